@@ -1,0 +1,34 @@
+"""A call: one operation as a value. Building one does no I/O; a driver runs it (DESIGN 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from engine.operations import Operation
+from engine.scripts import Script
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """Which script, its keys, its arguments, how to parse the reply, and the operation that it carries out.
+
+    A call may be sent any number of times: its arguments hold the identity that makes a second send harmless. `script` is
+    None for a plain command, whose words are `arguments`; `block_ms` is how long the server may hold the reply back.
+    """
+
+    script: Script | None
+    keys: tuple[str, ...]
+    arguments: tuple[object, ...]
+    parse: Callable[[Any], T]
+    operation: Operation
+    block_ms: int = 0
+
+    def words(self) -> tuple[object, ...]:
+        """The command as it goes on the wire."""
+        if self.script is None:
+            return self.arguments
+        return ("EVALSHA", self.script.digest, len(self.keys), *self.keys, *self.arguments)

@@ -1,0 +1,94 @@
+"""What a driver does next with one call: send it, wait, or give up. Pure decisions, no socket (DESIGN 3.1, 3.2).
+
+Every call of the engine carries an identity that makes a second send harmless, so a call without an answer is sent again
+until its deadline. What is unknown after that is said to be unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+#: How long a call is re-sent. A tombstone lives 20 s, so a repeat inside this time always meets what the first one did.
+DEADLINE_MS = 10_000
+_PAUSE_FIRST_MS = 10
+_PAUSE_MOST_MS = 500
+
+#: Error replies that say "not now": the command was not applied and may be sent again (rule 27).
+_TRANSIENT = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "ASK", "MOVED", "NOSCRIPT", "UNBLOCKED")
+#: Error replies that refuse for longer than a call should wait: also not applied.
+_REFUSED = ("OOM", "READONLY", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS", "DENIED", "ERR max number of clients")
+
+
+class Trouble(Enum):
+    """What happened to one send."""
+
+    NOT_SENT = "not sent"  # no connection: this send cannot have been applied
+    UNANSWERED = "unanswered"  # sent and lost: it may have been applied, now or later
+    TRANSIENT = "transient"  # refused for the moment
+    REFUSED = "refused"  # refused
+    FAULT = "fault"  # an error of the script itself
+
+
+class Verdict(Enum):
+    """How a call ends without a reply."""
+
+    UNAVAILABLE = "unavailable"  # nothing was applied
+    UNKNOWN = "unknown"  # it may have been applied
+    FAULT = "fault"  # the server answered with an error outside the contract
+
+
+@dataclass(frozen=True, slots=True)
+class SendAgain:
+    """Send the same bytes again after a pause."""
+
+    after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Stop sending."""
+
+    verdict: Verdict
+
+
+def trouble_of_reply(message: str) -> Trouble:
+    """Classify an error reply by its first word."""
+    if message.startswith(_TRANSIENT):
+        return Trouble.TRANSIENT
+    if message.startswith(_REFUSED):
+        return Trouble.REFUSED
+    return Trouble.FAULT
+
+
+@dataclass(slots=True)
+class Delivery:
+    """The sends of one call. `started_ns` and every `now_ns` are monotonic; `jitter` gives numbers in [0, 1)."""
+
+    started_ns: int
+    jitter: Callable[[], float]
+    deadline_ms: int = DEADLINE_MS
+    errors: list[str] = field(default_factory=list[str])
+    unanswered: int = 0
+
+    @property
+    def definite(self) -> bool:
+        """True while no copy is unanswered: a refusal then says that nothing was applied (rules 5 and 31)."""
+        return self.unanswered == 0
+
+    def after(self, trouble: Trouble, message: str, now_ns: int) -> SendAgain | GiveUp:
+        """The next step after a send that brought no usable reply."""
+        self.errors.append(message)
+        if trouble is Trouble.UNANSWERED:
+            self.unanswered += 1
+        if trouble is Trouble.FAULT:
+            return GiveUp(Verdict.FAULT if self.definite else Verdict.UNKNOWN)
+        if trouble is Trouble.REFUSED:
+            return GiveUp(Verdict.UNAVAILABLE if self.definite else Verdict.UNKNOWN)
+        # Full jitter above half: clients of a server that comes back do not all arrive in the same millisecond.
+        pause_ms = min(_PAUSE_MOST_MS, _PAUSE_FIRST_MS * 2 ** min(len(self.errors) - 1, 10))
+        pause_ms = int(pause_ms * (0.5 + self.jitter() / 2))
+        if (now_ns - self.started_ns) // 1_000_000 + pause_ms >= self.deadline_ms:
+            return GiveUp(Verdict.UNAVAILABLE if self.definite else Verdict.UNKNOWN)
+        return SendAgain(pause_ms)

@@ -1,0 +1,47 @@
+"""What the engine raises: one root, few classes. Expected outcomes (duplicate, stale, nothing waiting) are return values."""
+
+from __future__ import annotations
+
+
+class EngineError(Exception):
+    """The engine could not do what was asked."""
+
+
+class Malformed(EngineError, ValueError):
+    """A value is outside its bound. Nothing was sent.
+
+    Fields: `field` names the option, `value` is what was given, `bound` says what is allowed.
+    """
+
+    def __init__(self, field: str, value: object, bound: str) -> None:
+        shown = repr(value)
+        if len(shown) > 80:
+            shown = shown[:77] + "..."
+        super().__init__(f"{field}: {shown} is not allowed, it must be {bound}")
+        self.field = field
+        self.value = value
+        self.bound = bound
+
+
+class LeaseLost(EngineError):
+    """The lease of this job has ended: another worker may run it. Nothing of what this token sends is applied."""
+
+
+class OutcomeUnknown(EngineError):
+    """The call was sent and not answered within its deadline: it may have been applied, now or later."""
+
+
+class ServerUnavailable(EngineError):
+    """The server could not be reached, or refused the command, until the deadline. Nothing was applied."""
+
+
+class ScriptFault(EngineError):
+    """The server's reply is outside the contract of the script that was called."""
+
+
+class UnsafeServer(EngineError):
+    """This server would lose jobs or locks by its configuration, so the engine does not use it."""
+
+
+class UnsupportedFeature(EngineError):
+    """The model of this queue does not have the feature that was asked for. Nothing was sent."""

@@ -1,0 +1,113 @@
+"""Handlers by job name, and the job that a handler sees."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engine import validate
+from engine.errors import LeaseLost, Malformed
+from engine.operations import LeasedJob
+
+Handler = Callable[["Job"], object]
+
+
+class Job:
+    """One run of a job. `fence` grows with every claim: pass it to the systems that you write to, and let them refuse a
+    smaller one, for a handler runs *at least* once (rule 34)."""
+
+    __slots__ = ("_leased", "lease_lost", "payload")
+
+    def __init__(self, leased: LeasedJob) -> None:
+        self._leased = leased
+        self.payload: Any = json.loads(leased.payload)
+        #: Set when the worker learns that the lease has ended: another worker may be running the job.
+        self.lease_lost = threading.Event()
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self._leased.lease.job
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self._leased.name
+
+    @property
+    def payload_bytes(self) -> bytes:
+        """The payload as it was enqueued."""
+        return self._leased.payload
+
+    @property
+    def fence(self) -> int:
+        """The fence of this claim (rule 6)."""
+        return self._leased.lease.fence
+
+    @property
+    def nonce(self) -> str:
+        """The nonce of this claim: incarnation and counter of the worker."""
+        return self._leased.lease.nonce
+
+    @property
+    def priority(self) -> int:
+        """1 to 10."""
+        return self._leased.options.priority
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the producer gave as headers."""
+        return dict(self._leased.options.headers)
+
+    @property
+    def claims(self) -> int:
+        """Claims so far, this one included."""
+        return self._leased.claims
+
+    @property
+    def failures(self) -> int:
+        """Failed runs so far."""
+        return self._leased.failures
+
+    @property
+    def crashes(self) -> int:
+        """Leases of this job that ran out so far."""
+        return self._leased.crashes
+
+    def check_lease(self) -> None:
+        """Raise LeaseLost when the worker knows that the lease has ended: for handlers that can stop early."""
+        if self.lease_lost.is_set():
+            raise LeaseLost(f"job {self.id}: the lease with fence {self.fence} has ended")
+
+
+class Handlers:
+    """A registry: `@handlers("name")` on a function of one argument, the Job."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Handler] = {}
+
+    def __call__(self, name: str) -> Callable[[Handler], Handler]:
+        """Register the decorated function. Raises Malformed for a bad name or one that is taken."""
+        checked = validate.job_name(name)
+        if checked in self._by_name:
+            raise Malformed("name", checked, "a name that has no handler yet")
+
+        def register(handler: Handler) -> Handler:
+            self._by_name[checked] = handler
+            return handler
+
+        return register
+
+    @property
+    def by_name(self) -> Mapping[str, Handler]:
+        """The handlers."""
+        return self._by_name
+
+    def run(self, job: Job) -> None:
+        """Run the job's handler. Raises what it raises, or Malformed for a name without a handler."""
+        handler = self._by_name.get(job.name)
+        if handler is None:
+            raise Malformed("name", job.name, f"one that this worker handles: {', '.join(sorted(self._by_name)) or 'none'}")
+        handler(job)

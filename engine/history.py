@@ -1,0 +1,256 @@
+"""The history on disk: the row schema, the writer that survives SIGKILL, and the loader.
+
+The history is the only seam between running a scenario and judging it (rules 29 to 31 of the protocol). Every process of a
+run appends JSON lines to a file of its own, one unbuffered write per call; `reports` reads them later, perhaps on another
+machine. This module needs the standard library alone, so a judge never imports redis.
+
+Times that end in `_ns` are CLOCK_MONOTONIC nanoseconds: on Linux one clock for all processes of a machine. `srv_us` and
+`*_ms` are times of the Redis server's clock, since 1970.
+
+Files of a run (`runs/<id>/history/`):
+
+- `manifest.jsonl`: one `process` row for each process, written **before** it starts, naming its file(s).
+- `<proc>.jsonl`: the rows of one process. The first row is `open`; the last is `close`, unless the process was killed.
+- `<proc>.sink.jsonl`: the second witness, written inside the handlers (`effect` rows; also opened and closed).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+SCHEMA_VERSION = 1
+
+FieldType = Literal["int", "str", "list[str]", "items"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column of a history row: its name, JSON type, the row kinds that carry it, its meaning, and since which version."""
+
+    name: str
+    type: FieldType
+    kinds: str
+    meaning: str
+    since: int = 1
+
+
+#: The table that documents a row. `*` = every row. Absent columns read as null.
+ROW_FIELDS: tuple[Field, ...] = (
+    Field("v", "int", "*", "schema version"),
+    Field("seq", "int", "*", "line number in the file, from 0 without gaps"),
+    Field(
+        "kind",
+        "str",
+        "*",
+        "process | open | close | connection | configuration | operation | effect | fault | phase | clock | final | drop",
+    ),
+    Field("proc", "str", "*", "process name, unique in the run; the file is <proc>.jsonl (or <proc>.sink.jsonl)"),
+    Field("t_ns", "int", "*", "monotonic time of the write; for fault and phase rows the instant that the row is about"),
+    # process (manifest) and open
+    Field("role", "str", "process open", "harness | producer | worker | sink"),
+    Field("file", "str", "process", "file name that the process will write, one row for each file"),
+    Field("host", "str", "open", "host name"),
+    Field("boot_id", "str", "open", "kernel boot id: monotonic times compare only inside one boot"),
+    Field("pid", "int", "open", "process id"),
+    Field("version", "str", "open", "version of the engine"),
+    # close
+    Field("rows", "int", "close", "rows in the file, this one included"),
+    Field("recorder_ns", "int", "close", "time that the recorder itself took in this process"),
+    # connection
+    Field("server_run_id", "str", "connection", "INFO run_id"),
+    Field("replid", "str", "connection", "INFO master_replid: the era of the server"),
+    Field("server_role", "str", "connection", "INFO role"),
+    # configuration
+    Field("config", "str", "configuration", "effective configuration as a JSON object, again at every change"),
+    # operation
+    Field("f", "str", "operation", "enqueue | claim | finish | retry | bury | release | extend | promote | reap | handle"),
+    Field("type", "str", "operation", "invoke | ok | fail | info: ok happened, fail did not, info or no completion may have"),
+    Field("op", "str", "operation", "operation id: the same in the invoke and the completion row"),
+    Field("call", "str", "operation", "call id: equal for the operations that travel in one script call (finish and claim)"),
+    Field("queue", "str", "operation", "queue name"),
+    Field("sends", "int", "operation", "times the call was sent"),
+    Field("errors", "list[str]", "operation", "the error of each send that got no usable reply, in order"),
+    Field("intended_ns", "int", "operation drop", "when the caller meant to send (open-loop load)"),
+    Field("first_send_ns", "int", "operation", "just before the first send; a handler's start"),
+    Field("last_send_ns", "int", "operation", "just before the last send"),
+    Field("done_ns", "int", "operation", "reply parsed or given up; a handler's end"),
+    Field("srv_us", "int", "operation clock final", "server time of the reply"),
+    Field("result", "str", "operation fault", "claim: leased | empty | repeated | void | stale; fault: ok | missing"),
+    Field("error", "str", "operation", "why type is fail or info"),
+    Field("incarnation", "str", "operation", "claims: the worker incarnation, 16 hex digits"),
+    Field("counter", "int", "operation", "claims: the claim counter of the incarnation; the job nonce is incarnation:counter"),
+    Field("lease_ms", "int", "operation", "claims and extends: the lease asked for"),
+    Field("items", "items", "operation effect fault final", "the jobs of the row, see ITEM_FIELDS"),
+    # fault, phase, final, drop
+    Field("fault", "str", "fault", "fault id, unique in the run"),
+    Field("name", "str", "fault phase final", "kind of fault | phase name | snapshot name"),
+    Field("stage", "str", "fault", "inject | witness | heal | healed"),
+    Field("target", "str", "fault", "process name that the fault hits"),
+    Field("detail", "str", "fault drop", "what was seen, for people"),
+    Field("state", "str", "final", "waiting | delayed | active | dead | done"),
+    Field("count", "int", "final drop", "jobs in that state in this snapshot (over all its rows); jobs not sent in time"),
+    # clock
+    Field("wall_ns", "int", "clock", "the machine's wall clock"),
+)
+
+#: One entry of `items`.
+ITEM_FIELDS: tuple[Field, ...] = (
+    Field("job", "str", "*", "job id"),
+    Field("fence", "int", "claim end reap handle effect", "fence of the token (rule 6)"),
+    Field("nonce", "str", "claim end reap handle effect", "nonce of the token: incarnation:counter"),
+    Field(
+        "result",
+        "str",
+        "operation",
+        "enqueue: created | repeated | duplicate | refused; claim: leased | repeated; "
+        "finish, retry, bury, release, extend: ok | repeated | stale | void | unknown; reap: reaped",
+    ),
+    Field("outcome", "str", "end", "how the lease ended: finished | retried | buried | released"),
+    Field("name", "str", "enqueue claim handle", "job name"),
+    Field("class", "str", "enqueue claim", "class of Lanes"),
+    Field("lane", "str", "enqueue claim", "lane of Lanes"),
+    Field("priority", "int", "enqueue claim", "1 to 10, 10 first"),
+    Field("delay_ms", "int", "enqueue retry", "delay asked for"),
+    Field("due_ms", "int", "claim final", "server time from which the job may run; 0 = at once"),
+    Field("enqueued_ms", "int", "claim", "server time of the enqueue"),
+    Field("deadline_ms", "int", "claim extend", "server time at which the lease ends"),
+    Field("claims", "int", "claim", "claims of the job so far, this one included"),
+    Field("failures", "int", "claim", "failed runs so far"),
+    Field("crashes", "int", "claim reap", "leases that ran out so far"),
+    Field("crc", "int", "enqueue claim effect", "crc32 of the payload bytes"),
+    Field("error", "str", "retry bury handle", "what the handler raised"),
+)
+
+
+class HistoryError(Exception):
+    """A history file cannot be used; the message says which file, which line and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFile:
+    """Rows of one file, and what was wrong with it: a torn last line, numbers of lines that are not JSON objects."""
+
+    path: Path
+    rows: tuple[dict[str, Any], ...]
+    torn: bool
+    corrupt_lines: tuple[int, ...]
+
+
+def load_file(path: Path) -> LoadedFile:
+    """Read one history file. Older versions gain null columns; a newer version than this code knows is an error.
+
+    Raises HistoryError naming the file when it cannot be read or was written by a newer schema.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise HistoryError(f"history file {path.name}: {error.strerror}") from error
+    torn = lines[-1] != b""
+    rows: list[dict[str, Any]] = []
+    corrupt: list[int] = []
+    for number, line in enumerate(lines[:-1]):
+        try:
+            rows.append(upgrade(json.loads(line), path.name))
+        except (ValueError, TypeError):
+            corrupt.append(number)
+    return LoadedFile(path, tuple(rows), torn, tuple(corrupt))
+
+
+def upgrade(row: Any, file_name: str) -> dict[str, Any]:
+    """Bring a row of any known version to the present one: columns that it lacks become None.
+
+    Raises TypeError for what is no row, HistoryError for a version that this code does not know.
+    """
+    version = row.get("v") if isinstance(row, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if not isinstance(version, int):
+        raise TypeError("a history row is an object with an integer v")
+    if version > SCHEMA_VERSION:
+        raise HistoryError(f"history file {file_name}: schema version {version}, this code reads up to {SCHEMA_VERSION}")
+    full: dict[str, Any] = {field.name: None for field in ROW_FIELDS}
+    full.update(row)
+    return full
+
+
+def load_folder(folder: Path) -> Iterator[LoadedFile]:
+    """Every `*.jsonl` of a run's history folder, by name."""
+    for path in sorted(folder.glob("*.jsonl")):
+        yield load_file(path)
+
+
+def text(value: str) -> str:
+    """A JSON string literal, for the row formatters."""
+    return json.dumps(value)
+
+
+class HistoryFile:
+    """An append-only file of history rows: one `write(2)` per call, nothing buffered, safe from many threads.
+
+    A row is handed over as the inside of a JSON object without its first four columns. When the disk refuses (full, gone),
+    the file is **broken**: one line goes to stderr, nothing is written any more, and the missing close row makes the verdict
+    unknown. Recording never fails a job.
+    """
+
+    def __init__(
+        self, path: Path, *, proc: str, role: str, version: str = "", clock_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self.path = path
+        self.proc = proc
+        self.broken = False
+        self.recorder_ns = 0
+        self._clock_ns = clock_ns
+        self._lock = threading.Lock()
+        self._seq = 0
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.append(
+            [
+                f'"kind":"open","role":{text(role)},"host":{text(socket.gethostname())},'
+                f'"boot_id":{text(boot_id())},"pid":{os.getpid()},"version":{text(version)}'
+            ]
+        )
+
+    def append(self, bodies: Iterable[str], *, t_ns: int | None = None) -> None:
+        """Write rows in one system call. Each body starts with `"kind":...`; v, seq, proc and t_ns are put before it."""
+        started_ns = self._clock_ns()
+        t_ns = started_ns if t_ns is None else t_ns
+        with self._lock:
+            if self.broken:
+                return
+            lines: list[str] = []
+            for body in bodies:
+                lines.append(f'{{"v":{SCHEMA_VERSION},"seq":{self._seq},"proc":"{self.proc}","t_ns":{t_ns},{body}}}\n')
+                self._seq += 1
+            data = "".join(lines).encode()
+            try:
+                complete = os.write(self._descriptor, data) == len(data)
+                reason = "short write"
+            except OSError as error:
+                complete, reason = False, error.strerror or str(error)
+            if not complete:
+                self.broken = True
+                os.write(2, f"history file {self.path.name}: {reason}; recording stopped, the verdict will be unknown\n".encode())
+            self.recorder_ns += self._clock_ns() - started_ns
+
+    def close(self) -> None:
+        """Write the closing row and close the file. A second call does nothing."""
+        if self._descriptor < 0:
+            return
+        self.append([f'"kind":"close","rows":{self._seq + 1},"recorder_ns":{self.recorder_ns}'])
+        os.close(self._descriptor)
+        self._descriptor = -1
+        self.broken = True
+
+
+def boot_id() -> str:
+    """The kernel's boot id, or an empty string where there is none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

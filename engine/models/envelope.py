@@ -1,0 +1,103 @@
+"""The envelope of Lanes: `job:<id>`, one immutable string per job (rule 15).
+
+All integers are big-endian. `lua/lanes/include/envelope_open.lua` reads the same layout, the enqueue script writes the
+three fields in the middle, and `finish_jobs.lua` overwrites the whole with a tombstone.
+
+| bytes | job | | bytes | tombstone |
+|---|---|---|---|---|
+| 0 | version, 1 | | 0 | version, 1 |
+| 1 | kind, 'J' | | 1 | kind, 'T' |
+| 2 | priority, 1 to 10 | | 2 | outcome: 1 finished, 2 discarded |
+| 3 | flags: bit 0 LIFO | | 3-10 | enqueue nonce |
+| 4-27 | sequence, enqueued_ms, due_ms (by the server) | | 11-18 | fence of the last ended token |
+| 28-35 | enqueue nonce | | 19 | length of its nonce |
+| 36-43 | not_after_ms | | 20- | its nonce |
+| 44-45 | attempts | | | |
+| 46 | kind of back-off, 0 fixed | | | |
+| 47 | reserved, 0 | | | |
+| 48-51 | backoff_ms | | | |
+| 52-55 | timeout_ms | | | |
+| 56, 57, 58 | lengths of class, lane, name | | | |
+| 59 | reserved, 0 | | | |
+| 60- | class, lane, name | | | |
+| | 2 bytes length, then options as JSON (headers; later limit, unique and parent keys) | | | |
+| | the payload, to the end | | | |
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+from engine.errors import ScriptFault
+from engine.operations import Enqueue, Lease, LeasedJob, Options
+
+VERSION = 1
+_HEAD = struct.Struct(">BBBB")
+_TAIL = struct.Struct(">8sQHBBIIBBBB")
+_FIXED = struct.Struct(">BBBBQQQ8sQHBBIIBBBB")
+
+
+def encode(operation: Enqueue) -> tuple[bytes, bytes]:
+    """The envelope without the fields that the server sets, as the parts before and after them."""
+    options = operation.options
+    head = _HEAD.pack(VERSION, ord("J"), options.priority, int(options.lifo))
+    class_name, lane, name = operation.class_name.encode(), operation.lane.encode(), operation.name.encode()
+    extra = json.dumps({"headers": dict(options.headers)}, separators=(",", ":")).encode() if options.headers else b""
+    fixed = _TAIL.pack(
+        operation.nonce,
+        operation.not_after_ms,
+        options.attempts,
+        0,
+        0,
+        options.backoff_ms,
+        options.timeout_ms,
+        len(class_name),
+        len(lane),
+        len(name),
+        0,
+    )
+    return head, b"".join((fixed, class_name, lane, name, len(extra).to_bytes(2, "big"), extra, operation.payload))
+
+
+def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
+    """A claimed job from its envelope. `counters` are claims, failures, crashes. Raises ScriptFault: the script already
+    refuses what it cannot read, so a failure here is a fault of the two layouts."""
+    try:
+        (version, kind, priority, flags, _, enqueued_ms, due_ms, _, _, attempts, _, _, backoff_ms, timeout_ms, *lengths) = (
+            _FIXED.unpack_from(raw)
+        )
+        if version != VERSION or kind != ord("J"):
+            raise ValueError(f"version {version} kind {kind}")
+        at = _FIXED.size
+        texts: list[str] = []
+        for length in lengths[:3]:
+            texts.append(raw[at : at + length].decode())
+            at += length
+        extra_end = at + 2 + int.from_bytes(raw[at : at + 2], "big")
+        extra: dict[str, Any] = json.loads(raw[at + 2 : extra_end]) if extra_end > at + 2 else {}
+    except (struct.error, ValueError) as error:
+        raise ScriptFault(f"envelope of job {lease.job}: {error}") from error
+    headers: dict[str, str] = extra.get("headers", {})
+    return LeasedJob(
+        lease=lease,
+        deadline_ms=deadline_ms,
+        class_name=texts[0],
+        lane=texts[1],
+        name=texts[2],
+        payload=raw[extra_end:],
+        options=Options(
+            priority=priority,
+            lifo=bool(flags & 1),
+            attempts=attempts,
+            backoff_ms=backoff_ms,
+            timeout_ms=timeout_ms,
+            headers=tuple(headers.items()),
+        ),
+        enqueued_ms=enqueued_ms,
+        due_ms=due_ms,
+        claims=counters[0],
+        failures=counters[1],
+        crashes=counters[2],
+    )

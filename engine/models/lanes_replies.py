@@ -1,0 +1,145 @@
+"""Replies of the Lanes scripts, parsed. Each reply begins with the server's time; one outside the contract is a ScriptFault."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from engine.errors import ScriptFault
+from engine.models import envelope
+from engine.operations import (
+    Bury,
+    Claim,
+    Claimed,
+    Count,
+    Counts,
+    Ended,
+    EndResult,
+    Enqueue,
+    Enqueued,
+    Extend,
+    Extended,
+    Finish,
+    FinishedAndClaimed,
+    Lease,
+    LeasedJob,
+    Listing,
+    MakeTestQueue,
+    Operation,
+    Promote,
+    Promoted,
+    Reap,
+    Reaped,
+    Release,
+    Reply,
+    Retry,
+    Snapshot,
+    Woken,
+)
+
+_END_RESULTS = {b"ok": "ok", b"repeated": "repeated", b"stale": "stale", b"void": "void"}
+_CLAIM_RESULTS = ("leased", "empty", "repeated", "void", "stale")
+_ENQUEUE_RESULTS = ("created", "repeated", "duplicate", "refused")
+_STATES = ("waiting", "delayed", "active", "dead", "done")
+#: Digits of the sequence in front of a member of `due`.
+_DUE_DIGITS = 10
+
+
+def parse(operation: Operation, raw: Any) -> Reply:
+    """The reply of an operation's script as a value."""
+    try:
+        return _parse(operation, raw)
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        raise ScriptFault(f"{type(operation).__name__}: reply outside the contract ({error}): {raw!r:.200}") from error
+
+
+def woken(raw: Any) -> Woken:
+    """A BLPOP reply."""
+    return Woken(raw is not None)
+
+
+def _parse(operation: Operation, raw: Any) -> Reply:
+    match operation:
+        case Enqueue():
+            result = _word(raw[1], _ENQUEUE_RESULTS)
+            return Enqueued(_srv_us(raw), operation.job, cast("Any", result), raw[2].decode(), int(raw[3]))
+        case Claim():
+            return _claimed(_srv_us(raw), operation, raw[1:])
+        case Finish(claim=None) | Retry() | Bury() | Release():
+            return _ended(_srv_us(raw), raw[1], _item_count(operation))
+        case Finish(claim=Claim() as claim):
+            srv_us = _srv_us(raw)
+            return FinishedAndClaimed(srv_us, _ended(srv_us, raw[1], len(operation.leases)), _claimed(srv_us, claim, raw[2:]))
+        case Extend():
+            items: list[tuple[EndResult, int]] = [
+                (_end_result(raw[1][at]), int(raw[1][at + 1])) for at in range(0, len(raw[1]), 2)
+            ]
+            if len(items) != len(operation.leases):
+                raise ValueError(f"{len(items)} items for {len(operation.leases)} leases")
+            return Extended(_srv_us(raw), tuple(items))
+        case Promote():
+            return Promoted(_srv_us(raw), int(raw[1]), int(raw[2]))
+        case Reap():
+            flat = raw[2]
+            leases = [
+                (Lease(flat[at].decode(), int(flat[at + 1]), flat[at + 2].decode()), int(flat[at + 3]))
+                for at in range(0, len(flat), 4)
+            ]
+            return Reaped(_srv_us(raw), int(raw[1]), tuple(leases))
+        case Count():
+            return Counts(_srv_us(raw), *(int(number) for number in raw[1:8]))
+        case Listing():
+            return _snapshot(raw)
+        case MakeTestQueue():
+            return raw[1] == b"made"
+        case _:
+            raise ValueError("no parser")
+
+
+def _srv_us(raw: Any) -> int:
+    srv_us = raw[0]
+    if not isinstance(srv_us, int):
+        raise TypeError("it does not begin with the server's time")
+    return srv_us
+
+
+def _word(raw: bytes, allowed: tuple[str, ...]) -> str:
+    word = raw.decode()
+    if word not in allowed:
+        raise ValueError(f"{word} is none of {allowed}")
+    return word
+
+
+def _end_result(raw: bytes) -> EndResult:
+    return cast("EndResult", _END_RESULTS[raw])
+
+
+def _item_count(operation: Finish | Retry | Bury | Release) -> int:
+    return len(operation.failures) if isinstance(operation, Retry | Bury) else len(operation.leases)
+
+
+def _ended(srv_us: int, flat: Any, count: int) -> Ended:
+    items = tuple((_end_result(flat[at]), flat[at + 1].decode()) for at in range(0, len(flat), 2))
+    if len(items) != count:
+        raise ValueError(f"{len(items)} items for {count} leases")
+    return Ended(srv_us, cast("Any", items))
+
+
+def _claimed(srv_us: int, claim: Claim, raw: Any) -> Claimed:
+    nonce = f"{claim.incarnation}:{claim.counter}"
+    flat = raw[3]
+    jobs: list[LeasedJob] = []
+    for at in range(0, len(flat), 7):
+        job, fence, deadline_ms, claims, failures, crashes, sealed = flat[at : at + 7]
+        lease = Lease(job.decode(), int(fence), nonce)
+        jobs.append(envelope.decode(sealed, lease, int(deadline_ms), (claims, failures, crashes)))
+    result = _word(raw[0], _CLAIM_RESULTS)
+    return Claimed(srv_us, cast("Any", result), int(raw[1]), tuple(jobs), tuple(name.decode() for name in raw[2]))
+
+
+def _snapshot(raw: Any) -> Snapshot:
+    states: dict[str, list[tuple[str, int]]] = {}
+    for state, flat in zip(_STATES, raw[1:6], strict=True):
+        skip = _DUE_DIGITS if state == "delayed" else 0
+        pairs = [(flat[at].decode()[skip:], int(float(flat[at + 1]))) for at in range(0, len(flat), 2)]
+        states[state] = [(job, 0) for job, _ in pairs] if state == "waiting" else pairs
+    return Snapshot(_srv_us(raw), states)

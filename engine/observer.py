@@ -1,0 +1,62 @@
+"""What the engine tells an observer. With none set it costs nothing; `engine.recorder` turns it into history rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from engine.call import Call
+from engine.operations import LeasedJob, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended: its reply, or the error. `definite` is False when a copy stayed unanswered. Times are monotonic ns."""
+
+    reply: Reply | None
+    error: str
+    definite: bool
+    applied: bool | None  # True: a reply came; False: certainly not applied; None: unknown
+    sends: int
+    errors: tuple[str, ...]
+    first_send_ns: int
+    last_send_ns: int
+    done_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIdentity:
+    """Who answered on a new connection."""
+
+    run_id: str
+    replid: str
+    role: str
+
+
+class Observer(Protocol):
+    """Called from many threads. It must not raise."""
+
+    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: int | None) -> object:
+        """Before the first send. The returned ticket comes back in `completed`."""
+        ...
+
+    def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
+        """After the reply, or after giving up."""
+        ...
+
+    def connected(self, server: ServerIdentity) -> None:
+        """After each handshake."""
+        ...
+
+    def configured(self, config: Mapping[str, object]) -> None:
+        """The effective configuration of a worker, at its start and at every change."""
+        ...
+
+    def handler_started(self, job: LeasedJob, start_ns: int) -> object:
+        """Before a handler runs. The returned ticket comes back in `handler_ended`."""
+        ...
+
+    def handler_ended(self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None) -> None:
+        """After a handler returned (error None) or raised."""
+        ...

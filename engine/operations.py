@@ -1,0 +1,273 @@
+"""The engine's operations and their replies, as plain values, the same for every model.
+
+A model maps an operation to a call; an observer reads the operation and the reply. Times that end in `_ms` are server time
+since 1970 or lengths; `srv_us` is the server's time of the reply in microseconds. This module needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to run and end one job: its id and the token (fence, nonce) of one claim (rule 6)."""
+
+    job: str
+    fence: int
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a job carries beside its payload. `lifo` puts it before its equals; `headers` travel untouched."""
+
+    priority: int = 5
+    lifo: bool = False
+    delay_ms: int = 0
+    attempts: int = 3
+    backoff_ms: int = 1000
+    timeout_ms: int = 0
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueue:
+    """Create one job. (job, nonce) is the identity; after `not_after_ms` the call is void (rule 3)."""
+
+    job: str
+    name: str
+    payload: bytes
+    nonce: bytes
+    not_after_ms: int
+    options: Options
+    class_name: str
+    lane: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Lease up to `limit` jobs. (incarnation, counter) is the identity (rule 4)."""
+
+    incarnation: str
+    counter: int
+    limit: int
+    lease_ms: int
+    not_after_ms: int
+    owner: str
+    sleep_max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """End leases as finished, and claim the next jobs in the same call when `claim` is given."""
+
+    leases: tuple[Lease, ...]
+    claim: Claim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed run: the lease, why, and how long the job waits before the next run."""
+
+    lease: Lease
+    error: str
+    delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """End leases of failed runs: each job waits for its back-off, or is buried when its attempts are used up."""
+
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """End leases of jobs that must not run again by themselves."""
+
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give leases back, uncharged."""
+
+    leases: tuple[Lease, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Renew leases. `renewal` counts the worker's renewals: one that was applied is not applied again (rule 9)."""
+
+    leases: tuple[Lease, ...]
+    renewal: int
+    lease_ms: int
+    not_after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """Make due jobs claimable."""
+
+    limit: int
+    sleep_max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reap:
+    """Take expired leases away."""
+
+    limit: int
+    sleep_max_ms: int
+    done_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Block until the class may have work, at most `block_ms`."""
+
+    block_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Count the jobs in each state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One page of every state."""
+
+    offset: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTestQueue:
+    """Allow `now_ms` on a queue that has never held a job."""
+
+
+Operation = Enqueue | Claim | Finish | Retry | Bury | Release | Extend | Promote | Reap | Wait | Count | Listing | MakeTestQueue
+
+EnqueueResult = Literal["created", "repeated", "duplicate", "refused"]
+ClaimResult = Literal["leased", "empty", "repeated", "void", "stale"]
+EndResult = Literal["ok", "repeated", "stale", "void"]
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """`created`, or `repeated` for another copy of the same call. `duplicate`: the id was there already, `state` and `fence`
+    say what became of it. `refused`: the call came too late and was not applied."""
+
+    srv_us: int
+    job: str
+    result: EnqueueResult
+    state: str = ""
+    fence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedJob:
+    """One job as it was claimed: the lease and its end, what the envelope holds, and the three counters of rule 6."""
+
+    lease: Lease
+    deadline_ms: int
+    name: str
+    class_name: str
+    lane: str
+    payload: bytes
+    options: Options
+    enqueued_ms: int
+    due_ms: int
+    claims: int
+    failures: int
+    crashes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a claim leased. `sleep_ms`: the next lease end or due time is that far away. `corrupt`: ids that could not be read
+    and were buried."""
+
+    srv_us: int
+    result: ClaimResult
+    sleep_ms: int
+    jobs: tuple[LeasedJob, ...]
+    corrupt: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """For each item of the call, in its order: the result and how the lease ended."""
+
+    srv_us: int
+    items: tuple[tuple[EndResult, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedAndClaimed:
+    """Both halves of the fused call."""
+
+    srv_us: int
+    finished: Ended
+    claimed: Claimed
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """For each lease, in the call's order: the result and the server time at which it now ends (0 when stale)."""
+
+    srv_us: int
+    items: tuple[tuple[EndResult, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """How many due jobs became claimable."""
+
+    srv_us: int
+    promoted: int
+    sleep_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """The leases that were taken away, each with the job's crash counter."""
+
+    srv_us: int
+    sleep_ms: int
+    leases: tuple[tuple[Lease, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """True when a marker was there, False when the block ran out."""
+
+    marker: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Jobs in each state at one instant; `finished` and `buried` count all that ever were."""
+
+    srv_us: int
+    waiting: int
+    delayed: int
+    active: int
+    dead: int
+    done: int
+    finished: int
+    buried: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Ids of each state (waiting, delayed, active, dead, done) with the time that the state scores them by, 0 for waiting."""
+
+    srv_us: int
+    states: dict[str, list[tuple[str, int]]]
+
+
+Reply = Enqueued | Claimed | Ended | FinishedAndClaimed | Extended | Promoted | Reaped | Woken | Counts | Snapshot | bool

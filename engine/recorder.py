@@ -1,0 +1,261 @@
+"""The observer that writes history rows, and the sink that handlers write to (rules 29 to 31).
+
+Rows are formatted by hand: `json.dumps` for each row cost more than the engine itself. Names and ids are checked at the
+queue's door to need no escaping; texts of errors are escaped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import engine
+from engine.call import Call
+from engine.handlers import Job
+from engine.history import HistoryFile, text
+from engine.observer import Outcome, ServerIdentity
+from engine.operations import (
+    Bury,
+    Claim,
+    Claimed,
+    Ended,
+    Enqueue,
+    Enqueued,
+    Extend,
+    Extended,
+    Failure,
+    Finish,
+    FinishedAndClaimed,
+    Lease,
+    LeasedJob,
+    Operation,
+    Promote,
+    Promoted,
+    Reap,
+    Reaped,
+    Release,
+    Retry,
+)
+
+
+class Ticket:
+    """What an invoke row leaves for its completion row: the two share these fields."""
+
+    __slots__ = ("intended_ns", "rows")
+
+    def __init__(self, rows: list[tuple[str, Operation]], intended_ns: int | None) -> None:
+        self.rows = rows
+        self.intended_ns = intended_ns
+
+
+class Recorder:
+    """Writes one process's operations to its history file."""
+
+    def __init__(self, file: HistoryFile, *, queue: str) -> None:
+        self.file = file
+        self._queue = queue
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Write the closing row."""
+        self.file.close()
+
+    def connected(self, server: ServerIdentity) -> None:
+        """A connection row: which server, which era."""
+        self.file.append(
+            [
+                f'"kind":"connection","server_run_id":{text(server.run_id)},"replid":{text(server.replid)},'
+                f'"server_role":{text(server.role)}'
+            ]
+        )
+
+    def configured(self, config: Mapping[str, object]) -> None:
+        """A configuration row."""
+        self.file.append([f'"kind":"configuration","config":{text(json.dumps(dict(config), sort_keys=True))}'])
+
+    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: int | None) -> object:
+        """The invoke rows of a call, all in one write before it is sent. A fused call has two rows with one call id."""
+        parts = _parts(call.operation)
+        if not parts:
+            return None
+        number = self._number()
+        rows = [
+            (
+                f'"kind":"operation","f":"{name}","op":"{self.file.proc}-{number}.{at}","call":"{self.file.proc}-{number}",'
+                f'"queue":"{self._queue}"{_claim_fields(part)}',
+                part,
+            )
+            for at, (name, part) in enumerate(parts)
+        ]
+        ticket = Ticket(rows, intended_ns)
+        times = f'{_intended(intended_ns)},"first_send_ns":{first_send_ns}'
+        self.file.append([f'{row},"type":"invoke"{times},"items":[{_invoke_items(part)}]' for row, part in rows])
+        return ticket
+
+    def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
+        """The completion rows of a call: they repeat the invoke's fields and add what came of it."""
+        if not isinstance(ticket, Ticket):
+            return
+        srv_us = getattr(outcome.reply, "srv_us", None)
+        tail = (
+            f'{_intended(ticket.intended_ns)},"first_send_ns":{outcome.first_send_ns},"last_send_ns":{outcome.last_send_ns},'
+            f'"done_ns":{outcome.done_ns},"sends":{outcome.sends},"errors":[{",".join(map(text, outcome.errors))}]'
+        )
+        if srv_us is not None:
+            tail += f',"srv_us":{srv_us}'
+        bodies: list[str] = []
+        for row, part in ticket.rows:
+            if outcome.reply is None:
+                kind = "fail" if outcome.applied is False else "info"
+                bodies.append(f'{row},"type":"{kind}","error":{text(outcome.error)}{tail},"items":[{_invoke_items(part)}]')
+            else:
+                kind, result, items = _reply(part, outcome.reply, outcome.definite)
+                bodies.append(f'{row},"type":"{kind}","result":"{result}"{tail},"items":[{items}]')
+        self.file.append(bodies)
+
+    def handler_started(self, job: LeasedJob, start_ns: int) -> object:
+        """The invoke row of a handler's run."""
+        row = f'"kind":"operation","f":"handle","op":"{self.file.proc}-{self._number()}.0","queue":"{self._queue}"'
+        item = f'{_token(job.lease)},"name":"{job.name}"'
+        self.file.append([f'{row},"type":"invoke","first_send_ns":{start_ns},"items":[{{{item}}}]'])
+        return f"{row}|{item}"
+
+    def handler_ended(self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None) -> None:
+        """The completion row of a handler's run: ok when it returned, fail when it raised."""
+        row, item = str(ticket).split("|", 1)
+        kind = "ok" if error is None else "fail"
+        reason = "" if error is None else f',"error":{text(error)}'
+        self.file.append(
+            [f'{row},"type":"{kind}","first_send_ns":{start_ns},"done_ns":{end_ns}{reason},"items":[{{{item}{reason}}}]']
+        )
+
+    def _number(self) -> int:
+        with self._lock:
+            return next(self._numbers)
+
+
+class Sink:
+    """The second witness: handlers append one row for each effect, independent of Redis and of the engine's own rows."""
+
+    def __init__(self, path: Path, *, proc: str) -> None:
+        self._file = HistoryFile(path, proc=proc, role="sink", version=engine.__version__)
+
+    def write(self, job: Job) -> None:
+        """Record that the handler of this job took effect under this token."""
+        crc = zlib.crc32(job.payload_bytes)
+        self._file.append(
+            [f'"kind":"effect","items":[{{"job":"{job.id}","fence":{job.fence},"nonce":"{job.nonce}","crc":{crc}}}]']
+        )
+
+    def close(self) -> None:
+        """Write the closing row."""
+        self._file.close()
+
+
+def _parts(operation: Operation) -> list[tuple[str, Operation]]:
+    """The recorded operations inside one call."""
+    match operation:
+        case Finish(claim=None):
+            return [("finish", operation)]
+        case Finish(leases=leases, claim=Claim() as claim):
+            return [("finish", Finish(leases)), ("claim", claim)]
+        case Enqueue() | Claim() | Retry() | Bury() | Release() | Extend() | Promote() | Reap():
+            return [(type(operation).__name__.lower(), operation)]
+        case _:
+            return []
+
+
+def _intended(intended_ns: int | None) -> str:
+    return "" if intended_ns is None else f',"intended_ns":{intended_ns}'
+
+
+def _token(lease: Lease) -> str:
+    return f'"job":"{lease.job}","fence":{lease.fence},"nonce":"{lease.nonce}"'
+
+
+def _claim_fields(operation: Operation) -> str:
+    match operation:
+        case Claim():
+            return f',"incarnation":"{operation.incarnation}","counter":{operation.counter},"lease_ms":{operation.lease_ms}'
+        case Extend():
+            return f',"lease_ms":{operation.lease_ms}'
+        case _:
+            return ""
+
+
+def _failure(failure: Failure) -> str:
+    return f'{_token(failure.lease)},"delay_ms":{failure.delay_ms},"error":{text(failure.error)}'
+
+
+def _bodies(operation: Operation) -> list[str]:
+    """The inside of one item per job that the operation names."""
+    match operation:
+        case Enqueue():
+            return [
+                f'"job":"{operation.job}","name":"{operation.name}","class":"{operation.class_name}","lane":"{operation.lane}",'
+                f'"priority":{operation.options.priority},"delay_ms":{operation.options.delay_ms},'
+                f'"crc":{zlib.crc32(operation.payload)}'
+            ]
+        case Finish() | Release() | Extend():
+            return [_token(lease) for lease in operation.leases]
+        case Retry() | Bury():
+            return [_failure(failure) for failure in operation.failures]
+        case _:
+            return []
+
+
+def _invoke_items(operation: Operation) -> str:
+    return ",".join(f"{{{body}}}" for body in _bodies(operation))
+
+
+def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, str, str]:
+    """(type, result, items) of an answered operation. What a refusal means is decided by all sends (rule 31)."""
+    refused = "fail" if definite else "info"
+    match reply:
+        case Enqueued():
+            kind = refused if reply.result == "refused" else "ok"
+            return kind, reply.result, f'{{{_bodies(operation)[0]},"result":"{reply.result}"}}'
+        case FinishedAndClaimed():
+            return _reply(operation, reply.claimed if isinstance(operation, Claim) else reply.finished, definite)
+        case Claimed():
+            kind = refused if reply.result in ("void", "stale") else "ok"
+            result = "leased" if reply.jobs else reply.result
+            return kind, reply.result, ",".join(_claimed_item(job, result) for job in reply.jobs)
+        case Ended():
+            items = [
+                f'{{{body},"result":"{_definite(result, definite)}","outcome":"{outcome}"}}'
+                for body, (result, outcome) in zip(_bodies(operation), reply.items, strict=True)
+            ]
+            return "ok", "", ",".join(items)
+        case Extended():
+            items = [
+                f'{{{body},"result":"{_definite(result, definite)}","deadline_ms":{deadline_ms}}}'
+                for body, (result, deadline_ms) in zip(_bodies(operation), reply.items, strict=True)
+            ]
+            return "ok", "", ",".join(items)
+        case Reaped():
+            items = [f'{{{_token(lease)},"crashes":{crashes},"result":"reaped"}}' for lease, crashes in reply.leases]
+            return "ok", "", ",".join(items)
+        case Promoted():
+            return "ok", str(reply.promoted), ""
+        case _:
+            return "ok", "", ""
+
+
+def _definite(result: str, definite: bool) -> str:
+    """A stale answer after an unanswered send may follow from that send's own success (rule 5)."""
+    return "unknown" if result in ("stale", "void") and not definite else result
+
+
+def _claimed_item(job: LeasedJob, result: str) -> str:
+    return (
+        f'{{{_token(job.lease)},"result":"{result}","name":"{job.name}","class":"{job.class_name}","lane":"{job.lane}",'
+        f'"priority":{job.options.priority},"due_ms":{job.due_ms},"enqueued_ms":{job.enqueued_ms},"deadline_ms":{job.deadline_ms},'
+        f'"claims":{job.claims},"failures":{job.failures},"crashes":{job.crashes},"crc":{zlib.crc32(job.payload)}}}'
+    )

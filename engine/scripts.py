@@ -1,0 +1,127 @@
+"""The script loader: reads `lua/<model>/*.lua`, resolves includes, and holds each script to its header.
+
+A script's header is its signature. It lists every KEYS and ARGV slot by name, in order; the body binds each of them to a
+local of the same name on a line of its own. The loader refuses a script whose header and body disagree in either direction.
+A name `items` stands for a repeated group of slots (`items  2 for each item: ...`) and comes last.
+
+An include (`-- @include name`) is one local function named like its file, with everything passed in and no includes of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+from engine.errors import ScriptFault
+
+T = TypeVar("T")
+
+_SLOT = re.compile(r"^--   (\w+)\s{2,}\S", re.MULTILINE)
+_BINDING = re.compile(r"^local (\w+) = (?:tonumber\()?(KEYS|ARGV)\[(\d+)\]\)?$", re.MULTILINE)
+_INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
+_SHEBANG = re.compile(r"^#!lua(?: flags=[a-z,-]+)?\n")
+_GROUP = re.compile(r"^--   items\s+(\d+) for each item", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One loaded script: its name, complete text, digest for EVALSHA, and the slots that its header declares.
+
+    `key_group` and `argument_group` are the slots that each item adds, 0 where the script takes no items.
+    """
+
+    name: str
+    text: str
+    keys: tuple[str, ...]
+    arguments: tuple[str, ...]
+    key_group: int = 0
+    argument_group: int = 0
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+
+    def bind_keys(self, named: Mapping[str, str], items: Sequence[str] = ()) -> tuple[str, ...]:
+        """KEYS in the order of the header; a name that is missing or unknown is a ScriptFault."""
+        return self._bind("KEYS", self.keys, self.key_group, named, items)
+
+    def bind_arguments(self, named: Mapping[str, object], items: Sequence[object] = ()) -> tuple[object, ...]:
+        """ARGV in the order of the header; a name that is missing or unknown is a ScriptFault."""
+        return self._bind("ARGV", self.arguments, self.argument_group, named, items)
+
+    def _bind(self, table: str, slots: tuple[str, ...], group: int, named: Mapping[str, T], items: Sequence[T]) -> tuple[T, ...]:
+        if len(named) != len(slots) or (len(items) % group if group else items):
+            given = f"{tuple(named)} and {len(items)}"
+            raise ScriptFault(f"script {self.name}: {table} wants {slots} and groups of {group}, got {given}")
+        try:
+            return (*[named[slot] for slot in slots], *items)
+        except KeyError as missing:
+            raise ScriptFault(f"script {self.name}: {table} has no value for {missing}") from None
+
+
+def scripts_folder() -> Path:
+    """Where the scripts are: inside the package in a wheel, beside it in the source tree."""
+    packaged = Path(__file__).parent / "lua"
+    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "lua"
+
+
+def load_folder(folder: Path) -> Mapping[str, Script]:
+    """Every script of one model's folder by name. Raises ScriptFault naming the file and what is wrong with it."""
+    if not folder.is_dir():
+        raise ScriptFault(f"no folder of scripts at {folder}")
+    return MappingProxyType({path.stem: load_script(path) for path in sorted(folder.glob("*.lua"))})
+
+
+def load_script(path: Path) -> Script:
+    """One script with its includes resolved and its header checked."""
+    source = path.read_text()
+    shebang = _SHEBANG.match(source)
+    if not shebang:
+        raise ScriptFault(f"script {path.name}: the first line is not #!lua with flags")
+    header = source[: source.index("-- REPLY")] if "-- REPLY" in source else ""
+    if "-- KEYS\n" not in header or "-- ARGV\n" not in header:
+        raise ScriptFault(f"script {path.name}: the header lacks KEYS, ARGV or REPLY")
+    key_lines, argument_lines = header[header.index("-- KEYS\n") :].split("-- ARGV\n")
+    bound = _bindings(path.name, source)
+    slots: list[tuple[str, ...]] = []
+    groups: list[int] = []
+    for table, lines in (("KEYS", key_lines), ("ARGV", argument_lines)):
+        names = _SLOT.findall(lines)
+        group = _GROUP.search(lines)
+        if ("items" in names[:-1]) or (("items" in names) != bool(group)):
+            raise ScriptFault(f"script {path.name}: items in {table} come last and say how many slots each item has")
+        slots.append(tuple(name for name in names if name != "items"))
+        groups.append(int(group.group(1)) if group else 0)
+        if tuple(bound[table]) != slots[-1]:
+            body = tuple(bound[table])
+            raise ScriptFault(f"script {path.name}: the header declares {table} {slots[-1]}, the body binds {body}")
+    for name in (*slots[0], *slots[1]):
+        if len(re.findall(rf"\b{name}\b", source[source.rindex("\nlocal " + name + " =") :])) < 2:
+            raise ScriptFault(f"script {path.name}: {name} is declared and never used")
+    text = _INCLUDE.sub(lambda found: _include(path, found.group(1)), source)
+    return Script(path.stem, text, slots[0], slots[1], groups[0], groups[1])
+
+
+def _bindings(file_name: str, source: str) -> dict[str, list[str]]:
+    bound: dict[str, list[str]] = {"KEYS": [], "ARGV": []}
+    for name, table, number in _BINDING.findall(source):
+        if int(number) != len(bound[table]) + 1:
+            raise ScriptFault(f"script {file_name}: {table}[{number}] is bound out of order")
+        bound[table].append(name)
+    return bound
+
+
+def _include(script: Path, name: str) -> str:
+    path = script.parent / "include" / f"{name}.lua"
+    if not path.is_file():
+        raise ScriptFault(f"script {script.name}: no include {name}")
+    text = path.read_text()
+    functions = re.findall(r"^local function (\w+)\(", text, re.MULTILINE)
+    if functions != [name] or "@include" in text:
+        raise ScriptFault(f"include {path.name}: it must be exactly one local function {name}, without includes")
+    return text

@@ -1,0 +1,32 @@
+"""An estimate of the server's time that never runs ahead of it.
+
+Each reply says the server's time. It is counted from the reply's *arrival*, so the estimate is early by the reply's travel
+(rule 3): a call that is void after `not_after_ms` may be refused a little too soon, and is then sent again, but a copy of it
+can never be accepted too late.
+"""
+
+from __future__ import annotations
+
+from engine.errors import ScriptFault
+
+
+class ServerClock:
+    """The offset between the server's clock and this process's monotonic clock, from the latest reply."""
+
+    def __init__(self) -> None:
+        self._offset_us: int | None = None
+
+    def learn(self, srv_us: int, arrival_ns: int) -> None:
+        """Take the server time of a reply that arrived at `arrival_ns` (monotonic). The latest one counts."""
+        self._offset_us = srv_us - arrival_ns // 1000
+
+    @property
+    def known(self) -> bool:
+        """Whether any reply has been seen."""
+        return self._offset_us is not None
+
+    def now_ms(self, now_ns: int) -> int:
+        """The server's time in ms at the monotonic instant `now_ns`, or a little before it."""
+        if self._offset_us is None:
+            raise ScriptFault("the server's time is not known before the first reply")
+        return (now_ns // 1000 + self._offset_us) // 1000

@@ -1,0 +1,119 @@
+"""Bounds of everything that a caller gives, checked in one place and before any I/O. Each failure is a Malformed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from engine.errors import Malformed
+from engine.operations import Options
+
+PAYLOAD_BYTES_MAX = 512 * 1024
+#: 100 years; far below 2^53 even when added to a time since 1970.
+DURATION_MS_MAX = 100 * 366 * 86_400_000
+#: u32 in the envelope.
+BACKOFF_MS_MAX = 2**32 - 1
+ATTEMPTS_MAX = 1000
+HEADERS_BYTES_MAX = 8 * 1024
+CONCURRENCY_MAX = 1000
+
+_QUEUE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_ID = _QUEUE
+_NAME = _QUEUE
+
+
+def queue_name(value: object) -> str:
+    """A queue name."""
+    return _matching("queue", value, _QUEUE)
+
+
+def job_id(value: object) -> str:
+    """A caller's job id. `cron:` is kept for ids that schedules make."""
+    text = _matching("id", value, _ID)
+    if text.startswith("cron:"):
+        raise Malformed("id", text, "without the prefix cron:, which belongs to schedules")
+    return text
+
+
+def job_name(value: object) -> str:
+    """A job name."""
+    return _matching("name", value, _NAME)
+
+
+def worker_name(value: object) -> str:
+    """A worker's name, for people and for the history."""
+    return _matching("worker name", value, _NAME)
+
+
+def integer(field: str, value: object, least: int, most: int) -> int:
+    """An integer in [least, most]. A float is taken only when it is whole; a bool never."""
+    bound = f"a whole number from {least} to {most}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Malformed(field, value, bound)
+    if isinstance(value, float) and not value.is_integer():
+        # Also for nan and the infinities.
+        raise Malformed(field, value, bound)
+    if not least <= value <= most:
+        raise Malformed(field, value, bound)
+    return int(value)
+
+
+def payload_bytes(value: object) -> bytes:
+    """The payload as compact JSON in UTF-8."""
+    bound = f"a JSON value of at most {PAYLOAD_BYTES_MAX} bytes"
+    try:
+        data = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Malformed("payload", value, f"{bound} ({error})") from error
+    if len(data) > PAYLOAD_BYTES_MAX:
+        raise Malformed("payload", f"{len(data)} bytes", bound)
+    return data
+
+
+def options(
+    *,
+    priority: object,
+    lifo: object,
+    delay_ms: object,
+    attempts: object,
+    backoff_ms: object,
+    timeout_ms: object,
+    headers: object,
+) -> Options:
+    """A job's options."""
+    if not isinstance(lifo, bool):
+        raise Malformed("lifo", lifo, "True or False")
+    return Options(
+        priority=integer("priority", priority, 1, 10),
+        lifo=lifo,
+        delay_ms=integer("delay_ms", delay_ms, 0, DURATION_MS_MAX),
+        attempts=integer("attempts", attempts, 1, ATTEMPTS_MAX),
+        backoff_ms=integer("backoff_ms", backoff_ms, 0, BACKOFF_MS_MAX),
+        timeout_ms=integer("timeout_ms", timeout_ms, 0, BACKOFF_MS_MAX),
+        headers=_headers(headers),
+    )
+
+
+def _headers(value: object) -> tuple[tuple[str, str], ...]:
+    bound = f"a mapping of text to text of at most {HEADERS_BYTES_MAX} bytes"
+    if value is None:
+        return ()
+    if not isinstance(value, Mapping):
+        raise Malformed("headers", value, bound)
+    pairs: list[tuple[str, str]] = []
+    items: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
+    for key, text in items.items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise Malformed("headers", items, bound)
+        pairs.append((key, text))
+    if len(json.dumps(dict(pairs)).encode()) > HEADERS_BYTES_MAX:
+        raise Malformed("headers", f"{len(pairs)} headers", bound)
+    return tuple(pairs)
+
+
+def _matching(field: str, value: object, pattern: re.Pattern[str]) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise Malformed(field, value, f"text of {pattern.pattern}")
+    return value

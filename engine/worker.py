@@ -1,0 +1,229 @@
+"""The worker: executes the step machine with threads (DESIGN 3.7).
+
+One thread decides (the caller of `run`), each channel of the machine has a thread and a connection of its own, and handlers
+run in a pool of threads. The renewal thread depends on nobody; only C code that holds the interpreter lock for a third of a
+lease can starve it, and then the lease is lost and reported (rule 14).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from types import FrameType
+
+from engine import validate
+from engine.driver import SyncDriver
+from engine.errors import EngineError, LeaseLost, ScriptFault, UnsafeServer
+from engine.handlers import Handlers, Job
+from engine.operations import Lease, LeasedJob
+from engine.queue import Queue
+from engine.server_clock import ServerClock
+from engine.steps import (
+    MS,
+    Action,
+    Answered,
+    Channel,
+    Event,
+    Exit,
+    Forked,
+    HandlerEnded,
+    LoseLease,
+    Send,
+    Settings,
+    Start,
+    StopAsked,
+    TimerFired,
+    Unanswered,
+    WorkerSteps,
+)
+
+log = logging.getLogger("ironclaim.worker")
+
+Inbox = queue.SimpleQueue[Send | None]
+
+_ERROR_CHARACTERS_MAX = 1000
+
+
+class Worker:
+    """Runs the handlers of a queue's jobs until it is told to stop.
+
+    `concurrency` handlers at once, `prefetch` more jobs leased ahead, leases of `lease_ms`, a sweep at least every `sweep_ms`.
+    `grace_ms` bounds how long a stop waits for handlers. Raises Malformed for settings out of bounds.
+    """
+
+    def __init__(
+        self,
+        jobs: Queue,
+        handlers: Handlers,
+        *,
+        name: str = "",
+        concurrency: int = 8,
+        prefetch: int = 1,
+        lease_ms: int = 9000,
+        sweep_ms: int = 1000,
+        grace_ms: int = 30_000,
+    ) -> None:
+        self._queue = jobs
+        self._handlers = handlers
+        lease = validate.integer("lease_ms", lease_ms, 100, 86_400_000)
+        self._settings = Settings(
+            name=validate.worker_name(name or f"worker-{os.getpid()}"),
+            concurrency=validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX),
+            prefetch=validate.integer("prefetch", prefetch, 0, validate.CONCURRENCY_MAX),
+            lease_ms=lease,
+            # A sweep that comes later than a lease lasts would break the bound on recovery (rule 13).
+            sweep_ms=validate.integer("sweep_ms", sweep_ms, 10, lease),
+            grace_ms=validate.integer("grace_ms", grace_ms, 0, 86_400_000),
+        )
+        self._events: queue.SimpleQueue[Event | UnsafeServer] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[LeasedJob | None] = queue.SimpleQueue()
+        self._jobs: dict[Lease, Job] = {}
+
+    def stop(self) -> None:
+        """Ask for a graceful stop: nothing more starts, unstarted leases go back uncharged, running handlers finish. Safe from
+        any thread and from a signal handler."""
+        self._events.put(StopAsked())
+
+    def run(self, *, burst: bool = False) -> None:
+        """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job waits, is delayed or is in hand.
+
+        Raises UnsafeServer or ServerUnavailable when the first connection fails.
+        """
+        settings = replace(self._settings, burst=burst)
+        clock = self._queue.driver.clock
+        self._queue.driver.server_now_ms()
+        if self._queue.observer is not None:
+            self._queue.observer.configured({**asdict(settings), "queue": self._queue.name, "pid": os.getpid()})
+        steps = WorkerSteps(settings, self._queue.model.call, clock, _new_incarnation, time.monotonic_ns())
+        inboxes = self._start_channels(clock, settings)
+        for number in range(settings.concurrency):
+            threading.Thread(target=self._handle, name=f"handler-{number}", daemon=True).start()
+        log.info("worker %s: queue %s, %d handlers", settings.name, self._queue.name, settings.concurrency)
+        try:
+            with self._signals():
+                self._loop(steps, inboxes)
+        finally:
+            for inbox in inboxes.values():
+                inbox.put(None)
+            for _ in range(settings.concurrency):
+                self._work.put(None)
+
+    def _loop(self, steps: WorkerSteps, inboxes: dict[Channel, Inbox]) -> None:
+        pid = os.getpid()
+        event: Event = TimerFired()
+        while True:
+            if os.getpid() != pid:
+                pid = os.getpid()
+                self._execute(steps.on(Forked(), time.monotonic_ns()), inboxes)
+            if self._execute(steps.on(event, time.monotonic_ns()), inboxes):
+                return
+            now_ns = time.monotonic_ns()
+            try:
+                received = self._events.get(timeout=(steps.wake_at_ns(now_ns) - now_ns) / (1000 * MS))
+            except queue.Empty:
+                received = TimerFired()
+            if isinstance(received, UnsafeServer):
+                raise received
+            event = received
+
+    def _execute(self, actions: list[Action], inboxes: dict[Channel, Inbox]) -> bool:
+        """Carry out what the machine decided; True when the worker is done."""
+        for action in actions:
+            match action:
+                case Send():
+                    inboxes[action.channel].put(action)
+                case Start():
+                    self._work.put(action.job)
+                case LoseLease():
+                    job = self._jobs.get(action.lease)
+                    log.warning("job %s: lease with fence %d lost", action.lease.job, action.lease.fence)
+                    if job is not None:
+                        job.lease_lost.set()
+                case Exit():
+                    return True
+        return False
+
+    # -- channels
+
+    def _start_channels(self, clock: ServerClock, settings: Settings) -> dict[Channel, Inbox]:
+        waiting = SyncDriver(
+            self._queue.url,
+            self._queue.model.scripts.values(),
+            observer=self._queue.observer,
+            clock=clock,
+            block_ms_max=settings.sweep_ms,
+        )
+        inboxes: dict[Channel, Inbox] = {}
+        channels: tuple[Channel, ...] = ("work", "renew", "sweep", "wake")
+        for channel in channels:
+            inboxes[channel] = queue.SimpleQueue()
+            driver = waiting if channel == "wake" else self._queue.driver
+            arguments = (driver, inboxes[channel])
+            threading.Thread(target=self._serve, args=arguments, name=f"channel-{channel}", daemon=True).start()
+        return inboxes
+
+    def _serve(self, driver: SyncDriver, inbox: Inbox) -> None:
+        """Run the calls of one channel, one at a time."""
+        while (send := inbox.get()) is not None:
+            try:
+                sent = driver.send(send.call)
+            except UnsafeServer as error:
+                self._events.put(error)
+                return
+            except EngineError as error:
+                log.warning("%s", error)
+                self._events.put(Unanswered(send.channel, send.call, isinstance(error, ScriptFault)))
+            else:
+                self._events.put(Answered(send.channel, send.call, sent.reply, sent.first_send_ns, sent.done_ns))
+
+    # -- handlers
+
+    def _handle(self) -> None:
+        """Run handlers, one at a time. Whatever a handler raises is a failed run and never ends the worker."""
+        observer = self._queue.observer
+        while (leased := self._work.get()) is not None:
+            start_ns = time.monotonic_ns()
+            ticket = observer.handler_started(leased, start_ns) if observer is not None else None
+            error: str | None = None
+            try:
+                job = self._jobs[leased.lease] = Job(leased)
+                self._handlers.run(job)
+            except LeaseLost as lost:
+                error = str(lost)
+            except Exception as failure:
+                error = f"{type(failure).__name__}: {failure}"[:_ERROR_CHARACTERS_MAX]
+                log.warning("job %s (%s) failed: %s", leased.lease.job, leased.name, error)
+            self._jobs.pop(leased.lease, None)
+            if observer is not None:
+                observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
+            self._events.put(HandlerEnded(leased.lease, error))
+
+    @contextmanager
+    def _signals(self) -> Generator[None]:
+        """SIGTERM and SIGINT ask for a stop while the worker runs in the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def ask(_number: int, _frame: FrameType | None) -> None:
+            self.stop()
+
+        before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _new_incarnation() -> str:
+    """64 random bits, so that no restarted or forked worker is taken for another (rule 4)."""
+    return secrets.token_hex(8)

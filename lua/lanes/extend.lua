@@ -1,0 +1,54 @@
+#!lua flags=allow-oom
+-- Renew leases. Accepts any token that is not yet reaped, however late (rule 11); a call that arrives after `not_after_ms`
+-- arms nothing, so that a late copy of a dead worker's renewal cannot hold a job for a whole lease (rule 9).
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   active   zset    id by lease deadline (ms)
+--   items    2 for each item: job:<id> and run:<id>
+-- ARGV
+--   now_ms        '' or the time of a test
+--   renewal       counter of the worker's renewals: a call that was applied is not applied again
+--   lease_ms      length of the lease from now
+--   not_after_ms  server time after which this call is void
+--   items         3 for each item: id, fence, nonce
+-- REPLY srv_us, for each item: ok | repeated | stale | void, deadline_ms
+-- @include server_us
+-- @include check_types
+-- @include envelope_open
+-- @include token_state
+local sweep = KEYS[1]
+local active = KEYS[2]
+local now_ms = ARGV[1]
+local renewal = tonumber(ARGV[2])
+local lease_ms = tonumber(ARGV[3])
+local not_after_ms = tonumber(ARGV[4])
+
+check_types({ active }, { sweep }, {})
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local reply, held = {}, {}
+for at = 1, (#KEYS - 2) / 2 do
+  local id, run = ARGV[2 + 3 * at], KEYS[2 + 2 * at]
+  local job = envelope_open(redis.call('GETRANGE', KEYS[1 + 2 * at], 0, 700))
+  local state = token_state(run, job, ARGV[3 + 3 * at], ARGV[4 + 3 * at])
+  local deadline_ms = tonumber(redis.call('ZSCORE', active, id) or 0)
+  if state ~= 'held' or deadline_ms == 0 then
+    reply[#reply + 1] = 'stale'
+    deadline_ms = 0
+  elseif tonumber(redis.call('HGET', run, 'renewal') or 0) >= renewal then
+    reply[#reply + 1] = 'repeated'
+  elseif now_ms > not_after_ms then
+    reply[#reply + 1] = 'void'
+  else
+    reply[#reply + 1] = 'ok'
+    deadline_ms = math.max(deadline_ms, now_ms + lease_ms)
+    held[#held + 1] = { id = id, run = run, deadline_ms = deadline_ms }
+  end
+  reply[#reply + 1] = deadline_ms
+end
+for _, lease in ipairs(held) do
+  redis.call('ZADD', active, 'XX', lease.deadline_ms, lease.id)
+  redis.call('HSET', lease.run, 'renewal', renewal)
+end
+return { srv_us, reply }

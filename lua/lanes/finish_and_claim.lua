@@ -1,0 +1,78 @@
+#!lua flags=allow-oom
+-- Finish jobs in hand and claim the next ones in the same call: finish.lua, then claim.lua.
+-- A claim that is void or stale leases nothing; the finish half is answered all the same (rule 4).
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   ready    zset    ready lanes of the class
+--   due      zset    sequence and id by due_ms
+--   active   zset    id by lease deadline (ms)
+--   dead     zset    id by time
+--   stats    hash    counters
+--   wake     list    at most one marker
+--   record   string  claim:<incarnation>, the last claim and what it leased
+--   done     zset    id by time
+--   items    2 for each item: job:<id> and run:<id>
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
+--   incarnation   16 hex digits
+--   counter       claim counter of the incarnation
+--   limit         most jobs to lease
+--   lease_ms      length of the lease
+--   not_after_ms  server time after which the claim is void
+--   owner         name of the worker, for people
+--   most_ms       upper bound of the sleep that the reply allows
+--   items         3 for each item: id, fence, nonce
+-- REPLY srv_us, finish reply, claim kind, sleep_ms, corrupt ids, jobs
+-- @include server_us
+-- @include check_types
+-- @include envelope_open
+-- @include token_state
+-- @include finish_jobs
+-- @include is_leased
+-- @include lane_score
+-- @include to_lane
+-- @include wake_push
+-- @include bury_job
+-- @include promote_due
+-- @include claim_jobs
+-- @include next_ms
+local sweep = KEYS[1]
+local ready = KEYS[2]
+local due = KEYS[3]
+local active = KEYS[4]
+local dead = KEYS[5]
+local stats = KEYS[6]
+local wake = KEYS[7]
+local record = KEYS[8]
+local done = KEYS[9]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local incarnation = ARGV[3]
+local counter = ARGV[4]
+local limit = tonumber(ARGV[5])
+local lease_ms = tonumber(ARGV[6])
+local not_after_ms = tonumber(ARGV[7])
+local owner = ARGV[8]
+local most_ms = tonumber(ARGV[9])
+
+check_types({ ready, due, active, dead, done }, { sweep, stats }, { wake })
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local items = {}
+for at = 1, (#KEYS - 9) / 2 do
+  items[at] = { job_key = KEYS[8 + 2 * at], run_key = KEYS[9 + 2 * at], id = ARGV[7 + 3 * at], fence = ARGV[8 + 3 * at], nonce = ARGV[9 + 3 * at] }
+end
+local helpers = { envelope_open = envelope_open, is_leased = is_leased, to_lane = to_lane, lane_score = lane_score,
+  bury_job = bury_job, token_state = token_state }
+local finished = finish_jobs(active, done, stats, items, now_ms, helpers)
+local _, wakes = promote_due(prefix, due, active, dead, stats, now_ms, 100, helpers)
+local kind, jobs, corrupt = claim_jobs(
+  { active = active, ready = ready, dead = dead, stats = stats, record = record },
+  { prefix = prefix, incarnation = incarnation, counter = counter, limit = limit, lease_ms = lease_ms,
+    not_after_ms = not_after_ms, owner = owner },
+  now_ms, helpers)
+wakes[wake] = redis.call('ZCARD', ready) > 0 or nil
+for list in pairs(wakes) do wake_push(list) end
+return { srv_us, finished, kind, next_ms(active, due, now_ms, most_ms), corrupt, jobs }

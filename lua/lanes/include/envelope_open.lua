@@ -1,0 +1,22 @@
+-- Decode the head of an envelope or of a tombstone (layout: engine/models/envelope.py).
+-- Returns a table with kind 'J' (job), 'T' (tombstone) or 'corrupt'; nil where there is no such key.
+local function envelope_open(raw)
+  if not raw or raw == '' then return nil end
+  local version, kind = string.byte(raw, 1, 2)
+  if version == 1 and kind == 84 and #raw >= 20 then
+    local _, _, outcome, enqueue_nonce, fence, nonce = struct.unpack('>BBBc8I8Bc0', raw)
+    local names = { [1] = 'finished', [2] = 'discarded' }
+    return { kind = 'T', outcome = names[outcome], enqueue_nonce = enqueue_nonce, fence = string.format('%d', fence), nonce = nonce }
+  end
+  local job = { kind = 'corrupt' }
+  if version ~= 1 or kind ~= 74 or #raw < 60 then return job end
+  local class_length, lane_length = string.byte(raw, 57, 58)
+  if #raw < 60 + class_length + lane_length then return job end
+  local _
+  _, _, job.priority, job.flags, job.sequence, job.enqueued_ms, job.due_ms, job.enqueue_nonce, job.not_after_ms, job.attempts =
+    struct.unpack('>BBBBI8I8I8c8I8H', raw)
+  job.class = string.sub(raw, 61, 60 + class_length)
+  job.lane = string.sub(raw, 61 + class_length, 60 + class_length + lane_length)
+  job.kind = 'J'
+  return job
+end

@@ -1,0 +1,17 @@
+#!lua
+-- Declare an empty queue as made for tests: only then do scripts take `now_ms` from their caller (DESIGN 3.4).
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   seq      string  the last sequence
+-- ARGV
+--   (none)
+-- REPLY srv_us, made | refused
+-- @include server_us
+local sweep = KEYS[1]
+local seq = KEYS[2]
+
+local srv_us = server_us('', sweep)
+if redis.call('EXISTS', seq) == 1 then return { srv_us, 'refused' } end
+redis.call('HSET', sweep, 'test_clock', '1')
+return { srv_us, 'made' }

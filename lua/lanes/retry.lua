@@ -1,0 +1,62 @@
+#!lua flags=allow-oom
+-- End leases of jobs that failed: each waits for its back-off in `due`, or is buried when its attempts are used up.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   active   zset    id by lease deadline (ms)
+--   due      zset    sequence and id by due_ms
+--   dead     zset    id by time
+--   stats    hash    counters
+--   items    2 for each item: job:<id> and run:<id>
+-- ARGV
+--   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
+--   items    5 for each item: id, fence, nonce, delay_ms, error text
+-- REPLY srv_us, for each item: ok | repeated | stale, outcome (retried | buried)
+-- @include server_us
+-- @include check_types
+-- @include envelope_open
+-- @include token_state
+-- @include due_member
+-- @include bury_job
+-- @include end_lease
+-- @include wake_push
+local sweep = KEYS[1]
+local active = KEYS[2]
+local due = KEYS[3]
+local dead = KEYS[4]
+local stats = KEYS[5]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+
+check_types({ active, due, dead }, { sweep, stats }, {})
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local reply, held = {}, {}
+for at = 1, (#KEYS - 5) / 2 do
+  local id, fence, nonce = ARGV[5 * at - 2], ARGV[5 * at - 1], ARGV[5 * at]
+  local run = KEYS[5 + 2 * at]
+  local job = envelope_open(redis.call('GETRANGE', KEYS[4 + 2 * at], 0, 700))
+  local state, outcome = token_state(run, job, fence, nonce)
+  if state == 'held' and job.kind == 'J' then
+    local failures = tonumber(redis.call('HGET', run, 'failures') or 0) + 1
+    state, outcome = 'ok', failures >= job.attempts and 'buried' or 'retried'
+    check_types({}, {}, { prefix .. 'wake:' .. job.class })
+    held[#held + 1] = { id = id, run = run, job = job, token = fence .. ':' .. nonce, outcome = outcome, failures = failures,
+      due_ms = now_ms + tonumber(ARGV[5 * at + 1]), reason = ARGV[5 * at + 2] }
+  end
+  reply[#reply + 1] = state
+  reply[#reply + 1] = outcome
+end
+for _, lease in ipairs(held) do
+  local member = due_member(lease.job.sequence, lease.id)
+  if lease.outcome == 'buried' then
+    bury_job(dead, stats, lease.run, lease.id, lease.reason, now_ms)
+  else
+    redis.call('ZADD', due, lease.due_ms, member)
+  end
+  redis.call('HSET', lease.run, 'failures', lease.failures, 'error', lease.reason)
+  end_lease(lease.run, active, lease.id, lease.token, lease.outcome)
+  if redis.call('ZRANGE', due, 0, 0)[1] == member then wake_push(prefix .. 'wake:' .. lease.job.class) end
+end
+return { srv_us, reply }
