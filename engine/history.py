@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 SCHEMA_VERSION = 1
 
@@ -169,13 +169,16 @@ def upgrade(row: Any, file_name: str) -> dict[str, Any]:
 
     Raises TypeError for what is no row, HistoryError for a version that this code does not know.
     """
-    version = row.get("v") if isinstance(row, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if not isinstance(row, dict):
+        raise TypeError("a history row is an object")
+    columns = cast("dict[str, Any]", row)
+    version = columns.get("v")
     if not isinstance(version, int):
         raise TypeError("a history row is an object with an integer v")
     if version > SCHEMA_VERSION:
         raise HistoryError(f"history file {file_name}: schema version {version}, this code reads up to {SCHEMA_VERSION}")
     full: dict[str, Any] = {field.name: None for field in ROW_FIELDS}
-    full.update(row)
+    full.update(columns)
     return full
 
 

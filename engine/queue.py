@@ -15,6 +15,8 @@ from engine.models.lanes import CLASS, LANE, Lanes
 from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueue, Enqueued, Listing, MakeTestQueue, Snapshot
 
+#: 2100-01-01.
+TEST_CLOCK_LEAST_MS = 4_102_444_800_000
 _PAGE = 1000
 _PAGES_MAX = 10_000
 
@@ -106,8 +108,9 @@ class Queue:
 
     def use_test_clock(self, now_ms: int) -> None:
         """Give the scripts this time instead of the server's (DESIGN 3.4). Only on a queue that has never held a job, or one
-        that this was called on before; anything else is Malformed."""
-        now = validate.integer("now_ms", now_ms, 0, 2**52)
+        that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys expire by the
+        server's own clock, so an expiry in its past would delete what the script has just written."""
+        now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)
         if self.model.now_ms is None:
             made: bool = self.driver.run(self.model.call(MakeTestQueue()))
             if not made:

@@ -29,7 +29,6 @@ local function claim_jobs(keys, ask, now_ms, helpers)
   local picked, skipped, bytes = {}, {}, 0
   local lane = redis.call('ZRANGE', keys.ready, 0, 0)[1]
   local lane_key = lane and ask.prefix .. 'lane:' .. lane
-  local seen = 0
   for _, id in ipairs(lane and redis.call('ZRANGE', lane_key, 0, ask.limit + 99) or {}) do
     if #picked >= ask.limit then break end
     local raw = redis.call('GET', ask.prefix .. 'job:' .. id)
@@ -46,7 +45,6 @@ local function claim_jobs(keys, ask, now_ms, helpers)
       picked[#picked + 1] = { id = id, raw = raw, run_key = run_key, fence = math.max(tonumber(run[1] or 0) + 1, now_ms),
         claims = tonumber(run[2] or 0) + 1, failures = tonumber(run[3] or 0), crashes = tonumber(run[4] or 0) }
     end
-    seen = seen + 1
   end
 
   -- Write. `active` first: until the job leaves its lane, only the token that `run` names counts.

@@ -26,10 +26,11 @@ local function finish_jobs(active, done, stats, items, now_ms, helpers)
       redis.call('ZADD', done, now_ms, item.id)
       finished = finished + 1
     end
-    -- Also for a repeat: a finish that was cut off after its tombstone leaves these two behind.
-    if item.ends or (reply[at * 2] == 'finished' and redis.call('HGET', item.run_key, 'nonce') == item.nonce) then
-      redis.call('ZREM', active, item.id)
+    -- Also for a repeat: a finish that was cut off after its tombstone leaves these two behind. `active` goes last, so that
+    -- without a repeat the sweep still finds what is left.
+    if item.ends or (reply[at * 2] == 'finished' and redis.call('ZSCORE', active, item.id)) then
       redis.call('DEL', item.run_key)
+      redis.call('ZREM', active, item.id)
     end
   end
   if finished > 0 then redis.call('HINCRBY', stats, 'finished', finished) end

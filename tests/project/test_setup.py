@@ -1,0 +1,187 @@
+"""`.ci/setup`: done once, begun again after an interruption, and one clear line when it cannot go on."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.machinery
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of what the set-up reads."""
+    (tmp_path / ".ci").mkdir()
+    for name in (".ci/setup", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.fixture
+def steps() -> list[str]:
+    """What the set-up did, in order."""
+    return []
+
+
+@pytest.fixture
+def setup(tree: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The set-up of the copied tree as a module, with the slow parts (venv, pip, java) replaced by notes of their names."""
+    loader = importlib.machinery.SourceFileLoader("ironclaim_setup", str(tree / ".ci" / "setup"))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+
+    def note_run(title: str, command: list[str], env: dict[str, str] | None = None) -> None:
+        steps.append(title)
+        if "venv" in command:
+            module.VENV_PYTHON.parent.mkdir(parents=True)
+            module.VENV_PYTHON.touch()
+
+    monkeypatch.setattr(module, "run", note_run)
+    monkeypatch.setattr(module, "check_java", lambda: None)
+    yield module
+
+
+def test_the_second_time_does_nothing(setup: ModuleType, steps: list[str]) -> None:
+    assert setup.main() == 0
+    assert [step.split(":")[0] for step in steps[1:]] == ["step 1 of 3", "step 2 of 3", "step 3 of 3"]
+    steps.clear()
+    assert setup.main() == 0
+    assert steps == []
+
+
+def test_changed_pins_are_installed_into_the_same_environment(setup: ModuleType, steps: list[str]) -> None:
+    setup.main()
+    steps.clear()
+    with setup.CONSTRAINTS.open("a") as constraints:
+        constraints.write("# one more line\n")
+    assert setup.main() == 0
+    assert len(steps) == 3 and not any(".venv" in step for step in steps)
+
+
+def test_an_environment_of_another_folder_or_python_is_made_anew(setup: ModuleType, steps: list[str]) -> None:
+    for changed in ("venv", "python"):
+        setup.main()
+        stamp = json.loads(setup.STAMP.read_text())
+        setup.STAMP.write_text(json.dumps({**stamp, changed: "elsewhere"}))
+        steps.clear()
+        assert setup.main() == 0
+        assert len(steps) == 4 and ".venv" in steps[0]
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, OSError])
+def test_an_interrupted_set_up_is_begun_again(
+    setup: ModuleType,
+    steps: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    end: type[BaseException],
+) -> None:
+    setup.main()
+    setup.CONSTRAINTS.write_text(setup.CONSTRAINTS.read_text() + "# changed\n")
+    with monkeypatch.context() as patch:
+
+        def stop() -> None:
+            raise end(28, "No space left on device") if end is OSError else end
+
+        patch.setattr(setup, "install", stop)
+        assert setup.main() != 0
+    assert not setup.STAMP.exists()
+    error = capfd.readouterr().err
+    assert len(error.splitlines()) == 1 and "Traceback" not in error
+    (setup.VENV / "half-installed").touch()
+    steps.clear()
+    assert setup.main() == 0
+    assert len(steps) == 4 and not (setup.VENV / "half-installed").exists()
+
+
+def test_a_foreign_environment_is_left_alone(setup: ModuleType, steps: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    setup.VENV.mkdir()
+    (setup.VENV / "precious").touch()
+    assert setup.main() == 1
+    assert capfd.readouterr().err == "setup: .venv was not made by this set-up; move it away and run again\n"
+    assert (setup.VENV / "precious").exists() and steps == []
+
+
+def test_an_old_python_is_one_clear_line(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(setup, "PYTHON_MIN", (99, 0))
+    assert setup.main() == 1
+    assert "make PYTHON=" in capfd.readouterr().err
+
+
+def run_setup(tree: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The real script on the copied tree, with a stamp that says that the environment is ready."""
+    return subprocess.run(
+        [sys.executable, str(tree / ".ci" / "setup")],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    """A JAVA_HOME whose java tells a version, as the real one does: on its error output."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024-01-16' >&2\n")
+    java.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(("version", "good"), [("17.0.15", True), ("21", True), ("11.0.2", False), ("1.8.0_402", False)])
+def test_java_must_be_17_or_newer(setup: ModuleType, tree: Path, version: str, good: bool) -> None:
+    setup.main()
+    answer = run_setup(tree, JAVA_HOME=str(fake_java(tree / "jdk", version)))
+    assert answer.returncode == (0 if good else 1), answer.stderr
+    major = version.removeprefix("1.").split(".")[0]
+    expected = f"JAVA_HOME={tree}/jdk is Java {major}, the judge (Spark) needs Java 17 or newer; set it anew or unset it"
+    assert answer.stderr == ("" if good else f"setup: {expected}\n")
+
+
+def test_a_java_home_without_java_is_one_clear_line(setup: ModuleType, tree: Path) -> None:
+    setup.main()
+    answer = run_setup(tree, JAVA_HOME=str(tree / "nowhere"))
+    assert answer.returncode == 1
+    assert len(answer.stderr.splitlines()) == 1 and "has no working bin/java" in answer.stderr
+
+
+def test_two_at_a_time_wait_for_each_other(setup: ModuleType, tree: Path) -> None:
+    setup.main()
+    with setup.CONSTRAINTS.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        second = subprocess.Popen(
+            [sys.executable, str(tree / ".ci" / "setup")],
+            env={**os.environ, "JAVA_HOME": str(fake_java(tree / "jdk", "17"))},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert second.stdout is not None
+        assert "waiting for it" in second.stdout.readline()
+        assert second.poll() is None
+        fcntl.flock(held, fcntl.LOCK_UN)
+        assert second.wait(30) == 0
+
+
+def test_a_failed_step_shows_the_end_of_its_log(setup: ModuleType, tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    spec = importlib.util.spec_from_loader("fresh", importlib.machinery.SourceFileLoader("fresh", str(tree / ".ci" / "setup")))
+    assert spec is not None and spec.loader is not None
+    fresh = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fresh)
+    with pytest.raises(fresh.SetupError, match=r"a step failed with code 3; all of its output is in build/setup\.log"):
+        fresh.run("a step", ["sh", "-c", "echo early; echo 'no matching distribution' >&2; exit 3"])
+    assert "    no matching distribution\n" in capfd.readouterr().out
