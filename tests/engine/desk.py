@@ -1,0 +1,181 @@
+"""A desk for tests of the Lanes scripts: one queue on a real server under virtual time, its raw keys, and short ways to run
+operations, cut scripts off after a number of writes, and dump the keyspace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import redis
+
+from engine import validate
+from engine.call import Call
+from engine.models.lanes_keys import LanesKeys
+from engine.operations import (
+    Claim,
+    Claimed,
+    Ended,
+    Enqueue,
+    Enqueued,
+    Extend,
+    Failure,
+    Finish,
+    Lease,
+    LeasedJob,
+    Operation,
+    Options,
+    Promote,
+    Reap,
+    Reaped,
+    Retry,
+)
+from engine.queue import TEST_CLOCK_LEAST_MS, Queue
+
+START_MS = TEST_CLOCK_LEAST_MS + 1_000_000
+LEASE_MS = 9_000
+WRITES = ("SET", "DEL", "INCR", "HSET", "HINCRBY", "ZADD", "ZREM", "ZREMRANGEBYRANK", "RPUSH")
+
+#: Put before a script's body: lets `limit` write commands through and raises at the next one.
+CUT_OFF = """
+local real_call, writes = redis.call, 0
+local is_write = { %s }
+local redis = setmetatable({ call = function(command, ...)
+  if is_write[command] then
+    if writes == %d then error('CUT OFF') end
+    writes = writes + 1
+  end
+  return real_call(command, ...)
+end }, { __index = redis })
+"""
+
+
+class Desk:
+    """One queue under a clock that the test moves."""
+
+    def __init__(self, url: str) -> None:
+        self.queue = Queue("desk", url=url)
+        self.redis: redis.Redis = redis.Redis.from_url(url)
+        self.keys = LanesKeys("desk")
+        self.now_ms = START_MS
+        self.queue.use_test_clock(self.now_ms)
+        self._counters: dict[str, int] = {}
+
+    def close(self) -> None:
+        self.queue.close()
+        self.redis.close()
+
+    def tick(self, ms: int) -> None:
+        """Move the clock, and delete the keys that would have expired by then."""
+        self.now_ms += ms
+        self.queue.use_test_clock(self.now_ms)
+        for key in self.redis.scan_iter(count=1000):
+            if 0 < self.redis.pexpiretime(key) <= self.now_ms:  # type: ignore[operator]
+                self.redis.delete(key)
+
+    # -- operations
+
+    def call(self, operation: Operation) -> Call[Any]:
+        return self.queue.model.call(operation)
+
+    def run(self, operation: Operation) -> Any:
+        return self.queue.driver.run(self.call(operation))
+
+    def send(self, call: Call[Any]) -> Any:
+        """Run a call that was built before: a late copy of it, at the server's present time."""
+        now = str(self.now_ms).encode()
+        at = call.script.arguments.index("now_ms") if call.script else 0
+        arguments = (*call.arguments[:at], now, *call.arguments[at + 1 :])
+        return self.queue.driver.run(replace(call, arguments=arguments))
+
+    def cut_off(self, operation: Operation, writes: int) -> bool:
+        """Run the operation's script and stop it after `writes` write commands; False when it has no more than that."""
+        call = self.call(operation)
+        assert call.script is not None
+        shebang, body = call.script.text.split("\n", 1)
+        names = ", ".join(f"{name} = true" for name in WRITES)
+        text = f"{shebang}\n{CUT_OFF % (names, writes)}{body}"
+        try:
+            self.redis.eval(text, len(call.keys), *call.keys, *call.arguments)  # type: ignore[arg-type]
+        except redis.ResponseError as error:
+            assert "CUT OFF" in str(error), error
+            return True
+        return False
+
+    def enqueue_operation(self, job: str, *, nonce: bytes = b"nonce---", payload: object = None, **options: Any) -> Enqueue:
+        data = validate.payload_bytes({"job": job} if payload is None else payload)
+        return Enqueue(job, "work", data, nonce, self.now_ms + 10_000, Options(**options), "main", "main")
+
+    def enqueue(self, *jobs: str, **options: Any) -> None:
+        for job in jobs:
+            enqueued: Enqueued = self.run(self.enqueue_operation(job, **options))
+            assert enqueued.result == "created"
+
+    def claim_operation(self, worker: str = "a", limit: int = 10, lease_ms: int = LEASE_MS) -> Claim:
+        """The next claim of a worker; its incarnation is its letter, sixteen times."""
+        self._counters[worker] = self._counters.get(worker, 0) + 1
+        not_after_ms = self.now_ms + lease_ms * 4 // 5
+        return Claim(worker * 16, self._counters[worker], limit, lease_ms, not_after_ms, worker, 1000)
+
+    def claim(self, worker: str = "a", limit: int = 10) -> list[LeasedJob]:
+        claimed: Claimed = self.run(self.claim_operation(worker, limit))
+        return list(claimed.jobs)
+
+    def finish(self, *leases: Lease) -> list[tuple[str, str]]:
+        ended: Ended = self.run(Finish(leases))
+        return list(ended.items)
+
+    def retry(self, lease: Lease, delay_ms: int = 1000, error: str = "boom") -> tuple[str, str]:
+        ended: Ended = self.run(Retry((Failure(lease, error, delay_ms),)))
+        return ended.items[0]
+
+    def extend_operation(self, *leases: Lease, renewal: int = 1) -> Extend:
+        return Extend(leases, renewal, LEASE_MS, self.now_ms + LEASE_MS // 3)
+
+    def reap(self) -> Reaped:
+        return self.run(Reap(100, 1000, 1000))
+
+    def promote(self) -> None:
+        self.run(Promote(100, 1000))
+
+    # -- raw keys
+
+    def dump(self) -> dict[str, Any]:
+        """Every key with its type, value and expiry."""
+        found: dict[str, Any] = {}
+        for key in sorted(self.redis.scan_iter(count=1000)):
+            kind = self.redis.type(key).decode()  # type: ignore[union-attr]
+            read = {
+                "string": lambda k: self.redis.get(k),
+                "hash": lambda k: self.redis.hgetall(k),
+                "zset": lambda k: self.redis.zrange(k, 0, -1, withscores=True),
+                "list": lambda k: self.redis.lrange(k, 0, -1),
+            }[kind]
+            found[key.decode()] = (kind, read(key), self.redis.pexpiretime(key))
+        return found
+
+    def places(self, job: str) -> set[str]:
+        """The structures that hold a job: lane, due, active, dead, or `ended` for a tombstone."""
+        found: set[str] = set()
+        for name, key in (("lane", self.keys.lane("main")), ("active", self.keys.active), ("dead", self.keys.dead)):
+            if self.redis.zscore(key, job) is not None:
+                found.add(name)
+        if any(member.decode()[10:] == job for member in self.redis.zrange(self.keys.due, 0, -1)):  # type: ignore[union-attr]
+            found.add("due")
+        raw = self.redis.get(self.keys.job(job))
+        if isinstance(raw, bytes) and raw[1:2] == b"T":
+            found.add("ended")
+        return found
+
+    def run_hash(self, job: str) -> dict[str, str]:
+        raw: Any = self.redis.hgetall(self.keys.run(job))
+        return {key.decode(): value.decode() for key, value in raw.items()}
+
+
+@pytest.fixture
+def desk(ironclaim_url: str) -> Iterator[Desk]:
+    """An empty desk."""
+    made = Desk(ironclaim_url)
+    yield made
+    made.close()

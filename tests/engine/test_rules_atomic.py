@@ -1,0 +1,191 @@
+"""Rules 1 and 2: a script that is cut off anywhere loses and doubles nothing; memory pressure does not expire leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from engine.errors import ScriptFault, ServerUnavailable
+from engine.operations import Bury, Extend, Failure, Finish, Lease, Operation, Promote, Reap, Release, Retry
+from tests.engine.desk import LEASE_MS, Desk, desk
+
+__all__ = ["desk"]
+
+JOBS = ("j1", "j2", "j3")
+
+
+def leased(desk: Desk) -> tuple[Lease, ...]:
+    desk.enqueue(*JOBS)
+    return tuple(job.lease for job in desk.claim())
+
+
+def before_enqueue(desk: Desk) -> Operation:
+    return desk.enqueue_operation("j1")
+
+
+def before_delayed_enqueue(desk: Desk) -> Operation:
+    return desk.enqueue_operation("j1", delay_ms=500)
+
+
+def before_claim(desk: Desk) -> Operation:
+    desk.enqueue("j1")
+    desk.enqueue("j2", "j3", delay_ms=50)
+    desk.tick(100)
+    return desk.claim_operation()
+
+
+def before_finish(desk: Desk) -> Operation:
+    return Finish(leased(desk))
+
+
+def before_finish_and_claim(desk: Desk) -> Operation:
+    leases = leased(desk)
+    desk.enqueue("j4", "j5")
+    return Finish(leases, desk.claim_operation())
+
+
+def before_release(desk: Desk) -> Operation:
+    return Release(leased(desk))
+
+
+def before_retry(desk: Desk) -> Operation:
+    return Retry(tuple(Failure(lease, "boom", 200) for lease in leased(desk)))
+
+
+def before_extend(desk: Desk) -> Operation:
+    return desk.extend_operation(*leased(desk))
+
+
+def before_promote(desk: Desk) -> Operation:
+    desk.enqueue(*JOBS, delay_ms=50)
+    desk.tick(100)
+    return Promote(100, 1000)
+
+
+def before_reap(desk: Desk) -> Operation:
+    leased(desk)
+    desk.tick(LEASE_MS + 1)
+    return Reap(100, 1000, 1000)
+
+
+SCENES = [
+    before_enqueue,
+    before_delayed_enqueue,
+    before_claim,
+    before_finish,
+    before_finish_and_claim,
+    before_release,
+    before_retry,
+    before_extend,
+    before_promote,
+    before_reap,
+]
+
+
+def drain(desk: Desk) -> dict[str, int]:
+    """What a healthy worker does afterwards: sweep past every lease and back-off, run what is there. Accepted finishes by job."""
+    accepted: dict[str, int] = {}
+    for _ in range(4):
+        desk.tick(LEASE_MS + 1000)
+        desk.reap()
+        desk.promote()
+        jobs = desk.claim("z")
+        for job, (result, _) in zip(jobs, desk.finish(*[job.lease for job in jobs]) if jobs else [], strict=True):
+            accepted[job.lease.job] = accepted.get(job.lease.job, 0) + (result == "ok")
+    return accepted
+
+
+def accepted_by(operation: Operation, reply: object) -> dict[str, int]:
+    """Finishes that the re-sent operation itself reports as accepted, now (ok) or by the copy that was cut off (repeated)."""
+    if not isinstance(operation, Finish):
+        return {}
+    ended = getattr(reply, "finished", reply)
+    items = ended.items  # type: ignore[attr-defined]
+    return {lease.job: int(result in ("ok", "repeated")) for lease, (result, _) in zip(operation.leases, items, strict=True)}
+
+
+@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__[7:])
+def test_rule_01_a_script_cut_off_after_any_write_loses_and_doubles_nothing(
+    desk: Desk, scene: Callable[[Desk], Operation], resend: bool
+) -> None:
+    writes = 0
+    while True:
+        writes += 1
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        operation = scene(desk)
+        known = {key.decode().split(":job:")[1] for key in desk.redis.scan_iter("*:job:*")}
+        was_cut = desk.cut_off(operation, writes)
+        accepted = accepted_by(operation, desk.run(operation)) if resend else {}
+        for job, count in drain(desk).items():
+            accepted[job] = accepted.get(job, 0) + count
+        jobs = known | ({"j1"} if "enqueue" in scene.__name__ and resend else set())
+        for job in jobs:
+            # The tombstone has expired by now; nothing else may be left.
+            assert desk.places(job) == set(), (scene.__name__, writes, job, desk.places(job))
+            assert desk.redis.hlen(desk.keys.run(job)) == 0
+            if resend:
+                assert accepted.get(job, 0) == 1, (scene.__name__, writes, job, accepted)
+        assert all(count <= 1 for count in accepted.values()), (scene.__name__, writes, accepted)
+        if not resend:
+            finished_before = known if isinstance(operation, Finish) else set()
+            assert jobs <= set(accepted) | finished_before, (scene.__name__, writes, jobs, accepted)
+        if not was_cut:
+            break
+    assert writes > 1, "the scene made the script write less than twice: it proves nothing"
+
+
+def test_rule_01_bury_cut_off_keeps_the_job_in_one_place(desk: Desk) -> None:
+    for writes in range(1, 8):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        operation = Bury((Failure(leased(desk)[0], "no"),))
+        was_cut = desk.cut_off(operation, writes)
+        assert desk.run(operation).items[0] in (("ok", "buried"), ("repeated", "buried"))
+        assert desk.places("j1") == {"dead"}
+        if not was_cut:
+            return
+    raise AssertionError("bury never ran to its end")
+
+
+@pytest.mark.parametrize("key", ["lane", "ready", "due", "active", "dead", "wake"])
+def test_rule_01_a_key_of_the_wrong_type_stops_a_script_before_its_first_write(desk: Desk, key: str) -> None:
+    names = {"lane": desk.keys.lane("main"), "ready": desk.keys.ready("main"), "wake": desk.keys.wake("main")}
+    desk.redis.set(names.get(key) or getattr(desk.keys, key), "not what the script expects")
+    before = desk.dump()
+    with pytest.raises(ScriptFault, match="WRONGTYPE"):
+        desk.run(desk.enqueue_operation("j1"))
+    assert desk.dump() == before
+
+
+def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole(desk: Desk) -> None:
+    first, second, third = leased(desk)
+    desk.redis.config_set("maxmemory", 1)
+    try:
+        before = desk.dump()
+        with pytest.raises(ServerUnavailable, match="OOM"):
+            desk.run(desk.enqueue_operation("late"))
+        assert desk.dump() == before
+        assert desk.run(Extend((first,), 1, LEASE_MS, desk.now_ms + 3000)).items[0][0] == "ok"
+        assert desk.finish(first) == [("ok", "finished")]
+        assert desk.retry(second) == ("ok", "retried")
+        assert desk.run(Release((third,))).items == (("ok", "released"),)
+        assert [job.lease.job for job in desk.claim("b")] == ["j3"]
+        desk.tick(LEASE_MS + 1)
+        assert [lease.job for lease, _ in desk.reap().leases] == ["j3"]
+    finally:
+        desk.redis.config_set("maxmemory", 0)
+
+
+def test_rule_02_the_flags_are_what_the_server_checks(desk: Desk) -> None:
+    leased(desk)
+    desk.redis.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(redis.exceptions.OutOfMemoryError):
+            desk.redis.eval("#!lua\nreturn redis.call('DEL', KEYS[1])", 1, "any")
+        assert desk.redis.eval("#!lua flags=allow-oom\nreturn redis.call('DEL', KEYS[1])", 1, "any") == 0
+    finally:
+        desk.redis.config_set("maxmemory", 0)
