@@ -7,6 +7,7 @@ The handshake refuses servers that would lose jobs, loads every script (rule 28)
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Iterable
@@ -107,12 +108,15 @@ class Connections:
 
 def connection_settings(url: object, timeout_ms: int) -> dict[str, Any]:
     """Arguments for a redis-py connection from a url. Raises Malformed for a url that redis-py does not know."""
-    bound = "a url redis://, rediss:// or unix://"
-    if not isinstance(url, str):
+    bound = "a url redis://host:port/db, rediss:// or unix:// with options that redis-py knows"
+    # redis-py takes a database that is no number for database 0.
+    if not isinstance(url, str) or not (url.startswith("unix://") or re.fullmatch(r"rediss?://[^/?#]*/?\d*(\?.*)?", url)):
         raise Malformed("url", url, bound)
     try:
         settings = dict(cast("dict[str, Any]", parse_url(url)))
-    except ValueError as error:
+        known = {name: value for name, value in settings.items() if name != "connection_class"}
+        settings.get("connection_class", redis.Connection)(**known)
+    except (ValueError, TypeError) as error:
         raise Malformed("url", url, f"{bound} ({error})") from error
     settings.update(
         protocol=2,

@@ -224,31 +224,38 @@ class HistoryFile:
         started_ns = self._clock_ns()
         t_ns = started_ns if t_ns is None else t_ns
         with self._lock:
-            if self.broken:
-                return
-            lines: list[str] = []
-            for body in bodies:
-                lines.append(f'{{"v":{SCHEMA_VERSION},"seq":{self._seq},"proc":"{self.proc}","t_ns":{t_ns},{body}}}\n')
-                self._seq += 1
-            data = "".join(lines).encode()
-            try:
-                complete = os.write(self._descriptor, data) == len(data)
-                reason = "short write"
-            except OSError as error:
-                complete, reason = False, error.strerror or str(error)
-            if not complete:
-                self.broken = True
-                os.write(2, f"history file {self.path.name}: {reason}; recording stopped, the verdict will be unknown\n".encode())
-            self.recorder_ns += self._clock_ns() - started_ns
+            self._write(bodies, t_ns, started_ns)
+
+    def _write(self, bodies: Iterable[str], t_ns: int, started_ns: int) -> None:
+        """The write itself, under the lock."""
+        if self.broken:
+            return
+        lines: list[str] = []
+        for body in bodies:
+            lines.append(f'{{"v":{SCHEMA_VERSION},"seq":{self._seq},"proc":"{self.proc}","t_ns":{t_ns},{body}}}\n')
+            self._seq += 1
+        data = "".join(lines).encode()
+        try:
+            complete = os.write(self._descriptor, data) == len(data)
+            reason = "short write"
+        except OSError as error:
+            complete, reason = False, error.strerror or str(error)
+        if not complete:
+            self.broken = True
+            os.write(2, f"history file {self.path.name}: {reason}; recording stopped, the verdict will be unknown\n".encode())
+        self.recorder_ns += self._clock_ns() - started_ns
 
     def close(self) -> None:
         """Write the closing row and close the file. A second call does nothing."""
-        if self._descriptor < 0:
-            return
-        self.append([f'"kind":"close","rows":{self._seq + 1},"recorder_ns":{self.recorder_ns}'])
-        os.close(self._descriptor)
-        self._descriptor = -1
-        self.broken = True
+        with self._lock:
+            if self._descriptor < 0:
+                return
+            now_ns = self._clock_ns()
+            self._write([f'"kind":"close","rows":{self._seq + 1},"recorder_ns":{self.recorder_ns}'], now_ns, now_ns)
+            os.close(self._descriptor)
+            self._descriptor = -1
+            # Rows of threads that are still about come after the end of this file's story.
+            self.broken = True
 
 
 def boot_id() -> str:

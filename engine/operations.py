@@ -188,14 +188,15 @@ class LeasedJob:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a claim leased. `sleep_ms`: the next lease end or due time is that far away. `corrupt`: ids that could not be read
-    and were buried."""
+    """What a claim leased. `sleep_ms`: the next lease end or due time is that far away. `corrupt`: ids that the script could not
+    read and buried. `unreadable`: jobs that are leased and cannot be run, each with the reason; their holder buries them."""
 
     srv_us: int
     result: ClaimResult
     sleep_ms: int
     jobs: tuple[LeasedJob, ...]
     corrupt: tuple[str, ...] = ()
+    unreadable: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,9 @@ class Queue:
     ) -> None:
         self.name = validate.queue_name(name)
         self.url = url
-        self.lua = lua
+        self.lua = validate.lua_folder(lua)
         self.observer = observer
-        self.model = Lanes(self.name, lua=lua)
+        self.model = Lanes(self.name, lua=self.lua)
         self.driver = SyncDriver(url, self.model.scripts.values(), observer=observer)
 
     def enqueue(
@@ -74,6 +74,7 @@ class Queue:
             headers=headers,
         )
         data = validate.payload_bytes(payload)
+        intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
         # Refused with no copy unanswered: the estimate of the server's time was off. It has been learned anew, so once more.
         for last in (False, True):

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from engine.call import Call
 from engine.operations import (
+    Bury,
     Claim,
     Claimed,
     Count,
@@ -83,6 +84,7 @@ class Unanswered:
 
     channel: Channel
     call: Call[Any]
+    first_send_ns: int
     fault: bool
 
 
@@ -172,6 +174,8 @@ class WorkerSteps:
         self._finishes: list[Lease] = []
         self._failures: list[Failure] = []
         self._releases: list[Lease] = []
+        self._unreadable: list[Failure] = []
+        self._first_send_ns: dict[Channel, int] = {}
         self._again: dict[Channel, Call[Any]] = {}
         self._again_at_ns: dict[Channel, int] = {}
         self._busy: set[Channel] = set()
@@ -206,10 +210,12 @@ class WorkerSteps:
     def on(self, event: Event, now_ns: int) -> list[Action]:
         """Take one event in; say what to do."""
         actions: list[Action] = []
+        self._again_at_ns = {channel: at_ns for channel, at_ns in self._again_at_ns.items() if at_ns > now_ns}
         match event:
             case Answered():
                 self._busy.discard(event.channel)
                 self._learn(event, actions)
+                self._first_send_ns.pop(event.channel, None)
             case Unanswered():
                 self._busy.discard(event.channel)
                 self._failed(event, now_ns)
@@ -226,7 +232,7 @@ class WorkerSteps:
         self._use_work_channel(now_ns, actions)
         self._use_renew_channel(now_ns, actions)
         self._use_sweep_channel(now_ns, actions)
-        self._use_wake_channel(now_ns, actions)
+        self._use_wake_channel(actions)
         self._maybe_exit(now_ns, actions)
         return actions
 
@@ -261,13 +267,15 @@ class WorkerSteps:
         if claimed.result == "stale":
             # The outstanding claim was refused as old: another process uses this incarnation (rule 4).
             self._take_new_incarnation()
-        lease_ns = self._settings.lease_ms * MS
+        # A claim that had to be sent again is counted from its very first send (rule 9).
+        first_send_ns = self._first_send_ns.get(event.channel, event.first_send_ns)
         for job in claimed.jobs:
-            self._ready.append(_InHand(job, event.first_send_ns + lease_ns))
+            self._ready.append(_InHand(job, first_send_ns + self._settings.lease_ms * MS))
+        self._unreadable.extend(claimed.unreadable)
         # Fewer than asked for: nothing was left, or the script has left a marker for what was.
         claim = event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
         asked = claim.limit if isinstance(claim, Claim) else 0
-        self._hungry = len(claimed.jobs) >= asked or claimed.result not in ("leased", "empty")
+        self._hungry = len(claimed.jobs) + len(claimed.unreadable) >= asked or claimed.result not in ("leased", "empty")
         self._sweep_at_ns = min(self._sweep_at_ns, event.done_ns + max(1, claimed.sleep_ms) * MS)
 
     def _extended(self, event: Answered, operation: Operation, reply: Extended, actions: list[Action]) -> None:
@@ -303,10 +311,10 @@ class WorkerSteps:
         match operation:
             case Finish(leases=leases, claim=Claim()) if event.fault:
                 # Rule 1: the fused call failed as a whole; the finish half goes alone.
-                self._resend("work", self._build(Finish(leases)), now_ns)
-            case Claim() | Finish() | Retry() | Release() if not event.fault:
+                self._resend(event, self._build(Finish(leases)), now_ns)
+            case Claim() | Finish() | Retry() | Bury() | Release() if not event.fault:
                 # One claim is outstanding per incarnation, and it is re-sent until it is answered (rule 4).
-                self._resend("work", event.call, now_ns)
+                self._resend(event, event.call, now_ns)
             case Claim():
                 self._hungry = True
                 self._again_at_ns["work"] = now_ns + RESEND_MS * MS
@@ -321,9 +329,10 @@ class WorkerSteps:
             case _:
                 pass
 
-    def _resend(self, channel: Channel, call: Call[Any], now_ns: int) -> None:
-        self._again[channel] = call
-        self._again_at_ns[channel] = now_ns + RESEND_MS * MS
+    def _resend(self, event: Unanswered, call: Call[Any], now_ns: int) -> None:
+        self._again[event.channel] = call
+        self._again_at_ns[event.channel] = now_ns + RESEND_MS * MS
+        self._first_send_ns.setdefault(event.channel, event.first_send_ns)
 
     def _take_new_incarnation(self) -> None:
         self._incarnation = self._new_incarnation()
@@ -346,7 +355,7 @@ class WorkerSteps:
                 actions.append(Start(entry.job))
 
     def _use_work_channel(self, now_ns: int, actions: list[Action]) -> None:
-        if "work" in self._busy or self._waits("work", now_ns):
+        if "work" in self._busy or "work" in self._again_at_ns:
             return
         call = self._again.pop("work", None)
         if call is None:
@@ -362,6 +371,9 @@ class WorkerSteps:
         if self._releases:
             leases, self._releases = tuple(self._releases), []
             return Release(leases)
+        if self._unreadable:
+            unreadable, self._unreadable = tuple(self._unreadable), []
+            return Bury(unreadable)
         claim = self._next_claim(now_ns)
         if self._finishes:
             leases, self._finishes = tuple(self._finishes), []
@@ -410,30 +422,23 @@ class WorkerSteps:
         if self._sweep_rest:
             self._send("sweep", self._build(self._sweep_rest.pop(0)), actions)
 
-    def _use_wake_channel(self, now_ns: int, actions: list[Action]) -> None:
+    def _use_wake_channel(self, actions: list[Action]) -> None:
         """Block for a marker only when the last claim found nothing more and there is room (rule 22)."""
         room = self._settings.concurrency + self._settings.prefetch > self.in_hand
         if self._hungry or not room or self._stopping_since_ns is not None:
             return
-        if "wake" in self._busy or self._waits("wake", now_ns):
+        if "wake" in self._busy or "wake" in self._again_at_ns:
             return
         self._send("wake", self._build(Wait(self._settings.sweep_ms)), actions)
 
     def _maybe_exit(self, now_ns: int, actions: list[Action]) -> None:
         if self._stopping_since_ns is None or self._exited:
             return
-        idle = not (self.in_hand or self._finishes or self._failures or self._releases or self._again or "work" in self._busy)
+        owed = self._finishes or self._failures or self._releases or self._unreadable or self._again
+        idle = not (self.in_hand or owed or "work" in self._busy)
         if idle or now_ns - self._stopping_since_ns >= self._settings.grace_ms * MS:
             self._exited = True
             actions.append(Exit())
-
-    def _waits(self, channel: Channel, now_ns: int) -> bool:
-        """True while the pause after a failed call lasts."""
-        at_ns = self._again_at_ns.get(channel)
-        if at_ns is not None and now_ns < at_ns:
-            return True
-        self._again_at_ns.pop(channel, None)
-        return False
 
     def _send(self, channel: Channel, call: Call[Any], actions: list[Action]) -> None:
         self._busy.add(channel)

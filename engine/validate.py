@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from engine.errors import Malformed
@@ -40,6 +41,18 @@ def job_id(value: object) -> str:
 def job_name(value: object) -> str:
     """A job name."""
     return _matching("name", value, _NAME)
+
+
+def intended_ns(value: object) -> int | None:
+    """A monotonic instant in ns, or None."""
+    return None if value is None else integer("intended_ns", value, 0, 2**63 - 1)
+
+
+def lua_folder(value: object) -> Path | None:
+    """A folder of scripts, or None for the bundled ones."""
+    if value is None or isinstance(value, Path):
+        return value
+    raise Malformed("lua", value, "a pathlib.Path")
 
 
 def worker_name(value: object) -> str:

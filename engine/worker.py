@@ -21,7 +21,7 @@ from types import FrameType
 
 from engine import validate
 from engine.driver import SyncDriver
-from engine.errors import EngineError, LeaseLost, ScriptFault, UnsafeServer
+from engine.errors import EngineError, ScriptFault, UnsafeServer
 from engine.handlers import Handlers, Job
 from engine.operations import Lease, LeasedJob
 from engine.queue import Queue
@@ -115,6 +115,9 @@ class Worker:
                 inbox.put(None)
             for _ in range(settings.concurrency):
                 self._work.put(None)
+            # A blocking wait ends within a sweep; a call that the server never answers is not waited for.
+            for thread in self._channels:
+                thread.join(settings.sweep_ms / 1000 + 1)
 
     def _loop(self, steps: WorkerSteps, inboxes: dict[Channel, Inbox]) -> None:
         pid = os.getpid()
@@ -162,17 +165,21 @@ class Worker:
             block_ms_max=settings.sweep_ms,
         )
         inboxes: dict[Channel, Inbox] = {}
+        self._channels: list[threading.Thread] = []
         channels: tuple[Channel, ...] = ("work", "renew", "sweep", "wake")
         for channel in channels:
             inboxes[channel] = queue.SimpleQueue()
             driver = waiting if channel == "wake" else self._queue.driver
             arguments = (driver, inboxes[channel])
-            threading.Thread(target=self._serve, args=arguments, name=f"channel-{channel}", daemon=True).start()
+            thread = threading.Thread(target=self._serve, args=arguments, name=f"channel-{channel}", daemon=True)
+            thread.start()
+            self._channels.append(thread)
         return inboxes
 
     def _serve(self, driver: SyncDriver, inbox: Inbox) -> None:
         """Run the calls of one channel, one at a time."""
         while (send := inbox.get()) is not None:
+            started_ns = time.monotonic_ns()
             try:
                 sent = driver.send(send.call)
             except UnsafeServer as error:
@@ -180,7 +187,11 @@ class Worker:
                 return
             except EngineError as error:
                 log.warning("%s", error)
-                self._events.put(Unanswered(send.channel, send.call, isinstance(error, ScriptFault)))
+                self._events.put(Unanswered(send.channel, send.call, started_ns, isinstance(error, ScriptFault)))
+            except Exception:
+                # A defect of ours must not leave the channel without its thread, for the worker would look alive and do nothing.
+                log.exception("%s: unexpected", type(send.call.operation).__name__)
+                self._events.put(Unanswered(send.channel, send.call, started_ns, fault=True))
             else:
                 self._events.put(Answered(send.channel, send.call, sent.reply, sent.first_send_ns, sent.done_ns))
 
@@ -196,10 +207,9 @@ class Worker:
             try:
                 job = self._jobs[leased.lease] = Job(leased)
                 self._handlers.run(job)
-            except LeaseLost as lost:
-                error = str(lost)
-            except Exception as failure:
-                error = f"{type(failure).__name__}: {failure}"[:_ERROR_CHARACTERS_MAX]
+            except BaseException as failure:
+                # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
+                error = describe(failure)
                 log.warning("job %s (%s) failed: %s", leased.lease.job, leased.name, error)
             self._jobs.pop(leased.lease, None)
             if observer is not None:
@@ -222,6 +232,15 @@ class Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def describe(failure: BaseException) -> str:
+    """What a handler raised, as text that can travel: bounded, and without characters that UTF-8 cannot carry."""
+    try:
+        text = f"{type(failure).__name__}: {failure}"
+    except Exception:
+        text = type(failure).__name__
+    return text[:_ERROR_CHARACTERS_MAX].encode(errors="replace").decode()
 
 
 def _new_incarnation() -> str:

@@ -62,8 +62,8 @@ def encode(operation: Enqueue) -> tuple[bytes, bytes]:
 
 
 def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
-    """A claimed job from its envelope. `counters` are claims, failures, crashes. Raises ScriptFault: the script already
-    refuses what it cannot read, so a failure here is a fault of the two layouts."""
+    """A claimed job from its envelope. `counters` are claims, failures, crashes. Raises ScriptFault for
+    what the script could read and Python cannot, such as options that are no JSON."""
     try:
         (version, kind, priority, flags, _, enqueued_ms, due_ms, _, _, attempts, _, _, backoff_ms, timeout_ms, *lengths) = (
             _FIXED.unpack_from(raw)

@@ -18,6 +18,7 @@ from engine.operations import (
     Enqueued,
     Extend,
     Extended,
+    Failure,
     Finish,
     FinishedAndClaimed,
     Lease,
@@ -128,12 +129,18 @@ def _claimed(srv_us: int, claim: Claim, raw: Any) -> Claimed:
     nonce = f"{claim.incarnation}:{claim.counter}"
     flat = raw[3]
     jobs: list[LeasedJob] = []
+    unreadable: list[Failure] = []
     for at in range(0, len(flat), 7):
         job, fence, deadline_ms, claims, failures, crashes, sealed = flat[at : at + 7]
         lease = Lease(job.decode(), int(fence), nonce)
-        jobs.append(envelope.decode(sealed, lease, int(deadline_ms), (claims, failures, crashes)))
+        try:
+            jobs.append(envelope.decode(sealed, lease, int(deadline_ms), (claims, failures, crashes)))
+        except ScriptFault as fault:
+            # One bad job must not hold up the batch that it came with.
+            unreadable.append(Failure(lease, str(fault)))
     result = _word(raw[0], _CLAIM_RESULTS)
-    return Claimed(srv_us, cast("Any", result), int(raw[1]), tuple(jobs), tuple(name.decode() for name in raw[2]))
+    corrupt = tuple(name.decode() for name in raw[2])
+    return Claimed(srv_us, cast("Any", result), int(raw[1]), tuple(jobs), corrupt, tuple(unreadable))
 
 
 def _snapshot(raw: Any) -> Snapshot:

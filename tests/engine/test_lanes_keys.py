@@ -1,0 +1,272 @@
+"""Lanes in raw keys: the envelope, scores and order, delays, promotion, reaping, wake markers, counts (rules 13, 15, 16, 22)."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from engine.errors import Malformed, ScriptFault
+from engine.operations import Bury, Claim, Count, Extend, Failure, Finish, Listing, Reap, Release, Wait
+from engine.queue import Queue
+from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+
+__all__ = ["desk"]
+
+BAND = 2**49
+MIDDLE = 2**48
+
+
+def order(desk: Desk) -> list[str]:
+    return [job.lease.job for job in desk.claim("o", limit=100)]
+
+
+def test_rule_15_a_waiting_job_is_one_string_and_its_place_in_the_lane(desk: Desk) -> None:
+    empty = set(desk.dump())
+    desk.enqueue("j1", payload={"n": 1}, priority=7, attempts=4, backoff_ms=250, timeout_ms=60_000)
+    keys = desk.dump()
+    job, lane, ready = desk.keys.job("j1"), desk.keys.lane("main"), desk.keys.ready("main")
+    assert set(keys) - empty == {job, lane, ready, desk.keys.seq, desk.keys.classes, desk.keys.wake("main")}
+    raw = keys[job][1]
+    fixed = struct.unpack(">BBBBQQQ8sQHBBIIBBBB", raw[:60])
+    assert fixed == (1, ord("J"), 7, 0, 1, START_MS, 0, b"nonce---", START_MS + 10_000, 4, 0, 0, 250, 60_000, 4, 4, 4, 0)
+    assert raw[60:] == b"main" + b"main" + b"work" + b"\0\0" + b'{"n":1}'
+    assert keys[lane][1] == [(b"j1", (10 - 7) * BAND + MIDDLE + 1)]
+    assert keys[ready][1] == [(b"main", 0.0)]
+    assert keys[desk.keys.wake("main")][1] == [b"1"]
+
+
+def test_rule_15_run_lives_from_the_first_claim_to_the_end_and_a_tombstone_follows(desk: Desk) -> None:
+    desk.enqueue("j1")
+    assert desk.run_hash("j1") == {}
+    (job,) = desk.claim()
+    assert desk.run_hash("j1") == {
+        "fence": str(START_MS), "nonce": "a" * 16 + ":1", "renewal": "0", "owner": "a", "claims": "1", "failures": "0", "crashes": "0"
+    }  # fmt: skip
+    desk.finish(job.lease)
+    assert desk.run_hash("j1") == {}
+    raw = desk.redis.get(desk.keys.job("j1"))
+    assert raw == struct.pack(">BBB8sQB", 1, ord("T"), 1, b"nonce---", START_MS, 18) + b"a" * 16 + b":1"
+    assert desk.redis.zrange(desk.keys.done, 0, -1, withscores=True) == [(b"j1", float(START_MS))]
+
+
+def test_rule_16_higher_priority_first_then_first_in_first_out_and_lifo_before_its_equals(desk: Desk) -> None:
+    desk.enqueue("low", priority=1)
+    desk.enqueue("a", "b")
+    desk.enqueue("stack1", lifo=True)
+    desk.enqueue("stack2", lifo=True)
+    desk.enqueue("c")
+    desk.enqueue("high", priority=10)
+    assert order(desk) == ["high", "stack2", "stack1", "a", "b", "c", "low"]
+
+
+def test_rule_16_sequences_refuse_loudly_at_2_to_the_48(desk: Desk) -> None:
+    desk.redis.set(desk.keys.seq, 2**48 - 2)
+    desk.enqueue("last", priority=1)
+    score = desk.redis.zscore(desk.keys.lane("main"), "last")
+    assert score == 9 * BAND + MIDDLE + 2**48 - 1
+    before = desk.dump()
+    with pytest.raises(ScriptFault, match="sequence exhausted"):
+        desk.run(desk.enqueue_operation("beyond"))
+    assert desk.dump() == before
+
+
+def test_rule_16_equal_due_times_keep_the_order_of_enqueue_past_every_digit(desk: Desk) -> None:
+    desk.redis.set(desk.keys.seq, 32**2 - 3)
+    jobs = [f"j{number}" for number in (5, 1, 4, 2, 3)]
+    desk.enqueue(*jobs, delay_ms=500)
+    members = [member.decode() for member in desk.redis.zrange(desk.keys.due, 0, -1)]  # type: ignore[union-attr]
+    assert [member[10:] for member in members] == jobs
+    # Sequences 1022 to 1026 cross from two base-32 digits to three.
+    assert [member[:10] for member in members] == ["00000000vu", "00000000vv", "0000000100", "0000000101", "0000000102"]
+    desk.tick(501)
+    assert order(desk) == jobs
+
+
+def test_rule_16_a_failed_job_goes_back_to_its_old_place(desk: Desk) -> None:
+    desk.enqueue("first", "second")
+    (job,) = desk.claim(limit=1)
+    desk.retry(job.lease, delay_ms=100)
+    assert desk.places("first") == {"due"}
+    assert desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)[0][1] == START_MS + 100  # type: ignore[index]
+    desk.tick(101)
+    assert order(desk) == ["first", "second"]
+
+
+def test_attempts_used_up_bury_the_job_with_its_envelope_and_the_reason(desk: Desk) -> None:
+    desk.enqueue("j1", attempts=2)
+    (job,) = desk.claim()
+    assert desk.retry(job.lease, delay_ms=0, error="first") == ("ok", "retried")
+    (job,) = desk.claim()
+    assert desk.retry(job.lease, delay_ms=0, error="second") == ("ok", "buried")
+    assert desk.places("j1") == {"dead"}
+    run = desk.run_hash("j1")
+    assert (run["failures"], run["error"], run["outcome"], run["nonce"]) == ("2", "second", "buried", "")
+    assert desk.redis.get(desk.keys.job("j1"))[1:2] == b"J"  # type: ignore[index]
+    assert desk.claim() == []
+
+
+def test_release_gives_back_to_the_old_place_without_charging(desk: Desk) -> None:
+    desk.enqueue("j1", "j2")
+    first, second = (job.lease for job in desk.claim())
+    desk.redis.delete(desk.keys.wake("main"))
+    desk.run(Release((second, first)))
+    assert desk.places("j1") == desk.places("j2") == {"lane"}
+    assert {desk.run_hash(job)[name] for job in ("j1", "j2") for name in ("failures", "crashes")} == {"0"}
+    assert desk.redis.lrange(desk.keys.wake("main"), 0, -1) == [b"1"]
+    assert order(desk) == ["j1", "j2"]
+
+
+def test_a_reaped_job_goes_back_to_its_old_place_and_a_crash_is_counted(desk: Desk) -> None:
+    desk.enqueue("j1", "j2")
+    first, _ = (job.lease for job in desk.claim())
+    desk.tick(LEASE_MS)
+    assert desk.reap().leases == (), "a lease holds to the end of its last millisecond"
+    desk.tick(1)
+    reaped = desk.reap()
+    assert [(lease.job, crashes) for lease, crashes in reaped.leases] == [("j1", 1), ("j2", 1)]
+    assert reaped.leases[0][0] == first
+    assert desk.run_hash("j1")["outcome"] == "reaped"
+    assert desk.reap().leases == ()
+    assert order(desk) == ["j1", "j2"]
+
+
+def test_rule_13_a_claim_promotes_up_to_100_due_jobs_first(desk: Desk) -> None:
+    desk.enqueue(*[f"j{number:03}" for number in range(150)], delay_ms=100)
+    desk.tick(100)
+    assert len(desk.claim("a", limit=150)) == 100
+    assert len(desk.claim("b", limit=150)) == 50
+
+
+def test_rule_13_claims_and_sweeps_say_how_long_one_may_sleep(desk: Desk) -> None:
+    assert desk.run(desk.claim_operation()).sleep_ms == 1000
+    desk.enqueue("soon", delay_ms=300)
+    assert desk.run(desk.claim_operation()).sleep_ms == 300
+    assert desk.reap().sleep_ms == 300
+    desk.tick(100)
+    assert desk.reap().sleep_ms == 200
+    desk.enqueue("now")
+    claimed = desk.run(Claim("z" * 16, 1, 1, 150, desk.now_ms + 100, "z", 1000))
+    assert (len(claimed.jobs), claimed.sleep_ms) == (1, 150)
+
+
+def test_rule_22_at_most_one_marker_and_who_pushes_it(desk: Desk) -> None:
+    wake = desk.keys.wake("main")
+
+    def marker_taken() -> bool:
+        assert desk.redis.llen(wake) in (0, 1)
+        return desk.queue.driver.run(desk.call(Wait(10))).marker
+
+    desk.enqueue("j1", "j2", "j3")
+    assert marker_taken()
+    assert not marker_taken(), "one marker for three jobs"
+    (first,) = desk.claim(limit=1)
+    assert marker_taken(), "a claim that leaves claimable work pushes one"
+    second, third = desk.claim("b")
+    assert not marker_taken(), "a claim that leaves nothing pushes none"
+    desk.run(Release((first.lease,)))
+    assert marker_taken(), "release"
+    desk.retry(second.lease, delay_ms=400)
+    assert marker_taken(), "the new head of due: sleepers must look again"
+    desk.enqueue("later", delay_ms=800)
+    assert not marker_taken(), "not the head of due"
+    desk.claim("c")
+    desk.tick(400)
+    desk.promote()
+    assert marker_taken(), "promote"
+    desk.claim("d")
+    desk.tick(LEASE_MS + 1)
+    desk.reap()
+    assert marker_taken(), "reap"
+    desk.promote()
+    assert marker_taken(), "every sweep re-arms while work is claimable"
+    assert third.lease.job == "j3"
+
+
+def test_an_index_entry_without_a_job_is_skipped(desk: Desk) -> None:
+    desk.enqueue("ghost", "j1")
+    desk.redis.delete(desk.keys.job("ghost"))
+    assert order(desk) == ["j1"]
+    assert desk.places("ghost") == set()
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x01J", b"\x09" + b"J" * 80, b"\x01X" + b"\0" * 80, b"\x01J" + b"\xff" * 58])
+def test_rule_17_a_corrupt_envelope_is_buried_and_the_claim_goes_on(desk: Desk, damage: bytes) -> None:
+    desk.enqueue("bad", "j1")
+    desk.redis.set(desk.keys.job("bad"), damage)
+    claimed = desk.run(desk.claim_operation())
+    assert [job.lease.job for job in claimed.jobs] == ["j1"]
+    if damage:
+        assert claimed.corrupt == ("bad",)
+        assert desk.places("bad") == {"dead"}
+        assert desk.run_hash("bad")["error"] == "corrupt envelope"
+
+
+def test_rule_17_a_claim_stops_at_one_mebibyte_but_takes_one_job(desk: Desk) -> None:
+    desk.enqueue("a", "b", "c", payload="x" * 500_000)
+    assert [job.lease.job for job in desk.claim("a")] == ["a", "b"]
+    assert [job.lease.job for job in desk.claim("b")] == ["c"]
+
+
+def test_counts_and_listing_see_every_state(desk: Desk) -> None:
+    desk.enqueue("waits1", "waits2", "runs", "dies", "ends")
+    desk.enqueue("sleeps", delay_ms=5_000)
+    jobs = {job.lease.job: job.lease for job in desk.claim()}
+    desk.finish(jobs["ends"])
+    desk.run(Bury((Failure(jobs["dies"], "no"),)))
+    desk.run(Release((jobs["waits1"], jobs["waits2"])))
+    counts = desk.run(Count())
+    assert (counts.waiting, counts.delayed, counts.active, counts.dead, counts.done) == (2, 1, 1, 1, 1)
+    assert (counts.finished, counts.buried, counts.srv_us) == (1, 1, START_MS * 1000)
+    assert desk.run(Listing(0, 10)).states == {
+        "waiting": [("waits1", 0), ("waits2", 0)],
+        "delayed": [("sleeps", START_MS + 5_000)],
+        "active": [("runs", START_MS + LEASE_MS)],
+        "dead": [("dies", START_MS)],
+        "done": [("ends", START_MS)],
+    }
+    assert desk.queue.snapshot().states["waiting"] == [("waits1", 0), ("waits2", 0)]
+
+
+def test_done_is_bounded_by_the_sweep(desk: Desk) -> None:
+    for number in range(5):
+        desk.enqueue(f"j{number}")
+        (job,) = desk.claim()
+        desk.finish(job.lease)
+        desk.tick(1)
+    desk.run(Reap(100, 1000, 2))
+    assert desk.redis.zrange(desk.keys.done, 0, -1) == [b"j3", b"j4"]
+
+
+def test_a_fused_call_finishes_and_claims_what_has_become_due(desk: Desk) -> None:
+    desk.enqueue("j1")
+    desk.enqueue("j2", delay_ms=100)
+    (job,) = desk.claim()
+    desk.tick(100)
+    reply = desk.run(Finish((job.lease,), desk.claim_operation()))
+    assert reply.finished.items == (("ok", "finished"),)
+    assert [job.lease.job for job in reply.claimed.jobs] == ["j2"]
+
+
+def test_the_time_of_a_test_is_refused_on_a_queue_that_is_in_use(desk: Desk, ironclaim_url: str) -> None:
+    used = Queue("used", url=ironclaim_url)
+    try:
+        used.enqueue("work", {})
+        with pytest.raises(Malformed, match="never held a job"):
+            used.use_test_clock(START_MS)
+        used.model.now_ms = START_MS
+        with pytest.raises(ScriptFault, match="queues created for tests"):
+            used.counts()
+        with pytest.raises(Malformed, match="now_ms"):
+            used.use_test_clock(1)
+    finally:
+        used.close()
+
+
+def test_a_lease_lasts_from_the_servers_time_of_the_claim(desk: Desk) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    assert job.deadline_ms == START_MS + LEASE_MS
+    assert desk.redis.zscore(desk.keys.active, "j1") == START_MS + LEASE_MS
+    desk.run(Extend((job.lease,), 1, LEASE_MS, desk.now_ms + 3000))
+    assert desk.redis.zscore(desk.keys.active, "j1") == START_MS + LEASE_MS

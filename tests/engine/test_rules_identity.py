@@ -1,0 +1,316 @@
+"""Rules 3 to 6: a repeat returns what the first one returned, a late copy runs nothing again, a token ends once."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.call import Call
+from engine.operations import Bury, Claim, Failure, Finish, Lease, Operation, Promote, Reap, Release, Retry
+from engine.queue import Queue
+from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+
+__all__ = ["desk"]
+
+
+def mutations(desk: Desk, name: str) -> Operation:
+    """A mutation that changes something, on a desk that is prepared for it."""
+    if name == "enqueue":
+        return desk.enqueue_operation("j1")
+    if name == "enqueue delayed":
+        return desk.enqueue_operation("j1", delay_ms=700)
+    desk.enqueue("j1", "j2")
+    if name == "claim":
+        return desk.claim_operation()
+    first, second = (job.lease for job in desk.claim())
+    if name == "finish and claim":
+        desk.enqueue("j3")
+        return Finish((first, second), desk.claim_operation())
+    return {
+        "finish": Finish((first, second)),
+        "retry": Retry((Failure(first, "boom", 500), Failure(second, "boom", 0))),
+        "bury": Bury((Failure(first, "no"),)),
+        "release": Release((first, second)),
+        "extend": desk.extend_operation(first, second),
+        "reap": Reap(100, 1000, 1000),
+        "promote": Promote(100, 1000),
+    }[name]
+
+
+NAMES = [
+    "enqueue",
+    "enqueue delayed",
+    "claim",
+    "finish",
+    "finish and claim",
+    "retry",
+    "bury",
+    "release",
+    "extend",
+    "reap",
+    "promote",
+]
+
+
+def without_kind(reply: object) -> str:
+    text = repr(reply)
+    for word in ("created", "leased", "'ok'", "empty"):
+        text = text.replace(word, "repeated" if word != "'ok'" else "'repeated'")
+    return text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rules_03_to_05_a_second_send_returns_the_first_reply_and_changes_no_raw_key(desk: Desk, name: str) -> None:
+    call = desk.call(mutations(desk, name))
+    first = desk.send(call)
+    after_first = desk.dump()
+    second = desk.send(call)
+    assert without_kind(second) == without_kind(first)
+    assert desk.dump() == after_first
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("expired", [False, True], ids=["tombstone alive", "tombstone gone"])
+def test_rules_03_to_05_a_copy_that_arrives_after_the_job_has_ended_runs_nothing(desk: Desk, name: str, expired: bool) -> None:
+    call = desk.call(mutations(desk, name))
+    desk.send(call)
+    for _ in range(4):
+        desk.tick(LEASE_MS + 1)
+        desk.reap()
+        desk.promote()
+        jobs = desk.claim("b")
+        if jobs:
+            desk.finish(*[job.lease for job in jobs])
+    if expired:
+        desk.tick(60_000)
+    before = desk.dump()
+    desk.send(call)
+    after = desk.dump()
+    for key in (desk.keys.lane("main"), desk.keys.due, desk.keys.active):
+        assert after.get(key) == before.get(key), (name, key)
+    assert desk.claim("c") == []
+
+
+def test_rule_03_same_id_with_another_nonce_is_a_duplicate_with_state_and_fence(desk: Desk) -> None:
+    def again() -> tuple[str, str, int]:
+        reply = desk.run(desk.enqueue_operation("j1", nonce=b"another-"))
+        return reply.result, reply.state, reply.fence
+
+    desk.enqueue("j1", delay_ms=100)
+    assert again() == ("duplicate", "delayed", 0)
+    desk.tick(101)
+    desk.promote()
+    assert again() == ("duplicate", "waiting", 0)
+    (job,) = desk.claim()
+    assert again() == ("duplicate", "active", job.lease.fence)
+    desk.finish(job.lease)
+    assert again() == ("duplicate", "finished", job.lease.fence)
+    desk.enqueue("j2")
+    (other,) = desk.claim()
+    desk.run(Bury((Failure(other.lease, "no"),)))
+    reply = desk.run(desk.enqueue_operation("j2", nonce=b"another-"))
+    assert (reply.result, reply.state) == ("duplicate", "dead")
+
+
+def test_rule_03_a_copy_after_not_after_is_refused_and_writes_nothing(desk: Desk) -> None:
+    operation = desk.enqueue_operation("j1")
+    call = desk.call(operation)
+    desk.tick(10_000)
+    assert desk.send(call).result == "created"
+    desk.redis.flushall()
+    desk.__init__(desk.queue.url)
+    desk.tick(10_001)
+    before = desk.dump()
+    assert desk.send(call).result == "refused"
+    assert desk.dump() == before
+
+
+def test_rule_03_a_tombstone_outlives_not_after_and_the_end_by_20_s(desk: Desk) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    desk.finish(job.lease)
+    assert desk.redis.pexpiretime(desk.keys.job("j1")) == START_MS + 10_000 + 20_000
+    desk.enqueue("j2")
+    (job,) = desk.claim()
+    desk.tick(8_000)
+    desk.run(desk.extend_operation(job.lease))
+    desk.tick(8_000)
+    desk.finish(job.lease)
+    assert desk.redis.pexpiretime(desk.keys.job("j2")) == START_MS + 16_000 + 20_000
+
+
+def test_rule_03_enqueue_starts_once_more_when_its_estimate_of_the_time_was_off(ironclaim_url: str) -> None:
+    queue = Queue("late", url=ironclaim_url)
+    try:
+        queue.driver.server_now_ms()
+        now_us = queue.driver.server_now_ms() * 1000
+        queue.driver.clock.learn(now_us - 3_600_000_000, __import__("time").monotonic_ns())
+        assert queue.enqueue("work", {}, id="j1").result == "created"
+        assert queue.counts().waiting == 1
+    finally:
+        queue.close()
+
+
+def test_rule_04_a_repeat_leases_the_same_jobs_and_only_those_still_held(desk: Desk) -> None:
+    desk.enqueue("j1", "j2", "j3")
+    call: Call[object] = desk.call(desk.claim_operation(limit=2))
+    first = desk.send(call)
+    desk.finish(first.jobs[0].lease)
+    second = desk.send(call)
+    assert second.result == "repeated"
+    assert [job.lease for job in second.jobs] == [first.jobs[1].lease]
+    assert [job.lease.job for job in desk.claim("b")] == ["j3"]
+
+
+def test_rule_04_a_lower_counter_leases_nothing_but_its_finish_half_is_answered(desk: Desk) -> None:
+    desk.enqueue("j1", "j2")
+    old = desk.claim_operation(limit=1)
+    (job,) = desk.run(old).jobs
+    desk.run(desk.claim_operation(limit=0 + 1))
+    desk.enqueue("j3")
+    reply = desk.run(Finish((job.lease,), old))
+    assert reply.finished.items == (("ok", "finished"),)
+    assert (reply.claimed.result, reply.claimed.jobs) == ("stale", ())
+    assert desk.places("j3") == {"lane"}
+
+
+def test_rule_04_a_claim_that_comes_too_late_is_void_and_leases_nothing(desk: Desk) -> None:
+    desk.enqueue("j1")
+    claim = desk.claim_operation()
+    desk.tick(LEASE_MS * 4 // 5 + 1)
+    assert desk.run(claim).result == "void"
+    assert desk.places("j1") == {"lane"}
+    assert desk.run(desk.claim_operation()).result == "leased"
+
+
+def test_rule_04_the_record_outlives_every_copy_of_its_claim(desk: Desk) -> None:
+    claim = desk.claim_operation()
+    desk.run(claim)
+    assert desk.redis.pexpiretime(desk.keys.claim(claim.incarnation)) == START_MS + 2 * LEASE_MS
+    desk.tick(2 * LEASE_MS)
+    desk.enqueue("j1")
+    # The record is gone, the late copy is void all the same.
+    assert desk.run(claim).result == "void"
+
+
+@pytest.mark.parametrize("end", ["finish", "retry", "bury", "release"])
+def test_rule_05_a_repeat_of_an_end_tells_how_the_lease_ended_whatever_is_asked(desk: Desk, end: str) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    lease = job.lease
+    ends: dict[str, Operation] = {
+        "finish": Finish((lease,)),
+        "retry": Retry((Failure(lease, "boom", 0),)),
+        "bury": Bury((Failure(lease, "no"),)),
+        "release": Release((lease,)),
+    }
+    outcome = {"finish": "finished", "retry": "retried", "bury": "buried", "release": "released"}[end]
+    assert desk.run(ends[end]).items == (("ok", outcome),)
+    for other in ends.values():
+        assert desk.run(other).items == (("repeated", outcome),)
+
+
+def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim("a")
+    desk.tick(LEASE_MS + 1)
+    assert [lease for lease, _ in desk.reap().leases] == [job.lease]
+    (again,) = desk.claim("b")
+    before = desk.dump()
+    zombie = job.lease
+    for operation in (
+        Finish((zombie,)),
+        Retry((Failure(zombie, "boom", 0),)),
+        Bury((Failure(zombie, "no"),)),
+        Release((zombie,)),
+        desk.extend_operation(zombie),
+    ):
+        assert desk.run(operation).items[0][0] == "stale"
+    assert desk.dump() == before
+    assert desk.finish(again.lease) == [("ok", "finished")]
+    assert desk.finish(zombie) == [("stale", "")]
+
+
+def test_rule_05_rows_of_a_batch_are_judged_one_by_one(desk: Desk) -> None:
+    desk.enqueue("j1", "j2", "j3")
+    first, second, third = (job.lease for job in desk.claim())
+    desk.finish(second)
+    forged = Lease(third.job, third.fence + 1, third.nonce)
+    items = desk.finish(first, second, forged, third, third)
+    assert items == [("ok", "finished"), ("repeated", "finished"), ("stale", ""), ("ok", "finished"), ("repeated", "finished")]
+
+
+def test_rule_06_the_fence_is_the_greater_of_the_last_one_plus_1_and_the_servers_time(desk: Desk) -> None:
+    desk.enqueue("j1")
+    fences: list[int] = []
+    for _ in range(3):
+        (job,) = desk.claim()
+        fences.append(job.lease.fence)
+        desk.run(Release((job.lease,)))
+    # Three claims in one millisecond.
+    assert fences == [START_MS, START_MS + 1, START_MS + 2]
+    desk.tick(5_000)
+    (job,) = desk.claim()
+    assert job.lease.fence == START_MS + 5_000
+
+
+def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> None:
+    desk.enqueue("j1", attempts=5)
+    (job,) = desk.claim()
+    desk.run(Release((job.lease,)))
+    (job,) = desk.claim()
+    assert (job.claims, job.failures, job.crashes) == (2, 0, 0)
+    desk.retry(job.lease, delay_ms=0)
+    desk.promote()
+    (job,) = desk.claim()
+    assert (job.claims, job.failures, job.crashes) == (3, 1, 0)
+    desk.tick(LEASE_MS + 1)
+    desk.reap()
+    (job,) = desk.claim()
+    assert (job.claims, job.failures, job.crashes) == (4, 1, 1)
+
+
+def test_rule_06_equal_fences_with_another_nonce_are_another_token(desk: Desk) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    assert desk.finish(Lease("j1", job.lease.fence, "f" * 16 + ":1")) == [("stale", "")]
+    assert desk.places("j1") == {"active"}
+
+
+def test_rule_09_a_renewal_that_arrives_late_arms_nothing(desk: Desk) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    extend = desk.extend_operation(job.lease)
+    desk.tick(LEASE_MS // 3 + 1)
+    before = desk.dump()
+    assert desk.run(extend).items[0][0] == "void"
+    assert desk.dump() == before
+
+
+def test_rule_09_a_renewal_in_time_arms_a_whole_lease_and_only_once(desk: Desk) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    desk.tick(3_000)
+    extend = desk.extend_operation(job.lease, renewal=7)
+    assert desk.run(extend).items == (("ok", START_MS + 3_000 + LEASE_MS),)
+    desk.tick(1_000)
+    assert desk.run(extend).items == (("repeated", START_MS + 3_000 + LEASE_MS),)
+    # The counter belongs to the lease: another worker's first renewal counts, however low its number.
+    desk.tick(LEASE_MS + 1)
+    desk.reap()
+    (again,) = desk.claim("b")
+    assert desk.run(desk.extend_operation(again.lease, renewal=1)).items[0][0] == "ok"
+
+
+def test_rule_11_finish_and_extend_accept_a_token_that_is_late_but_not_reaped(desk: Desk) -> None:
+    desk.enqueue("j1", "j2")
+    first, second = (job.lease for job in desk.claim())
+    desk.tick(10 * LEASE_MS)
+    assert desk.finish(first) == [("ok", "finished")]
+    assert desk.run(desk.extend_operation(second)).items[0][0] == "ok"
+
+
+def test_a_claim_repeats_after_an_answer_that_leased_nothing(desk: Desk) -> None:
+    claim: Claim = desk.claim_operation()
+    assert desk.run(claim).result == "empty"
+    desk.enqueue("j1")
+    assert (desk.run(claim).result, desk.places("j1")) == ("repeated", {"lane"})
