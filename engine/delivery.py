@@ -18,7 +18,8 @@ _PAUSE_MOST_MS = 500
 #: Error replies that say "not now": the command was not applied and may be sent again (rule 27).
 _TRANSIENT = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "ASK", "MOVED", "NOSCRIPT", "UNBLOCKED")
 #: Error replies that refuse for longer than a call should wait: also not applied.
-_REFUSED = ("OOM", "READONLY", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS", "DENIED", "ERR max number of clients")
+_REFUSED = ("OOM", "READONLY", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS", "DENIED")
+_REFUSED_TEXT = "ERR max number of clients"
 
 
 class Trouble(Enum):
@@ -54,10 +55,11 @@ class GiveUp:
 
 
 def trouble_of_reply(message: str) -> Trouble:
-    """Classify an error reply by its first word."""
-    if message.startswith(_TRANSIENT):
+    """Classify an error reply by its first word, and one that has none of its own by its text."""
+    code = message.split(" ", 1)[0]
+    if code in _TRANSIENT:
         return Trouble.TRANSIENT
-    if message.startswith(_REFUSED):
+    if code in _REFUSED or message.startswith(_REFUSED_TEXT):
         return Trouble.REFUSED
     return Trouble.FAULT
 

@@ -14,7 +14,11 @@ class Malformed(EngineError, ValueError):
     """
 
     def __init__(self, field: str, value: object, bound: str) -> None:
-        shown = repr(value)
+        try:
+            shown = repr(value)
+        except Exception:
+            # Too deep, too many digits, or a __repr__ that raises: the error must still name the field.
+            shown = f"a {type(value).__name__}"
         if len(shown) > 80:
             shown = shown[:77] + "..."
         super().__init__(f"{field}: {shown} is not allowed, it must be {bound}")

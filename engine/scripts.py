@@ -24,6 +24,7 @@ T = TypeVar("T")
 _SLOT = re.compile(r"^--   (\w+)\s{2,}\S", re.MULTILINE)
 _BINDING = re.compile(r"^local (\w+) = (?:tonumber\()?(KEYS|ARGV)\[(\d+)\]\)?$", re.MULTILINE)
 _INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
+_COMMENT = re.compile(r"--.*")
 _SHEBANG = re.compile(r"^#!lua(?: flags=[a-z,-]+)?\n")
 _GROUP = re.compile(r"^--   items\s+(\d+) for each item", re.MULTILINE)
 
@@ -100,8 +101,9 @@ def load_script(path: Path) -> Script:
         if tuple(bound[table]) != slots[-1]:
             body = tuple(bound[table])
             raise ScriptFault(f"script {path.name}: the header declares {table} {slots[-1]}, the body binds {body}")
+    code = _COMMENT.sub("", source)
     for name in (*slots[0], *slots[1]):
-        if len(re.findall(rf"\b{name}\b", source[source.rindex("\nlocal " + name + " =") :])) < 2:
+        if len(re.findall(rf"\b{name}\b", code[code.rindex("\nlocal " + name + " =") :])) < 2:
             raise ScriptFault(f"script {path.name}: {name} is declared and never used")
     text = _INCLUDE.sub(lambda found: _include(path, found.group(1)), source)
     return Script(path.stem, text, slots[0], slots[1], groups[0], groups[1])
@@ -121,7 +123,7 @@ def _include(script: Path, name: str) -> str:
     if not path.is_file():
         raise ScriptFault(f"script {script.name}: no include {name}")
     text = path.read_text()
-    functions = re.findall(r"^local function (\w+)\(", text, re.MULTILINE)
-    if functions != [name] or "@include" in text:
+    outer = [line for line in _COMMENT.sub("", text).splitlines() if line.strip() and not line.startswith(" ")]
+    if len(outer) != 2 or not outer[0].startswith(f"local function {name}(") or outer[1] != "end" or "@include" in text:
         raise ScriptFault(f"include {path.name}: it must be exactly one local function {name}, without includes")
     return text

@@ -308,13 +308,16 @@ class WorkerSteps:
 
     def _failed(self, event: Unanswered, now_ns: int) -> None:
         operation = event.call.operation
+        if event.fault:
+            self._first_send_ns.pop(event.channel, None)
         match operation:
             case Finish(leases=leases, claim=Claim()) if event.fault:
                 # Rule 1: the fused call failed as a whole; the finish half goes alone.
-                self._resend(event, self._build(Finish(leases)), now_ns)
+                self._resend(event.channel, self._build(Finish(leases)), now_ns)
             case Claim() | Finish() | Retry() | Bury() | Release() if not event.fault:
                 # One claim is outstanding per incarnation, and it is re-sent until it is answered (rule 4).
-                self._resend(event, event.call, now_ns)
+                self._first_send_ns.setdefault(event.channel, event.first_send_ns)
+                self._resend(event.channel, event.call, now_ns)
             case Claim():
                 self._hungry = True
                 self._again_at_ns["work"] = now_ns + RESEND_MS * MS
@@ -329,10 +332,9 @@ class WorkerSteps:
             case _:
                 pass
 
-    def _resend(self, event: Unanswered, call: Call[Any], now_ns: int) -> None:
-        self._again[event.channel] = call
-        self._again_at_ns[event.channel] = now_ns + RESEND_MS * MS
-        self._first_send_ns.setdefault(event.channel, event.first_send_ns)
+    def _resend(self, channel: Channel, call: Call[Any], now_ns: int) -> None:
+        self._again[channel] = call
+        self._again_at_ns[channel] = now_ns + RESEND_MS * MS
 
     def _take_new_incarnation(self) -> None:
         self._incarnation = self._new_incarnation()

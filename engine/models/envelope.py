@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any
+from typing import Any, cast
 
 from engine.errors import ScriptFault
 from engine.operations import Enqueue, Lease, LeasedJob, Options
@@ -76,10 +76,11 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
             texts.append(raw[at : at + length].decode())
             at += length
         extra_end = at + 2 + int.from_bytes(raw[at : at + 2], "big")
-        extra: dict[str, Any] = json.loads(raw[at + 2 : extra_end]) if extra_end > at + 2 else {}
-    except (struct.error, ValueError) as error:
+        if extra_end > len(raw):
+            raise ValueError(f"{len(raw)} bytes, the options end at {extra_end}")
+        headers = _headers(raw[at + 2 : extra_end])
+    except (struct.error, ValueError, RecursionError) as error:
         raise ScriptFault(f"envelope of job {lease.job}: {error}") from error
-    headers: dict[str, str] = extra.get("headers", {})
     return LeasedJob(
         lease=lease,
         deadline_ms=deadline_ms,
@@ -93,7 +94,7 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
             attempts=attempts,
             backoff_ms=backoff_ms,
             timeout_ms=timeout_ms,
-            headers=tuple(headers.items()),
+            headers=headers,
         ),
         enqueued_ms=enqueued_ms,
         due_ms=due_ms,
@@ -101,3 +102,15 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
         failures=counters[1],
         crashes=counters[2],
     )
+
+
+def _headers(extra: bytes) -> tuple[tuple[str, str], ...]:
+    """The headers in the options. Raises ValueError for anything but an object of texts."""
+    options: Any = json.loads(extra) if extra else {}
+    headers: Any = cast("dict[str, Any]", options).get("headers", {}) if isinstance(options, dict) else None
+    if not isinstance(headers, dict):
+        raise ValueError("options without headers that are an object")
+    pairs = tuple(cast("dict[str, Any]", headers).items())
+    if not all(isinstance(value, str) for _, value in pairs):
+        raise ValueError("a header that is no text")
+    return pairs

@@ -40,9 +40,8 @@ def test_rule_15_run_lives_from_the_first_claim_to_the_end_and_a_tombstone_follo
     desk.enqueue("j1")
     assert desk.run_hash("j1") == {}
     (job,) = desk.claim()
-    assert desk.run_hash("j1") == {
-        "fence": str(START_MS), "nonce": "a" * 16 + ":1", "renewal": "0", "owner": "a", "claims": "1", "failures": "0", "crashes": "0"
-    }  # fmt: skip
+    counters = {"claims": "1", "failures": "0", "crashes": "0"}
+    assert desk.run_hash("j1") == {"fence": str(START_MS), "nonce": "a" * 16 + ":1", "renewal": "0", "owner": "a", **counters}
     desk.finish(job.lease)
     assert desk.run_hash("j1") == {}
     raw = desk.redis.get(desk.keys.job("j1"))

@@ -1,0 +1,202 @@
+"""Open-loop load on one queue; a normal locustfile.
+
+    locust -f bench/locustfile.py                          by hand: web page, and a server of its own unless --host is given
+    locust -f bench/locustfile.py --headless -u 4 -t 60s --host redis://127.0.0.1:6379 --queue bench --seed 1 --rate 120
+
+The schedule paces, not Locust: the seeded workload says what is sent when, the users take turns at sending it, and the total
+rate is --rate whatever their number. With --processes or --master/--worker each process sends its part of the same schedule.
+Response times count from the intended instant. Locust's numbers are the live view; verdicts come from --history.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import gevent
+from locust import User, constant, events, task
+from locust.env import Environment
+from locust.exception import StopUser
+from locust.runners import MasterRunner, WorkerRunner
+
+# After locust, which makes the sockets cooperative when it is imported.
+import engine
+from bench.production import REQUEST_TYPE, Destination, Production
+from bench.workload import Workload, WorkloadError
+from engine.testing import EmbeddedServer, ServerFailed, ServerMissing
+
+DEFAULT_RATE_PER_S = 120.0
+REFUSED_EXIT_CODE = 2
+
+logger = logging.getLogger(__name__)
+
+
+class Load:
+    """The load of this Locust process: listens to Locust's events, and is what its users ask for the next job."""
+
+    def __init__(self) -> None:
+        self._server: EmbeddedServer | None = None
+        self._production: Production | None = None
+
+    def add_options(self, parser: ArgumentParser, **_: Any) -> None:
+        """Our own options; those that Locust's page shows can be changed there before each start."""
+        add: Any = parser.add_argument  # Locust's parser knows include_in_web_ui, argparse's type does not
+        add("--queue", default="bench", help="queue that gets the jobs")
+        add("--seed", type=int, default=1, help="seed of the workload: same seed, same jobs")
+        add("--rate", type=float, default=DEFAULT_RATE_PER_S, help="jobs per second, all users together")
+        add("--id-prefix", default="", help="job ids are PREFIX-INDEX; default b<seed>, on the page with the start time added")
+        add("--history", default="", include_in_web_ui=False, help="write the history of the sends to this new file")
+        add("--lua", default="", include_in_web_ui=False, help="folder of scripts to use instead of the engine's own")
+
+    def prepare(self, environment: Environment, **_: Any) -> None:
+        """Check the options before anything runs, and start a server when none was named."""
+        if isinstance(environment.runner, WorkerRunner):
+            return
+        try:
+            _workload(_options(environment))
+            if not environment.host:
+                environment.host = self._serve(_options(environment).queue)
+            _destination(environment).connect().close()
+        except (WorkloadError, ServerMissing, ServerFailed, engine.EngineError) as error:
+            self.quit()
+            print(f"locustfile: {error}", file=sys.stderr)
+            sys.exit(REFUSED_EXIT_CODE)
+
+    def begin(self, environment: Environment, **_: Any) -> None:
+        """A start: by the command line, or by the button on the page."""
+        options = _options(environment)
+        runner: Any = environment.runner
+        if not isinstance(runner, WorkerRunner):
+            # decided once; a master sends its options to all its processes
+            options.load_parts = runner.worker_count
+            options.load_prefix = _id_prefix(options)
+        try:
+            if isinstance(runner, MasterRunner):
+                _check_processes(options)
+                return
+            self._production = Production(
+                _workload(options, options.load_prefix),
+                _destination(environment, part=runner.worker_index),
+                part=runner.worker_index,
+                parts=options.load_parts,
+                report=_reporter(environment),
+            )
+            self._production.warm_up()
+        except (WorkloadError, engine.EngineError, OSError) as error:
+            self._refuse(environment, error)
+
+    def start(self) -> None:
+        """The first user is there: the schedule counts from now."""
+        if self._production is not None:
+            self._production.start()
+
+    def pace(self) -> None:
+        """Send the next job at its instant. Raises StopUser when there is none."""
+        if self._production is None or not self._production.pace():
+            raise StopUser
+
+    def end(self, **_: Any) -> None:
+        """The stop: by the command line, by the button, or by a signal."""
+        production, self._production = self._production, None
+        if production is not None:
+            production.stop()
+
+    def quit(self, **_: Any) -> None:
+        """The end of the Locust process, after the load has ended."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop()
+
+    def _serve(self, queue: str) -> str:
+        self._server = EmbeddedServer().__enter__()
+        url = self._server.url
+        print(f"No --host was given, so a server was started: {url}")
+        print(f"Start a worker with: python -m engine worker bench.handlers:handlers --queue {queue} --url {url}", flush=True)
+        return url
+
+    def _refuse(self, environment: Environment, error: Exception) -> None:
+        logger.error("the load was not started: %s", error)
+        runner: Any = environment.runner
+        if _options(environment).headless:
+            environment.process_exit_code = REFUSED_EXIT_CODE
+            end = runner.quit
+        else:
+            end = runner.stop
+        # in another greenlet, since stopping ends the one that starts the users
+        gevent.spawn(end)
+
+
+def _options(environment: Environment) -> Namespace:
+    options = environment.parsed_options
+    if options is None:
+        raise RuntimeError("this locustfile needs Locust's command line")
+    return options
+
+
+def _workload(options: Namespace, id_prefix: str = "") -> Workload:
+    return Workload(seed=options.seed, rate_per_s=options.rate, id_prefix=id_prefix or options.id_prefix)
+
+
+def _id_prefix(options: Namespace) -> str:
+    prefix = options.id_prefix or f"b{options.seed}"
+    # On the page the same seed is started again and again, and an id that was used before would be a duplicate.
+    return prefix if options.headless else f"{prefix}-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}"
+
+
+def _destination(environment: Environment, *, part: int = 0) -> Destination:
+    """Each of several processes writes a history of its own: producer-1.jsonl, producer-1-2.jsonl, producer-1-3.jsonl."""
+    options = _options(environment)
+    history = Path(options.history) if options.history else None
+    if history is not None and part > 0:
+        history = history.with_name(f"{history.stem}-{part + 1}{history.suffix}")
+    return Destination(
+        queue=options.queue,
+        url=environment.host or "",
+        lua=Path(options.lua) if options.lua else None,
+        history=history,
+    )
+
+
+def _check_processes(options: Namespace) -> None:
+    users = options.num_users or 1
+    if users < options.load_parts:
+        raise WorkloadError(f"users: {users} is fewer than the {options.load_parts} Locust processes, each needs one")
+
+
+def _reporter(environment: Environment) -> Any:
+    def report(name: str, response_ms: float | None, failure: Exception | None) -> None:
+        environment.events.request.fire(
+            request_type=REQUEST_TYPE,
+            name=name,
+            response_time=response_ms,
+            response_length=0,
+            exception=failure,
+            context={},
+        )
+
+    return report
+
+
+load = Load()
+events.init_command_line_parser.add_listener(load.add_options)
+events.init.add_listener(load.prepare)
+events.test_start.add_listener(load.begin)
+events.test_stop.add_listener(load.end)
+events.quit.add_listener(load.quit)
+
+
+class Producer(User):
+    """A user that sends: it takes the next job of the schedule, waits for its instant, starts the send and comes back."""
+
+    wait_time = constant(0)
+
+    def on_start(self) -> None:
+        load.start()
+
+    @task
+    def send_next(self) -> None:
+        load.pace()

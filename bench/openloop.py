@@ -1,0 +1,115 @@
+"""Open-loop sending: every job has its intended instant, and a slow server does not slow the schedule down.
+
+A closed loop (send, wait for the answer, pause) hides an outage: while the server stands still it sends nothing, so nothing is
+slow. Here each send has a greenlet of its own, started at its intended instant, however many are still unanswered; what cannot
+be sent in time is handed to `drop` and thereby counted.
+
+Times are CLOCK_MONOTONIC nanoseconds. Import locust (which patches the sockets) before anything that sends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import gevent
+from gevent.pool import Pool, PoolFull
+
+from bench.workload import PlannedJob
+
+#: Sends that may be unanswered at one time. At 120 jobs/s that is half a second of standstill; each holds a connection.
+IN_FLIGHT_MAX = 64
+#: A job this late is not sent any more: it would measure the backlog of the sender instead of the server.
+LATE_MAX_MS = 1000
+
+Send = Callable[[PlannedJob, int], None]
+Drop = Callable[[PlannedJob, int, str], None]
+
+
+class OpenLoop:
+    """A schedule on its way out, shared by any number of pacers (the Locust users of one process).
+
+    Pacers take turns at one iterator, so the total rate and the jobs are those of the schedule whether one or fifty of them
+    pace, also while users come and go. Safe between greenlets of one thread: nothing yields between a look and its change.
+
+    `send(job, intended_ns)` runs in a greenlet and must not raise; `drop(job, intended_ns, why)` is called for each job of the
+    schedule that was not sent in time.
+    """
+
+    def __init__(
+        self,
+        jobs: Iterator[PlannedJob],
+        *,
+        send: Send,
+        drop: Drop,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        late_max_ms: int = LATE_MAX_MS,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._jobs = jobs
+        self._send = send
+        self._drop = drop
+        self._late_max_ns = late_max_ms * 1_000_000
+        self._clock_ns = clock_ns
+        self._in_flight = Pool(in_flight_max)
+        self._given_back: list[PlannedJob] = []
+        self._start_ns: int | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        """Fix the instant that all offsets count from; the first call decides."""
+        if self._start_ns is None:
+            self._start_ns = self._clock_ns()
+
+    def pace(self) -> bool:
+        """Wait for the instant of the next job and start its send, or drop it. False when the schedule has ended.
+
+        A pacer that is killed while it waits gives its job back to the others.
+        """
+        if self._stopped or (job := self._take()) is None:
+            return False
+        try:
+            self._sleep_until(self._intended_ns(job))
+            self._dispatch(job)
+        except gevent.GreenletExit:
+            self._given_back.append(job)
+            raise
+        return True
+
+    def finish(self, timeout_s: float) -> int:
+        """Stop the schedule now: send or drop what is due, wait up to timeout_s for the answers. Returns sends given up."""
+        self._stopped = True
+        stop_ns = self._clock_ns()
+        while self._start_ns is not None and (job := self._take()) is not None and self._intended_ns(job) <= stop_ns:
+            self._dispatch(job)
+        self._in_flight.join(timeout=timeout_s)
+        given_up = len(self._in_flight)
+        self._in_flight.kill()
+        return given_up
+
+    def _take(self) -> PlannedJob | None:
+        if self._given_back:
+            self._given_back.sort(key=lambda job: job.offset_ms)
+            return self._given_back.pop(0)
+        return next(self._jobs, None)
+
+    def _intended_ns(self, job: PlannedJob) -> int:
+        if self._start_ns is None:
+            raise RuntimeError("start() comes before pace()")
+        return self._start_ns + round(job.offset_ms * 1_000_000)
+
+    def _sleep_until(self, instant_ns: int) -> None:
+        while (rest_ns := instant_ns - self._clock_ns()) > 0:
+            gevent.sleep(rest_ns / 1e9)
+
+    def _dispatch(self, job: PlannedJob) -> None:
+        intended_ns = self._intended_ns(job)
+        rest_ns = intended_ns + self._late_max_ns - self._clock_ns()
+        late_max_ms = self._late_max_ns // 1_000_000
+        if rest_ns < 0:
+            self._drop(job, intended_ns, f"more than {late_max_ms} ms late")
+            return
+        try:
+            self._in_flight.start(gevent.Greenlet(self._send, job, intended_ns), timeout=rest_ns / 1e9)
+        except PoolFull:
+            self._drop(job, intended_ns, f"{self._in_flight.size} sends unanswered for {late_max_ms} ms")

@@ -1,0 +1,134 @@
+"""One start of the load: a queue, its recorder, and the schedule on its way out.
+
+Import locust before this module: it makes the sockets cooperative, and a greenlet that waits for an answer must not stop the
+others.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import gevent
+
+import engine
+from bench.openloop import OpenLoop
+from bench.workload import PlannedJob, Workload
+from engine.history import HistoryFile, text
+from engine.recorder import Recorder
+
+#: The driver re-sends for up to 10 s before it calls an outcome unknown; a stop waits a little longer than that.
+FINISH_TIMEOUT_S = 12.0
+WARM_UP_MAX_S = 2.0
+
+#: What Locust calls the operation; the name beside it is the job's.
+REQUEST_TYPE = "enqueue"
+
+logger = logging.getLogger(__name__)
+
+#: Called once per job: name, response time in ms from the intended instant (None = never sent), failure or None.
+Report = Callable[[str, float | None, Exception | None], None]
+
+
+class NotEnqueued(Exception):
+    """The server answered, and the job was not created."""
+
+
+class Dropped(Exception):
+    """The job was not sent, because it could not be sent in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where the jobs go, and the file that gets the history. `history` None: nothing is recorded; `lua` None: the own scripts."""
+
+    queue: str
+    url: str
+    lua: Path | None = None
+    history: Path | None = None
+
+    def connect(self, recorder: Recorder | None = None) -> engine.Queue:
+        """A queue of this destination; no I/O yet. Raises engine.EngineError naming the setting that is wrong."""
+        return engine.Queue(self.queue, url=self.url, lua=self.lua, observer=recorder)
+
+
+class Production:
+    """Sends part `part` of `parts` of a workload, open loop, until `stop`.
+
+    Raises FileExistsError when the history file is there already (two runs in one file would be judged as one), other OSError
+    when it cannot be written, and engine.EngineError for a wrong setting.
+    """
+
+    def __init__(self, workload: Workload, destination: Destination, *, part: int, parts: int, report: Report) -> None:
+        jobs = workload.jobs(part, parts)
+        self._report = report
+        self._history: HistoryFile | None = None
+        self._recorder: Recorder | None = None
+        destination.connect().close()  # a wrong setting shows before the history file exists
+        if destination.history is not None:
+            self._history = _new_history(destination.history)
+            self._recorder = Recorder(self._history, queue=destination.queue)
+        self._queue = destination.connect(self._recorder)
+        self._loop = OpenLoop(jobs, send=self._send, drop=self._drop)
+
+    def warm_up(self) -> None:
+        """Connect and load the scripts before the clock runs, so that the first jobs do not measure that. Takes at most 2 s."""
+        gevent.spawn(self._ask_server).join(timeout=WARM_UP_MAX_S)
+
+    def start(self) -> None:
+        """Fix the instant from which the schedule counts; the first call decides."""
+        self._loop.start()
+
+    def pace(self) -> bool:
+        """Wait for the next job's instant and start its send. False when there is nothing more to send."""
+        return self._loop.pace()
+
+    def stop(self) -> None:
+        """Stop sending, wait (bounded) for the answers, and close the history."""
+        given_up = self._loop.finish(FINISH_TIMEOUT_S)
+        if given_up:
+            logger.warning("%d sends had no answer %.0f s after the end; their outcome stays open", given_up, FINISH_TIMEOUT_S)
+        self._queue.close()
+        if self._recorder is not None:
+            self._recorder.close()
+
+    def _ask_server(self) -> None:
+        try:
+            self._queue.counts()
+        except engine.EngineError as error:
+            logger.warning("the load starts although the server does not answer well: %s", error)
+
+    def _send(self, job: PlannedJob, intended_ns: int) -> None:
+        failure: Exception | None = None
+        try:
+            reply = self._queue.enqueue(
+                job.name,
+                job.payload,
+                id=job.id,
+                delay_ms=job.delay_ms,
+                priority=job.priority,
+                attempts=job.attempts,
+                backoff_ms=job.backoff_ms,
+                intended_ns=intended_ns,
+            )
+            if reply.result not in {"created", "repeated"}:
+                failure = NotEnqueued(f"the server answered {reply.result}")
+        except gevent.GreenletExit:
+            failure = NotEnqueued("no answer before the end of the load")
+        except Exception as error:  # whatever it was, it is a failed send and never the end of the load
+            failure = error
+        self._report(job.name, (time.monotonic_ns() - intended_ns) / 1e6, failure)
+
+    def _drop(self, job: PlannedJob, intended_ns: int, why: str) -> None:
+        if self._history is not None:
+            self._history.append([f'"kind":"drop","intended_ns":{intended_ns},"count":1,"detail":{text(f"{job.id}: {why}")}'])
+        self._report(job.name, None, Dropped(f"not sent: {why}"))
+
+
+def _new_history(path: Path) -> HistoryFile:
+    if path.exists():
+        raise FileExistsError(f"history: {path.name} exists already; give each start a file of its own")
+    return HistoryFile(path, proc=path.name.removesuffix(".jsonl"), role="producer", version=engine.__version__)

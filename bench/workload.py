@@ -1,0 +1,197 @@
+"""The seeded workload: which job is sent when, and what its handler will do. Pure arithmetic, no I/O.
+
+Arrivals are Poisson, not evenly spaced: independent producers arrive that way, and only their bursts queue behind each other,
+so evenly spaced arrivals would hide queueing delay. Each job takes a fixed number of draws and only `Random.random()` is
+used, the one generator that Python promises not to change; so the same seed gives the same jobs in every process, and
+another rate moves the instants of the jobs but not their content.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+#: Names of the jobs; `bench.handlers` has a handler for each.
+NAMES = ("email", "thumbnail", "report")
+
+#: Usual size of an encoded payload: 200 bytes give or take 50, as small job payloads are in practice.
+SMALL_BYTES = (150, 250)
+#: Size of the few large payloads, equally likely on a logarithmic scale.
+LARGE_BYTES = (1024, 16 * 1024)
+#: How long a delayed job is delayed.
+DELAY_MS = (50, 2000)
+#: Priority of two jobs in three; the others are spread evenly over all ten.
+USUAL_PRIORITY = 5
+USUAL_PRIORITY_SHARE = 2 / 3
+#: Width of the spread of handler times (log-logistic: long right tail, closed form). 0.4 puts the mean a third over the median.
+WORK_SPREAD = 0.4
+#: Each worker slot must stay this idle, so that the time to recover measures recovery and not a backlog.
+OFFERED_LOAD_MAX = 0.6
+
+_ID_PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+_PAD_SOURCE_BYTES = 2 * LARGE_BYTES[1]
+_MEAN_STEPS = 10_000
+
+
+class WorkloadError(ValueError):
+    """A workload setting is out of bounds; the message names the field, the value and the bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJob:
+    """One job to send: `offset_ms` after the start of the schedule, with the arguments of `Queue.enqueue`.
+
+    `payload` tells the handler what to do: `work_ms` to wait, `fail_first` runs to fail before one succeeds.
+    """
+
+    index: int
+    offset_ms: float
+    id: str
+    name: str
+    payload: dict[str, Any]
+    delay_ms: int
+    priority: int
+    attempts: int
+    backoff_ms: int
+    work_ms: int
+    fail_first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a run sends. `jobs_max` None means without end. Shares are fractions of all jobs.
+
+    Raises WorkloadError naming field, value and bound.
+    """
+
+    seed: int
+    rate_per_s: float
+    id_prefix: str = ""
+    jobs_max: int | None = None
+    delayed_share: float = 0.05
+    failing_share: float = 0.005
+    hopeless_share: float = 0.001
+    large_share: float = 0.02
+    work_median_ms: int = 30
+    work_max_ms: int = 300
+    attempts: int = 3
+    backoff_ms: int = 500
+
+    def __post_init__(self) -> None:
+        _check_whole("seed", self.seed, 0, 2**63 - 1)
+        _check_number("rate_per_s", self.rate_per_s, 0.1, 10_000)
+        if self.jobs_max is not None:
+            _check_whole("jobs_max", self.jobs_max, 0, 10**9)
+        for field in ("delayed_share", "failing_share", "hopeless_share", "large_share"):
+            _check_number(field, getattr(self, field), 0, 1)
+        _check_number("failing_share + hopeless_share", self.failing_share + self.hopeless_share, 0, 1)
+        _check_whole("work_max_ms", self.work_max_ms, 1, 60_000)
+        _check_whole("work_median_ms", self.work_median_ms, 1, self.work_max_ms)
+        _check_whole("attempts", self.attempts, 1, 100)
+        _check_whole("backoff_ms", self.backoff_ms, 0, 3_600_000)
+        if not self.id_prefix:
+            object.__setattr__(self, "id_prefix", f"b{self.seed}")
+        if not _ID_PREFIX.fullmatch(self.id_prefix) or self.id_prefix.startswith("cron:"):
+            raise WorkloadError(f"id_prefix: {self.id_prefix!r} is not 1 to 100 of A-Z a-z 0-9 _ . : - (and not cron:...)")
+
+    def jobs(self, part: int = 0, parts: int = 1) -> Iterator[PlannedJob]:
+        """The jobs in order of their instants; of `parts` senders, sender `part` gets the indexes with index % parts == part.
+
+        Senders need not talk to each other: together they send every index once.
+        """
+        _check_whole("parts", parts, 1, 10_000)
+        _check_whole("part", part, 0, parts - 1)
+        return self._jobs(part, parts)
+
+    def _jobs(self, part: int, parts: int) -> Iterator[PlannedJob]:
+        rng = random.Random(self.seed)
+        pad_source = "".join(string.ascii_letters[int(rng.random() * 52)] for _ in range(_PAD_SOURCE_BYTES))
+        # the sum is kept in mean gaps, so that another rate scales the instants exactly
+        gaps = 0.0
+        index = 0
+        while self.jobs_max is None or index < self.jobs_max:
+            gaps -= math.log(1.0 - rng.random())
+            draws = [rng.random() for _ in range(10)]
+            if index % parts == part:
+                yield self._plan(index, round(gaps * 1000 / self.rate_per_s, 3), draws, pad_source)
+            index += 1
+
+    def _plan(self, index: int, offset_ms: float, draws: list[float], pad_source: str) -> PlannedJob:
+        work_ms = self._work_ms(draws[0])
+        fail_first = self._fail_first(draws[1], draws[2])
+        payload: dict[str, Any] = {"index": index, "work_ms": work_ms, "fail_first": fail_first, "pad": ""}
+        pad_bytes = max(0, self._payload_bytes(draws[3], draws[4]) - len(json.dumps(payload)))
+        pad_start = int(draws[5] * (_PAD_SOURCE_BYTES - pad_bytes))
+        payload["pad"] = pad_source[pad_start : pad_start + pad_bytes]
+        usual = draws[7] < USUAL_PRIORITY_SHARE
+        return PlannedJob(
+            index=index,
+            offset_ms=offset_ms,
+            id=f"{self.id_prefix}-{index}",
+            name=NAMES[int(draws[6] * len(NAMES))],
+            payload=payload,
+            delay_ms=self._delay_ms(draws[9]),
+            priority=USUAL_PRIORITY if usual else 1 + int(draws[8] * 10),
+            attempts=self.attempts,
+            backoff_ms=self.backoff_ms,
+            work_ms=work_ms,
+            fail_first=fail_first,
+        )
+
+    def _work_ms(self, draw: float) -> int:
+        """Quantile of the handler time at `draw`, 0 <= draw < 1: log-logistic around the median, cut at the maximum."""
+        return min(self.work_max_ms, round(self.work_median_ms * (draw / (1.0 - draw)) ** WORK_SPREAD))
+
+    def _fail_first(self, draw: float, how_often: float) -> int:
+        """Runs that fail before one succeeds; as many as there are attempts means that none does and the job ends dead."""
+        if draw < self.hopeless_share:
+            return self.attempts
+        if draw < self.hopeless_share + self.failing_share:
+            return min(1 + int(how_often * 2), self.attempts - 1)
+        return 0
+
+    def _payload_bytes(self, draw: float, size: float) -> int:
+        if draw < self.large_share:
+            smallest, largest = LARGE_BYTES
+            return round(smallest * (largest / smallest) ** size)
+        return SMALL_BYTES[0] + int(size * (SMALL_BYTES[1] - SMALL_BYTES[0] + 1))
+
+    def _delay_ms(self, draw: float) -> int:
+        """One draw decides whether and how long: below the share, its place inside the share is the delay."""
+        if draw >= self.delayed_share:
+            return 0
+        return DELAY_MS[0] + int(draw / self.delayed_share * (DELAY_MS[1] - DELAY_MS[0] + 1))
+
+    def mean_work_ms(self) -> float:
+        """Expected handler time of one run, in ms: the mean of the quantiles."""
+        return sum(self._work_ms((step + 0.5) / _MEAN_STEPS) for step in range(_MEAN_STEPS)) / _MEAN_STEPS
+
+    def mean_runs(self) -> float:
+        """Expected handler runs of one job: failing ones run again, hopeless ones until their attempts are used up."""
+        once = sum(min(failed, self.attempts - 1) for failed in (1, 2)) / 2
+        return 1 + self.failing_share * once + self.hopeless_share * (self.attempts - 1)
+
+    def offered_load(self, workers: int, concurrency: int) -> float:
+        """Share of the handler slots of `workers` that the workload keeps busy; 1.0 is all they can run.
+
+        Slot seconds asked for per second (rate x runs per job x handler time) over slots.
+        """
+        _check_whole("workers", workers, 1, 10_000)
+        _check_whole("concurrency", concurrency, 1, 10_000)
+        return self.rate_per_s * self.mean_runs() * self.mean_work_ms() / 1000 / (workers * concurrency)
+
+
+def _check_whole(field: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise WorkloadError(f"{field}: {value!r} is not a whole number from {low} to {high}")
+
+
+def _check_number(field: str, value: object, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise WorkloadError(f"{field}: {value!r} is not a number from {low:g} to {high:g}")

@@ -1,0 +1,76 @@
+"""Real parts for the tests of the load: a server, locust and worker processes, and the rows that they leave behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from engine.history import load_file
+from engine.testing import start_guarded
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 60.0
+
+
+def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
+    """The first true value of `condition`; fails with `what` when it does not come in time."""
+    end_s = time.monotonic() + deadline_s
+    while time.monotonic() < end_s:
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"not within {deadline_s:.0f} s: {what}")
+
+
+def rows_of(path: Path, kind: str = "") -> list[dict[str, Any]]:
+    """The rows of a history file, or those of one kind; none while the file does not exist."""
+    if not path.exists():
+        return []
+    return [row for row in load_file(path).rows if kind in ("", row["kind"])]
+
+
+class Processes:
+    """Starts processes of this repository, and ends them with the test. Their output goes to one file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *arguments: str, log: str, **environment: str) -> subprocess.Popen[bytes]:
+        with (self._folder / log).open("wb") as output:
+            process = start_guarded(
+                [sys.executable, "-m", *arguments],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self._running.append(process)
+        return process
+
+    def locust(self, *arguments: str, log: str = "locust.log") -> subprocess.Popen[bytes]:
+        return self.start("locust", "-f", "bench/locustfile.py", *arguments, log=log)
+
+    def worker(self, url: str, *arguments: str, name: str = "worker-1") -> subprocess.Popen[bytes]:
+        """A worker of queue `bench` with history and sink beside the logs."""
+        return self.start(
+            *("engine", "worker", "bench.handlers:handlers", "--queue", "bench", "--url", url, "--name", name),
+            *("--history", str(self._folder / f"{name}.jsonl"), *arguments),
+            log=f"{name}.log",
+            IRONCLAIM_SINK=str(self._folder / f"{name}.sink.jsonl"),
+            IRONCLAIM_PROC=name,
+        )
+
+    def output(self, log: str = "locust.log") -> str:
+        return (self._folder / log).read_text()
+
+    def stop_all(self) -> None:
+        for process in self._running:
+            process.kill()
+            process.wait()

@@ -1,0 +1,68 @@
+"""The handlers do what the payload says: wait, fail the first runs, write one effect per successful run."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import engine
+from bench.handlers import handlers, open_sink
+from bench.workload import NAMES
+from engine.testing import EmbeddedServer
+from tests.bench.real_parts import Processes, rows_of, wait_until
+
+
+def payload(**changes: int) -> dict[str, Any]:
+    return {"index": 0, "work_ms": 1, "fail_first": 0, "pad": "", **changes}
+
+
+def test_failures_effects_and_deaths(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
+    queue = engine.Queue("bench", url=server.url)
+    plans = {"fine": 0, "fails-once": 1, "fails-twice": 2, "fails-always": 3}
+    for job, fail_first in plans.items():
+        queue.enqueue("report", payload(fail_first=fail_first), id=job, attempts=3, backoff_ms=10)
+    queue.enqueue("email", payload(work_ms=200), id="slow")
+    worker = processes.worker(server.url)
+    wait_until(lambda: (now := queue.counts()).dead == 1 and now.finished == 4, "four finished and one dead")
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=30) == 0
+    queue.close()
+
+    sink = rows_of(tmp_path / "worker-1.sink.jsonl")
+    effects = [item["job"] for row in sink if row["kind"] == "effect" for item in row["items"]]
+    assert Counter(effects) == Counter({"fine": 1, "fails-once": 1, "fails-twice": 1, "slow": 1})
+    assert sink[0]["kind"] == "open"
+    assert sink[0]["proc"] == "worker-1"
+    assert (sink[-1]["kind"], sink[-1]["rows"]) == ("close", len(sink))
+
+    runs = [row for row in rows_of(tmp_path / "worker-1.jsonl", "operation") if row["f"] == "handle" and row["type"] != "invoke"]
+    count = Counter(item["job"] for row in runs for item in row["items"])
+    assert count == Counter({"fine": 1, "fails-once": 2, "fails-twice": 3, "fails-always": 3, "slow": 1})
+    slow = next(row for row in runs if row["items"][0]["job"] == "slow")
+    assert slow["done_ns"] - slow["first_send_ns"] >= 200_000_000
+    failed = [item["error"] for row in runs for item in row["items"] if item["job"] == "fails-once" and item.get("error")]
+    assert len(failed) == 1
+    assert "planned failure 1 of 1" in failed[0]
+
+
+def test_every_name_of_the_workload_has_a_handler(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
+    with_queue = engine.Queue("bench", url=server.url)
+    for name in NAMES:
+        with_queue.enqueue(name, payload(), id=name)
+    processes.worker(server.url)
+    wait_until(lambda: with_queue.counts().finished == len(NAMES), "every name handled")
+    with_queue.close()
+    assert isinstance(handlers, engine.Handlers)
+
+
+def test_no_sink_unless_the_environment_names_one(tmp_path: Path) -> None:
+    assert open_sink({}) is None
+    assert open_sink({"IRONCLAIM_SINK": ""}) is None
+    path = tmp_path / "worker-7.sink.jsonl"
+    sink = open_sink({"IRONCLAIM_SINK": str(path)})
+    assert sink is not None
+    sink.close()
+    # there from the start, so that a worker killed before its first effect leaves the file that the manifest names
+    assert [(row["kind"], row["proc"]) for row in rows_of(path)] == [("open", "worker-7"), ("close", "worker-7")]

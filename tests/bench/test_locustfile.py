@@ -1,0 +1,234 @@
+"""The locustfile with the real Locust, a real server and real worker processes: what it sends is what its history says."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import engine
+from bench.workload import Workload
+from engine.testing import EmbeddedServer, free_port
+from tests.bench.real_parts import Processes, rows_of, wait_until
+
+MS = 1_000_000
+HEADLESS = ("--headless", "--only-summary", "-u", "4")
+
+
+def enqueues(path: Path) -> list[dict[str, Any]]:
+    return [row for row in rows_of(path, "operation") if row["f"] == "enqueue" and row["type"] != "invoke"]
+
+
+def jobs_of(rows: list[dict[str, Any]]) -> list[str]:
+    return [item["job"] for row in rows for item in row["items"]]
+
+
+def share_below(values: list[int], share: float) -> int:
+    return sorted(values)[int(share * (len(values) - 1))]
+
+
+def test_headless_run_sends_the_plan_and_every_job_ends(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
+    rate_per_s, history = 150.0, tmp_path / "producer-1.jsonl"
+    worker = processes.worker(server.url)
+    locust = processes.locust(
+        *HEADLESS, "-t", "8s", "--host", server.url, "--seed", "3", "--rate", str(rate_per_s), "--history", str(history)
+    )
+    assert locust.wait(timeout=60) == 0, processes.output()
+
+    rows = rows_of(history)
+    assert (rows[0]["kind"], rows[0]["role"], rows[0]["proc"]) == ("open", "producer", "producer-1")
+    assert (rows[-1]["kind"], rows[-1]["rows"]) == ("close", len(rows))
+    assert [row["seq"] for row in rows] == list(range(len(rows)))
+    assert rows_of(history, "drop") == []
+
+    done = enqueues(history)
+    assert {row["type"] for row in done} == {"ok"}
+    assert len(done) == len([row for row in rows_of(history, "operation") if row["type"] == "invoke"])
+    # the schedule was kept: the first n jobs of the plan, each meant for its planned instant after one common start
+    plan = list(itertools.islice(Workload(seed=3, rate_per_s=rate_per_s).jobs(), len(done)))
+    assert sorted(jobs_of(done)) == sorted(job.id for job in plan)
+    offset_ms = {job.id: job.offset_ms for job in plan}
+    starts = {row["intended_ns"] - round(offset_ms[row["items"][0]["job"]] * MS) for row in done}
+    assert len(starts) == 1
+    assert 6.0 < plan[-1].offset_ms / 1000 < 8.5
+    lags_ns = [row["first_send_ns"] - row["intended_ns"] for row in done]
+    assert min(lags_ns) >= 0
+    assert share_below(lags_ns, 0.5) < 10 * MS
+
+    queue = engine.Queue("bench", url=server.url)
+    wait_until(lambda: (now := queue.counts()).finished + now.dead == len(plan), "every job finished or dead")
+    assert queue.counts().dead == sum(job.fail_first == job.attempts for job in plan)
+    queue.close()
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=30) == 0
+    effects = jobs_of(rows_of(tmp_path / "worker-1.sink.jsonl", "effect"))
+    assert sorted(effects) == sorted(job.id for job in plan if job.fail_first < job.attempts)
+
+
+def test_a_stalled_server_is_counted_and_not_hidden(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
+    history = tmp_path / "producer-1.jsonl"
+    locust = processes.locust(*HEADLESS, "--host", server.url, "--rate", "150", "--history", str(history))
+    wait_until(lambda: len(enqueues(history)) > 50, "50 jobs sent")
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        drops = wait_until(lambda: rows_of(history, "drop"), "a dropped job")
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    last = rows_of(history)[-1]["t_ns"]
+    wait_until(lambda: any(row["intended_ns"] > last and row["type"] == "ok" for row in enqueues(history)), "sending again")
+    locust.send_signal(signal.SIGTERM)
+    assert locust.wait(timeout=60) == 1, processes.output()
+
+    rows = rows_of(history)
+    assert rows[-1]["kind"] == "close"
+    assert all(row["count"] == 1 and row["intended_ns"] < row["t_ns"] for row in drops)
+    # every job of the schedule up to the end was either sent or counted as dropped, and none of them twice
+    dropped = [row["detail"].split(":")[0] for row in rows_of(history, "drop")]
+    sent = jobs_of(enqueues(history))
+    assert sorted(sent + dropped) == sorted(f"b1-{index}" for index in range(len(sent) + len(dropped)))
+    output = processes.output()
+    assert "not sent: " in output
+    assert "Traceback" not in output
+    # whoever was sent during the stall waited for the answer, and the latency from the intended instant shows it
+    assert max(row["done_ns"] - row["intended_ns"] for row in enqueues(history)) > 1000 * MS
+
+
+def test_two_processes_share_one_schedule(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
+    history = tmp_path / "producer-1.jsonl"
+    locust = processes.locust(
+        *("--headless", "--only-summary", "-u", "4", "--processes", "2", "-t", "6s"),
+        *("--host", server.url, "--rate", "60", "--history", str(history)),
+    )
+    assert locust.wait(timeout=60) == 0, processes.output()
+    first, second = jobs_of(enqueues(history)), jobs_of(enqueues(tmp_path / "producer-1-2.jsonl"))
+    assert {int(job.split("-")[1]) % 2 for job in first} == {0}
+    assert {int(job.split("-")[1]) % 2 for job in second} == {1}
+    assert rows_of(tmp_path / "producer-1-2.jsonl")[-1]["kind"] == "close"
+
+
+def test_fewer_users_than_processes_is_refused(server: EmbeddedServer, processes: Processes) -> None:
+    locust = processes.locust("--headless", "-u", "1", "--processes", "2", "-t", "5s", "--host", server.url)
+    assert locust.wait(timeout=60) == 2
+    assert "users: 1 is fewer than the 2 Locust processes" in processes.output()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--rate", "0"), "rate_per_s: 0.0 is not a number from 0.1 to 10000"),
+        (("--seed", "-1"), "seed: -1 is not a whole number from 0 to"),
+        (("--id-prefix", "two words"), "id_prefix: 'two words'"),
+        (("--queue", "a{b}"), "a{b}"),
+        (("--rate", "fast"), "invalid float value: 'fast'"),
+    ],
+)
+def test_bad_options_end_with_one_line(
+    server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str
+) -> None:
+    locust = processes.locust("--headless", "-t", "5s", "--host", server.url, *arguments)
+    assert locust.wait(timeout=60) == 2
+    output = processes.output()
+    assert line in output
+    assert "Traceback" not in output
+
+
+def test_a_history_that_exists_is_not_written_again(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
+    history = tmp_path / "producer-1.jsonl"
+    history.write_text("")
+    locust = processes.locust("--headless", "-t", "5s", "--host", server.url, "--history", str(history))
+    assert locust.wait(timeout=60) == 2
+    assert "history: producer-1.jsonl exists already" in processes.output()
+    assert "Traceback" not in processes.output()
+    assert history.read_text() == ""
+
+
+def test_an_unreachable_server_is_failures_and_no_crash(processes: Processes) -> None:
+    locust = processes.locust(*HEADLESS, "-t", "4s", "--host", f"redis://127.0.0.1:{free_port()}", "--rate", "20")
+    assert locust.wait(timeout=60) == 1
+    output = processes.output()
+    assert "Traceback" not in output
+    assert "Error report" in output
+
+
+class Page:
+    """Locust's web page, as its buttons use it."""
+
+    def __init__(self, port: int) -> None:
+        self._base = f"http://127.0.0.1:{port}"
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(self._base + path, timeout=30) as reply:
+            return reply.read().decode()
+
+    def post(self, path: str, **form: str) -> dict[str, Any]:
+        data = urllib.parse.urlencode(form).encode()
+        with urllib.request.urlopen(urllib.request.Request(self._base + path, data=data), timeout=30) as reply:
+            return json.loads(reply.read())
+
+    def up(self) -> bool:
+        try:
+            return bool(self.get("/"))
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def total(self) -> dict[str, Any]:
+        return next(entry for entry in json.loads(self.get("/stats/requests"))["stats"] if entry["name"] == "Aggregated")
+
+
+def line_with(output: str, start: str) -> str:
+    return next((line for line in output.splitlines() if line.startswith(start)), "")
+
+
+def test_by_hand_with_the_page_and_a_server_of_its_own(processes: Processes) -> None:
+    port = free_port()
+    locust = processes.locust("--web-host", "127.0.0.1", "--web-port", str(port))
+    page = Page(port)
+    wait_until(page.up, "the web page")
+    started = "No --host was given, so a server was started: "
+    url = line_with(processes.output(), started).removeprefix(started)
+    command = line_with(processes.output(), "Start a worker with: ").removeprefix("Start a worker with: python -m ")
+    assert f"--queue bench --url {url}" in command
+    # the page offers our options, and not those that make no sense there
+    assert all(field in page.get("/") for field in ("id_prefix", "seed", "rate"))
+    worker = processes.start(*command.split(), log="worker.log")
+    queue = engine.Queue("bench", url=url)
+    for jobs in (100, 200):  # the second start with the same seed must not send the ids of the first again
+        assert page.post("/swarm", user_count="3", spawn_rate="3", host=url, seed="5", rate="80")["success"]
+        wait_until(lambda least=jobs: queue.counts().finished > least, f"{jobs} jobs finished")
+        assert page.total()["num_requests"] > 50
+        assert page.total()["num_failures"] == 0
+        page.post("/stop")
+    wait_until(lambda: (now := queue.counts()).waiting + now.active + now.delayed == 0, "all jobs done")
+    queue.close()
+    worker.send_signal(signal.SIGTERM)
+    worker.wait(timeout=30)
+    locust.send_signal(signal.SIGTERM)
+    assert locust.wait(timeout=60) == 0, processes.output()
+    gone = engine.Queue("bench", url=url)
+    with pytest.raises(engine.EngineError):
+        gone.counts()
+    gone.close()
+
+
+def test_a_bad_value_on_the_page_starts_nothing(server: EmbeddedServer, processes: Processes) -> None:
+    port = free_port()
+    processes.locust("--web-host", "127.0.0.1", "--web-port", str(port), "--host", server.url)
+    page = Page(port)
+    wait_until(page.up, "the web page")
+    page.post("/swarm", user_count="1", spawn_rate="1", host=server.url, rate="0")
+    wait_until(lambda: "rate_per_s: 0.0 is not a number from 0.1 to 10000" in processes.output(), "the line that says why")
+    assert page.total()["num_requests"] == 0
+    # and the next start, with a good value, works
+    wait_until(lambda: json.loads(page.get("/stats/requests"))["state"] in {"stopped", "ready"}, "the refused start to end")
+    page.post("/swarm", user_count="1", spawn_rate="1", host=server.url, rate="50")
+    wait_until(lambda: page.total()["num_requests"] > 10, "requests on the page")
+    assert page.total()["num_failures"] == 0
+    assert "Traceback" not in processes.output()

@@ -1,0 +1,142 @@
+"""The open loop keeps its schedule whatever the answers do, and counts what it could not send."""
+
+from __future__ import annotations
+
+import time
+
+import gevent
+import gevent.event
+import pytest
+
+from bench.openloop import OpenLoop
+from bench.workload import PlannedJob, Workload
+
+MS = 1_000_000
+
+
+def plan(jobs_max: int, rate_per_s: float = 1000.0) -> list[PlannedJob]:
+    return list(Workload(seed=1, rate_per_s=rate_per_s, jobs_max=jobs_max).jobs())
+
+
+class Server:
+    """Stands in for the server: answers at once while `open`, else when it opens again."""
+
+    def __init__(self) -> None:
+        self.open = gevent.event.Event()
+        self.open.set()
+        self.sent: list[tuple[int, int, int]] = []  # index, intended_ns, started_ns
+        self.dropped: list[tuple[int, str]] = []
+        self.cut_off = 0
+
+    def send(self, job: PlannedJob, intended_ns: int) -> None:
+        self.sent.append((job.index, intended_ns, time.monotonic_ns()))
+        try:
+            self.open.wait()
+        except gevent.GreenletExit:
+            self.cut_off += 1
+
+    def drop(self, job: PlannedJob, intended_ns: int, why: str) -> None:
+        self.dropped.append((job.index, why))
+
+
+def run_to_end(loop: OpenLoop, pacers: int) -> None:
+    def pace() -> None:
+        while loop.pace():
+            pass
+
+    gevent.joinall([gevent.spawn(pace) for _ in range(pacers)], timeout=30, raise_error=True)
+
+
+@pytest.mark.parametrize("pacers", [1, 5])
+def test_every_job_once_at_its_instant_whatever_the_pacers(pacers: int) -> None:
+    server, jobs = Server(), plan(300)
+    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop)
+    loop.start()
+    run_to_end(loop, pacers)
+    assert loop.finish(timeout_s=5) == 0
+    assert sorted(index for index, _, _ in server.sent) == list(range(300))
+    assert server.dropped == []
+    assert all(started_ns >= intended_ns for _, intended_ns, started_ns in server.sent)
+    origin = {intended_ns - round(jobs[index].offset_ms * MS) for index, intended_ns, _ in server.sent}
+    assert len(origin) == 1
+
+
+def test_a_standstill_does_not_slow_the_schedule_and_is_counted() -> None:
+    server, jobs = Server(), plan(400)
+    server.open.clear()
+    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, in_flight_max=10, late_max_ms=100)
+    loop.start()
+    run_to_end(loop, pacers=3)
+    # ten unanswered sends fill the pool; everything later is dropped, none of it waits for the server to come back
+    assert len(server.sent) == 10
+    assert len(server.dropped) == 390
+    assert {why for _, why in server.dropped} <= {"10 sends unanswered for 100 ms", "more than 100 ms late"}
+    assert "10 sends unanswered for 100 ms" in {why for _, why in server.dropped}
+    server.open.set()
+    assert loop.finish(timeout_s=5) == 0
+
+
+def test_sending_goes_on_after_a_standstill() -> None:
+    server, jobs = Server(), plan(400)
+    server.open.clear()
+    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, in_flight_max=10, late_max_ms=50)
+    loop.start()
+    gevent.spawn_later(0.2, server.open.set)
+    run_to_end(loop, pacers=2)
+    loop.finish(timeout_s=5)
+    assert server.dropped
+    assert jobs[-1].index in {index for index, _, _ in server.sent}
+    assert sorted([index for index, _, _ in server.sent] + [index for index, _ in server.dropped]) == list(range(400))
+    assert all(started_ns - intended_ns < 100 * MS for _, intended_ns, started_ns in server.sent)
+
+
+def test_a_killed_pacer_gives_its_job_back() -> None:
+    server, jobs = Server(), plan(20, rate_per_s=100.0)
+    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop)
+    loop.start()
+    killed = gevent.spawn(loop.pace)
+    gevent.sleep(0)
+    killed.kill()
+    run_to_end(loop, pacers=1)
+    loop.finish(timeout_s=5)
+    assert [index for index, _, _ in server.sent] == list(range(20))
+
+
+def test_finish_sends_what_is_due_and_nothing_later() -> None:
+    now_ns = [1_000 * MS]
+    server, jobs = Server(), plan(100)
+    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, clock_ns=lambda: now_ns[0], in_flight_max=100)
+    loop.start()
+    now_ns[0] += round(jobs[40].offset_ms * MS)
+    loop.finish(timeout_s=5)
+    assert [index for index, _, _ in server.sent] == list(range(41))
+    assert server.dropped == []
+    assert not loop.pace()
+
+
+def test_finish_drops_what_is_due_and_too_late() -> None:
+    now_ns = [1_000 * MS]
+    server, jobs = Server(), plan(100)
+    loop = OpenLoop(iter(jobs), send=server.send, drop=server.drop, clock_ns=lambda: now_ns[0], late_max_ms=1)
+    loop.start()
+    now_ns[0] += round(jobs[-1].offset_ms * MS) + 10 * MS
+    loop.finish(timeout_s=5)
+    assert [index for index, _ in server.dropped] == list(range(100))
+    assert server.sent == []
+
+
+def test_finish_gives_up_on_answers_that_do_not_come() -> None:
+    server = Server()
+    server.open.clear()
+    loop = OpenLoop(iter(plan(5)), send=server.send, drop=server.drop)
+    loop.start()
+    run_to_end(loop, pacers=1)
+    assert loop.finish(timeout_s=0.05) == 5
+    assert server.cut_off == 5
+
+
+def test_pace_before_start_is_an_error() -> None:
+    server = Server()
+    loop = OpenLoop(iter(plan(5)), send=server.send, drop=server.drop)
+    with pytest.raises(RuntimeError, match="start"):
+        loop.pace()
