@@ -55,8 +55,11 @@ for _, id in ipairs(redis.call('ZRANGE', active, '-inf', '(' .. string.format('%
     redis.call('DEL', run)
   elseif job.kind == 'corrupt' then
     bury_job(dead, stats, run, id, 'corrupt envelope', now_ms)
-  elseif live or not (redis.call('ZSCORE', dead, id) or redis.call('ZSCORE', due, due_member(job.sequence, id))) then
-    wakes[to_lane(prefix, id, job, lane_score)] = true
+  else
+    -- A bury or a retry that was cut off has already put the job among the dead or the due ones: it stays there.
+    if not (redis.call('ZSCORE', dead, id) or redis.call('ZSCORE', due, due_member(job.sequence, id))) then
+      wakes[to_lane(prefix, id, job, lane_score)] = true
+    end
     if live then
       local crashes = tonumber(state[3] or 0) + 1
       redis.call('HSET', run, 'nonce', '', 'crashes', crashes, 'outcome', 'reaped')

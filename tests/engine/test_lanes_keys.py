@@ -169,6 +169,8 @@ def test_rule_22_at_most_one_marker_and_who_pushes_it(desk: Desk) -> None:
     assert marker_taken(), "the new head of due: sleepers must look again"
     desk.enqueue("later", delay_ms=800)
     assert not marker_taken(), "not the head of due"
+    desk.enqueue("sooner", delay_ms=350)
+    assert marker_taken(), "a delayed job that becomes the head of due"
     desk.claim("c")
     desk.tick(400)
     desk.promote()
@@ -177,8 +179,17 @@ def test_rule_22_at_most_one_marker_and_who_pushes_it(desk: Desk) -> None:
     desk.tick(LEASE_MS + 1)
     desk.reap()
     assert marker_taken(), "reap"
-    desk.promote()
-    assert marker_taken(), "every sweep re-arms while work is claimable"
+    for sweep in (desk.promote, desk.reap):
+        sweep()
+        assert marker_taken(), "every sweep re-arms while work is claimable"
+    left = [job.lease for job in desk.claim("e", limit=1)]
+    assert marker_taken()
+    desk.run(Finish(tuple(left), desk.claim_operation("e", limit=1)))
+    assert marker_taken(), "a fused call that leaves claimable work"
+    desk.claim("f")
+    for sweep in (desk.promote, desk.reap):
+        sweep()
+        assert not marker_taken(), "and no sweep while none is"
     assert third.lease.job == "j3"
 
 

@@ -151,6 +151,39 @@ def test_rule_01_bury_cut_off_keeps_the_job_in_one_place(desk: Desk) -> None:
     raise AssertionError("bury never ran to its end")
 
 
+@pytest.mark.parametrize("end", ["bury", "retry with no attempt left"])
+def test_rule_01_a_burial_cut_off_and_never_sent_again_is_completed_by_the_sweep(desk: Desk, end: str) -> None:
+    for writes in range(1, 9):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        desk.enqueue("j1", attempts=1)
+        failure = Failure(desk.claim()[0].lease, "no", 0)
+        was_cut = desk.cut_off(Bury((failure,)) if end == "bury" else Retry((failure,)), writes)
+        desk.tick(LEASE_MS + 1)
+        desk.reap()
+        assert desk.claim("b") == [], writes
+        assert desk.places("j1") == {"dead"}, writes
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+def test_rule_01_a_job_whose_token_lives_is_not_leased_again_from_a_half_written_index(desk: Desk) -> None:
+    desk.enqueue("j1", "j2")
+    first, second = (job.lease for job in desk.claim())
+    # Cut off after their first index writes: j1 is in its lane again, j2 is due at once, and both tokens still live.
+    assert desk.cut_off(Release((first,)), 2)
+    assert desk.cut_off(Retry((Failure(second, "boom", 0),)), 1)
+    assert (desk.places("j1"), desk.places("j2")) == ({"lane", "active"}, {"due", "active"})
+    desk.promote()
+    assert desk.claim("b") == []
+    assert (desk.places("j1"), desk.places("j2")) == ({"active"}, {"active"})
+    assert desk.run(Release((first,))).items == (("ok", "released"),)
+    assert desk.retry(second, delay_ms=0) == ("ok", "retried")
+    assert (desk.places("j1"), desk.places("j2")) == ({"lane"}, {"due"})
+    assert [job.lease.job for job in desk.claim("b")] == ["j1", "j2"]
+
+
 @pytest.mark.parametrize("key", ["lane", "ready", "due", "active", "dead", "wake"])
 def test_rule_01_a_key_of_the_wrong_type_stops_a_script_before_its_first_write(desk: Desk, key: str) -> None:
     names = {"lane": desk.keys.lane("main"), "ready": desk.keys.ready("main"), "wake": desk.keys.wake("main")}

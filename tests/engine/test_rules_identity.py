@@ -214,9 +214,12 @@ def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
     (job,) = desk.claim("a")
     desk.tick(LEASE_MS + 1)
     assert [lease for lease, _ in desk.reap().leases] == [job.lease]
+    zombie = job.lease
+    before = desk.dump()
+    assert desk.finish(zombie) == [("stale", "")], "also while nobody else holds the job"
+    assert desk.dump() == before
     (again,) = desk.claim("b")
     before = desk.dump()
-    zombie = job.lease
     for operation in (
         Finish((zombie,)),
         Retry((Failure(zombie, "boom", 0),)),
