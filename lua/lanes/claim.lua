@@ -54,7 +54,7 @@ check_types({ ready, due, active, dead }, { sweep, stats }, { wake })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local helpers = { envelope_open = envelope_open, is_leased = is_leased, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job }
-local _, wakes = promote_due(prefix, due, active, dead, stats, now_ms, 100, helpers)
+local _, wakes = promote_due(prefix, due, dead, stats, now_ms, 100, helpers)
 local kind, jobs, corrupt = claim_jobs(
   { active = active, ready = ready, dead = dead, stats = stats, record = record },
   { prefix = prefix, incarnation = incarnation, counter = counter, limit = limit, lease_ms = lease_ms,

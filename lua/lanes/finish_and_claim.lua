@@ -67,7 +67,7 @@ end
 local helpers = { envelope_open = envelope_open, is_leased = is_leased, to_lane = to_lane, lane_score = lane_score,
   bury_job = bury_job, token_state = token_state }
 local finished = finish_jobs(active, done, stats, items, now_ms, helpers)
-local _, wakes = promote_due(prefix, due, active, dead, stats, now_ms, 100, helpers)
+local _, wakes = promote_due(prefix, due, dead, stats, now_ms, 100, helpers)
 local kind, jobs, corrupt = claim_jobs(
   { active = active, ready = ready, dead = dead, stats = stats, record = record },
   { prefix = prefix, incarnation = incarnation, counter = counter, limit = limit, lease_ms = lease_ms,

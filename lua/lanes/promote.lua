@@ -18,7 +18,6 @@
 -- @include server_us
 -- @include check_types
 -- @include envelope_open
--- @include is_leased
 -- @include lane_score
 -- @include to_lane
 -- @include bury_job
@@ -40,8 +39,8 @@ local most_ms = tonumber(ARGV[4])
 check_types({ ready, due, active, dead }, { sweep, stats }, { wake })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local promoted, wakes = promote_due(prefix, due, active, dead, stats, now_ms, limit,
-  { envelope_open = envelope_open, is_leased = is_leased, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job })
+local promoted, wakes = promote_due(prefix, due, dead, stats, now_ms, limit,
+  { envelope_open = envelope_open, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job })
 wakes[wake] = redis.call('ZCARD', ready) > 0 or nil
 for list in pairs(wakes) do wake_push(list) end
 return { srv_us, promoted, next_ms(active, due, now_ms, most_ms) }

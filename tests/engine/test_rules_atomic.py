@@ -168,6 +168,18 @@ def test_rule_01_a_burial_cut_off_and_never_sent_again_is_completed_by_the_sweep
     raise AssertionError("the script never ran to its end")
 
 
+def test_rule_01_a_retry_cut_off_keeps_its_back_off(desk: Desk) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    assert desk.cut_off(Retry((Failure(job.lease, "boom", 3 * LEASE_MS),)), 1)
+    desk.tick(LEASE_MS + 1)
+    desk.reap()
+    assert desk.places("j1") == {"due"}
+    assert desk.claim("b") == []
+    desk.tick(2 * LEASE_MS)
+    assert [job.lease.job for job in desk.claim("b")] == ["j1"]
+
+
 def test_rule_01_a_job_whose_token_lives_is_not_leased_again_from_a_half_written_index(desk: Desk) -> None:
     desk.enqueue("j1", "j2")
     first, second = (job.lease for job in desk.claim())
