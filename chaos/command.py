@@ -1,0 +1,98 @@
+"""The command `bench`: from arguments to a run folder, a drill, a verdict, and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from chaos import machine, mutants, runs, topology
+from chaos.drill import Drill
+from chaos.judge import UNKNOWN, VALID, judge
+from chaos.mutants import Mutant
+from chaos.plan import draw, worker_names
+from chaos.processes import send
+from chaos.progress import Progress
+from chaos.runs import RunFolder
+from chaos.spec import RunSpec
+from engine.scripts import scripts_folder
+
+
+def bench(arguments: argparse.Namespace) -> int:
+    """Run the drill and judge it. Returns the exit code. Raises HarnessError and ServerMissing when it cannot even begin."""
+    now_s = time.time()
+    mutant = mutants.find(arguments.mutant)
+    spec = RunSpec(
+        id=runs.run_id("bench", arguments.seed, arguments.mutant, now_s),
+        seed=arguments.seed,
+        mutant=arguments.mutant,
+        rate_per_s=arguments.rate,
+        lease_ms=arguments.lease_ms,
+        started_utc=utc(now_s),
+    )
+    plan = draw(spec.seed, workers=worker_names(spec.workers))
+    server = topology.binary()
+    folder = runs.create(arguments.runs.absolute(), spec.id)
+    spec = replace(
+        spec,
+        plan=tuple(asdict(planned) for planned in plan.faults),
+        versions=machine.versions(server),
+        git_commit=machine.git_commit(Path(__file__).parent),
+        machine=machine.machine_card(),
+    )
+    spec.write(folder.path / "spec.json", harness_errors=[])
+    progress = Progress(sys.stdout)
+    announce(progress, spec, folder, mutant)
+    prune(progress, arguments, now_s)
+    drill = Drill(spec, plan, folder, progress)
+    if mutant:
+        drill.lua = mutants.plant(mutant, scripts_folder(), folder.path / "lua")
+        drill.signal = mutants.pretend if mutant.faults_do_nothing else send
+    drill.run()
+    spec.write(folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
+    code = conclude(drill, progress)
+    folder.release()
+    return code
+
+
+def announce(progress: Progress, spec: RunSpec, folder: RunFolder, mutant: Mutant | None) -> None:
+    """Say what is about to run."""
+    progress.say(f"run {spec.id} in {folder.path}")
+    progress.say(f"{spec.workers} workers, {spec.rate_per_s} jobs/s, lease {spec.lease_ms} ms, seed {spec.seed}")
+    for planned in spec.plan:
+        progress.say(f"planned: {planned['name']} of {planned['target']}")
+    if mutant:
+        progress.say(f"mutant {mutant.name}: {mutant.defect}; {mutant.check} must make the verdict {mutant.verdict}")
+
+
+def prune(progress: Progress, arguments: argparse.Namespace, now_s: float) -> None:
+    """Prune old runs, and say so."""
+    removed = runs.prune(arguments.runs.absolute(), keep=arguments.keep, keep_days=arguments.keep_days, now_s=now_s)
+    if removed:
+        rule = f"older than {arguments.keep_days} days or not among the newest {arguments.keep}"
+        progress.say(f"pruned {len(removed)} runs ({rule}): {', '.join(removed)}")
+
+
+def conclude(drill: Drill, progress: Progress) -> int:
+    """Judge what there is. An error of the harness makes a valid verdict unknown; a violation stays one."""
+    for error in drill.errors:
+        progress.say(f"harness: {error}")
+    if not drill.loaded:
+        progress.say("nothing to judge: no load was sent")
+        progress.say("verdict: unknown")
+        return UNKNOWN
+    progress.say("judging with Spark, which takes about half a minute")
+    code, complaint = judge(drill.folder.path)
+    if code == VALID and drill.errors:
+        code, complaint = UNKNOWN, "the drill was not carried out to its end, so its history proves nothing"
+    if complaint:
+        progress.say(f"harness: {complaint}")
+        progress.say("verdict: unknown")
+    return code
+
+
+def utc(now_s: float) -> str:
+    """ISO 8601 in UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_s))

@@ -1,0 +1,195 @@
+"""The drill: start everything, put load on it, carry out the plan's faults, drain, stop everything, and leave a history."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chaos import rows, snapshot, topology
+from chaos.errors import HarnessError
+from chaos.faults import FAULTS
+from chaos.faults.base import Scene, carry_out
+from chaos.interrupts import Interrupts
+from chaos.plan import Plan, worker_names
+from chaos.processes import Crew, send
+from chaos.progress import Progress, State
+from chaos.runs import RunFolder
+from chaos.sampler import Sampler
+from chaos.spec import RunSpec
+from chaos.watch import Watch
+from engine import EngineError, Queue
+from engine.history import HistoryFile
+from engine.testing import ServerFailed, ServerMissing
+
+PRODUCER = "producer-1"
+
+#: Interpreters have to start and import; on a busy machine that takes seconds.
+START_TIMEOUT_S = 60.0
+
+#: How often the queue is asked whether it is empty.
+DRAIN_POLL_S = 0.1
+
+
+@dataclass
+class Drill:
+    """One run of a plan. `errors` says in one line each what the harness could not do; empty means that the run counts."""
+
+    spec: RunSpec
+    plan: Plan
+    folder: RunFolder
+    progress: Progress
+    lua: Path | None = None
+    signal: Callable[[int, int], None] = send
+    errors: list[str] = field(default_factory=list)
+    #: True from the first enqueue on: before it there is nothing to judge.
+    loaded: bool = False
+    _phase: str = "setup"
+    _fault: str = ""
+
+    def run(self) -> None:
+        """Carry out the plan. Whatever happens, every process is gone afterwards and the reason is in `errors`."""
+        try:
+            with Interrupts() as self._interrupts, ExitStack() as stack:
+                self._set_up(stack)
+                self._carry_out()
+        except (HarnessError, EngineError, ServerFailed, ServerMissing) as error:
+            self.errors.insert(0, str(error))
+        except Exception as error:
+            log = self.folder.logs / "harness.log"
+            log.write_text(traceback.format_exc())
+            self.errors.insert(0, f"the harness failed: {type(error).__name__}: {error} (see {log})")
+
+    def _set_up(self, stack: ExitStack) -> None:
+        """Start server, sampler and workers. What is started first is stopped last."""
+        spec, history = self.spec, self.folder.history
+        manifest = self._open_history(stack, "manifest")
+        manifest.append([rows.process("harness", "harness", "harness.jsonl")])
+        self._harness = self._open_history(stack, "harness")
+        self._servers = stack.enter_context(topology.make(spec.topology, self.folder.logs / "server.log"))
+        url = self._servers.url
+        self._queue = Queue(spec.queue, url=url)
+        stack.callback(self._queue.close)
+        self._watch = Watch(history)
+        stack.callback(self._watch.close)
+        self._crew = Crew(spec, url, history, self.folder.logs, manifest, self._watch, self.lua)
+        self._sampler = Sampler(url=url, queue=spec.queue, samples=self.folder.samples, harness=self._harness, pids=self._pids)
+        stack.callback(self._sampler.close)
+        stack.callback(lambda: self.errors.extend(self._crew.stop_all()))
+        self._sampler.start()
+        names = worker_names(spec.workers)
+        for name in names:
+            self._crew.start_worker(name)
+        self._require(lambda: all(self._watch.view(name).completed.get("claim") for name in names), "the workers did not claim")
+
+    def _carry_out(self) -> None:
+        """Lead-in, faults, settle, drain."""
+        pace = self.plan.pace
+        load_ns = time.monotonic_ns()
+        self._crew.start_producer(PRODUCER)
+        self._require(lambda: self._watch.created() > 0, "the producer created no job")
+        self.loaded = True
+        self._begin_phase("lead-in", load_ns)
+        quiet_ms = pace.lead_in_ms
+        healed_ns = time.monotonic_ns()
+        scene = Scene(self._crew, self._watch, self.wait, self.signal, self.spec.lease_ms, self.spec.recovery_bound_ms)
+        for planned in self.plan.faults:
+            self._hold(time.monotonic_ns() + (quiet_ms + planned.delay_ms) * 1_000_000)
+            self._fault = f"{planned.fault} on {planned.target}"
+            fault = FAULTS[planned.name](scene, planned)
+            healed_ns = carry_out(fault, planned, harness=self._harness, begin_phase=self._begin_phase)
+            self._fault = ""
+            quiet_ms = pace.calm_ms
+        self._begin_phase("settle", time.monotonic_ns())
+        self._hold(healed_ns + pace.settle_ms * 1_000_000)
+        self._drain(healed_ns)
+
+    def _drain(self, healed_ns: int) -> None:
+        """End the load, look at the queue when nothing may be stuck any more, and again when it is empty or time is up."""
+        self._begin_phase("drain", time.monotonic_ns())
+        self.errors += self._crew.stop([PRODUCER])
+        liveness_ns = self.spec.liveness_ms * 1_000_000
+        self._hold(healed_ns + liveness_ns)
+        snapshot.take(self._queue, self._harness, "deadline")
+        left_s = (healed_ns + 2 * liveness_ns - time.monotonic_ns()) / 1e9
+        if not self.wait(lambda: snapshot.drained(self._queue), timeout_s=left_s, poll_s=DRAIN_POLL_S):
+            self.progress.say(f"not drained {2 * self.spec.liveness_ms} ms after the last heal: giving up")
+        snapshot.take(self._queue, self._harness, "end")
+        self._begin_phase("end", time.monotonic_ns())
+
+    def wait(self, condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
+        """Wait until the condition holds, watching everything meanwhile; False when it did not within the time."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            self._tick()
+            if condition():
+                return True
+            if time.monotonic() >= deadline_s:
+                return False
+            time.sleep(poll_s)
+
+    def _hold(self, until_ns: int) -> None:
+        """Let the load go on until the instant."""
+        self.wait(lambda: False, timeout_s=(until_ns - time.monotonic_ns()) / 1e9, poll_s=0.01)
+
+    def _require(self, condition: Callable[[], bool], complaint: str) -> None:
+        if not self.wait(condition, timeout_s=START_TIMEOUT_S):
+            raise HarnessError(f"{complaint} within {START_TIMEOUT_S:.0f} s; see {self.folder.logs}")
+
+    def _tick(self) -> None:
+        """Bring the view of the world up to date. Raises HarnessError when the world is not as planned."""
+        self._interrupts.check()
+        self._watch.poll()
+        gone = self._crew.unplanned_exits()
+        for child in gone:
+            fault = f"unplanned-exit-{child.name}"
+            row = rows.fault(fault, name="unplanned-exit", stage="witness", target=child.name, seen=True, detail=child.ending())
+            self._harness.append([row])
+        if gone:
+            raise HarnessError("; ".join(f"unplanned exit of {child.ending()}" for child in gone))
+        if complaint := self._servers.complaint():
+            raise HarnessError(complaint)
+        if self.progress.due(self._phase):
+            self._draw()
+
+    def _draw(self) -> None:
+        counts = self._sampler.counts
+        self.progress.draw(
+            State(
+                phase=self._phase,
+                created=self._watch.created(),
+                finished=self._watch.finished(),
+                waiting=counts.waiting if counts else 0,
+                delayed=counts.delayed if counts else 0,
+                active=counts.active if counts else 0,
+                workers_alive=self._crew.workers_alive(),
+                workers=self.spec.workers,
+                fault=self._fault,
+            )
+        )
+
+    def _begin_phase(self, name: str, t_ns: int) -> None:
+        self._phase = name
+        self._harness.append([rows.phase(name)], t_ns=t_ns)
+
+    def _pids(self) -> dict[str, int]:
+        return {"harness": os.getpid(), **self._servers.server_pids(), **self._crew.pids()}
+
+    def _open_history(self, stack: ExitStack, proc: str) -> HistoryFile:
+        """A history file of the harness's own, closed at the end; a disk that refused is an error of the run."""
+        try:
+            opened = HistoryFile(self.folder.history / f"{proc}.jsonl", proc=proc, role="harness")
+        except OSError as error:
+            raise HarnessError(f"history file {proc}.jsonl: {error.strerror or error}") from error
+
+        def close() -> None:
+            if opened.broken:
+                self.errors.append(f"history file {proc}.jsonl could not be written to the end")
+            opened.close()
+
+        stack.callback(close)
+        return opened

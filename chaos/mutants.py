@@ -1,0 +1,99 @@
+"""Mutants: engines, or harnesses, with one planted defect. Each must be caught by the check that is named for it.
+
+A mutant of a script is the clean script with a textual patch. The patch must fit exactly once, or the mutant refuses to
+start: a defect that was not planted proves nothing about the check.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.errors import HarnessError
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Replace `old` by `new` in one file of the scripts folder."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One planted defect, the check that must catch it, and the verdict that follows."""
+
+    name: str
+    defect: str
+    check: str
+    verdict: str
+    patches: tuple[Patch, ...] = ()
+    faults_do_nothing: bool = False
+
+
+MUTANTS: dict[str, Mutant] = {
+    mutant.name: mutant
+    for mutant in (
+        Mutant(
+            name="finish-without-token-check",
+            defect="a finish is accepted whatever its token, also when another worker has finished the job since",
+            check="J3",
+            verdict="violated",
+            patches=(
+                Patch(
+                    file="lanes/include/finish_jobs.lua",
+                    old="    if state == 'held' then\n",
+                    new="    if state == 'held' or (state == 'stale' and jobs[at]) then\n",
+                ),
+            ),
+        ),
+        Mutant(
+            name="inject-nothing",
+            defect="faults are announced and not injected",
+            check="H1",
+            verdict="unknown",
+            faults_do_nothing=True,
+        ),
+    )
+}
+
+
+def find(name: str) -> Mutant | None:
+    """The mutant of that name; None for the empty name, which is the clean engine. Raises HarnessError naming all."""
+    if not name:
+        return None
+    if name not in MUTANTS:
+        raise HarnessError(f"mutant {name!r} does not exist; choose from {', '.join(sorted(MUTANTS))}")
+    return MUTANTS[name]
+
+
+def pretend(pid: int, number: int) -> None:
+    """Sends no signal: for faults that do nothing."""
+
+
+def plant(mutant: Mutant, clean: Path, folder: Path) -> Path | None:
+    """Copy the scripts of `clean` to `folder` and patch them there; None when the mutant leaves the scripts alone.
+
+    Raises HarnessError when a patch does not fit exactly once.
+    """
+    if not mutant.patches:
+        return None
+    try:
+        shutil.copytree(clean, folder)
+        for patch in mutant.patches:
+            apply(mutant.name, patch, folder / patch.file)
+    except OSError as error:
+        raise HarnessError(f"mutant {mutant.name}: {error.filename}: {error.strerror or error}") from error
+    return folder
+
+
+def apply(name: str, patch: Patch, path: Path) -> None:
+    """Patch one file. Raises OSError, and HarnessError when `old` does not occur exactly once."""
+    text = path.read_text()
+    found = text.count(patch.old)
+    if found != 1:
+        raise HarnessError(f"mutant {name}: its patch fits {found} times into {patch.file}, it must fit exactly once")
+    path.write_text(text.replace(patch.old, patch.new))

@@ -1,0 +1,84 @@
+"""The fault plan: a pure function of the seed. Order, victims and delays are drawn; everything else is fixed.
+
+A plan starts with a quiet lead-in and ends healed and settled. A seed replays the plan, not the schedule of the kernel: the
+instants inside a plan follow from conditions that the drill waits for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: Kinds of fault that every plan holds once, in the order in which the draw starts.
+FAULT_NAMES = ("worker-kill", "worker-freeze")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long the parts of a run last that no condition ends."""
+
+    #: Load without a fault at the start, and the least of it.
+    lead_in_ms: int = 12_000
+    #: Each fault comes a drawn time of at most this after the phase before it.
+    delay_max_ms: int = 2_000
+    #: Load after a fault has healed, before the next one is due.
+    calm_ms: int = 5_000
+    #: Load after the last heal: every live worker gets work in it.
+    settle_ms: int = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFault:
+    """One fault: `fault` is its id in the history, `replacement` the worker that takes a dead one's place ("" = nobody)."""
+
+    fault: str
+    name: str
+    target: str
+    delay_ms: int
+    replacement: str = ""
+
+    @property
+    def short_name(self) -> str:
+        """`kill` or `freeze`: the name of the phase in which the fault is in force."""
+        return self.name.removeprefix("worker-")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run does, in order: lead-in, each fault with its recovery, settle, drain."""
+
+    seed: int
+    pace: Pace
+    faults: tuple[PlannedFault, ...]
+
+    def phases(self) -> tuple[str, ...]:
+        """Names of the phases, in order; `end` marks the end of the last."""
+        faults = [name for planned in self.faults for name in (planned.short_name, f"recover-{planned.short_name}")]
+        return ("lead-in", *faults, "settle", "drain", "end")
+
+
+def worker_names(workers: int) -> tuple[str, ...]:
+    """The workers that a run starts with: worker-1 and so on."""
+    return tuple(f"worker-{number}" for number in range(1, workers + 1))
+
+
+def draw(seed: int, *, workers: Sequence[str], pace: Pace | None = None) -> Plan:
+    """The plan of a seed. A victim is drawn from the workers that are alive when its turn comes, replacements included."""
+    pace = pace or Pace()
+    randomness = random.Random(f"ironclaim plan {seed}")
+    names = list(FAULT_NAMES)
+    randomness.shuffle(names)
+    alive = list(workers)
+    started = len(alive)
+    faults: list[PlannedFault] = []
+    for number, name in enumerate(names, start=1):
+        target = alive[randomness.randrange(len(alive))]
+        replacement = ""
+        if name == "worker-kill":
+            started += 1
+            replacement = f"worker-{started}"
+            alive[alive.index(target)] = replacement
+        delay_ms = randomness.randint(0, pace.delay_max_ms)
+        faults.append(PlannedFault(f"{number}-{name}", name, target, delay_ms, replacement))
+    return Plan(seed, pace, tuple(faults))

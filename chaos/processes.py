@@ -1,0 +1,178 @@
+"""The processes of a run: workers and the producer, as real children with a log each, stopped politely and then by force."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chaos import rows
+from chaos.spec import RunSpec
+from chaos.watch import Watch
+from engine.history import HistoryFile
+from engine.testing import start_guarded
+
+#: The folder that holds the packages engine, bench, chaos and reports.
+ROOT = Path(__file__).resolve().parent.parent
+
+#: A child that was asked to stop gets this long.
+STOP_GRACE_S = 15.0
+
+#: Locust stops by itself after this, should nobody tell it to: far longer than any run.
+PRODUCER_BOUND_S = 900
+
+PRODUCER_USERS = 4
+
+
+@dataclass
+class Child:
+    """One process that the harness started, and whether its exit is part of the plan."""
+
+    name: str
+    role: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    exit_expected: bool = False
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def alive(self) -> bool:
+        """False once the process was reaped."""
+        return self.process.poll() is None
+
+    def ending(self) -> str:
+        """How it ended, with the last line of its log: for one line to the user."""
+        code = self.process.returncode
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        last = last_line(self.log)
+        return f"{self.name}: {how}" + (f" ({last})" if last else "")
+
+
+@dataclass
+class Crew:
+    """Starts, counts and stops the children of a run. Starting is for the main thread only: see `start_guarded`."""
+
+    spec: RunSpec
+    url: str
+    history: Path
+    logs: Path
+    manifest: HistoryFile
+    watch: Watch
+    lua: Path | None = None
+    children: dict[str, Child] = field(default_factory=dict)
+
+    def start_worker(self, name: str) -> Child:
+        """Announce a worker in the manifest, then start it."""
+        sink = f"{name}.sink.jsonl"
+        self.manifest.append(
+            [rows.process("worker", name, f"{name}.jsonl"), rows.process("sink", name, sink)],
+        )
+        command = worker_command(self.spec, name, self.url, self.history / f"{name}.jsonl", self.lua)
+        return self._start(name, "worker", command, {"IRONCLAIM_SINK": str(self.history / sink), "IRONCLAIM_PROC": name})
+
+    def start_producer(self, name: str) -> Child:
+        """Announce the producer in the manifest, then start it."""
+        self.manifest.append([rows.process("producer", name, f"{name}.jsonl")])
+        return self._start(name, "producer", producer_command(self.spec, self.url, self.history / f"{name}.jsonl"), {})
+
+    def _start(self, name: str, role: str, command: list[str], environment: Mapping[str, str]) -> Child:
+        self.watch.follow(name)
+        log = self.logs / f"{name}.log"
+        with log.open("ab") as output:
+            process = start_guarded(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env=child_environment(environment),
+            )
+        self.children[name] = Child(name, role, process, log)
+        return self.children[name]
+
+    def workers_alive(self) -> int:
+        return sum(child.role == "worker" and child.alive() for child in self.children.values())
+
+    def pids(self) -> dict[str, int]:
+        """Process ids of the living children."""
+        return {name: child.pid for name, child in list(self.children.items()) if child.process.returncode is None}
+
+    def unplanned_exits(self) -> list[Child]:
+        """Children that ended though nobody asked them to. Each is returned once."""
+        gone = [child for child in self.children.values() if not child.exit_expected and not child.alive()]
+        for child in gone:
+            child.exit_expected = True
+        return gone
+
+    def stop(self, names: list[str], grace_s: float = STOP_GRACE_S) -> list[str]:
+        """Ask the named children to stop, all at once, and wait; kill those that do not. Returns a complaint for each misfit."""
+        stopping = [child for name in names if (child := self.children.get(name)) and child.alive()]
+        for child in stopping:
+            child.exit_expected = True
+            send(child.pid, signal.SIGCONT)
+            send(child.pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        complaints: list[str] = []
+        for child in stopping:
+            try:
+                child.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+                child.process.wait()
+                complaints.append(f"{child.name}: did not stop within {grace_s:g} s of SIGTERM and was killed")
+            else:
+                if child.process.returncode != 0:
+                    complaints.append(child.ending())
+        return complaints
+
+    def stop_all(self) -> list[str]:
+        """Stop whatever still lives: the producer first, then the workers."""
+        producers = [child.name for child in self.children.values() if child.role == "producer"]
+        workers = [child.name for child in self.children.values() if child.role == "worker"]
+        return self.stop(producers) + self.stop(workers)
+
+
+def worker_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path | None) -> list[str]:
+    """The command line of one worker."""
+    command = [sys.executable, "-m", "engine", "worker", "bench.handlers:handlers", "--queue", spec.queue, "--url", url]
+    command += ["--name", name, "--concurrency", str(spec.concurrency), "--lease-ms", str(spec.lease_ms)]
+    command += ["--sweep-ms", str(spec.sweep_ms), "--history", str(history)]
+    return command + (["--lua", str(lua)] if lua else [])
+
+
+def producer_command(spec: RunSpec, url: str, history: Path) -> list[str]:
+    """The command line of the load: Locust without its web page. Failed requests are left to the judge, not to its exit code."""
+    command = [sys.executable, "-m", "locust", "-f", str(ROOT / "bench" / "locustfile.py"), "--headless", "--only-summary"]
+    command += ["-u", str(PRODUCER_USERS), "-r", str(PRODUCER_USERS), "-t", f"{PRODUCER_BOUND_S}s", "--exit-code-on-error", "0"]
+    command += ["--host", url, "--queue", spec.queue, "--seed", str(spec.seed), "--rate", str(spec.rate_per_s)]
+    return [*command, "--history", str(history)]
+
+
+def child_environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Our environment for children, who must find the same packages whatever the working directory."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **more}
+
+
+def send(pid: int, number: int) -> None:
+    """Send a signal; a process that is gone already needs none."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that says something, cut to 200 characters."""
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].strip()[:200] if lines else ""

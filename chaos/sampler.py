@@ -1,0 +1,122 @@
+"""Once a second, from a thread of its own: server figures, queue counts, CPU and memory per process, and the clocks."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+import psutil
+import redis
+
+from chaos import rows
+from engine import Counts, EngineError, Queue
+from engine.history import HistoryFile
+
+PERIOD_S = 1.0
+
+#: Queue counts that are sampled.
+COUNTS = ("waiting", "delayed", "active", "dead", "done", "finished")
+
+#: What is taken from INFO.
+INFO_FIELDS = (
+    "used_memory",
+    "used_memory_rss",
+    "connected_clients",
+    "blocked_clients",
+    "total_commands_processed",
+    "instantaneous_ops_per_sec",
+    "evicted_keys",
+    "rejected_connections",
+    "total_error_replies",
+    "used_cpu_user",
+    "used_cpu_sys",
+    "role",
+    "run_id",
+    "master_replid",
+)
+
+
+class Sampler:
+    """Writes `samples/{server,queue,processes}.jsonl` and the clock rows of the harness until it is closed.
+
+    A sample that cannot be had is a row with `error`: the server may well be the victim of a fault.
+    """
+
+    def __init__(
+        self, *, url: str, queue: str, samples: Path, harness: HistoryFile, pids: Callable[[], Mapping[str, int]]
+    ) -> None:
+        self.counts: Counts | None = None
+        self._queue = Queue(queue, url=url)
+        self._redis = redis.Redis.from_url(url, socket_timeout=PERIOD_S, decode_responses=True)
+        self._harness = harness
+        self._pids = pids
+        self._processes: dict[int, psutil.Process] = {}
+        self._files: dict[str, TextIO] = {
+            name: (samples / f"{name}.jsonl").open("a", buffering=1) for name in ("server", "queue", "processes")
+        }
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop sampling and close the files and connections."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5 * PERIOD_S)
+        for file in self._files.values():
+            file.close()
+        self._redis.close()
+        self._queue.close()
+
+    def _run(self) -> None:
+        due_s = time.monotonic()
+        while not self._stop.wait(max(0.0, due_s - time.monotonic())):
+            due_s += PERIOD_S
+            # A full disk must not end the run: the history says so itself, and samples are only for the report.
+            with suppress(OSError):
+                self._sample()
+
+    def _sample(self) -> None:
+        self._sample_queue()
+        self._sample_server()
+        for name, pid in self._pids().items():
+            self._sample_process(name, pid)
+
+    def _sample_queue(self) -> None:
+        srv_us = None
+        try:
+            counts = self._queue.counts()
+        except EngineError as error:
+            self._write("queue", {"error": str(error)})
+        else:
+            self.counts, srv_us = counts, counts.srv_us
+            self._write("queue", {"srv_us": srv_us, **{name: getattr(counts, name) for name in COUNTS}})
+        self._harness.append([rows.clock(wall_ns=time.time_ns(), srv_us=srv_us)])
+
+    def _sample_server(self) -> None:
+        try:
+            info: Any = self._redis.info("everything")
+        except redis.RedisError as error:
+            self._write("server", {"error": str(error)})
+        else:
+            self._write("server", {name: info[name] for name in INFO_FIELDS if name in info})
+
+    def _sample_process(self, name: str, pid: int) -> None:
+        try:
+            process = self._processes.setdefault(pid, psutil.Process(pid))
+            cpu, memory = process.cpu_times(), process.memory_info()
+        except psutil.Error:
+            return
+        row = {"proc": name, "pid": pid, "cpu_user_s": cpu.user, "cpu_system_s": cpu.system, "rss_bytes": memory.rss}
+        self._write("processes", row)
+
+    def _write(self, file: str, row: dict[str, Any]) -> None:
+        stamped = {"t_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), **row}
+        self._files[file].write(json.dumps(stamped, separators=(",", ":")) + "\n")

@@ -1,0 +1,81 @@
+"""What a run is: one frozen value, checked once, written to `spec.json` before anything starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chaos.errors import HarnessError
+
+SPEC_SCHEMA = 1
+
+#: A killed worker's jobs must run elsewhere within the lease and this much (rule 37).
+RECOVERY_SLACK_MS = 2_000
+#: After the last heal, lease and this much is the time by which nothing may be stuck (rule 37).
+LIVENESS_SLACK_MS = 6_000
+
+#: field -> (lowest, highest) value.
+BOUNDS: dict[str, tuple[int, int]] = {
+    "seed": (0, 2**53 - 1),
+    "rate_per_s": (1, 5_000),
+    "lease_ms": (1_000, 60_000),
+    "sweep_ms": (50, 10_000),
+    "workers": (2, 32),
+    "concurrency": (1, 256),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """One run. Times end in their unit; `mutant` is empty for the clean engine."""
+
+    id: str
+    seed: int
+    mutant: str = ""
+    scenario: str = "bench"
+    topology: str = "embedded"
+    queue: str = "bench"
+    model: str = "lanes"
+    lease_ms: int = 9_000
+    sweep_ms: int = 1_000
+    workers: int = 3
+    concurrency: int = 8
+    rate_per_s: int = 120
+    plan: tuple[dict[str, Any], ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+    git_commit: str = ""
+    machine: dict[str, Any] = field(default_factory=dict)
+    started_utc: str = ""
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in BOUNDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                raise HarnessError(f"{name} is {value!r}: it must be a whole number from {low} to {high}")
+
+    @property
+    def recovery_bound_ms(self) -> int:
+        return self.lease_ms + RECOVERY_SLACK_MS
+
+    @property
+    def liveness_ms(self) -> int:
+        return self.lease_ms + LIVENESS_SLACK_MS
+
+    def write(self, path: Path, **more: Any) -> None:
+        """Write the spec as JSON, in one step, so that no reader sees half of it. `more` are further columns."""
+        content = {
+            "schema": SPEC_SCHEMA,
+            **dataclasses.asdict(self),
+            "recovery_bound_ms": self.recovery_bound_ms,
+            "liveness_ms": self.liveness_ms,
+            **more,
+        }
+        fresh = path.with_suffix(".tmp")
+        try:
+            fresh.write_text(json.dumps(content, indent=2) + "\n")
+            fresh.replace(path)
+        except OSError as error:
+            raise HarnessError(f"{path.name} cannot be written: {error.strerror or error}") from error

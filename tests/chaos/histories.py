@@ -1,0 +1,46 @@
+"""Histories of workers for tests: rows as the engine's recorder writes them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from chaos.watch import Token
+from engine.history import HistoryFile
+
+
+def token(job: str, fence: int, worker: str = "1") -> Token:
+    return Token(job, fence, f"{worker * 16}:1")
+
+
+class WorkerHistory:
+    """Writes a worker's history file, operation by operation."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.file = HistoryFile(folder / f"{name}.jsonl", proc=name, role="worker")
+
+    def claim(self, *tokens: Token, result: str = "leased", kind: str = "ok") -> None:
+        self._row("claim", kind, tokens, item_result=result)
+
+    def start(self, *tokens: Token) -> None:
+        for one in tokens:
+            self._row("handle", "invoke", [one], first_send_ns=time.monotonic_ns())
+
+    def stop(self, *tokens: Token) -> None:
+        for one in tokens:
+            self._row("handle", "ok", [one])
+
+    def send(self, operation: str, *tokens: Token) -> None:
+        self._row(operation, "invoke", tokens)
+
+    def answer(self, operation: str, *tokens: Token, result: str, kind: str = "ok") -> None:
+        self._row(operation, kind, tokens, item_result=result)
+
+    def _row(self, operation: str, kind: str, tokens: Sequence[Token], *, item_result: str = "", **columns: Any) -> None:
+        result = {"result": item_result} if item_result else {}
+        items = [{"job": one.job, "fence": one.fence, "nonce": one.nonce, **result} for one in tokens]
+        row = {"kind": "operation", "f": operation, "type": kind, **columns, "items": items}
+        self.file.append([json.dumps(row)[1:-1]])

@@ -1,0 +1,273 @@
+"""Faults on real processes: the witness sees the effect, and it must fail when the fault did nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from chaos import mutants
+from chaos.faults import base, worker_freeze, worker_kill
+from chaos.faults.base import Scene, Seen, carry_out, process_states
+from chaos.faults.worker_freeze import WorkerFreeze
+from chaos.faults.worker_kill import WorkerKill
+from chaos.plan import PlannedFault
+from chaos.processes import Child, Crew, send
+from chaos.spec import RunSpec
+from chaos.watch import Watch
+from engine.history import HistoryFile, load_file
+from engine.testing import start_guarded
+from tests.chaos.histories import WorkerHistory, token
+
+A, B, C = token("a", 10), token("b", 11), token("c", 12)
+OTHERS = [token(job, 20, "2") for job in "abc"]
+
+KILL = PlannedFault("1-worker-kill", "worker-kill", "worker-1", 0, "worker-3")
+FREEZE = PlannedFault("2-worker-freeze", "worker-freeze", "worker-1", 0)
+
+
+def sleeper(name: str, logs: Path) -> Child:
+    """A process that does nothing, for a minute."""
+    process = start_guarded([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.DEVNULL)
+    return Child(name, "worker", process, logs / f"{name}.log")
+
+
+class StubCrew(Crew):
+    """Starts sleepers in place of workers; a replacement claims at once."""
+
+    def start_worker(self, name: str) -> Child:
+        self.watch.follow(name)
+        self.children[name] = sleeper(name, self.logs)
+        WorkerHistory(self.history, name).claim(token("z", 99, "3"))
+        return self.children[name]
+
+
+@dataclass
+class Stage:
+    """A victim with two handlers running and one job prefetched, another worker, and the scene around them."""
+
+    scene: Scene
+    victim: Child
+    worker: WorkerHistory
+    other: WorkerHistory
+
+
+@pytest.fixture
+def make_stage(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
+    manifest = HistoryFile(tmp_path / "manifest.jsonl", proc="manifest", role="harness")
+    watch = Watch(tmp_path)
+    crew = StubCrew(RunSpec(id="test", seed=1), "", tmp_path, tmp_path, manifest, watch)
+
+    def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            watch.poll()
+            if condition() or time.monotonic() >= deadline_s:
+                return condition()
+            time.sleep(poll_s)
+
+    def make(kill: Callable[[int, int], None] = send) -> Stage:
+        for name in ("worker-1", "worker-2"):
+            watch.follow(name)
+        crew.children["worker-1"] = sleeper("worker-1", tmp_path)
+        worker, other = WorkerHistory(tmp_path, "worker-1"), WorkerHistory(tmp_path, "worker-2")
+        worker.claim(A, B, C)
+        worker.start(A, B)
+        return Stage(Scene(crew, watch, wait, kill, 1_000, 3_000), crew.children["worker-1"], worker, other)
+
+    yield make
+    for child in crew.children.values():
+        child.process.kill()
+        child.process.wait()
+
+
+@pytest.fixture(autouse=True)
+def content_with_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faults do not wait long for more handlers than the stage has."""
+    for module in (worker_kill, worker_freeze):
+        monkeypatch.setattr(module, "aim", lambda scene, target: base.aim(scene, target, timeout_s=0.05))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits for what never comes are short."""
+    monkeypatch.setattr(worker_kill, "REAP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(worker_kill, "OVERTIME_S", -3.0)
+    monkeypatch.setattr(worker_kill, "REPLACEMENT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(worker_freeze, "STATE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(worker_freeze, "OVERTIME_S", -0.9)
+    monkeypatch.setattr(worker_freeze, "ANSWER_TIMEOUT_S", 0.1)
+
+
+def test_kill_is_witnessed_by_waitpid_with_the_jobs_in_hand(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage()
+    fault = WorkerKill(stage.scene, KILL)
+    injected = fault.inject()
+    seen = fault.witness()
+    assert injected.ok
+    assert stage.victim.process.returncode == -signal.SIGKILL
+    assert seen.ok
+    assert set(seen.tokens) == {A, B, C}
+    assert injected.t_ns <= seen.t_ns
+    assert "waitpid returned -9; 2 handlers cut off, 3 jobs in hand" in seen.detail
+
+
+def test_the_replacement_starts_once_the_jobs_have_started_elsewhere(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage()
+    fault = WorkerKill(stage.scene, KILL)
+    fault.inject()
+    fault.witness()
+    stage.other.claim(*OTHERS)
+    stage.other.start(*OTHERS)
+    healing = fault.heal()
+    assert "3 of 3 jobs in hand ran elsewhere" in healing.detail
+    assert fault.witness_healed().ok
+    assert "worker-3" in stage.scene.crew.children
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_replacement_starts_after_the_bound_when_jobs_stay_lost(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage()
+    fault = WorkerKill(stage.scene, KILL)
+    fault.inject()
+    fault.witness()
+    stage.other.claim(OTHERS[0])
+    stage.other.start(OTHERS[0])
+    assert "1 of 3 jobs in hand ran elsewhere" in fault.heal().detail
+    assert "worker-3" in stage.scene.crew.children
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_kill_that_did_nothing_has_no_witness(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(mutants.pretend)
+    fault = WorkerKill(stage.scene, KILL)
+    fault.inject()
+    assert not fault.witness().ok
+    assert stage.victim.alive()
+    assert not stage.victim.exit_expected
+    fault.heal()
+    assert "worker-3" not in stage.scene.crew.children
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_kill_between_two_jobs_has_no_witness(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage()
+    stage.worker.stop(A, B)
+    fault = WorkerKill(stage.scene, KILL)
+    fault.inject()
+    seen = fault.witness()
+    assert stage.victim.process.returncode == -signal.SIGKILL
+    assert not seen.ok
+
+
+def test_freeze_is_witnessed_by_the_kernel_and_by_another_claim(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage()
+    fault = WorkerFreeze(stage.scene, FREEZE)
+    fault.inject()
+    assert process_states(stage.victim.pid) == {"T"}
+    stage.other.claim(*OTHERS)
+    seen = fault.witness()
+    assert seen.ok
+    assert set(seen.tokens) == {A, B}
+    fault.heal()
+    for one in (A, B):
+        stage.worker.send("finish", one)
+        stage.worker.answer("finish", one, result="stale", kind="fail")
+    healed = fault.witness_healed()
+    assert healed.ok
+    assert "finish stale, finish stale" in healed.detail
+    assert process_states(stage.victim.pid).isdisjoint({"T"})
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_freeze_that_did_nothing_has_no_witness(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(mutants.pretend)
+    stage.other.claim(*OTHERS)
+    fault = WorkerFreeze(stage.scene, FREEZE)
+    fault.inject()
+    seen = fault.witness()
+    assert not seen.ok
+    assert "not stopped" in seen.detail
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_freeze_that_nobody_noticed_has_no_witness(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage()
+    stage.other.claim(OTHERS[2])
+    fault = WorkerFreeze(stage.scene, FREEZE)
+    fault.inject()
+    seen = fault.witness()
+    assert not seen.ok
+    assert "others claimed 0 of its 2 running jobs" in seen.detail
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_zombie_whose_ends_are_not_answered_is_not_healed(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage()
+    fault = WorkerFreeze(stage.scene, FREEZE)
+    fault.inject()
+    stage.other.claim(*OTHERS)
+    assert fault.witness().ok
+    fault.heal()
+    stage.worker.send("finish", A)
+    assert not fault.witness_healed().ok
+
+
+def test_a_freeze_that_caught_no_handler_is_undone_and_tried_again(make_stage: Callable[..., Stage]) -> None:
+    late = token("d", 13)
+    stops: list[int] = []
+
+    def kill(pid: int, number: int) -> None:
+        """The first stop comes just after the handlers have ended; a new handler runs after it."""
+        if number == signal.SIGSTOP and not stops:
+            stage.worker.stop(A, B)
+        send(pid, number)
+        if number == signal.SIGSTOP:
+            stops.append(pid)
+        else:
+            stage.worker.start(late)
+
+    stage = make_stage(kill)
+    fault = WorkerFreeze(stage.scene, FREEZE)
+    injected = fault.inject()
+    assert len(stops) == 2
+    assert "attempt 2, 1 handlers running" in injected.detail
+    assert process_states(stage.victim.pid) == {"T"}
+
+
+def test_a_frozen_worker_is_continued_also_when_the_witness_raises(make_stage: Callable[..., Stage], tmp_path: Path) -> None:
+    stage = make_stage()
+
+    class Broken(WorkerFreeze):
+        def witness(self) -> Seen:
+            raise RuntimeError("interrupted")
+
+    harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
+    with pytest.raises(RuntimeError, match="interrupted"):
+        carry_out(Broken(stage.scene, FREEZE), FREEZE, harness=harness, begin_phase=lambda name, t_ns: None)
+    assert stage.scene.wait(lambda: "T" not in process_states(stage.victim.pid), timeout_s=5)
+
+
+def test_four_rows_tell_the_story_of_a_fault_and_the_phases_start_at_its_instants(
+    make_stage: Callable[..., Stage], tmp_path: Path
+) -> None:
+    stage = make_stage()
+    stage.other.claim(*OTHERS)
+    stage.other.start(*OTHERS)
+    phases: list[tuple[str, int]] = []
+    harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
+    healed_ns = carry_out(
+        WorkerKill(stage.scene, KILL), KILL, harness=harness, begin_phase=lambda name, t_ns: phases.append((name, t_ns))
+    )
+    rows = [row for row in load_file(tmp_path / "harness.jsonl").rows if row["kind"] == "fault"]
+    assert [(row["stage"], row["result"]) for row in rows] == [(stage, "ok") for stage in ("inject", "witness", "heal", "healed")]
+    assert {(row["fault"], row["name"], row["target"]) for row in rows} == {("1-worker-kill", "worker-kill", "worker-1")}
+    assert rows[1]["items"] == base.items([A, B, C])
+    assert phases == [("kill", rows[0]["t_ns"]), ("recover-kill", rows[2]["t_ns"])]
+    assert rows[2]["t_ns"] == healed_ns

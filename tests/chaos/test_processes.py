@@ -1,0 +1,136 @@
+"""Children of a run: announced before they start, stopped politely, then by force, and missed when they go by themselves."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos.faults.base import process_states
+from chaos.processes import Child, Crew, child_environment, last_line, producer_command, worker_command
+from chaos.spec import RunSpec
+from chaos.watch import Watch
+from engine.history import HistoryFile, load_file
+from engine.testing import start_guarded
+
+SPEC = RunSpec(id="test", seed=4, rate_per_s=77, lease_ms=1_500, sweep_ms=300)
+
+#: A child that says when it is ready; `{on_term}` is what SIGTERM does.
+CHILD = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, {on_term})
+print("ready", flush=True)
+time.sleep(60)
+"""
+POLITE = CHILD.format(on_term="lambda *_: sys.exit(0)")
+STUBBORN = CHILD.format(on_term="signal.SIG_IGN")
+FAILING = CHILD.format(on_term="lambda *_: sys.exit('no luck')")
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[Crew]:
+    manifest = HistoryFile(tmp_path / "manifest.jsonl", proc="manifest", role="harness")
+    crew = Crew(SPEC, "redis://127.0.0.1:1/0", tmp_path, tmp_path, manifest, Watch(tmp_path))
+    yield crew
+    for child in crew.children.values():
+        child.process.kill()
+        child.process.wait()
+
+
+def start(crew: Crew, name: str, program: str, *, ready: bool = True) -> Child:
+    """Start a Python program as a child, and wait until it says that it is ready."""
+    log = crew.logs / f"{name}.log"
+    with log.open("ab") as output:
+        process = start_guarded([sys.executable, "-c", program], stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    crew.children[name] = Child(name, "worker", process, log)
+    deadline_s = time.monotonic() + 20
+    while ready and last_line(log) != "ready":
+        assert time.monotonic() < deadline_s, "the child did not start"
+        time.sleep(0.005)
+    return crew.children[name]
+
+
+def test_a_polite_child_is_stopped_without_a_complaint(crew: Crew) -> None:
+    child = start(crew, "worker-1", POLITE)
+    assert crew.stop(["worker-1"]) == []
+    assert child.process.returncode == 0
+    assert crew.unplanned_exits() == []
+
+
+def test_a_frozen_child_is_continued_and_stopped(crew: Crew) -> None:
+    child = start(crew, "worker-1", POLITE)
+    child.process.send_signal(signal.SIGSTOP)
+    deadline_s = time.monotonic() + 5
+    while process_states(child.pid) != {"T"} and time.monotonic() < deadline_s:
+        time.sleep(0.001)
+    assert crew.stop(["worker-1"]) == []
+    assert child.process.returncode == 0
+
+
+def test_a_stubborn_child_is_killed_and_that_is_said(crew: Crew) -> None:
+    child = start(crew, "worker-1", STUBBORN)
+    assert crew.stop(["worker-1"], grace_s=0.2) == ["worker-1: did not stop within 0.2 s of SIGTERM and was killed"]
+    assert child.process.returncode == -signal.SIGKILL
+
+
+def test_a_child_that_fails_while_it_stops_is_said_with_its_last_words(crew: Crew) -> None:
+    start(crew, "worker-1", FAILING)
+    assert crew.stop(["worker-1"]) == ["worker-1: exit code 1 (no luck)"]
+
+
+def test_a_child_that_goes_by_itself_is_missed_once(crew: Crew) -> None:
+    child = start(crew, "worker-1", "raise SystemExit('broken')", ready=False)
+    child.process.wait(20)
+    assert crew.workers_alive() == 0
+    assert [gone.ending() for gone in crew.unplanned_exits()] == ["worker-1: exit code 1 (broken)"]
+    assert crew.unplanned_exits() == []
+
+
+def test_a_killed_child_names_the_signal(crew: Crew) -> None:
+    child = start(crew, "worker-1", POLITE)
+    child.process.kill()
+    child.process.wait()
+    assert [gone.ending() for gone in crew.unplanned_exits()] == ["worker-1: killed by SIGKILL (ready)"]
+
+
+def test_the_manifest_names_every_file_before_the_process_starts(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    announced: list[list[tuple[str, str, str]]] = []
+
+    def start_nothing(*_: object, **__: object) -> None:
+        rows = load_file(crew.history / "manifest.jsonl").rows
+        announced.append([(row["role"], row["name"], row["file"]) for row in rows if row["kind"] == "process"])
+        raise OSError("far enough")
+
+    monkeypatch.setattr("chaos.processes.start_guarded", start_nothing)
+    for begin in (lambda: crew.start_worker("worker-1"), lambda: crew.start_producer("producer-1")):
+        with pytest.raises(OSError, match="far enough"):
+            begin()
+    worker = [("worker", "worker-1", "worker-1.jsonl"), ("sink", "worker-1", "worker-1.sink.jsonl")]
+    assert announced == [worker, [*worker, ("producer", "producer-1", "producer-1.jsonl")]]
+
+
+def test_commands_carry_the_spec(tmp_path: Path) -> None:
+    worker = " ".join(worker_command(SPEC, "worker-2", "redis://h:1/0", tmp_path / "h.jsonl", tmp_path / "lua"))
+    for part in (
+        "-m engine worker bench.handlers:handlers",
+        "--queue bench",
+        "--name worker-2",
+        "--lease-ms 1500",
+        "--sweep-ms 300",
+    ):
+        assert part in worker
+    assert worker.endswith(f"--history {tmp_path / 'h.jsonl'} --lua {tmp_path / 'lua'}")
+    assert "--lua" not in worker_command(SPEC, "worker-2", "redis://h:1/0", tmp_path / "h.jsonl", None)
+    producer = " ".join(producer_command(SPEC, "redis://h:1/0", tmp_path / "p.jsonl"))
+    for part in ("--headless", "--host redis://h:1/0", "--seed 4", "--rate 77"):
+        assert part in producer
+
+
+def test_children_find_our_packages_from_any_folder(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", "import chaos, engine"], cwd=tmp_path, env=child_environment({}), timeout=60)
+    assert done.returncode == 0

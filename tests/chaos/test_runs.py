@@ -1,0 +1,85 @@
+"""Run folders: names, the link to the latest, and pruning by age and count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos import runs
+from chaos.errors import HarnessError
+
+#: 2026-01-31 12:00:00 UTC
+NOW_S = 1_769_860_800.0
+DAY_S = 86_400.0
+
+
+def make(folder: Path, *ages_days: float) -> list[str]:
+    """Runs of these ages, finished, as their names."""
+    names = [runs.run_id("bench", number, "", NOW_S - age_days * DAY_S) for number, age_days in enumerate(ages_days)]
+    for name in names:
+        runs.create(folder, name).release()
+    return names
+
+
+def kept(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.is_dir() and not path.is_symlink()}
+
+
+def test_a_run_is_named_by_time_scenario_seed_and_mutant() -> None:
+    assert runs.run_id("bench", 1, "", NOW_S) == "20260131-120000-bench-seed1"
+    assert runs.run_id("bench", 7, "inject-nothing", NOW_S) == "20260131-120000-bench-seed7-inject-nothing"
+    assert runs.RUN_ID.fullmatch("20260131-120000-bench-seed7-inject-nothing")
+
+
+def test_latest_points_at_the_newest_run_created(tmp_path: Path) -> None:
+    first, second = make(tmp_path, 1, 0)
+    assert (tmp_path / "latest").resolve().name == second != first
+    assert (tmp_path / "latest" / "history").is_dir()
+
+
+def test_all_but_the_newest_are_pruned(tmp_path: Path) -> None:
+    names = make(tmp_path, 4, 3, 2, 1, 0)
+    assert runs.prune(tmp_path, keep=2, keep_days=14, now_s=NOW_S) == names[:3]
+    assert kept(tmp_path) == set(names[3:])
+
+
+def test_runs_beyond_the_age_are_pruned_even_when_few(tmp_path: Path) -> None:
+    old, edge, fresh = make(tmp_path, 14.1, 13.9, 0)
+    assert runs.prune(tmp_path, keep=20, keep_days=14, now_s=NOW_S) == [old]
+    assert kept(tmp_path) == {edge, fresh}
+
+
+def test_nothing_to_prune_removes_nothing(tmp_path: Path) -> None:
+    names = make(tmp_path, 1, 0)
+    assert runs.prune(tmp_path, keep=2, keep_days=14, now_s=NOW_S) == []
+    assert kept(tmp_path) == set(names)
+
+
+def test_a_run_that_somebody_works_on_is_not_pruned(tmp_path: Path) -> None:
+    busy = runs.create(tmp_path, runs.run_id("bench", 9, "", NOW_S - 100 * DAY_S))
+    make(tmp_path, 0)
+    assert runs.prune(tmp_path, keep=1, keep_days=1, now_s=NOW_S) == []
+    busy.release()
+    assert runs.prune(tmp_path, keep=1, keep_days=1, now_s=NOW_S) == [busy.path.name]
+
+
+def test_what_is_not_a_run_is_never_touched(tmp_path: Path) -> None:
+    for name in ("notes", "20200101-000000", "20200101-000000-bench"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "20200101-000000-bench-seed1").write_text("a file, not a run")
+    runs.prune(tmp_path, keep=1, keep_days=1, now_s=NOW_S)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_a_run_folder_that_exists_is_refused(tmp_path: Path) -> None:
+    (name,) = make(tmp_path, 0)
+    with pytest.raises(HarnessError, match=rf"run folder .*{name}: File exists"):
+        runs.create(tmp_path, name)
+
+
+def test_a_runs_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("in the way")
+    with pytest.raises(HarnessError, match="run folder") as caught:
+        runs.create(tmp_path / "runs", "20260131-120000-bench-seed1")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,155 @@
+"""The live view of histories: growing files, torn lines, and what a worker holds and runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chaos.tail import Tail
+from chaos.watch import Watch
+from tests.chaos.histories import WorkerHistory, token
+
+A, B, C = token("a", 10), token("b", 11), token("c", 12)
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Watch:
+    watch = Watch(tmp_path)
+    for name in ("worker-1", "worker-2"):
+        watch.follow(name)
+    return watch
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> WorkerHistory:
+    return WorkerHistory(tmp_path, "worker-1")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> WorkerHistory:
+    return WorkerHistory(tmp_path, "worker-2")
+
+
+def test_a_file_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "late.jsonl")
+    assert tail.read() == []
+    (tmp_path / "late.jsonl").write_text('{"a":1}\n')
+    assert tail.read() == [{"a": 1}]
+    assert tail.read() == []
+
+
+def test_a_torn_last_line_waits_for_its_rest(tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    tail = Tail(path)
+    with path.open("a", buffering=1) as file:
+        file.write('{"a":1}\n{"b":')
+        file.flush()
+        assert tail.read() == [{"a": 1}]
+        assert tail.read() == []
+        file.write('2}\n{"c":3}\n')
+        assert tail.read() == [{"b": 2}, {"c": 3}]
+    assert tail.corrupt_lines == 0
+
+
+def test_every_cut_of_a_file_gives_the_same_rows(tmp_path: Path) -> None:
+    text = b'{"a":1}\n{"b":"\xc3\xa9"}\n{"c":3}\n'
+    for cut in range(len(text) + 1):
+        path = tmp_path / f"cut-{cut}.jsonl"
+        path.write_bytes(text[:cut])
+        tail = Tail(path)
+        rows = tail.read()
+        with path.open("ab") as file:
+            file.write(text[cut:])
+        assert rows + tail.read() == [{"a": 1}, {"b": "é"}, {"c": 3}]
+
+
+def test_lines_that_are_no_objects_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    path.write_text('{"a":1}\nnonsense\n[1]\n{"b":2}\n')
+    tail = Tail(path)
+    assert tail.read() == [{"a": 1}, {"b": 2}]
+    assert tail.corrupt_lines == 2
+
+
+def test_running_handlers_are_those_that_started_and_did_not_end(watch: Watch, worker: WorkerHistory) -> None:
+    worker.claim(A, B, C)
+    worker.start(A, B)
+    watch.poll()
+    assert set(watch.view("worker-1").running) == {A, B}
+    worker.stop(A)
+    watch.poll()
+    assert set(watch.view("worker-1").running) == {B}
+
+
+def test_a_lease_is_held_until_its_end_was_sent(watch: Watch, worker: WorkerHistory) -> None:
+    worker.claim(A, B, C)
+    worker.send("finish", A)
+    watch.poll()
+    assert watch.definitely_held("worker-1") == [B, C]
+    worker.answer("finish", A, result="ok")
+    worker.send("retry", B)
+    worker.answer("retry", B, result="ok")
+    watch.poll()
+    assert watch.definitely_held("worker-1") == [C]
+    assert list(watch.view("worker-1").in_hand) == [C]
+    assert watch.finished() == 1
+
+
+def test_an_end_whose_outcome_is_unknown_leaves_the_lease_open(watch: Watch, worker: WorkerHistory) -> None:
+    worker.claim(A)
+    worker.send("finish", A)
+    worker.answer("finish", A, result="unknown", kind="info")
+    watch.poll()
+    assert list(watch.view("worker-1").in_hand) == [A]
+    assert watch.definitely_held("worker-1") == []
+    assert watch.finished() == 0
+
+
+def test_a_repeated_claim_is_one_lease(watch: Watch, worker: WorkerHistory) -> None:
+    worker.claim(A)
+    worker.claim(A, result="repeated")
+    watch.poll()
+    assert watch.view("worker-1").claimed == {"a": [10]}
+
+
+def test_claimed_elsewhere_needs_another_process_and_a_later_fence(
+    watch: Watch, worker: WorkerHistory, other: WorkerHistory
+) -> None:
+    worker.claim(A, B, C)
+    worker.claim(token("a", 20))
+    other.claim(token("b", 5, "2"))
+    watch.poll()
+    assert watch.claimed_elsewhere("worker-1", [A, B, C]) == []
+    other.claim(token("b", 30, "2"))
+    watch.poll()
+    assert watch.claimed_elsewhere("worker-1", [A, B, C]) == [B]
+    assert watch.started_elsewhere("worker-1", [A, B, C]) == []
+    other.start(token("b", 30, "2"))
+    watch.poll()
+    assert watch.started_elsewhere("worker-1", [A, B, C]) == [B]
+
+
+def test_the_answer_to_a_late_end_is_kept(watch: Watch, worker: WorkerHistory) -> None:
+    worker.claim(A)
+    worker.send("finish", A)
+    worker.answer("finish", A, result="stale", kind="fail")
+    watch.poll()
+    assert watch.view("worker-1").ended[A][:2] == ("finish", "stale")
+
+
+def test_created_jobs_are_counted_once(watch: Watch, worker: WorkerHistory) -> None:
+    for result in ("created", "repeated", "duplicate", "refused"):
+        row = {"kind": "operation", "f": "enqueue", "type": "ok", "items": [{"job": "a", "result": result}]}
+        worker.file.append([json.dumps(row)[1:-1]])
+    watch.poll()
+    assert watch.created() == 1
+
+
+def test_open_and_close_are_seen(watch: Watch, worker: WorkerHistory) -> None:
+    watch.poll()
+    assert (watch.view("worker-1").opened, watch.view("worker-1").closed) == (True, False)
+    worker.file.close()
+    watch.poll()
+    assert watch.view("worker-1").closed
