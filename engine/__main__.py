@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import engine
+from engine import validate
 from engine.errors import EngineError, Malformed
 from engine.handlers import Handlers
 from engine.history import HistoryFile
@@ -24,6 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
     recorder: Recorder | None = None
     try:
         handlers = load_handlers(options.handlers)
+        validate.worker_name(options.name)
+        validate.queue_name(options.queue)
         if options.history is not None:
             file = HistoryFile(options.history, proc=options.name, role="worker", version=engine.__version__)
             recorder = Recorder(file, queue=options.queue)
@@ -56,7 +59,7 @@ def load_handlers(reference: str) -> Handlers:
         raise Malformed("handlers", reference, bound)
     try:
         found = getattr(import_module(module_name), name)
-    except ImportError as error:
+    except (ImportError, TypeError) as error:
         raise Malformed("handlers", reference, f"{bound} ({error})") from error
     except AttributeError:
         raise Malformed("handlers", reference, f"{bound} (module {module_name} has no {name})") from None

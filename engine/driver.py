@@ -75,12 +75,15 @@ class SyncDriver:
         """Close the idle connections."""
         self._connections.close()
 
-    def send(self, call: Call[Any], intended_ns: int | None = None) -> Sent:
-        """Run a call and say when it was first sent. Raises as `run` does."""
+    def send(self, call: Call[Any], intended_ns: int | None = None, *, again: bool = False) -> Sent:
+        """Run a call and say when it was first sent. Raises as `run` does.
+
+        `again`: a copy of this call from an earlier `send` is still unanswered, so a refusal says nothing definite (rule 5).
+        """
         first_send_ns = last_send_ns = time.monotonic_ns()
         observer = self._observer
         ticket = observer.invoked(call, first_send_ns, intended_ns) if observer is not None else None
-        delivery = Delivery(first_send_ns, random.random, self.deadline_ms)
+        delivery = Delivery(first_send_ns, random.random, self.deadline_ms, unanswered=int(again))
         sends = 0
         reply: Reply | None = None
         failure: EngineError | None = None
@@ -95,7 +98,7 @@ class SyncDriver:
                 except ScriptFault as error:
                     failure = error
             elif isinstance(cause, UnsafeServer):
-                failure = cause
+                failure = cause if delivery.definite else OutcomeUnknown(f"{type(call.operation).__name__}: {cause}")
             else:
                 failure = self._next(call, delivery, trouble, cause)
         done_ns = time.monotonic_ns()

@@ -159,7 +159,7 @@ def load_file(path: Path) -> LoadedFile:
     for number, line in enumerate(lines[:-1]):
         try:
             rows.append(upgrade(json.loads(line), path.name))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             corrupt.append(number)
     return LoadedFile(path, tuple(rows), torn, tuple(corrupt))
 

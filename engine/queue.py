@@ -84,10 +84,10 @@ class Queue:
             enqueued = sent.reply
             if not isinstance(enqueued, Enqueued):
                 raise ScriptFault(f"Enqueue: a reply of type {type(enqueued).__name__}")
+            if enqueued.result == "refused" and not sent.definite:
+                raise OutcomeUnknown(f"enqueue of {job} was refused as late after an unanswered send")
             if enqueued.result != "refused" or last:
                 break
-            if not sent.definite:
-                raise OutcomeUnknown(f"enqueue of {job} was refused as late after an unanswered send")
         return enqueued
 
     def counts(self) -> Counts:

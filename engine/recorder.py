@@ -190,7 +190,7 @@ def _claim_fields(operation: Operation) -> str:
 
 
 def _failure(failure: Failure) -> str:
-    return f'{_token(failure.lease)},"delay_ms":{failure.delay_ms},"error":{text(failure.error)}'
+    return f'{_token(failure.lease)},"error":{text(failure.error)}'
 
 
 def _bodies(operation: Operation) -> list[str]:
@@ -204,7 +204,9 @@ def _bodies(operation: Operation) -> list[str]:
             ]
         case Finish() | Release() | Extend():
             return [_token(lease) for lease in operation.leases]
-        case Retry() | Bury():
+        case Retry():
+            return [f'{_failure(failure)},"delay_ms":{failure.delay_ms}' for failure in operation.failures]
+        case Bury():
             return [_failure(failure) for failure in operation.failures]
         case _:
             return []

@@ -1,154 +1,62 @@
 """What a worker does next: pure code with events in, calls and timers out (DESIGN 3.1).
 
 Threads, sockets and signals only execute it: the same machine runs in the worker process, inside a Locust user under gevent,
-and step by step in a simulator. Every `now_ns` is monotonic. Each channel carries one call at a time:
-
-- `work`: claim, finish (and claim), retry, release
-- `renew`: extend, so that neither a slow claim nor a busy handler delays a renewal (rule 14)
-- `sweep`: reap and promote
-- `wake`: the blocking wait, on a connection of its own
+and step by step in a simulator. Every `now_ns` is monotonic.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from engine.call import Call
+from engine.in_hand import InHand
 from engine.operations import (
     Bury,
     Claim,
     Claimed,
     Count,
     Counts,
-    Ended,
     Extend,
     Extended,
     Failure,
     Finish,
     FinishedAndClaimed,
     Lease,
-    LeasedJob,
     Operation,
     Promote,
     Promoted,
     Reap,
     Reaped,
     Release,
-    Reply,
     Retry,
     Wait,
     Woken,
 )
 from engine.server_clock import ServerClock
-
-Channel = Literal["work", "renew", "sweep", "wake"]
-MS = 1_000_000
+from engine.step_values import (
+    MS,
+    Action,
+    Answered,
+    Channel,
+    Event,
+    Exit,
+    Forked,
+    HandlerEnded,
+    LoseLease,
+    Send,
+    Settings,
+    Start,
+    StopAsked,
+    TimerFired,
+    Unanswered,
+)
 
 #: A failed call is tried again after this pause; its own re-sends have already taken the driver's deadline.
 RESEND_MS = 100
 PROMOTE_LIMIT = 1000
 REAP_LIMIT = 1000
 DONE_MAX = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """A worker's configuration, checked by `Worker`."""
-
-    name: str
-    concurrency: int
-    prefetch: int
-    lease_ms: int
-    sweep_ms: int
-    grace_ms: int
-    burst: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A call was answered. `definite`: no earlier copy of it is unanswered."""
-
-    channel: Channel
-    call: Call[Any]
-    reply: Reply
-    first_send_ns: int
-    done_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    """A call ended without a usable reply. `fault`: the server answered with an error outside the contract."""
-
-    channel: Channel
-    call: Call[Any]
-    first_send_ns: int
-    fault: bool
-
-
-@dataclass(frozen=True, slots=True)
-class HandlerEnded:
-    """A handler returned (error None) or raised."""
-
-    lease: Lease
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class StopAsked:
-    """The worker shall stop: start nothing more, give back what has not started, wait for what runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Forked:
-    """The process is another one than the one that claimed (fork, restored machine): take a new incarnation (rule 4)."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimerFired:
-    """The instant that `wake_at_ns` named has come."""
-
-
-Event = Answered | Unanswered | HandlerEnded | StopAsked | Forked | TimerFired
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Run this call on this channel."""
-
-    channel: Channel
-    call: Call[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Run this job's handler."""
-
-    job: LeasedJob
-
-
-@dataclass(frozen=True, slots=True)
-class LoseLease:
-    """Tell the handler of this lease that it has ended."""
-
-    lease: Lease
-
-
-@dataclass(frozen=True, slots=True)
-class Exit:
-    """Nothing is left to do."""
-
-
-Action = Send | Start | LoseLease | Exit
-
-
-@dataclass(slots=True, eq=False)
-class _InHand:
-    job: LeasedJob
-    lease_until_ns: int
-    lost: bool = False
 
 
 class WorkerSteps:
@@ -169,8 +77,7 @@ class WorkerSteps:
         self._incarnation = new_incarnation()
         self._counter = 0
         self._renewal = 0
-        self._ready: deque[_InHand] = deque()
-        self._running: dict[Lease, _InHand] = {}
+        self._hand = InHand(settings.lease_ms)
         self._finishes: list[Lease] = []
         self._failures: list[Failure] = []
         self._releases: list[Lease] = []
@@ -180,6 +87,8 @@ class WorkerSteps:
         self._again_at_ns: dict[Channel, int] = {}
         self._busy: set[Channel] = set()
         self._hungry = True
+        # Work was heard of since the last claim was built: that claim may have been answered before the work came.
+        self._heard = False
         self._renew_at_ns = now_ns + settings.lease_ms * MS // 3
         self._sweep_at_ns = now_ns
         self._sweep_reply_ms = settings.sweep_ms
@@ -192,7 +101,7 @@ class WorkerSteps:
     @property
     def in_hand(self) -> int:
         """Jobs leased and not ended: running and not yet started."""
-        return len(self._ready) + len(self._running)
+        return len(self._hand)
 
     def wake_at_ns(self, now_ns: int) -> int:
         """When to feed TimerFired if nothing happens before."""
@@ -201,6 +110,9 @@ class WorkerSteps:
             times.append(self._renew_at_ns)
         if "sweep" not in self._busy:
             times.append(self._sweep_at_ns)
+        lease_end_ns = self._hand.next_end_ns()
+        if lease_end_ns is not None:
+            times.append(lease_end_ns)
         if self._stopping_since_ns is not None:
             times.append(self._stopping_since_ns + self._settings.grace_ms * MS)
         return max(now_ns, min(times, default=now_ns + self._settings.sweep_ms * MS))
@@ -228,6 +140,7 @@ class WorkerSteps:
                 self._take_new_incarnation()
             case TimerFired():
                 pass
+        actions.extend(LoseLease(lease) for lease in self._hand.run_out(now_ns))
         self._start_jobs(now_ns, actions)
         self._use_work_channel(now_ns, actions)
         self._use_renew_channel(now_ns, actions)
@@ -247,20 +160,21 @@ class WorkerSteps:
                 self._extended(event, operation, reply, actions)
             case Reaped():
                 self._sweep_reply_ms = reply.sleep_ms
-                self._hungry = self._hungry or bool(reply.leases)
+                self._hear(bool(reply.leases))
             case Promoted():
                 self._sweep_reply_ms = min(self._sweep_reply_ms, reply.sleep_ms)
-                self._hungry = self._hungry or reply.promoted > 0
-                self._sweep_at_ns = event.done_ns + max(1, self._sweep_reply_ms) * MS
+                self._hear(reply.promoted > 0)
+                self._sweep_at_ns = min(self._sweep_at_ns, event.done_ns + max(1, self._sweep_reply_ms) * MS)
             case Woken():
-                self._hungry = self._hungry or reply.marker
+                self._hear(reply.marker)
+                if reply.marker and not self._room():
+                    # The marker is taken and this worker cannot claim: a sweep re-arms it for the others.
+                    self._sweep_at_ns = event.done_ns
             case Counts():
                 if self._settings.burst and reply.waiting + reply.delayed + reply.active == 0 and not self.in_hand:
                     self._stopping_since_ns = self._stopping_since_ns or event.done_ns
-            case Ended():
-                # ok, repeated or stale: the lease has ended either way, and the server has decided how.
-                pass
             case _:
+                # An ended lease: ok, repeated or stale, the server has decided, and there is nothing left to do.
                 pass
 
     def _claimed(self, event: Answered, claimed: Claimed) -> None:
@@ -269,42 +183,34 @@ class WorkerSteps:
             self._take_new_incarnation()
         # A claim that had to be sent again is counted from its very first send (rule 9).
         first_send_ns = self._first_send_ns.get(event.channel, event.first_send_ns)
-        for job in claimed.jobs:
-            self._ready.append(_InHand(job, first_send_ns + self._settings.lease_ms * MS))
+        self._hand.add(claimed.jobs, first_send_ns)
         self._unreadable.extend(claimed.unreadable)
         # Fewer than asked for: nothing was left, or the script has left a marker for what was.
         claim = event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
         asked = claim.limit if isinstance(claim, Claim) else 0
-        self._hungry = len(claimed.jobs) + len(claimed.unreadable) >= asked or claimed.result not in ("leased", "empty")
+        full = len(claimed.jobs) + len(claimed.unreadable) >= asked
+        self._hungry = full or self._heard or claimed.result not in ("leased", "empty")
         self._sweep_at_ns = min(self._sweep_at_ns, event.done_ns + max(1, claimed.sleep_ms) * MS)
 
     def _extended(self, event: Answered, operation: Operation, reply: Extended, actions: list[Action]) -> None:
         if not isinstance(operation, Extend):
             return
-        held = dict(self._running) | {entry.job.lease: entry for entry in self._ready}
         for lease, (result, _) in zip(operation.leases, reply.items, strict=True):
-            entry = held.get(lease)
-            if entry is None:
-                continue
             if result in ("ok", "repeated"):
-                entry.lease_until_ns = event.first_send_ns + self._settings.lease_ms * MS
-            elif result == "stale":
-                self._lose(entry, actions)
-
-    def _lose(self, entry: _InHand, actions: list[Action]) -> None:
-        """The server has ended this lease. A running handler is told; its finish is sent all the same (rule 37)."""
-        if not entry.lost:
-            entry.lost = True
-            actions.append(LoseLease(entry.job.lease))
-        if entry in self._ready:
-            self._ready.remove(entry)
+                self._hand.renewed(lease, event.first_send_ns)
+            elif result == "void":
+                # It came too late to count. This reply has set the clock right, so the next one need not wait.
+                self._renew_at_ns = min(self._renew_at_ns, event.done_ns + RESEND_MS * MS)
+            elif result == "stale" and self._hand.lose(lease):
+                # The handler is told; when it ends, its finish is sent all the same (rule 37).
+                actions.append(LoseLease(lease))
 
     def _handler_ended(self, event: HandlerEnded) -> None:
-        entry = self._running.pop(event.lease)
+        job = self._hand.ended(event.lease)
         if event.error is None:
             self._finishes.append(event.lease)
         else:
-            self._failures.append(Failure(event.lease, event.error, entry.job.options.backoff_ms))
+            self._failures.append(Failure(event.lease, event.error, job.options.backoff_ms))
 
     def _failed(self, event: Unanswered, now_ns: int) -> None:
         operation = event.call.operation
@@ -337,6 +243,10 @@ class WorkerSteps:
         self._again_at_ns[channel] = now_ns + RESEND_MS * MS
 
     def _take_new_incarnation(self) -> None:
+        """A claim of the old incarnation is not sent again: its other user is answered by it."""
+        waiting = self._again.get("work")
+        if waiting is not None and isinstance(waiting.operation, Claim):
+            del self._again["work"]
         self._incarnation = self._new_incarnation()
         self._counter = 0
         self._hungry = True
@@ -344,27 +254,21 @@ class WorkerSteps:
     # -- decisions
 
     def _start_jobs(self, now_ns: int, actions: list[Action]) -> None:
-        least_ns = self._settings.lease_ms * MS // 5
-        while self._ready:
-            if self._stopping_since_ns is None and len(self._running) >= self._settings.concurrency:
-                return
-            entry = self._ready.popleft()
-            # Rule 9: no handler starts with less than a fifth of its lease left.
-            if self._stopping_since_ns is not None or entry.lease_until_ns - now_ns < least_ns:
-                self._releases.append(entry.job.lease)
-            else:
-                self._running[entry.job.lease] = entry
-                actions.append(Start(entry.job))
+        if self._stopping_since_ns is not None:
+            self._releases.extend(self._hand.give_back())
+            return
+        started, too_late = self._hand.start(self._settings.concurrency, now_ns)
+        actions.extend(Start(job) for job in started)
+        self._releases.extend(too_late)
 
     def _use_work_channel(self, now_ns: int, actions: list[Action]) -> None:
         if "work" in self._busy or "work" in self._again_at_ns:
             return
         call = self._again.pop("work", None)
-        if call is None:
-            operation = self._next_work(now_ns)
-            call = None if operation is None else self._build(operation)
         if call is not None:
-            self._send("work", call, actions)
+            self._send("work", call, actions, again="work" in self._first_send_ns)
+        elif (operation := self._next_work(now_ns)) is not None:
+            self._send("work", self._build(operation), actions)
 
     def _next_work(self, now_ns: int) -> Operation | None:
         if self._failures:
@@ -390,6 +294,7 @@ class WorkerSteps:
         if not self._hungry and not self._finishes:
             return None
         self._counter += 1
+        self._heard = False
         return Claim(
             incarnation=self._incarnation,
             counter=self._counter,
@@ -404,7 +309,9 @@ class WorkerSteps:
         if "renew" in self._busy or now_ns < self._renew_at_ns:
             return
         self._renew_at_ns = now_ns + self._settings.lease_ms * MS // 3
-        leases = [entry.job.lease for entry in (*self._ready, *self._running.values()) if not entry.lost]
+        # Also what has ended and could not be sent yet, or else it would be reaped while it waits.
+        owed = [*self._finishes, *self._releases, *(failure.lease for failure in self._failures)]
+        leases = self._hand.leases() + owed
         if not leases or not self._clock.known:
             return
         self._renewal += 1
@@ -426,8 +333,7 @@ class WorkerSteps:
 
     def _use_wake_channel(self, actions: list[Action]) -> None:
         """Block for a marker only when the last claim found nothing more and there is room (rule 22)."""
-        room = self._settings.concurrency + self._settings.prefetch > self.in_hand
-        if self._hungry or not room or self._stopping_since_ns is not None:
+        if self._hungry or not self._room() or self._stopping_since_ns is not None:
             return
         if "wake" in self._busy or "wake" in self._again_at_ns:
             return
@@ -442,6 +348,13 @@ class WorkerSteps:
             self._exited = True
             actions.append(Exit())
 
-    def _send(self, channel: Channel, call: Call[Any], actions: list[Action]) -> None:
+    def _send(self, channel: Channel, call: Call[Any], actions: list[Action], *, again: bool = False) -> None:
         self._busy.add(channel)
-        actions.append(Send(channel, call))
+        actions.append(Send(channel, call, again))
+
+    def _hear(self, of_work: bool) -> None:
+        self._hungry = self._hungry or of_work
+        self._heard = self._heard or of_work
+
+    def _room(self) -> bool:
+        return self._settings.concurrency + self._settings.prefetch > self.in_hand

@@ -26,7 +26,7 @@ from engine.handlers import Handlers, Job
 from engine.operations import Lease, LeasedJob
 from engine.queue import Queue
 from engine.server_clock import ServerClock
-from engine.steps import (
+from engine.step_values import (
     MS,
     Action,
     Answered,
@@ -42,8 +42,8 @@ from engine.steps import (
     StopAsked,
     TimerFired,
     Unanswered,
-    WorkerSteps,
 )
+from engine.steps import WorkerSteps
 
 log = logging.getLogger("ironclaim.worker")
 
@@ -86,6 +86,7 @@ class Worker:
         self._events: queue.SimpleQueue[Event | UnsafeServer] = queue.SimpleQueue()
         self._work: queue.SimpleQueue[LeasedJob | None] = queue.SimpleQueue()
         self._jobs: dict[Lease, Job] = {}
+        self._lost: set[Lease] = set()
 
     def stop(self) -> None:
         """Ask for a graceful stop: nothing more starts, unstarted leases go back uncharged, running handlers finish. Safe from
@@ -146,8 +147,10 @@ class Worker:
                 case Start():
                     self._work.put(action.job)
                 case LoseLease():
-                    job = self._jobs.get(action.lease)
                     log.warning("job %s: lease with fence %d lost", action.lease.job, action.lease.fence)
+                    # The handler thread puts its job there and then looks into this set: one of the two sees the other.
+                    self._lost.add(action.lease)
+                    job = self._jobs.get(action.lease)
                     if job is not None:
                         job.lease_lost.set()
                 case Exit():
@@ -181,7 +184,7 @@ class Worker:
         while (send := inbox.get()) is not None:
             started_ns = time.monotonic_ns()
             try:
-                sent = driver.send(send.call)
+                sent = driver.send(send.call, again=send.again)
             except UnsafeServer as error:
                 self._events.put(error)
                 return
@@ -206,12 +209,15 @@ class Worker:
             error: str | None = None
             try:
                 job = self._jobs[leased.lease] = Job(leased)
+                if leased.lease in self._lost:
+                    job.lease_lost.set()
                 self._handlers.run(job)
             except BaseException as failure:
                 # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
                 error = describe(failure)
                 log.warning("job %s (%s) failed: %s", leased.lease.job, leased.name, error)
             self._jobs.pop(leased.lease, None)
+            self._lost.discard(leased.lease)
             if observer is not None:
                 observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
             self._events.put(HandlerEnded(leased.lease, error))

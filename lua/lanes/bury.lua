@@ -39,7 +39,7 @@ for at = 1, (#KEYS - 4) / 2 do
   reply[#reply + 1] = outcome
 end
 for _, lease in ipairs(held) do
-  bury_job(dead, stats, lease.run, lease.id, lease.reason, math.floor(srv_us / 1000))
-  end_lease(lease.run, active, lease.id, lease.token, 'buried')
+  bury_job(dead, stats, lease.id, math.floor(srv_us / 1000))
+  end_lease(lease.run, active, lease.id, lease.token, 'buried', lease.reason)
 end
 return { srv_us, reply }

@@ -79,8 +79,8 @@ if due_ms > 0 then
   redis.call('SET', job, envelope)
   if redis.call('ZRANGE', due, 0, 0)[1] == member then wake_push(wake) end
 else
-  redis.call('ZADD', lane, lane_score(priority, flags, sequence), id)
   redis.call('ZADD', ready, 'NX', 0, lane_name)
+  redis.call('ZADD', lane, lane_score(priority, flags, sequence), id)
   redis.call('SET', job, envelope)
   wake_push(wake)
 end

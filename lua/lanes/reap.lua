@@ -54,7 +54,8 @@ for _, id in ipairs(redis.call('ZRANGE', active, '-inf', '(' .. string.format('%
     -- A finish that was cut off after its tombstone: the job has ended, only its lease is left.
     redis.call('DEL', run)
   elseif job.kind == 'corrupt' then
-    bury_job(dead, stats, run, id, 'corrupt envelope', now_ms)
+    bury_job(dead, stats, id, now_ms)
+    redis.call('HSET', run, 'nonce', '', 'error', 'corrupt envelope')
   else
     -- A bury or a retry that was cut off has already put the job among the dead or the due ones: it stays there.
     if not (redis.call('ZSCORE', dead, id) or redis.call('ZSCORE', due, due_member(job.sequence, id))) then
@@ -62,7 +63,7 @@ for _, id in ipairs(redis.call('ZRANGE', active, '-inf', '(' .. string.format('%
     end
     if live then
       local crashes = tonumber(state[3] or 0) + 1
-      redis.call('HSET', run, 'nonce', '', 'crashes', crashes, 'outcome', 'reaped')
+      redis.call('HSET', run, 'nonce', '', 'crashes', crashes)
       for _, field in ipairs({ id, tonumber(state[1]), state[2], crashes }) do reaped[#reaped + 1] = field end
     end
   end

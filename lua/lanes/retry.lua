@@ -51,12 +51,11 @@ end
 for _, lease in ipairs(held) do
   local member = due_member(lease.job.sequence, lease.id)
   if lease.outcome == 'buried' then
-    bury_job(dead, stats, lease.run, lease.id, lease.reason, now_ms)
+    bury_job(dead, stats, lease.id, now_ms)
   else
     redis.call('ZADD', due, lease.due_ms, member)
   end
-  redis.call('HSET', lease.run, 'failures', lease.failures, 'error', lease.reason)
-  end_lease(lease.run, active, lease.id, lease.token, lease.outcome)
+  end_lease(lease.run, active, lease.id, lease.token, lease.outcome, lease.reason, lease.failures)
   if redis.call('ZRANGE', due, 0, 0)[1] == member then wake_push(prefix .. 'wake:' .. lease.job.class) end
 end
 return { srv_us, reply }

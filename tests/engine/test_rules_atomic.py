@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import redis
+from redis.exceptions import OutOfMemoryError
 
 from engine.errors import ScriptFault, ServerUnavailable
 from engine.operations import Bury, Extend, Failure, Finish, Lease, Operation, Promote, Reap, Release, Retry
@@ -229,7 +230,7 @@ def test_rule_02_the_flags_are_what_the_server_checks(desk: Desk) -> None:
     leased(desk)
     desk.redis.config_set("maxmemory", 1)
     try:
-        with pytest.raises(redis.exceptions.OutOfMemoryError):
+        with pytest.raises(OutOfMemoryError):
             desk.redis.eval("#!lua\nreturn redis.call('DEL', KEYS[1])", 1, "any")
         assert desk.redis.eval("#!lua flags=allow-oom\nreturn redis.call('DEL', KEYS[1])", 1, "any") == 0
     finally:

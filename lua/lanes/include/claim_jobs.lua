@@ -61,7 +61,8 @@ local function claim_jobs(keys, ask, now_ms, helpers)
     end
   end
   for _, id in ipairs(corrupt) do
-    helpers.bury_job(keys.dead, keys.stats, ask.prefix .. 'run:' .. id, id, 'corrupt envelope', now_ms)
+    helpers.bury_job(keys.dead, keys.stats, id, now_ms)
+    redis.call('HSET', ask.prefix .. 'run:' .. id, 'error', 'corrupt envelope')
     redis.call('ZREM', lane_key, id)
   end
   for _, id in ipairs(skipped) do redis.call('ZREM', lane_key, id) end

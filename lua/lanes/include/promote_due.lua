@@ -10,7 +10,8 @@ local function promote_due(prefix, due, dead, stats, now_ms, limit, helpers)
       wakes[helpers.to_lane(prefix, id, job, helpers.lane_score)] = true
       promoted = promoted + 1
     elseif job and job.kind == 'corrupt' then
-      helpers.bury_job(dead, stats, prefix .. 'run:' .. id, id, 'corrupt envelope', now_ms)
+      helpers.bury_job(dead, stats, id, now_ms)
+      redis.call('HSET', prefix .. 'run:' .. id, 'error', 'corrupt envelope')
     end
     redis.call('ZREM', due, member)
   end

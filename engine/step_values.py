@@ -1,0 +1,107 @@
+"""What goes into and comes out of a worker's step machine: its settings, the events, and the actions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from engine.call import Call
+from engine.operations import Lease, LeasedJob, Reply
+
+#: Each channel carries one call at a time:
+#: work (claim, finish and claim, retry, bury, release); renew (extend, so that neither a slow claim nor a busy handler delays
+#: a renewal, rule 14); sweep (reap, promote, count); wake (the blocking wait, on a connection of its own).
+Channel = Literal["work", "renew", "sweep", "wake"]
+#: Nanoseconds in a millisecond.
+MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A worker's configuration, checked by `Worker`."""
+
+    name: str
+    concurrency: int
+    prefetch: int
+    lease_ms: int
+    sweep_ms: int
+    grace_ms: int
+    burst: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A call was answered. Its lease counts from `first_send_ns` unless the machine sent it before (rule 9)."""
+
+    channel: Channel
+    call: Call[Any]
+    reply: Reply
+    first_send_ns: int
+    done_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A call ended without a usable reply. `fault`: the server answered with an error outside the contract."""
+
+    channel: Channel
+    call: Call[Any]
+    first_send_ns: int
+    fault: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerEnded:
+    """A handler returned (error None) or raised."""
+
+    lease: Lease
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """The worker shall stop: start nothing more, give back what has not started, wait for what runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """The process is another one than the one that claimed (fork, restored machine): take a new incarnation (rule 4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The instant that `wake_at_ns` named has come."""
+
+
+Event = Answered | Unanswered | HandlerEnded | StopAsked | Forked | TimerFired
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Run this call on this channel. `again`: a copy that was sent before is still unanswered."""
+
+    channel: Channel
+    call: Call[Any]
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Run this job's handler."""
+
+    job: LeasedJob
+
+
+@dataclass(frozen=True, slots=True)
+class LoseLease:
+    """Tell the handler of this lease that it has ended, or that nobody could say for a whole lease that it has not."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """Nothing is left to do."""
+
+
+Action = Send | Start | LoseLease | Exit

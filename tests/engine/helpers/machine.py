@@ -1,0 +1,192 @@
+"""Drives the worker's step machine by hand: no thread, no socket, and a clock that the test moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.call import Call
+from engine.models.lanes import Lanes
+from engine.operations import (
+    Claim,
+    Claimed,
+    Ended,
+    EndResult,
+    Extend,
+    Extended,
+    Finish,
+    FinishedAndClaimed,
+    Lease,
+    LeasedJob,
+    Options,
+    Promoted,
+    Reaped,
+    Reply,
+    Woken,
+)
+from engine.server_clock import ServerClock
+from engine.step_values import (
+    Action,
+    Answered,
+    Channel,
+    Event,
+    Exit,
+    HandlerEnded,
+    LoseLease,
+    Send,
+    Settings,
+    Start,
+    TimerFired,
+    Unanswered,
+)
+from engine.steps import WorkerSteps
+
+MS = 1_000_000
+#: Server time minus the machine's monotonic time, ms.
+SERVER_MS = 1_700_000_000_000
+
+
+class Machine:
+    """One machine, its clock, the calls that are outstanding on each channel, and every action so far."""
+
+    def __init__(
+        self, *, concurrency: int = 2, prefetch: int = 0, lease_ms: int = 9000, sweep_ms: int = 1000, **more: Any
+    ) -> None:
+        self.now_ms = 0
+        self.settings = Settings("w", concurrency, prefetch, lease_ms, sweep_ms, more.pop("grace_ms", 30_000), **more)
+        self.clock = ServerClock()
+        self.clock.learn(SERVER_MS * 1000, 0)
+        self.incarnations = iter(f"{number:016x}" for number in range(1, 100))
+        self.out: dict[Channel, Call[Any]] = {}
+        self.sent_ms: dict[Channel, int] = {}
+        self.log: list[Action] = []
+        self._fences = iter(range(1, 10_000))
+        self.steps = WorkerSteps(self.settings, Lanes("q").call, self.clock, lambda: next(self.incarnations), 0)
+        self.on(TimerFired())
+
+    @property
+    def now_ns(self) -> int:
+        return self.now_ms * MS
+
+    def on(self, event: Event) -> list[Action]:
+        """Feed one event; a channel never carries two calls at once."""
+        actions = self.steps.on(event, self.now_ns)
+        for action in actions:
+            if isinstance(action, Send):
+                assert action.channel not in self.out, f"two calls outstanding on {action.channel}"
+                self.out[action.channel] = action.call
+                self.sent_ms[action.channel] = self.now_ms
+        self.log += actions
+        return actions
+
+    def wait(self, ms: int) -> list[Action]:
+        """Let time pass, waking the machine whenever it asks for it; fails when it asks to be woken at once, for nothing."""
+        end_ms, done = self.now_ms + ms, []
+        for _ in range(1000):
+            wake_ns = self.steps.wake_at_ns(self.now_ns)
+            if wake_ns >= end_ms * MS:
+                self.now_ms = end_ms
+                return done
+            # A wake-up rounds up to the next whole ms; one that changes nothing must move the clock.
+            before_ms, self.now_ms = self.now_ms, max(self.now_ms, -(-wake_ns // MS))
+            actions = self.on(TimerFired())
+            done += actions
+            if exits(actions):
+                return done
+            if not actions and self.now_ms == before_ms:
+                wake_ns = self.steps.wake_at_ns(self.now_ns)
+                assert wake_ns > self.now_ns, f"at {self.now_ms} ms it wants to be woken at once and then does nothing"
+        raise AssertionError("the machine never rests")
+
+    # -- answers
+
+    def answer(self, channel: Channel, reply: Reply, *, first_send_ms: int | None = None) -> list[Action]:
+        """The outstanding call of a channel is answered now."""
+        call = self.out.pop(channel)
+        first_ms = self.sent_ms[channel] if first_send_ms is None else first_send_ms
+        return self.on(Answered(channel, call, reply, first_ms * MS, self.now_ns))
+
+    def fail(self, channel: Channel, *, fault: bool = False) -> list[Action]:
+        """The outstanding call of a channel got no answer."""
+        return self.on(Unanswered(channel, self.out.pop(channel), self.sent_ms[channel] * MS, fault))
+
+    def give(self, *jobs: LeasedJob, kind: Any = None, sleep_ms: int = 1000) -> list[Action]:
+        """Answer the outstanding claim, also the one in a fused call, whose leases are then all `ok`."""
+        claimed = Claimed(self.srv_us, kind or ("leased" if jobs else "empty"), sleep_ms, jobs)
+        operation = self.out["work"].operation
+        if isinstance(operation, Finish):
+            assert operation.claim is not None
+            return self.answer("work", FinishedAndClaimed(self.srv_us, self._ended(operation), claimed))
+        return self.answer("work", claimed)
+
+    def end(self) -> list[Action]:
+        """Answer the outstanding finish, retry or release: all `ok`."""
+        return self.answer("work", self._ended(self.out["work"].operation))
+
+    def extend(self, *results: Any) -> list[Action]:
+        """Answer the outstanding renewal."""
+        assert len(results) == len(self.renewal.leases)
+        return self.answer("renew", Extended(self.srv_us, tuple((result, 0) for result in results)))
+
+    def sweep(self, *, sleep_ms: int = 1000, promoted: int = 0, reaped: tuple[Lease, ...] = ()) -> list[Action]:
+        """Answer a whole sweep: reap, then promote."""
+        self.answer("sweep", Reaped(self.srv_us, sleep_ms, tuple((lease, 1) for lease in reaped)))
+        return self.answer("sweep", Promoted(self.srv_us, promoted, sleep_ms))
+
+    def wake(self, marker: bool) -> list[Action]:
+        return self.answer("wake", Woken(marker))
+
+    def handler_ends(self, job: LeasedJob, error: str | None = None) -> list[Action]:
+        return self.on(HandlerEnded(job.lease, error))
+
+    @property
+    def srv_us(self) -> int:
+        return (SERVER_MS + self.now_ms) * 1000
+
+    def job(self, name: str, *, backoff_ms: int = 1000, deadline_ms: int | None = None) -> LeasedJob:
+        """A job leased by the outstanding claim. `deadline_ms` on the test's clock; else one lease from now."""
+        claim = self.claim
+        until_ms = self.now_ms + self.settings.lease_ms if deadline_ms is None else deadline_ms
+        lease = Lease(name, next(self._fences), f"{claim.incarnation}:{claim.counter}")
+        options = Options(backoff_ms=backoff_ms)
+        return LeasedJob(lease, SERVER_MS + until_ms, "work", "main", "main", b"{}", options, SERVER_MS, 0, 1, 0, 0)
+
+    @property
+    def claim(self) -> Claim:
+        """The outstanding claim, alone or inside a fused call."""
+        operation = self.out["work"].operation
+        claim = operation.claim if isinstance(operation, Finish) else operation
+        assert isinstance(claim, Claim), f"no claim is outstanding but {operation}"
+        return claim
+
+    @property
+    def work(self) -> Any:
+        """The operation that is outstanding on the work channel, or None."""
+        return self.out["work"].operation if "work" in self.out else None
+
+    @property
+    def renewal(self) -> Extend:
+        """The outstanding renewal."""
+        operation = self.out["renew"].operation
+        assert isinstance(operation, Extend)
+        return operation
+
+    @staticmethod
+    def _ended(operation: Any) -> Ended:
+        ok: tuple[EndResult, str] = ("ok", "finished")
+        count = len(operation.failures) if hasattr(operation, "failures") else len(operation.leases)
+        return Ended(0, (ok,) * count)
+
+
+def started(actions: list[Action]) -> list[str]:
+    """Ids of the jobs whose handlers were started."""
+    return [action.job.lease.job for action in actions if isinstance(action, Start)]
+
+
+def lost(actions: list[Action]) -> list[str]:
+    """Ids of the jobs whose leases were reported lost."""
+    return [action.lease.job for action in actions if isinstance(action, LoseLease)]
+
+
+def exits(actions: list[Action]) -> bool:
+    """Whether the machine is done."""
+    return any(isinstance(action, Exit) for action in actions)

@@ -1,0 +1,77 @@
+"""Worker processes under test, and what their handlers have marked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.testing import start_guarded
+
+ROOT = Path(__file__).parents[3]
+HANDLERS = "tests.engine.helpers.worker_handlers:handlers"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One line that a handler wrote."""
+
+    word: str
+    job: str
+    pid: int
+    at_ns: int
+    fence: int
+
+
+class Workers:
+    """Starts `python -m engine worker` and ends it with the test. Output and history lie in `folder`, by worker name."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.url = url
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *options: str, name: str = "worker-1", handlers: str = HANDLERS, queue: str = "q") -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.log").open("wb") as output:
+            process = start_guarded(
+                [
+                    *(sys.executable, "-m", "engine", "worker", handlers, "--queue", queue, "--name", name, "--url", self.url),
+                    *("--history", str(self.history(name)), *options),
+                ],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self.started.append(process)
+        return process
+
+    def history(self, name: str = "worker-1") -> Path:
+        return self.folder / f"{name}.jsonl"
+
+    def output(self, name: str = "worker-1") -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def open_gate(self, pid: int | None = None) -> None:
+        """Let the handlers that hold go on, all or those of one process."""
+        (self.folder / ("open" if pid is None else f"open-{pid}")).touch()
+
+    def marks(self, word: str = "", job: str = "") -> list[Mark]:
+        path = self.folder / "marks"
+        lines = path.read_text().splitlines() if path.exists() else []
+        found = [Mark(parts[0], parts[1], *map(int, parts[2:])) for parts in map(str.split, lines)]
+        return [mark for mark in found if word in ("", mark.word) and job in ("", mark.job)]
+
+    def stop_all(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.wait()
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,51 @@
+"""Short ways to use a queue below its public face: a driver with short times, claims, raw keys."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+
+from engine.driver import SyncDriver
+from engine.operations import Claim, Claimed
+from engine.queue import Queue
+
+_counters = itertools.count(1)
+
+
+def hurry(queue: Queue, *, timeout_ms: int = 300, deadline_ms: int = 10_000) -> Queue:
+    """The same queue with a driver that loses patience sooner."""
+    queue.driver.close()
+    queue.driver = SyncDriver(
+        queue.url, queue.model.scripts.values(), observer=queue.observer, timeout_ms=timeout_ms, deadline_ms=deadline_ms
+    )
+    return queue
+
+
+def claim_operation(queue: Queue, *, limit: int = 10, lease_ms: int = 9000, incarnation: str = "0123456789abcdef") -> Claim:
+    """A claim with a counter that was not used before."""
+    not_after_ms = queue.driver.server_now_ms() + lease_ms * 4 // 5
+    return Claim(incarnation, next(_counters), limit, lease_ms, not_after_ms, "a-test", 1000)
+
+
+def claim(queue: Queue, **wanted: Any) -> Claimed:
+    """Claim with a fresh counter."""
+    return queue.driver.run(queue.model.call(claim_operation(queue, **wanted)))
+
+
+@contextmanager
+def raw_client(url: str) -> Iterator[Any]:
+    """redis-py itself, for what the engine does not do; typed Any, since its own types are partly unknown."""
+    client: Any = redis.Redis.from_url(url, decode_responses=True)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def ids_of(queue: Queue, state: str) -> list[str]:
+    """The job ids of one state, from a snapshot."""
+    return [job for job, _ in queue.snapshot().states[state]]

@@ -1,0 +1,32 @@
+"""Wait on conditions, never for a fixed time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from engine.history import load_file
+
+T = TypeVar("T")
+DEADLINE_S = 20.0
+
+
+def wait_until(condition: Callable[[], T], what: str, deadline_s: float = DEADLINE_S) -> T:
+    """The first true value of `condition`; fails with `what` when it does not come in time."""
+    end_s = time.monotonic() + deadline_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end_s, f"not within {deadline_s} s: {what}"
+        time.sleep(0.005)
+
+
+def rows_of(path: Path, kind: str = "", **columns: object) -> list[dict[str, Any]]:
+    """Rows of a history file (none while there is no file) that have these values in these columns."""
+    if not path.exists():
+        return []
+    wanted = columns if not kind else {"kind": kind, **columns}
+    return [row for row in load_file(path).rows if all(row[name] == value for name, value in wanted.items())]

@@ -1,0 +1,65 @@
+"""Handlers for worker processes under test. They tell what they do in files of the folder that the job's payload names."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from engine import Handlers, Job
+
+handlers = Handlers()
+
+
+class Unprintable(Exception):
+    """An error that raises when it is printed."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def _mark(job: Job, word: str) -> Path:
+    """Append one line (word, job id, pid, monotonic ns, fence) to the file `marks`."""
+    folder = Path(job.payload["folder"])
+    descriptor = os.open(folder / "marks", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.write(descriptor, f"{word} {job.id} {os.getpid()} {time.monotonic_ns()} {job.fence}\n".encode())
+    os.close(descriptor)
+    return folder
+
+
+@handlers("mark")
+def mark(job: Job) -> None:
+    """Run and return."""
+    _mark(job, "ran")
+
+
+@handlers("hold")
+def hold(job: Job) -> None:
+    """Run until the file `open` or `open-<pid>` exists."""
+    folder = _mark(job, "start")
+    gates = [folder / "open", folder / f"open-{os.getpid()}"]
+    while not any(gate.exists() for gate in gates):
+        time.sleep(0.005)
+    _mark(job, "lost" if job.lease_lost.is_set() else "end")
+
+
+@handlers("raise")
+def throw(job: Job) -> None:
+    """Raise what the payload names, in each run or only in the first `times`."""
+    _mark(job, "ran")
+    if job.failures < job.payload.get("times", 1000):
+        match job.payload["what"]:
+            case "value":
+                raise ValueError("no")
+            case "exit":
+                sys.exit(3)
+            case "interrupt":
+                raise KeyboardInterrupt
+            case "generator":
+                raise GeneratorExit
+            case "unprintable":
+                raise Unprintable
+            case "file":
+                # A file name that is no UTF-8, as any directory listing may bring it.
+                Path(os.fsdecode(b"/none/\xff")).read_bytes()

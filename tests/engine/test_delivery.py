@@ -1,0 +1,115 @@
+"""What the driver decides about one call, without a socket (DESIGN 3.1, 3.2; rules 5, 27 and 31)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.delivery import DEADLINE_MS, Delivery, GiveUp, SendAgain, Trouble, Verdict, trouble_of_reply
+
+MS = 1_000_000
+
+
+def delivery(jitter: float = 0.0, deadline_ms: int = DEADLINE_MS) -> Delivery:
+    return Delivery(0, lambda: jitter, deadline_ms)
+
+
+@pytest.mark.parametrize(
+    ("message", "trouble"),
+    [
+        ("NOSCRIPT No matching script.", Trouble.TRANSIENT),
+        ("LOADING server is loading the dataset in memory", Trouble.TRANSIENT),
+        ("BUSY Redis is busy running a script.", Trouble.TRANSIENT),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", Trouble.TRANSIENT),
+        ("CLUSTERDOWN The cluster is down", Trouble.TRANSIENT),
+        ("MOVED 3999 127.0.0.1:6381", Trouble.TRANSIENT),
+        ("ASK 3999 127.0.0.1:6381", Trouble.TRANSIENT),
+        ("MASTERDOWN Link with MASTER is down", Trouble.TRANSIENT),
+        ("UNBLOCKED force unblock from blocking operation", Trouble.TRANSIENT),
+        ("OOM command not allowed when used memory > 'maxmemory'.", Trouble.REFUSED),
+        ("READONLY You can't write against a read only replica.", Trouble.REFUSED),
+        ("MISCONF Redis is configured to save RDB snapshots", Trouble.REFUSED),
+        ("NOREPLICAS Not enough good replicas to write.", Trouble.REFUSED),
+        ("NOAUTH Authentication required.", Trouble.REFUSED),
+        ("NOPERM this user has no permissions", Trouble.REFUSED),
+        ("WRONGPASS invalid username-password pair", Trouble.REFUSED),
+        ("DENIED Redis is running in protected mode", Trouble.REFUSED),
+        ("ERR max number of clients reached", Trouble.REFUSED),
+        ("ERR user_script:3: attempt to index a nil value", Trouble.FAULT),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", Trouble.FAULT),
+        ("IRONCLAIM sequence exhausted at 2^48", Trouble.FAULT),
+        ("BUSYGROUP Consumer Group name already exists", Trouble.FAULT),
+        ("ASKING", Trouble.FAULT),
+        ("", Trouble.FAULT),
+    ],
+)
+def test_error_replies(message: str, trouble: Trouble) -> None:
+    assert trouble_of_reply(message) is trouble
+
+
+def test_pauses_double_and_are_bounded() -> None:
+    steps = [10, 20, 40, 80, 160, 320, 500, 500, 500]
+    for jitter, share in ((0.0, 0.5), (1.0, 1.0)):
+        sends = delivery(jitter)
+        pauses = [sends.after(Trouble.NOT_SENT, "down", 0) for _ in steps]
+        assert pauses == [SendAgain(int(step * share)) for step in steps]
+
+
+def test_a_long_outage_overflows_nothing() -> None:
+    sends = delivery(0.5)
+    for _ in range(2000):
+        assert isinstance(sends.after(Trouble.NOT_SENT, "down", 0), SendAgain)
+
+
+@pytest.mark.parametrize("trouble", [Trouble.NOT_SENT, Trouble.TRANSIENT])
+def test_what_was_never_applied_is_unavailable_at_the_deadline(trouble: Trouble) -> None:
+    sends = delivery()
+    assert isinstance(sends.after(trouble, "no", 9_990 * MS), SendAgain)
+    assert sends.definite
+    assert sends.after(trouble, "no", 9_990 * MS) == GiveUp(Verdict.UNAVAILABLE)
+    assert sends.errors == ["no", "no"] and sends.unanswered == 0
+
+
+def test_the_deadline_counts_the_pause_that_would_follow() -> None:
+    assert delivery(1.0).after(Trouble.NOT_SENT, "", 9_989 * MS) == SendAgain(10)
+    assert delivery(1.0).after(Trouble.NOT_SENT, "", 9_990 * MS) == GiveUp(Verdict.UNAVAILABLE)
+    assert delivery(deadline_ms=0).after(Trouble.NOT_SENT, "", 0) == GiveUp(Verdict.UNAVAILABLE)
+
+
+def test_one_unanswered_send_makes_the_end_unknown() -> None:
+    for last in (Trouble.NOT_SENT, Trouble.TRANSIENT, Trouble.UNANSWERED, Trouble.REFUSED):
+        sends = delivery()
+        assert isinstance(sends.after(Trouble.UNANSWERED, "reset", 0), SendAgain)
+        assert not sends.definite
+        assert sends.after(last, "no", 10_000 * MS) == GiveUp(Verdict.UNKNOWN)
+
+
+def test_a_refusal_ends_at_once_and_is_definite_only_alone() -> None:
+    assert delivery().after(Trouble.REFUSED, "OOM", 0) == GiveUp(Verdict.UNAVAILABLE)
+    sends = delivery()
+    sends.after(Trouble.UNANSWERED, "reset", 0)
+    assert sends.after(Trouble.REFUSED, "OOM", 0) == GiveUp(Verdict.UNKNOWN)
+
+
+def test_a_fault_ends_at_once_and_is_certain_only_alone() -> None:
+    assert delivery().after(Trouble.FAULT, "ERR", 0) == GiveUp(Verdict.FAULT)
+    sends = delivery()
+    sends.after(Trouble.UNANSWERED, "reset", 0)
+    assert sends.after(Trouble.FAULT, "ERR", 0) == GiveUp(Verdict.UNKNOWN)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(list(Trouble)), st.integers(0, 12_000)), max_size=30), st.floats(0, 0.999))
+def test_certainty_is_never_claimed_after_an_unanswered_send(events: list[tuple[Trouble, int]], jitter: float) -> None:
+    sends = delivery(jitter)
+    unanswered = 0
+    for trouble, at_ms in sorted(events, key=lambda event: event[1]):
+        step = sends.after(trouble, trouble.value, at_ms * MS)
+        unanswered += trouble is Trouble.UNANSWERED
+        assert sends.definite == (unanswered == 0)
+        if isinstance(step, GiveUp):
+            assert (step.verdict is Verdict.UNKNOWN) == (unanswered > 0)
+            return
+        assert trouble not in (Trouble.REFUSED, Trouble.FAULT)
+        assert at_ms + step.after_ms < DEADLINE_MS and 0 < step.after_ms <= 500

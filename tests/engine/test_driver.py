@@ -1,0 +1,251 @@
+"""The driver over a real network that loses, cuts and delays: a call is applied once, or its end is said to be unknown."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis
+
+from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
+from engine.driver import SyncDriver
+from engine.operations import Failure, Finish, Retry
+from engine.testing import EmbeddedServer, free_port
+from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, raw_client
+from tests.engine.helpers.relay import Relay, Rule
+
+
+@pytest.fixture
+def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
+    """A relay in front of the session's server, which is empty."""
+    with Relay(ironclaim_server.port) as made:
+        yield made
+
+
+@pytest.fixture
+def queue(relay: Relay) -> Iterator[Queue]:
+    """A queue through the relay, with connections made and times short."""
+    made = hurry(Queue("q", url=relay.url))
+    made.counts()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def direct(ironclaim_url: str) -> Iterator[Queue]:
+    """The same queue past the relay."""
+    made = Queue("q", url=ironclaim_url)
+    yield made
+    made.close()
+
+
+def evalsha_calls(url: str) -> int:
+    """How many EVALSHA the server has executed or refused since its counters were reset."""
+    with raw_client(url) as client:
+        return client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "result"),
+    [
+        ("lose_reply", "repeated"),
+        ("hush_reply", "repeated"),
+        ("cut_reply", "repeated"),
+        ("lose_request", "created"),
+        ("cut_request", "created"),
+        ("hold_request", "created"),
+    ],
+)
+def test_a_call_that_was_harmed_is_sent_again_and_applied_once(
+    relay: Relay, queue: Queue, direct: Queue, rule: Rule, result: str
+) -> None:
+    before = relay.calls
+    relay.next(rule)
+    assert queue.enqueue("work", {"n": 1}, id="j").result == result
+    assert relay.calls == before + 2
+    assert ids_of(direct, "waiting") == ["j"]
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_harm_again_and_again(relay: Relay, queue: Queue, direct: Queue, times: int) -> None:
+    lost: list[Rule] = ["lose_reply"]
+    relay.next(*lost * times)
+    assert queue.enqueue("work", {}, id="j").result == "repeated"
+    assert direct.counts().waiting == 1
+
+
+def test_a_lost_claim_reply_leases_once_and_a_lost_finish_reply_finishes_once(relay: Relay, queue: Queue, direct: Queue) -> None:
+    for number in range(3):
+        direct.enqueue("work", {}, id=f"j{number}")
+    relay.next("lose_reply")
+    claimed = claim(queue, limit=2)
+    assert claimed.result == "repeated" and [job.claims for job in claimed.jobs] == [1, 1]
+    assert direct.counts().active == 2
+    leases = tuple(job.lease for job in claimed.jobs)
+    relay.next("lose_reply")
+    reply = queue.driver.run(queue.model.call(Finish(leases, claim_operation(queue))))
+    assert reply.finished.items == (("repeated", "finished"),) * 2
+    assert [job.lease.job for job in reply.claimed.jobs] == ["j2"]
+    assert direct.counts().finished == 2
+
+
+def test_a_late_copy_of_an_enqueue_does_not_run_the_job_again(relay: Relay, queue: Queue, direct: Queue) -> None:
+    relay.next("hold_request")
+    assert queue.enqueue("work", {}, id="j").result == "created"
+    (job,) = claim(direct).jobs
+    direct.driver.run(direct.model.call(Finish((job.lease,))))
+    (reply,) = relay.release_held()
+    assert b"repeated" in reply
+    counts = direct.counts()
+    assert (counts.waiting, counts.active, counts.finished) == (0, 0, 1)
+
+
+def test_a_delay_within_the_time_of_a_reply_is_waited_for(relay: Relay, queue: Queue) -> None:
+    relay.delay_s = 0.1
+    assert queue.enqueue("work", {}, id="j").result == "created"
+    assert relay.calls == 2
+
+
+def test_a_server_that_comes_back_within_the_deadline(relay: Relay, queue: Queue, direct: Queue) -> None:
+    relay.down()
+    back = threading.Timer(0.4, relay.up)
+    back.start()
+    assert queue.enqueue("work", {}, id="j").result == "created"
+    back.join()
+    assert ids_of(direct, "waiting") == ["j"]
+
+
+def test_a_server_that_comes_back_between_two_calls_costs_no_doubt(relay: Relay, queue: Queue) -> None:
+    """A connection that was idle for a second is looked at before it is used, so the call is not sent into nothing."""
+    queue.enqueue("work", {}, id="a")
+    relay.down()
+    relay.up()
+    idle_until_s = time.monotonic() + 1.05
+    while time.monotonic() < idle_until_s:
+        time.sleep(0.01)
+    before = relay.calls
+    sent = queue.driver.send(queue.model.call(claim_operation(queue)))
+    assert sent.definite and relay.calls == before + 1
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["first use", "later"])
+def test_nothing_listens(known: bool, relay: Relay, queue: Queue) -> None:
+    if not known:
+        queue = hurry(Queue("q", url=f"redis://127.0.0.1:{free_port()}/0"), deadline_ms=400)
+    else:
+        queue.driver.deadline_ms = 400
+        relay.down()
+    started_s = time.monotonic()
+    with pytest.raises(ServerUnavailable, match="nothing was applied") as caught:
+        # An idle connection of `queue` was closed: its send may have got lost, so let a fresh one be made.
+        queue.driver.close()
+        queue.enqueue("work", {})
+    assert 0.1 < time.monotonic() - started_s < 2
+    assert "\n" not in str(caught.value)
+
+
+def test_a_reply_that_is_lost_for_ever_leaves_the_outcome_unknown(relay: Relay, queue: Queue, direct: Queue) -> None:
+    relay.standing = "lose_reply"
+    queue.driver.deadline_ms = 500
+    with pytest.raises(OutcomeUnknown, match=r"Enqueue: \d+ of \d+ sends unanswered"):
+        queue.enqueue("work", {}, id="j")
+    # It was applied, once; the caller cannot know.
+    assert ids_of(direct, "waiting") == ["j"]
+
+
+def test_a_request_that_is_lost_for_ever_leaves_the_outcome_unknown_too(relay: Relay, queue: Queue, direct: Queue) -> None:
+    relay.standing = "lose_request"
+    queue.driver.deadline_ms = 500
+    with pytest.raises(OutcomeUnknown):
+        queue.enqueue("work", {}, id="j")
+    assert direct.counts().waiting == 0
+
+
+def test_the_client_sends_nothing_by_itself(relay: Relay, queue: Queue, ironclaim_url: str) -> None:
+    """redis-py re-sends EVALSHA by default; here each send is the engine's own."""
+    driver: SyncDriver = queue.driver
+    with raw_client(ironclaim_url) as client:
+        client.config_resetstat()
+    relay.standing = "lose_reply"
+    driver.deadline_ms = 0
+    with pytest.raises(OutcomeUnknown, match="1 of 1 sends unanswered"):
+        driver.run(queue.model.call(claim_operation(queue)))
+    assert evalsha_calls(ironclaim_url) == 1
+    assert relay.calls == 2, "the count that made the connection, and this"
+
+
+def test_flushed_scripts_are_loaded_again(queue: Queue, direct: Queue, ironclaim_url: str) -> None:
+    with raw_client(ironclaim_url) as client:
+        for number in range(3):
+            client.script_flush()
+            sent = queue.driver.send(queue.model.call(claim_operation(queue)))
+            assert sent.definite
+            assert queue.enqueue("work", {}, id=f"j{number}").result == "created"
+    counts = direct.counts()
+    assert counts.waiting + counts.active == 3
+
+
+def test_threads_share_a_queue(relay: Relay, queue: Queue, direct: Queue) -> None:
+    """Also while every tenth call loses its reply."""
+    nine: list[Rule] = ["pass"] * 9
+    for _ in range(40):
+        relay.next(*nine, "lose_reply")
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda number: queue.enqueue("work", number, id=f"j{number}").result, range(400)))
+    assert results.count("created") >= 350 and set(results) == {"created", "repeated"}
+    assert sorted(ids_of(direct, "waiting")) == sorted(f"j{number}" for number in range(400))
+    assert direct.counts().waiting == 400
+
+
+def test_a_full_server_refuses_a_job_and_takes_a_finish(direct: Queue, ironclaim_url: str) -> None:
+    """Rule 2."""
+    direct.enqueue("work", {}, id="a")
+    direct.enqueue("work", {}, id="b")
+    first, second = claim(direct).jobs
+    with raw_client(ironclaim_url) as client:
+        client.config_set("maxmemory", 1)
+        try:
+            started_s = time.monotonic()
+            with pytest.raises(ServerUnavailable, match="nothing was applied.*OOM"):
+                direct.enqueue("work", {}, id="c")
+            assert time.monotonic() - started_s < 5, "a refusal is not waited out"
+            assert client.exists(direct.model.keys.job("c")) == 0
+            # On a new connection too: its handshake loads the scripts.
+            direct.driver.close()
+            assert direct.driver.run(direct.model.call(Finish((first.lease,)))).items == (("ok", "finished"),)
+        finally:
+            client.config_set("maxmemory", 0)
+    assert direct.enqueue("work", {}, id="c").result == "created"
+    assert (direct.counts().finished, direct.counts().active, second.lease.job) == (1, 1, "b")
+
+
+def test_an_error_of_a_script_is_told_at_once_and_leaves_the_connection_usable(queue: Queue, ironclaim_url: str) -> None:
+    queue.enqueue("work", {}, id="a")
+    with raw_client(ironclaim_url) as client:
+        client.set(queue.model.keys.due, "no zset")
+        with pytest.raises(ScriptFault, match="Enqueue: the server answered WRONGTYPE"):
+            queue.enqueue("work", {}, id="b")
+        client.delete(queue.model.keys.due)
+    assert queue.enqueue("work", {}, id="b").result == "created"
+
+
+def test_a_text_that_cannot_be_sent_is_the_callers_fault_and_harms_no_later_call(queue: Queue) -> None:
+    queue.enqueue("work", {}, id="a")
+    (job,) = claim(queue).jobs
+    with pytest.raises(Exception):  # noqa: B017  what it raises is redis-py's affair; what follows is ours
+        queue.driver.run(queue.model.call(Retry((Failure(job.lease, "\ud800", 0),))))
+    assert queue.counts().active == 1
+
+
+def test_redis_errors_never_escape(relay: Relay, queue: Queue) -> None:
+    """Whatever happens to a call, the caller sees the engine's errors."""
+    queue.driver.deadline_ms = 200
+    for rule in ("lose_reply", "lose_request", "cut_request", "cut_reply", "hush_reply"):
+        relay.standing = rule
+        try:
+            queue.enqueue("work", {})
+        except (OutcomeUnknown, ServerUnavailable) as error:
+            assert not isinstance(error, redis.RedisError)

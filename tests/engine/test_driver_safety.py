@@ -1,0 +1,111 @@
+"""Servers that the driver refuses, and processes that fork."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from engine import Queue, UnsafeServer, Worker
+from engine.connections import check_server, connection_settings, parse_info
+from engine.handlers import Handlers
+from engine.testing import EmbeddedServer
+from tests.engine.helpers.producing import claim, ids_of, raw_client
+
+FIT = {"redis_version": "7.2.4", "maxmemory_policy": "noeviction"}
+
+
+@pytest.fixture
+def queue(ironclaim_url: str) -> Iterator[Queue]:
+    made = Queue("q", url=ironclaim_url)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("version", ["7.0", "7.0.0", "7.2.4", "8.1.0", "10.0.1", "255.255.255"])
+def test_versions_that_are_new_enough(version: str) -> None:
+    check_server({**FIT, "redis_version": version})
+
+
+@pytest.mark.parametrize("version", ["6.2.14", "6.9", "5.0.7", "2.8", "0.0.0", "", "unknown", "x.y.z"])
+def test_versions_that_are_too_old(version: str) -> None:
+    with pytest.raises(UnsafeServer, match=r"^redis_version: .*7\.0 or newer") as caught:
+        check_server({**FIT, "redis_version": version})
+    assert (version or "unknown") in str(caught.value)
+
+
+@pytest.mark.parametrize("info", [{}, {"redis_version": "7.2.4"}, {"maxmemory_policy": "noeviction"}])
+def test_a_server_that_does_not_say(info: dict[str, str]) -> None:
+    with pytest.raises(UnsafeServer, match="unknown"):
+        check_server(info)
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-lru", "allkeys-random", "volatile-ttl", "noevictions", ""])
+def test_every_policy_that_evicts(policy: str) -> None:
+    with pytest.raises(UnsafeServer, match="^maxmemory_policy: .* it must be noeviction") as caught:
+        check_server({**FIT, "maxmemory_policy": policy})
+    assert (policy or "unknown") in str(caught.value)
+
+
+def test_info_lines() -> None:
+    text = b"# Server\r\nredis_version:7.2.4\r\nexecutable:/a:b\r\n\r\nos:Linux\xff\r\n"
+    assert parse_info(text) == {"redis_version": "7.2.4", "executable": "/a:b", "os": "Linux\ufffd"}
+
+
+def test_a_real_server_that_evicts_is_refused_at_once_and_nothing_is_written() -> None:
+    with EmbeddedServer() as server, raw_client(server.url) as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        queue = Queue("q", url=server.url)
+        started_s = time.monotonic()
+        message = r"^maxmemory_policy: allkeys-lru .* it must be noeviction$"
+        for use in (lambda: queue.enqueue("work", {}), queue.counts, lambda: claim(queue), Worker(queue, Handlers()).run):
+            with pytest.raises(UnsafeServer, match=message):
+                use()
+        assert time.monotonic() - started_s < 5, "it does not try again"
+        assert client.dbsize() == 0
+        client.config_set("maxmemory-policy", "noeviction")
+        assert queue.enqueue("work", {}).result == "created"
+        queue.close()
+
+
+def test_a_forked_child_does_not_use_its_parents_connections(queue: Queue, ironclaim_url: str) -> None:
+    """The child connects anew; the parent goes on with what it has, also after the child has ended."""
+    queue.enqueue("work", {}, id="before")
+    with raw_client(ironclaim_url) as client:
+        connections = client.info("stats")["total_connections_received"]
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                results = [queue.enqueue("work", {}, id=f"child-{number}").result for number in range(100)]
+                code = 0 if results == ["created"] * 100 else 2
+            finally:
+                os._exit(code)
+        results = [queue.enqueue("work", {}, id=f"parent-{number}").result for number in range(100)]
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert results == ["created"] * 100
+        assert queue.enqueue("work", {}, id="after").result == "created"
+        assert client.info("stats")["total_connections_received"] == connections + 1
+    wanted = {"before", "after", *(f"{who}-{number}" for who in ("child", "parent") for number in range(100))}
+    assert sorted(ids_of(queue, "waiting")) == sorted(wanted)
+
+
+def test_the_clients_own_retries_are_off() -> None:
+    """Also when connecting; a url cannot turn them on."""
+    for url in ("redis://localhost", "rediss://localhost?retry_on_timeout=true", "unix:///tmp/socket?health_check_interval=5"):
+        settings = connection_settings(url, 2000)
+        assert settings["retry"].get_retries() == 0
+        assert settings["health_check_interval"] == 0 and not settings["decode_responses"]
+
+
+def test_calls_that_follow_each_other_share_one_connection(queue: Queue, ironclaim_url: str) -> None:
+    with raw_client(ironclaim_url) as client:
+        queue.counts()
+        before = client.info("stats")["total_connections_received"]
+        for number in range(20):
+            queue.enqueue("work", {}, id=f"j{number}")
+        queue.counts()
+        assert client.info("stats")["total_connections_received"] == before

@@ -1,0 +1,219 @@
+"""The envelope of a job (rule 15): Python and Lua read the same, and bytes that are none harm nobody else."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine import Queue, ScriptFault, validate
+from engine.models import envelope
+from engine.operations import Enqueue, Lease, LeasedJob, Options
+from engine.scripts import scripts_folder
+from tests.engine.helpers.producing import claim, raw_client
+
+LEASE = Lease("j", 7, "n")
+WORDS = st.text("abcXYZ_.:-019", min_size=1, max_size=128)
+U32 = st.integers(0, 2**32 - 1)
+U53 = st.integers(0, 2**53 - 1)
+OPTIONS = st.builds(
+    Options,
+    priority=st.integers(1, 10),
+    lifo=st.booleans(),
+    attempts=st.integers(1, validate.ATTEMPTS_MAX),
+    backoff_ms=U32,
+    timeout_ms=U32,
+    headers=st.dictionaries(st.text(max_size=20), st.text(max_size=60), max_size=5).map(lambda found: tuple(found.items())),
+)
+ENQUEUES = st.builds(
+    Enqueue,
+    job=WORDS,
+    name=WORDS,
+    payload=st.binary(max_size=300),
+    nonce=st.binary(min_size=8, max_size=8),
+    not_after_ms=U53,
+    options=OPTIONS,
+    class_name=WORDS,
+    lane=WORDS,
+)
+#: What Lua finds in an envelope, as text, since its numbers are doubles.
+READ_IN_LUA = """#!lua flags=no-writes
+%s
+local job = envelope_open(ARGV[1])
+if not job then return {'none'} end
+if job.kind == 'T' then return {job.kind, tostring(job.outcome), job.enqueue_nonce, job.fence, job.nonce} end
+if job.kind ~= 'J' then return {job.kind} end
+local function number(value) return string.format('%%.0f', value) end
+return { job.kind, number(job.priority), number(job.flags), number(job.sequence), number(job.enqueued_ms), number(job.due_ms),
+  job.enqueue_nonce, number(job.not_after_ms), number(job.attempts), job.class, job.lane }
+"""
+
+SHARED_SERVER = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def sealed(operation: Enqueue, sequence: int = 1, enqueued_ms: int = 2, due_ms: int = 3) -> bytes:
+    """The whole envelope, with the three fields that the script writes."""
+    head, tail = envelope.encode(operation)
+    return head + struct.pack(">QQQ", sequence, enqueued_ms, due_ms) + tail
+
+
+def sample(**changes: Any) -> Enqueue:
+    values: dict[str, Any] = {"job": "j", "name": "work", "payload": b'{"a":1}', "nonce": b"nonce---", "not_after_ms": 10}
+    values |= {"options": Options(headers=(("trace", "t"),)), "class_name": "main", "lane": "main"}
+    return Enqueue(**(values | changes))
+
+
+def opened(raw: bytes) -> LeasedJob:
+    return envelope.decode(raw, LEASE, 99, (1, 2, 3))
+
+
+@pytest.fixture
+def lua(ironclaim_url: str) -> Iterator[Any]:
+    """Runs `envelope_open` of the scripts on bytes."""
+    client = redis.Redis.from_url(ironclaim_url)
+    script = READ_IN_LUA % (scripts_folder() / "lanes" / "include" / "envelope_open.lua").read_text()
+    yield lambda raw: client.eval(script, 0, raw)
+    client.close()
+
+
+@settings(deadline=None)
+@given(ENQUEUES, U53, U53, U53)
+def test_round_trip(operation: Enqueue, sequence: int, enqueued_ms: int, due_ms: int) -> None:
+    job = opened(sealed(operation, sequence, enqueued_ms, due_ms))
+    assert job == LeasedJob(
+        lease=LEASE,
+        deadline_ms=99,
+        name=operation.name,
+        class_name=operation.class_name,
+        lane=operation.lane,
+        payload=operation.payload,
+        options=operation.options,
+        enqueued_ms=enqueued_ms,
+        due_ms=due_ms,
+        claims=1,
+        failures=2,
+        crashes=3,
+    )
+
+
+@SHARED_SERVER
+@given(ENQUEUES, st.integers(1, 2**48), U53, U53)
+def test_lua_reads_what_python_wrote(lua: Any, operation: Enqueue, sequence: int, enqueued_ms: int, due_ms: int) -> None:
+    options = operation.options
+    numbers = (options.priority, int(options.lifo), sequence, enqueued_ms, due_ms)
+    assert lua(sealed(operation, sequence, enqueued_ms, due_ms)) == [
+        b"J",
+        *(str(number).encode() for number in numbers),
+        operation.nonce,
+        str(operation.not_after_ms).encode(),
+        str(options.attempts).encode(),
+        operation.class_name.encode(),
+        operation.lane.encode(),
+    ]
+
+
+@settings(deadline=None)
+@given(st.one_of(st.binary(max_size=200), st.binary(max_size=200).map(lambda rest: b"\x01J" + rest)))
+def test_python_refuses_other_bytes_with_one_error(raw: bytes) -> None:
+    try:
+        opened(raw)
+    except ScriptFault as fault:
+        assert str(fault).startswith("envelope of job j: ") and "\n" not in str(fault)
+
+
+@SHARED_SERVER
+@given(
+    st.one_of(st.binary(max_size=200), st.tuples(st.sampled_from([b"\x01J", b"\x01T"]), st.binary(max_size=200)).map(b"".join))
+)
+def test_lua_never_stumbles_over_other_bytes(lua: Any, raw: bytes) -> None:
+    """A script that raised would hold up every job beside the bad one."""
+    assert lua(raw)[0] in (b"none", b"J", b"T", b"corrupt")
+
+
+def test_every_truncation_is_noticed() -> None:
+    raw = sealed(sample())
+    for length in range(len(raw) - len(sample().payload)):
+        with pytest.raises(ScriptFault, match="^envelope of job j: "):
+            opened(raw[:length])
+
+
+@pytest.mark.parametrize(
+    ("at", "byte"), [(0, 0), (0, 2), (0, 255), (1, ord("T")), (1, 0), (60, 0xFF), (64, 0xFF), (68, 0xFF), (74, ord("["))]
+)
+def test_a_wrong_byte_is_noticed(at: int, byte: int) -> None:
+    """Version, kind, class, lane, name (UTF-8), and the options (JSON object)."""
+    raw = bytearray(sealed(sample()))
+    raw[at] = byte
+    with pytest.raises(ScriptFault, match="^envelope of job j: "):
+        opened(bytes(raw))
+
+
+@pytest.mark.parametrize("extra", [b"[]", b"7", b'{"headers":[]}', b'{"headers":7}', b"nul"])
+def test_options_that_are_no_headers_are_noticed(extra: bytes) -> None:
+    raw = sealed(sample(options=Options()))
+    at = raw.index(b"\0\0" + sample().payload)
+    with pytest.raises(ScriptFault, match="^envelope of job j: "):
+        opened(raw[:at] + len(extra).to_bytes(2, "big") + extra + sample().payload)
+
+
+def test_extreme_values_travel_through_a_real_queue(ironclaim_url: str) -> None:
+    queue = Queue("q" * 128, url=ironclaim_url)
+    headers = {"h": "x" * (validate.HEADERS_BYTES_MAX - len('{"h": ""}'))}
+    payload = "x" * (validate.PAYLOAD_BYTES_MAX - 2)
+    greatest: dict[str, Any] = {"priority": 10, "attempts": validate.ATTEMPTS_MAX, "backoff_ms": validate.BACKOFF_MS_MAX}
+    greatest |= {"timeout_ms": validate.BACKOFF_MS_MAX, "headers": headers, "lifo": True}
+    least: dict[str, Any] = {"priority": 1, "attempts": 1, "backoff_ms": 0, "timeout_ms": 0, "headers": {}}
+    queue.enqueue("l", None, id="l", **least)
+    queue.enqueue("n" * 128, payload, id="g" * 128, **greatest)
+    with raw_client(ironclaim_url) as client:
+        seconds, _ = client.time()
+    high, low = claim(queue).jobs
+    assert (high.lease.job, high.name, len(high.payload)) == ("g" * 128, "n" * 128, validate.PAYLOAD_BYTES_MAX)
+    assert high.options == Options(10, True, 0, validate.ATTEMPTS_MAX, 2**32 - 1, 2**32 - 1, tuple(headers.items()))
+    assert (low.lease.job, low.name, low.payload, low.options) == ("l", "l", b"null", Options(1, False, 0, 1, 0, 0))
+    assert abs(high.enqueued_ms - seconds * 1000) < 5000 and high.due_ms == 0
+    queue.close()
+
+
+def test_the_greatest_delay_travels(ironclaim_url: str) -> None:
+    queue = Queue("q", url=ironclaim_url)
+    queue.enqueue("work", {}, id="j", delay_ms=validate.DURATION_MS_MAX)
+    snapshot = queue.snapshot()
+    job, due_ms = snapshot.states["delayed"][0]
+    assert job == "j" and abs(due_ms - snapshot.srv_us // 1000 - validate.DURATION_MS_MAX) < 5000
+    queue.close()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"x",
+        b"\x01J",
+        b"\x01T" + b"\xff" * 18,
+        b"\x02" + sealed(sample())[1:],
+        sealed(sample()).replace(b"trace", b'tr"ce'),
+        sealed(sample()).replace(b"work", b"w\xffrk"),
+        sealed(sample(options=Options(headers=(("a", "b"),)))).replace(b'{"headers":{"a":"b"}}', b'["headers",{"a":"b"}]'),
+    ],
+    ids=["short", "no head", "tombstone with a long nonce", "version", "options", "name", "list"],
+)
+def test_one_bad_job_does_not_hold_up_the_others(ironclaim_url: str, raw: bytes) -> None:
+    queue = Queue("q", url=ironclaim_url)
+    for job in ("bad", "good", "also"):
+        queue.enqueue("work", {}, id=job)
+    with raw_client(ironclaim_url) as client:
+        client.set(queue.model.keys.job("bad"), raw)
+    queue.enqueue("work", {}, id="more")
+    claimed = claim(queue)
+    assert [job.lease.job for job in claimed.jobs] == ["good", "also", "more"]
+    if claimed.unreadable:
+        # What Lua could read and Python could not is leased: the worker buries it.
+        assert [failure.lease.job for failure in claimed.unreadable] == ["bad"]
+    else:
+        assert queue.counts().waiting == 0 and queue.counts().active == 3
+    queue.close()

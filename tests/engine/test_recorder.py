@@ -1,0 +1,243 @@
+"""The observer that writes history rows: what each call leaves behind, and when (rules 29 to 31)."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Job, OutcomeUnknown, Queue, ServerUnavailable, Worker
+from engine.history import HistoryFile
+from engine.operations import Bury, Enqueue, Extend, Failure, Finish, Lease, Operation, Options, Promote, Reap, Release, Retry
+from engine.recorder import Recorder, Sink
+from engine.testing import EmbeddedServer
+from tests.engine.helpers.producing import claim, claim_operation, hurry, raw_client
+from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.waiting import wait_until
+
+NASTY = 'quote " backslash \\ line\nend tab\t nul\0 sep\u2028 surrogate \ud800 euro €'
+#: What the worker makes of it: a lone surrogate cannot travel.
+SENDABLE = NASTY.replace("\ud800", "?")
+
+
+@pytest.fixture
+def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
+    with Relay(ironclaim_server.port) as made:
+        yield made
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "p.jsonl"
+
+
+@pytest.fixture
+def queue(relay: Relay, path: Path) -> Iterator[Queue]:
+    """A recorded queue through the relay; the history is closed and held against its schema at the end."""
+    recorder = Recorder(HistoryFile(path, proc="p", role="producer"), queue="q")
+    made = hurry(Queue("q", url=relay.url, observer=recorder))
+    made.counts()
+    yield made
+    made.close()
+    recorder.close()
+    rows = raw_rows(path)
+    check_rows(rows)
+    assert rows[-1]["kind"] == "close" and rows[-1]["rows"] == len(rows) and rows[-1]["recorder_ns"] > 0
+
+
+def run(queue: Queue, operation: Operation) -> Any:
+    return queue.driver.run(queue.model.call(operation))
+
+
+def operations(path: Path, f: str = "", type: str = "") -> list[dict[str, Any]]:
+    found = [row for row in raw_rows(path) if row["kind"] == "operation"]
+    return [row for row in found if f in ("", row["f"]) and type in ("", row["type"])]
+
+
+def leased(queue: Queue, *jobs: str, **options: Any) -> tuple[Lease, ...]:
+    for job in jobs:
+        queue.enqueue("work", {"job": job}, id=job, attempts=1)
+    return tuple(job.lease for job in claim(queue, **options).jobs)
+
+
+def test_a_connection_names_the_server(queue: Queue, path: Path, ironclaim_url: str) -> None:
+    with raw_client(ironclaim_url) as client:
+        server, replication = client.info("server"), client.info("replication")
+    (row,) = [row for row in raw_rows(path) if row["kind"] == "connection"]
+    assert row["server_run_id"] == server["run_id"] and row["replid"] == replication["master_replid"]
+    assert row["server_role"] == "master"
+
+
+def test_an_enqueue(queue: Queue, path: Path) -> None:
+    enqueued = queue.enqueue("work", {"a": 1}, id="j", priority=7, delay_ms=50, intended_ns=123)
+    invoke, done = operations(path)
+    item = {"job": "j", "name": "work", "class": "main", "lane": "main", "priority": 7, "delay_ms": 50}
+    item["crc"] = zlib.crc32(b'{"a":1}')
+    assert invoke["items"] == [item] and done["items"] == [{**item, "result": "created"}]
+    assert (invoke["type"], done["type"], done["result"]) == ("invoke", "ok", "created")
+    assert (done["sends"], done["errors"], done["srv_us"]) == (1, [], enqueued.srv_us)
+    assert invoke["intended_ns"] == done["intended_ns"] == 123
+    assert invoke["first_send_ns"] == done["first_send_ns"] <= done["last_send_ns"] <= done["done_ns"] <= done["t_ns"]
+    for column in ("op", "call", "queue", "f"):
+        assert invoke[column] == done[column]
+
+
+def test_a_duplicate_is_an_answer(queue: Queue, path: Path) -> None:
+    queue.enqueue("work", {}, id="j")
+    queue.enqueue("work", {}, id="j")
+    last = operations(path)[-1]
+    assert (last["type"], last["result"], last["items"][0]["result"]) == ("ok", "duplicate", "duplicate")
+
+
+def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
+    """The fixture holds all of them against the schema."""
+    first, second, third, fourth, fifth = leased(queue, "a", "b", "c", "d", "e", lease_ms=9000)
+    run(queue, Extend((first,), 1, 9000, queue.driver.server_now_ms() + 3000))
+    run(queue, Retry((Failure(second, SENDABLE, 77),)))
+    run(queue, Bury((Failure(third, SENDABLE),)))
+    run(queue, Release((fourth,)))
+    run(queue, Finish((first,)))
+    run(queue, Promote(10, 1000))
+    run(queue, Finish((fifth, Lease("none", 1, "n:1"))))
+    rows = {row["f"]: row for row in operations(path) if row["type"] != "invoke"}
+    assert set(rows) == {"enqueue", "claim", "extend", "retry", "bury", "release", "finish", "promote"}
+    assert len(operations(path, type="invoke")) == len(operations(path)) / 2
+    claimed = rows["claim"]
+    assert (claimed["result"], claimed["counter"], claimed["lease_ms"]) == ("leased", first_counter(first), 9000)
+    assert [item["job"] for item in claimed["items"]] == ["a", "b", "c", "d", "e"]
+    item = claimed["items"][0]
+    assert (item["fence"], item["nonce"], item["crc"]) == (first.fence, first.nonce, zlib.crc32(b'{"job":"a"}'))
+    assert (item["claims"], item["failures"], item["crashes"], item["due_ms"], item["priority"]) == (1, 0, 0, 0, 5)
+    assert item["deadline_ms"] == claimed["srv_us"] // 1000 + 9000
+    assert rows["extend"]["items"][0]["deadline_ms"] >= item["deadline_ms"]
+    assert [(item["job"], item["result"], item["outcome"]) for item in rows["retry"]["items"]] == [("b", "ok", "buried")]
+    assert rows["bury"]["items"][0]["error"] == SENDABLE
+    # One stale token inside a batch is one stale item (rule 33).
+    assert [(item["job"], item["result"]) for item in rows["finish"]["items"]] == [("e", "ok"), ("none", "stale")]
+
+
+def first_counter(lease: Lease) -> int:
+    return int(lease.nonce.split(":")[1])
+
+
+def test_reaped_leases_are_rows(queue: Queue, path: Path) -> None:
+    (lease,) = leased(queue, "a", lease_ms=50)
+    wait_until(lambda: run(queue, Reap(10, 1000, 1000)).leases, "the lease is reaped")
+    (item,) = operations(path, "reap", "ok")[-1]["items"]
+    assert item == {"job": "a", "fence": lease.fence, "nonce": lease.nonce, "crashes": 1, "result": "reaped"}
+
+
+def test_a_fused_call_is_two_operations_with_one_call_id(queue: Queue, path: Path) -> None:
+    (lease,) = leased(queue, "a")
+    queue.enqueue("work", {}, id="b")
+    run(queue, Finish((lease,), claim_operation(queue)))
+    rows = operations(path)[-4:]
+    assert [(row["f"], row["type"]) for row in rows] == [
+        ("finish", "invoke"),
+        ("claim", "invoke"),
+        ("finish", "ok"),
+        ("claim", "ok"),
+    ]
+    assert len({row["call"] for row in rows}) == 1 and rows[0]["op"] == rows[2]["op"] != rows[1]["op"] == rows[3]["op"]
+    assert "incarnation" in rows[1] and "incarnation" not in rows[0]
+    assert rows[2]["items"][0]["outcome"] == "finished" and rows[3]["items"][0]["job"] == "b"
+
+
+def test_questions_are_not_recorded(queue: Queue, path: Path) -> None:
+    queue.counts()
+    queue.snapshot()
+    assert operations(path) == []
+
+
+def test_the_invocation_is_on_disk_before_the_server_hears_of_it(queue: Queue, relay: Relay, path: Path) -> None:
+    """Rule 30: seen at the moment when the bytes of the command arrive, for a plain and for a fused call."""
+    seen: list[list[dict[str, Any]]] = []
+    relay.before_call = lambda data: seen.append(operations(path))
+    (lease,) = leased(queue, "a")
+    run(queue, Finish((lease,), claim_operation(queue)))
+    assert [[row["f"] for row in rows[-2:]] for rows in seen] == [["enqueue"], ["enqueue", "claim"], ["finish", "claim"]]
+    assert all(rows[-1]["type"] == "invoke" for rows in seen)
+    assert seen[0][-1]["items"][0]["job"] == "a"
+
+
+def test_sends_and_their_errors_are_told(queue: Queue, relay: Relay, path: Path) -> None:
+    relay.next("lose_request", "lose_reply")
+    queue.enqueue("work", {}, id="j")
+    row = operations(path)[-1]
+    assert (row["type"], row["result"], row["sends"], len(row["errors"])) == ("ok", "repeated", 3, 2)
+    assert row["last_send_ns"] > row["first_send_ns"]
+
+
+def late_enqueue(queue: Queue, job: str) -> Enqueue:
+    """One that the server refuses as late."""
+    return Enqueue(job, "work", b"{}", b"nonce---", queue.driver.server_now_ms() - 1000, Options(), "main", "main")
+
+
+@pytest.mark.parametrize(("harm", "type"), [(False, "fail"), (True, "info")])
+def test_rule_31_a_refusal_is_fail_only_when_no_copy_is_unanswered(
+    queue: Queue, relay: Relay, path: Path, harm: bool, type: str
+) -> None:
+    if harm:
+        relay.next("lose_request")
+    assert run(queue, late_enqueue(queue, "j")).result == "refused"
+    assert (operations(path)[-1]["type"], operations(path)[-1]["result"]) == (type, "refused")
+
+
+@pytest.mark.parametrize(("harm", "result"), [(False, "stale"), (True, "unknown")])
+def test_rule_31_a_stale_answer_is_definite_only_when_no_copy_is_unanswered(
+    queue: Queue, relay: Relay, path: Path, harm: bool, result: str
+) -> None:
+    (lease,) = leased(queue, "a", lease_ms=50)
+    wait_until(lambda: run(queue, Reap(10, 1000, 1000)).leases, "the lease is reaped")
+    if harm:
+        relay.next("lose_request")
+    run(queue, Finish((lease,)))
+    assert [item["result"] for item in operations(path)[-1]["items"]] == [result]
+
+
+def test_rule_31_without_an_answer_only_what_was_never_sent_is_fail(queue: Queue, relay: Relay, path: Path) -> None:
+    queue.driver.deadline_ms = 100
+    relay.standing = "lose_request"
+    with pytest.raises(OutcomeUnknown):
+        queue.enqueue("work", {}, id="lost")
+    relay.down()
+    queue.driver.close()
+    with pytest.raises(ServerUnavailable):
+        queue.enqueue("work", {}, id="never")
+    unknown, unsent = operations(path, type="info"), operations(path, type="fail")
+    assert [row["items"][0]["job"] for row in (*unknown, *unsent)] == ["lost", "never"]
+    assert unknown[0]["sends"] >= 1 and unsent[0]["sends"] == 0 and unsent[0]["error"] and unsent[0]["errors"]
+
+
+def test_handlers_and_their_sink(queue: Queue, path: Path, tmp_path: Path) -> None:
+    """Start and end of each run are rows; the sink is the second witness."""
+    sink = Sink(tmp_path / "p.sink.jsonl", proc="p")
+    handlers = Handlers()
+
+    @handlers("work")
+    def work(job: Job) -> None:
+        sink.write(job)
+        if job.payload == "bad":
+            raise ValueError(NASTY)
+
+    queue.enqueue("work", "good", id="g")
+    queue.enqueue("work", "bad", id="b", attempts=1)
+    Worker(queue, handlers, name="p", concurrency=1, sweep_ms=50).run(burst=True)
+    sink.close()
+    rows = {(row["items"][0]["job"], row["type"]): row for row in operations(path, "handle")}
+    assert set(rows) == {("g", "invoke"), ("g", "ok"), ("b", "invoke"), ("b", "fail")}
+    assert rows["b", "fail"]["items"][0]["error"] == f"ValueError: {SENDABLE}"
+    assert rows["g", "ok"]["first_send_ns"] <= rows["g", "ok"]["done_ns"]
+    effects = raw_rows(tmp_path / "p.sink.jsonl")
+    check_rows(effects)
+    tokens = {item["job"]: item for row in operations(path, "claim", "ok") for item in row["items"]}
+    for row in effects[1:-1]:
+        (item,) = row["items"]
+        assert all(item[column] == tokens[item["job"]][column] for column in ("fence", "nonce", "crc"))
+    (configuration,) = [row for row in raw_rows(path) if row["kind"] == "configuration"]
+    assert json.loads(configuration["config"])["concurrency"] == 1

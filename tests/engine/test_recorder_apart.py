@@ -1,0 +1,102 @@
+"""The recording apart from the work: killed writers, full disks, and nothing at all without an observer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from engine import Handlers, Queue, Worker
+from engine.history import HistoryFile
+from engine.recorder import Recorder
+from engine.testing import EmbeddedServer, start_guarded
+from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+PRODUCER = """
+import sys
+from pathlib import Path
+from engine import Queue
+from engine.history import HistoryFile
+from engine.recorder import Recorder
+recorder = Recorder(HistoryFile(Path(sys.argv[1]), proc="p", role="producer"), queue="q")
+queue = Queue("q", url=sys.argv[2], observer=recorder)
+queue.enqueue("work", {}, id="a")
+queue.enqueue("work", {}, id="b")
+"""
+
+UNOBSERVED = """
+import sys
+from engine import Queue, Handlers, Worker
+queue = Queue("q", url=sys.argv[1])
+queue.enqueue("work", {})
+handlers = Handlers()
+handlers("work")(lambda job: None)
+Worker(queue, handlers, sweep_ms=50).run(burst=True)
+print(queue.counts().finished, [name for name in ("engine.recorder", "engine.history") if name in sys.modules])
+"""
+
+
+def test_a_producer_that_is_killed_while_it_waits_leaves_its_invocation(
+    ironclaim_server: EmbeddedServer, ironclaim_url: str, tmp_path: Path
+) -> None:
+    """The job is there, and the history says that it may be."""
+    path = tmp_path / "p.jsonl"
+    with Relay(ironclaim_server.port) as relay:
+        relay.next("pass", "hush_reply")
+        child = start_guarded([sys.executable, "-c", PRODUCER, str(path), relay.url], cwd=ROOT)
+        queue = Queue("q", url=ironclaim_url)
+        wait_until(lambda: "b" in ids_of(queue, "waiting"), "the second job is there")
+        child.kill()
+        child.wait()
+        queue.close()
+    rows = raw_rows(path)
+    check_rows(rows)
+    assert [(row["type"], row["items"][0]["job"]) for row in rows if row["kind"] == "operation"] == [
+        ("invoke", "a"),
+        ("ok", "a"),
+        ("invoke", "b"),
+    ]
+
+
+def test_a_full_disk_never_fails_a_job(ironclaim_url: str, capfd: Any) -> None:
+    recorder = Recorder(HistoryFile(Path("/dev/full"), proc="p", role="worker"), queue="q")
+    queue = Queue("q", url=ironclaim_url, observer=recorder)
+    done: list[str] = []
+    handlers = Handlers()
+    handlers("work")(lambda job: done.append(job.id))
+    for number in range(20):
+        assert queue.enqueue("work", {}, id=f"j{number}").result == "created"
+    Worker(queue, handlers, sweep_ms=50).run(burst=True)
+    recorder.close()
+    assert sorted(done) == sorted(f"j{number}" for number in range(20)) and queue.counts().finished == 20
+    told = [line for line in capfd.readouterr().err.splitlines() if "history file" in line]
+    assert told == ["history file full: No space left on device; recording stopped, the verdict will be unknown"]
+    queue.close()
+
+
+def test_without_an_observer_nothing_of_the_history_is_even_imported(ironclaim_url: str) -> None:
+    program = [sys.executable, "-c", UNOBSERVED, ironclaim_url]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.returncode) == ("1 []", 0), done.stderr
+
+
+def test_recording_adds_no_command(ironclaim_url: str, tmp_path: Path) -> None:
+    """The same work with and without a recorder: the server hears the same."""
+    heard: list[dict[str, int]] = []
+    for observer in (None, Recorder(HistoryFile(tmp_path / "p.jsonl", proc="p", role="producer"), queue="q")):
+        queue = Queue("q", url=ironclaim_url, observer=observer)
+        queue.counts()
+        with raw_client(ironclaim_url) as client:
+            client.config_resetstat()
+            for number in range(5):
+                queue.enqueue("work", {}, id=f"{observer is None}-{number}")
+            stats = client.info("commandstats")
+        heard.append({name: stats[name]["calls"] for name in stats if name.startswith("cmdstat_evalsha")})
+        queue.close()
+    assert heard[0] == heard[1] == {"cmdstat_evalsha": 5}

@@ -1,0 +1,195 @@
+"""The loader holds the header and the body of a script together, in both directions; the flags of rule 2."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine import Queue, ScriptFault
+from engine.scripts import Script, load_folder, load_script, scripts_folder
+
+LANES = scripts_folder() / "lanes"
+REAL = sorted(path.stem for path in LANES.glob("*.lua"))
+ALLOW_OOM = {"extend", "finish", "finish_and_claim", "retry", "bury", "release", "reap", "claim", "promote"}
+READ_ONLY = {"counts", "listing"}
+
+Tamper = Callable[[str, str, str], Script]
+
+SAMPLE = """#!lua flags=allow-oom
+-- A sample.
+--
+-- KEYS
+--   lane     zset  ids
+--   active   zset  ids
+--   items    2 for each item: job and run
+-- ARGV
+--   now_ms   the time
+--   items    3 for each item: id, fence, nonce
+-- REPLY srv_us
+-- @include double
+local lane = KEYS[1]
+local active = KEYS[2]
+local now_ms = tonumber(ARGV[1])
+
+return { double(now_ms), lane, active, KEYS[3], ARGV[2] }
+"""
+DOUBLE = "-- Twice.\nlocal function double(number)\n  return number * 2\nend\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the sample and its include."""
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "double.lua").write_text(DOUBLE)
+    (tmp_path / "sample.lua").write_text(SAMPLE)
+    return tmp_path
+
+
+def changed(folder: Path, old: str, new: str) -> Path:
+    """The sample with one piece replaced."""
+    assert SAMPLE.count(old) == 1, old
+    path = folder / "sample.lua"
+    path.write_text(SAMPLE.replace(old, new))
+    return path
+
+
+def test_the_sample_loads(folder: Path) -> None:
+    script = load_script(folder / "sample.lua")
+    assert (script.name, script.keys, script.arguments) == ("sample", ("lane", "active"), ("now_ms",))
+    assert (script.key_group, script.argument_group) == (2, 3)
+    assert "local function double(number)" in script.text and "@include" not in script.text
+    assert script.digest == hashlib.sha1(script.text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("local active = KEYS[2]\n", "", "declares KEYS .*'active'.* binds .*lane"),
+        ("local active = KEYS[2]", "local action = KEYS[2]", "declares KEYS .*'active'.* binds .*'action'"),
+        ("local now_ms = tonumber(ARGV[1])\n", "local now_ms = 1\n", "declares ARGV .*'now_ms'.* binds"),
+        ("--   active   zset  ids\n", "", "declares KEYS .* binds .*'active'"),
+        ("--   now_ms   the time\n", "", "declares ARGV .* binds .*'now_ms'"),
+        ("local active = KEYS[2]\n", "local active = KEYS[2]\nlocal dead = KEYS[3]\n", "binds .*'dead'"),
+        ("local lane = KEYS[1]\nlocal active = KEYS[2]", "local active = KEYS[2]\nlocal lane = KEYS[1]", "out of order"),
+        ("local active = KEYS[2]", "local active = KEYS[3]", "out of order"),
+        ("local lane = KEYS[1]\nlocal active = KEYS[2]", "local active = KEYS[1]\nlocal lane = KEYS[2]", "declares KEYS"),
+        (", lane, active,", ", lane,", "active is declared and never used"),
+        ("double(now_ms)", "double(1)", "now_ms is declared and never used"),
+        ("-- REPLY srv_us\n", "", "lacks KEYS, ARGV or REPLY"),
+        ("-- KEYS\n", "", "lacks KEYS, ARGV or REPLY"),
+        ("-- ARGV\n", "", "lacks KEYS, ARGV or REPLY"),
+        ("#!lua flags=allow-oom\n", "", "first line is not #!lua"),
+        ("#!lua flags=allow-oom\n", "#!lua flags=ALLOW\n", "first line is not #!lua"),
+        ("#!lua flags=allow-oom\n", "\n#!lua flags=allow-oom\n", "first line is not #!lua"),
+        ("2 for each item: job and run", "job and run", "items in KEYS .* how many slots"),
+        (
+            "--   active   zset  ids\n--   items    2 for each item: job and run\n",
+            "--   items    2 for each item: job and run\n--   active   zset  ids\n",
+            "items in KEYS come last",
+        ),
+        ("-- @include double", "-- @include triple", "no include triple"),
+    ],
+)
+def test_a_header_that_the_body_denies(folder: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(ScriptFault, match=message) as caught:
+        load_script(changed(folder, old, new))
+    assert "sample.lua" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_comment_is_no_use(folder: Path) -> None:
+    path = changed(folder, ", lane, active,", ", active,")
+    path.write_text(path.read_text() + "  -- lane is used by nobody\n")
+    with pytest.raises(ScriptFault, match="lane is declared and never used"):
+        load_script(path)
+
+
+@pytest.mark.parametrize(
+    "include",
+    [
+        DOUBLE.replace("double", "twice"),
+        DOUBLE + DOUBLE.replace("double", "other"),
+        "return 1\n",
+        "-- @include triple\n" + DOUBLE,
+        "",
+    ],
+    ids=["wrong name", "two functions", "no function", "nested", "empty"],
+)
+def test_an_include_is_one_function_of_its_name(folder: Path, include: str) -> None:
+    (folder / "include" / "double.lua").write_text(include)
+    with pytest.raises(ScriptFault, match=r"include double\.lua: it must be exactly one local function double"):
+        load_script(folder / "sample.lua")
+
+
+def test_an_include_keeps_nothing_outside_its_function(folder: Path) -> None:
+    """Everything is passed in: code beside the function would run in every script that includes it."""
+    (folder / "include" / "double.lua").write_text(DOUBLE + "redis.call('SET', 'a', 'b')\n")
+    with pytest.raises(ScriptFault, match="double"):
+        load_script(folder / "sample.lua")
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ScriptFault, match="no folder of scripts"):
+        load_folder(tmp_path / "lanes")
+    with pytest.raises(ScriptFault, match="no folder of scripts"):
+        Queue("q", lua=tmp_path)
+
+
+def test_binding_by_name(folder: Path) -> None:
+    script = load_script(folder / "sample.lua")
+    assert script.bind_keys({"active": "A", "lane": "L"}, ["j", "r"]) == ("L", "A", "j", "r")
+    assert script.bind_arguments({"now_ms": 5}) == (5,)
+    for named, items in (({"lane": "L"}, []), ({"lane": "L", "other": "O"}, []), ({"lane": "L", "active": "A"}, ["j"])):
+        with pytest.raises(ScriptFault, match="script sample: KEYS"):
+            script.bind_keys(named, items)
+    with pytest.raises(ScriptFault, match="script sample: ARGV"):
+        script.bind_arguments({"now_ms": 5, "more": 6})
+
+
+def test_every_real_script_loads() -> None:
+    scripts = load_folder(LANES)
+    assert sorted(scripts) == REAL and ALLOW_OOM | READ_ONLY | {"enqueue"} <= set(REAL)
+    for script in scripts.values():
+        assert "now_ms" in script.arguments or script.name == "make_test_queue"
+        assert "sweep" in script.keys
+    with pytest.raises(TypeError):
+        scripts["more"] = scripts["claim"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_flags_of_rule_2(name: str) -> None:
+    """What ends or keeps a lease must work when memory is full; what adds a job must not."""
+    first = (LANES / f"{name}.lua").read_text().splitlines()[0]
+    flags = set(re.findall(r"[a-z-]+", first.partition("flags=")[2]))
+    assert first.startswith("#!lua")
+    assert flags == ({"allow-oom"} if name in ALLOW_OOM else {"no-writes"} if name in READ_ONLY else set())
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_each_slot_of_a_real_script_is_held(name: str, tmp_path: Path) -> None:
+    """Take any one slot out of a real header, or its binding out of the body, and the script no longer loads."""
+    shutil.copytree(LANES, tmp_path / "lanes")
+    path = tmp_path / "lanes" / f"{name}.lua"
+    source = path.read_text()
+    script = load_script(path)
+    for slot in (*script.keys, *script.arguments):
+        for pattern in (rf"^--   {slot}\s.*\n", rf"^local {slot} = .*(?:KEYS|ARGV)\[\d+\].*\n"):
+            without, count = re.subn(pattern, "", source, count=1, flags=re.MULTILINE)
+            assert count == 1, (slot, pattern)
+            path.write_text(without)
+            with pytest.raises(ScriptFault, match=f"script {name}"):
+                load_script(path)
+
+
+def test_another_folder_of_scripts_is_used(tmp_path: Path, ironclaim_url: str) -> None:
+    """Mutants replace the folder: what runs on the server is that text."""
+    shutil.copytree(LANES, tmp_path / "lanes")
+    path = tmp_path / "lanes" / "enqueue.lua"
+    path.write_text(path.read_text().replace("return { srv_us, 'created', '', 0 }", "return { srv_us, 'created', 'mutant', 0 }"))
+    queue = Queue("q", url=ironclaim_url, lua=tmp_path)
+    assert queue.enqueue("work", {}).state == "mutant"
+    queue.close()

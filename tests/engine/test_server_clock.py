@@ -1,0 +1,72 @@
+"""The estimate of the server's time: early by the travel of the reply, never ahead (rule 3)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import Queue, ScriptFault
+from engine.server_clock import ServerClock
+from tests.engine.helpers.producing import raw_client
+
+YEAR_US = 366 * 86_400 * 1_000_000
+
+
+def test_nothing_is_known_before_the_first_reply() -> None:
+    clock = ServerClock()
+    assert not clock.known
+    with pytest.raises(ScriptFault, match="not known before the first reply"):
+        clock.now_ms(0)
+
+
+def test_it_counts_from_the_arrival() -> None:
+    clock = ServerClock()
+    clock.learn(srv_us=5_000_000, arrival_ns=1_000_000_000)
+    assert clock.known
+    assert clock.now_ms(1_000_000_000) == 5_000
+    assert clock.now_ms(1_000_999_999) == 5_000
+    assert clock.now_ms(1_001_000_000) == 5_001
+    assert clock.now_ms(3_500_000_000) == 7_500
+
+
+def test_the_latest_reply_counts_also_when_the_server_steps_back() -> None:
+    clock = ServerClock()
+    clock.learn(5_000_000, 1_000_000_000)
+    clock.learn(2_000_000, 2_000_000_000)
+    assert clock.now_ms(2_000_000_000) == 2_000
+    clock.learn(9_000_000, 3_000_000_000)
+    assert clock.now_ms(3_000_000_000) == 9_000
+
+
+@settings(deadline=None)
+@given(
+    srv_us=st.integers(0, 100 * YEAR_US),
+    boot_us=st.integers(0, YEAR_US),
+    travel_ns=st.integers(0, 10_000_000_000),
+    later_ns=st.integers(0, YEAR_US * 1000),
+)
+def test_it_never_runs_ahead(srv_us: int, boot_us: int, travel_ns: int, later_ns: int) -> None:
+    """The server said `srv_us` at some instant, the reply travelled, and time went on."""
+    clock = ServerClock()
+    said_ns = boot_us * 1000
+    clock.learn(srv_us, said_ns + travel_ns)
+    now_ns = said_ns + travel_ns + later_ns
+    true_us = srv_us + (now_ns - said_ns) // 1000
+    behind_us = true_us - clock.now_ms(now_ns) * 1000
+    # Behind by the travel and by less than one millisecond of rounding, up to a microsecond of each division.
+    assert 0 <= behind_us <= travel_ns // 1000 + 1_001
+
+
+def test_a_real_server(ironclaim_url: str) -> None:
+    queue = Queue("q", url=ironclaim_url)
+    with raw_client(ironclaim_url) as client:
+        for _ in range(20):
+            estimate_ms = queue.driver.server_now_ms()
+            seconds, micros = client.time()
+            assert estimate_ms <= seconds * 1000 + micros // 1000
+            queue.counts()
+    assert abs(queue.driver.server_now_ms() - time.time() * 1000) < 5_000
+    queue.close()

@@ -1,0 +1,289 @@
+"""The worker's step machine, event by event: claims, starts, finishes and leases (rules 1, 4, 9, 22 and 37)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.operations import Claim, Finish, Release, Retry, Wait
+from engine.step_values import Forked, TimerFired
+from tests.engine.helpers.machine import SERVER_MS, Machine, lost, started
+
+
+def test_it_claims_at_once_for_every_free_place() -> None:
+    machine = Machine(concurrency=3, prefetch=2, lease_ms=9000)
+    assert machine.claim == Claim("0000000000000001", 1, 5, 9000, SERVER_MS + 7200, "w", 1000)
+
+
+def test_what_was_claimed_starts_up_to_the_concurrency_and_the_rest_waits() -> None:
+    machine = Machine(concurrency=2, prefetch=1)
+    jobs = [machine.job(name) for name in "abc"]
+    assert started(machine.give(*jobs)) == ["a", "b"]
+    assert machine.steps.in_hand == 3
+    assert started(machine.handler_ends(jobs[0])) == ["c"]
+
+
+def test_never_two_claims_are_outstanding() -> None:
+    """Rule 4. The machine of the helper fails on a second call in a channel; no other channel carries a claim."""
+    machine = Machine(concurrency=4)
+    jobs = [machine.job(name) for name in "abcd"]
+    machine.give(*jobs)
+    for job in jobs:
+        machine.handler_ends(job)
+    machine.wait(20_000)
+    claims = [call.operation for call in machine.out.values() if isinstance(call.operation, Claim | Finish)]
+    assert len(claims) == 1
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_an_unanswered_claim_is_sent_again_the_same_until_it_is_answered(fused: bool) -> None:
+    """Rule 4: the very same call, whatever happens meanwhile and however long it takes."""
+    machine = Machine(concurrency=2)
+    if fused:
+        first, second = machine.job("a"), machine.job("b")
+        machine.give(first, second)
+        machine.handler_ends(first)
+        machine.handler_ends(second)
+    call = machine.out["work"]
+    for _ in range(5):
+        assert "work" not in machine.out or machine.out["work"] is call
+        machine.fail("work")
+        assert machine.work is None, "it must pause before it sends again"
+        machine.wait(99)
+        assert machine.work is None
+        machine.wait(2)
+        assert machine.out["work"] is call
+    counter = machine.claim.counter
+    machine.give(kind="void")
+    assert machine.claim.counter == counter + 1
+    assert machine.claim.incarnation == "0000000000000001"
+
+
+@pytest.mark.parametrize("kind", ["repeated", "leased", "void", "empty"])
+def test_an_answered_claim_advances_the_counter(kind: str) -> None:
+    machine = Machine(concurrency=2)
+    machine.give(*([machine.job("a")] if kind in ("leased", "repeated") else []), kind=kind)
+    machine.wait(50)
+    if machine.work is None:
+        machine.wake(True)
+    assert (machine.claim.incarnation, machine.claim.counter) == ("0000000000000001", 2)
+
+
+def test_a_stale_answer_to_the_outstanding_claim_takes_a_new_incarnation() -> None:
+    machine = Machine()
+    machine.give(kind="stale")
+    assert (machine.claim.incarnation, machine.claim.counter) == ("0000000000000002", 1)
+
+
+def test_a_stale_claim_in_a_fused_call_does_not_send_the_finish_again() -> None:
+    machine = Machine(concurrency=1)
+    job = machine.job("a")
+    machine.give(job)
+    machine.handler_ends(job)
+    machine.give(kind="stale")
+    assert isinstance(machine.work, Claim) and machine.claim.incarnation == "0000000000000002"
+
+
+def test_a_fork_takes_a_new_incarnation() -> None:
+    machine = Machine()
+    machine.give()
+    machine.on(Forked())
+    assert (machine.claim.incarnation, machine.claim.counter) == ("0000000000000002", 1)
+
+
+@pytest.mark.parametrize(("answered_ms", "starts"), [(7199, True), (7200, True), (7201, False), (9500, False)])
+def test_rule_9_no_handler_starts_with_less_than_a_fifth_of_its_lease(answered_ms: int, starts: bool) -> None:
+    """The lease counts from the first send of the claim, not from its answer."""
+    machine = Machine(concurrency=1, lease_ms=9000)
+    job = machine.job("a")
+    machine.now_ms = answered_ms
+    actions = machine.give(job)
+    assert started(actions) == (["a"] if starts else [])
+    if not starts:
+        assert machine.work == Release((job.lease,))
+        machine.end()
+        assert isinstance(machine.work, Claim)
+
+
+def test_rule_9_counts_from_the_first_send_of_all() -> None:
+    """The first sends of the claim went unanswered (10 s), the machine sent it again, and was told what the first one leased."""
+    machine = Machine(concurrency=1, lease_ms=12_000)
+    job = machine.job("a")
+    machine.now_ms = 10_000
+    machine.fail("work")
+    machine.wait(150)
+    # Applied at 0 ms: it ends at 12,000, and 1,850 of 12,000 ms are less than a fifth.
+    assert machine.claim.counter == 1
+    assert started(machine.give(job, kind="repeated")) == []
+    assert machine.work == Release((job.lease,))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_rule_9_an_old_call_does_not_age_the_next_claim(fused: bool) -> None:
+    """Unanswered, then refused with an error: the claim that follows is another one, and what it leases is young."""
+    machine = Machine(concurrency=1, lease_ms=9000)
+    if fused:
+        job = machine.job("a")
+        machine.give(job)
+        machine.handler_ends(job)
+    machine.now_ms += 9000
+    machine.fail("work")
+    machine.wait(150)
+    machine.fail("work", fault=True)
+    machine.wait(150)
+    if fused:
+        machine.end()
+    assert started(machine.give(machine.job("b"))) == ["b"]
+
+
+def test_rule_9_also_for_what_waited_in_hand() -> None:
+    machine = Machine(concurrency=1, prefetch=1, lease_ms=9000)
+    first, second = machine.job("a"), machine.job("b")
+    machine.give(first, second)
+    machine.wait(3001)
+    order = [lease.job for lease in machine.renewal.leases]
+    machine.extend(*("void" if job == "b" else "ok" for job in order))
+    machine.wait(4300)
+    # b was not renewed: 1,700 ms are left of it; a has 4,700.
+    assert started(machine.handler_ends(first)) == []
+    operations = [machine.work]
+    machine.end() if isinstance(machine.work, Release) else machine.give()
+    operations.append(machine.work)
+    assert Release((second.lease,)) in operations
+
+
+def test_a_renewal_at_a_third_of_the_lease_for_everything_in_hand() -> None:
+    machine = Machine(concurrency=2, prefetch=1, lease_ms=9000)
+    jobs = [machine.job(name) for name in "abc"]
+    machine.give(*jobs)
+    machine.wait(2999)
+    assert "renew" not in machine.out
+    machine.wait(2)
+    first = machine.renewal
+    assert set(first.leases) == {job.lease for job in jobs}
+    assert first.lease_ms == 9000 and SERVER_MS + 5999 <= first.not_after_ms <= SERVER_MS + 6001
+    machine.extend("ok", "ok", "ok")
+    machine.wait(3000)
+    second = machine.renewal
+    assert second.renewal > first.renewal
+
+
+def test_a_renewal_is_not_kept_waiting_by_an_unanswered_claim() -> None:
+    """Rule 14."""
+    machine = Machine(concurrency=2, lease_ms=9000)
+    job = machine.job("a")
+    machine.give(job)
+    machine.wait(100)
+    if machine.work is None:
+        machine.wake(True)
+    machine.wait(3000)
+    assert isinstance(machine.work, Claim) and machine.renewal.leases == (job.lease,)
+
+
+def test_a_failed_renewal_comes_again_soon() -> None:
+    machine = Machine(concurrency=1, lease_ms=9000)
+    machine.give(machine.job("a"))
+    machine.wait(3001)
+    machine.fail("renew")
+    machine.wait(500)
+    assert "renew" in machine.out
+
+
+def test_a_lost_lease_is_told_once_and_its_finish_is_sent_all_the_same() -> None:
+    """Rule 37: the server decides about a late finish."""
+    machine = Machine(concurrency=2, lease_ms=9000)
+    jobs = [machine.job("a"), machine.job("b")]
+    machine.give(*jobs)
+    machine.wait(3001)
+    assert lost(machine.extend("stale", "ok")) == ["a"]
+    machine.wait(3001)
+    assert machine.renewal.leases == (jobs[1].lease,)
+    machine.extend("ok")
+    machine.handler_ends(jobs[0])
+    assert isinstance(machine.work, Finish) and machine.work.leases == (jobs[0].lease,)
+    assert lost(machine.log) == ["a"]
+
+
+def test_a_lease_that_is_lost_before_its_start_never_starts() -> None:
+    machine = Machine(concurrency=1, prefetch=1)
+    first, second = machine.job("a"), machine.job("b")
+    machine.give(first, second)
+    machine.wait(3001)
+    order = [lease.job for lease in machine.renewal.leases]
+    machine.extend(*("stale" if job == "b" else "ok" for job in order))
+    machine.handler_ends(first)
+    assert started(machine.log) == ["a"]
+
+
+def test_a_finish_takes_the_next_claim_along() -> None:
+    machine = Machine(concurrency=2)
+    first, second = machine.job("a"), machine.job("b")
+    machine.give(first, second)
+    machine.handler_ends(first)
+    assert machine.work.leases == (first.lease,) and machine.claim.limit == 1
+
+
+def test_finishes_that_come_meanwhile_go_together() -> None:
+    machine = Machine(concurrency=3)
+    jobs = [machine.job(name) for name in "abc"]
+    machine.give(*jobs)
+    for job in jobs:
+        machine.handler_ends(job)
+    assert machine.work.leases == (jobs[0].lease,)
+    machine.give()
+    assert machine.work.leases == (jobs[1].lease, jobs[2].lease) and machine.claim.limit == 3
+
+
+def test_a_failed_run_is_retried_with_the_back_off_of_its_job() -> None:
+    machine = Machine(concurrency=1)
+    job = machine.job("a", backoff_ms=1234)
+    machine.give(job)
+    machine.handler_ends(job, "ValueError: no")
+    assert isinstance(machine.work, Retry)
+    failure = machine.work.failures[0]
+    assert (failure.lease, failure.error, failure.delay_ms) == (job.lease, "ValueError: no", 1234)
+
+
+def test_rule_1_a_fused_call_that_fails_with_an_error_sends_its_finish_half_alone() -> None:
+    machine = Machine(concurrency=1)
+    job = machine.job("a")
+    machine.give(job)
+    machine.handler_ends(job)
+    counter = machine.claim.counter
+    machine.fail("work", fault=True)
+    machine.wait(200)
+    assert machine.work == Finish((job.lease,), None)
+    machine.end()
+    machine.wait(200)
+    assert isinstance(machine.work, Claim) and machine.claim.counter == counter + 1
+
+
+def test_a_claim_that_fails_with_an_error_pauses_before_the_next() -> None:
+    machine = Machine()
+    machine.fail("work", fault=True)
+    assert machine.work is None
+    machine.wait(200)
+    assert machine.claim.counter == 2
+
+
+def test_it_blocks_for_a_marker_only_when_the_last_claim_left_nothing_and_there_is_room() -> None:
+    """Rule 22."""
+    machine = Machine(concurrency=2, sweep_ms=700)
+    assert "wake" not in machine.out, "a claim is outstanding"
+    jobs = [machine.job("a"), machine.job("b")]
+    machine.give(*jobs)
+    assert "wake" not in machine.out, "no room"
+    machine.handler_ends(jobs[0])
+    machine.give()
+    assert machine.out["wake"].operation == Wait(700)
+    machine.wake(False)
+    assert isinstance(machine.out["wake"].operation, Wait) and machine.work is None
+    machine.wake(True)
+    assert machine.claim.limit == 1 and "wake" not in machine.out
+
+
+def test_timers_alone_change_nothing() -> None:
+    machine = Machine()
+    before = dict(machine.out)
+    for _ in range(5):
+        assert machine.on(TimerFired()) == []
+    assert machine.out == before

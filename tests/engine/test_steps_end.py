@@ -1,0 +1,221 @@
+"""The worker's step machine: stopping, burst, the times of sweeps, and rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.operations import Claim, Count, Counts, Finish, Promote, Reap, Reaped, Release, Retry, Wait
+from engine.step_values import StopAsked, TimerFired
+from tests.engine.helpers.machine import MS, Machine, exits, started
+
+
+def test_a_stop_gives_back_what_has_not_started_and_waits_for_what_runs() -> None:
+    machine = Machine(concurrency=1, prefetch=2)
+    jobs = [machine.job(name) for name in "abc"]
+    machine.give(*jobs)
+    assert not exits(machine.on(StopAsked()))
+    assert machine.work == Release((jobs[1].lease, jobs[2].lease))
+    assert not exits(machine.end())
+    machine.wait(5000)
+    actions = machine.handler_ends(jobs[0])
+    assert machine.work == Finish((jobs[0].lease,), None), "a finish without a claim"
+    assert not exits(actions)
+    assert exits(machine.end())
+    assert started(machine.log) == ["a"]
+
+
+def test_a_stop_when_nothing_is_in_hand_ends_at_once() -> None:
+    machine = Machine()
+    machine.give()
+    assert exits(machine.on(StopAsked()))
+    assert not exits(machine.on(StopAsked())), "once"
+
+
+def test_what_an_outstanding_claim_leases_after_the_stop_goes_back() -> None:
+    machine = Machine()
+    assert not exits(machine.on(StopAsked()))
+    job = machine.job("a")
+    machine.give(job)
+    assert machine.work == Release((job.lease,))
+    assert exits(machine.end())
+    assert started(machine.log) == []
+
+
+def test_an_unanswered_claim_is_pursued_also_while_stopping() -> None:
+    """It may have leased jobs, which would otherwise wait for a whole lease."""
+    machine = Machine()
+    machine.on(StopAsked())
+    call = machine.out["work"]
+    machine.fail("work")
+    machine.wait(200)
+    assert machine.out["work"] is call
+    assert exits(machine.give(kind="void"))
+
+
+def test_a_failed_run_is_reported_also_while_stopping() -> None:
+    machine = Machine(concurrency=1)
+    job = machine.job("a")
+    machine.give(job)
+    machine.on(StopAsked())
+    machine.handler_ends(job, "no")
+    assert isinstance(machine.work, Retry)
+    assert exits(machine.end())
+
+
+def test_leases_are_renewed_while_a_stop_waits() -> None:
+    machine = Machine(concurrency=1, lease_ms=3000)
+    job = machine.job("a")
+    machine.give(job)
+    machine.on(StopAsked())
+    machine.wait(1100)
+    assert machine.renewal.leases == (job.lease,)
+
+
+def test_the_grace_bounds_a_stop() -> None:
+    machine = Machine(concurrency=1, grace_ms=2000)
+    machine.give(machine.job("a"))
+    machine.on(StopAsked())
+    assert not exits(machine.wait(1999))
+    assert exits(machine.wait(2))
+
+
+def test_nothing_is_claimed_after_a_stop() -> None:
+    machine = Machine(concurrency=2)
+    job = machine.job("a")
+    machine.give(job)
+    if machine.work is not None:
+        machine.give()
+    if "wake" in machine.out:
+        machine.on(StopAsked())
+        machine.wake(True)
+    machine.wait(10_000)
+    assert not any(isinstance(call.operation, Claim | Wait) for call in machine.out.values())
+
+
+def burst_counts(machine: Machine, **numbers: int) -> list[Any]:
+    """Answer a sweep of a burst, which ends with a count."""
+    machine.sweep()
+    assert machine.out["sweep"].operation == Count()
+    counts = dict.fromkeys(("waiting", "delayed", "active", "dead", "done", "finished", "buried"), 0) | numbers
+    return machine.answer("sweep", Counts(machine.srv_us, **counts))
+
+
+@pytest.mark.parametrize("left", ["waiting", "delayed", "active"])
+def test_a_burst_ends_when_nothing_is_left(left: str) -> None:
+    machine = Machine(burst=True)
+    machine.give()
+    assert not exits(burst_counts(machine, **{left: 1}))
+    machine.wait(1001)
+    assert exits(burst_counts(machine, dead=3, done=2, finished=2, buried=3))
+
+
+def test_a_burst_does_not_end_while_a_job_is_in_hand() -> None:
+    machine = Machine(burst=True, concurrency=1)
+    job = machine.job("a")
+    machine.give(job)
+    assert not exits(burst_counts(machine))
+    machine.handler_ends(job)
+    machine.give()
+    machine.wait(1001)
+    assert exits(burst_counts(machine))
+
+
+def test_a_worker_without_burst_never_counts() -> None:
+    machine = Machine()
+    machine.sweep()
+    machine.wait(3000)
+    assert not any(isinstance(getattr(action, "call", None), Count) for action in machine.log)
+
+
+def test_a_sweep_reaps_and_then_promotes_and_comes_again_when_the_replies_say() -> None:
+    """Rule 13: until the next lease end or due time, at most the interval."""
+    machine = Machine(sweep_ms=1000)
+    assert isinstance(machine.out["sweep"].operation, Reap)
+    machine.sweep(sleep_ms=300)
+    machine.wait(298)
+    assert "sweep" not in machine.out
+    machine.wait(3)
+    assert isinstance(machine.out["sweep"].operation, Reap)
+    machine.sweep(sleep_ms=1000)
+    machine.wait(998)
+    assert "sweep" not in machine.out
+    machine.wait(3)
+    assert "sweep" in machine.out
+
+
+def test_a_claim_brings_the_next_sweep_nearer() -> None:
+    machine = Machine(sweep_ms=1000)
+    machine.sweep(sleep_ms=1000)
+    machine.give(sleep_ms=40)
+    machine.wait(38)
+    assert "sweep" not in machine.out
+    machine.wait(3)
+    assert isinstance(machine.out["sweep"].operation, Reap)
+
+
+@pytest.mark.parametrize("at", ["reap", "promote"])
+def test_a_failed_sweep_comes_again_after_one_interval(at: str) -> None:
+    machine = Machine(sweep_ms=500)
+    if at == "promote":
+        machine.answer("sweep", Reaped(machine.srv_us, 500, ()))
+        assert isinstance(machine.out["sweep"].operation, Promote)
+    machine.fail("sweep")
+    machine.wait(498)
+    assert "sweep" not in machine.out
+    machine.wait(3)
+    assert isinstance(machine.out["sweep"].operation, Reap)
+
+
+def test_what_a_sweep_set_free_is_claimed() -> None:
+    machine = Machine()
+    machine.give()
+    machine.wake(False)
+    machine.sweep(promoted=1)
+    assert isinstance(machine.work, Claim)
+
+
+def rest(machine: Machine) -> None:
+    """With calls outstanding and nothing to do, the machine wants to be woken later, never now."""
+    for ms in (1, 99, 2, 1000, 5000, 30_000):
+        machine.wait(ms)
+        machine.on(TimerFired())
+        assert machine.steps.wake_at_ns(machine.now_ns) > machine.now_ns, f"at {machine.now_ms} ms"
+
+
+@pytest.mark.parametrize("failing", [(), ("wake",), ("work",), ("renew",), ("sweep",), ("wake", "renew", "sweep")])
+def test_it_rests_while_calls_are_outstanding(failing: tuple[Any, ...]) -> None:
+    """Calls that failed are sent again after a pause, and then nobody answers at all."""
+    machine = Machine(concurrency=2)
+    job = machine.job("a")
+    machine.give(job)
+    machine.wait(3001)
+    if machine.work is None:
+        for channel in failing:
+            if channel in machine.out:
+                machine.fail(channel)
+    elif "work" in failing:
+        machine.fail("work")
+    rest(machine)
+
+
+def test_it_rests_after_a_failed_wait_while_the_claim_is_outstanding() -> None:
+    """The server went away: the wait fails first, and the claim that follows it stays unanswered."""
+    machine = Machine(concurrency=2)
+    machine.give()
+    machine.fail("wake")
+    assert isinstance(machine.work, Claim)
+    rest(machine)
+
+
+def test_it_rests_after_a_failed_wait_when_it_is_full_or_stopping() -> None:
+    machine = Machine(concurrency=1)
+    machine.give()
+    machine.fail("wake")
+    job = machine.job("a")
+    machine.give(job)
+    rest(machine)
+    machine.on(StopAsked())
+    machine.on(TimerFired())
+    assert machine.steps.wake_at_ns(machine.now_ns) > machine.now_ns + MS

@@ -1,0 +1,224 @@
+"""Bad input: every bound from both sides. The message names field, value and bound, and nothing is sent."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Malformed, Queue, Worker, validate
+from engine.testing import free_port
+from tests.engine.helpers.producing import raw_client
+
+NAMES = ("a", "A-z_0.9:", "q" * 128)
+BAD_NAMES = ("", "q" * 129, "two words", "new\n", "ä", "a/b", "{a}", "a|b", "nul\0", None, 7, b"bytes", ["a"])
+WHOLE_BOUNDS = {
+    "priority": (1, 10),
+    "delay_ms": (0, validate.DURATION_MS_MAX),
+    "attempts": (1, validate.ATTEMPTS_MAX),
+    "backoff_ms": (0, validate.BACKOFF_MS_MAX),
+    "timeout_ms": (0, validate.BACKOFF_MS_MAX),
+}
+NOT_WHOLE = (True, False, None, "5", b"5", 1.5, math.nan, math.inf, -math.inf, [1], 10**400)
+
+
+@pytest.fixture
+def queue() -> Iterator[Queue]:
+    """A queue whose url leads to a port where nothing listens: any I/O would fail with another error than Malformed."""
+    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
+    # A connection attempt would be tried for ten seconds; one failure is enough to tell.
+    made.driver.deadline_ms = 0
+    yield made
+    made.close()
+
+
+def refused(field: str, value: object, call: Any, *arguments: object, **options: Any) -> str:
+    """The message of the Malformed that the call must raise; it names the field, the value and a bound."""
+    with pytest.raises(Malformed) as caught:
+        call(*arguments, **options)
+    assert caught.value.field == field
+    assert caught.value.bound
+    message = str(caught.value)
+    assert message.startswith(f"{field}: ") and "it must be" in message and "\n" not in message
+    assert repr(value)[:60] in message
+    return message
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_and_ids_inside_their_bounds(name: str) -> None:
+    assert validate.queue_name(name) == name
+    assert validate.job_id(name) == name
+    assert validate.job_name(name) == name
+    assert validate.worker_name(name) == name
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_names_and_ids_outside_their_bounds(queue: Queue, name: Any) -> None:
+    refused("queue", name, Queue, name)
+    refused("name", name, queue.enqueue, name, {})
+    refused("name", name, Handlers(), name)
+    if name is not None:
+        refused("id", name, queue.enqueue, "work", {}, id=name)
+    if name:
+        refused("worker name", name, Worker, queue, Handlers(), name=name)
+
+
+def test_ids_of_schedules_are_not_for_callers(queue: Queue) -> None:
+    assert "cron:" in refused("id", "cron:nightly:1", queue.enqueue, "work", {}, id="cron:nightly:1")
+    assert validate.job_id("my-cron:1") == "my-cron:1"
+
+
+@pytest.mark.parametrize("option", WHOLE_BOUNDS)
+def test_whole_numbers(queue: Queue, option: str) -> None:
+    least, most = WHOLE_BOUNDS[option]
+    for value in (least, most, float(least)):
+        taken = validate.integer(option, value, least, most)
+        assert taken == value and type(taken) is int
+    for value in (least - 1, most + 1, -(10**18), *NOT_WHOLE):
+        message = refused(option, value, queue.enqueue, "work", {}, **{option: value})
+        assert str(least) in message and str(most) in message
+
+
+def test_lifo_is_a_bool(queue: Queue) -> None:
+    for value in (1, 0, None, "yes"):
+        refused("lifo", value, queue.enqueue, "work", {}, lifo=value)
+
+
+def test_the_greatest_payload_and_one_byte_more(queue: Queue) -> None:
+    text = "x" * (validate.PAYLOAD_BYTES_MAX - 2)
+    assert len(validate.payload_bytes(text)) == validate.PAYLOAD_BYTES_MAX
+    message = refused("payload", f"{validate.PAYLOAD_BYTES_MAX + 1} bytes", queue.enqueue, "work", text + "x")
+    assert "524288 bytes" in message
+    # Bytes, not characters.
+    refused("payload", f"{validate.PAYLOAD_BYTES_MAX + 2} bytes", queue.enqueue, "work", "ä" * (validate.PAYLOAD_BYTES_MAX // 2))
+
+
+@pytest.mark.parametrize("payload", [None, True, 0, -(2**63), 1e300, "", "ä\0\x7f", [], {}, {"a": [None, {"b": "c"}]}])
+def test_payloads_that_serialise(payload: object) -> None:
+    assert json.loads(validate.payload_bytes(payload)) == payload
+
+
+def endless() -> list[object]:
+    nested: list[object] = []
+    nested.append(nested)
+    return nested
+
+
+def deep() -> list[object]:
+    nested: list[object] = []
+    for _ in range(200_000):
+        nested = [nested]
+    return nested
+
+
+@pytest.mark.parametrize(
+    "payload", [b"bytes", {1, 2}, object(), math.nan, math.inf, {"a": -math.inf}, {(1, 2): 3}, "\ud800", endless()]
+)
+def test_payloads_that_do_not_serialise(queue: Queue, payload: object) -> None:
+    with pytest.raises(Malformed, match=r"^payload: .* must be a JSON value of at most 524288 bytes") as caught:
+        queue.enqueue("work", payload)
+    assert len(str(caught.value)) < 400 and "\n" not in str(caught.value)
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+@pytest.mark.parametrize("make", [deep, lambda: 10**5000, Unprintable], ids=["deep", "huge number", "unprintable"])
+def test_values_that_cannot_even_be_printed(queue: Queue, make: Callable[[], Any]) -> None:
+    value = make()
+    with pytest.raises(Malformed, match="^payload: "):
+        queue.enqueue("work", value)
+    with pytest.raises(Malformed, match="^priority: "):
+        queue.enqueue("work", {}, priority=value)
+
+
+def test_headers(queue: Queue) -> None:
+    fill = validate.HEADERS_BYTES_MAX - len(json.dumps({"h": ""}))
+    taken = validate.options(
+        priority=5, lifo=False, delay_ms=0, attempts=1, backoff_ms=0, timeout_ms=0, headers={"h": "x" * fill}
+    )
+    assert taken.headers == (("h", "x" * fill),)
+    refused("headers", "1 headers", queue.enqueue, "work", {}, headers={"h": "x" * (fill + 1)})
+    for headers in (7, "a=b", [("a", "b")], {"a": 1}, {1: "a"}, {"a": None}, {"a": b"b"}):
+        refused("headers", headers, queue.enqueue, "work", {}, headers=headers)
+
+
+@pytest.mark.parametrize("value", [True, "soon", 1.5, math.nan])
+def test_an_intended_time_that_is_no_time(queue: Queue, value: Any) -> None:
+    """It ends up in a history row, which it must not be able to break."""
+    with pytest.raises(Malformed, match="^intended_ns: "):
+        queue.enqueue("work", {}, intended_ns=value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "",
+            "localhost:6379",
+            "http://localhost",
+            "redis://localhost:port",
+            "redis://localhost:70000",
+            None,
+            6379,
+            b"redis://h",
+        ),
+        *("redis://localhost/zero", "redis://localhost?socket_timeout=soon", "redis://localhost?no_such_option=1"),
+    ],
+)
+def test_urls(url: Any) -> None:
+    refused("url", url, Queue, "q", url=url)
+
+
+def test_a_folder_of_scripts_of_the_wrong_type() -> None:
+    with pytest.raises(Malformed, match="^lua: "):
+        Queue("q", lua="lua")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("setting", "least", "most"),
+    [
+        ("lease_ms", 100, 86_400_000),
+        ("concurrency", 1, validate.CONCURRENCY_MAX),
+        ("prefetch", 0, validate.CONCURRENCY_MAX),
+        ("grace_ms", 0, 86_400_000),
+        ("sweep_ms", 10, 9000),
+    ],
+)
+def test_settings_of_a_worker(queue: Queue, setting: str, least: int, most: int) -> None:
+    for value in (least, most):
+        options: dict[str, Any] = {setting: value} | ({"sweep_ms": 10} if setting == "lease_ms" else {})
+        Worker(queue, Handlers(), **options)
+    for value in (least - 1, most + 1, *NOT_WHOLE):
+        refused(setting, value, Worker, queue, Handlers(), **{setting: value})
+
+
+def test_a_sweep_that_would_come_later_than_a_lease_lasts(queue: Queue) -> None:
+    refused("sweep_ms", 501, Worker, queue, Handlers(), lease_ms=500, sweep_ms=501)
+    Worker(queue, Handlers(), lease_ms=500, sweep_ms=500)
+
+
+def test_a_handler_name_that_is_taken() -> None:
+    handlers = Handlers()
+    handlers("work")(lambda job: None)
+    refused("name", "work", handlers, "work")
+
+
+def test_nothing_is_written(ironclaim_url: str) -> None:
+    """Beside a queue where nothing listens: the same on a server, which hears nothing at all."""
+    queue = Queue("q", url=ironclaim_url)
+    with raw_client(ironclaim_url) as client:
+        before = client.info("stats")["total_connections_received"]
+        for options in ({"id": ""}, {"priority": 11}, {"delay_ms": -1}, {"delay_ms": math.nan}, {"headers": 7}):
+            with pytest.raises(Malformed):
+                queue.enqueue("work", {}, **options)  # type: ignore[arg-type]
+        with pytest.raises(Malformed):
+            queue.enqueue("work", object())
+        assert client.dbsize() == 0
+        assert client.info("stats")["total_connections_received"] == before
+    queue.close()

@@ -1,0 +1,176 @@
+"""A worker process that is killed, frozen or cut off from its server: each job ends once, and soon."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Queue
+from engine.testing import EmbeddedServer
+from tests.engine.helpers.processes import Workers, cpu_s
+from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.waiting import rows_of, wait_until
+
+LEASE_MS = 1000
+SHORT = ("--lease-ms", str(LEASE_MS), "--sweep-ms", "200")
+
+
+@pytest.fixture
+def workers(tmp_path: Path, ironclaim_url: str) -> Iterator[Workers]:
+    made = Workers(tmp_path, ironclaim_url)
+    yield made
+    made.stop_all()
+
+
+@pytest.fixture
+def queue(ironclaim_url: str) -> Iterator[Queue]:
+    made = Queue("q", url=ironclaim_url)
+    yield made
+    made.close()
+
+
+def hold(queue: Queue, workers: Workers, *jobs: str) -> None:
+    for job in jobs:
+        queue.enqueue("hold", {"folder": str(workers.folder)}, id=job)
+
+
+def finish_items(workers: Workers, name: str, job: str) -> list[Any]:
+    """Result of each answered finish of a job by a worker."""
+    rows = rows_of(workers.history(name), "operation", f="finish", type="ok")
+    return [item["result"] for row in rows for item in row["items"] if item["job"] == job]
+
+
+def test_after_a_sigkill_another_worker_runs_the_jobs_within_lease_plus_two_seconds(queue: Queue, workers: Workers) -> None:
+    hold(queue, workers, "a", "b", "c")
+    victim = workers.start("--concurrency", "2", *SHORT)
+    wait_until(lambda: len(workers.marks("start")) == 2 and queue.counts().active == 3, "two run, one is leased ahead")
+    workers.start("--concurrency", "4", *SHORT, name="worker-2")
+    wait_until(lambda: rows_of(workers.history("worker-2"), "operation", f="claim", type="ok"), "the other one works")
+    victim.kill()
+    assert victim.wait() == -signal.SIGKILL
+    killed_ns = time.monotonic_ns()
+    wait_until(lambda: len(workers.marks("start")) == 5, "all three run elsewhere")
+    workers.open_gate()
+    wait_until(lambda: queue.counts().finished == 3, "all are finished")
+    elsewhere = [mark for mark in workers.marks("start") if mark.pid != victim.pid]
+    assert {mark.job for mark in elsewhere} == {"a", "b", "c"}
+    assert max(mark.at_ns for mark in elsewhere) - killed_ns <= (LEASE_MS + 2000) * 1_000_000
+    rows = rows_of(workers.history())
+    assert rows[-1]["kind"] != "close"
+    claims = [item for row in rows_of(workers.history("worker-2"), "operation", f="claim", type="ok") for item in row["items"]]
+    # An expired lease is a crash of its job, not a failure of its handler.
+    assert {item["job"]: (item["crashes"], item["failures"], item["claims"]) for item in claims} == {
+        job: (1, 0, 2) for job in ("a", "b", "c")
+    }
+
+
+def test_a_frozen_workers_late_finish_is_refused_and_the_job_is_finished_once(queue: Queue, workers: Workers) -> None:
+    hold(queue, workers, "a")
+    zombie = workers.start(*SHORT)
+    wait_until(lambda: workers.marks("start"), "the job runs")
+    zombie.send_signal(signal.SIGSTOP)
+    other = workers.start(*SHORT, name="worker-2")
+    wait_until(lambda: len(workers.marks("start")) == 2, "the job runs elsewhere")
+    workers.open_gate(other.pid)
+    wait_until(lambda: queue.counts().finished == 1, "it is finished there")
+    workers.open_gate(zombie.pid)
+    zombie.send_signal(signal.SIGCONT)
+    wait_until(lambda: finish_items(workers, "worker-1", "a"), "the late finish is answered")
+    assert finish_items(workers, "worker-1", "a") == ["stale"]
+    assert finish_items(workers, "worker-2", "a") == ["ok"]
+    first, second = workers.marks("start")
+    assert second.fence > first.fence
+    assert queue.counts().finished == 1 and queue.counts().active == 0
+    zombie.terminate()
+    assert zombie.wait(5) == 0, "it lives on and stops like any other"
+
+
+def test_a_handler_hears_that_its_lease_is_lost(queue: Queue, workers: Workers) -> None:
+    hold(queue, workers, "a")
+    zombie = workers.start(*SHORT)
+    wait_until(lambda: workers.marks("start"), "the job runs")
+    zombie.send_signal(signal.SIGSTOP)
+    other = workers.start(*SHORT, name="worker-2")
+    wait_until(lambda: len(workers.marks("start")) == 2, "the job runs elsewhere")
+    zombie.send_signal(signal.SIGCONT)
+    wait_until(lambda: "lease with fence" in workers.output(), "the loss is logged")
+    workers.open_gate(zombie.pid)
+    wait_until(lambda: workers.marks("lost"), "the handler ends knowing it")
+    workers.open_gate(other.pid)
+    wait_until(lambda: queue.counts().finished == 1, "the other one finishes it")
+    assert [mark.pid for mark in workers.marks("end")] == [other.pid]
+
+
+def test_a_job_longer_than_its_lease_is_renewed(queue: Queue, workers: Workers) -> None:
+    hold(queue, workers, "a")
+    workers.start("--lease-ms", "300", "--sweep-ms", "50")
+    wait_until(
+        lambda: len(rows_of(workers.history(), "operation", f="extend", type="ok")) >= 9, "three leases' worth of renewals"
+    )
+    workers.open_gate()
+    wait_until(lambda: queue.counts().finished == 1, "it is finished")
+    assert len(workers.marks("start")) == 1
+    rows = rows_of(workers.history(), "operation", f="extend", type="ok")
+    assert {item["result"] for row in rows for item in row["items"]} == {"ok"}
+
+
+def test_a_worker_outlives_an_outage_and_idles_through_it(
+    queue: Queue, workers: Workers, ironclaim_server: EmbeddedServer
+) -> None:
+    with Relay(ironclaim_server.port) as relay:
+        workers.url = relay.url
+        worker = workers.start()
+        queue.enqueue("mark", {"folder": str(workers.folder)}, id="before")
+        wait_until(lambda: workers.marks("ran", "before"), "it works")
+        relay.down()
+        started_s, used_s = time.monotonic(), cpu_s(worker.pid)
+        queue.enqueue("mark", {"folder": str(workers.folder)}, id="after")
+        wait_until(lambda: time.monotonic() - started_s > 1.5, "the outage lasts")
+        assert cpu_s(worker.pid) - used_s < 0.5, "a third of a core is no waiting"
+        relay.up()
+        wait_until(lambda: workers.marks("ran", "after"), "it works again")
+        worker.terminate()
+        assert worker.wait(5) == 0
+
+
+def test_replies_that_get_lost_double_nothing(queue: Queue, workers: Workers, ironclaim_server: EmbeddedServer) -> None:
+    jobs = [f"j{number}" for number in range(40)]
+    for job in jobs:
+        queue.enqueue("mark", {"folder": str(workers.folder)}, id=job)
+    with Relay(ironclaim_server.port) as relay:
+        workers.url = relay.url
+        for _ in range(30):
+            relay.next("pass", "lose_reply", "lose_request")
+        worker = workers.start("--concurrency", "3", "--sweep-ms", "100")
+        wait_until(lambda: queue.counts().finished == 40, "all are finished")
+        worker.terminate()
+        assert worker.wait(5) == 0
+    assert sorted(mark.job for mark in workers.marks("ran")) == sorted(jobs)
+
+
+def test_a_worker_survives_flushed_scripts(queue: Queue, workers: Workers) -> None:
+    workers.start("--sweep-ms", "100")
+    for number in range(3):
+        with raw_client(workers.url) as client:
+            client.script_flush()
+        queue.enqueue("mark", {"folder": str(workers.folder)}, id=f"j{number}")
+        wait_until(lambda number=number: workers.marks("ran", f"j{number}"), f"job {number} ran")
+    wait_until(lambda: queue.counts().finished == 3, "all are finished")
+
+
+def test_one_unreadable_job_is_buried_and_the_others_run(queue: Queue, workers: Workers) -> None:
+    payload = {"folder": str(workers.folder)}
+    queue.enqueue("mark", payload, id="bad", headers={"a": "b"})
+    queue.enqueue("mark", payload, id="good")
+    with raw_client(workers.url) as client:
+        key = queue.model.keys.job("bad")
+        client.setrange(key, 60 + len("mainmainmark") + 2, "nonsense")
+    workers.start("--sweep-ms", "100")
+    wait_until(lambda: queue.counts().dead == 1 and queue.counts().finished == 1, "one is buried, one is finished")
+    assert [mark.job for mark in workers.marks("ran")] == ["good"]

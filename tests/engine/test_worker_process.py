@@ -1,0 +1,193 @@
+"""The worker as a real process on a real server: work, failures, a graceful stop, and starts that cannot be."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Queue
+from engine.testing import EmbeddedServer, free_port
+from tests.engine.helpers.processes import HANDLERS, Workers
+from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.waiting import rows_of, wait_until
+
+
+@pytest.fixture
+def workers(tmp_path: Path, ironclaim_url: str) -> Iterator[Workers]:
+    made = Workers(tmp_path, ironclaim_url)
+    yield made
+    made.stop_all()
+
+
+@pytest.fixture
+def queue(ironclaim_url: str) -> Iterator[Queue]:
+    made = Queue("q", url=ironclaim_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """A worker that looks for its server while the other tests run, since it does so for ten seconds."""
+    made = Workers(tmp_path_factory.mktemp("without-server"), f"redis://127.0.0.1:{free_port()}/0")
+    made.start()
+    yield made
+    made.stop_all()
+
+
+def put(queue: Queue, workers: Workers, name: str, *jobs: str, what: str = "", times: int = 1000, **options: Any) -> None:
+    """Enqueue jobs whose handlers write into the test's folder."""
+    payload = {"folder": str(workers.folder), "what": what, "times": times}
+    for job in jobs:
+        assert queue.enqueue(name, payload, id=job, **options).result == "created"
+
+
+def run_hash(queue: Queue, url: str, job: str) -> dict[str, str]:
+    with raw_client(url) as client:
+        return client.hgetall(queue.model.keys.run(job))
+
+
+def test_it_handles_jobs_and_leaves_a_whole_history(queue: Queue, workers: Workers) -> None:
+    jobs = [f"j{number}" for number in range(30)]
+    put(queue, workers, "mark", *jobs[:20])
+    put(queue, workers, "mark", *jobs[20:], delay_ms=150)
+    worker = workers.start("--burst", "--sweep-ms", "100")
+    assert worker.wait(20) == 0
+    assert sorted(mark.job for mark in workers.marks("ran")) == sorted(jobs)
+    counts = queue.counts()
+    assert (counts.finished, counts.waiting, counts.delayed, counts.active) == (30, 0, 0, 0)
+    rows = raw_rows(workers.history())
+    check_rows(rows)
+    assert rows[-1]["kind"] == "close" and rows[-1]["rows"] == len(rows)
+    assert {row["kind"] for row in rows} == {"open", "configuration", "connection", "operation", "close"}
+    ends = [row for row in rows if row["kind"] == "operation" and row["f"] == "handle" and row["type"] == "ok"]
+    assert len(ends) == 30
+
+
+def test_a_failing_job_waits_its_back_off_and_is_buried_in_the_end(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "raise", "bad", what="value", attempts=3, backoff_ms=200)
+    put(queue, workers, "raise", "heals", what="value", times=1, attempts=3, backoff_ms=50)
+    worker = workers.start("--burst", "--sweep-ms", "1000")
+    assert worker.wait(20) == 0
+    runs = workers.marks("ran", "bad")
+    assert len(runs) == 3
+    gaps_ms = [(after.at_ns - before.at_ns) // 1_000_000 for before, after in pairwise(runs)]
+    # On time, although sweeps may be a second apart: they come when the next job is due (rule 13).
+    assert all(195 <= gap_ms < 900 for gap_ms in gaps_ms)
+    assert sorted(mark.fence for mark in runs) == [mark.fence for mark in runs]
+    state = run_hash(queue, workers.url, "bad")
+    assert (state["failures"], state["crashes"], state["error"]) == ("3", "0", "ValueError: no")
+    assert ids_of(queue, "dead") == ["bad"] and ids_of(queue, "done") == ["heals"]
+    assert len(workers.marks("ran", "heals")) == 2
+
+
+def test_a_job_without_a_handler_is_buried_with_a_reason(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "unheard-of", "j", attempts=1)
+    assert workers.start("--burst", "--sweep-ms", "100").wait(20) == 0
+    assert ids_of(queue, "dead") == ["j"]
+    assert "name: 'unheard-of'" in run_hash(queue, workers.url, "j")["error"]
+
+
+@pytest.mark.parametrize("what", ["exit", "interrupt", "generator", "unprintable", "file"])
+def test_whatever_a_handler_raises_is_a_failed_run(queue: Queue, workers: Workers, what: str) -> None:
+    """One place only: a thread that died of it would leave the second job waiting."""
+    put(queue, workers, "raise", "bad", what=what, attempts=2, backoff_ms=0)
+    put(queue, workers, "mark", "next")
+    worker = workers.start("--burst", "--concurrency", "1", "--sweep-ms", "100")
+    assert worker.wait(20) == 0
+    state = run_hash(queue, workers.url, "bad")
+    assert (state["failures"], len(workers.marks("ran", "bad")), ids_of(queue, "dead")) == ("2", 2, ["bad"])
+    names = {"exit": "SystemExit", "interrupt": "KeyboardInterrupt", "generator": "GeneratorExit", "unprintable": "Unprintable"}
+    assert state["error"].startswith(names.get(what, "FileNotFoundError"))
+    assert len(workers.marks("ran", "next")) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_gives_back_what_has_not_started_and_waits_for_what_runs(
+    queue: Queue, workers: Workers, number: signal.Signals
+) -> None:
+    put(queue, workers, "hold", "a", "b", "c", "d")
+    worker = workers.start("--concurrency", "2", "--prefetch", "2", "--lease-ms", "60000")
+    wait_until(lambda: len(workers.marks("start")) == 2 and queue.counts().active == 4, "two run and two are leased ahead")
+    worker.send_signal(number)
+    wait_until(lambda: queue.counts().waiting == 2, "the unstarted leases are back at once", 3.0)
+    assert sorted(ids_of(queue, "waiting")) == ["c", "d"] and sorted(ids_of(queue, "active")) == ["a", "b"]
+    for job in ("c", "d"):
+        state = run_hash(queue, workers.url, job)
+        assert (state["failures"], state["crashes"], state["nonce"], state["outcome"]) == ("0", "0", "", "released")
+    assert worker.poll() is None
+    workers.open_gate()
+    assert worker.wait(10) == 0
+    counts = queue.counts()
+    assert (counts.finished, counts.waiting, counts.active) == (2, 2, 0)
+    assert sorted(mark.job for mark in workers.marks("end")) == ["a", "b"]
+    rows = raw_rows(workers.history())
+    assert rows[-1]["kind"] == "close" and rows[-1]["rows"] == len(rows)
+
+
+def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "hold", "a")
+    worker = workers.start("--grace-ms", "200", "--sweep-ms", "100")
+    wait_until(lambda: workers.marks("start"), "the job runs")
+    worker.terminate()
+    assert worker.wait(5) == 0
+    assert rows_of(workers.history())[-1]["kind"] == "close"
+
+
+def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
+    worker = workers.start("--sweep-ms", "200")
+    wait_until(lambda: rows_of(workers.history(), "operation", f="claim", type="ok"), "it works")
+    worker.terminate()
+    assert worker.wait(3) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "said"),
+    [
+        ({"handlers": "no_such_module:handlers"}, [], "handlers: 'no_such_module:handlers'"),
+        ({"handlers": "tests.engine.helpers.worker_handlers:none"}, [], "has no none"),
+        ({"handlers": "tests.engine.helpers.worker_handlers:hold"}, [], "hold is a function"),
+        ({"handlers": "no-colon"}, [], "handlers: 'no-colon'"),
+        ({"handlers": ":handlers"}, [], "handlers: ':handlers'"),
+        ({"handlers": ".relative:handlers"}, [], "handlers: '.relative:handlers'"),
+        ({"queue": "two words"}, [], "queue: 'two words'"),
+        ({"queue": ""}, [], "queue: ''"),
+        ({"name": 'a"b'}, [], "worker name: 'a\"b'"),
+        ({}, ["--url", "http://localhost"], "url: 'http://localhost'"),
+        ({}, ["--concurrency", "0"], "concurrency: 0"),
+        ({}, ["--lease-ms", "99"], "lease_ms: 99"),
+        ({}, ["--sweep-ms", "9001"], "sweep_ms: 9001"),
+        ({}, ["--history", "/none/h.jsonl"], "No such file or directory: '/none/h.jsonl'"),
+        ({}, ["--lua", "/none"], "no folder of scripts at /none"),
+    ],
+)
+def test_a_start_that_cannot_be_is_one_line(workers: Workers, changes: dict[str, str], options: list[str], said: str) -> None:
+    worker = workers.start(*options, **changes)
+    assert worker.wait(20) == 2
+    output = workers.output(changes.get("name", "worker-1"))
+    assert output.count("\n") == 1 and output.startswith("engine worker: ") and said in output
+    for path in workers.folder.glob("*.jsonl"):
+        assert raw_rows(path)[-1]["kind"] == "close", "what there is of a history is whole"
+
+
+def test_a_server_that_evicts_is_one_line(tmp_path: Path) -> None:
+    with EmbeddedServer() as server, raw_client(server.url) as client:
+        client.config_set("maxmemory-policy", "volatile-lru")
+        workers = Workers(tmp_path, server.url)
+        assert workers.start(handlers=HANDLERS).wait(20) == 2
+        assert workers.output() == (
+            "engine worker: maxmemory_policy: volatile-lru may evict jobs and locks, it must be noeviction\n"
+        )
+
+
+def test_a_server_that_is_not_there_is_one_line(without_server: Workers) -> None:
+    wait_until(lambda: without_server.output(), "it gives up")
+    assert without_server.started[0].wait(5) == 2
+    output = without_server.output()
+    assert output.count("\n") == 1 and output.startswith("engine worker: cannot connect, nothing was applied: ")
