@@ -167,6 +167,11 @@ class Enqueued:
     state: str = ""
     fence: int = 0
 
+    @property
+    def created(self) -> bool:
+        """True when this call created the job, by whichever of its copies."""
+        return self.result in ("created", "repeated")
+
 
 @dataclass(frozen=True, slots=True)
 class LeasedJob:

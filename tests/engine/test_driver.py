@@ -249,3 +249,26 @@ def test_redis_errors_never_escape(relay: Relay, queue: Queue) -> None:
             queue.enqueue("work", {})
         except (OutcomeUnknown, ServerUnavailable) as error:
             assert not isinstance(error, redis.RedisError)
+
+
+def test_rule_05_a_refusal_of_a_call_sent_before_is_not_definite(queue: Queue) -> None:
+    """An earlier `send` of the same call stayed unanswered: what the server refuses now may be what that copy did."""
+    (job,) = claim(queue, limit=1).jobs if queue.enqueue("work", {}).created else ()
+    call = queue.model.call(Finish((job.lease,)))
+    assert queue.driver.send(call).definite
+    assert not queue.driver.send(call, again=True).definite
+
+
+def test_rule_31_a_server_that_turns_unsafe_after_an_unanswered_send_leaves_the_outcome_unknown(
+    relay: Relay, queue: Queue, direct: Queue, ironclaim_url: str
+) -> None:
+    direct.counts()
+    with raw_client(ironclaim_url) as client:
+        relay.next("lose_reply")
+        relay.before_call = lambda data: client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            with pytest.raises(OutcomeUnknown, match="maxmemory_policy"):
+                queue.enqueue("work", {}, id="j")
+        finally:
+            client.config_set("maxmemory-policy", "noeviction")
+    assert ids_of(direct, "waiting") == ["j"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-import redis
 from redis.exceptions import OutOfMemoryError
 
 from engine.errors import ScriptFault, ServerUnavailable
@@ -179,6 +178,20 @@ def test_rule_01_a_retry_cut_off_keeps_its_back_off(desk: Desk) -> None:
     assert desk.claim("b") == []
     desk.tick(2 * LEASE_MS)
     assert [job.lease.job for job in desk.claim("b")] == ["j1"]
+
+
+def test_rule_01_a_retry_cut_off_anywhere_charges_one_failure(desk: Desk) -> None:
+    for writes in range(1, 8):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        desk.enqueue("j1", attempts=2)
+        operation = Retry((Failure(desk.claim()[0].lease, "boom", 200),))
+        was_cut = desk.cut_off(operation, writes)
+        assert desk.run(operation).items[0][1] == "retried", writes
+        assert (desk.run_hash("j1")["failures"], desk.places("j1")) == ("1", {"due"})
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
 
 
 def test_rule_01_a_job_whose_token_lives_is_not_leased_again_from_a_half_written_index(desk: Desk) -> None:

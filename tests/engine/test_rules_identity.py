@@ -233,6 +233,16 @@ def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
     assert desk.finish(zombie) == [("stale", "")]
 
 
+def test_rule_05_an_older_token_keeps_its_own_outcome_when_a_newer_one_is_reaped(desk: Desk) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim("a")
+    desk.run(Release((job.lease,)))
+    desk.claim("b")
+    desk.tick(LEASE_MS + 1)
+    desk.reap()
+    assert desk.run(Release((job.lease,))).items == (("repeated", "released"),)
+
+
 def test_rule_05_rows_of_a_batch_are_judged_one_by_one(desk: Desk) -> None:
     desk.enqueue("j1", "j2", "j3")
     first, second, third = (job.lease for job in desk.claim())

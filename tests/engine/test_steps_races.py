@@ -1,0 +1,114 @@
+"""Races between the channels of a worker: answers that cross, calls that the machine itself sends again, leases that run out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from engine.operations import Claim, Extend, Finish, Promoted, Reaped
+from engine.step_values import Forked, Send
+from tests.engine.helpers.machine import MS, Machine, lost, started
+
+
+def sends(actions: Sequence[object]) -> list[Send]:
+    return [action for action in actions if isinstance(action, Send)]
+
+
+@pytest.mark.parametrize("news", ["marker", "promoted", "reaped"])
+def test_rule_22_work_that_was_heard_of_while_a_claim_was_out_is_claimed(news: str) -> None:
+    """The claim found the lane empty, then the job came and its marker was taken by this worker, and then the answer arrived."""
+    machine = Machine(concurrency=2)
+    job = machine.job("a")
+    machine.give(job)
+    machine.handler_ends(job)
+    assert isinstance(machine.work, Finish)
+    if news == "marker":
+        machine.wake(True)
+    elif news == "promoted":
+        machine.sweep(promoted=1)
+    else:
+        machine.sweep(reaped=(job.lease,))
+    machine.give()
+    assert isinstance(machine.work, Claim)
+
+
+def test_rule_22_a_worker_without_room_hands_a_marker_on_by_a_sweep() -> None:
+    machine = Machine(concurrency=2)
+    job = machine.job("a")
+    machine.give(job)
+    machine.sweep()
+    machine.handler_ends(job)
+    machine.give(machine.job("b"), machine.job("c"))
+    assert "sweep" not in machine.out
+    machine.wake(True)
+    machine.wait(1)
+    assert "sweep" in machine.out
+
+
+def test_rule_13_a_promotion_does_not_postpone_the_sweep_that_a_claim_asked_for() -> None:
+    machine = Machine(concurrency=2)
+    machine.answer("sweep", Reaped(machine.srv_us, 1000, ()))
+    # A job due in 20 ms came after the server ran the promotion and before it ran the claim.
+    machine.give(sleep_ms=20)
+    machine.answer("sweep", Promoted(machine.srv_us, 0, 1000))
+    machine.wait(21)
+    assert "sweep" in machine.out
+
+
+def test_rule_9_a_void_renewal_is_followed_by_another_at_once() -> None:
+    machine = Machine(concurrency=1, lease_ms=9000)
+    machine.give(machine.job("a"))
+    machine.wait(3001)
+    machine.extend("void")
+    machine.wait(150)
+    assert isinstance(machine.renewal, Extend)
+
+
+def test_rule_5_a_call_that_the_machine_sends_again_says_so() -> None:
+    machine = Machine(concurrency=1)
+    job = machine.job("a")
+    machine.give(job)
+    (finish,) = [send for send in sends(machine.handler_ends(job)) if send.channel == "work"]
+    assert not finish.again
+    machine.fail("work")
+    (again,) = [send for send in sends(machine.wait(150)) if send.channel == "work"]
+    assert again.call == finish.call and again.again
+    machine.give(machine.job("b"))
+    # The next call is a new one.
+    assert all(not send.again for send in sends(machine.log[-4:]) if send.call != finish.call)
+
+
+def test_what_has_ended_and_waits_to_be_sent_is_renewed() -> None:
+    machine = Machine(concurrency=2, prefetch=0)
+    first, second = machine.job("a"), machine.job("b")
+    machine.give(first, second)
+    machine.handler_ends(first)
+    # The finish of a is out and unanswered; b ends behind it.
+    machine.handler_ends(second)
+    machine.wait(3001)
+    assert machine.renewal.leases == (second.lease,)
+
+
+def test_a_running_job_is_told_when_its_lease_runs_out_by_the_workers_own_clock() -> None:
+    """Cut off from the server, nobody else will tell it."""
+    machine = Machine(concurrency=1, lease_ms=9000)
+    job = machine.job("a")
+    machine.give(job)
+    machine.wait(3001)
+    assert machine.steps.wake_at_ns(machine.now_ns) <= 9000 * MS
+    assert lost(machine.wait(5998)) == []
+    assert lost(machine.wait(2)) == ["a"]
+    assert lost(machine.wait(5000)) == []
+    # The server may not have reaped it: the renewal that gets through is asked for all the same.
+    assert machine.renewal.leases == (job.lease,)
+
+
+def test_a_claim_of_the_old_incarnation_is_not_sent_again_after_a_fork() -> None:
+    machine = Machine(concurrency=1)
+    before = machine.claim
+    machine.fail("work")
+    machine.on(Forked())
+    machine.wait(150)
+    assert machine.claim.incarnation != before.incarnation
+    assert started(machine.give(machine.job("a"))) == ["a"]
