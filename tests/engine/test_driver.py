@@ -253,7 +253,8 @@ def test_redis_errors_never_escape(relay: Relay, queue: Queue) -> None:
 
 def test_rule_05_a_refusal_of_a_call_sent_before_is_not_definite(queue: Queue) -> None:
     """An earlier `send` of the same call stayed unanswered: what the server refuses now may be what that copy did."""
-    (job,) = claim(queue, limit=1).jobs if queue.enqueue("work", {}).created else ()
+    assert queue.enqueue("work", {}).created
+    (job,) = claim(queue, limit=1).jobs
     call = queue.model.call(Finish((job.lease,)))
     assert queue.driver.send(call).definite
     assert not queue.driver.send(call, again=True).definite

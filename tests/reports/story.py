@@ -1,0 +1,270 @@
+"""Hand-written histories: a base row plus overrides, through the engine's own history writer, in times that a test can read.
+
+Times are seconds since the run began. A `Story` is a run folder in the making; `healthy` fills it with a run that is valid,
+and a test adds the one thing that it is about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.history import HistoryFile
+
+BASE_NS = 5_000_000_000_000
+BASE_SRV_MS = 1_700_000_000_000
+LEASE_MS = 9_000
+
+#: When the healthy run takes its snapshots, and when its last fault was healed.
+HEALED_S = 36.0
+DEADLINE_S = 51.5
+END_S = 52.0
+
+PLAN = [{"fault": "1-worker-kill", "name": "worker-kill"}, {"fault": "2-worker-freeze", "name": "worker-freeze"}]
+SPEC: dict[str, Any] = {
+    "schema": 1,
+    "id": "20260101-000000-bench-seed1",
+    "scenario": "bench",
+    "seed": 1,
+    "mutant": "",
+    "model": "lanes",
+    "lease_ms": LEASE_MS,
+    "sweep_ms": 1_000,
+    "recovery_bound_ms": LEASE_MS + 2_000,
+    "liveness_ms": LEASE_MS + 6_000,
+    "plan": PLAN,
+}
+
+
+def ns(at_s: float) -> int:
+    """An instant of the story as monotonic ns."""
+    return BASE_NS + round(at_s * 1e9)
+
+
+def srv_ms(at_s: float) -> int:
+    """An instant of the story on the server's clock."""
+    return BASE_SRV_MS + round(at_s * 1e3)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A lease, and who got it."""
+
+    job: str
+    fence: int
+    nonce: str
+    worker: str
+
+    def item(self, **more: Any) -> dict[str, Any]:
+        return {"job": self.job, "fence": self.fence, "nonce": self.nonce, **more}
+
+
+class Story:
+    """A run folder that is being written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.history = folder / "history"
+        self.history.mkdir(parents=True)
+        self.files: dict[str, HistoryFile] = {}
+        self.left_open: set[str] = set()
+        self.spec = dict(SPEC)
+        self.at_end: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        self.at_deadline: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        self._now_s = 0.0
+        self._numbers = 0
+        self._open("manifest", "harness")
+
+    def _open(self, stem: str, role: str, proc: str = "") -> None:
+        path = self.history / f"{stem}.jsonl"
+        self.files[stem] = HistoryFile(path, proc=proc or stem, role=role, version="0", clock_ns=lambda: ns(self._now_s))
+
+    def process(self, name: str, role: str, *, at: float = 0.0, sink: bool = True) -> None:
+        """Announce a process in the manifest and open its files."""
+        self._now_s = at
+        self.row("manifest", "process", at, role=role, name=name, file=f"{name}.jsonl")
+        self._open(name, role)
+        self.row(name, "connection", at, server_run_id="r", replid="era-1", server_role="master")
+        if role == "worker" and sink:
+            self.row("manifest", "process", at, role="sink", name=name, file=f"{name}.sink.jsonl")
+            self._open(f"{name}.sink", "sink", name)
+
+    def row(self, stem: str, kind: str, at: float, **columns: Any) -> None:
+        """Any row; its t_ns is the instant."""
+        body = json.dumps({"kind": kind, **{name: value for name, value in columns.items() if value is not None}})
+        self.files[stem].append([body[1:-1]], t_ns=ns(at))
+
+    def operation(
+        self,
+        proc: str,
+        f: str,
+        at: float,
+        items: list[dict[str, Any]],
+        *,
+        took: float = 0.001,
+        reply: str | None = "ok",
+        **more: Any,
+    ) -> None:
+        """Invoke row and completion row; `reply=None` leaves it unanswered. Results are left out of the invocation."""
+        self._numbers += 1
+        base = {"f": f, "op": f"{proc}-{self._numbers}", "queue": "q", "first_send_ns": ns(at), **more}
+        told = [{name: value for name, value in item.items() if name not in ("result", "outcome")} for item in items]
+        self.row(proc, "operation", at, type="invoke", **base, items=[] if f in ("claim", "reap") else told)
+        if reply is not None:
+            answer = items if reply == "ok" else told
+            self.row(proc, "operation", at + took, type=reply, **base, done_ns=ns(at + took), sends=1, items=answer)
+
+    def enqueue(
+        self, job: str, at: float, *, result: str = "created", reply: str | None = "ok", delay_ms: int = 0, **more: Any
+    ) -> None:
+        item = {"job": job, "name": "email", "class": "email", "delay_ms": delay_ms, "result": result}
+        self.operation("producer-1", "enqueue", at, [item], reply=reply, **{"intended_ns": ns(at), **more})
+
+    def claim(
+        self,
+        worker: str,
+        job: str,
+        at: float,
+        *,
+        fence: int = 0,
+        nonce: str = "",
+        lease_ms: int = LEASE_MS,
+        deadline_ms: int | None = None,
+        reply: str | None = "ok",
+        **more: Any,
+    ) -> Token:
+        """A claim of one job. Without a fence it is the server's time, as in rule 6."""
+        self._numbers += 1
+        counter, inc = self._numbers, incarnation(worker)
+        token = Token(job, fence or srv_ms(at), nonce or f"{inc}:{counter}", worker)
+        items = [token.item(result="leased", deadline_ms=deadline_ms or srv_ms(at) + lease_ms)]
+        self.operation(worker, "claim", at, items, reply=reply, incarnation=inc, counter=counter, lease_ms=lease_ms, **more)
+        return token
+
+    def start(self, token: Token, at: float, *, took: float | None = None) -> None:
+        """A handler's start, and its end after `took`."""
+        self.operation(token.worker, "handle", at, [token.item()], took=took or 0.0, reply=None if took is None else "ok")
+
+    def effect(self, token: Token, at: float) -> None:
+        self.row(f"{token.worker}.sink", "effect", at, items=[token.item(crc=1)])
+
+    def end(
+        self, f: str, *tokens: Token, at: float, result: str = "ok", outcome: str = "", reply: str | None = "ok", **more: Any
+    ) -> None:
+        """One call that ends leases."""
+        outcome = outcome or {"finish": "finished", "retry": "retried", "bury": "buried", "release": "released"}[f]
+        items = [token.item(result=result, outcome=outcome, **more) for token in tokens]
+        self.operation(tokens[0].worker, f, at, items, reply=reply)
+
+    def extend(self, token: Token, at: float, *, result: str = "ok", reply: str | None = "ok") -> None:
+        self.operation(token.worker, "extend", at, [token.item(result=result)], reply=reply, lease_ms=LEASE_MS)
+
+    def reap(self, worker: str, token: Token, at: float) -> None:
+        self.operation(worker, "reap", at, [token.item(result="reaped", crashes=1)])
+
+    def run(self, worker: str, job: str, at: float, **more: Any) -> Token:
+        """Claim, handle and finish a job, all well."""
+        token = self.claim(worker, job, at, **more)
+        self.start(token, at + 0.002, took=0.05)
+        self.effect(token, at + 0.051)
+        self.end("finish", token, at=at + 0.06)
+        return token
+
+    def life(self, worker: str, job: str, at: float) -> Token:
+        """Enqueue a job and run it, all well."""
+        self.enqueue(job, at)
+        return self.run(worker, job, at + 0.01)
+
+    def fault(self, fault: str, target: str, stage: str, at: float, *, result: str = "ok", detail: str = "") -> None:
+        name = fault.split("-", 1)[1]
+        self.row("harness", "fault", at, fault=fault, name=name, stage=stage, target=target, result=result, detail=detail)
+
+    def phases(self, **starts: float) -> None:
+        for name, at in starts.items():
+            self.row("harness", "phase", at, name=name.replace("_", "-"))
+
+    def snapshot(self, name: str, at: float, states: Mapping[str, Iterable[tuple[str, int]]]) -> None:
+        """Rows of a final snapshot, one per state, also for empty ones."""
+        for state in ("waiting", "delayed", "active", "dead", "done"):
+            items = [{"job": job, "due_ms": due_ms} for job, due_ms in states.get(state, ())]
+            self.row("harness", "final", at, name=name, state=state, count=len(items), srv_us=srv_ms(at) * 1_000, items=items)
+
+    def write(self, *, snapshots: Iterable[str] = ("deadline", "end")) -> Path:
+        """Take the snapshots, close the files, write the spec; returns the run's folder."""
+        self._now_s = END_S
+        if "deadline" in snapshots:
+            self.snapshot("deadline", DEADLINE_S, self.at_deadline)
+        if "end" in snapshots:
+            self.snapshot("end", END_S, self.at_end)
+        for stem, file in self.files.items():
+            if stem.split(".")[0] not in self.left_open:
+                file.close()
+        (self.folder / "spec.json").write_text(json.dumps(self.spec))
+        return self.folder
+
+
+def incarnation(worker: str) -> str:
+    """The incarnation that a worker claims under."""
+    return worker.encode().hex().rjust(16, "0")[-16:]
+
+
+def cast(story: Story, *, sink: bool = True) -> None:
+    """The processes of a run: harness, producer, three workers."""
+    story.process("harness", "harness")
+    story.process("producer-1", "producer")
+    for number in (1, 2, 3):
+        story.process(f"worker-{number}", "worker", sink=sink)
+
+
+def kill(story: Story, *, witness: str = "ok") -> None:
+    """worker-2 is killed at 10 s with job k1 in hand, which runs elsewhere after 9.2 s; worker-4 replaces it at 20 s."""
+    story.enqueue("k1", 9.8)
+    token = story.claim("worker-2", "k1", 9.9)
+    story.start(token, 9.91)
+    for stage, at in (("inject", 10.0), ("witness", 10.01), ("heal", 20.0), ("healed", 21.0)):
+        story.fault(
+            "1-worker-kill", "worker-2", stage, at, result=witness if stage == "witness" else "ok", detail=f"{stage} seen"
+        )
+    if witness == "ok":
+        story.left_open.add("worker-2")
+    story.reap("worker-1", token, 19.0)
+    story.run("worker-1", "k1", 19.208)
+    story.process("worker-4", "worker", at=20.0)
+    story.life("worker-4", "after-kill", 20.8)
+
+
+def freeze(story: Story) -> None:
+    """worker-3 is frozen at 25 s with job z1 in hand; worker-1 takes it over, and the zombie's finish is refused."""
+    story.enqueue("z1", 24.8)
+    zombie = story.claim("worker-3", "z1", 24.9)
+    story.start(zombie, 24.91, took=11.1)
+    story.reap("worker-1", zombie, 34.2)
+    story.run("worker-1", "z1", 34.4)
+    for stage, at in (("inject", 25.0), ("witness", 35.5), ("heal", HEALED_S), ("healed", 36.5)):
+        story.fault("2-worker-freeze", "worker-3", stage, at, detail=f"{stage} seen")
+    story.effect(zombie, 36.01)
+    story.end("finish", zombie, at=36.02, result="stale")
+
+
+def traffic(story: Story, workers: Iterable[str] = ("worker-1", "worker-3", "worker-4"), jobs: int = 12) -> None:
+    """Jobs after the last heal, the same number for each worker."""
+    for index in range(jobs):
+        for worker in workers:
+            story.life(worker, f"calm-{worker}-{index}", 37.0 + index / 2)
+
+
+def healthy(folder: Path) -> Story:
+    """A run that is valid: a kill, a freeze, both witnessed and healed, and work after them."""
+    story = Story(folder)
+    cast(story)
+    story.phases(lead_in=0.0, kill=10.0, recover_kill=20.0, freeze=25.0, recover_freeze=36.0, settle=38.0, drain=45.0, end=52.0)
+    for index in range(3):
+        story.life(f"worker-{index + 1}", f"quiet-{index}", 1.0 + index)
+    kill(story)
+    freeze(story)
+    traffic(story)
+    return story

@@ -1,0 +1,166 @@
+"""H0: histories with holes, and those that only look as if they had one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from reports import load
+from reports.checks.h0_history_whole import doubts
+from reports.errors import CannotJudge
+from reports.facts import Run
+from reports.folder import history_files, torn_tail
+from tests.reports.story import healthy
+
+
+def learn(spark: SparkSession, run: Path) -> Run:
+    files = history_files(run)
+    return load.learn(load.read_rows(spark, files), files, {})
+
+
+def lines(run: Path, file: str) -> list[str]:
+    return (run / "history" / file).read_text().splitlines(keepends=True)
+
+
+def rewrite(run: Path, file: str, content: list[str]) -> None:
+    (run / "history" / file).write_text("".join(content))
+
+
+def change(run: Path, file: str, index: int, **columns: object) -> None:
+    content = lines(run, file)
+    content[index] = json.dumps({**json.loads(content[index]), **columns}) + "\n"
+    rewrite(run, file, content)
+
+
+def corrupt_middle_line(run: Path) -> None:
+    content = lines(run, "worker-1.jsonl")
+    rewrite(run, "worker-1.jsonl", [*content[:5], content[5][:30] + "\n", *content[6:]])
+
+
+def line_of_another_type(run: Path) -> None:
+    change(run, "worker-1.jsonl", 5, first_send_ns="soon")
+
+
+def row_without_a_number(run: Path) -> None:
+    change(run, "worker-1.jsonl", 5, seq=None)
+
+
+def missing_line(run: Path) -> None:
+    content = lines(run, "worker-1.jsonl")
+    rewrite(run, "worker-1.jsonl", [*content[:5], *content[6:]])
+
+
+def line_over_another(run: Path) -> None:
+    content = lines(run, "worker-1.jsonl")
+    rewrite(run, "worker-1.jsonl", [*content[:5], content[6], *content[6:]])
+
+
+def missing_first_line(run: Path) -> None:
+    rewrite(run, "worker-1.jsonl", lines(run, "worker-1.jsonl")[1:])
+
+
+def missing_last_line(run: Path) -> None:
+    rewrite(run, "worker-1.jsonl", lines(run, "worker-1.jsonl")[:-1])
+
+
+def torn_last_line(run: Path) -> None:
+    content = lines(run, "worker-1.jsonl")
+    rewrite(run, "worker-1.jsonl", [*content[:-1], content[-1][:20]])
+
+
+def wrong_count_in_close(run: Path) -> None:
+    change(run, "worker-1.jsonl", -1, rows=3)
+
+
+def emptied_file(run: Path) -> None:
+    rewrite(run, "worker-1.jsonl", [])
+
+
+def missing_file(run: Path) -> None:
+    (run / "history" / "worker-1.jsonl").unlink()
+
+
+def missing_manifest(run: Path) -> None:
+    (run / "history" / "manifest.jsonl").unlink()
+
+
+def undeclared_file(run: Path) -> None:
+    rewrite(run, "worker-9.jsonl", lines(run, "worker-1.jsonl"))
+
+
+def two_boots(run: Path) -> None:
+    change(run, "worker-1.jsonl", 0, boot_id="another")
+
+
+HOLES: list[tuple[Callable[[Path], None], str]] = [
+    (corrupt_middle_line, "history file worker-1.jsonl has 1 corrupt line"),
+    (line_of_another_type, "history file worker-1.jsonl has 1 corrupt line"),
+    (row_without_a_number, "history file worker-1.jsonl has 1 corrupt line"),
+    (missing_line, "rows are missing"),
+    (line_over_another, "rows are missing"),
+    (missing_first_line, "history file worker-1.jsonl does not start with its open row"),
+    (missing_last_line, "history file worker-1.jsonl has no close row, and its process was not killed"),
+    (torn_last_line, "history file worker-1.jsonl ends in mid-line, and its process was not killed"),
+    (wrong_count_in_close, "its close row says 3"),
+    (emptied_file, "history file worker-1.jsonl is empty"),
+    (missing_file, "history file worker-1.jsonl is declared in the manifest and missing"),
+    (missing_manifest, "history file manifest.jsonl is missing"),
+    (undeclared_file, "history file worker-9.jsonl is not declared in the manifest"),
+    (two_boots, "the history spans 2 boots: their monotonic times do not compare"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "words"), HOLES, ids=[spoil.__name__ for spoil, _ in HOLES])
+def test_a_hole_is_found_and_named(tmp_path: Path, spark: SparkSession, spoil: Callable[[Path], None], words: str) -> None:
+    run = healthy(tmp_path / "run").write()
+    spoil(run)
+    assert any(words in doubt for doubt in doubts(learn(spark, run)))
+
+
+def test_a_killed_process_may_leave_its_last_line_torn_and_its_file_open(tmp_path: Path, spark: SparkSession) -> None:
+    """Rule 32. Its sink is excused with it."""
+    run = healthy(tmp_path / "run").write()
+    for file in ("worker-2.jsonl", "worker-2.sink.jsonl"):
+        content = lines(run, file)
+        rewrite(run, file, [*content, '{"v":1,"seq":99,"proc":"worker-2","t_ns":12'])
+    assert doubts(learn(spark, run)) == []
+
+
+def test_a_killed_process_is_excused_for_its_last_line_only(tmp_path: Path, spark: SparkSession) -> None:
+    run = healthy(tmp_path / "run").write()
+    content = lines(run, "worker-2.jsonl")
+    rewrite(run, "worker-2.jsonl", [content[0], content[1][:20] + "\n", *content[2:], '{"v":1,'])
+    assert doubts(learn(spark, run)) == ["history file worker-2.jsonl has 1 corrupt line"]
+
+
+def test_a_newer_schema_is_not_read(tmp_path: Path, spark: SparkSession) -> None:
+    run = healthy(tmp_path / "run").write()
+    change(run, "worker-1.jsonl", 3, v=2)
+    with pytest.raises(CannotJudge, match=r"history file worker-1\.jsonl: schema version 2, this judge reads up to 1"):
+        learn(spark, run)
+
+
+def test_a_history_without_operations_is_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
+    run = healthy(tmp_path / "run").write()
+    for file in (run / "history").iterdir():
+        content = [json.loads(line) for line in file.read_text().splitlines()]
+        kept = [row for row in content if row["kind"] != "operation"]
+        rows = [
+            json.dumps({**row, "seq": seq, **({"rows": len(kept)} if row["kind"] == "close" else {})})
+            for seq, row in enumerate(kept)
+        ]
+        file.write_text("\n".join(rows) + "\n")
+    assert doubts(learn(spark, run)) == ["the history holds no operation"]
+
+
+@pytest.mark.parametrize(
+    ("content", "tail"), [(b"", b""), (b"a\nb\n", b""), (b"a\nb", b"b"), (b"a", b"a"), (b"\n" + b"x" * 200_000, b"x" * 200_000)]
+)
+def test_the_tail_is_what_follows_the_last_newline(tmp_path: Path, content: bytes, tail: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    assert torn_tail(path) == tail

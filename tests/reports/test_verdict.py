@@ -1,0 +1,156 @@
+"""Merging, writing, and the lines that people read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.history import ITEM_FIELDS, ROW_FIELDS
+from reports.checks.h1_faults_bit import doubts
+from reports.errors import CannotJudge, one_line
+from reports.facts import Run, Stage
+from reports.schema import CORRUPT, row_type
+from reports.table import render
+from reports.verdict import NO_MEASURES, merge, undecided, withdraw, write
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "merged"),
+    [
+        (["valid", "valid"], "valid"),
+        (["valid", "unknown"], "unknown"),
+        (["unknown", "violated", "valid"], "violated"),
+        ([], "unknown"),
+    ],
+)
+def test_false_beats_unknown_beats_true(verdicts: list[str], merged: str) -> None:
+    assert merge(verdicts) == merged
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "verdict.json.new").symlink_to("/dev/full")
+    with pytest.raises(CannotJudge, match=r"^verdict\.json of .* cannot be written: No space left on device$"):
+        write(tmp_path, undecided("why", {}))
+
+
+def test_an_older_verdict_that_cannot_be_removed_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "verdict.json").mkdir()
+    with pytest.raises(CannotJudge, match=r"^the older verdict\.json of .* cannot be removed: Is a directory$"):
+        withdraw(tmp_path)
+
+
+def test_the_schema_has_every_field_and_no_narrow_integer() -> None:
+    schema = row_type()
+    assert schema.fieldNames() == [*(field.name for field in ROW_FIELDS), CORRUPT]
+    item = schema["items"].dataType.elementType  # type: ignore[attr-defined]
+    assert item.fieldNames() == [field.name for field in ITEM_FIELDS]
+    types = {field.dataType.simpleString() for struct in (schema, item) for field in struct if field.name != "items"}
+    assert types == {"bigint", "string", "array<string>"}
+    assert (item["fence"].dataType.simpleString(), item["nonce"].dataType.simpleString()) == ("bigint", "string")
+
+
+def test_errors_become_one_line() -> None:
+    spark_error = ValueError("Job aborted\n\tat x\nCaused by: [ARITHMETIC_OVERFLOW] long overflow\n\tat y")
+    assert one_line(spark_error) == "ValueError: [ARITHMETIC_OVERFLOW] long overflow"
+    assert one_line(KeyError()) == "KeyError"
+
+
+def stages(*seen: str) -> tuple[Stage, ...]:
+    return tuple(Stage("1-worker-kill", "worker-kill", stage, "worker-2", True, "", 0) for stage in seen)
+
+
+def test_a_control_run_without_planned_faults_needs_none() -> None:
+    assert doubts(Run(spec={"plan": []}, files={})) == []
+    assert doubts(Run(spec={}, files={})) == ["there was no fault, and the spec does not say that none was planned"]
+
+
+@pytest.mark.parametrize("stage", ["inject", "witness", "heal", "healed"])
+def test_every_stage_of_a_fault_must_have_been_seen(stage: str) -> None:
+    seen = [name for name in ("inject", "witness", "heal", "healed") if name != stage]
+    run = Run(spec={"plan": [{"fault": "1-worker-kill"}]}, files={}, stages=stages(*seen))
+    assert len(doubts(run)) == 1 and "fault 1-worker-kill was not" in doubts(run)[0]
+    assert doubts(Run(spec={}, files={}, stages=stages(*seen, stage))) == []
+
+
+def test_a_planned_fault_that_never_came_is_in_doubt() -> None:
+    run = Run(
+        spec={"plan": [{"fault": "1-worker-kill"}, {"fault": "2-worker-freeze"}]},
+        files={},
+        stages=stages("inject", "witness", "heal", "healed"),
+    )
+    assert doubts(run)[0] == "fault 2-worker-freeze was not injected"
+
+
+MEASURES = {
+    **NO_MEASURES,
+    **{"enqueued": 7200, "finished": 7190, "lost": None, "doubled": 0, "refused_stale": 3, "dead": 10, "dropped": 0},
+    "latency": [{"phase": "lead-in", "n": 1200, "unfinished": 10, "p50_ms": 12.34, "p99_ms": None}],
+    "recovery": [{"fault": "1-worker-kill", "target": "worker-2", "jobs": 8, "recovery_ms": 9_640.0, "bound_ms": 11_000}],
+    "faults": [
+        {
+            "fault": "1-worker-kill",
+            "name": "worker-kill",
+            "target": "worker-2",
+            "witnessed": True,
+            "healed": False,
+            "detail": "waitpid -9",
+        }
+    ],
+    "rates": {"offered_per_s": 120.0, "finished_per_s": 119.6},
+    "send_lag": {"p50_ms": 0.21, "p99_ms": 1.9},
+    "recorder_share": 0.0123,
+}
+
+TABLE = """\
+run x  scenario bench  seed 1
+
+jobs
+  enqueued  finished  lost  doubled  refused stale  dead  not sent
+      7200      7190     ?        0              3    10         0
+
+latency in ms, from the intended enqueue (plus its delay) to the accepted finish
+  phase    jobs  unfinished   p50  p99
+  lead-in  1200          10  12.3  inf
+
+recovery, from waitpid to the next handler start, slowest of the jobs in hand
+  kill           worker    in hand  recovery   bound
+  1-worker-kill  worker-2        8     9.6 s  11.0 s
+
+faults
+  fault          target    witnessed  healed  witness
+  1-worker-kill  worker-2  yes        NO      waitpid -9
+
+rates
+  offered 120.0/s, finished 119.6/s; send lag p50 0.2 ms, p99 1.9 ms; recorder 1.23% of the processes' time
+
+checks
+  id  check           verdict  violations  possible
+  J4  no job is lost  unknown           0         2
+
+reasons
+  J4 unknown: there is no snapshot at the end
+
+verdict: unknown"""
+
+
+def test_the_table_is_plain_and_aligned_and_ends_with_the_verdict() -> None:
+    entry = {
+        "id": "J4",
+        "name": "no job is lost",
+        "verdict": "unknown",
+        "violations": 0,
+        "possible": 2,
+        "examples": [],
+        "why": "",
+    }
+    head = {"verdict": "unknown", "reasons": ["J4 unknown: there is no snapshot at the end"], "checks": [entry]}
+    spec = {"id": "x", "scenario": "bench", "seed": 1, "mutant": ""}
+    assert render({**head, "measures": MEASURES, "spec": spec}) == TABLE
+
+
+def test_a_run_that_could_not_be_looked_at_shows_why_and_the_verdict() -> None:
+    decided = undecided("the history of x is empty", {})
+    assert render(decided).splitlines() == ["reasons", "  the history of x is empty", "", "verdict: unknown"]
+    assert json.loads(json.dumps(decided))["measures"]["lost"] is None
