@@ -58,6 +58,7 @@ class SyncDriver:
         self.deadline_ms = deadline_ms
         self._observer = observer
         self._pause = pause
+        self._block_ms_max = block_ms_max
         timeout_ms += block_ms_max
         self._connections = Connections(url, scripts, clock=self.clock, observer=observer, timeout_ms=timeout_ms)
 
@@ -78,8 +79,13 @@ class SyncDriver:
     def send(self, call: Call[Any], intended_ns: int | None = None, *, again: bool = False) -> Sent:
         """Run a call and say when it was first sent. Raises as `run` does.
 
+        A call that blocks for longer than this driver waits is a ScriptFault: its reply would be taken for lost.
         `again`: a copy of this call from an earlier `send` is still unanswered, so a refusal says nothing definite (rule 5).
         """
+        if call.block_ms > self._block_ms_max:
+            raise ScriptFault(
+                f"{type(call.operation).__name__}: blocks {call.block_ms} ms, this driver waits {self._block_ms_max} ms"
+            )
         first_send_ns = last_send_ns = time.monotonic_ns()
         observer = self._observer
         ticket = observer.invoked(call, first_send_ns, intended_ns) if observer is not None else None

@@ -12,7 +12,7 @@ import redis
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
 from engine.driver import SyncDriver
-from engine.operations import Failure, Finish, Retry
+from engine.operations import Failure, Finish, Retry, Wait
 from engine.testing import EmbeddedServer, free_port
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, raw_client
 from tests.engine.helpers.relay import Relay, Rule
@@ -273,3 +273,8 @@ def test_rule_31_a_server_that_turns_unsafe_after_an_unanswered_send_leaves_the_
         finally:
             client.config_set("maxmemory-policy", "noeviction")
     assert ids_of(direct, "waiting") == ["j"]
+
+
+def test_a_wait_belongs_on_a_driver_that_waits_long_enough(direct: Queue) -> None:
+    with pytest.raises(ScriptFault, match="blocks 500 ms, this driver waits 0 ms"):
+        direct.driver.run(direct.model.call(Wait(500)))
