@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import reports.judge
 from reports.__main__ import main
 from reports.verdict import undecided
-from tests.reports.story import healthy
+from tests.reports.good_run import healthy
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ from reports.checks.h0_history_whole import doubts
 from reports.errors import CannotJudge
 from reports.facts import Run
 from reports.folder import history_files, torn_tail
-from tests.reports.story import healthy
+from tests.reports.good_run import healthy
 
 
 def learn(spark: SparkSession, run: Path) -> Run:

@@ -1,18 +1,17 @@
-"""Whole runs: a valid one with its measures, and runs that differ from it in one thing that concerns the run, not a job."""
+"""Whole runs that differ from a valid one in something that concerns the run, not a job."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from reports.checks import CHECKS
 from tests.reports.conftest import Judge
-from tests.reports.story import HEALED_S, Story, cast, freeze, healthy, kill, ns, srv_ms, traffic
+from tests.reports.good_run import cast, freeze, healthy, kill, traffic
+from tests.reports.story import HEALED_S, Story
 
 
 def check(verdict: dict[str, Any], check_id: str) -> dict[str, Any]:
@@ -23,102 +22,6 @@ def check(verdict: dict[str, Any], check_id: str) -> dict[str, Any]:
 def doubted(verdict: dict[str, Any]) -> set[str]:
     """Ids of the checks that are unknown."""
     return {entry["id"] for entry in verdict["checks"] if entry["verdict"] == "unknown"}
-
-
-# --- a valid run ---------------------------------------------------------------------------------------------------------
-
-
-def failed_over(story: Story) -> None:
-    """A second era, in which a job is finished again: rules 8 and 32, a finish that a failover lost may be done twice."""
-    story.row("worker-1", "connection", 49, server_run_id="r2", replid="era-2", server_role="master")
-    story.run("worker-1", "quiet-1", 49.5)
-
-
-@pytest.fixture(scope="module")
-def valid_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    story = healthy(tmp_path_factory.mktemp("valid") / "run")
-    story.enqueue("slow", 11.0, delay_ms=2_000, intended_ns=ns(10.9))
-    story.run("worker-1", "slow", 13.0)
-    story.enqueue("hopeless", 39.0)
-    token = story.claim("worker-1", "hopeless", 39.1)
-    story.start(token, 39.11, took=0.1)
-    story.end("bury", token, at=39.3)
-    story.at_end["dead"].append(("hopeless", srv_ms(39.3)))
-    failed_over(story)
-    story.row("producer-1", "drop", 40, intended_ns=ns(39.9), count=3, detail="too late to send")
-    return story.write()
-
-
-@pytest.fixture(scope="module")
-def valid(valid_run: Path, judged: Judge) -> dict[str, Any]:
-    return judged(valid_run)
-
-
-def test_a_good_run_is_valid_in_every_check(valid: dict[str, Any]) -> None:
-    assert [(entry["id"], entry["verdict"], entry["why"]) for entry in valid["checks"]] == [(c.id, "valid", "") for c in CHECKS]
-    assert valid["verdict"] == "valid" and valid["reasons"] == []
-
-
-def test_the_verdict_is_written_with_the_spec(valid: dict[str, Any], valid_run: Path) -> None:
-    assert json.loads((valid_run / "verdict.json").read_text()) == valid
-    assert valid["schema"] == 1 and valid["spec"] == json.loads((valid_run / "spec.json").read_text())
-
-
-def test_jobs_are_counted(valid: dict[str, Any]) -> None:
-    counted = {
-        name: valid["measures"][name] for name in ("enqueued", "finished", "lost", "doubled", "refused_stale", "dead", "dropped")
-    }
-    assert counted == {"enqueued": 44, "finished": 43, "lost": 0, "doubled": 0, "refused_stale": 1, "dead": 1, "dropped": 3}
-
-
-def test_latency_counts_from_the_intended_enqueue_and_its_delay(valid: dict[str, Any]) -> None:
-    """`slow` was meant for 10.9 s with 2 s delay, and its finish was answered at 13.061 s."""
-    phases = {line["phase"]: line for line in valid["measures"]["latency"]}
-    assert list(phases) == ["lead-in", "kill", "recover-kill", "recover-freeze", "settle"]
-    assert phases["kill"] == {"phase": "kill", "n": 1, "unfinished": 0, "p50_ms": 161.0, "p99_ms": 161.0}
-    assert phases["recover-freeze"]["p50_ms"] == 71.0
-
-
-def test_percentiles_are_exact(valid: dict[str, Any]) -> None:
-    """lead-in: three jobs of 71 ms, and k1, killed and run again, of 9,469 ms."""
-    lead_in = valid["measures"]["latency"][0]
-    assert lead_in["p50_ms"] == 71.0
-    assert lead_in["p99_ms"] == pytest.approx(71 + 0.97 * (9_469 - 71), abs=0.01)
-
-
-def test_an_unfinished_job_has_no_end(valid: dict[str, Any]) -> None:
-    """The dead job makes the p99 of its phase infinite, shown as null."""
-    settle = next(line for line in valid["measures"]["latency"] if line["phase"] == "settle")
-    assert (settle["unfinished"], settle["p50_ms"], settle["p99_ms"]) == (1, 71.0, None)
-
-
-def test_recovery_counts_from_waitpid_to_the_next_handler_start(valid: dict[str, Any]) -> None:
-    expected = {"fault": "1-worker-kill", "target": "worker-2", "jobs": 1, "recovery_ms": 9_200.0, "bound_ms": 11_000}
-    assert valid["measures"]["recovery"] == [expected]
-
-
-def test_faults_are_listed_with_their_witness(valid: dict[str, Any]) -> None:
-    kill_line, freeze_line = valid["measures"]["faults"]
-    assert (kill_line["fault"], kill_line["target"], kill_line["detail"]) == ("1-worker-kill", "worker-2", "witness seen")
-    assert all(line["witnessed"] and line["healed"] for line in (kill_line, freeze_line))
-
-
-def test_rates_and_send_lag(valid: dict[str, Any]) -> None:
-    """44 jobs and 3 that were not sent, between 1.0 s and 42.5 s; `slow` was sent 100 ms late."""
-    measures = valid["measures"]
-    assert measures["rates"]["offered_per_s"] == pytest.approx(47 / 41.5, abs=0.01)
-    assert measures["rates"]["finished_per_s"] == pytest.approx(43 / 41.571, abs=0.01)
-    assert measures["send_lag"]["p50_ms"] == 0.0
-    assert measures["send_lag"]["p99_ms"] == pytest.approx(57.0, abs=0.5)
-    assert measures["recorder_share"] is not None
-
-
-def test_tables_are_written(valid: dict[str, Any], valid_run: Path, spark: SparkSession) -> None:
-    """ops: one row per job of an operation, invocations only where there is no completion."""
-    operations = spark.read.parquet(str(valid_run / "tables" / "ops.parquet")).where("job = 'k1' and kind = 'operation'")
-    found = sorted((row["f"], row["type"]) for row in operations.collect())
-    answered = [("claim", "ok"), ("claim", "ok"), ("enqueue", "ok"), ("finish", "ok"), ("handle", "invoke"), ("handle", "ok")]
-    assert found == [*answered, ("reap", "ok")]
 
 
 # --- runs that lack something: unknown -----------------------------------------------------------------------------------

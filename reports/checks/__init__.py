@@ -1,0 +1,29 @@
+"""The checks, one file each. Every one is a pure function from the frames of a run to violation rows."""
+
+from __future__ import annotations
+
+from reports.checks import (
+    h0_history_whole,
+    h1_faults_bit,
+    j1_no_overlap,
+    j3_no_stale_finish,
+    j4_conservation,
+    j5_no_ghosts,
+    j6_exactly_once,
+    j13_liveness,
+)
+from reports.checks.base import Check
+
+CHECKS: tuple[Check, ...] = tuple(
+    module.CHECK
+    for module in (
+        h0_history_whole,
+        h1_faults_bit,
+        j1_no_overlap,
+        j3_no_stale_finish,
+        j4_conservation,
+        j5_no_ghosts,
+        j6_exactly_once,
+        j13_liveness,
+    )
+)

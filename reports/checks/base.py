@@ -1,0 +1,84 @@
+"""What a check is: a name, what keeps it from being judged, and the conditions that make a row of a frame a violation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pyspark.sql import functions as F
+
+from reports.facts import MS, Run
+from reports.frames import Frames
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: The columns of a violation row, in an array; the cast gives the array its type when there is no flag.
+FOUND = "array<struct<check:string,subject:string,kind:string,level:string,absence:boolean,detail:string>>"
+
+#: A frame whose rows have a column `job`.
+Base = Literal["tokens", "jobs", "in_hand"]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A row of a frame is a violation when the condition holds; `detail` continues a sentence that begins with the subject.
+
+    `level`: violated, unknown or possible. `absence`: it rests on rows that are not there, so that it proves nothing when the
+    history has holes. `subject`: the column that names the culprit.
+    """
+
+    kind: str
+    condition: Column
+    detail: Column
+    absence: bool
+    level: Column | str = "violated"
+    subject: str = "job"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check. `doubts`: reasons why it cannot be judged; `flags`: its conditions, by the frame that they are about.
+
+    `more` is for what is not about single rows of a frame: frames of its own, each with the flag for its rows.
+    """
+
+    id: str
+    name: str
+    doubts: Callable[[Run], list[str]]
+    flags: Callable[[Run], dict[Base, list[Flag]]] = lambda run: {}
+    more: Callable[[Frames], list[tuple[DataFrame, Flag]]] = lambda frames: []
+
+
+def flagged(frame: DataFrame, flags: Sequence[tuple[str, Flag]]) -> DataFrame:
+    """Violation rows (check, subject, kind, level, absence, detail) for (check id, flag) pairs, in one pass over a frame."""
+    found = F.array_compact(F.array(*(F.when(flag.condition, row(check, flag)) for check, flag in flags)))
+    return frame.select(F.explode(found.cast(FOUND)).alias("found")).select("found.*")
+
+
+def row(check: str, flag: Flag) -> Column:
+    """The violation row of a flag."""
+    return F.struct(
+        F.lit(check).alias("check"),
+        F.coalesce(F.col(flag.subject).cast("string"), F.lit("?")).alias("subject"),
+        F.lit(flag.kind).alias("kind"),
+        (F.lit(flag.level) if isinstance(flag.level, str) else flag.level).alias("level"),
+        F.lit(flag.absence).alias("absence"),
+        F.coalesce(flag.detail, F.lit("")).alias("detail"),
+    )
+
+
+def sentence(*parts: Column | str) -> Column:
+    """Words and columns as one text; what is not known reads as `?`."""
+    return F.concat(*(F.lit(part) if isinstance(part, str) else F.coalesce(part.cast("string"), F.lit("?")) for part in parts))
+
+
+def milliseconds(span_ns: Column) -> Column:
+    """A span in whole ms."""
+    return (span_ns / MS).cast("bigint")
+
+
+def token(prefix: str = "") -> Column:
+    """A token as text: fence/nonce."""
+    return F.concat_ws("/", F.col(f"{prefix}fence").cast("string"), F.col(f"{prefix}nonce"))

@@ -1,0 +1,39 @@
+"""J1: no two leases of a job are held at one time.
+
+A lease is definitely held from the claim's reply to the earliest of: the first send of any call that ends it, the first send of
+the reap that took it, and its end as the worker counts it, from the first send of the claim or of the newest extend that
+was answered ok (rules 9 and 32). A lease that ends before its claim is answered is held at no time.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F
+
+from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
+from reports.facts import Run
+
+
+def doubts(run: Run) -> list[str]:
+    """Without claims nothing can overlap, which is no pass."""
+    return [] if run.has("leased") else ["no claim ever succeeded"]
+
+
+def flags(run: Run) -> dict[Base, list[Flag]]:
+    """Leases that began while an earlier one of their job was held."""
+    del run
+    start_ns, end_ns, earlier_ns = F.col("claim_done_ns"), F.col("hold_end_ns"), F.col("earlier.hold_end_ns")
+    overlap = (end_ns > start_ns) & (earlier_ns > start_ns)
+    claim = ("claim ", token(), " by ", F.col("proc"))
+    hold = (
+        token("earlier."),
+        " by ",
+        F.col("earlier.proc"),
+        " was held for another ",
+        milliseconds(earlier_ns - start_ns),
+        " ms",
+    )
+    # The row that ended the earlier hold may be the one that is missing.
+    return {"tokens": [Flag("overlap", overlap, sentence(*claim, " while ", *hold), absence=True)]}
+
+
+CHECK = Check("J1", "no two workers hold a job at once", doubts, flags)

@@ -1,0 +1,42 @@
+"""J6: a job is finished exactly once (rule 34): at most one accepted finish per job and era of the server.
+
+The second witness is the sink: for every accepted lease its handlers wrote exactly one effect. Effects of leases that were not
+accepted are fine, because handlers run at least once.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F
+
+from reports.checks.base import Base, Check, Flag, sentence, token
+from reports.facts import Run
+
+
+def doubts(run: Run) -> list[str]:
+    """It needs accepted finishes and a sink."""
+    found = [] if run.has("finished") else ["no finish ever succeeded"]
+    return found if has_sink(run) else [*found, "the manifest declares no sink: there is no second witness"]
+
+
+def has_sink(run: Run) -> bool:
+    """True when handlers had a sink to write to."""
+    return any(process.role == "sink" for process in run.processes)
+
+
+def flags(run: Run) -> dict[Base, list[Flag]]:
+    """Jobs that were finished more than once in an era; accepted leases without one effect, or with several."""
+    finishes, effects = F.col("finishes"), F.col("effects")
+    eras = F.array_distinct(F.transform(finishes, lambda finish: finish["era"]))
+    tokens = F.transform(finishes, lambda finish: F.concat_ws("/", finish["fence"].cast("string"), finish["nonce"]))
+    twice = sentence("was finished ", F.size(finishes), " times: by ", F.array_join(F.sort_array(tokens), " and by "))
+    found: dict[Base, list[Flag]] = {"jobs": [Flag("doubled", F.size(finishes) > F.size(eras), twice, absence=False)]}
+    if has_sink(run):
+        accepted, lease = F.col("accepted"), ("finish of ", token(), " was accepted, and its handler wrote ")
+        found["tokens"] = [
+            Flag("no effect", accepted & (effects == 0), sentence(*lease, "nothing to the sink"), absence=True),
+            Flag("two effects", accepted & (effects > 1), sentence(*lease, effects, " effects to the sink"), absence=False),
+        ]
+    return found
+
+
+CHECK = Check("J6", "every job is finished exactly once", doubts, flags)

@@ -1,0 +1,20 @@
+"""The one error of the judge, and how a Spark failure becomes one line."""
+
+from __future__ import annotations
+
+import re
+
+#: An error that is passed on to people is cut to this many characters.
+LINE_MAX = 300
+
+
+class CannotJudge(Exception):
+    """There is nothing to judge with or to judge; the message is one line that names it and what helps."""
+
+
+def one_line(error: BaseException) -> str:
+    """The line of an error that says most: Spark's `[CONDITION] ...` where there is one, else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    conditions = [line[match.start() :] for line in lines if (match := re.search(r"\[[A-Z][A-Z0-9_.]{3,}\]", line))]
+    text = (conditions or lines or [""])[0]
+    return f"{type(error).__name__}: {text}"[:LINE_MAX] if text else type(error).__name__

@@ -1,0 +1,177 @@
+"""What the driver knows about a run before it judges: the small, countable things. Everything that grows stays in Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Nanoseconds in a millisecond.
+MS = 1_000_000
+
+#: Bounds of rule 37 at the default lease of 9 s, for a spec that does not say.
+LEASE_MS = 9_000
+RECOVERY_BOUND_MS = 11_000
+LIVENESS_MS = 15_000
+
+STATES = ("waiting", "delayed", "active", "dead", "done")
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """One history file as it lies on disk. Times are monotonic ns; None = the row that would say is not there."""
+
+    name: str
+    rows: int = 0
+    corrupt: int = 0
+    torn: bool = False
+    torn_corrupt: bool = False
+    seq_min: int | None = None
+    seq_max: int | None = None
+    seq_sum: int = 0
+    version_max: int = 0
+    first_kind: str | None = None
+    last_kind: str | None = None
+    opened_ns: int | None = None
+    closed_ns: int | None = None
+    close_rows: int | None = None
+    recorder_ns: int = 0
+    created: bool = False
+    leased: bool = False
+    finished: bool = False
+    operations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A manifest row: the process `name` writes `file`."""
+
+    name: str
+    role: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage (inject, witness, heal, healed) of a fault; t_ns is the instant it is about."""
+
+    fault: str
+    name: str
+    stage: str
+    target: str
+    ok: bool
+    detail: str
+    t_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A phase of the run and its start in monotonic ns."""
+
+    name: str
+    t_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A final snapshot: when, and per state the total that it states and the jobs that it lists."""
+
+    t_ns: int
+    srv_us: int
+    states: Mapping[str, tuple[int, int]]
+
+    def gaps(self) -> list[str]:
+        """States that it lacks or lists in part. `done` may be listed in part: it is bounded, and only adds to what is known."""
+        missing = [f"has no state {state}" for state in STATES if state not in self.states]
+        partial = [
+            f"lists {listed} of {total} jobs in state {state}"
+            for state, (total, listed) in self.states.items()
+            if listed != total and state != "done"
+        ]
+        return missing + partial
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A witnessed kill: its instant lies between inject and witness (the return of waitpid), in monotonic ns."""
+
+    fault: str
+    target: str
+    inject_ns: int
+    witness_ns: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """All small facts of one run."""
+
+    spec: Mapping[str, Any]
+    files: Mapping[str, FileFacts]
+    processes: tuple[Process, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
+    dropped: int = 0
+    boot_ids: frozenset[str] = frozenset()
+    replids: frozenset[str] = frozenset()
+    #: incarnation -> process that claimed under it.
+    incarnations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def killed(self) -> frozenset[str]:
+        """Names of the processes that a kill was seen to hit."""
+        return frozenset(kill.target for kill in self.kills)
+
+    @property
+    def kills(self) -> tuple[Kill, ...]:
+        """Every kill whose witness was had."""
+        found: list[Kill] = []
+        for stage in self.stages:
+            if stage.name == "worker-kill" and stage.stage == "witness" and stage.ok:
+                injects = [s.t_ns for s in self.stages if s.fault == stage.fault and s.stage == "inject"]
+                found.append(Kill(stage.fault, stage.target, min([*injects, stage.t_ns]), stage.t_ns))
+        return tuple(found)
+
+    @property
+    def last_heal_ns(self) -> int | None:
+        """When the last fault was healed; without any, `liveness_ms` before the deadline snapshot."""
+        heals = [stage.t_ns for stage in self.stages if stage.stage == "heal"]
+        if heals:
+            return max(heals)
+        deadline = self.snapshots.get("deadline")
+        return deadline.t_ns - self.liveness_ms * MS if deadline else None
+
+    @property
+    def live_workers(self) -> tuple[str, ...]:
+        """Workers that opened their file, were not killed, and had not stopped when the last fault was healed."""
+        heal_ns = self.last_heal_ns or 0
+        alive: list[str] = []
+        for process in self.processes:
+            facts = self.files.get(process.file)
+            if process.role != "worker" or process.name in self.killed or facts is None or facts.opened_ns is None:
+                continue
+            if facts.closed_ns is None or facts.closed_ns > heal_ns:
+                alive.append(process.name)
+        return tuple(alive)
+
+    @property
+    def lease_ms(self) -> int:
+        return whole(self.spec, "lease_ms", LEASE_MS)
+
+    @property
+    def recovery_bound_ms(self) -> int:
+        return whole(self.spec, "recovery_bound_ms", RECOVERY_BOUND_MS)
+
+    @property
+    def liveness_ms(self) -> int:
+        return whole(self.spec, "liveness_ms", LIVENESS_MS)
+
+    def has(self, flag: str) -> bool:
+        """True when some file has seen it: created, leased or finished."""
+        return any(getattr(facts, flag) for facts in self.files.values())
+
+
+def whole(spec: Mapping[str, Any], name: str, default: int) -> int:
+    """A number of the spec, or the default where it has none."""
+    value = spec.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default

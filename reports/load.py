@@ -1,0 +1,146 @@
+"""From files to the frame of rows and the small facts. The only module that reads the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from engine.history import SCHEMA_VERSION
+from reports.errors import CannotJudge
+from reports.facts import FileFacts, Phase, Process, Run, Snapshot, Stage
+from reports.folder import is_object, torn_tail
+from reports.schema import CORRUPT, row_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
+
+#: Bytes of history per shuffle partition, so that sorting fits in memory however long the run was.
+PARTITION_BYTES = 64 * 1024 * 1024
+PARTITIONS_MIN = 4
+
+#: Below this size compiling the queries takes longer than interpreting them.
+COMPILE_BYTES = 64 * 1024 * 1024
+
+#: Columns without which a row means nothing.
+NEEDED = ("v", "seq", "kind", "proc", "t_ns")
+
+
+def read_rows(spark: SparkSession, files: Iterable[Path]) -> DataFrame:
+    """Every line of every file as a row of `engine.history`; `source` is its file, `readable` whether it can be used."""
+    paths = [str(file.resolve()) for file in files]
+    size = sum(file.stat().st_size for file in files)
+    spark.conf.set("spark.sql.shuffle.partitions", str(max(PARTITIONS_MIN, -(-size // PARTITION_BYTES))))
+    spark.conf.set("spark.sql.codegen.wholeStage", str(size >= COMPILE_BYTES).lower())
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if size >= COMPILE_BYTES else "NO_CODEGEN")
+    reader = spark.read.schema(row_type()).option("columnNameOfCorruptRecord", CORRUPT)
+    rows = reader.option("lineSep", "\n").option("encoding", "UTF-8").json(paths)
+    whole = reduce(and_, (F.col(name).isNotNull() for name in NEEDED), F.col(CORRUPT).isNull())
+    return rows.select("*", F.col("_metadata.file_name").alias("source"), whole.alias("readable")).persist()
+
+
+def learn(rows: DataFrame, files: Iterable[Path], spec: dict[str, Any]) -> Run:
+    """The small facts of a run, in one pass. Raises CannotJudge for rows of a newer schema."""
+    summaries = {row["source"]: row for row in rows.groupBy("source").agg(*summary_columns()).collect()}
+    facts = {path.name: file_facts(path, summaries.get(path.name)) for path in files}
+    for name, file in facts.items():
+        if file.version_max > SCHEMA_VERSION:
+            raise CannotJudge(f"history file {name}: schema version {file.version_max}, this judge reads up to {SCHEMA_VERSION}")
+    found = list(summaries.values())
+    return Run(
+        spec=spec,
+        files=facts,
+        processes=tuple(Process(r["name"], r["role"], r["file"]) for row in found for r in row["processes"]),
+        stages=tuple(sorted((stage(r) for row in found for r in row["faults"]), key=lambda s: s.t_ns)),
+        phases=tuple(sorted((Phase(r["name"], r["t_ns"]) for row in found for r in row["phases"]), key=lambda p: p.t_ns)),
+        snapshots=snapshots(r for row in found for r in row["finals"]),
+        dropped=sum(row["dropped"] or 0 for row in found),
+        boot_ids=frozenset(boot for row in found for boot in row["boot_ids"]),
+        replids=frozenset(replid for row in found for replid in row["replids"]),
+        incarnations={inc["incarnation"]: inc["proc"] for row in found for inc in row["incarnations"]},
+    )
+
+
+def summary_columns() -> list[Column]:
+    """The aggregates of one file. Lists hold only kinds of row of which a run has few."""
+    kind, seq, t_ns = (F.when(F.col("readable"), F.col(name)) for name in ("kind", "seq", "t_ns"))
+
+    def of_kind(name: str, *columns: str | Column) -> Column:
+        return F.collect_list(F.when(kind == name, F.struct(*columns)))
+
+    return [
+        F.count(F.lit(1)).alias("n"),
+        F.count_if(~F.col("readable")).alias("corrupt"),
+        F.min(seq).alias("seq_min"),
+        F.max(seq).alias("seq_max"),
+        F.sum(seq).alias("seq_sum"),
+        F.max("v").alias("version_max"),
+        F.min_by(kind, seq).alias("first_kind"),
+        F.max_by(kind, seq).alias("last_kind"),
+        F.min(F.when(kind == "open", t_ns)).alias("opened_ns"),
+        F.max(F.when(kind == "close", t_ns)).alias("closed_ns"),
+        F.max(F.when(kind == "close", F.col("rows"))).alias("close_rows"),
+        F.max(F.when(kind == "close", F.col("recorder_ns"))).alias("recorder_ns"),
+        F.collect_set("boot_id").alias("boot_ids"),
+        F.collect_set("replid").alias("replids"),
+        F.collect_set(F.when(F.col("incarnation").isNotNull(), F.struct("incarnation", "proc"))).alias("incarnations"),
+        of_kind("process", "name", "role", "file").alias("processes"),
+        of_kind("fault", "fault", "name", "stage", "target", "result", "detail", "t_ns").alias("faults"),
+        of_kind("phase", "name", "t_ns").alias("phases"),
+        of_kind("final", "name", "state", "count", F.size("items").alias("listed"), "t_ns", "srv_us").alias("finals"),
+        F.sum(F.when(kind == "drop", F.col("count"))).alias("dropped"),
+        F.count_if(kind == "operation").alias("operations"),
+        succeeded("enqueue", "created", "repeated").alias("created"),
+        succeeded("claim", "leased", "repeated").alias("leased"),
+        succeeded("finish", "ok", "repeated").alias("finished"),
+    ]
+
+
+def succeeded(operation: str, *results: str) -> Column:
+    """True when the operation was answered ok for some job."""
+    some = F.exists(
+        "items", lambda item: item["result"].isin(*results) | (item["fence"].isNotNull() & F.lit(operation == "claim"))
+    )
+    done = F.col("readable") & (F.col("kind") == "operation") & (F.col("f") == operation) & (F.col("type") == "ok") & some
+    return F.coalesce(F.max(done), F.lit(False))
+
+
+def file_facts(path: Path, summary: Row | None) -> FileFacts:
+    """What one file says, and what its last bytes show."""
+    tail = torn_tail(path)
+    torn_corrupt = bool(tail) and not is_object(tail)
+    if summary is None:
+        return FileFacts(path.name, torn=bool(tail), torn_corrupt=torn_corrupt)
+    names = set(FileFacts.__dataclass_fields__) & set(summary.asDict()) - {"recorder_ns", "seq_sum", "version_max"}
+    return FileFacts(
+        path.name,
+        rows=summary["n"],
+        torn=bool(tail),
+        torn_corrupt=torn_corrupt,
+        seq_sum=summary["seq_sum"] or 0,
+        version_max=summary["version_max"] or 0,
+        recorder_ns=summary["recorder_ns"] or 0,
+        **{name: summary[name] for name in names},
+    )
+
+
+def stage(row: Row) -> Stage:
+    """A fault row. Only `ok` counts as seen; rows without a result are stages that merely happened."""
+    ok = row["result"] == "ok" or (row["result"] is None and row["stage"] in ("inject", "heal"))
+    return Stage(row["fault"], row["name"], row["stage"], row["target"], ok, row["detail"] or "", row["t_ns"])
+
+
+def snapshots(rows: Iterable[Row]) -> dict[str, Snapshot]:
+    """Final rows, put together by snapshot: every chunk repeats the total of its state."""
+    found: dict[str, Snapshot] = {}
+    for row in rows:
+        name, state, srv_us = row["name"], row["state"], row["srv_us"] or 0
+        before = found.get(name) or Snapshot(row["t_ns"], srv_us, {})
+        total, listed = before.states.get(state, (0, 0))
+        states = {**before.states, state: (max(total, row["count"] or 0), listed + max(0, row["listed"] or 0))}
+        found[name] = Snapshot(min(before.t_ns, row["t_ns"]), max(before.srv_us, srv_us), states)
+    return found

@@ -1,0 +1,174 @@
+"""The numbers of a verdict: counts, exact percentiles per phase, recovery per kill, rates, the recorder's share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from reports.facts import MS, Phase, Run
+from reports.frames import Frames
+from reports.verdict import NO_MEASURES
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row
+
+#: A job that never finished has this latency. Anything near it is shown as null: it is infinite.
+NEVER_MS = 1e15
+INFINITE_MS = 1e12
+
+PERCENTILES = (0.5, 0.99)
+
+
+def measures(frames: Frames) -> dict[str, Any]:
+    """Everything in `measures` of verdict.json but `lost` and `doubled`, which the checks count."""
+    run = frames.run
+    by_phase = {row["phase"]: row for row in summary(frames).collect()}
+    total = by_phase[None]
+    dead = run.snapshots["end"].states.get("dead") if "end" in run.snapshots else None
+    return {
+        **NO_MEASURES,
+        "enqueued": total["enqueued"],
+        "finished": total["finished"],
+        "refused_stale": total["stale"],
+        "dead": dead[0] if dead else total["buried"],
+        "dropped": run.dropped,
+        "latency": [latency(name, by_phase[name]) for name in phase_names(run.phases) if name in by_phase],
+        "recovery": recovery(frames),
+        "faults": faults(run),
+        "rates": rates(total, run.dropped),
+        "send_lag": dict(zip(("p50_ms", "p99_ms"), shown(total["lag_ms"]), strict=True)),
+        "recorder_share": recorder_share(run),
+    }
+
+
+def summary(frames: Frames) -> DataFrame:
+    """One row per phase that has jobs, and one with phase null for all of them.
+
+    Latency is end to end: from the instant that the job should have been enqueued, its delay added, to the reply of the
+    accepted finish. A job counts for the phase that this intended instant falls in.
+    """
+    jobs = frames.jobs.where(F.col("created") | F.col("claim_done_ns").isNotNull())
+    finished = F.col("accepted") | F.array_contains("end_states", "done")
+    span_ns = F.col("accepted_done_ns") - (F.col("intended_ns") + F.coalesce("delay_ns", F.lit(0)))
+    latency_ms = F.coalesce(span_ns / MS, F.lit(NEVER_MS))
+    lag_ms = (F.col("enqueue_sent_ns") - F.col("intended_ns")) / MS
+    with_phase = jobs.withColumn("phase", phase_of(F.col("intended_ns"), frames.run.phases))
+    return with_phase.rollup("phase").agg(
+        F.count(F.lit(1)).alias("enqueued"),
+        F.count_if(finished).alias("finished"),
+        F.count_if(F.col("accepted_done_ns").isNull()).alias("unfinished"),
+        F.sum("stale_finishes").alias("stale"),
+        F.count_if(F.col("buried")).alias("buried"),
+        percentiles(latency_ms).alias("latency_ms"),
+        percentiles(lag_ms).alias("lag_ms"),
+        F.min("intended_ns").alias("first_ns"),
+        F.max("intended_ns").alias("last_ns"),
+        F.max("accepted_done_ns").alias("done_ns"),
+    )
+
+
+def percentiles(value: Column) -> Column:
+    """Exact percentiles, by sorting."""
+    return F.percentile(value, list(PERCENTILES))
+
+
+def phase_of(instant: Column, phases: Sequence[Phase]) -> Column:
+    """The name of the phase that an instant falls in."""
+    name = F.lit("before")
+    for phase in phases:
+        name = F.when(instant >= F.lit(phase.t_ns).cast("bigint"), F.lit(phase.name)).otherwise(name)
+    return name
+
+
+def phase_names(phases: Sequence[Phase]) -> list[str]:
+    """Names of the phases in the order of their start, the time before the first included."""
+    return list(dict.fromkeys(["before", *(phase.name for phase in phases)]))
+
+
+def latency(phase: str, row: Row) -> dict[str, Any]:
+    """One line of the latency table. A percentile that falls among unfinished jobs is null: it has no end yet."""
+    p50_ms, p99_ms = shown(row["latency_ms"])
+    return {"phase": phase, "n": row["enqueued"], "unfinished": row["unfinished"], "p50_ms": p50_ms, "p99_ms": p99_ms}
+
+
+def shown(values_ms: Sequence[float] | None) -> list[float | None]:
+    """Percentiles rounded to a microsecond; None for infinite ones."""
+    values = values_ms or [NEVER_MS] * len(PERCENTILES)
+    return [round(value, 3) if value < INFINITE_MS else None for value in values]
+
+
+def recovery(frames: Frames) -> list[dict[str, Any]]:
+    """One line per witnessed kill: jobs in hand, and the slowest of them in ms (null when one never ran again)."""
+    kills = frames.run.kills
+    if not kills:
+        return []
+    held = frames.in_hand.where(~F.col("ended")).groupBy("fault")
+    slowest = held.agg(
+        F.count(F.lit(1)).alias("jobs"), F.max("recovery_ns").alias("recovery_ns"), F.count("recovery_ns").alias("recovered")
+    )
+    found = {row["fault"]: row for row in slowest.collect()}
+    lines: list[dict[str, Any]] = []
+    for kill in kills:
+        row = found.get(kill.fault)
+        complete = row is not None and row["jobs"] == row["recovered"]
+        lines.append(
+            {
+                "fault": kill.fault,
+                "target": kill.target,
+                "jobs": row["jobs"] if row else 0,
+                "recovery_ms": round(row["recovery_ns"] / MS, 1) if row and complete else None,
+                "bound_ms": frames.run.recovery_bound_ms,
+            }
+        )
+    return lines
+
+
+def faults(run: Run) -> list[dict[str, Any]]:
+    """One line per fault, with what its witness saw."""
+    lines: list[dict[str, Any]] = []
+    for fault in dict.fromkeys(stage.fault for stage in run.stages):
+        stages = {stage.stage: stage for stage in run.stages if stage.fault == fault}
+        witness, healed = stages.get("witness"), stages.get("healed")
+        some = next(iter(stages.values()))
+        lines.append(
+            {
+                "fault": fault,
+                "name": some.name,
+                "target": some.target,
+                "witnessed": witness is not None and witness.ok,
+                "healed": healed is not None and healed.ok,
+                "detail": witness.detail if witness else "",
+                "healed_detail": healed.detail if healed else "",
+            }
+        )
+    return lines
+
+
+def rates(total: Row, dropped: int) -> dict[str, float | None]:
+    """Jobs offered and finished per second, over the times in which they were."""
+    first_ns, last_ns, done_ns = total["first_ns"], total["last_ns"], total["done_ns"]
+    return {
+        "offered_per_s": per_s(total["enqueued"] + dropped, first_ns, last_ns),
+        "finished_per_s": per_s(total["finished"], first_ns, done_ns),
+    }
+
+
+def per_s(count: int, start_ns: int | None, end_ns: int | None) -> float | None:
+    """A rate, or None where there is no span of time."""
+    if start_ns is None or end_ns is None or end_ns <= start_ns:
+        return None
+    return round(count * 1e9 / (end_ns - start_ns), 2)
+
+
+def recorder_share(run: Run) -> float | None:
+    """The part of the life of workers and producers that their recorders took."""
+    roles = {process.file: process.role for process in run.processes}
+    recorded = [file for file in run.files.values() if roles.get(file.name) in ("worker", "producer", "sink")]
+    lived_ns = sum(
+        file.closed_ns - file.opened_ns
+        for file in recorded
+        if roles[file.name] != "sink" and file.closed_ns is not None and file.opened_ns is not None
+    )
+    return round(sum(file.recorder_ns for file in recorded) / lived_ns, 5) if lived_ns else None

@@ -1,0 +1,59 @@
+"""How long the jobs in hand at a kill took to run elsewhere: from waitpid to the next handler start (rule 37)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.facts import MS, Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def in_hand(tokens: DataFrame, run: Run) -> DataFrame:
+    """One row per lease in hand at a witnessed kill: fault, target, job, recovery_ns (null: never ran again), allowed_ns, ended.
+
+    In hand: claimed by the killed process, or reaped under one of its incarnations, and neither ended by an answered call nor
+    lost to another worker before the kill. `ended`: its end was sent, not answered, and it never ran again, so that call did it.
+    """
+    hits = tokens.withColumn("holder", F.coalesce("proc", holder_of(run.incarnations)))
+    hits = hits.withColumn("kill", F.explode(F.array(*(kill_struct(*fields) for fields in kill_fields(run)))))
+    hits = hits.where((F.col("holder") == F.col("kill.target")) & ~F.col("end_answered"))
+    inject_ns, witness_ns = F.col("kill.inject_ns"), F.col("kill.witness_ns")
+    lost_before = F.coalesce((F.col("reap_done_ns") <= inject_ns) | (F.col("newer_start_ns") <= inject_ns), F.lit(False))
+    allowed_ns = (F.lit(run.recovery_bound_ms) + F.coalesce("unanswered_delay_ms", F.lit(0))) * MS
+    return hits.where(~lost_before).select(
+        F.col("kill.fault").alias("fault"),
+        F.col("kill.target").alias("target"),
+        "job",
+        F.greatest(F.col("newer_start_ns") - witness_ns, F.when(F.col("newer_start_ns").isNotNull(), 0)).alias("recovery_ns"),
+        allowed_ns.alias("allowed_ns"),
+        (F.col("end_unanswered") & F.col("newer_start_ns").isNull()).alias("ended"),
+    )
+
+
+def kill_fields(run: Run) -> list[tuple[str, str, int, int]]:
+    """The witnessed kills; one that matches nothing when there was none, so that the frame has its columns."""
+    kills = [(kill.fault, kill.target, kill.inject_ns, kill.witness_ns) for kill in run.kills]
+    return kills or [("", "", 0, 0)]
+
+
+def kill_struct(fault: str, target: str, inject_ns: int, witness_ns: int) -> Column:
+    """A kill as a literal."""
+    return F.struct(
+        F.lit(fault).alias("fault"),
+        F.lit(target).alias("target"),
+        F.lit(inject_ns).cast("bigint").alias("inject_ns"),
+        F.lit(witness_ns).cast("bigint").alias("witness_ns"),
+    )
+
+
+def holder_of(incarnations: Mapping[str, str]) -> Column:
+    """The process behind a nonce (`incarnation:counter`), for claims whose reply never came."""
+    if not incarnations:
+        return F.lit(None).cast("string")
+    known = F.create_map(*(F.lit(text) for pair in incarnations.items() for text in pair))
+    return F.try_element_at(known, F.split("nonce", ":")[0])

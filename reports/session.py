@@ -1,0 +1,122 @@
+"""One Spark session for one verdict: quiet, on the loopback, in UTC, its scratch files gone afterwards."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reports.errors import CannotJudge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The oldest Java that Spark 4 runs on.
+JAVA_MIN = 17
+JAVA_HELP = "install the Debian package openjdk-17-jre-headless, or set JAVA_HOME to a Java 17 or newer"
+
+#: Small histories want few partitions and no adaptive planning, which costs more than it saves; ANSI: an overflow throws.
+SETTINGS = {
+    "spark.app.name": "ironclaim-judge",
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+
+#: PySpark logs every failed query here, with the whole Java stack; we say it in one line.
+LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
+
+@contextmanager
+def spark_session(master: str = "local[*]") -> Iterator[SparkSession]:
+    """A session that is stopped, with its JVM, when the block ends. What the JVM says goes to a scratch file, not the screen.
+
+    Raises CannotJudge when Java or PySpark is missing or the session does not start.
+    """
+    require_java()
+    with tempfile.TemporaryDirectory(prefix="ironclaim-spark-", ignore_cleanup_errors=True) as scratch:
+        spark, gateway = start(master, Path(scratch))
+        try:
+            yield spark
+        finally:
+            stop(spark, gateway)
+
+
+def start(master: str, scratch: Path) -> tuple[SparkSession, Any]:
+    """Launch the JVM with its stderr in `scratch/spark.log` and open a session on it. Returns (session, gateway)."""
+    try:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise CannotJudge(f"{error.name or 'pyspark'} is not installed: pip install 'ironclaim[reports]'") from error
+    settings = SETTINGS | {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    if master.startswith("local"):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    conf = SparkConf().setMaster(master).setAll(list(settings.items()))
+    log = scratch / "spark.log"
+    try:
+        with log.open("wb") as noise:
+            gateway = launch_gateway(conf, {"stdout": noise, "stderr": noise})
+        context = SparkContext(conf=conf, gateway=gateway)
+    except Exception as error:
+        raise CannotJudge(f"Spark does not start on master {master}: {last_line(log) or error}") from error
+    context.setLogLevel("OFF")
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    return SparkSession(context), gateway
+
+
+def stop(spark: SparkSession, gateway: Any) -> None:
+    """Stop the session and wait for the JVM to go, which it does when its stdin closes."""
+    with suppress(Exception):
+        spark.stop()
+    with suppress(Exception):
+        gateway.shutdown()
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    if process is None:
+        return
+    if process.stdin:
+        process.stdin.close()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def require_java() -> None:
+    """Raise CannotJudge, naming what installs it, unless there is a Java that Spark can run on."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None:
+        raise CannotJudge(f"Spark needs Java, and there is none on PATH: {JAVA_HELP}")
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        where = f"JAVA_HOME is {home}, where there is no" if home else f"{java} is no"
+        raise CannotJudge(f"Spark needs Java, and {where} Java that runs: {JAVA_HELP}") from error
+    version = re.search(r'version "(?:1\.)?(\d+)', told)
+    if version is None or int(version[1]) < JAVA_MIN:
+        found = f"version {version[1]}" if version else "of an unknown version"
+        raise CannotJudge(f"Spark needs Java {JAVA_MIN} or newer, and {java} is {found}: {JAVA_HELP}")
+
+
+def last_line(path: Path) -> str:
+    """The last line of a log that has words in it, cut to a readable length."""
+    lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""

@@ -1,0 +1,126 @@
+"""The verdict as plain text: what a person reads at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: A reason or detail longer than this would wrap in most terminals; verdict.json has it whole.
+WORDS_MAX = 110
+
+
+def render(verdict: Mapping[str, Any]) -> str:
+    """The whole table; its last line is `verdict: valid|violated|unknown`."""
+    sections = [head(verdict["spec"])]
+    if verdict["checks"]:
+        measures = verdict["measures"]
+        sections += [counts(measures), latencies(measures["latency"]), recoveries(measures["recovery"])]
+        sections += [faults(measures["faults"]), rates(measures), checks(verdict["checks"])]
+    if verdict["reasons"]:
+        sections.append(["reasons", *(f"  {cut(reason, 4 * WORDS_MAX)}" for reason in verdict["reasons"])])
+    sections.append([f"verdict: {verdict['verdict']}"])
+    return "\n\n".join("\n".join(section) for section in sections if section)
+
+
+def head(spec: Mapping[str, Any]) -> list[str]:
+    """Which run it is."""
+    names = (("scenario", "scenario"), ("seed", "seed"), ("model", "model"), ("mutant", "mutant"), ("rate_per_s", "jobs/s"))
+    words = [f"{label} {spec[name]}" for name, label in names if spec.get(name) not in (None, "")]
+    return ["  ".join([f"run {spec['id']}", *words])] if "id" in spec else []
+
+
+def counts(measures: Mapping[str, Any]) -> list[str]:
+    """What became of the jobs."""
+    titles = ("enqueued", "finished", "lost", "doubled", "refused stale", "dead", "not sent")
+    names = ("enqueued", "finished", "lost", "doubled", "refused_stale", "dead", "dropped")
+    return grid("jobs", titles, [[number(measures[name]) for name in names]], right=range(len(names)))
+
+
+def latencies(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """End-to-end latency per phase."""
+    body = [
+        [line["phase"], number(line["n"]), number(line["unfinished"]), *(endless(line[name]) for name in ("p50_ms", "p99_ms"))]
+        for line in lines
+    ]
+    title = "latency in ms, from the intended enqueue (plus its delay) to the accepted finish"
+    return grid(title, ("phase", "jobs", "unfinished", "p50", "p99"), body, right=(1, 2, 3, 4))
+
+
+def recoveries(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How long the jobs in hand at each kill took to run elsewhere."""
+    body = [
+        [line["fault"], line["target"], number(line["jobs"]), seconds(line["recovery_ms"]), seconds(line["bound_ms"])]
+        for line in lines
+    ]
+    title = "recovery, from waitpid to the next handler start, slowest of the jobs in hand"
+    return grid(title, ("kill", "worker", "in hand", "recovery", "bound"), body, right=(2, 3, 4))
+
+
+def faults(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Each fault and what its witness saw."""
+    body = [
+        [
+            line["fault"],
+            line["target"],
+            "yes" if line["witnessed"] else "NO",
+            "yes" if line["healed"] else "NO",
+            cut(line["detail"]),
+        ]
+        for line in lines
+    ]
+    return grid("faults", ("fault", "target", "witnessed", "healed", "witness"), body)
+
+
+def rates(measures: Mapping[str, Any]) -> list[str]:
+    """Rates, send lag, and what recording cost."""
+    offered, lag, share = measures["rates"], measures["send_lag"], measures["recorder_share"]
+    recorder = "?" if share is None else f"{share:.2%}"
+    return [
+        "rates",
+        f"  offered {number(offered['offered_per_s'])}/s, finished {number(offered['finished_per_s'])}/s; "
+        f"send lag p50 {number(lag['p50_ms'])} ms, p99 {number(lag['p99_ms'])} ms; recorder {recorder} of the processes' time",
+    ]
+
+
+def checks(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Every check with its verdict."""
+    body = [[line["id"], line["name"], line["verdict"], number(line["violations"]), number(line["possible"])] for line in lines]
+    return grid("checks", ("id", "check", "verdict", "violations", "possible"), body, right=(3, 4))
+
+
+def grid(title: str, heads: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """A titled table, columns padded to their widest cell; nothing when it has no lines."""
+    if not body:
+        return []
+    widths = [max(map(len, column)) for column in zip(heads, *body, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            cell.rjust(width) if index in right else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return ("  " + "  ".join(padded)).rstrip()
+
+    return [title, line(heads), *(line(cells) for cells in body)]
+
+
+def number(value: float | int | None) -> str:
+    """A count as it is, a measure with one decimal, `?` for what is not known."""
+    if value is None:
+        return "?"
+    return str(value) if isinstance(value, int) else f"{value:.1f}"
+
+
+def endless(value_ms: float | None) -> str:
+    """A percentile; one that falls among jobs that never finished has no end."""
+    return "inf" if value_ms is None else number(value_ms)
+
+
+def seconds(value_ms: float | None) -> str:
+    """ms as seconds; `?` for what has no end."""
+    return "?" if value_ms is None else f"{value_ms / 1_000:.1f} s"
+
+
+def cut(words: str, limit: int = WORDS_MAX) -> str:
+    """Words cut to a length."""
+    return words if len(words) <= limit else words[: limit - 3] + "..."

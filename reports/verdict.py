@@ -1,0 +1,97 @@
+"""verdict.json: what the checks and measures come to, and how it gets to disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reports.errors import CannotJudge
+
+if TYPE_CHECKING:
+    from reports.findings import Found
+
+SCHEMA = 1
+FILE = "verdict.json"
+
+#: A check shows at most this many examples.
+EXAMPLES_MAX = 10
+
+#: Verdict -> exit code.
+EXIT_CODES = {"valid": 0, "violated": 1, "unknown": 2}
+
+#: Measures of a run that could not be looked at.
+NO_MEASURES: dict[str, Any] = {
+    **dict.fromkeys(("enqueued", "finished", "lost", "doubled", "refused_stale", "dead", "dropped")),
+    **dict.fromkeys(("latency", "recovery", "faults"), ()),
+    "rates": {"offered_per_s": None, "finished_per_s": None},
+    "send_lag": {"p50_ms": None, "p99_ms": None},
+    "recorder_share": None,
+}
+
+
+def merge(verdicts: Iterable[str]) -> str:
+    """False beats unknown beats true; nothing at all is unknown."""
+    return max(verdicts, key=("valid", "unknown", "violated").index, default="unknown")
+
+
+def decide(found: Sequence[Found], measures: Mapping[str, Any], spec: Mapping[str, Any], trouble: str = "") -> dict[str, Any]:
+    """The verdict of a run that could be looked at. Trouble with the measures makes it unknown too."""
+    by_id = {one.check.id: one for one in found}
+    counted = {
+        "lost": by_id["J4"].counts.get(("violated", "lost"), 0) if by_id["J4"].verdict != "unknown" else None,
+        "doubled": by_id["J6"].counts.get(("violated", "doubled"), 0) if by_id["J6"].verdict != "unknown" else None,
+    }
+    return {
+        "schema": SCHEMA,
+        "verdict": merge([*(one.verdict for one in found), "unknown" if trouble else "valid"]),
+        "reasons": [f"{one.check.id} {one.verdict}: {one.why}" for one in ranked(found) if one.verdict != "valid"]
+        + ([trouble] if trouble else []),
+        "checks": [check_entry(one) for one in found],
+        "measures": {**measures, **counted},
+        "spec": dict(spec),
+    }
+
+
+def ranked(found: Sequence[Found]) -> list[Found]:
+    """Violated checks first, then unknown ones."""
+    return sorted(found, key=lambda one: ("violated", "unknown", "valid").index(one.verdict))
+
+
+def check_entry(one: Found) -> dict[str, Any]:
+    """One check as it stands in verdict.json."""
+    examples = [example for level in ("violated", "unknown", "possible") for example in one.examples.get(level, [])]
+    return {
+        "id": one.check.id,
+        "name": one.check.name,
+        "verdict": one.verdict,
+        "violations": one.total("violated"),
+        "possible": one.total("possible") + one.total("unknown"),
+        "examples": examples[:EXAMPLES_MAX],
+        "why": one.why,
+    }
+
+
+def undecided(reason: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The verdict of a run that could not be looked at."""
+    head = {"schema": SCHEMA, "verdict": "unknown", "reasons": [reason], "checks": []}
+    return {**head, "measures": NO_MEASURES, "spec": dict(spec)}
+
+
+def withdraw(run: Path) -> None:
+    """Remove an older verdict first, so that a judge that dies leaves none that looks new. Raises CannotJudge."""
+    try:
+        (run / FILE).unlink(missing_ok=True)
+    except OSError as error:
+        raise CannotJudge(f"the older {FILE} of {run.name} cannot be removed: {error.strerror or error}") from error
+
+
+def write(run: Path, verdict: Mapping[str, Any]) -> None:
+    """Put verdict.json in place in one step. Raises CannotJudge when the disk refuses."""
+    fresh = run / f"{FILE}.new"
+    try:
+        fresh.write_text(json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
+        fresh.replace(run / FILE)
+    except OSError as error:
+        raise CannotJudge(f"{FILE} of {run.name} cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,27 @@
+"""Cases: what happened to one job, and what must be found for it: nothing at all, or the violations that name it.
+
+Nothing is expected for the false alarms of rule 32, and the violation that names it for the hidden losses of rule 33.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.reports.story import Story
+
+Tell = Callable[[Story, str], None]
+
+#: Job id -> what happened to it, and the (check, kind, level) of each violation that must be found.
+CASES: dict[str, tuple[Tell, set[tuple[str, ...]]]] = {}
+
+W1, W2, W3 = "worker-1", "worker-2", "worker-3"
+
+
+def case(*expected: tuple[str, str] | tuple[str, str, str]) -> Callable[[Tell], Tell]:
+    """A case and what must be found for its job: (check, kind), or (check, kind, level) where the level is not violated."""
+
+    def keep(tell: Tell) -> Tell:
+        CASES[tell.__name__.replace("_", "-")] = (tell, {(*found, "violated")[:3] for found in expected})
+        return tell
+
+    return keep

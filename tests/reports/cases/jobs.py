@@ -1,0 +1,207 @@
+"""Cases of J4 (no job is lost), J5 (none comes from nowhere) and J6 (each is finished exactly once)."""
+
+from __future__ import annotations
+
+from tests.reports.cases.base import W1, W3, case
+from tests.reports.story import Story, srv_ms
+
+# --- J4: no job is lost --------------------------------------------------------------------------------------------------
+
+
+@case(("J4", "lost"))
+def enqueued_and_gone(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+
+
+@case(("J4", "lost"))
+def claimed_and_gone(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.start(story.claim(W1, job, 3), 3.1, took=0.1)
+
+
+@case(("J4", "lost"))
+def an_enqueue_without_an_answer_created_a_job_that_was_claimed_and_is_gone(story: Story, job: str) -> None:
+    story.enqueue(job, 2, reply="info")
+    story.claim(W1, job, 3)
+
+
+@case(("J4", "lost"))
+def a_refused_finish_finishes_nothing(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.end("finish", story.claim(W1, job, 3), at=3.1, result="stale")
+
+
+@case(("J4", "open end", "possible"))
+def an_unanswered_finish_may_have_ended_it(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.end("finish", story.claim(W1, job, 3), at=3.1, reply="info")
+
+
+@case(("J4", "open end", "possible"))
+def a_finish_never_completed_may_have_ended_it(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.end("finish", story.claim(W1, job, 3), at=3.1, reply=None)
+
+
+@case(("J4", "open end", "possible"))
+def an_item_of_unknown_result_may_have_ended_it(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.end("finish", story.claim(W1, job, 3), at=3.1, result="unknown")
+
+
+@case(("J4", "not done"))
+def finished_and_still_waiting(story: Story, job: str) -> None:
+    story.life(W1, job, 2)
+    story.at_end["waiting"].append((job, 0))
+
+
+@case(("J4", "two states"))
+def in_two_states_at_the_end(story: Story, job: str) -> None:
+    story.enqueue(job, 50)
+    story.at_end["waiting"].append((job, 0))
+    story.at_end["delayed"].append((job, srv_ms(90)))
+
+
+@case(("J4", "dead unstarted"))
+def buried_without_a_handler_start(story: Story, job: str) -> None:
+    """Rule 33: it is in a state, and all the same it never had its run."""
+    story.enqueue(job, 2)
+    story.end("bury", story.claim(W1, job, 3), at=3.1)
+    story.at_end["dead"].append((job, srv_ms(3.1)))
+
+
+@case()
+def buried_after_its_runs(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.end("bury", token, at=3.1)
+    story.at_end["dead"].append((job, srv_ms(3.1)))
+
+
+@case()
+def still_delayed_at_the_end(story: Story, job: str) -> None:
+    story.enqueue(job, 2, delay_ms=3_600_000)
+    story.at_deadline["delayed"].append((job, srv_ms(3_602)))
+    story.at_end["delayed"].append((job, srv_ms(3_602)))
+
+
+@case()
+def done_at_the_end_though_its_finish_was_never_answered(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.effect(token, 3.05)
+    story.end("finish", token, at=3.1, reply="info")
+    story.at_end["done"].append((job, srv_ms(3.1)))
+
+
+@case()
+def finished_and_done(story: Story, job: str) -> None:
+    story.life(W1, job, 2)
+    story.at_end["done"].append((job, srv_ms(2.1)))
+
+
+@case()
+def an_unanswered_enqueue_that_is_nowhere(story: Story, job: str) -> None:
+    story.enqueue(job, 2, reply=None)
+
+
+@case()
+def a_failed_enqueue_that_is_nowhere(story: Story, job: str) -> None:
+    story.enqueue(job, 2, reply="fail")
+
+
+# --- J5: no job comes from nowhere ---------------------------------------------------------------------------------------
+
+
+@case(("J5", "from nowhere"))
+def claimed_and_never_enqueued(story: Story, job: str) -> None:
+    story.run(W1, job, 3)
+
+
+@case(("J5", "from nowhere"))
+def claimed_though_its_enqueue_failed(story: Story, job: str) -> None:
+    story.enqueue(job, 2, reply="fail")
+    story.run(W1, job, 3)
+
+
+@case(("J5", "from nowhere"))
+def claimed_though_its_enqueue_was_refused(story: Story, job: str) -> None:
+    story.enqueue(job, 2, result="refused")
+    story.run(W1, job, 3)
+
+
+@case(("J5", "too early"))
+def claimed_before_it_was_enqueued(story: Story, job: str) -> None:
+    story.run(W1, job, 2)
+    story.enqueue(job, 5)
+
+
+@case()
+def claimed_while_its_enqueue_is_under_way(story: Story, job: str) -> None:
+    story.enqueue(job, 2, took=3)
+    story.run(W1, job, 2.5)
+
+
+@case()
+def claimed_after_an_enqueue_that_was_never_answered(story: Story, job: str) -> None:
+    story.enqueue(job, 2, reply=None)
+    story.run(W1, job, 3)
+
+
+@case()
+def created_then_refused_as_a_duplicate(story: Story, job: str) -> None:
+    story.life(W1, job, 2)
+    story.enqueue(job, 5, result="duplicate")
+
+
+# --- J6: every job is finished exactly once ------------------------------------------------------------------------------
+
+
+@case(("J6", "doubled"))
+def finished_by_two_leases_one_after_the_other(story: Story, job: str) -> None:
+    story.life(W1, job, 2)
+    story.run(W3, job, 5)
+
+
+@case(("J6", "doubled"))
+def finished_once_by_answer_and_once_by_repetition(story: Story, job: str) -> None:
+    story.life(W1, job, 2)
+    token = story.claim(W3, job, 5)
+    story.effect(token, 5.1)
+    story.end("finish", token, at=5.2, result="repeated")
+
+
+@case(("J6", "no effect"))
+def finished_without_an_effect(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.end("finish", story.claim(W1, job, 3), at=3.1)
+
+
+@case(("J6", "two effects"))
+def finished_with_two_effects_of_one_lease(story: Story, job: str) -> None:
+    story.effect(story.life(W1, job, 2), 4)
+
+
+@case()
+def one_lease_whose_finish_was_answered_twice(story: Story, job: str) -> None:
+    token = story.life(W1, job, 2)
+    story.end("finish", token, at=3, result="repeated")
+
+
+@case()
+def a_repetition_of_a_retry_is_no_finish(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.01)
+    story.end("retry", token, at=3.1, result="repeated", outcome="retried", delay_ms=100)
+    story.run(W3, job, 4)
+
+
+@case()
+def effects_of_leases_that_were_not_accepted(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.effect(first, 3.1)
+    story.effect(first, 3.2)
+    story.run(W3, job, 13)

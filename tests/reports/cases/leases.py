@@ -1,0 +1,190 @@
+"""Cases of J1 (no two workers hold a job at once) and J3 (no stale finish is accepted)."""
+
+from __future__ import annotations
+
+from tests.reports.cases.base import W1, W3, case
+from tests.reports.story import Story, srv_ms
+
+# --- J1: no two workers hold a job at once -------------------------------------------------------------------------------
+
+
+@case(("J1", "overlap"))
+def second_claim_while_first_is_held(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.claim(W1, job, 3)
+    story.run(W3, job, 5)
+
+
+@case(("J1", "overlap"))
+def second_claim_inside_an_extended_lease(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.extend(first, 6)
+    story.run(W3, job, 12.5)
+
+
+@case(("J1", "overlap"), ("J1", "overlap"))
+def third_claim_while_the_first_is_held_and_the_second_is_over(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.claim(W1, job, 3)
+    second = story.claim(W3, job, 4)
+    story.end("release", second, at=5)
+    story.run(W1, job, 6)
+
+
+@case(("J1", "overlap"))
+def a_refused_extend_prolongs_nothing_but_the_lease_goes_on(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.extend(first, 6, result="stale")
+    story.run(W3, job, 11.9)
+
+
+@case()
+def an_unanswered_extend_prolongs_nothing(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.extend(first, 6, reply=None)
+    story.run(W3, job, 12.1)
+
+
+@case()
+def second_claim_after_the_lease_ended(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.claim(W1, job, 3)
+    story.run(W3, job, 12.001)
+
+
+@case()
+def second_claim_after_the_reap_though_the_lease_had_time_left(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.reap(W3, first, 5)
+    story.run(W3, job, 5.01)
+
+
+@case()
+def second_claim_after_a_release_that_was_not_answered(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.end("release", first, at=4, reply=None)
+    story.run(W3, job, 4.5)
+
+
+@case()
+def a_lease_that_ends_before_its_claim_is_answered_is_never_held(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.claim(W1, job, 3, took=12)
+    story.run(W3, job, 14.99)
+
+
+@case()
+def a_claim_answered_by_a_later_call_has_only_the_rest_of_its_lease(story: Story, job: str) -> None:
+    """Rule 4: the claim of second 3 was never answered; sent again as another call, it is repeated with a second left."""
+    story.enqueue(job, 2)
+    unseen = story.claim(W1, job, 3, reply="info")
+    late = story.claim(W1, job, 11, fence=unseen.fence, nonce=unseen.nonce, deadline_ms=srv_ms(12), srv_us=srv_ms(11) * 1_000)
+    story.start(late, 11.01)
+    story.run(W3, job, 12.2)
+
+
+# --- J3: no stale finish is accepted -------------------------------------------------------------------------------------
+
+
+@case(("J3", "stale"), ("J6", "doubled"))
+def the_zombies_finish_is_accepted(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    zombie = story.claim(W3, job, 3)
+    story.start(zombie, 3.01, took=10.5)
+    story.reap(W1, zombie, 12.5)
+    story.run(W1, job, 12.6)
+    story.effect(zombie, 13.6)
+    story.end("finish", zombie, at=13.7)
+
+
+@case(("J3", "stale"))
+def the_zombies_finish_is_accepted_and_the_owners_refused(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    zombie = story.claim(W3, job, 3)
+    story.effect(zombie, 13.1)
+    owner = story.claim(W1, job, 13)
+    story.end("finish", zombie, at=13.2)
+    story.end("finish", owner, at=13.5, result="stale")
+
+
+@case(("J3", "stale"))
+def equal_fences_with_different_nonces_are_two_leases(story: Story, job: str) -> None:
+    """Rule 33: the fence alone does not tell the zombie from the owner."""
+    story.enqueue(job, 2)
+    zombie = story.claim(W3, job, 3, fence=77)
+    owner = story.claim(W1, job, 13, fence=77)
+    story.effect(zombie, 13.3)
+    story.end("finish", zombie, at=13.5)
+    story.end("finish", owner, at=13.6, result="stale")
+
+
+@case(("J3", "stale"))
+def one_stale_token_accepted_inside_a_batch(story: Story, job: str) -> None:
+    """Rule 33: a batch has a result per job; here one of two must have been refused."""
+    story.enqueue(job, 2)
+    stale = story.claim(W3, job, 3)
+    other = "batch-mate-of-" + job
+    story.enqueue(other, 2)
+    owner = story.claim(W1, job, 13)
+    good = story.claim(W3, other, 13.05)
+    story.effect(stale, 13.1)
+    story.effect(good, 13.1)
+    story.end("finish", stale, good, at=13.2)
+    story.end("finish", owner, at=13.5, result="stale")
+
+
+@case()
+def the_zombies_finish_is_refused(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    zombie = story.claim(W3, job, 3)
+    story.start(zombie, 3.01, took=10.5)
+    story.reap(W1, zombie, 12.5)
+    story.run(W1, job, 12.6)
+    story.effect(zombie, 13.6)
+    story.end("finish", zombie, at=13.7, result="stale")
+
+
+@case()
+def accepted_finish_after_the_deadline_but_before_the_reap(story: Story, job: str) -> None:
+    """Rules 11 and 32: a lease ends when it is reaped."""
+    story.enqueue(job, 2)
+    late = story.claim(W3, job, 3)
+    story.effect(late, 15)
+    story.end("finish", late, at=15.1)
+
+
+@case()
+def a_finish_sent_before_the_newer_claim_was_answered_is_not_definitely_stale(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W3, job, 3)
+    story.effect(first, 12.9)
+    owner = story.claim(W1, job, 12.99, took=0.1)
+    story.end("finish", first, at=13.05)
+    story.end("finish", owner, at=13.5, result="stale")
+
+
+@case()
+def reaped_late_and_run_elsewhere(story: Story, job: str) -> None:
+    """Rule 32: the reap comes seconds after the lease ended, the next claim later still."""
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.reap(W3, first, 17)
+    story.run(W3, job, 18)
+
+
+@case()
+def gaps_between_the_fences_of_attempts(story: Story, job: str) -> None:
+    """Rule 32: releases and unanswered claims leave gaps."""
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3, fence=10)
+    story.end("release", first, at=3.1)
+    story.claim(W3, job, 3.2, reply=None)
+    second = story.claim(W1, job, 13, fence=500)
+    story.start(second, 13.01, took=0.1)
+    story.end("retry", second, at=13.2, delay_ms=1_000)
+    story.run(W3, job, 14.4, fence=9_000)

@@ -1,0 +1,146 @@
+"""Cases of J13: jobs that are stuck after the last heal, and jobs in hand at a kill. Workers and kills: see test_runs."""
+
+from __future__ import annotations
+
+from tests.reports.cases.base import W1, W2, W3, case
+from tests.reports.story import DEADLINE_S, HEALED_S, Story, srv_ms
+
+# --- J13: nothing is stuck (jobs; workers and kills are in test_liveness) ------------------------------------------------
+
+
+@case(("J13", "stuck waiting"))
+def waiting_since_before_the_last_heal(story: Story, job: str) -> None:
+    story.enqueue(job, 30)
+    story.at_deadline["waiting"].append((job, 0))
+    story.run(W1, job, DEADLINE_S + 2)
+
+
+@case(("J13", "stuck waiting"))
+def waiting_since_it_was_given_back_before_the_last_heal(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.end("release", story.claim(W1, job, 3), at=3.5)
+    story.at_deadline["waiting"].append((job, 0))
+    story.at_end["waiting"].append((job, 0))
+
+
+@case(("J13", "overdue"))
+def overdue_since_before_the_last_heal(story: Story, job: str) -> None:
+    story.enqueue(job, 2, delay_ms=1_000)
+    story.at_deadline["delayed"].append((job, srv_ms(3)))
+    story.at_end["delayed"].append((job, srv_ms(3)))
+
+
+@case(("J13", "stuck active"))
+def active_long_after_its_lease_ended(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.claim(W1, job, 30)
+    story.at_deadline["active"].append((job, srv_ms(39)))
+    story.at_end["active"].append((job, srv_ms(39)))
+
+
+@case()
+def waiting_since_a_retry_after_the_last_heal(story: Story, job: str) -> None:
+    story.enqueue(job, 30)
+    token = story.claim(W1, job, 35)
+    story.start(token, 35.01, took=0.1)
+    story.end("retry", token, at=35.2, delay_ms=16_000)
+    story.at_deadline["waiting"].append((job, 0))
+    story.run(W3, job, DEADLINE_S + 2)
+
+
+@case()
+def waiting_because_it_was_given_back_after_the_last_heal(story: Story, job: str) -> None:
+    story.enqueue(job, 30)
+    token = story.claim(W1, job, 35)
+    for at in (38, 41, 44, 47, 50):
+        story.extend(token, at)
+    story.end("release", token, at=51.4)
+    story.at_deadline["waiting"].append((job, 0))
+    story.run(W3, job, DEADLINE_S + 2)
+
+
+@case()
+def waiting_because_it_was_enqueued_after_the_last_heal(story: Story, job: str) -> None:
+    story.enqueue(job, HEALED_S + 15.4)
+    story.at_deadline["waiting"].append((job, 0))
+    story.run(W1, job, DEADLINE_S + 0.01)
+
+
+@case()
+def delayed_and_not_due_before_the_last_heal(story: Story, job: str) -> None:
+    story.enqueue(job, 30, delay_ms=21_000)
+    story.at_deadline["delayed"].append((job, srv_ms(51)))
+    story.run(W1, job, DEADLINE_S + 0.2)
+
+
+@case()
+def active_with_a_lease_that_just_ended(story: Story, job: str) -> None:
+    story.enqueue(job, 40)
+    story.claim(W1, job, 42)
+    story.at_deadline["active"].append((job, srv_ms(51)))
+    story.run(W3, job, DEADLINE_S + 0.4)
+
+
+# --- J13: jobs in hand of worker-2, which is killed between 10.000 and 10.010 s, bound 11 s -------------------------------
+
+
+@case(("J13", "late recovery"))
+def in_hand_and_run_elsewhere_too_late(story: Story, job: str) -> None:
+    story.enqueue(job, 9)
+    story.claim(W2, job, 9.5)
+    story.run(W1, job, 21.1)
+
+
+@case(("J13", "no recovery"))
+def in_hand_and_never_run_again(story: Story, job: str) -> None:
+    story.enqueue(job, 9)
+    story.claim(W2, job, 9.5)
+    story.at_end["waiting"].append((job, 0))
+
+
+@case(("J13", "no recovery"))
+def in_hand_by_a_claim_whose_reply_never_came(story: Story, job: str) -> None:
+    """Only the reap knows that the killed worker had it."""
+    story.enqueue(job, 9)
+    unseen = story.claim(W2, job, 9.5, reply=None)
+    story.reap(W1, unseen, 18.6)
+    story.at_end["waiting"].append((job, 0))
+
+
+@case()
+def in_hand_by_a_claim_whose_reply_never_came_and_run_elsewhere(story: Story, job: str) -> None:
+    story.enqueue(job, 9)
+    unseen = story.claim(W2, job, 9.5, reply=None)
+    story.reap(W1, unseen, 18.6)
+    story.run(W3, job, 18.7)
+
+
+@case()
+def ended_by_a_call_that_the_killed_worker_saw_no_answer_of(story: Story, job: str) -> None:
+    """Rule 37: it was sent, and the job never ran again, so it had happened."""
+    story.enqueue(job, 9)
+    token = story.claim(W2, job, 9.5)
+    story.effect(token, 9.6)
+    story.end("finish", token, at=9.99, reply=None)
+    story.at_end["done"].append((job, srv_ms(9.995)))
+
+
+@case()
+def lost_by_the_worker_before_it_was_killed(story: Story, job: str) -> None:
+    story.enqueue(job, 0.1)
+    token = story.claim(W2, job, 0.2)
+    story.reap(W1, token, 9.3)
+    story.run(W1, job, 9.4)
+
+
+@case()
+def lost_by_the_worker_before_it_was_killed_and_not_run_since(story: Story, job: str) -> None:
+    """Wrong if it stays so, but not for the kill: the other rules of J13 are about it."""
+    story.enqueue(job, 0.1)
+    story.reap(W1, story.claim(W2, job, 0.2), 9.3)
+    story.at_end["waiting"].append((job, 0))
+
+
+@case()
+def ended_by_the_worker_before_it_was_killed(story: Story, job: str) -> None:
+    story.life(W2, job, 9)
