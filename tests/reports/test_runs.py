@@ -167,3 +167,16 @@ def test_a_kill_with_nothing_in_hand_proves_nothing(tmp_path: Path, judged: Judg
     assert decided["verdict"] == "unknown" and doubted(decided) == {"J13"}
     assert check(decided, "J13")["why"] == "1-worker-kill hit no job in hand: it proves nothing"
     assert decided["measures"]["recovery"][0]["jobs"] == 0
+
+
+@pytest.mark.parametrize(
+    ("errors", "word"), [(["unplanned exit of worker-1"], "unplanned exit of worker-1"), ("none", "harness_errors is 'none'")]
+)
+def test_a_drill_that_the_harness_could_not_carry_out_is_unknown(
+    tmp_path: Path, judged: Judge, errors: object, word: str
+) -> None:
+    story = healthy(tmp_path / "run")
+    story.spec["harness_errors"] = errors
+    verdict = judged(story.write())
+    assert doubted(verdict) == {"H1"} and verdict["verdict"] == "unknown"
+    assert word in check(verdict, "H1")["why"]
