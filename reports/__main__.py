@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,4 +49,6 @@ def complain(line: str) -> int:
 
 
 if __name__ == "__main__":
+    # A judge that is told to stop takes its JVM and scratch files with it, as on Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

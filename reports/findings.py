@@ -44,7 +44,7 @@ class Found:
         """False beats unknown beats true."""
         if self.total("violated"):
             return "violated"
-        return "unknown" if self.doubts or self.total("unknown") else "valid"
+        return "unknown" if self.doubts or self.total("unknown") or self.total("unproven") else "valid"
 
     @property
     def why(self) -> str:
@@ -54,6 +54,8 @@ class Found:
         reasons = list(self.doubts)
         if self.total("unknown"):
             reasons.append(said(self.total("unknown"), self.examples["unknown"]))
+        if self.total("unproven"):
+            reasons.append("missing rows may explain it: " + said(self.total("unproven"), self.examples["unproven"]))
         return "; ".join(reasons)
 
 
@@ -124,7 +126,7 @@ def save(frame: DataFrame, path: Path) -> None:
 def leveled(rows: DataFrame, *, whole: bool) -> DataFrame:
     """Violations that rest on absent rows prove nothing when the history has holes."""
     unproven = F.lit(not whole) & F.col("absence") & (F.col("level") == "violated")
-    return rows.withColumn("level", F.when(unproven, "unknown").otherwise(F.col("level")))
+    return rows.withColumn("level", F.when(unproven, "unproven").otherwise(F.col("level")))
 
 
 def tally(rows: DataFrame) -> list[Row]:

@@ -61,13 +61,13 @@ def ranked(found: Sequence[Found]) -> list[Found]:
 
 def check_entry(one: Found) -> dict[str, Any]:
     """One check as it stands in verdict.json."""
-    examples = [example for level in ("violated", "unknown", "possible") for example in one.examples.get(level, [])]
+    examples = [example for level in ("violated", "unknown", "unproven", "possible") for example in one.examples.get(level, [])]
     return {
         "id": one.check.id,
         "name": one.check.name,
         "verdict": one.verdict,
         "violations": one.total("violated"),
-        "possible": one.total("possible") + one.total("unknown"),
+        "possible": sum(map(one.total, ("unknown", "unproven", "possible"))),
         "examples": examples[:EXAMPLES_MAX],
         "why": one.why,
     }

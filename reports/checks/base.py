@@ -25,8 +25,8 @@ Base = Literal["tokens", "jobs", "in_hand"]
 class Flag:
     """A row of a frame is a violation when the condition holds; `detail` continues a sentence that begins with the subject.
 
-    `level`: violated, unknown or possible. `absence`: it rests on rows that are not there, so that it proves nothing when the
-    history has holes. `subject`: the column that names the culprit.
+    `level`: violated, unknown or possible. `absence`: it rests on rows that are not there, so that it is only unproven when
+    the history has holes. `subject`: the column that names the culprit.
     """
 
     kind: str

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from reports import load
 from reports.checks.h0_history_whole import doubts
 from reports.errors import CannotJudge
-from reports.facts import Run
+from reports.facts import STATES, Run, Snapshot
 from reports.folder import history_files, torn_tail
 from tests.reports.good_run import healthy
 
@@ -164,3 +164,12 @@ def test_the_tail_is_what_follows_the_last_newline(tmp_path: Path, content: byte
     path = tmp_path / "file"
     path.write_bytes(content)
     assert torn_tail(path) == tail
+
+
+def test_a_snapshot_must_list_every_job_of_every_state_but_done() -> None:
+    """`done` is bounded, and what it lists only adds to what is known."""
+    whole: dict[str, tuple[int, int]] = {state: (3, 3) for state in STATES}
+    assert Snapshot(0, 0, {**whole, "done": (900, 100)}).gaps() == []
+    assert Snapshot(0, 0, {**whole, "dead": (4, 3)}).gaps() == ["lists 3 of 4 jobs in state dead"]
+    del whole["delayed"]
+    assert Snapshot(0, 0, whole).gaps() == ["has no state delayed"]

@@ -36,6 +36,7 @@ def test_a_deleted_history_file_makes_nothing_but_doubt(tmp_path: Path, judged: 
     assert "worker-1.jsonl is declared in the manifest and missing" in check(verdict, "H0")["why"]
     assert {"H0", "J4", "J13"} <= doubted(verdict)
     assert all(entry["violations"] == 0 for entry in verdict["checks"])
+    assert check(verdict, "J4")["why"].startswith("missing rows may explain it: 15 found, the first: ")
     assert check(verdict, "J4")["possible"] > 0 and "calm-worker-1-0" in check(verdict, "J4")["examples"][0]
     assert verdict["measures"]["lost"] is None, "what cannot be told is not 0"
 
