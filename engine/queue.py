@@ -24,16 +24,23 @@ _PAGES_MAX = 10_000
 class Queue:
     """A named queue on one Redis or Valkey server. Safe to share between threads and greenlets; connects on first use.
 
-    `lua` replaces the folder of scripts and `observer` hears of every call; services need neither.
+    `payload_bytes_max` is this producer's limit, 512 KiB unless told. `lua` replaces the folder of scripts and `observer` hears of every call; services need neither.
     Raises Malformed for a bad name or url.
     """
 
     def __init__(
-        self, name: str, *, url: str = "redis://127.0.0.1:6379", lua: Path | None = None, observer: Observer | None = None
+        self,
+        name: str,
+        *,
+        url: str = "redis://127.0.0.1:6379",
+        payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
+        lua: Path | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.name = validate.queue_name(name)
         self.url = url
         self.lua = validate.lua_folder(lua)
+        self.payload_bytes_max = validate.integer("payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT)
         self.observer = observer
         self.model = Lanes(self.name, lua=self.lua)
         self.driver = SyncDriver(url, self.model.scripts.values(), observer=observer)
@@ -55,7 +62,7 @@ class Queue:
     ) -> Enqueued:
         """Put one job into the queue; it is there once, however often the network makes the engine send it (rule 3).
 
-        `payload` is any JSON value of at most 512 KiB. `priority` 1 to 10, 10 first. `attempts` counts runs, the first one
+        `payload` is any JSON value of at most `payload_bytes_max` bytes. `priority` 1 to 10, 10 first. `attempts` counts runs, the first one
         included; `backoff_ms` is the wait between them. `timeout_ms` is carried in the envelope. `intended_ns` (monotonic)
         is only told to the observer.
 
@@ -73,7 +80,7 @@ class Queue:
             timeout_ms=timeout_ms,
             headers=headers,
         )
-        data = validate.payload_bytes(payload)
+        data = validate.payload_bytes(payload, self.payload_bytes_max)
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
         # Refused with no copy unanswered: the estimate of the server's time was off. It has been learned anew, so once more.

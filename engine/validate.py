@@ -11,7 +11,9 @@ from typing import Any
 from engine.errors import Malformed
 from engine.operations import Options
 
+#: The default limit of a payload, and the most that a queue may set.
 PAYLOAD_BYTES_MAX = 512 * 1024
+PAYLOAD_BYTES_LIMIT = 64 * 1024 * 1024
 #: 100 years; far below 2^53 even when added to a time since 1970.
 DURATION_MS_MAX = 100 * 366 * 86_400_000
 #: u32 in the envelope.
@@ -73,14 +75,14 @@ def integer(field: str, value: object, least: int, most: int) -> int:
     return int(value)
 
 
-def payload_bytes(value: object) -> bytes:
-    """The payload as compact JSON in UTF-8."""
-    bound = f"a JSON value of at most {PAYLOAD_BYTES_MAX} bytes"
+def payload_bytes(value: object, most: int = PAYLOAD_BYTES_MAX) -> bytes:
+    """The payload as compact JSON in UTF-8, of at most `most` bytes."""
+    bound = f"a JSON value of at most {most} bytes"
     try:
         data = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise Malformed("payload", value, f"{bound} ({error})") from error
-    if len(data) > PAYLOAD_BYTES_MAX:
+    if len(data) > most:
         raise Malformed("payload", f"{len(data)} bytes", bound)
     return data
 

@@ -222,3 +222,17 @@ def test_nothing_is_written(ironclaim_url: str) -> None:
         assert client.dbsize() == 0
         assert client.info("stats")["total_connections_received"] == before
     queue.close()
+
+
+def test_a_queue_may_have_another_limit_of_payloads(ironclaim_url: str) -> None:
+    small = Queue("q", url=ironclaim_url, payload_bytes_max=7)
+    try:
+        assert small.enqueue("work", {"a": 1}).created
+        with pytest.raises(Malformed, match="^payload: '8 bytes' .* at most 7 bytes"):
+            small.enqueue("work", {"a": 12})
+        assert small.counts().waiting == 1
+    finally:
+        small.close()
+    for bad in (0, 64 * 1024 * 1024 + 1, "1", None, True):
+        with pytest.raises(Malformed, match="^payload_bytes_max: "):
+            Queue("q", payload_bytes_max=bad)  # type: ignore[arg-type]
