@@ -24,8 +24,8 @@ _PAGES_MAX = 10_000
 class Queue:
     """A named queue on one Redis or Valkey server. Safe to share between threads and greenlets; connects on first use.
 
-    `payload_bytes_max` is this producer's limit, 512 KiB unless told. `lua` replaces the folder of scripts and `observer` hears of every call; services need neither.
-    Raises Malformed for a bad name or url.
+    `payload_bytes_max` is this producer's limit, 512 KiB unless told. `lua` replaces the folder of scripts and `observer` hears
+    of every call; services need neither. Raises Malformed for a bad name or url.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class Queue:
     ) -> Enqueued:
         """Put one job into the queue; it is there once, however often the network makes the engine send it (rule 3).
 
-        `payload` is any JSON value of at most `payload_bytes_max` bytes. `priority` 1 to 10, 10 first. `attempts` counts runs, the first one
-        included; `backoff_ms` is the wait between them. `timeout_ms` is carried in the envelope. `intended_ns` (monotonic)
-        is only told to the observer.
+        `payload` is any JSON value of at most `payload_bytes_max` bytes. `priority` 1 to 10, 10 first. `attempts` counts runs,
+        the first one included; `backoff_ms` is the wait between them. `timeout_ms` travels with the job; no worker enforces it
+        yet. `intended_ns` (monotonic) is only told to the observer.
 
         Returns Enqueued: `created`, or `duplicate` when the id was already there. Raises Malformed before any I/O,
         ServerUnavailable when nothing was applied, OutcomeUnknown when that cannot be said.
