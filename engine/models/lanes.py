@@ -69,7 +69,7 @@ class Lanes:
             case Finish(claim=None):
                 return self._call("finish", operation, {}, operation.leases)
             case Finish(claim=Claim() as claim):
-                return self._call("finish_and_claim", operation, self._claim(claim), operation.leases)
+                return self._call("claim", operation, self._claim(claim), operation.leases)
             case Release():
                 return self._call("release", operation, {}, operation.leases)
             case Retry():

@@ -64,7 +64,7 @@ def _parse(operation: Operation, raw: Any) -> Reply:
             result = _word(raw[1], _ENQUEUE_RESULTS)
             return Enqueued(_srv_us(raw), operation.job, cast("Any", result), raw[2].decode(), int(raw[3]))
         case Claim():
-            return _claimed(_srv_us(raw), operation, raw[1:])
+            return _claimed(_srv_us(raw), operation, raw[2:])
         case Finish(claim=None) | Retry() | Bury() | Release():
             return _ended(_srv_us(raw), raw[1], _item_count(operation))
         case Finish(claim=Claim() as claim):

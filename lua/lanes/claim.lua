@@ -1,15 +1,18 @@
 #!lua flags=allow-oom
--- Promote what is due, then lease up to `limit` jobs of a class to one worker incarnation (rules 4, 6 and 13).
+-- Finish jobs in hand, if any are given, then promote what is due and lease up to `limit` jobs of a class to one worker
+-- incarnation (rules 4, 6 and 13). A claim that is void or stale leases nothing; the finish half is answered all the same.
 --
 -- KEYS
---   sweep   hash    state of the sweeps
---   ready   zset    ready lanes of the class
---   due     zset    sequence and id by due_ms
---   active  zset    id by lease deadline (ms)
---   dead    zset    id by time
---   stats   hash    counters
---   wake    list    at most one marker
---   record  string  claim:<incarnation>, the last claim and what it leased
+--   sweep    hash    state of the sweeps
+--   ready    zset    ready lanes of the class
+--   due      zset    sequence and id by due_ms
+--   active   zset    id by lease deadline (ms)
+--   dead     zset    id by time
+--   stats    hash    counters
+--   wake     list    at most one marker
+--   record   string  claim:<incarnation>, the last claim and what it leased
+--   done     zset    id by time
+--   items    2 for each item: job:<id> and run:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
@@ -17,13 +20,17 @@
 --   counter       claim counter of the incarnation
 --   limit         most jobs to lease
 --   lease_ms      length of the lease
---   not_after_ms  server time after which this call is void
+--   not_after_ms  server time after which the claim is void
 --   owner         name of the worker, for people
 --   most_ms       upper bound of the sleep that the reply allows
--- REPLY srv_us, leased | empty | repeated | void | stale, sleep_ms, corrupt ids, jobs: id fence deadline_ms claims failures crashes envelope
+--   items         3 for each item: id, fence, nonce
+-- REPLY srv_us, finish reply, leased | empty | repeated | void | stale, sleep_ms, corrupt ids,
+--   jobs: id fence deadline_ms claims failures crashes envelope
 -- @include server_us
 -- @include check_types
 -- @include envelope_open
+-- @include token_state
+-- @include finish_jobs
 -- @include is_leased
 -- @include lane_score
 -- @include to_lane
@@ -40,6 +47,7 @@ local dead = KEYS[5]
 local stats = KEYS[6]
 local wake = KEYS[7]
 local record = KEYS[8]
+local done = KEYS[9]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 local incarnation = ARGV[3]
@@ -50,10 +58,16 @@ local not_after_ms = tonumber(ARGV[7])
 local owner = ARGV[8]
 local most_ms = tonumber(ARGV[9])
 
-check_types({ ready, due, active, dead }, { sweep, stats }, { wake })
+check_types({ ready, due, active, dead, done }, { sweep, stats }, { wake })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local helpers = { envelope_open = envelope_open, is_leased = is_leased, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job }
+local items = {}
+for at = 1, (#KEYS - 9) / 2 do
+  items[at] = { job_key = KEYS[8 + 2 * at], run_key = KEYS[9 + 2 * at], id = ARGV[7 + 3 * at], fence = ARGV[8 + 3 * at], nonce = ARGV[9 + 3 * at] }
+end
+local helpers = { envelope_open = envelope_open, is_leased = is_leased, to_lane = to_lane, lane_score = lane_score,
+  bury_job = bury_job, token_state = token_state }
+local finished = finish_jobs(active, done, stats, items, now_ms, helpers)
 local _, wakes = promote_due(prefix, due, dead, stats, now_ms, 100, helpers)
 local kind, jobs, corrupt = claim_jobs(
   { active = active, ready = ready, dead = dead, stats = stats, record = record },
@@ -62,4 +76,4 @@ local kind, jobs, corrupt = claim_jobs(
   now_ms, helpers)
 wakes[wake] = redis.call('ZCARD', ready) > 0 or nil
 for list in pairs(wakes) do wake_push(list) end
-return { srv_us, kind, next_ms(active, due, now_ms, most_ms), corrupt, jobs }
+return { srv_us, finished, kind, next_ms(active, due, now_ms, most_ms), corrupt, jobs }
