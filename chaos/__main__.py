@@ -1,76 +1,16 @@
-"""Command line of the drill: `python -m chaos bench`. Exits 0 valid, 1 violated, 2 unknown or a failure of the harness."""
+"""`python -m chaos bench`. Exits 0 valid, 1 violated, 2 unknown, interrupted, or a failure of the harness."""
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import NoReturn
 
-UNKNOWN = 2
-
-PACKAGE_MISSING = "the Python package {name!r} is missing; `pip install 'ironclaim[testing,bench,chaos,reports]'` installs it"
-
-KEEP_RUNS = 20
-KEEP_DAYS = 14
-
-
-class Parser(argparse.ArgumentParser):
-    """Argument errors are one line, like every other error."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(UNKNOWN, f"{self.prog}: {message}\n")
-
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The arguments; bounds are checked by RunSpec."""
-    parser = Parser(prog="python -m chaos", description="Drills: real parts, planned faults, one verdict.")
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
-    bench = commands.add_parser(
-        "bench",
-        help="steady load with a killed and a frozen worker, then the Spark verdict",
-        description="Steady load with a killed and a frozen worker, then the Spark verdict. "
-        "Exits 0 when it is valid, 1 when violated, 2 when unknown.",
-    )
-    bench.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
-    bench.add_argument("--mutant", default="", help="plant this defect, to see the checks catch it")
-    bench.add_argument("--rate", type=int, default=120, help="offered jobs per second (default 120)")
-    bench.add_argument("--lease-ms", type=int, default=9_000, help="lease of a claimed job in ms (default 9000)")
-    bench.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
-    bench.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
-    bench.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
-    parsed = parser.parse_args(arguments)
-    for name, low in (("keep", 1), ("keep_days", 1)):
-        if getattr(parsed, name) < low:
-            bench.error(f"--{name.replace('_', '-')} is {getattr(parsed, name)}: it must be at least {low}")
-    return parsed
-
-
-def main(arguments: Sequence[str]) -> int:
-    """The exit code. Every failure is one line on stderr, and unknown."""
-    parsed = parse(arguments)
-    try:
-        # Imported here, so that a package that is not installed is one clear line too.
-        from chaos.command import bench
-        from chaos.errors import HarnessError
-        from engine.testing import ServerMissing
-    except ModuleNotFoundError as error:
-        return fail(PACKAGE_MISSING.format(name=error.name))
-    try:
-        return bench(parsed)
-    except (HarnessError, ServerMissing) as error:
-        return fail(str(error))
-    except KeyboardInterrupt:
-        return fail("interrupted")
-    except Exception as error:
-        return fail(f"the harness failed: {type(error).__name__}: {error}")
-
-
-def fail(message: str) -> int:
-    print(f"chaos: {message}", file=sys.stderr)
-    return UNKNOWN
-
+from chaos.interrupts import Interrupts
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with Interrupts() as caught:
+        # Imported here, so that Ctrl-C is one line from the first possible moment on.
+        from chaos.cli import main
+
+        code = main(sys.argv[1:], caught)
+        caught.ignore()
+    sys.exit(code)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from chaos import machine, mutants, runs, topology
 from chaos.drill import Drill
+from chaos.interrupts import Interrupts
 from chaos.judge import UNKNOWN, VALID, judge
 from chaos.mutants import Mutant
 from chaos.plan import draw, worker_names
@@ -20,8 +21,11 @@ from chaos.spec import RunSpec
 from engine.scripts import scripts_folder
 
 
-def bench(arguments: argparse.Namespace) -> int:
-    """Run the drill and judge it. Returns the exit code. Raises HarnessError and ServerMissing when it cannot even begin."""
+def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    """Run the drill and judge it. Returns the exit code.
+
+    Raises HarnessError and ServerMissing when it cannot begin, cannot write the spec, or is interrupted outside of the drill.
+    """
     now_s = time.time()
     mutant = mutants.find(arguments.mutant)
     spec = RunSpec(
@@ -34,22 +38,26 @@ def bench(arguments: argparse.Namespace) -> int:
     )
     plan = draw(spec.seed, workers=worker_names(spec.workers))
     server = topology.binary()
+    interrupts.check()
     folder = runs.create(arguments.runs.absolute(), spec.id)
     spec = replace(
         spec,
+        id=folder.path.name,
         plan=tuple(asdict(planned) for planned in plan.faults),
         versions=machine.versions(server),
         git_commit=machine.git_commit(Path(__file__).parent),
         machine=machine.machine_card(),
     )
+    # Without `ended_utc`: a run that cannot write its end is one that did not end.
     spec.write(folder.path / "spec.json", harness_errors=[])
     progress = Progress(sys.stdout)
     announce(progress, spec, folder, mutant)
     prune(progress, arguments, now_s)
-    drill = Drill(spec, plan, folder, progress)
+    drill = Drill(spec, plan, folder, progress, interrupts)
     if mutant:
         drill.lua = mutants.plant(mutant, scripts_folder(), folder.path / "lua")
         drill.signal = mutants.pretend if mutant.faults_do_nothing else send
+    interrupts.check()
     drill.run()
     spec.write(folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
     code = conclude(drill, progress)
@@ -76,15 +84,19 @@ def prune(progress: Progress, arguments: argparse.Namespace, now_s: float) -> No
 
 
 def conclude(drill: Drill, progress: Progress) -> int:
-    """Judge what there is. An error of the harness makes a valid verdict unknown; a violation stays one."""
+    """Judge what there is. Raises Interrupted.
+
+    The judge itself calls a drill with errors unknown, or violated. One that calls it valid has not seen them, and is overruled.
+    """
     for error in drill.errors:
         progress.say(f"harness: {error}")
     if not drill.loaded:
         progress.say("nothing to judge: no load was sent")
         progress.say("verdict: unknown")
         return UNKNOWN
-    progress.say("judging with Spark, which takes about half a minute")
-    code, complaint = judge(drill.folder.path)
+    what = "what there is of the drill " if drill.errors else ""
+    progress.say(f"judging {what}with Spark, which takes about half a minute; Ctrl-C ends it at once")
+    code, complaint = judge(drill.folder.path, drill.interrupts)
     if code == VALID and drill.errors:
         code, complaint = UNKNOWN, "the drill was not carried out to its end, so its history proves nothing"
     if complaint:

@@ -43,6 +43,8 @@ class Drill:
     plan: Plan
     folder: RunFolder
     progress: Progress
+    #: Signals are caught while the caller is inside its `with` block.
+    interrupts: Interrupts
     lua: Path | None = None
     signal: Callable[[int, int], None] = send
     errors: list[str] = field(default_factory=list)
@@ -54,7 +56,7 @@ class Drill:
     def run(self) -> None:
         """Carry out the plan. Whatever happens, every process is gone afterwards and the reason is in `errors`."""
         try:
-            with Interrupts() as self._interrupts, ExitStack() as stack:
+            with ExitStack() as stack:
                 self._set_up(stack)
                 self._carry_out()
         except (HarnessError, EngineError, ServerFailed, ServerMissing) as error:
@@ -63,6 +65,9 @@ class Drill:
             log = self.folder.logs / "harness.log"
             log.write_text(traceback.format_exc())
             self.errors.insert(0, f"the harness failed: {type(error).__name__}: {error} (see {log})")
+        # Also a signal that came after the last tick, while everything was being stopped.
+        if (complaint := self.interrupts.take()) and complaint not in self.errors:
+            self.errors.append(complaint)
 
     def _set_up(self, stack: ExitStack) -> None:
         """Start server, sampler and workers. What is started first is stopped last."""
@@ -114,12 +119,27 @@ class Drill:
         self.errors += self._crew.stop([PRODUCER])
         liveness_ns = self.spec.liveness_ms * 1_000_000
         self._hold(healed_ns + liveness_ns)
-        snapshot.take(self._queue, self._harness, "deadline")
+        self._snapshot("deadline")
         left_s = (healed_ns + 2 * liveness_ns - time.monotonic_ns()) / 1e9
         if not self.wait(lambda: snapshot.drained(self._queue), timeout_s=left_s, poll_s=DRAIN_POLL_S):
-            self.progress.say(f"not drained {2 * self.spec.liveness_ms} ms after the last heal: giving up")
-        snapshot.take(self._queue, self._harness, "end")
+            self._give_up()
+        self._snapshot("end")
         self._begin_phase("end", time.monotonic_ns())
+
+    def _give_up(self) -> None:
+        """Record what is left after all the time it had, and quiet the queue.
+
+        The judge takes the states at the end for final: a worker that finished a job after that snapshot would look like one
+        that finished it and left it active. So the workers stop before it, and what the queue was like before that is kept.
+        """
+        self.errors.append(f"the queue was not drained {2 * self.spec.liveness_ms} ms after the last heal")
+        self._snapshot("give-up")
+        self.errors += self._crew.stop_all()
+
+    def _snapshot(self, name: str) -> None:
+        """Record a final snapshot; one that is no single instant is an error of the run."""
+        if complaint := snapshot.take(self._queue, self._harness, name):
+            self.errors.append(complaint)
 
     def wait(self, condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
         """Wait until the condition holds, watching everything meanwhile; False when it did not within the time."""
@@ -142,7 +162,7 @@ class Drill:
 
     def _tick(self) -> None:
         """Bring the view of the world up to date. Raises HarnessError when the world is not as planned."""
-        self._interrupts.check()
+        self.interrupts.check()
         self._watch.poll()
         gone = self._crew.unplanned_exits()
         for child in gone:

@@ -1,10 +1,13 @@
-"""Ctrl-C and its relatives, noted where they arrive and acted on at the next tick, so that faults are healed first."""
+"""Ctrl-C and its relatives, noted where they arrive and acted on at the next check, so that faults are healed first.
+
+The command line installs this before it imports anything that takes time, so this imports next to nothing itself.
+"""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any
 
 from chaos.errors import Interrupted
 
@@ -16,7 +19,8 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._caught = ""
-        self._before: dict[signal.Signals, Any] = {}
+        self._urgent = False
+        self._before: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __enter__(self) -> Interrupts:
         for number in SIGNALS:
@@ -30,9 +34,33 @@ class Interrupts:
             signal.signal(number, handler)
 
     def check(self) -> None:
-        """Raise Interrupted if a signal came."""
+        """Raise Interrupted if a signal came that was not taken."""
         if self._caught:
             raise Interrupted(f"interrupted by {self._caught}")
 
+    def take(self) -> str:
+        """What to say about the signal that came, empty when none did. It is dealt with then: `check` forgets it."""
+        caught, self._caught = self._caught, ""
+        return f"interrupted by {caught}" if caught else ""
+
+    def expect(self) -> None:
+        """From now on a signal raises Interrupted where it arrives, once; one that came and was not taken raises here."""
+        self._urgent = True
+        self.check()
+
+    def defer(self) -> None:
+        """From now on signals are only noted, as before `expect`."""
+        self._urgent = False
+
+    def ignore(self) -> None:
+        """From now on, and after the block too, signals do nothing: all that is left is to exit."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+        self._before.clear()
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._caught = signal.Signals(number).name
+        if self._urgent:
+            # Once: what cleans up behind the exception is not to be cut off by an impatient second signal.
+            self._urgent = False
+            self.check()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from chaos.interrupts import Interrupts
 from chaos.processes import ROOT, child_environment
 from engine.testing import start_guarded
 
@@ -19,29 +20,48 @@ UNKNOWN = EXIT_CODES["unknown"]
 #: Spark needs about half a minute; a judge that takes this long is stuck.
 JUDGE_TIMEOUT_S = 900
 
+#: A judge that is told to stop ends its JVM and removes its scratch files within this, or is killed.
+STOP_GRACE_S = 3.0
+
 
 def judge_command(run: Path) -> list[str]:
     return [sys.executable, "-m", "reports", "judge", str(run)]
 
 
-def judge(run: Path, command: Sequence[str] | None = None) -> tuple[int, str]:
+def judge_environment() -> dict[str, str]:
+    """Our environment without SPARK_HOME: PySpark would launch the Spark that it names instead of the one it brings."""
+    return {name: value for name, value in child_environment({}).items() if name != "SPARK_HOME"}
+
+
+def judge(run: Path, interrupts: Interrupts, command: Sequence[str] | None = None) -> tuple[int, str]:
     """Judge a run, its output passed through. Returns the exit code (0, 1 or 2) and a complaint, empty when all went well.
 
     An exit code alone is not believed: an interpreter that crashes exits with 1 too. It must agree with verdict.json.
+    Raises Interrupted as soon as a signal comes; the judge is gone then.
     """
-    process = start_guarded(command or judge_command(run), cwd=ROOT, env=child_environment({}))
+    process = start_guarded(command or judge_command(run), cwd=ROOT, env=judge_environment())
     try:
+        interrupts.expect()
         code = process.wait(JUDGE_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return UNKNOWN, f"the judge did not end within {JUDGE_TIMEOUT_S} s"
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+        interrupts.defer()
+        stop(process)
     written = written_code(run / "verdict.json")
     if written is None or written != code:
         return UNKNOWN, f"the judge gave no usable verdict (exit code {code}, verdict.json says {written})"
     return code, ""
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End the judge if it still runs, politely first."""
+    process.terminate()
+    try:
+        process.wait(STOP_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def written_code(path: Path) -> int | None:

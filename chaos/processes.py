@@ -112,14 +112,20 @@ class Crew:
         return gone
 
     def stop(self, names: list[str], grace_s: float = STOP_GRACE_S) -> list[str]:
-        """Ask the named children to stop, all at once, and wait; kill those that do not. Returns a complaint for each misfit."""
-        stopping = [child for name in names if (child := self.children.get(name)) and child.alive()]
-        for child in stopping:
+        """Ask the named children to stop, all at once, and wait; kill those that do not.
+
+        Returns a complaint for each that did not stop as asked, and for each that was gone already without anybody's plan.
+        """
+        named = [self.children[name] for name in names if name in self.children]
+        stopping = [child for child in named if child.alive()]
+        gone = [child for child in named if child not in stopping and not child.exit_expected]
+        for child in (*stopping, *gone):
             child.exit_expected = True
+        for child in stopping:
             send(child.pid, signal.SIGCONT)
             send(child.pid, signal.SIGTERM)
         deadline = time.monotonic() + grace_s
-        complaints: list[str] = []
+        complaints = [f"unplanned exit of {child.ending()}" for child in gone]
         for child in stopping:
             try:
                 child.process.wait(max(0.0, deadline - time.monotonic()))

@@ -41,15 +41,18 @@ def clock(*, wall_ns: int, srv_us: int | None) -> str:
     return body("clock", wall_ns=wall_ns, srv_us=srv_us)
 
 
-def final(name: str, *, state: str, jobs: Sequence[tuple[str, int]], srv_us: int) -> list[str]:
-    """Rows of one state of a snapshot: at most FINAL_ITEMS_MAX jobs each, and one row when there is none."""
+def final(name: str, *, state: str, count: int, jobs: Sequence[tuple[str, int]], srv_us: int) -> list[str]:
+    """Rows of one state of a snapshot: at most FINAL_ITEMS_MAX jobs each, and one row when there is none.
+
+    `count` is the total as the queue counts it: were it taken from `jobs`, nobody would miss a job that is not listed.
+    """
     chunks = [jobs[start : start + FINAL_ITEMS_MAX] for start in range(0, len(jobs), FINAL_ITEMS_MAX)] or [[]]
     return [
         body(
             "final",
             name=name,
             state=state,
-            count=len(jobs),
+            count=count,
             srv_us=srv_us,
             items=[{"job": job, "due_ms": due_ms} for job, due_ms in chunk],
         )

@@ -17,6 +17,9 @@ from chaos.errors import HarnessError
 #: A folder with another name is not a run of ours and is never touched.
 RUN_ID = re.compile(r"(\d{8}-\d{6})-[a-z0-9]+-seed\d+(-[a-z0-9-]+)?")
 
+#: Runs that start in the same second get the suffixes -2, -3 and so on, up to this.
+NAMES_MAX = 100
+
 #: Held (flock) for as long as a drill works in the folder: a run in progress is never pruned, a dead one leaves no trace.
 LOCK_NAME = ".lock"
 
@@ -52,19 +55,36 @@ def run_id(scenario: str, seed: int, mutant: str, now_s: float) -> str:
 
 
 def create(runs: Path, name: str) -> RunFolder:
-    """Make `runs/<name>/` with its subfolders, lock it, and point `runs/latest` at it. Raises HarnessError."""
+    """Make `runs/<name>/` with its subfolders, lock it, and point `runs/latest` at it. Raises HarnessError.
+
+    A name that another run has taken gets a suffix.
+    """
     path = runs / name
     try:
         runs.mkdir(parents=True, exist_ok=True)
-        path.mkdir()
+        path = make_unique(path)
         for part in ("history", "samples", "logs"):
             (path / part).mkdir()
         descriptor = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        link_latest(runs, name)
+        link_latest(runs, path.name)
     except OSError as error:
         raise HarnessError(f"run folder {path}: {error.strerror or error}") from error
     return RunFolder(path, descriptor)
+
+
+def make_unique(wanted: Path) -> Path:
+    """Make the folder, or the first of `<wanted>-2`, `<wanted>-3`, ... that nobody has. Raises OSError."""
+    number, path = 1, wanted
+    while True:
+        try:
+            path.mkdir()
+            return path
+        except FileExistsError:
+            number += 1
+            if number > NAMES_MAX:
+                raise
+            path = wanted.with_name(f"{wanted.name}-{number}")
 
 
 def link_latest(runs: Path, name: str) -> None:

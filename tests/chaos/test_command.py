@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,3 +75,86 @@ def test_a_runs_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> Non
     assert done.returncode == 2
     assert "run folder" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def begin(folder: Path, *python_path: Path) -> subprocess.Popen[str]:
+    """Start a bench with its runs in `folder/runs` and its output in `folder/out` and `folder/err`."""
+    path = os.pathsep.join(map(str, [*python_path, ROOT]))
+    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
+        return subprocess.Popen(
+            [sys.executable, "-m", "chaos", "bench", "--lease-ms", "1000"],
+            stdout=out,
+            stderr=err,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": path},
+            text=True,
+        )
+
+
+def interrupt_when(process: subprocess.Popen[str], condition: Callable[[], object], what: str) -> None:
+    """Ctrl-C to the bench as soon as the condition holds."""
+    deadline_s = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, "the bench has ended"
+        assert time.monotonic() < deadline_s, f"{what} did not happen"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+
+
+#: A package whose import lasts until the test has sent its signal.
+SLOW_PACKAGE = """
+import pathlib, time
+pathlib.Path("importing").touch()
+while not pathlib.Path("interrupted").exists():
+    time.sleep(0.005)
+"""
+
+
+def test_an_interrupt_while_modules_are_imported_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "psutil.py").write_text(SLOW_PACKAGE)
+    process = begin(tmp_path, tmp_path / "packages")
+    try:
+        interrupt_when(process, (tmp_path / "importing").exists, "the import")
+        (tmp_path / "interrupted").touch()
+        assert process.wait(30) == 2
+    finally:
+        process.kill()
+    assert (tmp_path / "err").read_text() == "chaos: interrupted by SIGINT\n"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_second_interrupt_ends_the_judge_too(tmp_path: Path) -> None:
+    process = begin(tmp_path)
+    out = tmp_path / "out"
+    try:
+        interrupt_when(process, lambda: "lead-in" in out.read_text(), "the load")
+        interrupt_when(process, lambda: "judging what there is" in out.read_text(), "the judging")
+        assert process.wait(30) == 2
+    finally:
+        process.kill()
+    assert "harness: interrupted by SIGINT" in out.read_text()
+    assert (tmp_path / "err").read_text().splitlines()[-1] == "chaos: interrupted by SIGINT"
+    assert "Traceback" not in (tmp_path / "err").read_text()
+    assert not (tmp_path / "runs" / "latest" / "verdict.json").exists()
+
+
+def test_a_run_whose_end_cannot_be_written_is_not_judged(tmp_path: Path) -> None:
+    process = begin(tmp_path)
+    latest = tmp_path / "runs" / "latest"
+
+    def spoil() -> bool:
+        """Once the workers are being started, nothing can be written where the spec is prepared."""
+        if not (latest / "history" / "worker-1.jsonl").exists():
+            return False
+        (latest / "spec.tmp").mkdir()
+        return True
+
+    try:
+        interrupt_when(process, spoil, "the start of the workers")
+        assert process.wait(60) == 2
+    finally:
+        process.kill()
+    assert (tmp_path / "err").read_text() == "chaos: spec.json cannot be written: Is a directory\n"
+    assert "ended_utc" not in json.loads((latest / "spec.json").read_text())
+    assert "verdict" not in (tmp_path / "out").read_text()

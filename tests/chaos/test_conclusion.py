@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from chaos import command, runs
+from chaos import cli, command, judge, runs
 from chaos.drill import Drill
+from chaos.interrupts import Interrupts
 from chaos.plan import draw, worker_names
 from chaos.progress import Progress
 from chaos.spec import RunSpec
@@ -19,13 +21,15 @@ def conclude(folder: Path, *, errors: list[str], loaded: bool = True) -> tuple[i
     spec = RunSpec(id=runs.run_id("bench", 1, "", 0.0), seed=1)
     stream = StringIO()
     progress = Progress(stream)
-    drill = Drill(spec, draw(1, workers=worker_names(3)), runs.create(folder, spec.id), progress, errors=errors, loaded=loaded)
+    place, plan = runs.create(folder, spec.id), draw(1, workers=worker_names(3))
+    spec.write(place.path / "spec.json", harness_errors=errors)
+    drill = Drill(spec, plan, place, progress, Interrupts(), errors=errors, loaded=loaded)
     code = command.conclude(drill, progress)
     return code, stream.getvalue().splitlines()
 
 
 def judge_says(monkeypatch: pytest.MonkeyPatch, code: int, complaint: str = "") -> None:
-    monkeypatch.setattr(command, "judge", lambda run: (code, complaint))
+    monkeypatch.setattr(command, "judge", lambda run, interrupts: (code, complaint))
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
@@ -63,3 +67,46 @@ def test_without_load_nothing_is_judged(tmp_path: Path, monkeypatch: pytest.Monk
     exit_code, lines = conclude(tmp_path, errors=["worker-1: exit code 2"], loaded=False)
     assert exit_code == 2
     assert lines == ["harness: worker-1: exit code 2", "nothing to judge: no load was sent", "verdict: unknown"]
+
+
+#: Judges as `reports` does: with errors of the harness the verdict is unknown.
+HONEST_JUDGE = """
+import json, pathlib, sys
+run = pathlib.Path(sys.argv[1])
+verdict = "unknown" if json.loads((run / "spec.json").read_text())["harness_errors"] else "valid"
+(run / "verdict.json").write_text(json.dumps({"verdict": verdict}))
+print(f"verdict: {verdict}", flush=True)
+sys.exit({"valid": 0, "unknown": 2}[verdict])
+"""
+
+
+@pytest.mark.parametrize(("errors", "verdict", "code"), [([], "valid", 0), (["interrupted by SIGINT"], "unknown", 2)])
+def test_there_is_one_verdict_line(
+    errors: list[str],
+    verdict: str,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(judge, "judge_command", lambda run: [sys.executable, "-c", HONEST_JUDGE, str(run)])
+    exit_code, lines = conclude(tmp_path, errors=errors)
+    said = [*lines, *capfd.readouterr().out.splitlines()]
+    assert exit_code == code
+    assert [line for line in said if line.startswith("verdict")] == [f"verdict: {verdict}"]
+
+
+def test_what_an_interrupted_drill_left_is_announced_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge_says(monkeypatch, 2)
+    _, lines = conclude(tmp_path, errors=["interrupted by SIGINT"])
+    assert lines[1] == "judging what there is of the drill with Spark, which takes about half a minute; Ctrl-C ends it at once"
+
+
+def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command.time, "time", lambda: 1_769_860_800.0)
+    monkeypatch.setattr(Drill, "run", lambda drill: None)
+    for _ in range(2):
+        assert cli.main(["bench", "--runs", str(tmp_path)], Interrupts()) == 2
+    names = {"20260131-120000-bench-seed1", "20260131-120000-bench-seed1-2"}
+    assert {path.parent.name for path in tmp_path.glob("2*/spec.json")} == names
+    assert all(f'"id": "{name}"' in (tmp_path / name / "spec.json").read_text() for name in names)

@@ -19,14 +19,17 @@ from typing import Any
 import psutil
 import pytest
 
-from chaos import mutants, runs
+from chaos import drill as drill_module
+from chaos import mutants, runs, spec
 from chaos.drill import Drill
 from chaos.faults.base import process_states
+from chaos.interrupts import Interrupts
 from chaos.mutants import MUTANTS
 from chaos.plan import Pace, Plan, draw, worker_names
-from chaos.processes import ROOT
+from chaos.processes import ROOT, Crew
 from chaos.progress import Progress
 from chaos.spec import RunSpec
+from engine import Queue
 from engine.history import load_file
 from engine.scripts import scripts_folder
 
@@ -38,8 +41,26 @@ WORKERS = worker_names(3)
 def make_drill(folder: Path, *, seed: int) -> tuple[Drill, Plan]:
     """A drill with short leases and short phases. Seed 1 freezes first, then kills."""
     plan = draw(seed, workers=WORKERS, pace=PACE)
-    spec = RunSpec(id=runs.run_id("bench", seed, "", 0.0), seed=seed, lease_ms=LEASE_MS, sweep_ms=200, rate_per_s=80)
-    return Drill(spec, plan, runs.create(folder, spec.id), Progress(StringIO())), plan
+    short = RunSpec(id=runs.run_id("bench", seed, "", 0.0), seed=seed, lease_ms=LEASE_MS, sweep_ms=200, rate_per_s=80)
+    return Drill(short, plan, runs.create(folder, short.id), Progress(StringIO()), Interrupts()), plan
+
+
+def run(drill: Drill, meanwhile: Callable[[], bool] = lambda: True) -> None:
+    """Run the drill as the command does. Beside it, `meanwhile` is called again and again until it says that it has acted."""
+    over = threading.Event()
+
+    def act() -> None:
+        while not over.wait(0.005) and not meanwhile():
+            pass
+
+    watcher = threading.Thread(target=act)
+    watcher.start()
+    try:
+        with drill.interrupts:
+            drill.run()
+    finally:
+        over.set()
+        watcher.join()
 
 
 def history(drill: Drill) -> dict[str, list[dict[str, Any]]]:
@@ -68,7 +89,7 @@ def wait_for(condition: Callable[[], bool], what: str, *, timeout_s: float = 30.
 def drilled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Drill, Plan]:
     """One drill for all the tests that only read its history."""
     drill, plan = make_drill(tmp_path_factory.mktemp("runs"), seed=1)
-    drill.run()
+    run(drill)
     assert drill.errors == []
     return drill, plan
 
@@ -177,7 +198,7 @@ def test_the_mutant_lets_a_zombie_finish_what_another_worker_has_finished(tmp_pa
     mutant = MUTANTS["finish-without-token-check"]
     drill.lua = mutants.plant(mutant, scripts_folder(), drill.folder.path / "lua")
     drill.plan = replace(plan, faults=plan.faults[:1])
-    drill.run()
+    run(drill)
     assert drill.errors == []
     accepted = Counter(
         item["job"]
@@ -203,20 +224,15 @@ def nothing_left() -> Iterator[None]:
 def test_an_interrupt_while_a_worker_is_frozen_heals_it_and_stops_everything(tmp_path: Path) -> None:
     drill, plan = make_drill(tmp_path, seed=1)
     assert plan.faults[0].name == "worker-freeze"
-    done = threading.Event()
 
-    def interrupt() -> None:
+    def interrupt() -> bool:
         """Ctrl-C as soon as some worker is frozen."""
-        while not done.wait(0.005):
-            if any(process_states(child.pid) == {"T"} for child in psutil.Process().children()):
-                os.kill(os.getpid(), signal.SIGINT)
-                return
+        frozen = any(process_states(child.pid) == {"T"} for child in psutil.Process().children())
+        if frozen:
+            os.kill(os.getpid(), signal.SIGINT)
+        return frozen
 
-    watcher = threading.Thread(target=interrupt)
-    watcher.start()
-    drill.run()
-    done.set()
-    watcher.join()
+    run(drill, interrupt)
     assert drill.errors == ["interrupted by SIGINT"]
     assert drill.loaded
     files = history(drill)
@@ -229,24 +245,79 @@ def test_an_interrupt_while_a_worker_is_frozen_heals_it_and_stops_everything(tmp
 @pytest.mark.usefixtures("nothing_left")
 def test_a_worker_that_dies_by_itself_ends_the_drill_and_is_recorded(tmp_path: Path) -> None:
     drill, _ = make_drill(tmp_path, seed=1)
-    done = threading.Event()
 
-    def murder() -> None:
+    def murder() -> bool:
         """Kill worker-3 behind the harness's back once the load has begun."""
-        while not done.wait(0.005):
-            if drill.loaded:
-                drill._crew.children["worker-3"].process.send_signal(signal.SIGKILL)
-                return
+        if drill.loaded:
+            drill._crew.children["worker-3"].process.send_signal(signal.SIGKILL)
+        return drill.loaded
 
-    watcher = threading.Thread(target=murder)
-    watcher.start()
-    drill.run()
-    done.set()
-    watcher.join()
+    run(drill, murder)
     assert len(drill.errors) == 1
     assert drill.errors[0].startswith("unplanned exit of worker-3: killed by SIGKILL")
     (row,) = [row for row in history(drill)["harness"] if row["kind"] == "fault"]
     assert (row["name"], row["stage"], row["result"], row["target"]) == ("unplanned-exit", "witness", "ok", "worker-3")
+
+
+def calm_drill(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Drill:
+    """A drill without faults that waits for little."""
+    monkeypatch.setattr(spec, "LIVENESS_SLACK_MS", 0)
+    drill, plan = make_drill(folder, seed=1)
+    drill.plan = replace(plan, pace=replace(plan.pace, settle_ms=200), faults=())
+    return drill
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_an_interrupt_and_a_death_while_everything_is_stopped_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drill = calm_drill(tmp_path, monkeypatch)
+
+    def interrupt() -> bool:
+        """Ctrl-C after the last tick, when a worker has gone by itself."""
+        if drill._phase == "end":
+            os.kill(os.getpid(), signal.SIGINT)
+        return drill._phase == "end"
+
+    stop_all = drill_module.Crew.stop_all
+
+    def stop_late(crew: Crew) -> list[str]:
+        """Stop everything, once the signal is there and worker-2 is not any more."""
+        crew.children["worker-2"].process.kill()
+        crew.children["worker-2"].process.wait()
+        wait_for(lambda: bool(drill.interrupts._caught), "the interrupt")
+        return stop_all(crew)
+
+    monkeypatch.setattr(drill_module.Crew, "stop_all", stop_late)
+    run(drill, interrupt)
+    death, interrupted = drill.errors
+    assert death.startswith("unplanned exit of worker-2: killed by SIGKILL")
+    assert interrupted == "interrupted by SIGINT"
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_queue_that_does_not_drain_is_an_error_and_quiet_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drill = calm_drill(tmp_path, monkeypatch)
+    work_ms = 2 * drill.spec.liveness_ms + 2_000
+
+    def burden() -> bool:
+        """When the load has ended: a job that is not due for an hour, and one that runs until after the drill has given up."""
+        if drill._phase == "drain":
+            queue = Queue(drill.spec.queue, url=drill._servers.url)
+            payload = {"index": 0, "work_ms": work_ms, "fail_first": 0, "pad": ""}
+            queue.enqueue("email", payload, id="due-later", delay_ms=3_600_000)
+            queue.enqueue("email", payload, id="long")
+            queue.close()
+        return drill._phase == "drain"
+
+    run(drill, burden)
+    assert drill.errors == [f"the queue was not drained {2 * drill.spec.liveness_ms} ms after the last heal"]
+    files = history(drill)
+    finals = [row for row in files["harness"] if row["kind"] == "final"]
+    listed = {(row["name"], row["state"]): [item["job"] for item in row["items"]] for row in finals}
+    assert (listed["give-up", "delayed"], listed["give-up", "active"]) == (["due-later"], ["long"])
+    assert (listed["end", "delayed"], listed["end", "active"]) == (["due-later"], [])
+    assert "long" in listed["end", "done"]
+    end_ns = min(row["t_ns"] for row in finals if row["name"] == "end")
+    assert max(rows[-1]["t_ns"] for name, rows in files.items() if name.startswith("worker")) < end_ns
 
 
 def test_a_killed_harness_leaves_no_process_behind(tmp_path: Path) -> None:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+from chaos import judge as judge_module
+from chaos.errors import Interrupted
+from chaos.interrupts import Interrupts
 from chaos.judge import judge
 
 
@@ -19,7 +27,7 @@ def command(code: int, run: Path, verdict: object) -> list[str]:
 
 @pytest.mark.parametrize(("verdict", "code"), [("valid", 0), ("violated", 1), ("unknown", 2)])
 def test_a_verdict_is_an_exit_code(verdict: str, code: int, tmp_path: Path) -> None:
-    assert judge(tmp_path, command(code, tmp_path, {"verdict": verdict})) == (code, "")
+    assert judge(tmp_path, Interrupts(), command(code, tmp_path, {"verdict": verdict})) == (code, "")
 
 
 @pytest.mark.parametrize(
@@ -36,12 +44,75 @@ def test_a_verdict_is_an_exit_code(verdict: str, code: int, tmp_path: Path) -> N
     ],
 )
 def test_a_judge_that_crashed_or_contradicts_itself_is_unknown(code: int, verdict: object, tmp_path: Path) -> None:
-    exit_code, complaint = judge(tmp_path, command(code, tmp_path, verdict))
+    exit_code, complaint = judge(tmp_path, Interrupts(), command(code, tmp_path, verdict))
     assert exit_code == 2
     assert f"exit code {code}" in complaint
 
 
 def test_a_judge_killed_by_a_signal_is_unknown(tmp_path: Path) -> None:
-    exit_code, complaint = judge(tmp_path, [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
+    exit_code, complaint = judge(tmp_path, Interrupts(), [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
     assert exit_code == 2
     assert "-9" in complaint
+
+
+#: A judge that is content when nobody names a Spark.
+SPARK_FREE = """
+import json, os, pathlib, sys
+seen = "SPARK_HOME" in os.environ
+pathlib.Path(sys.argv[1], "verdict.json").write_text(json.dumps({"verdict": "violated" if seen else "valid"}))
+sys.exit(seen)
+"""
+
+
+def test_the_judge_does_not_see_another_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/nowhere")
+    assert judge(tmp_path, Interrupts(), [sys.executable, "-c", SPARK_FREE, str(tmp_path)]) == (0, "")
+
+
+#: A judge that says that it has begun, and goes on for ever; `{on_term}` is what SIGTERM does.
+ENDLESS = """
+import pathlib, signal, time
+signal.signal(signal.SIGTERM, {on_term})
+pathlib.Path({begun!r}).write_text("begun")
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("on_term", ["signal.SIG_DFL", "signal.SIG_IGN"])
+def test_a_signal_ends_the_judge_at_once(on_term: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge_module, "STOP_GRACE_S", 0.2)
+    begun, over = tmp_path / "begun", threading.Event()
+
+    def interrupt() -> None:
+        while not over.wait(0.005):
+            if begun.exists():
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    watcher = threading.Thread(target=interrupt)
+    watcher.start()
+    began_s = time.monotonic()
+    try:
+        with Interrupts() as interrupts, pytest.raises(Interrupted, match=r"^interrupted by SIGINT$"):
+            judge(tmp_path, interrupts, [sys.executable, "-c", ENDLESS.format(on_term=on_term, begun=str(begun))])
+    finally:
+        over.set()
+        watcher.join()
+    assert time.monotonic() - began_s < 30
+    assert not psutil.Process().children()
+
+
+def test_a_signal_just_before_the_judge_is_not_lost(tmp_path: Path) -> None:
+    with Interrupts() as interrupts:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Interrupted, match=r"^interrupted by SIGTERM$"):
+            judge(tmp_path, interrupts, [sys.executable, "-c", "import time; time.sleep(600)"])
+    assert not psutil.Process().children()
+
+
+def test_a_signal_that_was_dealt_with_does_not_end_the_judge(tmp_path: Path) -> None:
+    with Interrupts() as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupts.take() == "interrupted by SIGINT"
+        assert judge(tmp_path, interrupts, command(2, tmp_path, {"verdict": "unknown"})) == (2, "")
+        assert interrupts.take() == ""

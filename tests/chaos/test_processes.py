@@ -91,6 +91,24 @@ def test_a_child_that_goes_by_itself_is_missed_once(crew: Crew) -> None:
     assert crew.unplanned_exits() == []
 
 
+def test_a_child_that_was_gone_before_the_stop_is_said(crew: Crew) -> None:
+    child = start(crew, "worker-1", "raise SystemExit('broken')", ready=False)
+    child.process.wait(20)
+    assert crew.stop_all() == ["unplanned exit of worker-1: exit code 1 (broken)"]
+    assert crew.stop_all() == []
+    assert crew.unplanned_exits() == []
+
+
+def test_a_child_whose_end_was_planned_or_said_before_is_not_said_again(crew: Crew) -> None:
+    planned, missed = start(crew, "worker-1", POLITE), start(crew, "worker-2", POLITE)
+    planned.exit_expected = True
+    for child in (planned, missed):
+        child.process.kill()
+        child.process.wait()
+    assert crew.unplanned_exits() == [missed]
+    assert crew.stop_all() == []
+
+
 def test_a_killed_child_names_the_signal(crew: Crew) -> None:
     child = start(crew, "worker-1", POLITE)
     child.process.kill()

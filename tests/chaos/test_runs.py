@@ -72,8 +72,20 @@ def test_what_is_not_a_run_is_never_touched(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_a_run_folder_that_exists_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_is_taken_gets_a_suffix_and_is_a_run_all_the_same(tmp_path: Path) -> None:
+    (name,) = make(tmp_path, 3)
+    others = [runs.create(tmp_path, name) for _ in range(2)]
+    assert [other.path.name for other in others] == [f"{name}-2", f"{name}-3"]
+    assert (tmp_path / "latest").resolve() == others[-1].path
+    for other in others:
+        other.release()
+    assert runs.prune(tmp_path, keep=1, keep_days=1, now_s=NOW_S) == [name, f"{name}-2", f"{name}-3"]
+
+
+def test_names_are_not_tried_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "NAMES_MAX", 2)
     (name,) = make(tmp_path, 0)
+    runs.create(tmp_path, name).release()
     with pytest.raises(HarnessError, match=rf"run folder .*{name}: File exists"):
         runs.create(tmp_path, name)
 
