@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
-import signal
+import logging
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
-from reports.errors import CannotJudge, one_line
-from reports.judge import judge
-from reports.table import render
-from reports.verdict import EXIT_CODES
+from reports.interrupts import INTERRUPTS
 
-UNKNOWN = EXIT_CODES["unknown"]
+#: Exit code of unknown; what defines it is not imported yet when it is needed.
+UNKNOWN = 2
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    root = argparse.ArgumentParser(prog="python -m reports", description="Judge recorded runs.")
-    commands = root.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("judge", help="decide valid, violated or unknown, and write verdict.json")
-    command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
-    command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
-    return root
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit code."""
-    options = parser().parse_args(arguments)
+def run() -> int:
+    """Run the command. Signals are taken over before the slow imports."""
+    INTERRUPTS.install()
+    # Py4J logs a traceback for the call that a signal cuts off.
+    logging.disable()
     try:
-        decided = judge(options.run, master=options.master)
-    except CannotJudge as error:
-        return complain(str(error))
+        from reports.command import main
+
+        code = main()
     except KeyboardInterrupt:
-        return complain("interrupted")
-    except Exception as error:
-        return complain(f"the judge failed: {one_line(error)}")
-    print(render(decided))
-    return EXIT_CODES[decided["verdict"]]
-
-
-def complain(line: str) -> int:
-    """One line on stderr, the verdict on stdout, and the exit code of unknown."""
-    print(f"judge: {line}", file=sys.stderr)
-    print("verdict: unknown")
-    return UNKNOWN
+        print("judge: interrupted", file=sys.stderr)
+        code = UNKNOWN
+    INTERRUPTS.ignore()
+    return code
 
 
 if __name__ == "__main__":
-    # A judge that is told to stop takes its JVM and scratch files with it, as on Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(main())
+    sys.exit(run())

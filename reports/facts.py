@@ -9,8 +9,12 @@ from typing import Any
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
 
+#: Silence of a process is told with this resolution, in nanoseconds.
+SLOT_NS = 250 * MS
+
 #: Bounds of rule 37 at the default lease of 9 s, for a spec that does not say.
 LEASE_MS = 9_000
+SWEEP_MS = 1_000
 RECOVERY_BOUND_MS = 11_000
 LIVENESS_MS = 15_000
 
@@ -29,6 +33,8 @@ class FileFacts:
     seq_min: int | None = None
     seq_max: int | None = None
     seq_sum: int = 0
+    #: Sum of the squares: lines that were overwritten by others keep the count and the sum, not this one too.
+    seq_square_sum: int = 0
     version_max: int = 0
     first_kind: str | None = None
     last_kind: str | None = None
@@ -40,6 +46,18 @@ class FileFacts:
     leased: bool = False
     finished: bool = False
     operations: int = 0
+    #: Operation rows without f, op or a known type; open rows without a boot id; final rows without the server's time.
+    nameless: int = 0
+    bootless: int = 0
+    timeless: int = 0
+    #: First and last instant at which an enqueue row was written, and the last at which any row was.
+    enqueue_first_ns: int | None = None
+    enqueue_last_ns: int | None = None
+    last_ns: int | None = None
+    #: Parts of time, each SLOT_NS long and counted from 0, in which a row was written.
+    slots: frozenset[int] = frozenset()
+    #: Some claim of its process was sent and got no answer that is known.
+    claims_unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +67,7 @@ class Process:
     name: str
     role: str
     file: str
+    t_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +81,8 @@ class Stage:
     ok: bool
     detail: str
     t_ns: int
+    #: Leases that the stage names, as `job fence/nonce`.
+    leases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +120,8 @@ class Kill:
     target: str
     inject_ns: int
     witness_ns: int
+    #: Leases that the harness saw in hand, as `job fence/nonce`.
+    leases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,6 +139,8 @@ class Run:
     replids: frozenset[str] = frozenset()
     #: incarnation -> process that claimed under it.
     incarnations: Mapping[str, str] = field(default_factory=dict)
+    #: Leases that claims asked for, in ms.
+    leases_ms: frozenset[int] = frozenset()
 
     @property
     def killed(self) -> frozenset[str]:
@@ -129,7 +154,7 @@ class Run:
         for stage in self.stages:
             if stage.name == "worker-kill" and stage.stage == "witness" and stage.ok:
                 injects = [s.t_ns for s in self.stages if s.fault == stage.fault and s.stage == "inject"]
-                found.append(Kill(stage.fault, stage.target, min([*injects, stage.t_ns]), stage.t_ns))
+                found.append(Kill(stage.fault, stage.target, min([*injects, stage.t_ns]), stage.t_ns, stage.leases))
         return tuple(found)
 
     @property
@@ -155,8 +180,34 @@ class Run:
         return tuple(alive)
 
     @property
+    def watched_ns(self) -> int:
+        """Until when what workers do not do is known: the deadline snapshot, or the end of the first worker that lived on."""
+        closed = [self.files[p.file].closed_ns for p in self.processes if p.role == "worker" and p.name in self.live_workers]
+        deadline = self.snapshots.get("deadline")
+        return max(min((at for at in closed if at is not None), default=0), deadline.t_ns if deadline else 0)
+
+    @property
+    def unsure_claimers(self) -> tuple[str, ...]:
+        """Processes that may hold leases of which the history says nothing: a claim of theirs has no known answer."""
+        unsure = {file.name for file in self.files.values() if file.claims_unanswered}
+        return tuple(process.name for process in self.processes if process.file in unsure)
+
+    def files_of(self, process: str) -> list[FileFacts]:
+        """The files of a process that are there, its sink included."""
+        return [self.files[one.file] for one in self.processes if one.name == process and one.file in self.files]
+
+    @property
+    def plan(self) -> list[Mapping[str, Any]]:
+        """The faults that the spec plans."""
+        return list(self.spec.get("plan") or [])
+
+    @property
     def lease_ms(self) -> int:
         return whole(self.spec, "lease_ms", LEASE_MS)
+
+    @property
+    def sweep_ms(self) -> int:
+        return whole(self.spec, "sweep_ms", SWEEP_MS)
 
     @property
     def recovery_bound_ms(self) -> int:

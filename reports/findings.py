@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: Violations are few, or many and alike: they need no more partitions than this.
 PARTITIONS = 4
 
+#: The check whose findings are holes in the history.
+HISTORY = "H0"
+
 
 @dataclass
 class Found:
@@ -69,15 +72,21 @@ def examine(frames: Frames, tables: Path, checks: Sequence[Check] = CHECKS) -> l
     found = [Found(check, doubts_of(check, frames)) for check in checks]
     whole = not holes(frames.run)
     try:
-        together = leveled(violations(frames, checks), whole=whole).persist()
+        together = violations(frames, checks).persist()
         counted = tally(together)
     except Exception:
-        for one in found:
-            one_by_one(one, frames, whole=whole)
+        counted = [row for one in found for row in one_by_one(one, frames)]
+        enter(found, counted, whole=whole and not broken(counted))
         return found
-    enter({one.check.id: one for one in found}, counted)
-    save(together, tables / "violations.parquet")
+    whole = whole and not broken(counted)
+    enter(found, counted, whole=whole)
+    save(leveled(together, whole=whole), tables / "violations.parquet")
     return found
+
+
+def broken(rows: Iterable[Row]) -> bool:
+    """True when single operations show holes, too."""
+    return any(row["check"] == HISTORY for row in rows)
 
 
 def doubts_of(check: Check, frames: Frames) -> list[str]:
@@ -93,14 +102,13 @@ def crashed(error: BaseException) -> str:
     return f"the check crashed: {one_line(error)}"
 
 
-def one_by_one(one: Found, frames: Frames, *, whole: bool) -> None:
+def one_by_one(one: Found, frames: Frames) -> list[Row]:
     """When all checks together crashed: each by itself, so that a crash puts only its own check in doubt."""
     try:
-        counted = tally(leveled(violations(frames, [one.check]), whole=whole))
+        return tally(violations(frames, [one.check]))
     except Exception as error:
         one.doubts.append(crashed(error))
-    else:
-        enter({one.check.id: one}, counted)
+        return []
 
 
 def violations(frames: Frames, checks: Sequence[Check]) -> DataFrame:
@@ -123,6 +131,11 @@ def save(frame: DataFrame, path: Path) -> None:
         raise CannotJudge(f"table {path.name} cannot be written: {one_line(error)}") from error
 
 
+def level_of(level: str, *, absence: bool, whole: bool) -> str:
+    """The level of a violation, as `leveled` puts it."""
+    return "unproven" if absence and not whole and level == "violated" else level
+
+
 def leveled(rows: DataFrame, *, whole: bool) -> DataFrame:
     """Violations that rest on absent rows prove nothing when the history has holes."""
     unproven = F.lit(not whole) & F.col("absence") & (F.col("level") == "violated")
@@ -130,19 +143,22 @@ def leveled(rows: DataFrame, *, whole: bool) -> DataFrame:
 
 
 def tally(rows: DataFrame) -> list[Row]:
-    """Per check, level and kind: the count `n` and the first examples by subject."""
-    group = Window.partitionBy("check", "level", "kind")
+    """Per check, level, absence and kind: the count `n` and the first examples by subject."""
+    group = Window.partitionBy("check", "level", "absence", "kind")
     numbered = rows.withColumn("n", F.count(F.lit(1)).over(group))
     numbered = numbered.withColumn("place", F.row_number().over(group.orderBy("subject", "detail")))
     found = numbered.where(F.col("place") <= EXAMPLES_MAX).collect()
-    return sorted(found, key=lambda row: (row["check"], row["level"], row["kind"], row["place"]))
+    return sorted(found, key=lambda row: (row["check"], row["level"], row["kind"], row["absence"], row["place"]))
 
 
-def enter(found: dict[str, Found], rows: Iterable[Row]) -> None:
+def enter(found: Sequence[Found], rows: Sequence[Row], *, whole: bool) -> None:
     """Put the counted rows where they belong."""
+    by_id = {one.check.id: one for one in found}
+    counts = {(row["check"], row["level"], row["kind"], row["absence"]): row["n"] for row in rows}
+    for (check, level, kind, absence), count in counts.items():
+        place = (level_of(level, absence=absence, whole=whole), kind)
+        by_id[check].counts[place] = by_id[check].counts.get(place, 0) + count
     for row in rows:
-        one = found[row["check"]]
-        one.counts[row["level"], row["kind"]] = row["n"]
-        shown = one.examples.setdefault(row["level"], [])
+        shown = by_id[row["check"]].examples.setdefault(level_of(row["level"], absence=row["absence"], whole=whole), [])
         if len(shown) < EXAMPLES_MAX:
             shown.append(f"{row['subject']} {row['detail']}")

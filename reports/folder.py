@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +15,74 @@ TAIL_BYTES = 65_536
 #: The newest spec.json that this judge reads.
 SPEC_SCHEMA = 1
 
+#: Fields of a spec that are whole numbers above 0.
+POSITIVE = ("lease_ms", "sweep_ms", "recovery_bound_ms", "liveness_ms", "workers")
+
+#: What a plan says of each fault.
+PLANNED = ("fault", "name", "target")
+
+#: Rule 37: recovery within the lease and this much, nothing stuck after the lease and that much.
+RECOVERY_SLACK_MS = 2_000
+LIVENESS_SLACK_MS = 6_000
+
+#: A wrong value is shown up to this many characters.
+VALUE_MAX = 60
+
 
 def read_spec(run: Path) -> dict[str, Any]:
-    """The run's spec.json. Raises CannotJudge."""
+    """The run's spec.json. Raises CannotJudge, also when it says what no harness writes: bounds decide what is a violation."""
     if not run.is_dir():
         raise CannotJudge(f"run folder {run} does not exist")
     try:
-        spec = json.loads((run / "spec.json").read_text())
+        spec = json.loads((run / "spec.json").read_text("utf-8"))
     except OSError as error:
         raise CannotJudge(f"spec.json of {run.name}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CannotJudge(f"spec.json of {run.name} is not JSON: {error}") from error
     if not isinstance(spec, dict):
         raise CannotJudge(f"spec.json of {run.name} is not a JSON object")
+    if faults := spec_faults(spec):
+        raise CannotJudge(f"spec.json of {run.name}: {'; '.join(faults)}")
     return spec
 
 
+def spec_faults(spec: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a spec, each field with its value and bound."""
+    found = [] if spec.get("schema") == SPEC_SCHEMA else [f"schema is {shown(spec, 'schema')}, this judge reads {SPEC_SCHEMA}"]
+    whole = {name for name in POSITIVE if type(spec.get(name)) is int and spec[name] > 0}
+    found += [f"{name} is {shown(spec, name)}, it must be a whole number above 0" for name in POSITIVE if name not in whole]
+    if {"lease_ms", "recovery_bound_ms"} <= whole and spec["recovery_bound_ms"] > (most := spec["lease_ms"] + RECOVERY_SLACK_MS):
+        found.append(f"recovery_bound_ms is {spec['recovery_bound_ms']}, it must be at most {most}")
+    if {"lease_ms", "liveness_ms"} <= whole and spec["liveness_ms"] < (least := spec["lease_ms"] + LIVENESS_SLACK_MS):
+        found.append(f"liveness_ms is {spec['liveness_ms']}, it must be at least {least}")
+    plan = spec.get("plan")
+    if not isinstance(plan, list):
+        found.append(f"plan is {shown(spec, 'plan')}, it must be a list, empty when no fault was planned")
+    else:
+        for number, entry in enumerate(plan):
+            lacks = [name for name in PLANNED if not isinstance(entry, dict) or not isinstance(entry.get(name), str)]
+            found += [f"plan[{number}] has no {name}, it must be a text" for name in lacks]
+    if not isinstance(spec.get("harness_errors"), list):
+        found.append(f"harness_errors is {shown(spec, 'harness_errors')}, it must be a list")
+    if not isinstance(spec.get("ended_utc"), str) or not spec["ended_utc"]:
+        found.append(f"ended_utc is {shown(spec, 'ended_utc')}: the harness did not end the run")
+    return found
+
+
+def shown(spec: Mapping[str, Any], name: str) -> str:
+    """The value of a field as its file has it, cut to a readable length."""
+    return json.dumps(spec[name])[:VALUE_MAX] if name in spec else "missing"
+
+
 def history_files(run: Path) -> list[Path]:
-    """The history files of a run by name. Raises CannotJudge when there is nothing in them."""
+    """The history files of a run by name. Raises CannotJudge when there is nothing in them, or one is no file."""
     folder = run / "history"
     if not folder.is_dir():
         raise CannotJudge(f"{run.name} has no history folder")
-    files = sorted(folder.glob("*.jsonl"))
+    files = sorted(path for path in folder.iterdir() if path.name.endswith(".jsonl"))
+    for file in files:
+        if not file.is_file():
+            raise CannotJudge(f"history file {file.name} of {run.name} is not a file")
     if not any(file.stat().st_size for file in files):
         raise CannotJudge(f"the history of {run.name} is empty")
     return files
@@ -58,5 +105,5 @@ def is_object(line: bytes) -> bool:
     """True when the bytes are one whole JSON object."""
     try:
         return isinstance(json.loads(line), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False

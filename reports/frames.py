@@ -13,16 +13,24 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from reports.facts import MS, Run
+from reports.meaning import (
+    BURYING_CRASHES,
+    ENDS,
+    ENQUEUE_NS,
+    GIVE_UPS,
+    NEVER_NS,
+    accepted_finish,
+    answered,
+    changed,
+    created_by_it,
+    sent_enqueue,
+    some,
+    unanswered,
+)
 from reports.recovery import in_hand
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-#: Operations that end a lease.
-ENDS = ("finish", "retry", "bury", "release")
-
-#: Later than any time: an operation that was never answered may still take effect.
-NEVER_NS = 2**62
 
 #: Rows this much after a snapshot's instant still count as before it: it was not taken in one instant.
 SNAPSHOT_SLACK_NS = 1_000 * MS
@@ -41,7 +49,20 @@ ROW_COLUMNS = (
     "srv_us",
     "lease_ms",
 )
-ITEM_COLUMNS = ("job", "fence", "nonce", "result", "outcome", "delay_ms", "due_ms", "deadline_ms", "class", "priority", "crc")
+ITEM_COLUMNS = (
+    "job",
+    "fence",
+    "nonce",
+    "result",
+    "outcome",
+    "delay_ms",
+    "due_ms",
+    "deadline_ms",
+    "class",
+    "priority",
+    "crc",
+    "crashes",
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +80,8 @@ def build(rows: DataFrame, run: Run) -> Frames:
     """All frames of a run, kept for later passes."""
     found = events(rows, run).persist()
     leases = tokens(found).persist()
-    return Frames(run, found, leases, jobs(found, run).persist(), in_hand(leases, run))
+    named = jobs(found, run).persist()
+    return Frames(run, found, leases, named, in_hand(leases, named, run))
 
 
 def events(rows: DataFrame, run: Run) -> DataFrame:
@@ -118,6 +140,7 @@ def token_columns() -> list[Column]:
     left_ms = F.least("lease_ms", F.col("deadline_ms") - F.expr("srv_us div 1000"))
     lease_end = first_ns + left_ms * MS
     end = f.isin(*ENDS)
+    given_up = f.isin(*GIVE_UPS) & (reply == "ok") & (result == "ok")
     accepted = accepted_finish()
     return [
         F.min(F.when(claim, done_ns)).alias("claim_done_ns"),
@@ -125,6 +148,10 @@ def token_columns() -> list[Column]:
         F.max_by(F.when(extended, lease_end), F.when(extended, first_ns)).alias("extend_end_ns"),
         F.max(F.when(claim, F.col("proc"))).alias("proc"),
         F.min(F.when(end, first_ns)).alias("end_sent_ns"),
+        F.max(F.when(given_up, first_ns)).alias("given_up_sent_ns"),
+        F.max_by(F.when(given_up, f), F.when(given_up, first_ns)).alias("given_up_by"),
+        F.max(F.when(extended, first_ns)).alias("extend_sent_ns"),
+        F.max(F.when((f == "handle") | (F.col("kind") == "effect") | accepted, F.col("proc"))).alias("ran_by"),
         F.min(F.when(f == "reap", first_ns)).alias("reap_sent_ns"),
         F.min(F.when(f == "reap", done_ns)).alias("reap_done_ns"),
         F.min(F.when(f == "handle", first_ns)).alias("start_ns"),
@@ -143,67 +170,59 @@ def jobs(events: DataFrame, run: Run) -> DataFrame:
 
 
 def job_columns(run: Run) -> list[Column]:
-    """What all rows of a job say about it; changed_ns: the last instant before the deadline snapshot that may have moved it."""
+    """What all rows of a job say about it.
+
+    changed_ns: the last instant before the deadline snapshot at which it may have become claimable or was claimed; moved_ns: the
+    last one at all at which it may have changed its state; due_ns: when its enqueue wanted it to be claimable at the latest.
+    """
     f, result, reply = F.col("f"), F.col("result"), F.col("type")
     first_ns, done_ns, delay_ns = F.col("first_send_ns"), F.col("done_ns"), F.coalesce(F.col("delay_ms"), F.lit(0)) * MS
-    enqueue = f == "enqueue"
-    sent = enqueue & (reply != "fail") & ~F.coalesce(result.isin("duplicate", "refused"), F.lit(False))
-    created = enqueue & (reply == "ok") & result.isin("created", "repeated")
-    claim = (f == "claim") & (reply == "ok")
-    end = f.isin(*ENDS)
-    final, state = F.col("kind") == "final", F.col("state")
-    at_end, at_deadline = final & (F.col("snapshot") == "end"), final & (F.col("snapshot") == "deadline")
+    created, claim, end = created_by_it(), (f == "claim") & (reply == "ok"), f.isin(*ENDS)
+    enqueued_ns = F.when(created, done_ns).when(sent_enqueue(), first_ns + ENQUEUE_NS)
+    finish_ok = (f == "finish") & (reply == "ok") & (result == "ok")
+    buried = end & (reply == "ok") & (((f == "bury") & (result == "ok")) | (F.col("outcome") == "buried"))
+    may_bury = (f.isin("retry", "bury") & unanswered()) | ((f == "reap") & (F.col("crashes") >= BURYING_CRASHES))
+    moving_ns = F.when(f == "enqueue", enqueued_ns).when(end & (result == "stale"), None).otherwise(F.coalesce(done_ns, first_ns))
+    before = before_deadline(run)
     return [
-        F.min(F.when(sent, first_ns)).alias("enqueue_sent_ns"),
+        F.min(F.when(sent_enqueue(), first_ns)).alias("enqueue_sent_ns"),
         some(created).alias("created"),
-        F.min(F.when(sent, F.coalesce("intended_ns", "first_send_ns"))).alias("intended_ns"),
-        F.max(F.when(sent, delay_ns)).alias("delay_ns"),
+        F.min(F.when(created, done_ns)).alias("created_done_ns"),
+        F.min(F.when(sent_enqueue(), F.coalesce("intended_ns", "first_send_ns"))).alias("intended_ns"),
+        F.max(F.when(sent_enqueue(), delay_ns)).alias("delay_ns"),
+        F.max(enqueued_ns + delay_ns).alias("due_ns"),
         F.min(F.when(claim, done_ns)).alias("claim_done_ns"),
+        F.max(F.when(claim & before, done_ns)).alias("last_claim_ns"),
         F.collect_set(F.when(accepted_finish(), F.struct("era", "fence", "nonce"))).alias("finishes"),
+        F.collect_set(F.when(finish_ok, F.struct("era", "fence", "nonce", "op"))).alias("finish_calls"),
         F.min(F.when(accepted_finish(), done_ns)).alias("accepted_done_ns"),
         some(end & unanswered()).alias("end_unanswered"),
+        some((f == "finish") & unanswered()).alias("finish_unanswered"),
         F.count_if((f == "finish") & (result == "stale")).alias("stale_finishes"),
-        some((f == "bury") & (reply == "ok") & (result == "ok")).alias("buried"),
+        some(buried).alias("buried"),
+        some(buried | may_bury).alias("may_be_buried"),
         some(f == "handle").alias("started"),
-        F.sort_array(F.collect_set(F.when(at_end, state))).alias("end_states"),
-        some(at_deadline & (state == "waiting")).alias("waiting_at_deadline"),
-        F.max(F.when(at_deadline & (state == "delayed"), F.col("due_ms"))).alias("due_at_deadline_ms"),
-        F.max(F.when(at_deadline & (state == "active"), F.col("due_ms"))).alias("lease_at_deadline_ms"),
-        F.max(F.when(before_deadline(run), changed(created | claim | (f == "reap")))).alias("changed_ns"),
+        F.max(F.when(before, changed(created | claim | (f == "reap")))).alias("changed_ns"),
+        F.max(F.when(end | f.isin("enqueue", "claim", "reap"), moving_ns)).alias("moved_ns"),
+        *listed_columns(),
     ]
 
 
-def changed(answered: Column) -> Column:
-    """The latest instant at which an event can have made its job claimable; NEVER_NS while it was not answered."""
-    done_ns = F.col("done_ns") + F.coalesce(F.col("delay_ms"), F.lit(0)) * MS
-    given_back = F.col("f").isin("retry", "release") & (F.col("type") != "fail")
-    return F.when(answered, done_ns).when(given_back & unanswered(), F.lit(NEVER_NS)).when(given_back, done_ns)
+def listed_columns() -> list[Column]:
+    """Where the snapshots list a job."""
+    final, state, due_ms = F.col("kind") == "final", F.col("state"), F.col("due_ms")
+    at_end, at_deadline = final & (F.col("snapshot") == "end"), final & (F.col("snapshot") == "deadline")
+    return [
+        F.sort_array(F.collect_set(F.when(final, state))).alias("states"),
+        F.sort_array(F.collect_set(F.when(at_end, state))).alias("end_states"),
+        some(at_deadline & (state != "done")).alias("at_deadline"),
+        some(at_deadline & (state == "waiting")).alias("waiting_at_deadline"),
+        F.max(F.when(at_deadline & (state == "delayed"), due_ms)).alias("due_at_deadline_ms"),
+        F.max(F.when(at_deadline & (state == "active"), due_ms)).alias("lease_at_deadline_ms"),
+    ]
 
 
 def before_deadline(run: Run) -> Column:
     """True for events that can have happened before the deadline snapshot was taken."""
     deadline = run.snapshots.get("deadline")
     return F.col("first_send_ns") < F.lit(deadline.t_ns + SNAPSHOT_SLACK_NS if deadline else NEVER_NS)
-
-
-def accepted_finish() -> Column:
-    """The server said that this lease finished its job: by ok, or by repeating that outcome (rule 5)."""
-    f, result = F.col("f"), F.col("result")
-    finished = (f == "finish") & (result == "ok")
-    repeated = f.isin(*ENDS) & (result == "repeated") & (F.col("outcome") == "finished")
-    return (F.col("type") == "ok") & (finished | F.coalesce(repeated, F.lit(False)))
-
-
-def answered() -> Column:
-    """The server decided about this job of the call."""
-    return F.coalesce((F.col("type") == "ok") & F.col("result").isNotNull() & (F.col("result") != "unknown"), F.lit(False))
-
-
-def unanswered() -> Column:
-    """It may have happened and may not: no completion, an unknown one, or one that says nothing about this job."""
-    return ~answered() & F.coalesce(F.col("type") != "fail", F.lit(True))
-
-
-def some(condition: Column) -> Column:
-    """True when the condition holds for some row of the group; never null."""
-    return F.coalesce(F.max(condition), F.lit(False))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports import verdict
 from reports.errors import CannotJudge, one_line
 from reports.folder import history_files, read_spec
+from reports.interrupts import INTERRUPTS
 from reports.session import spark_session
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ Say = Callable[[str], None]
 
 def to_stderr(line: str) -> None:
     """Progress for people."""
-    print(line, file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = None, say: Say = to_stderr) -> dict[str, Any]:
@@ -45,6 +48,7 @@ def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = N
         decided = verdict.undecided(str(error), spec)
     except Exception as error:
         decided = verdict.undecided(f"the judge failed: {one_line(error)}", spec)
+    INTERRUPTS.check()
     verdict.write(run, decided)
     return decided
 
@@ -59,7 +63,7 @@ def look(spark: SparkSession, run: Path, files: Sequence[Path], spec: dict[str, 
     try:
         facts = load.learn(rows, files, spec)
         built = frames.build(rows, facts)
-        tables = run / "tables"
+        tables = tables_folder(run)
         findings.save(built.events, tables / "ops.parquet")
         say(f"judge: checking {sum(file.operations for file in facts.files.values())} operation rows")
         found = findings.examine(built, tables)
@@ -71,3 +75,15 @@ def look(spark: SparkSession, run: Path, files: Sequence[Path], spec: dict[str, 
         return verdict.decide(found, measured, spec, trouble)
     finally:
         spark.catalog.clearCache()
+
+
+def tables_folder(run: Path) -> Path:
+    """The folder of the run's tables, made and tried. Raises CannotJudge: Spark's own words for it are no line for people."""
+    tables = run / "tables"
+    try:
+        tables.mkdir(exist_ok=True)
+        with tempfile.TemporaryFile(dir=tables):
+            pass
+    except OSError as error:
+        raise CannotJudge(f"tables of {run.name} cannot be written: {error.strerror or error}") from error
+    return tables

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import reduce
 from operator import and_
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F
 
 from engine.history import SCHEMA_VERSION
 from reports.errors import CannotJudge
-from reports.facts import FileFacts, Phase, Process, Run, Snapshot, Stage
+from reports.facts import SLOT_NS, FileFacts, Phase, Process, Run, Snapshot, Stage
 from reports.folder import is_object, torn_tail
 from reports.schema import CORRUPT, row_type
 
@@ -32,7 +33,7 @@ NEEDED = ("v", "seq", "kind", "proc", "t_ns")
 
 def read_rows(spark: SparkSession, files: Iterable[Path]) -> DataFrame:
     """Every line of every file as a row of `engine.history`; `source` is its file, `readable` whether it can be used."""
-    paths = [str(file.resolve()) for file in files]
+    paths = [literal(file.resolve()) for file in files]
     size = sum(file.stat().st_size for file in files)
     spark.conf.set("spark.sql.shuffle.partitions", str(max(PARTITIONS_MIN, -(-size // PARTITION_BYTES))))
     spark.conf.set("spark.sql.codegen.wholeStage", str(size >= COMPILE_BYTES).lower())
@@ -41,6 +42,11 @@ def read_rows(spark: SparkSession, files: Iterable[Path]) -> DataFrame:
     rows = reader.option("lineSep", "\n").option("encoding", "UTF-8").json(paths)
     whole = reduce(and_, (F.col(name).isNotNull() for name in NEEDED), F.col(CORRUPT).isNull())
     return rows.select("*", F.col("_metadata.file_name").alias("source"), whole.alias("readable")).persist()
+
+
+def literal(path: Path) -> str:
+    """A path in which Spark sees no pattern."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", str(path))
 
 
 def learn(rows: DataFrame, files: Iterable[Path], spec: dict[str, Any]) -> Run:
@@ -54,7 +60,7 @@ def learn(rows: DataFrame, files: Iterable[Path], spec: dict[str, Any]) -> Run:
     return Run(
         spec=spec,
         files=facts,
-        processes=tuple(Process(r["name"], r["role"], r["file"]) for row in found for r in row["processes"]),
+        processes=tuple(Process(r["name"], r["role"], r["file"], r["t_ns"]) for row in found for r in row["processes"]),
         stages=tuple(sorted((stage(r) for row in found for r in row["faults"]), key=lambda s: s.t_ns)),
         phases=tuple(sorted((Phase(r["name"], r["t_ns"]) for row in found for r in row["phases"]), key=lambda p: p.t_ns)),
         snapshots=snapshots(r for row in found for r in row["finals"]),
@@ -62,6 +68,7 @@ def learn(rows: DataFrame, files: Iterable[Path], spec: dict[str, Any]) -> Run:
         boot_ids=frozenset(boot for row in found for boot in row["boot_ids"]),
         replids=frozenset(replid for row in found for replid in row["replids"]),
         incarnations={inc["incarnation"]: inc["proc"] for row in found for inc in row["incarnations"]},
+        leases_ms=frozenset(lease_ms for row in found for lease_ms in row["leases_ms"]),
     )
 
 
@@ -78,6 +85,7 @@ def summary_columns() -> list[Column]:
         F.min(seq).alias("seq_min"),
         F.max(seq).alias("seq_max"),
         F.sum(seq).alias("seq_sum"),
+        F.sum(seq.cast("decimal(19,0)") * seq.cast("decimal(18,0)")).alias("seq_square_sum"),
         F.max("v").alias("version_max"),
         F.min_by(kind, seq).alias("first_kind"),
         F.max_by(kind, seq).alias("last_kind"),
@@ -88,16 +96,36 @@ def summary_columns() -> list[Column]:
         F.collect_set("boot_id").alias("boot_ids"),
         F.collect_set("replid").alias("replids"),
         F.collect_set(F.when(F.col("incarnation").isNotNull(), F.struct("incarnation", "proc"))).alias("incarnations"),
-        of_kind("process", "name", "role", "file").alias("processes"),
-        of_kind("fault", "fault", "name", "stage", "target", "result", "detail", "t_ns").alias("faults"),
+        of_kind("process", "name", "role", "file", "t_ns").alias("processes"),
+        of_kind("fault", "fault", "name", "stage", "target", "result", "detail", "t_ns", "items").alias("faults"),
         of_kind("phase", "name", "t_ns").alias("phases"),
         of_kind("final", "name", "state", "count", F.size("items").alias("listed"), "t_ns", "srv_us").alias("finals"),
         F.sum(F.when(kind == "drop", F.col("count"))).alias("dropped"),
         F.count_if(kind == "operation").alias("operations"),
+        F.count_if((kind == "operation") & ~named()).alias("nameless"),
+        F.count_if((kind == "open") & (F.coalesce("boot_id", F.lit("")) == "")).alias("bootless"),
+        F.count_if((kind == "final") & F.col("srv_us").isNull()).alias("timeless"),
+        F.min(F.when(F.col("f") == "enqueue", t_ns)).alias("enqueue_first_ns"),
+        F.max(F.when(F.col("f") == "enqueue", t_ns)).alias("enqueue_last_ns"),
+        F.max(t_ns).alias("last_ns"),
+        F.collect_set(F.floor(t_ns / SLOT_NS)).alias("slots"),
+        F.collect_set(F.when(F.col("f") == "claim", F.col("lease_ms"))).alias("leases_ms"),
+        (answers("claim", "invoke") > answers("claim", "ok", "fail")).alias("claims_unanswered"),
         succeeded("enqueue", "created", "repeated").alias("created"),
         succeeded("claim", "leased", "repeated").alias("leased"),
         succeeded("finish", "ok", "repeated").alias("finished"),
     ]
+
+
+def answers(operation: str, *types: str) -> Column:
+    """Rows of an operation that are of one of those types."""
+    return F.count_if(F.col("readable") & (F.col("f") == operation) & F.col("type").isin(*types))
+
+
+def named() -> Column:
+    """True for an operation row that says what it is about."""
+    known = F.coalesce(F.col("type").isin("invoke", "ok", "fail", "info"), F.lit(False))
+    return known & F.col("f").isNotNull() & F.col("op").isNotNull()
 
 
 def succeeded(operation: str, *results: str) -> Column:
@@ -115,15 +143,18 @@ def file_facts(path: Path, summary: Row | None) -> FileFacts:
     torn_corrupt = bool(tail) and not is_object(tail)
     if summary is None:
         return FileFacts(path.name, torn=bool(tail), torn_corrupt=torn_corrupt)
-    names = set(FileFacts.__dataclass_fields__) & set(summary.asDict()) - {"recorder_ns", "seq_sum", "version_max"}
+    special = {"recorder_ns", "seq_sum", "seq_square_sum", "version_max", "slots"}
+    names = set(FileFacts.__dataclass_fields__) & set(summary.asDict()) - special
     return FileFacts(
         path.name,
         rows=summary["n"],
         torn=bool(tail),
         torn_corrupt=torn_corrupt,
         seq_sum=summary["seq_sum"] or 0,
+        seq_square_sum=int(summary["seq_square_sum"] or 0),
         version_max=summary["version_max"] or 0,
         recorder_ns=summary["recorder_ns"] or 0,
+        slots=frozenset(summary["slots"]),
         **{name: summary[name] for name in names},
     )
 
@@ -131,7 +162,8 @@ def file_facts(path: Path, summary: Row | None) -> FileFacts:
 def stage(row: Row) -> Stage:
     """A fault row. Only `ok` counts as seen; rows without a result are stages that merely happened."""
     ok = row["result"] == "ok" or (row["result"] is None and row["stage"] in ("inject", "heal"))
-    return Stage(row["fault"], row["name"], row["stage"], row["target"], ok, row["detail"] or "", row["t_ns"])
+    leases = tuple(f"{item['job']} {item['fence']}/{item['nonce']}" for item in row["items"] or () if item is not None)
+    return Stage(row["fault"], row["name"], row["stage"], row["target"], ok, row["detail"] or "", row["t_ns"], leases)
 
 
 def snapshots(rows: Iterable[Row]) -> dict[str, Snapshot]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports.errors import CannotJudge
+from reports.interrupts import INTERRUPTS, blocked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,8 +38,21 @@ SETTINGS = {
 }
 
 
-#: PySpark logs every failed query here, with the whole Java stack; we say it in one line.
-LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+#: PySpark logs every failed query here, with the whole Java stack, and Py4J each call that was cut off; we say it in one line.
+LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "py4j")
+
+#: Variables by which a foreign Spark, or its settings, would be taken.
+FOREIGN = (
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "SPARK_LOCAL_DIRS",
+    "PYSPARK_SUBMIT_ARGS",
+    "PYSPARK_GATEWAY_PORT",
+    "PYSPARK_GATEWAY_SECRET",
+)
+
+#: What the JVM says, in the scratch folder.
+LOG = "spark.log"
 
 
 @contextmanager
@@ -49,47 +63,87 @@ def spark_session(master: str = "local[*]") -> Iterator[SparkSession]:
     """
     require_java()
     with tempfile.TemporaryDirectory(prefix="ironclaim-spark-", ignore_cleanup_errors=True) as scratch:
-        spark, gateway = start(master, Path(scratch))
+        gateway: Any = None
+        spark: SparkSession | None = None
         try:
+            with INTERRUPTS.held():
+                gateway = launch(master, Path(scratch))
+            INTERRUPTS.check()
+            with blocked():
+                spark = connect(master, Path(scratch), gateway)
             yield spark
         finally:
-            stop(spark, gateway)
+            with INTERRUPTS.held():
+                stop(spark, gateway)
 
 
-def start(master: str, scratch: Path) -> tuple[SparkSession, Any]:
-    """Launch the JVM with its stderr in `scratch/spark.log` and open a session on it. Returns (session, gateway)."""
-    try:
-        from pyspark import SparkConf, SparkContext
-        from pyspark.java_gateway import launch_gateway
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise CannotJudge(f"{error.name or 'pyspark'} is not installed: pip install 'ironclaim[reports]'") from error
+def configuration(master: str, scratch: Path) -> Any:
+    """The SparkConf of the judge."""
+    from pyspark import SparkConf
+
     settings = SETTINGS | {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
     if master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    conf = SparkConf().setMaster(master).setAll(list(settings.items()))
-    log = scratch / "spark.log"
+    return SparkConf().setMaster(master).setAll(list(settings.items()))
+
+
+def launch(master: str, scratch: Path) -> Any:
+    """Start the JVM with its stderr in `scratch/spark.log`. Returns the gateway to it. Raises CannotJudge."""
     try:
-        with log.open("wb") as noise:
-            gateway = launch_gateway(conf, {"stdout": noise, "stderr": noise})
-        context = SparkContext(conf=conf, gateway=gateway)
-    except Exception as error:
-        raise CannotJudge(f"Spark does not start on master {master}: {last_line(log) or error}") from error
-    context.setLogLevel("OFF")
+        from pyspark.java_gateway import launch_gateway
+    except ImportError as error:
+        raise CannotJudge(f"{error.name or 'pyspark'} is not installed: pip install 'ironclaim[reports]'") from error
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    return SparkSession(context), gateway
+    log = scratch / LOG
+    try:
+        with log.open("wb") as noise, without_environment():
+            return launch_gateway(configuration(master, scratch), {"stdout": noise, "stderr": noise})
+    except Exception as error:
+        raise CannotJudge(f"Spark does not start on master {master}: {last_line(log) or error}") from error
 
 
-def stop(spark: SparkSession, gateway: Any) -> None:
-    """Stop the session and wait for the JVM to go, which it does when its stdin closes."""
-    with suppress(Exception):
-        spark.stop()
-    with suppress(Exception):
-        gateway.shutdown()
+def connect(master: str, scratch: Path, gateway: Any) -> SparkSession:
+    """A session in the JVM. Raises CannotJudge."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    try:
+        context = SparkContext(conf=configuration(master, scratch), gateway=gateway)
+    except Exception as error:
+        raise CannotJudge(f"Spark does not start on master {master}: {last_line(scratch / LOG) or error}") from error
+    context.setLogLevel("OFF")
+    return SparkSession(context)
+
+
+@contextmanager
+def without_environment() -> Iterator[None]:
+    """Settings of another Spark that this machine may have do not count: the judge brings its own."""
+    foreign = {name: os.environ.pop(name) for name in FOREIGN if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(foreign)
+
+
+def stop(spark: SparkSession | None, gateway: Any) -> None:
+    """Stop the session and wait for the JVM to go, which it does when its stdin closes.
+
+    After an interrupt nothing is asked of the JVM any more: the call that was cut off may hold the connection.
+    """
+    if gateway is None:
+        return
+    if not INTERRUPTS.asked:
+        with suppress(Exception):
+            if spark is not None:
+                spark.stop()
+        with suppress(Exception):
+            gateway.shutdown()
     process: subprocess.Popen[bytes] | None = gateway.proc
     if process is None:
         return
+    if INTERRUPTS.asked:
+        process.terminate()
     if process.stdin:
         process.stdin.close()
     try:

@@ -91,7 +91,8 @@ def write(run: Path, verdict: Mapping[str, Any]) -> None:
     """Put verdict.json in place in one step. Raises CannotJudge when the disk refuses."""
     fresh = run / f"{FILE}.new"
     try:
-        fresh.write_text(json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
+        # Half a surrogate pair in a spec is written as JSON's own escape for it.
+        fresh.write_text(json.dumps(verdict, indent=2, ensure_ascii=False) + "\n", "utf-8", "backslashreplace")
         fresh.replace(run / FILE)
     except OSError as error:
         raise CannotJudge(f"{FILE} of {run.name} cannot be written: {error.strerror or error}") from error

@@ -2,15 +2,33 @@
 
 Each file of the manifest is there and no other; lines are numbered from 0 without gaps; the first row opens the file and the
 last closes it with the right number of rows. A killed process is excused from closing and from finishing its last line (rule
-32). All monotonic times are of one boot. Then there is something to judge: enqueues, claims and finishes that succeeded.
+32), not from what it did until then. All monotonic times are of one boot, and all rows are of the run that the spec describes.
+Then there is something to judge: enqueues, claims and finishes that succeeded.
 """
 
 from __future__ import annotations
 
-from reports.checks.base import Check
-from reports.facts import FileFacts, Run
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.checks.base import Check, Flag, sentence, token
+from reports.facts import MS, FileFacts, Run
+from reports.frames import Frames
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 MANIFEST = "manifest.jsonl"
+
+#: A worker writes a row at least once per sweep; a killed one has written its last at most this much and a sweep before.
+TAIL_MS = 2_000
+
+#: The deadline snapshot may be taken this much later than due.
+SNAPSHOT_LATE_MS = 5_000
+
+#: Faults of these are no reason for the server to begin a new era.
+CLIENTS = ("worker-", "producer-")
 
 
 def doubts(run: Run) -> list[str]:
@@ -32,6 +50,56 @@ def holes(run: Run) -> list[str]:
         found += file_holes(file, killed=file.name in excused)
     if len(run.boot_ids) > 1:
         found.append(f"the history spans {len(run.boot_ids)} boots: their monotonic times do not compare")
+    return found + cut_tails(run) + contradictions(run) + misplaced_snapshots(run)
+
+
+def cut_tails(run: Run) -> list[str]:
+    """Files of killed processes that end too long before the kill: rows that were written are gone."""
+    bound_ms = TAIL_MS + run.sweep_ms
+    found: list[str] = []
+    for kill in run.kills:
+        names = {process.file for process in run.processes if process.name == kill.target and process.role == "worker"}
+        for file in run.files_of(kill.target):
+            if file.name in names and file.last_ns is not None and kill.inject_ns - file.last_ns > bound_ms * MS:
+                early_ms = (kill.inject_ns - file.last_ns) // MS
+                found.append(
+                    f"history file {file.name} ends {early_ms} ms before {kill.fault}, more than {bound_ms} ms: rows are missing"
+                )
+    return found
+
+
+def contradictions(run: Run) -> list[str]:
+    """Rows that are not of the run that the spec describes."""
+    found = [f"claims asked for a lease of {lease} ms, the spec says {run.lease_ms} ms" for lease in other_leases(run)]
+    enqueues_ns = [file.enqueue_first_ns for file in run.files.values() if file.enqueue_first_ns is not None]
+    planned = run.spec.get("workers")
+    if enqueues_ns and planned is not None:
+        started = sum(process.role == "worker" and process.t_ns < min(enqueues_ns) for process in run.processes)
+        if started != planned:
+            found.append(f"{started} workers were started before the first enqueue, the spec says {planned}")
+    if len(run.replids) > 1 and all(str(entry.get("name")).startswith(CLIENTS) for entry in run.plan):
+        found.append(f"the server had {len(run.replids)} eras, and no fault of it was planned")
+    return found
+
+
+def other_leases(run: Run) -> list[int]:
+    """Leases of claims that are not the one of the spec."""
+    return sorted(run.leases_ms - {run.lease_ms})
+
+
+def misplaced_snapshots(run: Run) -> list[str]:
+    """Snapshots at the wrong time: the deadline one too late, the end one before it or before the last enqueue."""
+    found: list[str] = []
+    deadline, end, heal_ns = run.snapshots.get("deadline"), run.snapshots.get("end"), run.last_heal_ns
+    latest_ms = run.liveness_ms + SNAPSHOT_LATE_MS
+    if deadline is not None and heal_ns is not None and deadline.t_ns - heal_ns > latest_ms * MS:
+        waited_ms = (deadline.t_ns - heal_ns) // MS
+        found.append(f"the snapshot at the deadline was taken {waited_ms} ms after the last heal, not within {latest_ms} ms")
+    if deadline is not None and end is not None and end.t_ns < deadline.t_ns:
+        found.append(f"the snapshot at the end was taken {(deadline.t_ns - end.t_ns) // MS} ms before the one at the deadline")
+    enqueues_ns = [file.enqueue_last_ns for file in run.files.values() if file.enqueue_last_ns is not None]
+    if end is not None and enqueues_ns and end.t_ns < max(enqueues_ns):
+        found.append(f"jobs were enqueued until {(max(enqueues_ns) - end.t_ns) // MS} ms after the snapshot at the end")
     return found
 
 
@@ -46,7 +114,7 @@ def file_holes(file: FileFacts, *, killed: bool) -> list[str]:
     rows = file.rows - file.corrupt
     if rows <= 0:
         return found or [f"{name} is empty"]
-    if not found and (file.seq_min != 0 or file.seq_max != rows - 1 or file.seq_sum != rows * (rows - 1) // 2):
+    if not found and not numbered(file, rows):
         found.append(f"{name} has {rows} rows numbered {file.seq_min} to {file.seq_max}: rows are missing")
     if file.first_kind != "open":
         found.append(f"{name} does not start with its open row")
@@ -57,7 +125,18 @@ def file_holes(file: FileFacts, *, killed: bool) -> list[str]:
         found.append(f"{name} has rows after its close row")
     elif file.close_rows != rows and not found:
         found.append(f"{name} has {rows} rows, its close row says {file.close_rows}")
-    return found
+    lacks = (
+        (file.nameless, "operation rows without f, op or a known type"),
+        (file.bootless, "open rows without a boot id"),
+        (file.timeless, "final rows without the server's time"),
+    )
+    return found + [f"{name} has {count} {words}" for count, words in lacks if count]
+
+
+def numbered(file: FileFacts, rows: int) -> bool:
+    """True when the rows carry each number from 0 on once: a lost line that another took the place of changes some sum."""
+    sums = (rows * (rows - 1) // 2, (rows - 1) * rows * (2 * rows - 1) // 6)
+    return (file.seq_min, file.seq_max) == (0, rows - 1) and (file.seq_sum, file.seq_square_sum) == sums
 
 
 def idle(run: Run) -> list[str]:
@@ -68,4 +147,72 @@ def idle(run: Run) -> list[str]:
     return [f"{words} ever succeeded" for flag, words in wanted if not run.has(flag)]
 
 
-CHECK = Check("H0", "the history is whole", doubts)
+def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
+    """Holes that only single operations show: two completions of one, and rows of killed processes that others prove."""
+    found = [answered_twice(frames)]
+    if any(kill.leases for kill in frames.run.kills):
+        found.append(lost_claims(frames))
+    sinks = {process.name for process in frames.run.processes if process.role == "sink"}
+    if killed := sorted(frames.run.killed & sinks):
+        found.append(lost_effects(frames, killed))
+    return found
+
+
+def answered_twice(frames: Frames) -> tuple[DataFrame, Flag]:
+    """Operations with two completion rows."""
+    completed = frames.events.where((F.col("kind") == "operation") & (F.col("type") != "invoke"))
+    answer = F.struct("type", "done_ns")
+    both = completed.groupBy("job", "proc", "op").agg(F.min(answer).alias("first"), F.max(answer).alias("last"))
+    words = sentence("has two completions of operation ", F.col("op"), " of ", F.col("proc"))
+    return both, Flag("two completions", F.col("first") != F.col("last"), words, absence=False, level="unknown")
+
+
+def lost_claims(frames: Frames) -> tuple[DataFrame, Flag]:
+    """Leases that the harness saw in hand at a kill, and that the killed process's own rows do not show.
+
+    A job in hand may still have been waiting inside the worker; but a kill cuts some handler off, so one start must be there.
+    """
+    shown = F.concat_ws(" ", "job", token())
+    tests = list[tuple[str, str, str]]()
+    for kill in frames.run.kills:
+        tests += [(lease, kill.target, kill.fault) for lease in kill.leases]
+    expected = F.array(
+        *(
+            F.struct(F.lit(lease).alias("lease"), F.lit(who).alias("proc"), F.lit(fault).alias("fault"))
+            for lease, who, fault in tests
+        )
+    )
+    own = frames.tokens.where(F.col("claim_done_ns").isNotNull() & shown.isin([lease for lease, *_ in tests]))
+    seen = own.agg(
+        F.collect_set(F.concat_ws("@", shown, "proc")).alias("claimed"),
+        F.collect_set(F.when(F.col("start_ns").isNotNull(), F.concat_ws("@", shown, "proc"))).alias("started"),
+    )
+    one = seen.select("claimed", "started", F.explode(expected).alias("expected")).select("claimed", "started", "expected.*")
+    mark = F.concat_ws("@", "lease", "proc")
+    some = F.max(F.array_contains("started", mark))
+    per_kill = one.groupBy("fault", "proc").agg(
+        F.count_if(~F.array_contains("claimed", mark)).alias("lost"), some.alias("started"), F.count(F.lit(1)).alias("held")
+    )
+    words = F.when(
+        F.col("lost") > 0,
+        sentence(
+            "left ", F.col("held"), " jobs in hand, and the history of ", F.col("proc"), " lacks the claims of ", F.col("lost")
+        ),
+    ).otherwise(sentence("cut handlers off, and the history of ", F.col("proc"), " shows no start of one"))
+    hole = (F.col("lost") > 0) | ~F.col("started")
+    return per_kill, Flag("lost claim", hole, words, absence=False, level="unknown", subject="fault")
+
+
+def lost_effects(frames: Frames, killed: list[str]) -> tuple[DataFrame, Flag]:
+    """Handlers of a killed process that ended well and are not in its sink, which is written before they end."""
+    own = frames.events.where(F.col("proc").isin(killed) & F.col("fence").isNotNull())
+    handled = (F.col("f") == "handle") & (F.col("type") == "ok")
+    runs = own.groupBy("job", "fence", "nonce", "proc").agg(
+        F.count_if(handled).alias("handled"), F.count_if(F.col("kind") == "effect").alias("effects")
+    )
+    words = sentence("was handled by ", F.col("proc"), ", which was killed later, and its sink lacks the effect")
+    hole = (F.col("handled") > 0) & (F.col("effects") == 0)
+    return runs, Flag("lost effect", hole, words, absence=False, level="unknown")
+
+
+CHECK = Check("H0", "the history is whole", doubts, more=more)

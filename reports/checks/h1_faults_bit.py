@@ -1,10 +1,14 @@
-"""H1: the drill was carried out. Every planned fault was injected, seen to bite, healed, and seen to have healed, and the harness
-reports no error of its own (`harness_errors` of the spec). Else the run proves nothing: unknown."""
+"""H1: the drill was carried out. Every planned fault was injected, seen to bite, healed, and seen to have healed, in this order
+and once each; what was killed or frozen wrote nothing meanwhile; and the harness reports no error of its own (`harness_errors`
+of the spec). Else the run proves nothing: unknown."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from reports.checks.base import Check
-from reports.facts import Run
+from reports.facts import MS, SLOT_NS, Run, Stage
 
 STAGES = {
     "inject": "was not injected",
@@ -13,34 +17,80 @@ STAGES = {
     "healed": "was not seen to have healed",
 }
 
+#: The kernel may take this long to stop all threads of a process.
+STOP_MS = 2_000
+
 
 def doubts(run: Run) -> list[str]:
-    """A line for each stage of a fault that was not seen."""
-    happened = {(stage.fault, stage.stage) for stage in run.stages if stage.ok}
-    details = {(stage.fault, stage.stage): stage.detail for stage in run.stages}
-    faults = sorted({stage.fault for stage in run.stages} | planned(run))
-    found = [f"the harness could not carry out the drill: {error}" for error in harness_errors(run)]
-    for fault in faults:
-        for stage, words in STAGES.items():
-            if (fault, stage) not in happened:
-                detail = details.get((fault, stage), "")
-                found.append(f"fault {fault} {words}" + (f": {detail}" if detail else ""))
-    if not faults and "plan" not in run.spec:
-        found.append("there was no fault, and the spec does not say that none was planned")
+    """A line for each thing that a fault should have done and was not seen to do."""
+    found = [f"the harness could not carry out the drill: {error}" for error in run.spec.get("harness_errors", [])]
+    planned = {str(entry.get("fault")): entry for entry in run.plan}
+    for fault in sorted({stage.fault for stage in run.stages} | set(planned)):
+        rows = [stage for stage in run.stages if stage.fault == fault]
+        found += missing(fault, rows) + disordered(fault, rows)
+        if fault not in planned:
+            found.append(f"fault {fault} was not planned")
+        for what in ("name", "target"):
+            wanted, seen = planned.get(fault, {}).get(what), {getattr(stage, what) for stage in rows}
+            if fault in planned and seen - {wanted}:
+                found.append(f"fault {fault} has {what} {', '.join(sorted(map(str, seen)))}, planned was {wanted}")
+    return found + living_dead(run) + awake(run)
+
+
+def missing(fault: str, rows: Sequence[Stage]) -> list[str]:
+    """Stages that are not there, not ok, or there more than once."""
+    found: list[str] = []
+    for name, words in STAGES.items():
+        these = [row for row in rows if row.stage == name]
+        unseen = [row for row in these if not row.ok]
+        if unseen or not these:
+            detail = unseen[0].detail if unseen else ""
+            found.append(f"fault {fault} {words}" + (f": {detail}" if detail else ""))
+        if len(these) > 1:
+            found.append(f"fault {fault} has {len(these)} rows of stage {name}")
     return found
 
 
-def harness_errors(run: Run) -> list[str]:
-    """What the harness says went wrong; something that is no list is itself wrong."""
-    errors = run.spec.get("harness_errors", [])
-    return [str(error) for error in errors] if isinstance(errors, list) else [f"harness_errors is {errors!r}"]
+def disordered(fault: str, rows: Sequence[Stage]) -> list[str]:
+    """Stages that came before the stage that they follow."""
+    at_ns = {row.stage: row.t_ns for row in rows}
+    order = [name for name in STAGES if name in at_ns]
+    return [
+        f"stage {later} of fault {fault} came {(at_ns[earlier] - at_ns[later]) / MS:.1f} ms before its {earlier}"
+        for earlier, later in pairwise(order)
+        if at_ns[later] < at_ns[earlier]
+    ]
 
 
-def planned(run: Run) -> set[str]:
-    """Ids of the faults in the plan of the spec."""
-    plan = run.spec.get("plan")
-    entries = plan if isinstance(plan, list) else []
-    return {str(entry["fault"]) for entry in entries if isinstance(entry, dict) and "fault" in entry}
+def living_dead(run: Run) -> list[str]:
+    """Killed processes that went on writing."""
+    found: list[str] = []
+    for kill in run.kills:
+        for file in run.files_of(kill.target):
+            if file.close_rows is not None:
+                found.append(f"{kill.target} closed {file.name}, and {kill.fault} says that it was killed")
+            elif file.last_ns is not None and file.last_ns > kill.witness_ns:
+                after_ms = (file.last_ns - kill.witness_ns) // MS
+                found.append(f"{kill.target} wrote to {file.name} {after_ms} ms after it was seen dead at {kill.fault}")
+    return found
+
+
+def awake(run: Run) -> list[str]:
+    """Frozen processes that wrote between the time by which all their threads were stopped and the heal."""
+    found: list[str] = []
+    for fault in dict.fromkeys(stage.fault for stage in run.stages if stage.name == "worker-freeze"):
+        stages = {stage.stage: stage for stage in run.stages if stage.fault == fault}
+        if not ({"inject", "witness", "heal"} <= set(stages) and stages["witness"].ok):
+            continue
+        first = -(-(stages["inject"].t_ns + STOP_MS * MS) // SLOT_NS)
+        silent = range(first, stages["heal"].t_ns // SLOT_NS)
+        target = stages["inject"].target
+        found += [
+            f"{target} wrote to {file.name} while it was frozen at {fault}"
+            for file in run.files_of(target)
+            if any(slot in silent for slot in file.slots)
+        ]
+    return found
 
 
 CHECK = Check("H1", "every fault took effect and healed", doubts)

@@ -1,8 +1,11 @@
-"""J1: no two leases of a job are held at one time.
+"""J1: no two leases of a job are held at one time, and none is taken away before its end.
 
 A lease is definitely held from the claim's reply to the earliest of: the first send of any call that ends it, the first send of
 the reap that took it, and its end as the worker counts it, from the first send of the claim or of the newest extend that
 was answered ok (rules 9 and 32). A lease that ends before its claim is answered is held at no time.
+
+The server counts a lease from later than its worker does, so a reap that was answered before the end of the lease as the worker
+counts it took away a live one. Extends that are missing from the history could only make that worse.
 """
 
 from __future__ import annotations
@@ -10,7 +13,10 @@ from __future__ import annotations
 from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
-from reports.facts import Run
+from reports.facts import MS, Run
+
+#: The server's wall clock may run this much ahead of the monotonic one over a lease.
+CLOCK_SLACK_MS = 50
 
 
 def doubts(run: Run) -> list[str]:
@@ -19,7 +25,7 @@ def doubts(run: Run) -> list[str]:
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Leases that began while an earlier one of their job was held."""
+    """Leases that began while an earlier one of their job was held; leases that were reaped alive."""
     del run
     start_ns, end_ns, earlier_ns = F.col("claim_done_ns"), F.col("hold_end_ns"), F.col("earlier.hold_end_ns")
     overlap = (end_ns > start_ns) & (earlier_ns > start_ns)
@@ -33,7 +39,18 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
         " ms",
     )
     # The row that ended the earlier hold may be the one that is missing.
-    return {"tokens": [Flag("overlap", overlap, sentence(*claim, " while ", *hold), absence=True)]}
+    reaped_ns = F.col("reap_done_ns")
+    # An extend that was sent only after the reap is another violation, J3's.
+    extended_ns = F.when(F.col("extend_sent_ns") < reaped_ns, F.col("extend_end_ns"))
+    lease_end_ns = F.coalesce(extended_ns, F.col("claim_end_ns"))
+    early = reaped_ns < lease_end_ns - CLOCK_SLACK_MS * MS
+    left = sentence("lease ", token(), " was reaped ", milliseconds(lease_end_ns - reaped_ns), " ms before its end")
+    return {
+        "tokens": [
+            Flag("overlap", overlap, sentence(*claim, " while ", *hold), absence=True),
+            Flag("early reap", early, left, absence=False),
+        ]
+    }
 
 
 CHECK = Check("J1", "no two workers hold a job at once", doubts, flags)

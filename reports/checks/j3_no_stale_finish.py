@@ -1,4 +1,6 @@
-"""J3: no finish is accepted from a lease that a newer one has definitely replaced before the finish was sent.
+"""J3: nothing is accepted from a lease that a newer one has definitely replaced before the call was sent.
+
+That holds for the finish and for every other call with a token: retry, bury, release and extend.
 
 Newer is a greater fence, or the same fence under another nonce (rule 33). A finish that is accepted after its deadline, with
 no newer claim, is right (rule 32).
@@ -6,10 +8,15 @@ no newer claim, is right (rule 32).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.facts import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 def doubts(run: Run) -> list[str]:
@@ -18,12 +25,26 @@ def doubts(run: Run) -> list[str]:
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Leases whose finish was accepted though a newer claim had been answered before it was first sent."""
+    """Leases whose finish, other end or extend was accepted though a newer claim had been answered before it was first sent.
+
+    A finish may also be accepted by repetition, then its earlier sends count; the others are judged by what `ok` was said to.
+    """
     del run
-    newer_ns, sent_ns = F.col("newer_claim_ns"), F.col("finish_sent_ns")
-    late_ms = milliseconds(sent_ns - newer_ns)
-    words = sentence("finish of ", token(), " was accepted, sent ", late_ms, " ms after a newer claim was answered")
-    return {"tokens": [Flag("stale", F.col("accepted") & (newer_ns < sent_ns), words, absence=False)]}
+    newer_ns, finish_ns = F.col("newer_claim_ns"), F.col("finish_sent_ns")
+    given_up_ns, extend_ns = F.col("given_up_sent_ns"), F.col("extend_sent_ns")
+
+    def words(call: Column | str, sent_ns: Column) -> Column:
+        late_ms = milliseconds(sent_ns - newer_ns)
+        return sentence(call, " of ", token(), " was accepted, sent ", late_ms, " ms after a newer claim was answered")
+
+    stale_finish = F.col("accepted") & (newer_ns < finish_ns)
+    return {
+        "tokens": [
+            Flag("stale", stale_finish, words("finish", finish_ns), absence=False),
+            Flag("stale end", newer_ns < given_up_ns, words(F.col("given_up_by"), given_up_ns), absence=False),
+            Flag("stale extend", newer_ns < extend_ns, words("extend", extend_ns), absence=False),
+        ]
+    }
 
 
 CHECK = Check("J3", "no stale finish is accepted", doubts, flags)

@@ -1,15 +1,25 @@
 """J4: no job is lost. One that was enqueued has finished, or is in exactly one state of the snapshot at the end.
 
 A job whose end was sent and never answered, and that is nowhere, is possible, not lost. Finished and still waiting, delayed,
-active or dead is a violation, as is dead without any handler start (rule 33).
+active or dead is a violation. So is dead without any handler start (rule 33), dead though nothing that was sent can have buried
+it (a bury, a retry that was or may have been the last, a reap after its second crash: rule 12), and done without a finish that
+was or may have been accepted.
+
+A snapshot says where jobs were at one instant, which lies after that of its rows: about a job that was moved, or came, only
+after the latter it proves nothing.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence
-from reports.facts import Run
+from reports.facts import Run, Snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 #: States in which no finished job may be.
 OPEN_STATES = ("waiting", "delayed", "active", "dead")
@@ -25,24 +35,53 @@ def doubts(run: Run) -> list[str]:
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Jobs that are lost, in two states, finished and still there, or dead without having run."""
-    states, accepted, ending = F.col("end_states"), F.col("accepted"), F.col("end_unanswered")
-    listed = F.array_join(states, " and ")
-    still = F.arrays_overlap(states, F.array(*(F.lit(state) for state in OPEN_STATES)))
-    unstarted = (F.array_contains(states, "dead") | F.col("buried")) & ~F.col("started")
+    """Jobs that are lost, in two states, finished and still there, dead without cause, or done without a finish."""
+    listed, accepted = F.col("states"), F.col("accepted")
+    dead, done = F.array_contains(listed, "dead"), F.array_contains(listed, "done")
+    unstarted = (dead | F.col("buried")) & ~F.col("started")
+    no_finish = done & ~accepted & ~F.col("finish_unanswered")
     found = [
-        Flag("two states", F.size(states) > 1, sentence("is ", listed, " at the end"), absence=False),
-        Flag("not done", accepted & still, sentence("has finished, and is ", listed, " at the end"), absence=False),
         Flag("dead unstarted", unstarted, sentence("is dead, and no handler ever started it"), absence=True),
+        Flag("dead unburied", dead & ~F.col("may_be_buried"), sentence("is dead, and nothing buried it"), absence=True),
+        Flag("done unfinished", no_finish, sentence("is done, and no finish of it was accepted"), absence=True),
     ]
     snapshot = run.snapshots.get("end")
-    if snapshot is not None and not snapshot.gaps():
-        gone = (F.col("created") | F.col("claim_done_ns").isNotNull()) & ~accepted & (F.size(states) == 0)
-        lost = sentence("was enqueued, has not finished, and is in no state at the end")
-        open_end = sentence("is nowhere at the end; a call that ends its lease was sent and not answered")
-        found.append(Flag("lost", gone & ~ending, lost, absence=True))
-        found.append(Flag("open end", gone & ending, open_end, absence=True, level="possible"))
-    return {"jobs": found}
+    return {"jobs": found if snapshot is None else found + at_end(snapshot)}
+
+
+def at_end(snapshot: Snapshot) -> list[Flag]:
+    """What the snapshot at the end says about jobs that nothing moved after it began."""
+    states, accepted, taken_ns = F.col("end_states"), F.col("accepted"), F.lit(snapshot.t_ns)
+    settled = F.coalesce(F.col("moved_ns") < taken_ns, F.lit(True))
+    still = F.arrays_overlap(states, F.array(*(F.lit(state) for state in OPEN_STATES)))
+    listed, definite = F.array_join(states, " and "), sure(settled)
+    finished = accepted & (F.col("accepted_done_ns") < taken_ns)
+    found = [
+        Flag("two states", F.size(states) > 1, sentence("is ", listed, " at the end"), absence=False, level=definite),
+        Flag("not done", finished & still, sentence("has finished, and is ", listed, " at the end"), absence=False),
+    ]
+    if not snapshot.gaps():
+        found += absent(snapshot, settled)
+    return found
+
+
+def absent(snapshot: Snapshot, settled: Column) -> list[Flag]:
+    """Jobs that the snapshot at the end lists nowhere, and that have not finished."""
+    taken_ns = F.lit(snapshot.t_ns)
+    gone = ~F.col("accepted") & (F.size("end_states") == 0)
+    ending = F.col("end_unanswered")
+    there = F.coalesce(F.least("created_done_ns", "claim_done_ns") < taken_ns, F.lit(False)) | F.col("at_deadline")
+    lost = sentence("was enqueued, has not finished, and is in no state at the end")
+    open_end = sentence("is nowhere at the end; a call that ends its lease was sent and not answered")
+    return [
+        Flag("lost", gone & there & ~ending, lost, absence=True, level=sure(settled)),
+        Flag("open end", gone & there & ending, open_end, absence=True, level="possible"),
+    ]
+
+
+def sure(condition: Column) -> Column:
+    """The level: violated where the condition holds, else unknown."""
+    return F.when(condition, "violated").otherwise("unknown")
 
 
 CHECK = Check("J4", "no job is lost", doubts, flags)

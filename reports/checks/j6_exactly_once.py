@@ -1,15 +1,23 @@
 """J6: a job is finished exactly once (rule 34): at most one accepted finish per job and era of the server.
 
+The answer `ok` says that this very call finished it, `repeated` that an earlier one had: two calls of one lease that were both
+answered ok are two finishes.
+
 The second witness is the sink: for every accepted lease its handlers wrote exactly one effect. Effects of leases that were not
 accepted are fine, because handlers run at least once.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.facts import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 def doubts(run: Run) -> list[str]:
@@ -25,11 +33,11 @@ def has_sink(run: Run) -> bool:
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
     """Jobs that were finished more than once in an era; accepted leases without one effect, or with several."""
-    finishes, effects = F.col("finishes"), F.col("effects")
-    eras = F.array_distinct(F.transform(finishes, lambda finish: finish["era"]))
-    tokens = F.transform(finishes, lambda finish: F.concat_ws("/", finish["fence"].cast("string"), finish["nonce"]))
-    twice = sentence("was finished ", F.size(finishes), " times: by ", F.array_join(F.sort_array(tokens), " and by "))
-    found: dict[Base, list[Flag]] = {"jobs": [Flag("doubled", F.size(finishes) > F.size(eras), twice, absence=False)]}
+    leases, calls, effects = F.col("finishes"), F.col("finish_calls"), F.col("effects")
+    by_leases, by_calls = F.size(leases) > eras(leases), F.size(calls) > eras(calls)
+    tokens = F.when(by_leases, texts(leases)).otherwise(texts(calls))
+    twice = sentence("was finished ", F.size(tokens), " times: by ", F.array_join(F.sort_array(tokens), " and by "))
+    found: dict[Base, list[Flag]] = {"jobs": [Flag("doubled", by_leases | by_calls, twice, absence=False)]}
     if has_sink(run):
         accepted, lease = F.col("accepted"), ("finish of ", token(), " was accepted, and its handler wrote ")
         found["tokens"] = [
@@ -37,6 +45,16 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
             Flag("two effects", accepted & (effects > 1), sentence(*lease, effects, " effects to the sink"), absence=False),
         ]
     return found
+
+
+def eras(finishes: Column) -> Column:
+    """Eras of the server in which a job was finished."""
+    return F.size(F.array_distinct(F.transform(finishes, lambda finish: finish["era"])))
+
+
+def texts(finishes: Column) -> Column:
+    """The tokens of finishes as texts."""
+    return F.transform(finishes, lambda finish: F.concat_ws("/", finish["fence"].cast("string"), finish["nonce"]))
 
 
 CHECK = Check("J6", "every job is finished exactly once", doubts, flags)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.reports.story import HEALED_S, Story
+from tests.reports.story import END_S, HEALED_S, Story
 
 
 def cast(story: Story, *, sink: bool = True) -> None:
@@ -22,9 +22,8 @@ def kill(story: Story, *, witness: str = "ok") -> None:
     token = story.claim("worker-2", "k1", 9.9)
     story.start(token, 9.91)
     for stage, at in (("inject", 10.0), ("witness", 10.01), ("heal", 20.0), ("healed", 21.0)):
-        story.fault(
-            "1-worker-kill", "worker-2", stage, at, result=witness if stage == "witness" else "ok", detail=f"{stage} seen"
-        )
+        result, held = (witness, [token]) if stage == "witness" else ("ok", [])
+        story.fault("1-worker-kill", "worker-2", stage, at, result=result, detail=f"{stage} seen", held=held)
     if witness == "ok":
         story.left_open.add("worker-2")
     story.reap("worker-1", token, 19.0)
@@ -57,7 +56,7 @@ def healthy(folder: Path) -> Story:
     """A run that is valid: a kill, a freeze, both witnessed and healed, and work after them."""
     story = Story(folder)
     cast(story)
-    story.phases(lead_in=0.0, kill=10.0, recover_kill=20.0, freeze=25.0, recover_freeze=36.0, settle=38.0, drain=45.0, end=52.0)
+    story.phases(lead_in=0.0, kill=10.0, recover_kill=20.0, freeze=25.0, recover_freeze=36.0, settle=38.0, drain=45.0, end=END_S)
     for index in range(3):
         story.life(f"worker-{index + 1}", f"quiet-{index}", 1.0 + index)
     kill(story)

@@ -19,12 +19,15 @@ BASE_NS = 5_000_000_000_000
 BASE_SRV_MS = 1_700_000_000_000
 LEASE_MS = 9_000
 
-#: When the healthy run takes its snapshots, and when its last fault was healed.
+#: When the last fault of the healthy run was healed, and when it takes its snapshots: the last one as if something were left.
 HEALED_S = 36.0
 DEADLINE_S = 51.5
-END_S = 52.0
+END_S = 66.5
 
-PLAN = [{"fault": "1-worker-kill", "name": "worker-kill"}, {"fault": "2-worker-freeze", "name": "worker-freeze"}]
+PLAN = [
+    {"fault": "1-worker-kill", "name": "worker-kill", "target": "worker-2"},
+    {"fault": "2-worker-freeze", "name": "worker-freeze", "target": "worker-3"},
+]
 SPEC: dict[str, Any] = {
     "schema": 1,
     "id": "20260101-000000-bench-seed1",
@@ -36,7 +39,10 @@ SPEC: dict[str, Any] = {
     "sweep_ms": 1_000,
     "recovery_bound_ms": LEASE_MS + 2_000,
     "liveness_ms": LEASE_MS + 6_000,
+    "workers": 3,
     "plan": PLAN,
+    "harness_errors": [],
+    "ended_utc": "2026-01-01T00:01:00Z",
 }
 
 
@@ -163,8 +169,8 @@ class Story:
     def extend(self, token: Token, at: float, *, result: str = "ok", reply: str | None = "ok") -> None:
         self.operation(token.worker, "extend", at, [token.item(result=result)], reply=reply, lease_ms=LEASE_MS)
 
-    def reap(self, worker: str, token: Token, at: float) -> None:
-        self.operation(worker, "reap", at, [token.item(result="reaped", crashes=1)])
+    def reap(self, worker: str, token: Token, at: float, *, crashes: int = 1) -> None:
+        self.operation(worker, "reap", at, [token.item(result="reaped", crashes=crashes)])
 
     def run(self, worker: str, job: str, at: float, **more: Any) -> Token:
         """Claim, handle and finish a job, all well."""
@@ -179,9 +185,13 @@ class Story:
         self.enqueue(job, at)
         return self.run(worker, job, at + 0.01)
 
-    def fault(self, fault: str, target: str, stage: str, at: float, *, result: str = "ok", detail: str = "") -> None:
-        name = fault.split("-", 1)[1]
-        self.row("harness", "fault", at, fault=fault, name=name, stage=stage, target=target, result=result, detail=detail)
+    def fault(
+        self, fault: str, target: str, stage: str, at: float, *, result: str = "ok", detail: str = "", held: Iterable[Token] = ()
+    ) -> None:
+        """A stage of a fault; `held`: leases that it names."""
+        name, items = fault.split("-", 1)[1], [token.item() for token in held]
+        told = {"fault": fault, "name": name, "stage": stage, "target": target, "result": result, "detail": detail}
+        self.row("harness", "fault", at, **told, items=items or None)
 
     def phases(self, **starts: float) -> None:
         for name, at in starts.items():
@@ -193,9 +203,9 @@ class Story:
             items = [{"job": job, "due_ms": due_ms} for job, due_ms in states.get(state, ())]
             self.row("harness", "final", at, name=name, state=state, count=len(items), srv_us=srv_ms(at) * 1_000, items=items)
 
-    def write(self, *, snapshots: Iterable[str] = ("deadline", "end")) -> Path:
-        """Take the snapshots, close the files, write the spec; returns the run's folder."""
-        self._now_s = END_S
+    def write(self, *, snapshots: Iterable[str] = ("deadline", "end"), closed: float = END_S) -> Path:
+        """Take the snapshots, close the files at that time, write the spec; returns the run's folder."""
+        self._now_s = closed
         if "deadline" in snapshots:
             self.snapshot("deadline", DEADLINE_S, self.at_deadline)
         if "end" in snapshots:

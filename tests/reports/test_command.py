@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import reports.judge
-from reports.__main__ import main
+from reports.command import main
+from reports.errors import CannotJudge
+from reports.folder import read_spec, spec_faults
+from reports.interrupts import Interrupts
 from reports.verdict import undecided
 from tests.reports.good_run import healthy
+from tests.reports.story import SPEC
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,9 +49,12 @@ def in_a_process(folder: Path, **environment: str) -> subprocess.CompletedProces
 
 
 def test_a_valid_run_in_a_fresh_interpreter(tmp_path: Path) -> None:
-    """The real thing: a session of its own, the table on stdout, short progress on stderr, exit code 0."""
-    run = healthy(tmp_path / "run").write()
-    done = in_a_process(run)
+    """The real thing, in a folder whose name looks like a pattern, next to a foreign Spark.
+
+    A session of its own, the table on stdout, short progress on stderr, exit code 0.
+    """
+    run = healthy(tmp_path / "run [1] {a,b}").write()
+    done = in_a_process(run, SPARK_HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "verdict: valid"
     progress = done.stderr.splitlines()
@@ -89,6 +98,14 @@ def empty_history(run: Path) -> None:
         file.write_text("")
 
 
+def history_folder_in_place_of_a_file(run: Path) -> None:
+    (run / "history" / "x.jsonl").mkdir()
+
+
+def deep_spec(run: Path) -> None:
+    (run / "spec.json").write_text("[" * 100_000)
+
+
 def newer_schema(run: Path) -> None:
     file = run / "history" / "worker-1.jsonl"
     file.write_text(file.read_text().replace('"v":1', '"v":7', 1))
@@ -99,6 +116,8 @@ def newer_schema(run: Path) -> None:
     [
         (no_spec, "spec.json of run: No such file or directory"),
         (broken_spec, "spec.json of run is not JSON"),
+        (deep_spec, "spec.json of run is not JSON"),
+        (history_folder_in_place_of_a_file, "history file x.jsonl of run is not a file"),
         (no_history, "run has no history folder"),
         (deleted_history, "the history of run is empty"),
         (empty_history, "the history of run is empty"),
@@ -117,6 +136,92 @@ def test_what_cannot_be_judged_is_one_clear_line_and_unknown(
     assert (code, len(reasons), out.splitlines()[-1]) == (2, 1, "verdict: unknown")
     written = json.loads((run / "verdict.json").read_text())
     assert written["verdict"] == "unknown" and words in written["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"schema": 99}, "schema is 99, this judge reads 1"),
+        ({"lease_ms": "9000"}, 'lease_ms is "9000", it must be a whole number above 0'),
+        ({"sweep_ms": True}, "sweep_ms is true, it must be a whole number above 0"),
+        ({"workers": 0}, "workers is 0, it must be a whole number above 0"),
+        ({"recovery_bound_ms": 11_001}, "recovery_bound_ms is 11001, it must be at most 11000"),
+        ({"liveness_ms": 14_999}, "liveness_ms is 14999, it must be at least 15000"),
+        ({"plan": None}, "plan is null, it must be a list, empty when no fault was planned"),
+        ({"plan": [{"fault": "1", "name": 2}]}, "plan[0] has no name, it must be a text; plan[0] has no target"),
+        ({"plan": ["kill"]}, "plan[0] has no fault, it must be a text"),
+        ({"harness_errors": "none"}, 'harness_errors is "none", it must be a list'),
+        ({"ended_utc": None}, "ended_utc is null: the harness did not end the run"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_spec_that_no_harness_writes_is_one_clear_line(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    (tmp_path / "spec.json").write_text(json.dumps({**SPEC, **change}))
+    with pytest.raises(CannotJudge, match=re.escape(words)) as refused:
+        read_spec(tmp_path)
+    assert "\n" not in str(refused.value) and str(refused.value).startswith(f"spec.json of {tmp_path.name}: ")
+
+
+def test_a_spec_without_a_field_says_which(tmp_path: Path) -> None:
+    assert spec_faults(SPEC) == []
+    for name in ("schema", "lease_ms", "sweep_ms", "recovery_bound_ms", "liveness_ms", "workers", "plan", "ended_utc"):
+        spec = {field: value for field, value in SPEC.items() if field != name}
+        assert [fault.split(",")[0].split(":")[0] for fault in spec_faults(spec)] == [f"{name} is missing"]
+
+
+def bare_verdict(command: str, run: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command with a run that needs no Spark, and stdout as the shell command has it."""
+    (run / "spec.json").write_text("{")
+    line = f'"$0" -m reports judge "$1" {command}'
+    settings = {**os.environ, **environment}
+    return subprocess.run(
+        ["sh", "-c", line, sys.executable, str(run)], capture_output=True, text=True, cwd=ROOT, env=settings, timeout=60
+    )
+
+
+@pytest.mark.parametrize(("command", "words"), [(">&-", "stdout is closed"), (">/dev/full", "No space left on device")])
+def test_a_stdout_that_takes_nothing_is_one_line_and_unknown(tmp_path: Path, command: str, words: str) -> None:
+    done = bare_verdict(command, tmp_path)
+    assert (done.returncode, done.stderr.splitlines()) == (2, [f"judge: the table cannot be printed: {words}"])
+
+
+def test_a_stdout_without_the_characters_gets_escapes(tmp_path: Path) -> None:
+    run = tmp_path / "tür"
+    run.mkdir()
+    done = bare_verdict("", run, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "spec.json of t\\xfcr is not JSON" in done.stdout
+
+
+def test_a_signal_that_was_swallowed_still_leaves_no_verdict(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A KeyboardInterrupt inside a finalizer is lost; that the signal came is not."""
+    run = healthy(tmp_path / "run").write()
+    interrupts = Interrupts()
+    monkeypatch.setattr(reports.judge, "INTERRUPTS", interrupts)
+    handle = interrupts._handle
+
+    def look(*_: object) -> dict[str, object]:
+        with suppress(KeyboardInterrupt):
+            handle(signal.SIGINT, None)
+        return {**undecided("because", {}), "verdict": "valid"}
+
+    monkeypatch.setattr(reports.judge, "look", look)
+    code, out, err = command(run)
+    assert (code, out, err.splitlines()[-1]) == (2, "verdict: unknown\n", "judge: interrupted")
+    assert not (run / "verdict.json").exists()
+
+
+def test_cleaning_up_is_not_interrupted_by_the_same_signal() -> None:
+    interrupts = Interrupts()
+    with interrupts.held():
+        interrupts._handle(signal.SIGINT, None)
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.check()
+    interrupts._handle(signal.SIGINT, None)
+    with pytest.raises(KeyboardInterrupt):
+        interrupts._handle(signal.SIGINT, None)
 
 
 def test_a_missing_run_folder(tmp_path: Path, command: Command) -> None:
@@ -151,11 +256,44 @@ def test_a_judge_that_is_interrupted_leaves_no_older_verdict(
     assert not (run / "verdict.json").exists()
 
 
+@pytest.mark.parametrize(("number", "line"), [(signal.SIGTERM, "reading"), (signal.SIGINT, "starting Spark")])
+def test_a_judge_that_is_told_to_stop_takes_its_jvm_and_scratch_with_it(tmp_path: Path, number: int, line: str) -> None:
+    """In the middle of a query, and while the JVM starts."""
+    run = healthy(tmp_path / "run").write()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "reports", "judge", str(run)]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as judge:
+        assert judge.stderr and judge.stdout
+        while line not in judge.stderr.readline():
+            assert judge.poll() is None
+        while line == "starting Spark" and not children(judge.pid):
+            assert judge.poll() is None
+        judge.send_signal(number)
+        told, complaint = judge.stdout.read(), judge.stderr.read()
+    assert (judge.returncode, told, complaint.splitlines()[-1]) == (2, "verdict: unknown\n", "judge: interrupted")
+    assert all(line.startswith("judge: ") for line in complaint.splitlines()), complaint
+    assert not list(scratch.glob("ironclaim-spark-*"))
+    assert not (run / "verdict.json").exists()
+
+
+def children(pid: int) -> list[str]:
+    """Java processes that the process has started."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    java = list[str]()
+    for child in found:
+        # The one that only tells its version may be gone by now.
+        with suppress(OSError):
+            java += [child] if b"spark" in Path(f"/proc/{child}/cmdline").read_bytes() else []
+    return java
+
+
 def test_tables_that_cannot_be_written_are_never_a_pass(tmp_path: Path, command: Command) -> None:
     run = healthy(tmp_path / "run").write()
     (run / "tables").write_text("in the way")
     code, out, _ = command(run)
-    assert code == 2 and "  table ops.parquet cannot be written: " in out
+    assert code == 2 and "  tables of run cannot be written: File exists" in out
 
 
 def test_missing_java_names_what_installs_it(tmp_path: Path) -> None:

@@ -12,13 +12,7 @@ from pyspark.sql import SparkSession
 from reports.checks import CHECKS
 from tests.reports.conftest import Judge
 from tests.reports.good_run import healthy
-from tests.reports.story import Story, ns, srv_ms
-
-
-def failed_over(story: Story) -> None:
-    """A second era, in which a job is finished again: rules 8 and 32, a finish that a failover lost may be done twice."""
-    story.row("worker-1", "connection", 49, server_run_id="r2", replid="era-2", server_role="master")
-    story.run("worker-1", "quiet-1", 49.5)
+from tests.reports.story import ns, srv_ms
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +25,6 @@ def valid_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     story.start(token, 39.11, took=0.1)
     story.end("bury", token, at=39.3)
     story.at_end["dead"].append(("hopeless", srv_ms(39.3)))
-    failed_over(story)
     story.row("producer-1", "drop", 40, intended_ns=ns(39.9), count=3, detail="too late to send")
     return story.write()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,32 +56,68 @@ def test_errors_become_one_line() -> None:
     spark_error = ValueError("Job aborted\n\tat x\nCaused by: [ARITHMETIC_OVERFLOW] long overflow\n\tat y")
     assert one_line(spark_error) == "ValueError: [ARITHMETIC_OVERFLOW] long overflow"
     assert one_line(KeyError()) == "KeyError"
+    java = "An error occurred while calling o7.parquet.\n: org.apache.X: failed\n\tat a\n"
+    assert one_line(ValueError(f"{java}Caused by: java.io.IOException: disk full\n\tat b")) == "java.io.IOException: disk full"
+    assert one_line(ValueError("An error occurred while calling o7.x.\n: org.apache.X: failed\n\tat a")) == "org.apache.X: failed"
 
 
-def stages(*seen: str) -> tuple[Stage, ...]:
-    return tuple(Stage("1-worker-kill", "worker-kill", stage, "worker-2", True, "", 0) for stage in seen)
+PLAN = [{"fault": "1-worker-kill", "name": "worker-kill", "target": "worker-2"}]
+ALL = ("inject", "witness", "heal", "healed")
+
+
+def stages(*seen: str, ok: bool = True) -> tuple[Stage, ...]:
+    return tuple(Stage("1-worker-kill", "worker-kill", stage, "worker-2", ok, "", 10 * ALL.index(stage)) for stage in seen)
 
 
 def test_a_control_run_without_planned_faults_needs_none() -> None:
     assert doubts(Run(spec={"plan": []}, files={})) == []
-    assert doubts(Run(spec={}, files={})) == ["there was no fault, and the spec does not say that none was planned"]
 
 
 @pytest.mark.parametrize("stage", ["inject", "witness", "heal", "healed"])
 def test_every_stage_of_a_fault_must_have_been_seen(stage: str) -> None:
     seen = [name for name in ("inject", "witness", "heal", "healed") if name != stage]
-    run = Run(spec={"plan": [{"fault": "1-worker-kill"}]}, files={}, stages=stages(*seen))
+    run = Run(spec={"plan": PLAN}, files={}, stages=stages(*seen))
     assert len(doubts(run)) == 1 and "fault 1-worker-kill was not" in doubts(run)[0]
-    assert doubts(Run(spec={}, files={}, stages=stages(*seen, stage))) == []
+    assert doubts(Run(spec={"plan": PLAN}, files={}, stages=stages(*ALL))) == []
 
 
 def test_a_planned_fault_that_never_came_is_in_doubt() -> None:
     run = Run(
-        spec={"plan": [{"fault": "1-worker-kill"}, {"fault": "2-worker-freeze"}]},
+        spec={"plan": [*PLAN, {"fault": "2-worker-freeze", "name": "worker-freeze", "target": "worker-3"}]},
         files={},
         stages=stages("inject", "witness", "heal", "healed"),
     )
     assert doubts(run)[0] == "fault 2-worker-freeze was not injected"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"name": "power-loss"}, "fault 1-worker-kill has name worker-kill, planned was power-loss"),
+        ({"target": "worker-3"}, "fault 1-worker-kill has target worker-2, planned was worker-3"),
+        ({"fault": "9-worker-kill"}, "fault 1-worker-kill was not planned"),
+    ],
+)
+def test_a_fault_must_be_the_planned_one(change: dict[str, str], words: str) -> None:
+    assert words in doubts(Run(spec={"plan": [{**PLAN[0], **change}]}, files={}, stages=stages(*ALL)))
+
+
+def test_a_stage_that_is_there_twice_is_in_doubt_and_missing_wins() -> None:
+    twice = (*stages(*ALL), *stages("witness", ok=False))
+    found = doubts(Run(spec={"plan": PLAN}, files={}, stages=twice))
+    assert found == ["fault 1-worker-kill was not seen to bite", "fault 1-worker-kill has 2 rows of stage witness"]
+
+
+def test_stages_come_in_their_order() -> None:
+    inject, witness, heal, healed = stages(*ALL)
+    late = replace(witness, t_ns=heal.t_ns + 5_000_000)
+    found = doubts(Run(spec={"plan": PLAN}, files={}, stages=(inject, heal, healed, late)))
+    assert found == ["stage heal of fault 1-worker-kill came 5.0 ms before its witness"]
+
+
+def test_a_spec_with_a_character_that_has_no_bytes_is_written(tmp_path: Path) -> None:
+    write(tmp_path, undecided("why", {"id": "\ud800"}))
+    assert json.loads((tmp_path / "verdict.json").read_text())["spec"]["id"] == "\ud800"
 
 
 MEASURES = {

@@ -14,7 +14,7 @@ Tell = Callable[[Story, str], None]
 #: Job id -> what happened to it, and the (check, kind, level) of each violation that must be found.
 CASES: dict[str, tuple[Tell, set[tuple[str, ...]]]] = {}
 
-W1, W2, W3 = "worker-1", "worker-2", "worker-3"
+W1, W2, W3, W4 = "worker-1", "worker-2", "worker-3", "worker-4"
 
 
 def case(*expected: tuple[str, str] | tuple[str, str, str]) -> Callable[[Tell], Tell]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.reports.cases.base import W1, W3, case
-from tests.reports.story import Story, srv_ms
+from tests.reports.cases.base import W1, W2, W3, W4, case
+from tests.reports.story import END_S, Story, Token, incarnation, srv_ms
 
 # --- J4: no job is lost --------------------------------------------------------------------------------------------------
 
@@ -49,17 +49,103 @@ def an_item_of_unknown_result_may_have_ended_it(story: Story, job: str) -> None:
     story.end("finish", story.claim(W1, job, 3), at=3.1, result="unknown")
 
 
-@case(("J4", "not done"))
+@case(("J4", "not done"), ("J13", "left over"))
 def finished_and_still_waiting(story: Story, job: str) -> None:
     story.life(W1, job, 2)
     story.at_end["waiting"].append((job, 0))
 
 
-@case(("J4", "two states"))
+@case()
+def finished_after_the_snapshot_at_the_end(story: Story, job: str) -> None:
+    """It is in hand in the snapshot, and rightly: it was enqueued just before."""
+    story.enqueue(job, END_S - 0.3)
+    token = story.claim(W1, job, END_S - 0.2)
+    story.start(token, END_S - 0.19, took=0.3)
+    story.effect(token, END_S + 0.1)
+    story.end("finish", token, at=END_S + 0.2)
+    story.at_end["active"].append((job, srv_ms(END_S + 8.8)))
+
+
+@case(("J4", "two states"), ("J13", "left over"))
 def in_two_states_at_the_end(story: Story, job: str) -> None:
     story.enqueue(job, 50)
     story.at_end["waiting"].append((job, 0))
     story.at_end["delayed"].append((job, srv_ms(90)))
+
+
+@case(("J4", "two states", "unknown"))
+def moved_while_the_snapshot_at_the_end_was_taken(story: Story, job: str) -> None:
+    story.enqueue(job, END_S - 0.3)
+    token = story.claim(W1, job, END_S - 0.001, took=0.01)
+    story.effect(token, END_S + 0.1)
+    story.end("finish", token, at=END_S + 0.2)
+    story.at_end["waiting"].append((job, 0))
+    story.at_end["active"].append((job, srv_ms(END_S + 9)))
+
+
+@case(("J4", "lost", "unknown"))
+def gone_from_the_snapshot_while_a_claim_moved_it(story: Story, job: str) -> None:
+    story.enqueue(job, END_S - 0.3)
+    story.claim(W1, job, END_S + 0.1)
+
+
+@case(("J4", "lost"))
+def listed_though_its_enqueue_was_never_answered_and_gone_at_the_end(story: Story, job: str) -> None:
+    """A snapshot that lists it proves that it existed."""
+    story.enqueue(job, 40, reply="info")
+    story.at_deadline["waiting"].append((job, 0))
+
+
+@case(("J4", "done unfinished"))
+def done_and_never_finished(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.at_end["done"].append((job, srv_ms(3)))
+
+
+@case(("J4", "done unfinished"))
+def done_though_its_finish_was_refused(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.end("finish", token, at=3.1, result="stale")
+    story.at_end["done"].append((job, srv_ms(3.1)))
+
+
+@case(("J4", "dead unburied"))
+def dead_and_never_buried(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.end("retry", token, at=3.1, delay_ms=100)
+    story.at_end["dead"].append((job, srv_ms(3.3)))
+
+
+@case()
+def buried_by_its_last_retry(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.end("retry", token, at=3.1, delay_ms=100, outcome="buried")
+    story.at_end["dead"].append((job, srv_ms(3.1)))
+
+
+@case()
+def buried_by_a_retry_that_was_never_answered(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.end("retry", token, at=3.1, delay_ms=100, reply="info")
+    story.at_end["dead"].append((job, srv_ms(3.1)))
+
+
+@case(("J4", "dead unburied"))
+def dead_since_the_reap_of_its_first_crash(story: Story, job: str) -> None:
+    """Rule 12: the first crash is free."""
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.reap(W3, token, 12.1)
+    story.at_end["dead"].append((job, srv_ms(12.1)))
 
 
 @case(("J4", "dead unstarted"))
@@ -131,6 +217,46 @@ def claimed_though_its_enqueue_was_refused(story: Story, job: str) -> None:
     story.run(W1, job, 3)
 
 
+@case(("J5", "appeared"), ("J13", "left over"))
+def waiting_and_never_enqueued(story: Story, job: str) -> None:
+    story.at_deadline["waiting"].append((job, 0))
+    story.at_end["waiting"].append((job, 0))
+
+
+@case(("J5", "appeared"), ("J4", "done unfinished"))
+def done_and_never_enqueued(story: Story, job: str) -> None:
+    story.at_end["done"].append((job, 0))
+
+
+@case(("J5", "unclaimed"))
+def an_effect_under_a_lease_that_no_claim_handed_out(story: Story, job: str) -> None:
+    story.life(W4, job, 38)
+    story.effect(Token(job, 5, f"{incarnation(W4)}:4711", W4), 39)
+
+
+@case(("J5", "unclaimed"))
+def a_handler_under_a_lease_that_no_claim_handed_out(story: Story, job: str) -> None:
+    story.life(W4, job, 38)
+    story.start(Token(job, 5, f"{incarnation(W4)}:4711", W4), 39, took=0.1)
+
+
+@case(("J5", "unclaimed", "unknown"))
+def a_handler_under_a_lease_that_an_unanswered_claim_may_have_handed_out(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    unseen = story.claim(W2, job, 5, reply="info")
+    story.start(unseen, 5.1, took=0.1)
+    story.effect(unseen, 5.2)
+    story.run(W3, job, 14.1)
+
+
+@case()
+def a_lease_that_only_its_reap_names_ran_nowhere(story: Story, job: str) -> None:
+    story.enqueue(job, 38)
+    unseen = story.claim(W4, job, 38.1, reply="fail")
+    story.reap(W1, unseen, 47.2)
+    story.run(W3, job, 47.3)
+
+
 @case(("J5", "too early"))
 def claimed_before_it_was_enqueued(story: Story, job: str) -> None:
     story.run(W1, job, 2)
@@ -170,6 +296,13 @@ def finished_once_by_answer_and_once_by_repetition(story: Story, job: str) -> No
     token = story.claim(W3, job, 5)
     story.effect(token, 5.1)
     story.end("finish", token, at=5.2, result="repeated")
+
+
+@case(("J6", "doubled"))
+def one_lease_whose_finish_was_accepted_twice(story: Story, job: str) -> None:
+    """`ok`, not `repeated`: the server finished it a second time."""
+    token = story.life(W1, job, 2)
+    story.end("finish", token, at=3)
 
 
 @case(("J6", "no effect"))

@@ -1,9 +1,9 @@
-"""Cases of J1 (no two workers hold a job at once) and J3 (no stale finish is accepted)."""
+"""Cases of J1 (no two workers hold a job at once) and J3 (no stale call is accepted)."""
 
 from __future__ import annotations
 
 from tests.reports.cases.base import W1, W3, case
-from tests.reports.story import Story, srv_ms
+from tests.reports.story import Story, Token, srv_ms
 
 # --- J1: no two workers hold a job at once -------------------------------------------------------------------------------
 
@@ -55,12 +55,38 @@ def second_claim_after_the_lease_ended(story: Story, job: str) -> None:
     story.run(W3, job, 12.001)
 
 
-@case()
+@case(("J1", "early reap"))
 def second_claim_after_the_reap_though_the_lease_had_time_left(story: Story, job: str) -> None:
     story.enqueue(job, 2)
     first = story.claim(W1, job, 3)
     story.reap(W3, first, 5)
     story.run(W3, job, 5.01)
+
+
+@case(("J1", "early reap"))
+def reaped_while_an_extend_prolonged_its_lease(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.extend(first, 6)
+    story.reap(W3, first, 13)
+    story.run(W3, job, 13.1)
+
+
+@case()
+def reaped_after_the_lease_and_its_extend_that_was_refused(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.extend(first, 6, result="stale")
+    story.reap(W3, first, 12.1)
+    story.run(W3, job, 12.2)
+
+
+@case()
+def reaped_at_the_very_end_of_its_lease(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.reap(W3, first, 12)
+    story.run(W3, job, 12.1)
 
 
 @case()
@@ -89,6 +115,18 @@ def a_claim_answered_by_a_later_call_has_only_the_rest_of_its_lease(story: Story
 
 
 # --- J3: no stale finish is accepted -------------------------------------------------------------------------------------
+
+
+def taken_over(story: Story, job: str) -> Token:
+    """A job of worker-3 whose lease ends; worker-1 claims it at 13.0 s and finishes it at 13.5 s. Returns the zombie."""
+    story.enqueue(job, 2)
+    zombie = story.claim(W3, job, 3)
+    story.start(zombie, 3.01, took=10)
+    story.reap(W1, zombie, 12.5)
+    owner = story.claim(W1, job, 13)
+    story.effect(owner, 13.45)
+    story.end("finish", owner, at=13.5)
+    return zombie
 
 
 @case(("J3", "stale"), ("J6", "doubled"))
@@ -136,6 +174,50 @@ def one_stale_token_accepted_inside_a_batch(story: Story, job: str) -> None:
     story.effect(good, 13.1)
     story.end("finish", stale, good, at=13.2)
     story.end("finish", owner, at=13.5, result="stale")
+
+
+@case(("J3", "stale end"))
+def the_zombies_retry_is_accepted(story: Story, job: str) -> None:
+    zombie = taken_over(story, job)
+    story.end("retry", zombie, at=13.2, delay_ms=100)
+
+
+@case(("J3", "stale end"))
+def the_zombies_bury_is_accepted(story: Story, job: str) -> None:
+    zombie = taken_over(story, job)
+    story.end("bury", zombie, at=13.2)
+
+
+@case(("J3", "stale end"))
+def the_zombies_release_is_accepted(story: Story, job: str) -> None:
+    zombie = taken_over(story, job)
+    story.end("release", zombie, at=13.2)
+
+
+@case(("J3", "stale extend"))
+def the_zombies_extend_is_accepted(story: Story, job: str) -> None:
+    zombie = taken_over(story, job)
+    story.extend(zombie, 13.2)
+
+
+@case()
+def the_zombies_other_calls_are_refused_or_repeated(story: Story, job: str) -> None:
+    zombie = taken_over(story, job)
+    story.extend(zombie, 13.2, result="stale")
+    story.end("retry", zombie, at=13.3, result="repeated", delay_ms=100)
+    story.end("bury", zombie, at=13.4, result="stale")
+
+
+@case()
+def a_retry_sent_before_the_newer_claim_was_answered_is_not_definitely_stale(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W3, job, 3)
+    story.start(first, 3.1, took=9)
+    story.extend(first, 4)
+    owner = story.claim(W1, job, 13.01, took=0.1)
+    story.end("retry", first, at=13.05, delay_ms=0)
+    story.effect(owner, 13.3)
+    story.end("finish", owner, at=13.5)
 
 
 @case()

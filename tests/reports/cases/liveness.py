@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.reports.cases.base import W1, W2, W3, case
-from tests.reports.story import DEADLINE_S, HEALED_S, Story, srv_ms
+from tests.reports.story import DEADLINE_S, END_S, HEALED_S, Story, srv_ms
 
 # --- J13: nothing is stuck (jobs; workers and kills are in test_liveness) ------------------------------------------------
 
@@ -15,7 +15,7 @@ def waiting_since_before_the_last_heal(story: Story, job: str) -> None:
     story.run(W1, job, DEADLINE_S + 2)
 
 
-@case(("J13", "stuck waiting"))
+@case(("J13", "stuck waiting"), ("J13", "left over"))
 def waiting_since_it_was_given_back_before_the_last_heal(story: Story, job: str) -> None:
     story.enqueue(job, 2)
     story.end("release", story.claim(W1, job, 3), at=3.5)
@@ -23,19 +23,90 @@ def waiting_since_it_was_given_back_before_the_last_heal(story: Story, job: str)
     story.at_end["waiting"].append((job, 0))
 
 
-@case(("J13", "overdue"))
+@case(("J13", "overdue"), ("J13", "left over"))
 def overdue_since_before_the_last_heal(story: Story, job: str) -> None:
     story.enqueue(job, 2, delay_ms=1_000)
     story.at_deadline["delayed"].append((job, srv_ms(3)))
     story.at_end["delayed"].append((job, srv_ms(3)))
 
 
-@case(("J13", "stuck active"))
+@case(("J13", "stuck active"), ("J13", "left over"))
 def active_long_after_its_lease_ended(story: Story, job: str) -> None:
     story.enqueue(job, 2)
     story.claim(W1, job, 30)
     story.at_deadline["active"].append((job, srv_ms(39)))
     story.at_end["active"].append((job, srv_ms(39)))
+
+
+@case(("J13", "stuck active"), ("J13", "left over"))
+def active_for_ever_under_a_lease_that_is_renewed(story: Story, job: str) -> None:
+    """A handler that never ends: the lease is alive at every look, and the job never done."""
+    story.enqueue(job, 30)
+    token = story.claim(W1, job, 35)
+    story.start(token, 35.01)
+    for at in range(38, int(END_S), 3):
+        story.extend(token, at)
+    story.at_deadline["active"].append((job, srv_ms(59)))
+    story.at_end["active"].append((job, srv_ms(74)))
+
+
+@case()
+def active_under_a_claim_whose_reply_never_came(story: Story, job: str) -> None:
+    """Released before the last heal with a delay that ends after it; who holds it now, no row says."""
+    story.enqueue(job, 30)
+    token = story.claim(W1, job, 35)
+    story.start(token, 35.01, took=0.1)
+    story.end("retry", token, at=35.2, delay_ms=400)
+    story.claim(W1, job, 43, reply="info")
+    story.at_deadline["active"].append((job, srv_ms(52)))
+    story.run(W3, job, DEADLINE_S + 2)
+
+
+@case()
+def active_because_it_was_claimed_after_the_last_heal(story: Story, job: str) -> None:
+    story.enqueue(job, 30)
+    token = story.claim(W1, job, HEALED_S + 6.5)
+    story.start(token, HEALED_S + 6.51, took=9)
+    story.at_deadline["active"].append((job, srv_ms(HEALED_S + 15.5)))
+    story.effect(token, DEADLINE_S + 0.03)
+    story.end("finish", token, at=DEADLINE_S + 0.04)
+
+
+@case(("J13", "stuck waiting"), ("J13", "left over"))
+def waiting_though_its_enqueue_was_never_answered(story: Story, job: str) -> None:
+    """It was created all the same: the snapshots list it. No copy of it was applied later than 10 s after its first send."""
+    story.enqueue(job, 20, reply="info")
+    story.at_deadline["waiting"].append((job, 0))
+    story.at_end["waiting"].append((job, 0))
+
+
+@case()
+def waiting_because_its_unanswered_enqueue_may_have_been_applied_after_the_last_heal(story: Story, job: str) -> None:
+    story.enqueue(job, HEALED_S - 9, reply="info")
+    story.at_deadline["waiting"].append((job, 0))
+    story.run(W1, job, DEADLINE_S + 0.01)
+
+
+@case(("J13", "left over"))
+def enqueued_after_the_last_heal_and_never_run(story: Story, job: str) -> None:
+    """It is not late at the deadline, but for ever."""
+    story.enqueue(job, HEALED_S + 1)
+    story.at_deadline["waiting"].append((job, 0))
+    story.at_end["waiting"].append((job, 0))
+
+
+@case(("J13", "left over"))
+def claimed_and_given_back_for_ever(story: Story, job: str) -> None:
+    story.enqueue(job, HEALED_S + 1)
+    for at in range(int(HEALED_S) + 2, int(END_S)):
+        story.end("release", story.claim(W1, job, at), at=at + 0.5)
+    story.at_end["waiting"].append((job, 0))
+
+
+@case()
+def waiting_at_the_end_because_it_was_enqueued_just_before(story: Story, job: str) -> None:
+    story.enqueue(job, END_S - 14)
+    story.at_end["waiting"].append((job, 0))
 
 
 @case()
@@ -91,20 +162,43 @@ def in_hand_and_run_elsewhere_too_late(story: Story, job: str) -> None:
     story.run(W1, job, 21.1)
 
 
-@case(("J13", "no recovery"))
+@case(("J13", "no recovery"), ("J13", "left over"))
 def in_hand_and_never_run_again(story: Story, job: str) -> None:
     story.enqueue(job, 9)
     story.claim(W2, job, 9.5)
     story.at_end["waiting"].append((job, 0))
 
 
-@case(("J13", "no recovery"))
+@case(("J13", "no recovery"), ("J13", "left over"))
 def in_hand_by_a_claim_whose_reply_never_came(story: Story, job: str) -> None:
     """Only the reap knows that the killed worker had it."""
     story.enqueue(job, 9)
     unseen = story.claim(W2, job, 9.5, reply=None)
     story.reap(W1, unseen, 18.6)
     story.at_end["waiting"].append((job, 0))
+
+
+@case()
+def in_hand_and_buried_by_the_reap_as_poison(story: Story, job: str) -> None:
+    """Rule 12: its second crash. It never runs again, and that is right."""
+    story.enqueue(job, 0.1)
+    first = story.claim(W1, job, 0.2)
+    story.start(first, 0.21)
+    story.reap(W3, first, 9.3)
+    second = story.claim(W2, job, 9.5)
+    story.start(second, 9.51)
+    story.reap(W1, second, 18.6, crashes=2)
+    story.at_deadline["dead"].append((job, srv_ms(18.6)))
+    story.at_end["dead"].append((job, srv_ms(18.6)))
+
+
+@case(("J4", "dead unburied"))
+def in_hand_and_dead_since_the_reap_of_its_first_crash(story: Story, job: str) -> None:
+    story.enqueue(job, 9)
+    token = story.claim(W2, job, 9.5)
+    story.start(token, 9.51)
+    story.reap(W1, token, 18.6)
+    story.at_end["dead"].append((job, srv_ms(18.6)))
 
 
 @case()
@@ -133,7 +227,7 @@ def lost_by_the_worker_before_it_was_killed(story: Story, job: str) -> None:
     story.run(W1, job, 9.4)
 
 
-@case()
+@case(("J13", "left over"))
 def lost_by_the_worker_before_it_was_killed_and_not_run_since(story: Story, job: str) -> None:
     """Wrong if it stays so, but not for the kill: the other rules of J13 are about it."""
     story.enqueue(job, 0.1)

@@ -1,0 +1,72 @@
+"""The part of J13 that is about workers: each one that lives claims jobs after the last heal, and goes on claiming (rule 33).
+
+A worker is silent when it claims nothing after the last heal, or nothing in the second half of the time from that heal to the
+last enqueue, while the others claim. Both are sound only with enough work for everyone: idle workers block on one wake list
+that serves the longest waiting one first, so with `TRAFFIC_PER_WORKER` claims for each live worker a healthy one comes up. The
+second half leaves a worker that was slow to come back the whole first half to do so, ends with the load because afterwards there
+is nothing left to claim, and must last `SWEEPS` sweeps, as a worker that missed a wake-up blocks again after one (rule 22).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.checks.base import Flag, sentence
+from reports.facts import MS, Run
+from reports.frames import Frames
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: A worker that gets none of this many claims per live worker has stopped claiming; fewer prove nothing either way.
+TRAFFIC_PER_WORKER = 10
+
+#: Silence that is shorter than this many sweep intervals proves nothing.
+SWEEPS = 2
+
+
+def silent_workers(frames: Frames) -> tuple[DataFrame, Flag]:
+    """Live workers that stopped claiming. One that never claimed is unknown when there was too little work or time."""
+    run, heal_ns = frames.run, frames.run.last_heal_ns or 0
+    enough = TRAFFIC_PER_WORKER * len(run.live_workers)
+    claimed_ns, proc = F.col("claim_done_ns"), F.col("proc")
+    load = frames.jobs.agg(F.max("enqueue_sent_ns").alias("last_ns"))
+    load = load.withColumn("half_ns", F.expr(f"(last_ns + {heal_ns}L) div 2"))
+    late = (claimed_ns > F.col("half_ns")) & (claimed_ns <= F.col("last_ns"))
+    after = frames.tokens.where(claimed_ns > heal_ns).crossJoin(F.broadcast(load))
+    traffic = after.agg(
+        F.count(F.lit(1)).alias("claims"),
+        F.collect_set("proc").alias("claimed"),
+        F.count_if(late).alias("late_claims"),
+        F.collect_set(F.when(late, proc)).alias("late_claimed"),
+        F.max("half_ns").alias("half_ns"),
+        F.max("last_ns").alias("last_ns"),
+    )
+    never = ~F.array_contains("claimed", F.col("worker.name"))
+    there = (F.col("worker.opened_ns") < F.col("half_ns")) & (F.col("worker.closed_ns") > F.col("last_ns"))
+    long_enough = F.col("last_ns") - F.col("half_ns") >= SWEEPS * run.sweep_ms * MS
+    stopped = there & long_enough & (F.col("late_claims") >= enough) & ~F.array_contains("late_claimed", F.col("worker.name"))
+    of_late = sentence("claimed none of the last ", F.col("late_claims"), " jobs that were claimed under load")
+    of_all = sentence("claimed none of the ", F.col("claims"), " jobs claimed after the last heal")
+    known = (F.col("claims") >= enough) & F.lit(run.watched_ns >= heal_ns + run.recovery_bound_ms * MS)
+    workers = traffic.withColumn("worker", F.explode(lives(run))).select("*", F.col("worker.name").alias("name"))
+    level = F.when(known, "violated").otherwise("unknown")
+    words = F.when(never, of_all).otherwise(of_late)
+    return workers, Flag("silent worker", never | stopped, words, absence=True, level=level, subject="name")
+
+
+def lives(run: Run) -> Column:
+    """The live workers as an array of structs: name, and from when to when they lived (for ever without a close row)."""
+    files = {process.name: run.files[process.file] for process in run.processes if process.name in run.live_workers}
+    return F.array(
+        *(
+            F.struct(
+                F.lit(name).alias("name"),
+                F.lit(file.opened_ns).cast("bigint").alias("opened_ns"),
+                F.lit(file.closed_ns or 2**62).cast("bigint").alias("closed_ns"),
+            )
+            for name, file in files.items()
+        )
+    )

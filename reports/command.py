@@ -1,0 +1,74 @@
+"""The command line: arguments, the table on stdout, one line for whatever goes wrong, and the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from reports.errors import CannotJudge, one_line
+from reports.interrupts import INTERRUPTS
+from reports.judge import judge
+from reports.table import render
+from reports.verdict import EXIT_CODES, withdraw
+
+UNKNOWN = EXIT_CODES["unknown"]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    root = argparse.ArgumentParser(prog="python -m reports", description="Judge recorded runs.")
+    commands = root.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("judge", help="decide valid, violated or unknown, and write verdict.json")
+    command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
+    command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return the exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        decided = judge(options.run, master=options.master)
+        INTERRUPTS.check()
+        tell(render(decided))
+    except CannotJudge as error:
+        return complain(str(error))
+    except KeyboardInterrupt:
+        with suppress(CannotJudge):
+            withdraw(options.run)
+        return complain("interrupted")
+    except OSError as error:
+        return complain(f"the table cannot be printed: {error.strerror or error}")
+    except Exception as error:
+        return complain(f"the judge failed: {one_line(error)}")
+    return EXIT_CODES[decided["verdict"]]
+
+
+def tell(text: str) -> None:
+    """Print and flush; characters that stdout has not come as escapes. Raises OSError when it takes nothing."""
+    out = sys.stdout
+    if out is None:
+        raise OSError("stdout is closed")
+    if isinstance(out, io.TextIOWrapper):
+        out.reconfigure(errors="backslashreplace")
+    try:
+        print(text, flush=True)
+    except OSError:
+        # What is still buffered must not fail once more when the interpreter ends.
+        with suppress(OSError), open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), out.fileno())
+        raise
+
+
+def complain(line: str) -> int:
+    """One line on stderr, the verdict on stdout, and the exit code of unknown."""
+    with suppress(OSError):
+        print(f"judge: {line}", file=sys.stderr, flush=True)
+    with suppress(OSError):
+        tell("verdict: unknown")
+    return UNKNOWN

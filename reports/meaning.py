@@ -1,0 +1,74 @@
+"""What one row of the events says: conditions and instants that the frames are made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.facts import MS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+#: Operations that end a lease.
+ENDS = ("finish", "retry", "bury", "release")
+
+#: Those that end it without finishing its job.
+GIVE_UPS = ("retry", "bury", "release")
+
+#: No copy of an enqueue is applied later than this after its first send (rule 3).
+ENQUEUE_NS = 10_000 * MS
+
+#: The first crash of a job is free: only a later one may bury it (rule 12).
+BURYING_CRASHES = 2
+
+#: Later than any time: an operation that was never answered may still take effect.
+NEVER_NS = 2**62
+
+
+def sent_enqueue() -> Column:
+    """An enqueue that created the job, or may have."""
+    refused = F.coalesce(F.col("result").isin("duplicate", "refused"), F.lit(False))
+    return (F.col("f") == "enqueue") & (F.col("type") != "fail") & ~refused
+
+
+def created_by_it() -> Column:
+    """An enqueue that certainly created the job, or repeated that it had."""
+    return (F.col("f") == "enqueue") & (F.col("type") == "ok") & F.col("result").isin("created", "repeated")
+
+
+def changed(answered: Column) -> Column:
+    """The latest instant at which an event can have made its job claimable; NEVER_NS while it was not answered.
+
+    An enqueue without an answer has an end all the same: no copy of it is applied after its deadline.
+    """
+    delay_ns = F.coalesce(F.col("delay_ms"), F.lit(0)) * MS
+    stale = F.coalesce(F.col("result") == "stale", F.lit(False))
+    given_back = F.col("f").isin("retry", "release") & (F.col("type") != "fail") & ~stale
+    late_ns = F.when(sent_enqueue(), F.col("first_send_ns") + ENQUEUE_NS + delay_ns)
+    back_ns = F.when(given_back & unanswered(), F.lit(NEVER_NS)).when(given_back, F.col("done_ns") + delay_ns)
+    return F.when(answered, F.col("done_ns") + delay_ns).otherwise(F.coalesce(late_ns, back_ns))
+
+
+def accepted_finish() -> Column:
+    """The server said that this lease finished its job: by ok, or by repeating that outcome (rule 5)."""
+    f, result = F.col("f"), F.col("result")
+    finished = (f == "finish") & (result == "ok")
+    repeated = f.isin(*ENDS) & (result == "repeated") & (F.col("outcome") == "finished")
+    return (F.col("type") == "ok") & (finished | F.coalesce(repeated, F.lit(False)))
+
+
+def answered() -> Column:
+    """The server decided about this job of the call."""
+    return F.coalesce((F.col("type") == "ok") & F.col("result").isNotNull() & (F.col("result") != "unknown"), F.lit(False))
+
+
+def unanswered() -> Column:
+    """It may have happened and may not: no completion, an unknown one, or one that says nothing about this job."""
+    return ~answered() & F.coalesce(F.col("type") != "fail", F.lit(True))
+
+
+def some(condition: Column) -> Column:
+    """True when the condition holds for some row of the group; never null."""
+    return F.coalesce(F.max(condition), F.lit(False))

@@ -1,0 +1,109 @@
+"""J13 and the eras of J6 on whole runs: workers that stop claiming, queues not drained, runs that ended too soon to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reports.conftest import Judge
+from tests.reports.good_run import cast, freeze, healthy, kill
+from tests.reports.story import END_S, Story, srv_ms
+
+
+def check(verdict: dict[str, Any], check_id: str) -> tuple[str, str]:
+    """Verdict and reason of one check."""
+    entry = next(entry for entry in verdict["checks"] if entry["id"] == check_id)
+    return entry["verdict"], entry["why"]
+
+
+def load(story: Story, every_s: float, workers: dict[str, tuple[float, float]]) -> None:
+    """Jobs from 37 to 43 s, that often for each worker while it claims: in its span of time."""
+    for worker, (from_s, until_s) in workers.items():
+        for index in range(int(6 / every_s)):
+            at = 37 + index * every_s
+            if from_s <= at < until_s:
+                story.life(worker, f"load-{worker}-{index}", at)
+
+
+@pytest.mark.parametrize(
+    ("every_s", "span", "verdict", "words"),
+    [
+        (0.15, (37.0, 37.1), "violated", "worker-4 claimed none of the last 44 jobs that were claimed under load"),
+        (0.5, (37.0, 37.1), "valid", ""),
+        (0.15, (42.0, 43.0), "valid", ""),
+    ],
+    ids=["one claim and no more", "too little work to tell", "slow to come back"],
+)
+def test_a_worker_that_claims_once_and_no_more(
+    tmp_path: Path, judged: Judge, every_s: float, span: tuple[float, float], verdict: str, words: str
+) -> None:
+    """Rule 33: a worker that never blocks again, while there is waiting work of its class."""
+    story = Story(tmp_path / "run")
+    cast(story)
+    kill(story)
+    freeze(story)
+    load(story, every_s, {"worker-1": (37.0, 43.0), "worker-3": (37.0, 43.0), "worker-4": span})
+    assert check(judged(story.write()), "J13") == (verdict, words)
+
+
+def test_a_queue_that_is_looked_at_before_its_time_is_not_known_to_be_stuck(tmp_path: Path, judged: Judge) -> None:
+    """At `END_S`, twice the deadline after the last heal, the same is a violation: see the cases."""
+    story = healthy(tmp_path / "run")
+    story.enqueue("young", 37)
+    story.snapshot("end", END_S - 1, {"waiting": [("young", 0)]})
+    verdict, why = check(judged(story.write(snapshots=("deadline",))), "J13")
+    assert (verdict, why) == ("unknown", "young is still waiting at the end, 29500 ms after the last heal")
+
+
+def never_again(story: Story) -> None:
+    """A second job in hand of worker-2 at the kill, that never runs again."""
+    story.enqueue("gone", 9)
+    story.claim("worker-2", "gone", 9.5)
+
+
+def no_claims(story: Story) -> None:
+    """worker-4 never claims after the last heal."""
+    load(story, 0.15, {"worker-1": (37.0, 43.0), "worker-3": (37.0, 43.0)})
+
+
+@pytest.mark.parametrize(
+    ("tell", "early_s", "words"),
+    [
+        (never_again, 20.9, "gone in hand of worker-2 at 1-worker-kill, never ran elsewhere"),
+        (no_claims, 43.5, "worker-4 claimed none of the 80 jobs claimed after the last heal"),
+    ],
+    ids=["in hand", "silent worker"],
+)
+def test_what_never_happened_is_known_only_when_the_run_went_on_long_enough(
+    tmp_path: Path, judged: Judge, tell: Callable[[Story], None], early_s: float, words: str
+) -> None:
+    """Without a deadline snapshot it takes workers that lived past the bound; a run that was interrupted proves nothing."""
+    for closed, expected in ((early_s, "unknown"), (END_S, "violated")):
+        story = Story(tmp_path / expected)
+        cast(story)
+        kill(story)
+        if tell is no_claims:
+            freeze(story)
+        tell(story)
+        verdict, why = check(judged(story.write(snapshots=(), closed=closed)), "J13")
+        assert verdict == expected
+        assert words in why
+
+
+def test_a_finish_that_a_failover_lost_may_be_done_twice(tmp_path: Path, judged: Judge) -> None:
+    """Rules 8 and 32: finishes are counted per era of the server. That no failover was planned is another matter: H0."""
+    story = healthy(tmp_path / "run")
+    story.row("worker-1", "connection", 49, server_run_id="r2", replid="era-2", server_role="master")
+    story.run("worker-1", "quiet-1", 49.5)
+    assert check(judged(story.write()), "J6") == ("valid", "")
+
+
+def test_two_finishes_in_one_era_are_one_too_many(tmp_path: Path, judged: Judge) -> None:
+    story = healthy(tmp_path / "run")
+    story.run("worker-1", "quiet-1", 49.5)
+    story.at_end["done"].append(("quiet-1", srv_ms(49.6)))
+    verdict, why = check(judged(story.write()), "J6")
+    assert verdict == "violated" and why.startswith("quiet-1 was finished 2 times: by ")
