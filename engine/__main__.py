@@ -70,14 +70,16 @@ def load_handlers(reference: str) -> Handlers:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m engine", description=__doc__)
-    worker = parser.add_subparsers(dest="command", required=True).add_parser("worker", help="run handlers until stopped")
+    commands = parser.add_subparsers(dest="command", required=True)
+    defaults = argparse.ArgumentDefaultsHelpFormatter
+    worker = commands.add_parser("worker", help="run handlers until stopped", formatter_class=defaults)
     worker.add_argument("handlers", metavar="MODULE:HANDLERS", help="where the engine.Handlers object is")
-    worker.add_argument("--queue", required=True)
-    worker.add_argument("--url", default="redis://127.0.0.1:6379")
+    worker.add_argument("--queue", required=True, help="name of the queue")
+    worker.add_argument("--url", default="redis://127.0.0.1:6379", help="server of the queue: redis://, rediss:// or unix://")
     worker.add_argument("--name", default="worker-1", help="for people and for the history")
     worker.add_argument("--concurrency", type=int, default=8, help="handlers at once")
     worker.add_argument("--prefetch", type=int, default=1, help="jobs leased ahead")
-    worker.add_argument("--lease-ms", type=int, default=9000)
+    worker.add_argument("--lease-ms", type=int, default=9000, help="how long a job stays leased without a renewal")
     worker.add_argument("--sweep-ms", type=int, default=1000, help="longest time between two sweeps")
     worker.add_argument("--grace-ms", type=int, default=30_000, help="how long a stop waits for handlers")
     worker.add_argument("--burst", action="store_true", help="stop when no job waits, is delayed or is in hand")

@@ -50,6 +50,8 @@ log = logging.getLogger("ironclaim.worker")
 Inbox = queue.SimpleQueue[Send | None]
 
 _ERROR_CHARACTERS_MAX = 1000
+#: A start that takes longer says so.
+_PATIENCE_S = 2.0
 
 
 class Worker:
@@ -100,7 +102,12 @@ class Worker:
         """
         settings = replace(self._settings, burst=burst)
         clock = self._queue.driver.clock
-        self._queue.driver.server_now_ms()
+        patience = threading.Timer(_PATIENCE_S, log.warning, ["worker %s: the server does not answer yet", settings.name])
+        patience.start()
+        try:
+            self._queue.driver.server_now_ms()
+        finally:
+            patience.cancel()
         if self._queue.observer is not None:
             self._queue.observer.configured({**asdict(settings), "queue": self._queue.name, "pid": os.getpid()})
         steps = WorkerSteps(settings, self._queue.model.call, clock, _new_incarnation, time.monotonic_ns())
@@ -136,6 +143,8 @@ class Worker:
                 received = TimerFired()
             if isinstance(received, UnsafeServer):
                 raise received
+            if isinstance(received, StopAsked):
+                log.info("stopping: at most %d ms for the jobs in hand, %d", self._settings.grace_ms, steps.in_hand)
             event = received
 
     def _execute(self, actions: list[Action], inboxes: dict[Channel, Inbox]) -> bool:
@@ -215,7 +224,7 @@ class Worker:
             except BaseException as failure:
                 # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
                 error = describe(failure)
-                log.warning("job %s (%s) failed: %s", leased.lease.job, leased.name, error)
+                log.warning("job %s (%s) failed: %s", leased.lease.job, leased.name, error, exc_info=failure)
             self._jobs.pop(leased.lease, None)
             self._lost.discard(leased.lease)
             if observer is not None:

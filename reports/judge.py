@@ -31,10 +31,12 @@ def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = N
     """Judge the run in that folder. Returns the content of verdict.json, which is also written there.
 
     `spark` is a session to use instead of one of our own. What cannot be judged is unknown, with the reason as the only one.
-    Raises CannotJudge when there is no run folder, or when the verdict cannot be written.
+    Raises CannotJudge when it is not a run's folder, or when the verdict cannot be written.
     """
     if not run.is_dir():
         raise CannotJudge(f"run folder {run} does not exist")
+    if not (run / "spec.json").exists() and not (run / "history").exists():
+        raise CannotJudge(f"{run} is not the folder of a run: it has neither spec.json nor history")
     verdict.withdraw(run)
     spec: dict[str, Any] = {}
     try:

@@ -186,8 +186,9 @@ def test_a_server_that_evicts_is_one_line(tmp_path: Path) -> None:
         )
 
 
-def test_a_server_that_is_not_there_is_one_line(without_server: Workers) -> None:
-    wait_until(lambda: without_server.output(), "it gives up")
-    assert without_server.started[0].wait(5) == 2
-    output = without_server.output()
-    assert output.count("\n") == 1 and output.startswith("engine worker: cannot connect, nothing was applied: ")
+def test_a_server_that_is_not_there_is_a_sign_of_life_and_then_one_line(without_server: Workers) -> None:
+    wait_until(lambda: without_server.output(), "it says that it waits")
+    assert without_server.started[0].wait(30) == 2
+    waiting, error = without_server.output().splitlines()
+    assert waiting.endswith("worker worker-1: the server does not answer yet")
+    assert error.startswith("engine worker: cannot connect, nothing was applied: ")
