@@ -48,7 +48,12 @@ class WorkerFreeze:
                 return Seen(self._stopped_ns, False, f"{target} is not alive")
             self._pid = child.pid
             scene.signal(child.pid, signal.SIGSTOP)
-            stopped = scene.wait(self._is_stopped, timeout_s=STATE_TIMEOUT_S, poll_s=0.001)
+            try:
+                stopped = scene.wait(self._is_stopped, timeout_s=STATE_TIMEOUT_S, poll_s=0.001)
+            except BaseException:
+                # Interrupted before the fault is on record: nobody else knows that there is something to heal.
+                scene.signal(child.pid, signal.SIGCONT)
+                raise
             scene.watch.poll()
             self._frozen = tuple(scene.watch.view(target).running)
             if self._frozen or not aimed or not stopped:

