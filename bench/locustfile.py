@@ -1,11 +1,16 @@
-"""Open-loop load on one queue; a normal locustfile.
+"""Open-loop load on one queue, and consumers beside it; a normal locustfile.
 
-    locust -f bench/locustfile.py                          by hand: web page, and a server of its own unless --host is given
+    locust -f bench/locustfile.py --consumers 1            by hand: web page, and a server of its own unless --host is given
     locust -f bench/locustfile.py --headless -u 4 -t 60s --host redis://127.0.0.1:6379 --queue bench --seed 1 --rate 120
+    locust -f bench/locustfile.py --headless -u 2 -t 60s --host redis://127.0.0.1:6379 --queue bench Consumer
 
-The schedule paces, not Locust: the seeded workload says what is sent when, the users take turns at sending it, and the total
-rate is --rate whatever their number. With --processes or --master/--worker each process sends its part of the same schedule.
-Response times count from the intended instant. Locust's numbers are the live view; verdicts come from --history.
+Producers: the schedule paces, not Locust. The seeded workload says what is sent when, the users take turns at sending it, and the
+total rate is --rate whatever their number. With --processes or --master/--worker each process sends its part of the same
+schedule. Response times count from the intended instant.
+
+Consumers: each user is a worker of the engine on greenlets. --consumers takes so many of the users; naming the class takes all.
+
+Locust's numbers are the live view; verdicts come from --history and --consumer-history.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ import logging
 import sys
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +31,7 @@ from locust.runners import MasterRunner, WorkerRunner
 
 # After locust, which makes the sockets cooperative when it is imported.
 import engine
+from bench.consumption import Consumption, Source
 from bench.production import REQUEST_TYPE, Destination, Production
 from bench.workload import Workload, WorkloadError
 from engine.testing import EmbeddedServer, ServerFailed, ServerMissing
@@ -41,6 +48,7 @@ class Load:
     def __init__(self) -> None:
         self._server: EmbeddedServer | None = None
         self._production: Production | None = None
+        self._consumptions: list[Consumption] = []
 
     def add_options(self, parser: ArgumentParser, **_: Any) -> None:
         """Our own options; those that Locust's page shows can be changed there before each start."""
@@ -51,15 +59,23 @@ class Load:
         add("--id-prefix", default="", help="job ids are PREFIX-INDEX; default b<seed>, on the page with the start time added")
         add("--history", default="", include_in_web_ui=False, help="write the history of the sends to this new file")
         add("--lua", default="", include_in_web_ui=False, help="folder of scripts to use instead of the engine's own")
+        consumer: Any = partial(add, include_in_web_ui=False)
+        consumer("--consumers", type=int, default=0, help="so many of the users consume (default 0)")
+        consumer("--consumer-history", default="", help="write the history of the first consumer to this new file")
+        consumer("--consumer-concurrency", type=int, default=8, help="handlers at once in each consumer (default 8)")
+        consumer("--lease-ms", type=int, default=9_000, help="lease of the consumers' jobs (default 9000)")
+        consumer("--sweep-ms", type=int, default=1_000, help="longest time between two sweeps of a consumer (default 1000)")
 
     def prepare(self, environment: Environment, **_: Any) -> None:
         """Check the options before anything runs, and start a server when none was named."""
+        options = _options(environment)
+        _share_out(environment, options.consumers)
         if isinstance(environment.runner, WorkerRunner):
             return
         try:
-            _workload(_options(environment))
+            _workload(options)
             if not environment.host:
-                environment.host = self._serve(_options(environment).queue)
+                environment.host = self._serve(options.queue)
             _destination(environment).connect().close()
         except (WorkloadError, ServerMissing, ServerFailed, engine.EngineError) as error:
             self.quit()
@@ -75,15 +91,16 @@ class Load:
             options.load_parts = runner.worker_count
             options.load_prefix = _id_prefix(options)
         try:
-            if isinstance(runner, MasterRunner):
-                _check_processes(options)
+            if not isinstance(runner, WorkerRunner):
+                _check_users(environment, options)
+            if isinstance(runner, MasterRunner) or Producer not in environment.user_classes:
                 return
             self._production = Production(
                 _workload(options, options.load_prefix),
                 _destination(environment, part=runner.worker_index),
                 part=runner.worker_index,
                 parts=options.load_parts,
-                report=_reporter(environment),
+                report=_producer_report(environment),
             )
             self._production.warm_up()
         except (WorkloadError, engine.EngineError, OSError) as error:
@@ -99,11 +116,26 @@ class Load:
         if self._production is None or not self._production.pace():
             raise StopUser
 
+    def consume(self, environment: Environment) -> None:
+        """Be a worker until the load ends. Raises StopUser when it cannot begin, or when the worker has ended."""
+        try:
+            consumption = Consumption(_source(environment, number=len(self._consumptions)), _consumer_report(environment))
+        except (engine.EngineError, OSError) as error:
+            self._refuse(environment, error)
+            raise StopUser from error
+        # Locust kills its users at the end of the load; the worker is not to be killed but stopped, so it is ours.
+        self._consumptions.append(consumption)
+        consumption.start()
+        consumption.join()
+        raise StopUser
+
     def end(self, **_: Any) -> None:
-        """The stop: by the command line, by the button, or by a signal."""
+        """The stop: by the command line, by the button, or by a signal. Nothing is sent any more before a consumer stops."""
         production, self._production = self._production, None
         if production is not None:
             production.stop()
+        consumptions, self._consumptions = self._consumptions, []
+        gevent.joinall([gevent.spawn(consumption.stop) for consumption in consumptions])
 
     def quit(self, **_: Any) -> None:
         """The end of the Locust process, after the load has ended."""
@@ -115,6 +147,7 @@ class Load:
         self._server = EmbeddedServer().__enter__()
         url = self._server.url
         print(f"No --host was given, so a server was started: {url}")
+        print("Add --consumers 1 for a consumer among the users, or start a worker:")
         print(f"Start a worker with: python -m engine worker bench.handlers:handlers --queue {queue} --url {url}", flush=True)
         return url
 
@@ -161,24 +194,58 @@ def _destination(environment: Environment, *, part: int = 0) -> Destination:
     )
 
 
-def _check_processes(options: Namespace) -> None:
+def _source(environment: Environment, *, number: int) -> Source:
+    """Each consumer writes a history of its own: consumer-1.jsonl, consumer-1-2.jsonl; in another process consumer-1-p2.jsonl."""
+    options = _options(environment)
+    runner: Any = environment.runner
+    given = Path(options.consumer_history) if options.consumer_history else None
+    name = given.name.removesuffix(".jsonl") if given else "consumer-1"
+    name += f"-p{runner.worker_index + 1}" if runner.worker_index > 0 else ""
+    name += f"-{number + 1}" if number else ""
+    return Source(
+        queue=options.queue,
+        url=environment.host or "",
+        name=name,
+        lua=Path(options.lua) if options.lua else None,
+        history=given.with_name(f"{name}.jsonl") if given else None,
+        concurrency=options.consumer_concurrency,
+        lease_ms=options.lease_ms,
+        sweep_ms=options.sweep_ms,
+    )
+
+
+def _share_out(environment: Environment, consumers: int) -> None:
+    """Who is a consumer: --consumers of the users, or all when the command line names only that class."""
+    if Producer not in environment.user_classes:
+        return
+    if consumers > 0:
+        Consumer.fixed_count = consumers
+    else:
+        environment.user_classes = [kind for kind in environment.user_classes if kind is not Consumer]
+
+
+def _check_users(environment: Environment, options: Namespace) -> None:
+    """Each process sends a part of the schedule, so each needs a producer."""
+    if Producer not in environment.user_classes:
+        return
     users = options.num_users or 1
-    if users < options.load_parts:
-        raise WorkloadError(f"users: {users} is fewer than the {options.load_parts} Locust processes, each needs one")
+    if users - options.consumers < options.load_parts:
+        consumers = f"{options.consumers} consumers and " if options.consumers else ""
+        raise WorkloadError(f"users: {users} is fewer than {consumers}the {options.load_parts} Locust processes, each needs one")
 
 
-def _reporter(environment: Environment) -> Any:
-    def report(name: str, response_ms: float | None, failure: Exception | None) -> None:
-        environment.events.request.fire(
-            request_type=REQUEST_TYPE,
-            name=name,
-            response_time=response_ms,
-            response_length=0,
-            exception=failure,
-            context={},
-        )
+def _fire(environment: Environment, kind: str, name: str, response_ms: float | None, failure: Exception | None) -> None:
+    environment.events.request.fire(
+        request_type=kind, name=name, response_time=response_ms, response_length=0, exception=failure, context={}
+    )
 
-    return report
+
+def _producer_report(environment: Environment) -> Any:
+    return partial(_fire, environment, REQUEST_TYPE)
+
+
+def _consumer_report(environment: Environment) -> Any:
+    return partial(_fire, environment)
 
 
 load = Load()
@@ -200,3 +267,13 @@ class Producer(User):
     @task
     def send_next(self) -> None:
         load.pace()
+
+
+class Consumer(User):
+    """A user that works: it claims jobs, runs their handlers and finishes them, as a worker process does."""
+
+    wait_time = constant(0)
+
+    @task
+    def work(self) -> None:
+        load.consume(self.environment)

@@ -158,7 +158,7 @@ def producer_command(spec: RunSpec, url: str, history: Path) -> list[str]:
     command = [sys.executable, "-m", "locust", "-f", str(ROOT / "bench" / "locustfile.py"), "--headless", "--only-summary"]
     command += ["-u", str(PRODUCER_USERS), "-r", str(PRODUCER_USERS), "-t", f"{PRODUCER_BOUND_S}s", "--exit-code-on-error", "0"]
     command += ["--host", url, "--queue", spec.queue, "--seed", str(spec.seed), "--rate", str(spec.rate_per_s)]
-    return [*command, "--history", str(history)]
+    return [*command, "--history", str(history), "Producer"]
 
 
 def child_environment(more: Mapping[str, str]) -> dict[str, str]:

@@ -54,8 +54,8 @@ class Processes:
         self._running.append(process)
         return process
 
-    def locust(self, *arguments: str, log: str = "locust.log") -> subprocess.Popen[bytes]:
-        return self.start("locust", "-f", "bench/locustfile.py", *arguments, log=log)
+    def locust(self, *arguments: str, log: str = "locust.log", **environment: str) -> subprocess.Popen[bytes]:
+        return self.start("locust", "-f", "bench/locustfile.py", *arguments, log=log, **environment)
 
     def worker(self, url: str, *arguments: str, name: str = "worker-1") -> subprocess.Popen[bytes]:
         """A worker of queue `bench` with history and sink beside the logs."""

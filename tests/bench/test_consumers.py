@@ -1,0 +1,129 @@
+"""Locust's consumer users with the real Locust and a real server: the same worker as in a process of its own, on greenlets."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import engine
+from engine.testing import EmbeddedServer
+from tests.bench.real_parts import Processes, rows_of, wait_until
+
+HEADLESS = ("--headless", "--only-summary", "--exit-code-on-error", "0")
+
+
+def completions(path: Path, operation: str) -> list[dict[str, Any]]:
+    return [row for row in rows_of(path, "operation") if row["f"] == operation and row["type"] != "invoke"]
+
+
+def jobs_with(rows: list[dict[str, Any]], result: str) -> list[str]:
+    return sorted(item["job"] for row in rows for item in row["items"] if item.get("result") == result)
+
+
+def test_a_consumer_beside_producers_works_off_what_they_send(
+    server: EmbeddedServer, processes: Processes, tmp_path: Path
+) -> None:
+    producer, consumer, sink = (tmp_path / name for name in ("producer-1.jsonl", "consumer-1.jsonl", "consumer-1.sink.jsonl"))
+    locust = processes.locust(
+        *(*HEADLESS, "-u", "3", "--consumers", "1", "--host", server.url, "--rate", "60"),
+        *("--history", str(producer), "--consumer-history", str(consumer)),
+        IRONCLAIM_SINK=str(sink),
+        IRONCLAIM_PROC="consumer-1",
+    )
+    wait_until(lambda: len(rows_of(sink, "effect")) > 150, "150 jobs worked off")
+    locust.send_signal(signal.SIGTERM)
+    assert locust.wait(timeout=60) == 0, processes.output()
+
+    rows = rows_of(consumer)
+    assert (rows[0]["kind"], rows[0]["role"], rows[0]["proc"]) == ("open", "worker", "consumer-1")
+    assert (rows[-1]["kind"], rows[-1]["rows"]) == ("close", len(rows))
+    finished = jobs_with(completions(consumer, "finish"), "ok")
+    assert sorted(item["job"] for row in rows_of(sink, "effect") for item in row["items"]) == finished
+    assert set(finished) <= set(jobs_with(completions(producer, "enqueue"), "created"))
+    # Handlers overlapped: the greenlets of one consumer are its concurrency.
+    handled = [(row["first_send_ns"], row["done_ns"]) for row in completions(consumer, "handle")]
+    assert any(start < other_start < end for start, end in handled for other_start, _ in handled)
+    # It stopped gracefully: whatever it had and did not finish has been given back or waits for its retry.
+    queue = engine.Queue("bench", url=server.url)
+    assert queue.counts().active == 0
+    queue.close()
+    output = processes.output()
+    assert "Traceback" not in output
+    assert all(word in output for word in ("claim", "handle", "enqueue"))
+
+
+def test_consumers_alone_and_in_two_processes(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
+    queue = engine.Queue("bench", url=server.url)
+    locust = processes.locust(
+        *(*HEADLESS, "-u", "2", "--processes", "2", "--host", server.url),
+        *("--consumer-history", str(tmp_path / "consumer-1.jsonl"), "Consumer"),
+    )
+    histories = [tmp_path / "consumer-1.jsonl", tmp_path / "consumer-1-p2.jsonl"]
+    wait_until(lambda: all(completions(path, "claim") for path in histories), "a claim by each consumer")
+    created = [queue.enqueue("email", {"work_ms": 20, "fail_first": 0}).job for _ in range(60)]
+    wait_until(lambda: queue.counts().finished == len(created), "all jobs finished")
+    locust.send_signal(signal.SIGTERM)
+    assert locust.wait(timeout=60) == 0, processes.output()
+    queue.close()
+    finished = [jobs_with(completions(path, "finish"), "ok") for path in histories]
+    assert all(finished)
+    assert sorted(finished[0] + finished[1]) == sorted(created)
+    assert [rows_of(path)[-1]["kind"] for path in histories] == ["close", "close"]
+    assert not (tmp_path / "producer-1.jsonl").exists()
+
+
+def test_a_consumer_outlives_a_stalled_server(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
+    history = tmp_path / "consumer-1.jsonl"
+    locust = processes.locust(
+        *(*HEADLESS, "-u", "1", "--host", server.url, "--lease-ms", "2000", "--sweep-ms", "300"),
+        *("--consumer-history", str(history), "Consumer"),
+    )
+    wait_until(lambda: completions(history, "claim"), "a claim")
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        wait_until(
+            lambda: any(row["sends"] > 1 or row["type"] != "ok" for row in rows_of(history) if row["sends"]), "a lost send"
+        )
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    queue = engine.Queue("bench", url=server.url)
+    job = queue.enqueue("report", {"work_ms": 1, "fail_first": 0}).job
+    wait_until(lambda: job in jobs_with(completions(history, "finish"), "ok"), "a job finished after the stall")
+    queue.close()
+    locust.send_signal(signal.SIGTERM)
+    assert locust.wait(timeout=60) == 0, processes.output()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("-u", "2", "--consumers", "2"), "users: 2 is fewer than 2 consumers and the 1 Locust processes"),
+        (("-u", "1", "--lease-ms", "5", "Consumer"), "lease_ms: 5 is not allowed"),
+        (("-u", "1", "--consumer-concurrency", "0", "Consumer"), "concurrency: 0 is not allowed"),
+    ],
+)
+def test_bad_settings_end_with_one_line(
+    server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str
+) -> None:
+    locust = processes.locust("--headless", "-t", "5s", "--host", server.url, *arguments)
+    assert locust.wait(timeout=60) == 2, processes.output()
+    output = processes.output()
+    assert line in output
+    assert "Traceback" not in output
+
+
+def test_a_consumer_history_that_exists_is_not_written_again(
+    server: EmbeddedServer, processes: Processes, tmp_path: Path
+) -> None:
+    history = tmp_path / "consumer-1.jsonl"
+    history.write_text("")
+    locust = processes.locust(
+        *("--headless", "-u", "1", "-t", "5s", "--host", server.url, "--consumer-history", str(history), "Consumer")
+    )
+    assert locust.wait(timeout=60) == 2
+    assert "history: consumer-1.jsonl exists already" in processes.output()
+    assert history.read_text() == ""
