@@ -4,25 +4,37 @@ PYTHON ?= python3
 SEED ?= 1
 MUTANT ?=
 RUN ?= runs/latest
+SERVER ?= valkey
+JOBS ?= 2
 ARGS ?=
 
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench judge test check format clean distclean
+.PHONY: help setup bench judge test check format doctor clean distclean
 
 help:
-	@echo 'make bench [SEED=1] [MUTANT=name]  load, one worker killed, one frozen, then the verdict (3 minutes); fails unless valid'
-	@echo 'make judge [RUN=runs/latest]       judge a recorded run again'
-	@echo 'make test [ARGS="-k claim"]        all tests'
-	@echo 'make check                         ruff and pyright'
-	@echo 'make format                        let ruff format the sources'
-	@echo 'make setup                         only make .venv (the others do it by themselves)'
-	@echo 'make clean                         remove runs, caches and build products; make distclean: .venv too'
+	@echo 'make bench [SEED=1] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
+	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
+	@echo 'make test [ARGS="-k claim"]         all tests, in JOBS=2 processes'
+	@echo '  SERVER=redis                      bench and test: redis-server on PATH instead of the bundled Valkey'
+	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
+	@echo 'make check                          ruff and pyright'
+	@echo 'make format                         let ruff format the sources'
+	@echo 'make setup                          only make .venv (the others do it by themselves)'
+	@echo 'make clean                          remove runs, caches and build products; make distclean: .venv too'
 
 setup:
 	@command -v $(PYTHON) >/dev/null 2>&1 || { echo 'setup: $(PYTHON) is missing; install it, on Debian: sudo apt-get install python3 python3-venv' >&2; exit 1; }
-	@$(PYTHON) .ci/setup
+	@$(PYTHON) .ci/setup $(TOOLS)
+
+ifeq ($(SERVER),redis)
+TOOLS := redis
+bench test: export IRONCLAIM_REDIS_SERVER := redis-server
+else ifneq ($(SERVER),valkey)
+$(error SERVER=$(SERVER): it must be valkey or redis)
+endif
+test: TOOLS += browser
 
 bench: setup
 	@$(BIN)/python -m chaos bench --seed $(SEED) $(if $(MUTANT),--mutant $(MUTANT))
@@ -31,7 +43,10 @@ judge: setup
 	@$(BIN)/python -m reports judge $(RUN)
 
 test: setup
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup $(ARGS)
+
+doctor:
+	@if [ -x $(BIN)/python ]; then $(BIN)/python -m chaos.doctor; else $(PYTHON) -m chaos.doctor; fi
 
 check: setup
 	$(BIN)/ruff check .

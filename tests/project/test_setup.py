@@ -51,6 +51,8 @@ def setup(tree: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch) -> Iter
 
     monkeypatch.setattr(module, "run", note_run)
     monkeypatch.setattr(module, "check_java", lambda: None)
+    monkeypatch.setattr(module, "check_toxiproxy", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["setup"])
     yield module
 
 
@@ -127,7 +129,7 @@ def run_setup(tree: Path, **environment: str) -> subprocess.CompletedProcess[str
     """The real script on the copied tree, with a stamp that says that the environment is ready."""
     return subprocess.run(
         [sys.executable, str(tree / ".ci" / "setup")],
-        env={**os.environ, **environment},
+        env={**os.environ, "TOXIPROXY_SERVER": "named", **environment},
         capture_output=True,
         text=True,
         timeout=60,
@@ -166,7 +168,7 @@ def test_two_at_a_time_wait_for_each_other(setup: ModuleType, tree: Path) -> Non
         fcntl.flock(held, fcntl.LOCK_EX)
         second = subprocess.Popen(
             [sys.executable, str(tree / ".ci" / "setup")],
-            env={**os.environ, "JAVA_HOME": str(fake_java(tree / "jdk", "17"))},
+            env={**os.environ, "TOXIPROXY_SERVER": "named", "JAVA_HOME": str(fake_java(tree / "jdk", "17"))},
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -185,3 +187,37 @@ def test_a_failed_step_shows_the_end_of_its_log(setup: ModuleType, tree: Path, c
     with pytest.raises(fresh.SetupError, match=r"a step failed with code 3; all of its output is in build/setup\.log"):
         fresh.run("a step", ["sh", "-c", "echo early; echo 'no matching distribution' >&2; exit 3"])
     assert "    no matching distribution\n" in capfd.readouterr().out
+
+
+def test_a_tool_that_is_not_there_is_installed(
+    setup: ModuleType, steps: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "apt-get").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    setup.set_up(["redis", "browser"])
+    assert [step for step in steps if step.startswith("installing")] == [
+        "installing redis-server (apt-get)",
+        "installing chromium (apt-get)",
+        "installing chromium-driver (apt-get)",
+    ]
+
+
+def test_without_the_right_to_install_a_server_is_an_error_and_a_browser_a_remark(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    setup.set_up(["browser"])
+    assert "no chromium on PATH; install it, on Debian: sudo apt-get install chromium" in capfd.readouterr().out
+    with pytest.raises(
+        setup.SetupError, match="no redis-server on PATH; install it, on Debian: sudo apt-get install redis-server"
+    ):
+        setup.set_up(["redis"])
+
+
+def test_an_unknown_tool_is_one_clear_line(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["setup", "kafka"])
+    assert setup.main() == 1
+    assert capfd.readouterr().err == "setup: kafka: it must be one of browser, redis\n"
