@@ -9,11 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from engine.async_queue import AsyncQueue
     from engine.errors import (
         EngineError,
         LeaseLost,
         Malformed,
         OutcomeUnknown,
+        PartlyEnqueued,
         ScriptFault,
         ServerUnavailable,
         UnsafeServer,
@@ -21,17 +23,20 @@ if TYPE_CHECKING:
     )
     from engine.handlers import Handlers, Job
     from engine.operations import Counts, Enqueued, Snapshot
+    from engine.producing import NewJob
     from engine.queue import Queue
     from engine.worker import Worker
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "engine.async_queue": ("AsyncQueue",),
     "engine.errors": (
         "EngineError",
         "LeaseLost",
         "Malformed",
         "OutcomeUnknown",
+        "PartlyEnqueued",
         "ScriptFault",
         "ServerUnavailable",
         "UnsafeServer",
@@ -39,12 +44,14 @@ _HOMES = {
     ),
     "engine.handlers": ("Handlers", "Job"),
     "engine.operations": ("Counts", "Enqueued", "Snapshot"),
+    "engine.producing": ("NewJob",),
     "engine.queue": ("Queue",),
     "engine.worker": ("Worker",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AsyncQueue",
     "Counts",
     "EngineError",
     "Enqueued",
@@ -52,7 +59,9 @@ __all__ = [
     "Job",
     "LeaseLost",
     "Malformed",
+    "NewJob",
     "OutcomeUnknown",
+    "PartlyEnqueued",
     "Queue",
     "ScriptFault",
     "ServerUnavailable",

@@ -40,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
             lease_ms=options.lease_ms,
             sweep_ms=options.sweep_ms,
             grace_ms=options.grace_ms,
+            processes=options.processes,
         )
         worker.run(burst=options.burst)
     except (EngineError, OSError) as error:
@@ -78,10 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument("--url", default="redis://127.0.0.1:6379", help="server of the queue: redis://, rediss:// or unix://")
     worker.add_argument("--name", default="worker-1", help="for people and for the history")
     worker.add_argument("--concurrency", type=int, default=8, help="handlers at once")
-    worker.add_argument("--prefetch", type=int, default=1, help="jobs leased ahead")
+    worker.add_argument("--prefetch", type=int, default=64, help="most jobs leased ahead of the handlers; 0 = none")
     worker.add_argument("--lease-ms", type=int, default=9000, help="how long a job stays leased without a renewal")
     worker.add_argument("--sweep-ms", type=int, default=1000, help="longest time between two sweeps")
     worker.add_argument("--grace-ms", type=int, default=30_000, help="how long a stop waits for handlers")
+    worker.add_argument("--processes", type=int, default=0, help="run plain handlers in this many child processes, one each")
     worker.add_argument("--burst", action="store_true", help="stop when no job waits, is delayed or is in hand")
     worker.add_argument("--history", type=Path, help="append history rows to this file")
     worker.add_argument("--lua", type=Path, help="take the scripts from this folder")

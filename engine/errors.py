@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.operations import Enqueued
+
 
 class EngineError(Exception):
     """The engine could not do what was asked."""
@@ -33,6 +39,18 @@ class LeaseLost(EngineError):
 
 class OutcomeUnknown(EngineError):
     """The call was sent and not answered within its deadline: it may have been applied, now or later."""
+
+
+class PartlyEnqueued(OutcomeUnknown):
+    """Some jobs of an `enqueue_many` were answered, and others were not. Sending all of them again with the same ids is safe.
+
+    `results` holds for each job, in the order given, what came of it: an Enqueued, or the error of its call, which says whether
+    it may have been applied (OutcomeUnknown) or certainly was not (ServerUnavailable).
+    """
+
+    def __init__(self, message: str, results: Sequence[Enqueued | EngineError]) -> None:
+        super().__init__(message)
+        self.results = tuple(results)
 
 
 class ServerUnavailable(EngineError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import threading
 from collections.abc import Callable, Mapping
@@ -11,7 +12,10 @@ from engine import validate
 from engine.errors import LeaseLost, Malformed
 from engine.operations import LeasedJob
 
+#: A plain function, or one that returns a coroutine (`async def`).
 Handler = Callable[["Job"], object]
+
+_ERROR_CHARACTERS_MAX = 1000
 
 
 class Job:
@@ -83,18 +87,25 @@ class Job:
 
 
 class Handlers:
-    """A registry: `@handlers("name")` on a function of one argument, the Job."""
+    """A registry: `@handlers("name")` on a function of one argument, the Job; plain or `async def`."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Handler] = {}
+        self._coroutines: set[str] = set()
 
     def __call__(self, name: str) -> Callable[[Handler], Handler]:
-        """Register the decorated function. Raises Malformed for a bad name or one that is taken."""
+        """Register the decorated function. Raises Malformed for a bad name or one that is taken, and for a generator: calling it
+        would run nothing."""
         checked = validate.job_name(name)
         if checked in self._by_name:
             raise Malformed("name", checked, "a name that has no handler yet")
 
         def register(handler: Handler) -> Handler:
+            call = getattr(handler, "__call__", None)  # noqa: B004
+            if any(inspect.isgeneratorfunction(part) or inspect.isasyncgenfunction(part) for part in (handler, call)):
+                raise Malformed("handler", handler, "a function or an async function, without yield")
+            if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
+                self._coroutines.add(checked)
             self._by_name[checked] = handler
             return handler
 
@@ -105,9 +116,31 @@ class Handlers:
         """The handlers."""
         return self._by_name
 
-    def run(self, job: Job) -> None:
-        """Run the job's handler. Raises what it raises, or Malformed for a name without a handler."""
-        handler = self._by_name.get(job.name)
+    def is_coroutine(self, name: str) -> bool:
+        """Whether the handler of this name is an async function."""
+        return name in self._coroutines
+
+    def find(self, name: str) -> Handler:
+        """The handler of a job name. Raises Malformed for a name without one."""
+        handler = self._by_name.get(name)
         if handler is None:
-            raise Malformed("name", job.name, f"one that this worker handles: {', '.join(sorted(self._by_name)) or 'none'}")
-        handler(job)
+            raise Malformed("name", name, f"one that this worker handles: {', '.join(sorted(self._by_name)) or 'none'}")
+        return handler
+
+
+def call_plain(handler: Handler, job: Job) -> None:
+    """Run a plain handler. Raises what it raises, and TypeError when it returns something that still waits to be run."""
+    result = handler(job)
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(f"the handler of {job.name} returned a {type(result).__name__}: make it an async function")
+
+
+def describe(failure: BaseException) -> str:
+    """What a handler raised, as text that can travel: bounded, and without characters that UTF-8 cannot carry."""
+    try:
+        text = f"{type(failure).__name__}: {failure}"
+    except Exception:
+        text = type(failure).__name__
+    return text[:_ERROR_CHARACTERS_MAX].encode(errors="replace").decode()

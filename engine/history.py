@@ -71,7 +71,7 @@ ROW_FIELDS: tuple[Field, ...] = (
     # configuration
     Field("config", "str", "configuration", "effective configuration as a JSON object, again at every change"),
     # operation
-    Field("f", "str", "operation", "enqueue | claim | finish | retry | bury | release | extend | promote | reap | handle"),
+    Field("f", "str", "operation", "enqueue | claim | finish | retry | bury | release | extend | mark | promote | reap | handle"),
     Field("type", "str", "operation", "invoke | ok | fail | info: ok happened, fail did not, info or no completion may have"),
     Field("op", "str", "operation", "operation id: the same in the invoke and the completion row"),
     Field("call", "str", "operation", "call id: equal for the operations that travel in one script call (finish and claim)"),
@@ -83,7 +83,12 @@ ROW_FIELDS: tuple[Field, ...] = (
     Field("last_send_ns", "int", "operation", "just before the last send"),
     Field("done_ns", "int", "operation", "reply parsed or given up; a handler's end"),
     Field("srv_us", "int", "operation clock final", "server time of the reply"),
-    Field("result", "str", "operation fault", "claim: leased | empty | repeated | void | stale; fault: ok | missing"),
+    Field(
+        "result",
+        "str",
+        "operation fault",
+        "claim: leased | empty | repeated | void | stale; mark: ok | repeated | stale; promote: how many; fault: ok | missing",
+    ),
     Field("error", "str", "operation", "why type is fail or info"),
     Field("incarnation", "str", "operation", "claims: the worker incarnation, 16 hex digits"),
     Field("counter", "int", "operation", "claims: the claim counter of the incarnation; the job nonce is incarnation:counter"),
@@ -104,16 +109,17 @@ ROW_FIELDS: tuple[Field, ...] = (
 #: One entry of `items`.
 ITEM_FIELDS: tuple[Field, ...] = (
     Field("job", "str", "*", "job id"),
-    Field("fence", "int", "claim end reap handle effect", "fence of the token (rule 6)"),
-    Field("nonce", "str", "claim end reap handle effect", "nonce of the token: incarnation:counter"),
+    Field("fence", "int", "claim end mark reap handle effect", "fence of the token (rule 6); none where a script buried the job"),
+    Field("nonce", "str", "claim end mark reap handle effect", "nonce of the token: incarnation:counter"),
     Field(
         "result",
         "str",
         "operation",
-        "enqueue: created | repeated | duplicate | refused; claim: leased | repeated; "
-        "finish, retry, bury, release, extend: ok | repeated | stale | void | unknown; reap: reaped",
+        "enqueue: created | repeated | duplicate | refused | unknown; claim: leased | repeated; "
+        "finish, retry, bury, release, extend: ok | repeated | stale | void | unknown; mark: ok | repeated | stale; "
+        "reap: reaped | buried (it had crashed too often); claim, promote, reap: corrupt (buried, nobody could read it)",
     ),
-    Field("outcome", "str", "end", "how the lease ended: finished | retried | buried | released"),
+    Field("outcome", "str", "end reap", "how the lease ended: finished | retried | buried | released"),
     Field("name", "str", "enqueue claim handle", "job name"),
     Field("class", "str", "enqueue claim", "class of Lanes"),
     Field("lane", "str", "enqueue claim", "lane of Lanes"),
@@ -124,7 +130,7 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("deadline_ms", "int", "claim extend", "server time at which the lease ends"),
     Field("claims", "int", "claim", "claims of the job so far, this one included"),
     Field("failures", "int", "claim", "failed runs so far"),
-    Field("crashes", "int", "claim reap", "leases that ran out so far"),
+    Field("crashes", "int", "claim reap", "leases that ran out and were charged so far: the first, and those marked (rule 12)"),
     Field("crc", "int", "enqueue claim effect", "crc32 of the payload bytes"),
     Field("error", "str", "retry bury handle", "what the handler raised"),
 )

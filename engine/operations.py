@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+#: How the wait between two runs grows: not at all, or to the double with each failed run, with jitter.
+Backoff = Literal["fixed", "exponential"]
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -21,7 +24,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a job carries beside its payload. `lifo` puts it before its equals; `headers` travel untouched."""
+    """What a job carries beside its payload. `lifo` puts it before its equals; `headers` travel untouched.
+
+    `attempts` bounds the runs whose handler failed, `crashes_max` the leases that ended in a crash (rules 6 and 12).
+    """
 
     priority: int = 5
     lifo: bool = False
@@ -30,6 +36,8 @@ class Options:
     backoff_ms: int = 1000
     timeout_ms: int = 0
     headers: tuple[tuple[str, str], ...] = ()
+    backoff: Backoff = "fixed"
+    crashes_max: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +55,16 @@ class Enqueue:
 
 
 @dataclass(frozen=True, slots=True)
+class EnqueueMany:
+    """Create jobs in one piece and in this order. Their ids differ; nonce, `not_after_ms`, class and lane are the same in all."""
+
+    jobs: tuple[Enqueue, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
-    """Lease up to `limit` jobs. (incarnation, counter) is the identity (rule 4)."""
+    """Lease up to `limit` jobs, at most `crashed_max` of them with a crash behind them: a worker runs one of those at a time, and
+    the others may be run elsewhere (rule 12). (incarnation, counter) is the identity (rule 4)."""
 
     incarnation: str
     counter: int
@@ -57,6 +73,7 @@ class Claim:
     not_after_ms: int
     owner: str
     sleep_max_ms: int
+    crashed_max: int = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +125,28 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
-class Promote:
-    """Make due jobs claimable."""
+class Mark:
+    """Say that the handler of a job with a crash behind it is about to run: only then is the next crash charged (rule 12)."""
 
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """Make due jobs claimable. (incarnation, counter) is the identity; reaps and promotions count together."""
+
+    incarnation: str
+    counter: int
     limit: int
     sleep_max_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reap:
-    """Take expired leases away."""
+    """Take expired leases away; jobs that have crashed too often are buried. (incarnation, counter) is the identity."""
 
+    incarnation: str
+    counter: int
     limit: int
     sleep_max_ms: int
     done_max: int
@@ -149,11 +177,28 @@ class MakeTestQueue:
     """Allow `now_ms` on a queue that has never held a job."""
 
 
-Operation = Enqueue | Claim | Finish | Retry | Bury | Release | Extend | Promote | Reap | Wait | Count | Listing | MakeTestQueue
+Operation = (
+    Enqueue
+    | EnqueueMany
+    | Claim
+    | Finish
+    | Retry
+    | Bury
+    | Release
+    | Extend
+    | Mark
+    | Promote
+    | Reap
+    | Wait
+    | Count
+    | Listing
+    | MakeTestQueue
+)
 
 EnqueueResult = Literal["created", "repeated", "duplicate", "refused"]
 ClaimResult = Literal["leased", "empty", "repeated", "void", "stale"]
 EndResult = Literal["ok", "repeated", "stale", "void"]
+MarkResult = Literal["ok", "repeated", "stale"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +216,14 @@ class Enqueued:
     def created(self) -> bool:
         """True when this call created the job, by whichever of its copies."""
         return self.result in ("created", "repeated")
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueuedMany:
+    """For each job of the call, in its order: what came of it."""
+
+    srv_us: int
+    items: tuple[Enqueued, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +246,9 @@ class LeasedJob:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a claim leased. `sleep_ms`: the next lease end or due time is that far away. `corrupt`: ids that the script could not
-    read and buried. `unreadable`: jobs that are leased and cannot be run, each with the reason; their holder buries them."""
+    """What a claim leased. `sleep_ms`: the next sweep may wait that long. `corrupt`: ids that the script could not read and
+    buried, also while it promoted. `unreadable`: jobs that are leased and cannot be run, each with the reason; their holder
+    buries them."""
 
     srv_us: int
     result: ClaimResult
@@ -230,21 +284,33 @@ class Extended:
 
 
 @dataclass(frozen=True, slots=True)
+class Marked:
+    """`ok`; `repeated` for another copy of the same call; `stale` when the lease has ended, so the handler must not start."""
+
+    srv_us: int
+    result: MarkResult
+
+
+@dataclass(frozen=True, slots=True)
 class Promoted:
-    """How many due jobs became claimable."""
+    """How many due jobs became claimable. `corrupt`: ids that the script could not read and buried."""
 
     srv_us: int
     promoted: int
     sleep_ms: int
+    corrupt: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """The leases that were taken away, each with the job's crash counter."""
+    """The leases that were taken away, each with the job's crash counter. `buried`: ids that had crashed too often; `corrupt`:
+    ids that the script could not read and buried. Where a sweep was cut off, an id may stand there without its lease."""
 
     srv_us: int
     sleep_ms: int
     leases: tuple[tuple[Lease, int], ...]
+    buried: tuple[str, ...] = ()
+    corrupt: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,4 +342,18 @@ class Snapshot:
     states: dict[str, list[tuple[str, int]]]
 
 
-Reply = Enqueued | Claimed | Ended | FinishedAndClaimed | Extended | Promoted | Reaped | Woken | Counts | Snapshot | bool
+Reply = (
+    Enqueued
+    | EnqueuedMany
+    | Claimed
+    | Ended
+    | FinishedAndClaimed
+    | Extended
+    | Marked
+    | Promoted
+    | Reaped
+    | Woken
+    | Counts
+    | Snapshot
+    | bool
+)

@@ -10,7 +10,7 @@ import itertools
 import json
 import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from engine.operations import (
     Ended,
     Enqueue,
     Enqueued,
+    EnqueuedMany,
+    EnqueueMany,
     Extend,
     Extended,
     Failure,
@@ -33,6 +35,8 @@ from engine.operations import (
     FinishedAndClaimed,
     Lease,
     LeasedJob,
+    Mark,
+    Marked,
     Operation,
     Promote,
     Promoted,
@@ -165,7 +169,9 @@ def _parts(operation: Operation) -> list[tuple[str, Operation]]:
             return [("finish", operation)]
         case Finish(leases=leases, claim=Claim() as claim):
             return [("finish", Finish(leases)), ("claim", claim)]
-        case Enqueue() | Claim() | Retry() | Bury() | Release() | Extend() | Promote() | Reap():
+        case EnqueueMany():
+            return [("enqueue", operation)]
+        case Enqueue() | Claim() | Retry() | Bury() | Release() | Extend() | Mark() | Promote() | Reap():
             return [(type(operation).__name__.lower(), operation)]
         case _:
             return []
@@ -193,17 +199,24 @@ def _failure(failure: Failure) -> str:
     return f'{_token(failure.lease)},"error":{text(failure.error)}'
 
 
+def _new_job(job: Enqueue) -> str:
+    return (
+        f'"job":"{job.job}","name":"{job.name}","class":"{job.class_name}","lane":"{job.lane}",'
+        f'"priority":{job.options.priority},"delay_ms":{job.options.delay_ms},"crc":{zlib.crc32(job.payload)}'
+    )
+
+
 def _bodies(operation: Operation) -> list[str]:
     """The inside of one item per job that the operation names."""
     match operation:
         case Enqueue():
-            return [
-                f'"job":"{operation.job}","name":"{operation.name}","class":"{operation.class_name}","lane":"{operation.lane}",'
-                f'"priority":{operation.options.priority},"delay_ms":{operation.options.delay_ms},'
-                f'"crc":{zlib.crc32(operation.payload)}'
-            ]
+            return [_new_job(operation)]
+        case EnqueueMany():
+            return [_new_job(job) for job in operation.jobs]
         case Finish() | Release() | Extend():
             return [_token(lease) for lease in operation.leases]
+        case Mark():
+            return [_token(operation.lease)]
         case Retry():
             return [f'{_failure(failure)},"delay_ms":{failure.delay_ms}' for failure in operation.failures]
         case Bury():
@@ -222,13 +235,23 @@ def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, st
     match reply:
         case Enqueued():
             kind = refused if reply.result == "refused" else "ok"
-            return kind, reply.result, f'{{{_bodies(operation)[0]},"result":"{reply.result}"}}'
+            return kind, reply.result, f'{{{_bodies(operation)[0]},"result":"{_definite(reply.result, definite)}"}}'
+        case EnqueuedMany():
+            # One answer for all: the row fails when nothing of it happened; else the items say what did.
+            results = {item.result for item in reply.items}
+            kind = refused if results == {"refused"} else "ok"
+            items = [
+                f'{{{body},"result":"{_definite(item.result, definite)}"}}'
+                for body, item in zip(_bodies(operation), reply.items, strict=True)
+            ]
+            return kind, results.pop() if len(results) == 1 else "", ",".join(items)
         case FinishedAndClaimed():
             return _reply(operation, reply.claimed if isinstance(operation, Claim) else reply.finished, definite)
         case Claimed():
             kind = refused if reply.result in ("void", "stale") else "ok"
             result = "leased" if reply.jobs else reply.result
-            return kind, reply.result, ",".join(_claimed_item(job, result) for job in reply.jobs)
+            items = [_claimed_item(job, result) for job in reply.jobs]
+            return kind, reply.result, ",".join(items + _buried_items(reply.corrupt, "corrupt"))
         case Ended():
             items = [
                 f'{{{body},"result":"{_definite(result, definite)}","outcome":"{outcome}"}}'
@@ -241,18 +264,35 @@ def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, st
                 for body, (result, deadline_ms) in zip(_bodies(operation), reply.items, strict=True)
             ]
             return "ok", "", ",".join(items)
+        case Marked():
+            return "ok", reply.result, f'{{{_bodies(operation)[0]},"result":"{reply.result}"}}'
         case Reaped():
-            items = [f'{{{_token(lease)},"crashes":{crashes},"result":"reaped"}}' for lease, crashes in reply.leases]
-            return "ok", "", ",".join(items)
+            return "ok", "", ",".join(_reaped_items(reply))
         case Promoted():
-            return "ok", str(reply.promoted), ""
+            return "ok", str(reply.promoted), ",".join(_buried_items(reply.corrupt, "corrupt"))
         case _:
             return "ok", "", ""
 
 
 def _definite(result: str, definite: bool) -> str:
-    """A stale answer after an unanswered send may follow from that send's own success (rule 5)."""
-    return "unknown" if result in ("stale", "void") and not definite else result
+    """A refusal after an unanswered send may follow from that send's own success (rule 5)."""
+    return "unknown" if result in ("stale", "void", "refused") and not definite else result
+
+
+def _reaped_items(reply: Reaped) -> list[str]:
+    """One item for each lease that was taken away, and one without a token for each burial that no lease explains."""
+    items: list[str] = []
+    for lease, crashes in reply.leases:
+        how = '"result":"buried","outcome":"buried"' if lease.job in reply.buried else '"result":"reaped"'
+        items.append(f'{{{_token(lease)},"crashes":{crashes},{how}}}')
+    leased = {lease.job for lease, _ in reply.leases}
+    items += _buried_items([job for job in reply.buried if job not in leased], "buried")
+    return items + _buried_items(reply.corrupt, "corrupt")
+
+
+def _buried_items(jobs: Iterable[str], result: str) -> list[str]:
+    """Items of jobs that a script buried by itself: without a token, since nobody held them."""
+    return [f'{{"job":"{job}","result":"{result}"}}' for job in jobs]
 
 
 def _claimed_item(job: LeasedJob, result: str) -> str:

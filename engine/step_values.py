@@ -9,8 +9,8 @@ from engine.call import Call
 from engine.operations import Lease, LeasedJob, Reply
 
 #: Each channel carries one call at a time:
-#: work (claim, finish and claim, retry, bury, release); renew (extend, so that neither a slow claim nor a busy handler delays
-#: a renewal, rule 14); sweep (reap, promote, count); wake (the blocking wait, on a connection of its own).
+#: work (claim, finish and claim, retry, bury, release, mark); renew (extend, so that neither a slow claim nor a busy handler
+#: delays a renewal, rule 14); sweep (reap, promote, count); wake (the blocking wait, on a connection of its own).
 Channel = Literal["work", "renew", "sweep", "wake"]
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
@@ -18,7 +18,11 @@ MS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A worker's configuration, checked by `Worker`."""
+    """A worker's configuration, checked by `Worker`. `prefetch` is the most that is taken ahead.
+
+    `sweep_ms` is at most a quarter of the lease: that a server stood still shows in the time between two sweeps, and half a
+    lease must be more than what passes between them anyway (rule 11).
+    """
 
     name: str
     concurrency: int
@@ -27,6 +31,9 @@ class Settings:
     sweep_ms: int
     grace_ms: int
     burst: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sweep_ms", min(self.sweep_ms, self.lease_ms // 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +101,13 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class LoseLease:
-    """Tell the handler of this lease that it has ended, or that nobody could say for a whole lease that it has not."""
+    """Tell the handler of this lease that it has ended, or that nobody could say for a whole lease that it has not.
+
+    `starved_ms`: the machine was woken this much later than it had asked for, so no renewal was sent in time (rule 14).
+    """
 
     lease: Lease
+    starved_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ and step by step in a simulator. Every `now_ns` is monotonic.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
+from engine import backoff
 from engine.call import Call
 from engine.in_hand import InHand
 from engine.operations import (
@@ -23,6 +25,8 @@ from engine.operations import (
     Finish,
     FinishedAndClaimed,
     Lease,
+    Mark,
+    Marked,
     Operation,
     Promote,
     Promoted,
@@ -33,6 +37,7 @@ from engine.operations import (
     Wait,
     Woken,
 )
+from engine.prefetch import LINGER_MS, WAIT_MS_MAX, Prefetch
 from engine.server_clock import ServerClock
 from engine.step_values import (
     MS,
@@ -60,7 +65,10 @@ DONE_MAX = 1000
 
 
 class WorkerSteps:
-    """The machine of one worker. Feed it events with `on`; execute the actions in their order; call again at `wake_at_ns`."""
+    """The machine of one worker. Feed it events with `on`; execute the actions in their order; call again at `wake_at_ns`.
+
+    `draw` gives the jitter of growing back-offs, numbers in [0, 1).
+    """
 
     def __init__(
         self,
@@ -69,16 +77,23 @@ class WorkerSteps:
         clock: ServerClock,
         new_incarnation: Callable[[], str],
         now_ns: int,
+        draw: Callable[[], float] = random.random,
     ) -> None:
         self._settings = settings
         self._build = build
         self._clock = clock
         self._new_incarnation = new_incarnation
+        self._draw = draw
         self._incarnation = new_incarnation()
         self._counter = 0
         self._renewal = 0
+        self._sweeps = 0
         self._hand = InHand(settings.lease_ms)
+        self._prefetch = Prefetch(settings.concurrency, settings.prefetch)
+        self._ahead = min(1, settings.prefetch)
+        self._mark: Lease | None = None
         self._finishes: list[Lease] = []
+        self._finishes_since_ns = 0
         self._failures: list[Failure] = []
         self._releases: list[Lease] = []
         self._unreadable: list[Failure] = []
@@ -95,6 +110,8 @@ class WorkerSteps:
         self._sweep_rest: list[Operation] = []
         self._stopping_since_ns: int | None = None
         self._exited = False
+        self._asked_ns: int | None = None
+        self._starved_ms = 0
 
     # -- what the executor may look at
 
@@ -115,24 +132,33 @@ class WorkerSteps:
             times.append(lease_end_ns)
         if self._stopping_since_ns is not None:
             times.append(self._stopping_since_ns + self._settings.grace_ms * MS)
-        return max(now_ns, min(times, default=now_ns + self._settings.sweep_ms * MS))
+        if self._finishes and "work" not in self._busy and "work" not in self._again_at_ns:
+            times.append(self._finishes_since_ns + LINGER_MS * MS)
+        oldest_ns = self._hand.oldest_wait_ns()
+        if oldest_ns is not None:
+            # Whether it goes back depends on the handlers that run, so what has waited too long is looked at again and again.
+            over_ns = oldest_ns + WAIT_MS_MAX * MS
+            times.append(over_ns if over_ns > now_ns else now_ns + WAIT_MS_MAX * MS // 2)
+        self._asked_ns = max(now_ns, min(times, default=now_ns + self._settings.sweep_ms * MS))
+        return self._asked_ns
 
     # -- events
 
     def on(self, event: Event, now_ns: int) -> list[Action]:
         """Take one event in; say what to do."""
         actions: list[Action] = []
+        starved = self._was_starved(now_ns)
         self._again_at_ns = {channel: at_ns for channel, at_ns in self._again_at_ns.items() if at_ns > now_ns}
         match event:
             case Answered():
                 self._busy.discard(event.channel)
-                self._learn(event, actions)
+                self._learn(event, now_ns, actions)
                 self._first_send_ns.pop(event.channel, None)
             case Unanswered():
                 self._busy.discard(event.channel)
                 self._failed(event, now_ns)
             case HandlerEnded():
-                self._handler_ended(event)
+                self._handler_ended(event, now_ns)
             case StopAsked():
                 if self._stopping_since_ns is None:
                     self._stopping_since_ns = now_ns
@@ -140,7 +166,9 @@ class WorkerSteps:
                 self._take_new_incarnation()
             case TimerFired():
                 pass
-        actions.extend(LoseLease(lease) for lease in self._hand.run_out(now_ns))
+        actions.extend(LoseLease(lease, self._starved_ms) for lease in self._hand.run_out(now_ns))
+        if isinstance(event, Answered) and isinstance(event.reply, Extended) and not starved:
+            self._starved_ms = 0
         self._start_jobs(now_ns, actions)
         self._use_work_channel(now_ns, actions)
         self._use_renew_channel(now_ns, actions)
@@ -149,13 +177,24 @@ class WorkerSteps:
         self._maybe_exit(now_ns, actions)
         return actions
 
-    def _learn(self, event: Answered, actions: list[Action]) -> None:
+    def _was_starved(self, now_ns: int) -> bool:
+        """Whether the machine was woken so late that a renewal may have come too late for it (rule 14)."""
+        late_ms = 0 if self._asked_ns is None else (now_ns - self._asked_ns) // MS
+        self._asked_ns = None
+        if late_ms < self._settings.lease_ms // 5:
+            return False
+        self._starved_ms = max(self._starved_ms, late_ms)
+        return True
+
+    def _learn(self, event: Answered, now_ns: int, actions: list[Action]) -> None:
         operation, reply = event.call.operation, event.reply
         match reply:
             case FinishedAndClaimed():
-                self._claimed(event, reply.claimed)
+                self._claimed(event, reply.claimed, now_ns)
             case Claimed():
-                self._claimed(event, reply)
+                self._claimed(event, reply, now_ns)
+            case Marked() if isinstance(operation, Mark):
+                self._marked(operation.lease, reply, actions)
             case Extended():
                 self._extended(event, operation, reply, actions)
             case Reaped():
@@ -177,13 +216,19 @@ class WorkerSteps:
                 # An ended lease: ok, repeated or stale, the server has decided, and there is nothing left to do.
                 pass
 
-    def _claimed(self, event: Answered, claimed: Claimed) -> None:
+    def _marked(self, lease: Lease, reply: Marked, actions: list[Action]) -> None:
+        if reply.result != "stale":
+            self._hand.marked(lease)
+        elif self._hand.lose(lease):
+            actions.append(LoseLease(lease, self._starved_ms))
+
+    def _claimed(self, event: Answered, claimed: Claimed, now_ns: int) -> None:
         if claimed.result == "stale":
             # The outstanding claim was refused as old: another process uses this incarnation (rule 4).
             self._take_new_incarnation()
         # A claim that had to be sent again is counted from its very first send (rule 9).
         first_send_ns = self._first_send_ns.get(event.channel, event.first_send_ns)
-        self._hand.add(claimed.jobs, first_send_ns)
+        self._hand.add(claimed.jobs, first_send_ns, now_ns)
         self._unreadable.extend(claimed.unreadable)
         # Fewer than asked for: nothing was left, or the script has left a marker for what was.
         claim = event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
@@ -203,14 +248,20 @@ class WorkerSteps:
                 self._renew_at_ns = min(self._renew_at_ns, event.done_ns + RESEND_MS * MS)
             elif result == "stale" and self._hand.lose(lease):
                 # The handler is told; when it ends, its finish is sent all the same (rule 37).
-                actions.append(LoseLease(lease))
+                actions.append(LoseLease(lease, self._starved_ms))
 
-    def _handler_ended(self, event: HandlerEnded) -> None:
-        job = self._hand.ended(event.lease)
-        if event.error is None:
-            self._finishes.append(event.lease)
-        else:
-            self._failures.append(Failure(event.lease, event.error, job.options.backoff_ms))
+    def _handler_ended(self, event: HandlerEnded, now_ns: int) -> None:
+        job, took_ns = self._hand.ended(event.lease, now_ns)
+        self._prefetch.ended(took_ns)
+        # The next job with a crash behind it may be claimed: it was passed by while this one ran.
+        self._hear(job.crashes > 0)
+        if event.error is not None:
+            delay_ms = backoff.delay_ms(job.options, job.failures, self._draw)
+            self._failures.append(Failure(event.lease, event.error, delay_ms))
+            return
+        if not self._finishes:
+            self._finishes_since_ns = now_ns
+        self._finishes.append(event.lease)
 
     def _failed(self, event: Unanswered, now_ns: int) -> None:
         operation = event.call.operation
@@ -220,12 +271,16 @@ class WorkerSteps:
             case Finish(leases=leases, claim=Claim()) if event.fault:
                 # Rule 1: the fused call failed as a whole; the finish half goes alone.
                 self._resend(event.channel, self._build(Finish(leases)), now_ns)
-            case Claim() | Finish() | Retry() | Bury() | Release() if not event.fault:
+            case Claim() | Finish() | Retry() | Bury() | Release() | Mark() if not event.fault:
                 # One claim is outstanding per incarnation, and it is re-sent until it is answered (rule 4).
                 self._first_send_ns.setdefault(event.channel, event.first_send_ns)
                 self._resend(event.channel, event.call, now_ns)
             case Claim():
                 self._hungry = True
+                self._again_at_ns["work"] = now_ns + RESEND_MS * MS
+            case Mark(lease=lease):
+                # Nobody could charge its next crash: another worker may have better luck.
+                self._releases.extend(self._hand.unmark(lease))
                 self._again_at_ns["work"] = now_ns + RESEND_MS * MS
             case Promote() | Reap() | Count():
                 self._sweep_rest.clear()
@@ -257,9 +312,12 @@ class WorkerSteps:
         if self._stopping_since_ns is not None:
             self._releases.extend(self._hand.give_back())
             return
-        started, too_late = self._hand.start(self._settings.concurrency, now_ns)
-        actions.extend(Start(job) for job in started)
-        self._releases.extend(too_late)
+        begun = self._hand.begin(self._settings.concurrency, now_ns)
+        actions.extend(Start(job) for job in begun.started)
+        self._releases.extend(begun.too_late)
+        self._mark = begun.mark or self._mark
+        self._ahead = self._prefetch.ahead(self._hand.running_since_ns(), now_ns)
+        self._releases.extend(self._hand.give_back_idle(self._ahead, WAIT_MS_MAX * MS, now_ns))
 
     def _use_work_channel(self, now_ns: int, actions: list[Action]) -> None:
         if "work" in self._busy or "work" in self._again_at_ns:
@@ -280,15 +338,28 @@ class WorkerSteps:
         if self._unreadable:
             unreadable, self._unreadable = tuple(self._unreadable), []
             return Bury(unreadable)
+        mark = self._mark if self._mark is not None and self._hand.is_marking(self._mark) else None
+        if mark is not None and not self._finishes:
+            # Not before what has ended is told: the job that was marked before it would be charged for the crash of this one.
+            self._mark = None
+            return Mark(mark)
+        if mark is None and self._lingers(now_ns):
+            return None
         claim = self._next_claim(now_ns)
         if self._finishes:
             leases, self._finishes = tuple(self._finishes), []
             return Finish(leases, claim)
         return claim if self._hungry else None
 
+    def _lingers(self, now_ns: int) -> bool:
+        """Whether finishes wait for others to travel with: for 5 ms, and only while more jobs wait for a handler than have ended,
+        so that the next jobs are here before the last of these has started (rule 21)."""
+        waited_ns = now_ns - self._finishes_since_ns
+        return self._stopping_since_ns is None and waited_ns < LINGER_MS * MS and 0 < len(self._finishes) < self._hand.startable
+
     def _next_claim(self, now_ns: int) -> Claim | None:
         """A claim for the free places. It rides on a finish even when the last one found nothing: that costs no round trip."""
-        free = self._settings.concurrency + self._settings.prefetch - self.in_hand
+        free = self._settings.concurrency + self._ahead - self.in_hand
         if free <= 0 or self._stopping_since_ns is not None or not self._clock.known:
             return None
         if not self._hungry and not self._finishes:
@@ -303,6 +374,7 @@ class WorkerSteps:
             not_after_ms=self._clock.now_ms(now_ns) + self._settings.lease_ms * 4 // 5,
             owner=self._settings.name,
             sleep_max_ms=self._settings.sweep_ms,
+            crashed_max=0 if self._hand.has_crashed else 1,
         )
 
     def _use_renew_channel(self, now_ns: int, actions: list[Action]) -> None:
@@ -325,7 +397,9 @@ class WorkerSteps:
         if not self._sweep_rest and now_ns >= self._sweep_at_ns:
             most_ms = self._settings.sweep_ms
             self._sweep_at_ns = now_ns + most_ms * MS
-            self._sweep_rest = [Reap(REAP_LIMIT, most_ms, DONE_MAX), Promote(PROMOTE_LIMIT, most_ms)]
+            reap = Reap(self._incarnation, self._sweeps + 1, REAP_LIMIT, most_ms, DONE_MAX)
+            self._sweeps += 2
+            self._sweep_rest = [reap, Promote(self._incarnation, self._sweeps, PROMOTE_LIMIT, most_ms)]
             if self._settings.burst:
                 self._sweep_rest.append(Count())
         if self._sweep_rest:
@@ -357,4 +431,4 @@ class WorkerSteps:
         self._heard = self._heard or of_work
 
     def _room(self) -> bool:
-        return self._settings.concurrency + self._settings.prefetch > self.in_hand
+        return self._settings.concurrency + self._ahead > self.in_hand

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import Malformed
-from engine.operations import Options
+from engine.operations import Backoff, Options
 
 #: The default limit of a payload, and the most that a queue may set.
 PAYLOAD_BYTES_MAX = 512 * 1024
@@ -19,6 +19,8 @@ DURATION_MS_MAX = 100 * 366 * 86_400_000
 #: u32 in the envelope.
 BACKOFF_MS_MAX = 2**32 - 1
 ATTEMPTS_MAX = 1000
+#: One byte in the envelope. One crash is free, so the least that can bury is two.
+CRASHES_LEAST, CRASHES_MAX = 2, 255
 HEADERS_BYTES_MAX = 8 * 1024
 CONCURRENCY_MAX = 1000
 
@@ -96,8 +98,13 @@ def options(
     backoff_ms: object,
     timeout_ms: object,
     headers: object,
+    backoff: object = "fixed",
+    crashes_max: object = 3,
 ) -> Options:
     """A job's options."""
+    kinds: dict[object, Backoff] = {"fixed": "fixed", "exponential": "exponential"}
+    if not isinstance(backoff, str) or backoff not in kinds:
+        raise Malformed("backoff", backoff, "fixed or exponential")
     if not isinstance(lifo, bool):
         raise Malformed("lifo", lifo, "True or False")
     return Options(
@@ -108,6 +115,8 @@ def options(
         backoff_ms=integer("backoff_ms", backoff_ms, 0, BACKOFF_MS_MAX),
         timeout_ms=integer("timeout_ms", timeout_ms, 0, BACKOFF_MS_MAX),
         headers=_headers(headers),
+        backoff=kinds[backoff],
+        crashes_max=integer("crashes_max", crashes_max, CRASHES_LEAST, CRASHES_MAX),
     )
 
 

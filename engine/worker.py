@@ -1,7 +1,7 @@
 """The worker: executes the step machine with threads (DESIGN 3.7).
 
 One thread decides (the caller of `run`), each channel of the machine has a thread and a connection of its own, and handlers
-run in a pool of threads. The renewal thread depends on nobody; only C code that holds the interpreter lock for a third of a
+run as `engine.running` says. The renewal thread depends on nobody; only C code that holds the interpreter lock for a third of a
 lease can starve it, and then the lease is lost and reported (rule 14).
 """
 
@@ -22,9 +22,9 @@ from types import FrameType
 from engine import validate
 from engine.driver import SyncDriver
 from engine.errors import EngineError, ScriptFault, UnsafeServer
-from engine.handlers import Handlers, Job
-from engine.operations import Lease, LeasedJob
+from engine.handlers import Handlers
 from engine.queue import Queue
+from engine.running import Running, check_references
 from engine.server_clock import ServerClock
 from engine.step_values import (
     MS,
@@ -34,7 +34,6 @@ from engine.step_values import (
     Event,
     Exit,
     Forked,
-    HandlerEnded,
     LoseLease,
     Send,
     Settings,
@@ -49,7 +48,8 @@ log = logging.getLogger("ironclaim.worker")
 
 Inbox = queue.SimpleQueue[Send | None]
 
-_ERROR_CHARACTERS_MAX = 1000
+#: Child processes of one worker.
+PROCESSES_MAX = 64
 #: A start that takes longer says so.
 _PATIENCE_S = 2.0
 
@@ -57,8 +57,15 @@ _PATIENCE_S = 2.0
 class Worker:
     """Runs the handlers of a queue's jobs until it is told to stop.
 
-    `concurrency` handlers at once, `prefetch` more jobs leased ahead, leases of `lease_ms`, a sweep at least every `sweep_ms`.
-    `grace_ms` bounds how long a stop waits for handlers. Raises Malformed for settings out of bounds.
+    `concurrency` handlers at once, leases of `lease_ms`, a sweep at least every `sweep_ms` and every quarter of a lease. Ahead of
+    its handlers a worker leases what they work off in 50 ms by their measured time, at most `prefetch` jobs (0 = none).
+    `grace_ms` bounds how long a stop waits for handlers.
+
+    Async handlers run on an event loop in a thread of the worker, plain functions in threads. With `processes` N plain functions
+    run in N child processes, for handlers that keep the interpreter lock for long; N, not `concurrency`, handlers then run at
+    once. A child finds a handler by its module and name; one that dies is a failed run.
+
+    Raises Malformed for settings out of bounds, and for handlers that a child process would not find.
     """
 
     def __init__(
@@ -68,27 +75,30 @@ class Worker:
         *,
         name: str = "",
         concurrency: int = 8,
-        prefetch: int = 1,
+        prefetch: int = 64,
         lease_ms: int = 9000,
         sweep_ms: int = 1000,
         grace_ms: int = 30_000,
+        processes: int = 0,
     ) -> None:
         self._queue = jobs
-        self._handlers = handlers
+        processes = validate.integer("processes", processes, 0, PROCESSES_MAX)
+        concurrency = validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX)
         lease = validate.integer("lease_ms", lease_ms, 100, 86_400_000)
         self._settings = Settings(
             name=validate.worker_name(name or f"worker-{os.getpid()}"),
-            concurrency=validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX),
+            concurrency=processes or concurrency,
             prefetch=validate.integer("prefetch", prefetch, 0, validate.CONCURRENCY_MAX),
             lease_ms=lease,
-            # A sweep that comes later than a lease lasts would break the bound on recovery (rule 13).
+            # Settings bring it down to a quarter of the lease.
             sweep_ms=validate.integer("sweep_ms", sweep_ms, 10, lease),
             grace_ms=validate.integer("grace_ms", grace_ms, 0, 86_400_000),
         )
         self._events: queue.SimpleQueue[Event | UnsafeServer] = queue.SimpleQueue()
-        self._work: queue.SimpleQueue[LeasedJob | None] = queue.SimpleQueue()
-        self._jobs: dict[Lease, Job] = {}
-        self._lost: set[Lease] = set()
+        self._handlers = handlers
+        self._processes = processes > 0
+        if self._processes:
+            check_references(handlers)
 
     def stop(self) -> None:
         """Ask for a graceful stop: nothing more starts, unstarted leases go back uncharged, running handlers finish. Safe from
@@ -112,8 +122,13 @@ class Worker:
             self._queue.observer.configured({**asdict(settings), "queue": self._queue.name, "pid": os.getpid()})
         steps = WorkerSteps(settings, self._queue.model.call, clock, _new_incarnation, time.monotonic_ns())
         inboxes = self._start_channels(clock, settings)
-        for number in range(settings.concurrency):
-            threading.Thread(target=self._handle, name=f"handler-{number}", daemon=True).start()
+        self._running = Running(
+            self._handlers,
+            self._queue.observer,
+            self._events.put,
+            places=settings.concurrency,
+            processes=self._processes,
+        )
         log.info("worker %s: queue %s, %d handlers", settings.name, self._queue.name, settings.concurrency)
         try:
             with self._signals():
@@ -121,8 +136,7 @@ class Worker:
         finally:
             for inbox in inboxes.values():
                 inbox.put(None)
-            for _ in range(settings.concurrency):
-                self._work.put(None)
+            self._running.close()
             # A blocking wait ends within a sweep; a call that the server never answers is not waited for.
             for thread in self._channels:
                 thread.join(settings.sweep_ms / 1000 + 1)
@@ -154,14 +168,10 @@ class Worker:
                 case Send():
                     inboxes[action.channel].put(action)
                 case Start():
-                    self._work.put(action.job)
+                    self._running.start(action.job)
                 case LoseLease():
-                    log.warning("job %s: lease with fence %d lost", action.lease.job, action.lease.fence)
-                    # The handler thread puts its job there and then looks into this set: one of the two sees the other.
-                    self._lost.add(action.lease)
-                    job = self._jobs.get(action.lease)
-                    if job is not None:
-                        job.lease_lost.set()
+                    log.warning("job %s: lease with fence %d lost%s", action.lease.job, action.lease.fence, _why(action))
+                    self._running.lose(action.lease)
                 case Exit():
                     return True
         return False
@@ -207,30 +217,6 @@ class Worker:
             else:
                 self._events.put(Answered(send.channel, send.call, sent.reply, sent.first_send_ns, sent.done_ns))
 
-    # -- handlers
-
-    def _handle(self) -> None:
-        """Run handlers, one at a time. Whatever a handler raises is a failed run and never ends the worker."""
-        observer = self._queue.observer
-        while (leased := self._work.get()) is not None:
-            start_ns = time.monotonic_ns()
-            ticket = observer.handler_started(leased, start_ns) if observer is not None else None
-            error: str | None = None
-            try:
-                job = self._jobs[leased.lease] = Job(leased)
-                if leased.lease in self._lost:
-                    job.lease_lost.set()
-                self._handlers.run(job)
-            except BaseException as failure:
-                # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
-                error = describe(failure)
-                log.warning("job %s (%s) failed: %s", leased.lease.job, leased.name, error, exc_info=failure)
-            self._jobs.pop(leased.lease, None)
-            self._lost.discard(leased.lease)
-            if observer is not None:
-                observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
-            self._events.put(HandlerEnded(leased.lease, error))
-
     @contextmanager
     def _signals(self) -> Generator[None]:
         """SIGTERM and SIGINT ask for a stop while the worker runs in the main thread."""
@@ -249,13 +235,14 @@ class Worker:
                 signal.signal(number, handler)
 
 
-def describe(failure: BaseException) -> str:
-    """What a handler raised, as text that can travel: bounded, and without characters that UTF-8 cannot carry."""
-    try:
-        text = f"{type(failure).__name__}: {failure}"
-    except Exception:
-        text = type(failure).__name__
-    return text[:_ERROR_CHARACTERS_MAX].encode(errors="replace").decode()
+def _why(lost: LoseLease) -> str:
+    """What to do about a lease that nobody renewed because nothing in this process could run (rule 14)."""
+    if not lost.starved_ms:
+        return ""
+    return (
+        f": this process stood still for {lost.starved_ms} ms, so it was not renewed; "
+        "handlers that hold the interpreter lock for long (C code) belong into processes of their own: --processes"
+    )
 
 
 def _new_incarnation() -> str:

@@ -13,8 +13,8 @@ three fields in the middle, and `finish_jobs.lua` overwrites the whole with a to
 | 28-35 | enqueue nonce | | 19 | length of its nonce |
 | 36-43 | not_after_ms | | 20- | its nonce |
 | 44-45 | attempts | | | |
-| 46 | kind of back-off, 0 fixed | | | |
-| 47 | reserved, 0 | | | |
+| 46 | kind of back-off: 0 fixed, 1 exponential | | | |
+| 47 | crashes_max, 0 in old ones: 3 | | | |
 | 48-51 | backoff_ms | | | |
 | 52-55 | timeout_ms | | | |
 | 56, 57, 58 | lengths of class, lane, name | | | |
@@ -31,9 +31,12 @@ import struct
 from typing import Any, cast
 
 from engine.errors import ScriptFault
-from engine.operations import Enqueue, Lease, LeasedJob, Options
+from engine.operations import Backoff, Enqueue, Lease, LeasedJob, Options
 
 VERSION = 1
+#: Kinds of back-off by their number in the envelope.
+_BACKOFFS: tuple[Backoff, ...] = ("fixed", "exponential")
+_CRASHES_MAX_OLD = 3
 _HEAD = struct.Struct(">BBBB")
 _TAIL = struct.Struct(">8sQHBBIIBBBB")
 _FIXED = struct.Struct(">BBBBQQQ8sQHBBIIBBBB")
@@ -49,8 +52,8 @@ def encode(operation: Enqueue) -> tuple[bytes, bytes]:
         operation.nonce,
         operation.not_after_ms,
         options.attempts,
-        0,
-        0,
+        _BACKOFFS.index(options.backoff),
+        options.crashes_max,
         options.backoff_ms,
         options.timeout_ms,
         len(class_name),
@@ -65,11 +68,11 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
     """A claimed job from its envelope. `counters` are claims, failures, crashes. Raises ScriptFault for
     what the script could read and Python cannot, such as options that are no JSON."""
     try:
-        (version, kind, priority, flags, _, enqueued_ms, due_ms, _, _, attempts, _, _, backoff_ms, timeout_ms, *lengths) = (
-            _FIXED.unpack_from(raw)
-        )
-        if version != VERSION or kind != ord("J"):
-            raise ValueError(f"version {version} kind {kind}")
+        version, kind, priority, flags, _, enqueued_ms, due_ms, _, _, *more = _FIXED.unpack_from(raw)
+        numbers: list[int] = more
+        attempts, backoff, crashes_max, backoff_ms, timeout_ms, *lengths = numbers
+        if version != VERSION or kind != ord("J") or backoff >= len(_BACKOFFS):
+            raise ValueError(f"version {version} kind {kind} back-off {backoff}")
         at = _FIXED.size
         texts: list[str] = []
         for length in lengths[:3]:
@@ -95,6 +98,8 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
             backoff_ms=backoff_ms,
             timeout_ms=timeout_ms,
             headers=headers,
+            backoff=_BACKOFFS[backoff],
+            crashes_max=crashes_max or _CRASHES_MAX_OLD,
         ),
         enqueued_ms=enqueued_ms,
         due_ms=due_ms,

@@ -18,11 +18,13 @@ from engine.operations import (
     Claim,
     Count,
     Enqueue,
+    EnqueueMany,
     Extend,
     Finish,
     Lease,
     Listing,
     MakeTestQueue,
+    Mark,
     Operation,
     Promote,
     Reap,
@@ -58,12 +60,15 @@ class Lanes:
             "stats": keys.stats,
             "wake": keys.wake(CLASS),
         }
+        self._known_slots: dict[str, tuple[Script, Mapping[str, str], Mapping[str, object]]] = {}
 
     def call(self, operation: Operation) -> Call[Any]:
         """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
         match operation:
             case Enqueue():
                 return self._enqueue(operation)
+            case EnqueueMany():
+                return self._enqueue_many(operation)
             case Claim():
                 return self._call("claim", operation, self._claim(operation))
             case Finish(claim=None):
@@ -81,11 +86,10 @@ class Lanes:
             case Extend():
                 named = {"renewal": operation.renewal, "lease_ms": operation.lease_ms, "not_after_ms": operation.not_after_ms}
                 return self._call("extend", operation, named, operation.leases)
-            case Promote():
-                return self._call("promote", operation, {"limit": operation.limit, "most_ms": operation.sleep_max_ms})
-            case Reap():
-                named = {"limit": operation.limit, "most_ms": operation.sleep_max_ms, "done_max": operation.done_max}
-                return self._call("reap", operation, named)
+            case Mark():
+                return self._mark(operation)
+            case Promote() | Reap():
+                return self._sweep(operation)
             case Listing():
                 return self._call("listing", operation, {"offset": operation.offset, "limit": operation.limit})
             case Count():
@@ -112,6 +116,32 @@ class Lanes:
         extra = {"job": self.keys.job(operation.job), "run": self.keys.run(operation.job)}
         return self._call("enqueue", operation, named, extra_keys=extra)
 
+    def _enqueue_many(self, operation: EnqueueMany) -> Call[Any]:
+        first = operation.jobs[0]
+        named: dict[str, object] = {
+            "class": first.class_name,
+            "lane_name": first.lane,
+            "nonce": first.nonce,
+            "not_after_ms": first.not_after_ms,
+        }
+        keys = [key for job in operation.jobs for key in (self.keys.job(job.job), self.keys.run(job.job))]
+        items: list[tuple[object, ...]] = [
+            (job.job, job.options.delay_ms, b"".join(envelope.encode(job))) for job in operation.jobs
+        ]
+        return self._call("enqueue_many", operation, named, items=items, item_keys=keys)
+
+    def _mark(self, operation: Mark) -> Call[Any]:
+        lease = operation.lease
+        keys = {"job": self.keys.job(lease.job), "run": self.keys.run(lease.job)}
+        return self._call("mark", operation, {"fence": lease.fence, "nonce": lease.nonce}, extra_keys=keys)
+
+    def _sweep(self, operation: Promote | Reap) -> Call[Any]:
+        named = {"counter": operation.counter, "limit": operation.limit, "most_ms": operation.sleep_max_ms}
+        extra = {"swept": self.keys.swept(operation.incarnation)}
+        if isinstance(operation, Promote):
+            return self._call("promote", operation, named, extra_keys=extra)
+        return self._call("reap", operation, {**named, "done_max": operation.done_max}, extra_keys=extra)
+
     def _claim(self, claim: Claim) -> dict[str, object]:
         return {
             "incarnation": claim.incarnation,
@@ -121,6 +151,7 @@ class Lanes:
             "not_after_ms": claim.not_after_ms,
             "owner": claim.owner,
             "most_ms": claim.sleep_max_ms,
+            "crashed_max": claim.crashed_max,
         }
 
     def _call(
@@ -131,23 +162,33 @@ class Lanes:
         leases: tuple[Lease, ...] | list[Lease] = (),
         items: list[tuple[object, ...]] | None = None,
         extra_keys: dict[str, str] | None = None,
+        item_keys: list[str] | None = None,
     ) -> Call[Reply]:
-        script = self.scripts.get(name)
-        if script is None:
-            raise ScriptFault(f"the folder of scripts has no {name}.lua")
-        available = self._named | (extra_keys or {})
-        claim = operation if isinstance(operation, Claim) else getattr(operation, "claim", None)
+        script, known_keys, known_arguments = self._known(name)
+        named_keys = {**known_keys, **(extra_keys or {})}
+        claim = operation.claim if isinstance(operation, Finish) else operation
         if isinstance(claim, Claim):
-            available["record"] = self.keys.claim(claim.incarnation)
-        now_ms = "" if self.now_ms is None else self.now_ms
-        named: dict[str, object] = {"now_ms": now_ms, "prefix": self.keys.prefix, **values}
-        item_keys = [key for lease in leases for key in (self.keys.job(lease.job), self.keys.run(lease.job))]
+            named_keys["record"] = self.keys.claim(claim.incarnation)
+        now_ms: dict[str, object] = {"now_ms": "" if self.now_ms is None else self.now_ms}
+        if item_keys is None:
+            item_keys = [key for lease in leases for key in (self.keys.job(lease.job), self.keys.run(lease.job))]
         rows = [_token(lease) for lease in leases] if items is None else items
-        keys = script.bind_keys({slot: available[slot] for slot in script.keys}, item_keys)
-        arguments = script.bind_arguments(
-            {slot: named[slot] for slot in script.arguments}, [word for row in rows for word in row]
-        )
+        keys = script.bind_keys(named_keys, item_keys)
+        clock = now_ms if "now_ms" in script.arguments else {}
+        arguments = script.bind_arguments({**clock, **known_arguments, **values}, [word for row in rows for word in row])
         return Call(script, keys, arguments, lambda raw: lanes_replies.parse(operation, raw), operation)
+
+    def _known(self, name: str) -> tuple[Script, Mapping[str, str], Mapping[str, object]]:
+        """A script, and those of its slots that are the same in every call."""
+        known = self._known_slots.get(name)
+        if known is None:
+            script = self.scripts.get(name)
+            if script is None:
+                raise ScriptFault(f"the folder of scripts has no {name}.lua")
+            keys = {slot: key for slot, key in self._named.items() if slot in script.keys}
+            arguments = {"prefix": self.keys.prefix} if "prefix" in script.arguments else {}
+            known = self._known_slots[name] = (script, keys, arguments)
+        return known
 
 
 def _token(lease: Lease) -> tuple[object, ...]:

@@ -23,7 +23,7 @@ class LanesKeys:
         return f"{self.prefix}job:{job}"
 
     def run(self, job: str) -> str:
-        """Hash: fence, nonce, ended, outcome, renewal, owner, claims, failures, crashes, error; from first claim to end."""
+        """Hash: fence, nonce, ended, outcome, renewal, marked, owner, claims, failures, crashes, error; from first claim on."""
         return f"{self.prefix}run:{job}"
 
     def ready(self, class_name: str) -> str:
@@ -39,8 +39,12 @@ class LanesKeys:
         return f"{self.prefix}wake:{class_name}"
 
     def claim(self, incarnation: str) -> str:
-        """String: the last claim of an incarnation: its counter, then id and fence of each lease (rule 4)."""
+        """String: the last claim of an incarnation: its counter, then id and fence (or `corrupt`) of each job (rule 4)."""
         return f"{self.prefix}claim:{incarnation}"
+
+    def swept(self, incarnation: str) -> str:
+        """String: the last sweep of an incarnation that moved something: its counter, then what it told."""
+        return f"{self.prefix}swept:{incarnation}"
 
     @property
     def active(self) -> str:
@@ -79,5 +83,6 @@ class LanesKeys:
 
     @property
     def sweep(self) -> str:
-        """Hash: state of the sweeps; `test_clock` on queues created for tests."""
+        """Hash: state of the sweeps (ms): `max_lease_ms`, `recent_lease_ms`, `forgot_ms`, `last_sweep_ms`, `no_reap_before_ms`
+        (rules 10 and 11); `test_clock` on queues created for tests."""
         return f"{self.prefix}sweep"

@@ -16,6 +16,8 @@ from engine.operations import (
     EndResult,
     Enqueue,
     Enqueued,
+    EnqueuedMany,
+    EnqueueMany,
     Extend,
     Extended,
     Failure,
@@ -25,6 +27,8 @@ from engine.operations import (
     LeasedJob,
     Listing,
     MakeTestQueue,
+    Mark,
+    Marked,
     Operation,
     Promote,
     Promoted,
@@ -39,7 +43,10 @@ from engine.operations import (
 
 _END_RESULTS = {b"ok": "ok", b"repeated": "repeated", b"stale": "stale", b"void": "void"}
 _CLAIM_RESULTS = ("leased", "empty", "repeated", "void", "stale")
+_MARK_RESULTS = ("ok", "repeated", "stale")
+_SWEEP_KINDS = ("reaped", "buried", "corrupt")
 _ENQUEUE_RESULTS = ("created", "repeated", "duplicate", "refused")
+_ENQUEUE_LETTERS = {ord(result[0]): result for result in ("created", "repeated", "duplicate")} | {ord("x"): "refused"}
 _STATES = ("waiting", "delayed", "active", "dead", "done")
 #: Digits of the sequence in front of a member of `due`.
 _DUE_DIGITS = 10
@@ -63,6 +70,8 @@ def _parse(operation: Operation, raw: Any) -> Reply:
         case Enqueue():
             result = _word(raw[1], _ENQUEUE_RESULTS)
             return Enqueued(_srv_us(raw), operation.job, cast("Any", result), raw[2].decode(), int(raw[3]))
+        case EnqueueMany():
+            return _enqueued_many(operation, raw)
         case Claim():
             return _claimed(_srv_us(raw), operation, raw[2:])
         case Finish(claim=None) | Retry() | Bury() | Release():
@@ -77,15 +86,13 @@ def _parse(operation: Operation, raw: Any) -> Reply:
             if len(items) != len(operation.leases):
                 raise ValueError(f"{len(items)} items for {len(operation.leases)} leases")
             return Extended(_srv_us(raw), tuple(items))
+        case Mark():
+            return Marked(_srv_us(raw), cast("Any", _word(raw[1], _MARK_RESULTS)))
         case Promote():
-            return Promoted(_srv_us(raw), int(raw[1]), int(raw[2]))
+            promoted = int(raw[2][0]) if raw[2] else 0
+            return Promoted(_srv_us(raw), promoted, int(raw[1]), tuple(job.decode() for job in raw[2][1:]))
         case Reap():
-            flat = raw[2]
-            leases = [
-                (Lease(flat[at].decode(), int(flat[at + 1]), flat[at + 2].decode()), int(flat[at + 3]))
-                for at in range(0, len(flat), 4)
-            ]
-            return Reaped(_srv_us(raw), int(raw[1]), tuple(leases))
+            return _reaped(raw)
         case Count():
             return Counts(_srv_us(raw), *(int(number) for number in raw[1:8]))
         case Listing():
@@ -118,11 +125,38 @@ def _item_count(operation: Finish | Retry | Bury | Release) -> int:
     return len(operation.failures) if isinstance(operation, Retry | Bury) else len(operation.leases)
 
 
+def _enqueued_many(operation: EnqueueMany, raw: Any) -> EnqueuedMany:
+    srv_us, letters, known = _srv_us(raw), raw[1], raw[2]
+    if len(letters) != len(operation.jobs) or len(known) != 2 * letters.count(b"d"):
+        raise ValueError(f"{len(letters)} letters and {len(known)} values for {len(operation.jobs)} jobs")
+    items: list[Enqueued] = []
+    states = iter(known)
+    for job, letter in zip(operation.jobs, letters, strict=True):
+        result: Any = _ENQUEUE_LETTERS[letter]
+        if result == "duplicate":
+            items.append(Enqueued(srv_us, job.job, result, next(states).decode(), int(next(states))))
+        else:
+            items.append(Enqueued(srv_us, job.job, result))
+    return EnqueuedMany(srv_us, tuple(items))
+
+
 def _ended(srv_us: int, flat: Any, count: int) -> Ended:
     items = tuple((_end_result(flat[at]), flat[at + 1].decode()) for at in range(0, len(flat), 2))
     if len(items) != count:
         raise ValueError(f"{len(items)} items for {count} leases")
     return Ended(srv_us, cast("Any", items))
+
+
+def _reaped(raw: Any) -> Reaped:
+    leases: list[tuple[Lease, int]] = []
+    jobs: dict[str, list[str]] = {kind: [] for kind in _SWEEP_KINDS}
+    flat = raw[2]
+    for at in range(0, len(flat), 5):
+        kind, job, nonce = _word(flat[at], _SWEEP_KINDS), flat[at + 1].decode(), flat[at + 3].decode()
+        jobs[kind].append(job)
+        if nonce != "-":
+            leases.append((Lease(job, int(flat[at + 2]), nonce), int(flat[at + 4])))
+    return Reaped(_srv_us(raw), int(raw[1]), tuple(leases), tuple(jobs["buried"]), tuple(jobs["corrupt"]))
 
 
 def _claimed(srv_us: int, claim: Claim, raw: Any) -> Claimed:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +11,7 @@ from types import TracebackType
 from engine.errors import EngineError
 from engine.testing import wire
 from engine.testing.binary import server_binary
+from engine.testing.folders import OwnedFolder, sweep
 from engine.testing.guard import start_guarded
 from engine.testing.ports import LOOPBACK, free_port
 
@@ -39,7 +38,8 @@ class EmbeddedServer:
     Args (all optional):
         port: fixed TCP port of 127.0.0.1; without it a free one.
         binary: the program; without it see `server_binary`.
-        folder: working directory of the server, kept; without it a temporary one, removed at the end.
+        folder: working directory of the server, kept; without it a temporary one, removed at the end (that of an owner
+            that was killed: by the next server that is started on this machine).
         log: file that gets the server's output, kept; without it `server.log` in the folder.
 
     Enter it from a thread that lives as long as the server should (see `start_guarded`). Raises ServerMissing when no
@@ -58,7 +58,7 @@ class EmbeddedServer:
         self._binary = binary
         self._kept_folder = None if folder is None else Path(folder).resolve()
         self._kept_log = None if log is None else Path(log).resolve()
-        self._temporary: Path | None = None
+        self._temporary: OwnedFolder | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
 
@@ -93,7 +93,8 @@ class EmbeddedServer:
     def __enter__(self) -> EmbeddedServer:
         program = server_binary(self._binary)
         if self._kept_folder is None:
-            self._temporary = Path(tempfile.mkdtemp(prefix="ironclaim-server-"))
+            sweep()
+            self._temporary = OwnedFolder()
         try:
             self._start(program)
         except BaseException:
@@ -116,11 +117,11 @@ class EmbeddedServer:
                 process.wait()
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.remove()
 
     def _start(self, program: Path) -> None:
         """Start the program on the fixed port, or on free ports until one is still free when the server binds it."""
-        folder = self._kept_folder or self._temporary or Path.cwd()
+        folder = self._kept_folder or (self._temporary.path if self._temporary else Path.cwd())
         log = self._kept_log or folder / "server.log"
         tries_left = 1 if self._fixed_port else PORTS_MAX
         while True:

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Finish jobs in hand, if any are given, then promote what is due and lease up to `limit` jobs of a class to one worker
--- incarnation (rules 4, 6 and 13). A claim that is void or stale leases nothing; the finish half is answered all the same.
+-- Finish jobs in hand, if any, then promote what is due and lease up to `limit` jobs of a class to one worker incarnation
+-- (rules 4, 6 and 13). A claim that is void or stale leases nothing; the finish half is answered all the same.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -23,9 +23,9 @@
 --   not_after_ms  server time after which the claim is void
 --   owner         name of the worker, for people
 --   most_ms       upper bound of the sleep that the reply allows
+--   crashed_max   most jobs with a crash behind them to lease
 --   items         3 for each item: id, fence, nonce
--- REPLY srv_us, finish reply, leased | empty | repeated | void | stale, sleep_ms, corrupt ids,
---   jobs: id fence deadline_ms claims failures crashes envelope
+-- REPLY srv_us, finish reply, kind, sleep_ms, corrupt ids, jobs: id fence deadline_ms claims failures crashes envelope
 -- @include server_us
 -- @include check_types
 -- @include envelope_open
@@ -37,6 +37,7 @@
 -- @include wake_push
 -- @include bury_job
 -- @include promote_due
+-- @include note_lease
 -- @include claim_jobs
 -- @include next_ms
 local sweep = KEYS[1]
@@ -57,23 +58,25 @@ local lease_ms = tonumber(ARGV[6])
 local not_after_ms = tonumber(ARGV[7])
 local owner = ARGV[8]
 local most_ms = tonumber(ARGV[9])
+local crashed_max = tonumber(ARGV[10])
 
 check_types({ ready, due, active, dead, done }, { sweep, stats }, { wake })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local items = {}
 for at = 1, (#KEYS - 9) / 2 do
-  items[at] = { job_key = KEYS[8 + 2 * at], run_key = KEYS[9 + 2 * at], id = ARGV[7 + 3 * at], fence = ARGV[8 + 3 * at], nonce = ARGV[9 + 3 * at] }
+  local job_key, run_key, id, fence, nonce = KEYS[8 + 2 * at], KEYS[9 + 2 * at], unpack(ARGV, 8 + 3 * at, 10 + 3 * at)
+  items[at] = { job_key = job_key, run_key = run_key, id = id, fence = fence, nonce = nonce }
 end
 local helpers = { envelope_open = envelope_open, is_leased = is_leased, to_lane = to_lane, lane_score = lane_score,
-  bury_job = bury_job, token_state = token_state }
+  bury_job = bury_job, token_state = token_state, note_lease = note_lease }
 local finished = finish_jobs(active, done, stats, items, now_ms, helpers)
-local _, wakes = promote_due(prefix, due, dead, stats, now_ms, 100, helpers)
-local kind, jobs, corrupt = claim_jobs(
-  { active = active, ready = ready, dead = dead, stats = stats, record = record },
+local _, wakes, unread = promote_due(prefix, due, dead, stats, now_ms, 100, helpers)
+local kind, jobs, corrupt, passed = claim_jobs(
+  { sweep = sweep, active = active, ready = ready, dead = dead, stats = stats, record = record },
   { prefix = prefix, incarnation = incarnation, counter = counter, limit = limit, lease_ms = lease_ms,
-    not_after_ms = not_after_ms, owner = owner },
-  now_ms, helpers)
-wakes[wake] = redis.call('ZCARD', ready) > 0 or nil
+    not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, corrupt = unread }, now_ms, helpers)
+-- No marker for what this worker had to pass by: it would only come back to it. The next sweep makes one for the others.
+if redis.call('ZCARD', ready) == 0 then wakes[wake] = nil elseif #jobs > 0 or not passed then wakes[wake] = true end
 for list in pairs(wakes) do wake_push(list) end
-return { srv_us, finished, kind, next_ms(active, due, now_ms, most_ms), corrupt, jobs }
+return { srv_us, finished, kind, next_ms(sweep, active, due, now_ms, most_ms), corrupt, jobs }

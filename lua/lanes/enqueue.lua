@@ -28,6 +28,7 @@
 -- @include envelope_open
 -- @include lane_score
 -- @include due_member
+-- @include enqueue_known
 -- @include wake_push
 local sweep = KEYS[1]
 local seq = KEYS[2]
@@ -53,16 +54,9 @@ check_types({ ready, lane, due, active, dead }, { sweep, run, classes }, { wake 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = envelope_open(redis.call('GET', job))
-if known then
-  if known.enqueue_nonce == string.sub(tail, 1, 8) then return { srv_us, 'repeated', '', 0 } end
-  if known.kind == 'T' then return { srv_us, 'duplicate', known.outcome, tonumber(known.fence) } end
-  local fence = tonumber(redis.call('HGET', run, 'fence') or 0)
-  local state = 'waiting'
-  if redis.call('ZSCORE', active, id) then state = 'active'
-  elseif redis.call('ZSCORE', dead, id) then state = 'dead'
-  elseif known.kind == 'J' and redis.call('ZSCORE', due, due_member(known.sequence, id)) then state = 'delayed' end
-  return { srv_us, 'duplicate', state, fence }
-end
+local keys = { run = run, active = active, dead = dead, due = due }
+local result, state, fence = enqueue_known(known, string.sub(tail, 1, 8), id, keys, due_member)
+if result then return { srv_us, result, state, fence } end
 if now_ms > not_after_ms then return { srv_us, 'refused', '', 0 } end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 if tonumber(redis.call('GET', seq) or 0) >= 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end

@@ -17,6 +17,7 @@
 -- @include check_types
 -- @include envelope_open
 -- @include token_state
+-- @include note_lease
 local sweep = KEYS[1]
 local active = KEYS[2]
 local now_ms = ARGV[1]
@@ -47,6 +48,7 @@ for at = 1, (#KEYS - 2) / 2 do
   end
   reply[#reply + 1] = deadline_ms
 end
+if #held > 0 then note_lease(sweep, lease_ms) end
 for _, lease in ipairs(held) do
   redis.call('ZADD', active, 'XX', lease.deadline_ms, lease.id)
   redis.call('HSET', lease.run, 'renewal', renewal)

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Take expired leases away: the token dies here, the job returns to its place in the lane, and a crash is counted.
--- Also bounds `done` by count and re-arms the wake marker of the class.
+-- Take expired leases away: the token dies here, the job returns to its place in the lane or, after too many crashes, to the dead
+-- (rule 12). Leases that a clock which stepped back has left far ahead are brought to their longest length, once (rule 10); after
+-- a stall nothing is taken until the workers could be heard (rule 11). Also bounds `done` by count and re-arms the wake marker of the class.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -11,13 +12,15 @@
 --   dead     zset    id by time
 --   stats    hash    counters
 --   wake     list    at most one marker
+--   swept    string  swept:<incarnation>, what its last sweep moved
 -- ARGV
 --   now_ms    '' or the time of a test
 --   prefix    prefix of the queue's keys
+--   counter   counter of the incarnation's sweeps
 --   limit     most leases to take away
 --   most_ms   upper bound of the sleep that the reply allows
 --   done_max  entries of `done` that stay
--- REPLY srv_us, sleep_ms, for each reaped lease: id, fence, nonce, crashes
+-- REPLY srv_us, sleep_ms, for each lease: reaped | buried | corrupt, id, fence, nonce, crashes
 -- @include server_us
 -- @include check_types
 -- @include envelope_open
@@ -25,6 +28,9 @@
 -- @include lane_score
 -- @include to_lane
 -- @include bury_job
+-- @include reap_job
+-- @include sweep_clock
+-- @include swept_before
 -- @include wake_push
 -- @include next_ms
 local sweep = KEYS[1]
@@ -35,41 +41,40 @@ local done = KEYS[5]
 local dead = KEYS[6]
 local stats = KEYS[7]
 local wake = KEYS[8]
+local swept = KEYS[9]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
-local limit = tonumber(ARGV[3])
-local most_ms = tonumber(ARGV[4])
-local done_max = tonumber(ARGV[5])
+local counter = ARGV[3]
+local limit = tonumber(ARGV[4])
+local most_ms = tonumber(ARGV[5])
+local done_max = tonumber(ARGV[6])
 
 check_types({ ready, due, active, done, dead }, { sweep, stats }, { wake })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local reaped, wakes = {}, {}
-for _, id in ipairs(redis.call('ZRANGE', active, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, limit)) do
-  local run = prefix .. 'run:' .. id
-  local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
-  local state = redis.call('HMGET', run, 'fence', 'nonce', 'crashes')
-  local live = state[2] and state[2] ~= ''
-  if not job or job.kind == 'T' then
-    -- A finish that was cut off after its tombstone: the job has ended, only its lease is left.
-    redis.call('DEL', run)
-  elseif job.kind == 'corrupt' then
-    bury_job(dead, stats, id, now_ms)
-    redis.call('HSET', run, 'nonce', '', 'error', 'corrupt envelope')
-  else
-    -- A bury or a retry that was cut off has already put the job among the dead or the due ones: it stays there.
-    if not (redis.call('ZSCORE', dead, id) or redis.call('ZSCORE', due, due_member(job.sequence, id))) then
-      wakes[to_lane(prefix, id, job, lane_score)] = true
-    end
-    if live then
-      local crashes = tonumber(state[3] or 0) + 1
-      redis.call('HSET', run, 'nonce', '', 'crashes', crashes)
-      for _, field in ipairs({ id, tonumber(state[1]), state[2], crashes }) do reaped[#reaped + 1] = field end
-    end
-  end
+local told = swept_before(swept, counter)
+if told then return { srv_us, next_ms(sweep, active, due, now_ms, most_ms), told } end
+
+local lease_ms, no_reap_before_ms, keep = sweep_clock(sweep, active, now_ms, most_ms)
+local latest_ms = now_ms + lease_ms
+local ahead = redis.call('ZRANGE', active, '(' .. string.format('%d', latest_ms), '+inf', 'BYSCORE', 'LIMIT', 0, limit)
+local expired = redis.call('ZRANGE', active, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, limit)
+if now_ms < no_reap_before_ms then expired = {} end
+-- A length that was lost with its hash is no reason to cut leases short: the next claim tells it again.
+if lease_ms == 0 then ahead = {} end
+
+redis.call('HSET', sweep, unpack(keep))
+for _, id in ipairs(ahead) do redis.call('ZADD', active, 'XX', latest_ms, id) end
+local taken, wakes = {}, {}
+for _, id in ipairs(expired) do
+  local kind, fence, nonce, crashes, gained = unpack(reap_job({ prefix = prefix, due = due, dead = dead, stats = stats }, id, now_ms,
+    { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job }))
   redis.call('ZREM', active, id)
+  if gained then wakes[gained] = true end
+  for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, nonce, crashes } or {}) do taken[#taken + 1] = field end
 end
 redis.call('ZREMRANGEBYRANK', done, 0, -(done_max + 1))
 wakes[wake] = redis.call('ZCARD', ready) > 0 or nil
 for list in pairs(wakes) do wake_push(list) end
-return { srv_us, next_ms(active, due, now_ms, most_ms), reaped }
+if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
+return { srv_us, #ahead == limit and 0 or next_ms(sweep, active, due, now_ms, most_ms), taken }

@@ -19,14 +19,18 @@ from engine.operations import (
     Ended,
     Enqueue,
     Enqueued,
+    EnqueueMany,
     Extend,
     Failure,
     Finish,
     Lease,
     LeasedJob,
+    Mark,
+    MarkResult,
     Operation,
     Options,
     Promote,
+    Promoted,
     Reap,
     Reaped,
     Retry,
@@ -35,7 +39,7 @@ from engine.queue import TEST_CLOCK_LEAST_MS, Queue
 
 START_MS = TEST_CLOCK_LEAST_MS + 1_000_000
 LEASE_MS = 9_000
-WRITES = ("SET", "DEL", "INCR", "HSET", "HINCRBY", "ZADD", "ZREM", "ZREMRANGEBYRANK", "RPUSH")
+WRITES = ("SET", "MSET", "DEL", "INCR", "INCRBY", "HSET", "HINCRBY", "ZADD", "ZREM", "ZREMRANGEBYRANK", "RPUSH")
 
 #: Put before a script's body: lets `limit` write commands through and raises at the next one.
 CUT_OFF = """
@@ -107,6 +111,11 @@ class Desk:
         data = validate.payload_bytes({"job": job} if payload is None else payload)
         return Enqueue(job, "work", data, nonce, self.now_ms + 10_000, Options(**options), "main", "main")
 
+    def enqueue_many_operation(self, *jobs: str, delays_ms: tuple[int, ...] = (), nonce: bytes = b"nonce---") -> EnqueueMany:
+        """Many jobs in one piece; the first ones are delayed."""
+        late = dict(zip(jobs, delays_ms, strict=False))
+        return EnqueueMany(tuple(self.enqueue_operation(job, nonce=nonce, delay_ms=late.get(job, 0)) for job in jobs))
+
     def enqueue(self, *jobs: str, **options: Any) -> None:
         for job in jobs:
             enqueued: Enqueued = self.run(self.enqueue_operation(job, **options))
@@ -114,9 +123,8 @@ class Desk:
 
     def claim_operation(self, worker: str = "a", limit: int = 10, lease_ms: int = LEASE_MS) -> Claim:
         """The next claim of a worker; its incarnation is its letter, sixteen times."""
-        self._counters[worker] = self._counters.get(worker, 0) + 1
         not_after_ms = self.now_ms + lease_ms * 4 // 5
-        return Claim(worker * 16, self._counters[worker], limit, lease_ms, not_after_ms, worker, 1000)
+        return Claim(worker * 16, self._count(worker), limit, lease_ms, not_after_ms, worker, 1000)
 
     def claim(self, worker: str = "a", limit: int = 10) -> list[LeasedJob]:
         claimed: Claimed = self.run(self.claim_operation(worker, limit))
@@ -133,11 +141,51 @@ class Desk:
     def extend_operation(self, *leases: Lease, renewal: int = 1) -> Extend:
         return Extend(leases, renewal, LEASE_MS, self.now_ms + LEASE_MS // 3)
 
-    def reap(self) -> Reaped:
-        return self.run(Reap(100, 1000, 1000))
+    def mark(self, lease: Lease) -> MarkResult:
+        return self.run(Mark(lease)).result
 
-    def promote(self) -> None:
-        self.run(Promote(100, 1000))
+    def reap_operation(self, worker: str = "s", *, limit: int = 100, sleep_max_ms: int = 1000, done_max: int = 1000) -> Reap:
+        """The next reap of a worker."""
+        return Reap(worker * 16, self._count(f"sweeps of {worker}"), limit, sleep_max_ms, done_max)
+
+    def promote_operation(self, worker: str = "s", *, limit: int = 100) -> Promote:
+        """The next promotion of a worker."""
+        return Promote(worker * 16, self._count(f"sweeps of {worker}"), limit, 1000)
+
+    def reap(self) -> Reaped:
+        return self.run(self.reap_operation())
+
+    def promote(self) -> Promoted:
+        return self.run(self.promote_operation())
+
+    def sweep_past(self, ms: int) -> list[tuple[Lease, int]]:
+        """Let time pass as it does while workers sweep, often enough that no sweep looks like the end of a stall (rule 11); all
+        that was reaped."""
+        self.reap()
+        reaped: list[tuple[Lease, int]] = []
+        while ms > 0:
+            self.tick(min(ms, LEASE_MS // 3))
+            ms -= LEASE_MS // 3
+            reaped += self.reap().leases
+        return reaped
+
+    def crash(self, job: str, *, worker: str = "x", mark: bool = True) -> tuple[Lease, int]:
+        """Claim a job that waits alone, mark it, and lose its lease: the lease that was reaped, and the crashes."""
+        (leased,) = self.claim(worker)
+        assert leased.lease.job == job
+        if mark:
+            assert self.mark(leased.lease) == "ok"
+        ((lease, crashes),) = self.sweep_past(LEASE_MS + 1)
+        return lease, crashes
+
+    def _count(self, name: str) -> int:
+        self._counters[name] = self._counters.get(name, 0) + 1
+        return self._counters[name]
+
+    def crash_all(self, *jobs: str) -> None:
+        """Lose the leases of jobs once, unmarked: each has a crash behind it and waits again."""
+        assert {leased.lease.job for leased in self.claim("x")} == set(jobs)
+        assert {crashes for _, crashes in self.sweep_past(LEASE_MS + 1)} == {1}
 
     # -- raw keys
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from engine import Queue, UnsafeServer, Worker
-from engine.connections import check_server, connection_settings, parse_info
+from engine.connections import connection_settings
 from engine.handlers import Handlers
+from engine.handshake import check_server, parse_info
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.producing import claim, ids_of, raw_client
 

@@ -28,6 +28,8 @@ OPTIONS = st.builds(
     attempts=st.integers(1, validate.ATTEMPTS_MAX),
     backoff_ms=U32,
     timeout_ms=U32,
+    backoff=st.sampled_from(("fixed", "exponential")),
+    crashes_max=st.integers(validate.CRASHES_LEAST, validate.CRASHES_MAX),
     headers=st.dictionaries(st.text(max_size=20), st.text(max_size=60), max_size=5).map(lambda found: tuple(found.items())),
 )
 ENQUEUES = st.builds(
@@ -50,7 +52,7 @@ if job.kind == 'T' then return {job.kind, tostring(job.outcome), job.enqueue_non
 if job.kind ~= 'J' then return {job.kind} end
 local function number(value) return string.format('%%.0f', value) end
 return { job.kind, number(job.priority), number(job.flags), number(job.sequence), number(job.enqueued_ms), number(job.due_ms),
-  job.enqueue_nonce, number(job.not_after_ms), number(job.attempts), job.class, job.lane }
+  job.enqueue_nonce, number(job.not_after_ms), number(job.attempts), number(job.crashes_max), job.class, job.lane }
 """
 
 SHARED_SERVER = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -112,6 +114,7 @@ def test_lua_reads_what_python_wrote(lua: Any, operation: Enqueue, sequence: int
         operation.nonce,
         str(operation.not_after_ms).encode(),
         str(options.attempts).encode(),
+        str(options.crashes_max).encode(),
         operation.class_name.encode(),
         operation.lane.encode(),
     ]
@@ -143,14 +146,21 @@ def test_every_truncation_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "byte"), [(0, 0), (0, 2), (0, 255), (1, ord("T")), (1, 0), (60, 0xFF), (64, 0xFF), (68, 0xFF), (74, ord("["))]
+    ("at", "byte"), [(0, 0), (0, 2), (0, 255), (1, ord("T")), (1, 0), (46, 2), (60, 0xFF), (64, 0xFF), (68, 0xFF), (74, ord("["))]
 )
 def test_a_wrong_byte_is_noticed(at: int, byte: int) -> None:
-    """Version, kind, class, lane, name (UTF-8), and the options (JSON object)."""
+    """Version, kind, back-off, class, lane, name (UTF-8), and the options (JSON object)."""
     raw = bytearray(sealed(sample()))
     raw[at] = byte
     with pytest.raises(ScriptFault, match="^envelope of job j: "):
         opened(bytes(raw))
+
+
+def test_an_envelope_from_before_the_bound_on_crashes_has_the_default() -> None:
+    raw = bytearray(sealed(sample(options=Options(crashes_max=7))))
+    assert opened(bytes(raw)).options.crashes_max == raw[47] == 7
+    raw[47] = 0
+    assert opened(bytes(raw)).options.crashes_max == 3
 
 
 @pytest.mark.parametrize("extra", [b"[]", b"7", b'{"headers":[]}', b'{"headers":7}', b"nul"])

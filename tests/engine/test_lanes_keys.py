@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from engine.errors import Malformed, ScriptFault
-from engine.operations import Bury, Claim, Count, Extend, Failure, Finish, Listing, Reap, Release
+from engine.operations import Bury, Claim, Count, Extend, Failure, Finish, Listing, Release
 from engine.queue import Queue
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 
@@ -29,7 +29,7 @@ def test_rule_15_a_waiting_job_is_one_string_and_its_place_in_the_lane(desk: Des
     assert set(keys) - empty == {job, lane, ready, desk.keys.seq, desk.keys.classes, desk.keys.wake("main")}
     raw = keys[job][1]
     fixed = struct.unpack(">BBBBQQQ8sQHBBIIBBBB", raw[:60])
-    assert fixed == (1, ord("J"), 7, 0, 1, START_MS, 0, b"nonce---", START_MS + 10_000, 4, 0, 0, 250, 60_000, 4, 4, 4, 0)
+    assert fixed == (1, ord("J"), 7, 0, 1, START_MS, 0, b"nonce---", START_MS + 10_000, 4, 0, 3, 250, 60_000, 4, 4, 4, 0)
     assert raw[60:] == b"main" + b"main" + b"work" + b"\0\0" + b'{"n":1}'
     assert keys[lane][1] == [(b"j1", (10 - 7) * BAND + MIDDLE + 1)]
     assert keys[ready][1] == [(b"main", 0.0)]
@@ -212,6 +212,22 @@ def test_rule_17_a_corrupt_envelope_is_buried_and_the_claim_goes_on(desk: Desk, 
         assert desk.run_hash("bad")["error"] == "corrupt envelope"
 
 
+@pytest.mark.parametrize("by", ["claim", "claim that promotes", "promote", "reap"])
+def test_rule_17_whatever_buries_a_corrupt_job_names_it(desk: Desk, by: str) -> None:
+    """The history explains the burial by that name; nothing else would."""
+    delayed = by in ("claim that promotes", "promote")
+    desk.enqueue("bad", delay_ms=50 if delayed else 0)
+    if by == "reap":
+        desk.claim()
+        desk.sweep_past(LEASE_MS)
+    desk.redis.setrange(desk.keys.job("bad"), 0, b"\xff")
+    desk.tick(50 if delayed else 1)
+    operation = {"promote": desk.promote_operation, "reap": desk.reap_operation}.get(by, desk.claim_operation)()
+    assert desk.run(operation).corrupt == ("bad",)
+    assert desk.places("bad") == {"dead"}
+    assert desk.run_hash("bad")["error"] == "corrupt envelope"
+
+
 def test_rule_17_a_claim_stops_at_one_mebibyte_but_takes_one_job(desk: Desk) -> None:
     desk.enqueue("a", "b", "c", payload="x" * 500_000)
     assert [job.lease.job for job in desk.claim("a")] == ["a", "b"]
@@ -244,7 +260,7 @@ def test_done_is_bounded_by_the_sweep(desk: Desk) -> None:
         (job,) = desk.claim()
         desk.finish(job.lease)
         desk.tick(1)
-    desk.run(Reap(100, 1000, 2))
+    desk.run(desk.reap_operation(done_max=2))
     assert desk.redis.zrange(desk.keys.done, 0, -1) == [b"j3", b"j4"]
 
 

@@ -12,7 +12,21 @@ import pytest
 
 from engine import Handlers, Job, OutcomeUnknown, Queue, ServerUnavailable, Worker
 from engine.history import HistoryFile
-from engine.operations import Bury, Enqueue, Extend, Failure, Finish, Lease, Operation, Options, Promote, Reap, Release, Retry
+from engine.operations import (
+    Bury,
+    Enqueue,
+    Extend,
+    Failure,
+    Finish,
+    Lease,
+    Mark,
+    Operation,
+    Options,
+    Promote,
+    Reap,
+    Release,
+    Retry,
+)
 from engine.recorder import Recorder, Sink
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.producing import claim, claim_operation, hurry, raw_client
@@ -100,12 +114,13 @@ def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
     run(queue, Extend((first,), 1, 9000, queue.driver.server_now_ms() + 3000))
     run(queue, Retry((Failure(second, SENDABLE, 77),)))
     run(queue, Bury((Failure(third, SENDABLE),)))
+    assert run(queue, Mark(fourth)).result == "ok"
     run(queue, Release((fourth,)))
     run(queue, Finish((first,)))
-    run(queue, Promote(10, 1000))
+    run(queue, Promote("a" * 16, 1, 10, 1000))
     run(queue, Finish((fifth, Lease("none", 1, "n:1"))))
     rows = {row["f"]: row for row in operations(path) if row["type"] != "invoke"}
-    assert set(rows) == {"enqueue", "claim", "extend", "retry", "bury", "release", "finish", "promote"}
+    assert set(rows) == {"enqueue", "claim", "extend", "retry", "bury", "release", "finish", "mark", "promote"}
     assert len(operations(path, type="invoke")) == len(operations(path)) / 2
     claimed = rows["claim"]
     assert (claimed["result"], claimed["counter"], claimed["lease_ms"]) == ("leased", first_counter(first), 9000)
@@ -116,6 +131,7 @@ def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
     assert item["deadline_ms"] == claimed["srv_us"] // 1000 + 9000
     assert rows["extend"]["items"][0]["deadline_ms"] >= item["deadline_ms"]
     assert [(item["job"], item["result"], item["outcome"]) for item in rows["retry"]["items"]] == [("b", "ok", "buried")]
+    assert rows["mark"]["items"] == [{"job": "d", "fence": fourth.fence, "nonce": fourth.nonce, "result": "ok"}]
     assert rows["bury"]["items"][0]["error"] == SENDABLE
     # One stale token inside a batch is one stale item (rule 33).
     assert [(item["job"], item["result"]) for item in rows["finish"]["items"]] == [("e", "ok"), ("none", "stale")]
@@ -127,9 +143,33 @@ def first_counter(lease: Lease) -> int:
 
 def test_reaped_leases_are_rows(queue: Queue, path: Path) -> None:
     (lease,) = leased(queue, "a", lease_ms=50)
-    wait_until(lambda: run(queue, Reap(10, 1000, 1000)).leases, "the lease is reaped")
+    wait_until(lambda: run(queue, Reap("a" * 16, 1, 10, 1000, 1000)).leases, "the lease is reaped")
     (item,) = operations(path, "reap", "ok")[-1]["items"]
     assert item == {"job": "a", "fence": lease.fence, "nonce": lease.nonce, "crashes": 1, "result": "reaped"}
+
+
+def test_rule_12_a_mark_of_a_lease_that_has_ended_is_stale(queue: Queue, path: Path) -> None:
+    run(queue, Mark(Lease("none", 1, "n:1")))
+    (row,) = operations(path, "mark", "ok")
+    assert (row["result"], row["items"][0]["result"]) == ("stale", "stale")
+
+
+def test_rules_12_and_17_what_scripts_bury_by_themselves_are_rows(queue: Queue, path: Path, ironclaim_url: str) -> None:
+    """A job that is dead without a row that says why would be a job that was lost."""
+    queue.enqueue("work", {}, id="poison", attempts=1)
+    queue.enqueue("work", {}, id="later", delay_ms=20)
+    (first,) = claim(queue, lease_ms=50).jobs
+    wait_until(lambda: run(queue, Reap("a" * 16, 1, 10, 1000, 1000)).leases, "its lease is reaped")
+    with raw_client(ironclaim_url) as client:
+        client.hset(queue.model.keys.run("poison"), "crashes", 2)
+        client.set(queue.model.keys.job("later"), b"nonsense")
+    (again,) = claim(queue, lease_ms=50).jobs
+    run(queue, Mark(again.lease))
+    wait_until(lambda: run(queue, Reap("a" * 16, 2, 10, 1000, 1000)).leases, "its lease is reaped")
+    token = {"job": "poison", "fence": again.lease.fence, "nonce": again.lease.nonce}
+    assert operations(path, "reap", "ok")[-1]["items"] == [{**token, "crashes": 3, "result": "buried", "outcome": "buried"}]
+    corrupt = [row["f"] for row in operations(path, type="ok") if {"job": "later", "result": "corrupt"} in row["items"]]
+    assert corrupt == ["claim"] and first.lease != again.lease
 
 
 def test_a_fused_call_is_two_operations_with_one_call_id(queue: Queue, path: Path) -> None:
@@ -193,7 +233,7 @@ def test_rule_31_a_stale_answer_is_definite_only_when_no_copy_is_unanswered(
     queue: Queue, relay: Relay, path: Path, harm: bool, result: str
 ) -> None:
     (lease,) = leased(queue, "a", lease_ms=50)
-    wait_until(lambda: run(queue, Reap(10, 1000, 1000)).leases, "the lease is reaped")
+    wait_until(lambda: run(queue, Reap("a" * 16, 1, 10, 1000, 1000)).leases, "the lease is reaped")
     if harm:
         relay.next("lose_request")
     run(queue, Finish((lease,)))

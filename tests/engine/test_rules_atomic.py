@@ -8,7 +8,19 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from engine.errors import ScriptFault, ServerUnavailable
-from engine.operations import Bury, Extend, Failure, Finish, Lease, Operation, Promote, Reap, Release, Retry
+from engine.operations import (
+    Bury,
+    Enqueue,
+    EnqueueMany,
+    Extend,
+    Failure,
+    Finish,
+    Lease,
+    LeasedJob,
+    Operation,
+    Release,
+    Retry,
+)
 from tests.engine.desk import LEASE_MS, Desk, desk
 
 __all__ = ["desk"]
@@ -27,6 +39,14 @@ def before_enqueue(desk: Desk) -> Operation:
 
 def before_delayed_enqueue(desk: Desk) -> Operation:
     return desk.enqueue_operation("j1", delay_ms=500)
+
+
+def before_enqueue_many(desk: Desk) -> Operation:
+    return desk.enqueue_many_operation(*JOBS, delays_ms=(500, 700))
+
+
+def before_enqueue_many_delayed(desk: Desk) -> Operation:
+    return desk.enqueue_many_operation(*JOBS, delays_ms=(500, 400, 600))
 
 
 def before_claim(desk: Desk) -> Operation:
@@ -61,18 +81,38 @@ def before_extend(desk: Desk) -> Operation:
 def before_promote(desk: Desk) -> Operation:
     desk.enqueue(*JOBS, delay_ms=50)
     desk.tick(100)
-    return Promote(100, 1000)
+    return desk.promote_operation()
 
 
 def before_reap(desk: Desk) -> Operation:
     leased(desk)
     desk.tick(LEASE_MS + 1)
-    return Reap(100, 1000, 1000)
+    return desk.reap_operation()
+
+
+def before_reap_after_a_step_back(desk: Desk) -> Operation:
+    leased(desk)
+    desk.reap()
+    desk.tick(-900_000)
+    return desk.reap_operation()
+
+
+def before_reap_after_crashes(desk: Desk) -> Operation:
+    leased(desk)
+    desk.sweep_past(LEASE_MS + 1)
+    first, second, _ = (job.lease for job in desk.claim("b"))
+    desk.mark(first)
+    desk.mark(second)
+    desk.sweep_past(LEASE_MS)
+    desk.tick(1)
+    return desk.reap_operation()
 
 
 SCENES = [
     before_enqueue,
     before_delayed_enqueue,
+    before_enqueue_many,
+    before_enqueue_many_delayed,
     before_claim,
     before_finish,
     before_finish_and_claim,
@@ -81,6 +121,8 @@ SCENES = [
     before_extend,
     before_promote,
     before_reap,
+    before_reap_after_a_step_back,
+    before_reap_after_crashes,
 ]
 
 
@@ -88,13 +130,24 @@ def drain(desk: Desk) -> dict[str, int]:
     """What a healthy worker does afterwards: sweep past every lease and back-off, run what is there. Accepted finishes by job."""
     accepted: dict[str, int] = {}
     for _ in range(4):
-        desk.tick(LEASE_MS + 1000)
-        desk.reap()
+        desk.sweep_past(LEASE_MS + 1000)
         desk.promote()
         jobs = desk.claim("z")
         for job, (result, _) in zip(jobs, desk.finish(*[job.lease for job in jobs]) if jobs else [], strict=True):
             accepted[job.lease.job] = accepted.get(job.lease.job, 0) + (result == "ok")
     return accepted
+
+
+def claim_all(desk: Desk) -> list[LeasedJob]:
+    """Claim and finish whatever may run now, in the order of the claims."""
+    found: list[LeasedJob] = []
+    for _ in range(20):
+        desk.promote()
+        claimed = desk.claim("z", limit=200)
+        if claimed:
+            desk.finish(*[job.lease for job in claimed])
+        found += claimed
+    return found
 
 
 def accepted_by(operation: Operation, reply: object) -> dict[str, int]:
@@ -122,7 +175,9 @@ def test_rule_01_a_script_cut_off_after_any_write_loses_and_doubles_nothing(
         accepted = accepted_by(operation, desk.run(operation)) if resend else {}
         for job, count in drain(desk).items():
             accepted[job] = accepted.get(job, 0) + count
-        jobs = known | ({"j1"} if "enqueue" in scene.__name__ and resend else set())
+        desk.tick(1_000_000)
+        new = operation.jobs if isinstance(operation, EnqueueMany) else [operation] if isinstance(operation, Enqueue) else []
+        jobs = known | ({job.job for job in new} if resend else set())
         for job in jobs:
             # The tombstone has expired by now; nothing else may be left.
             assert desk.places(job) == set(), (scene.__name__, writes, job, desk.places(job))
@@ -136,6 +191,43 @@ def test_rule_01_a_script_cut_off_after_any_write_loses_and_doubles_nothing(
         if not was_cut:
             break
     assert writes > 1, "the scene made the script write less than twice: it proves nothing"
+
+
+@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
+def test_rule_01_a_bulk_beyond_one_unpack_cut_off_after_any_write_loses_and_doubles_nothing(desk: Desk, resend: bool) -> None:
+    """An index takes 500 jobs in one write: two for the 600 that are delayed, one for the others, two for the jobs themselves."""
+    jobs = [f"j{number}" for number in range(1000)]
+    for writes in range(30):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        operation = desk.enqueue_many_operation(*jobs, delays_ms=tuple(range(1, 601)))
+        was_cut = desk.cut_off(operation, writes)
+        there = int(desk.redis.exists(*[desk.keys.job(job) for job in jobs]))  # type: ignore[arg-type]
+        if resend:
+            reply = desk.run(operation)
+            results = [item.result for item in reply.items]
+            assert [item.job for item in reply.items] == jobs
+            assert (results.count("repeated"), results.count("created")) == (there, 1000 - there)
+            there = 1000
+        desk.tick(1000)
+        desk.promote()
+        finished = [job.lease.job for job in claim_all(desk)]
+        assert len(finished) == len(set(finished)) == there, writes
+        if not was_cut:
+            assert writes == 9
+            # In the order of the call, the delayed ones in that of their times.
+            assert finished == jobs
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+def test_rule_01_a_bulk_of_4_500_is_whole_though_unpack_cannot_take_it(desk: Desk) -> None:
+    """Of so many, an `unpack` without pages once left every job and no lane entry, and the re-send said "already there"."""
+    jobs = [f"j{number}" for number in range(4500)]
+    for result in ("created", "repeated"):
+        reply = desk.run(desk.enqueue_many_operation(*jobs))
+        assert {item.result for item in reply.items} == {result}
+        assert desk.redis.zrange(desk.keys.lane("main"), 0, -1) == [job.encode() for job in jobs]
 
 
 def test_rule_01_bury_cut_off_keeps_the_job_in_one_place(desk: Desk) -> None:
@@ -215,8 +307,22 @@ def test_rule_01_a_key_of_the_wrong_type_stops_a_script_before_its_first_write(d
     names = {"lane": desk.keys.lane("main"), "ready": desk.keys.ready("main"), "wake": desk.keys.wake("main")}
     desk.redis.set(names.get(key) or getattr(desk.keys, key), "not what the script expects")
     before = desk.dump()
+    for operation in (desk.enqueue_operation("j1"), desk.enqueue_many_operation("j1", "j2", delays_ms=(100,))):
+        with pytest.raises(ScriptFault, match="WRONGTYPE"):
+            desk.run(operation)
+        assert desk.dump() == before
+
+
+@pytest.mark.parametrize("key", ["sweep", "classes", "seq", "job"])
+def test_rule_01_a_bulk_enqueue_checks_its_other_keys_before_its_first_write_too(desk: Desk, key: str) -> None:
+    name = desk.keys.job("j2") if key == "job" else getattr(desk.keys, key)
+    if key == "sweep":
+        desk.queue.model.now_ms = None
+    desk.redis.delete(name)
+    desk.redis.rpush(name, "not what the script expects")
+    before = desk.dump()
     with pytest.raises(ScriptFault, match="WRONGTYPE"):
-        desk.run(desk.enqueue_operation("j1"))
+        desk.run(desk.enqueue_many_operation("j1", "j2", delays_ms=(100,)))
     assert desk.dump() == before
 
 
@@ -227,6 +333,8 @@ def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole
         before = desk.dump()
         with pytest.raises(ServerUnavailable, match="OOM"):
             desk.run(desk.enqueue_operation("late"))
+        with pytest.raises(ServerUnavailable, match="OOM"):
+            desk.run(desk.enqueue_many_operation("late", "later"))
         assert desk.dump() == before
         assert desk.run(Extend((first,), 1, LEASE_MS, desk.now_ms + 3000)).items[0][0] == "ok"
         assert desk.finish(first) == [("ok", "finished")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.call import Call
-from engine.operations import Bury, Claim, Failure, Finish, Lease, Operation, Promote, Reap, Release, Retry
+from engine.operations import Bury, Claim, Failure, Finish, Lease, Mark, Operation, Release, Retry
 from engine.queue import Queue
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 
@@ -18,27 +18,56 @@ def mutations(desk: Desk, name: str) -> Operation:
         return desk.enqueue_operation("j1")
     if name == "enqueue delayed":
         return desk.enqueue_operation("j1", delay_ms=700)
-    desk.enqueue("j1", "j2")
+    if name == "enqueue many":
+        return desk.enqueue_many_operation("j1", "j2", "j3", delays_ms=(700, 600))
+    if name == "promote what is due":
+        desk.enqueue("j1", "j2", "j3", delay_ms=50)
+        desk.redis.setrange(desk.keys.job("j2"), 0, b"\xff")
+        desk.tick(100)
+        return desk.promote_operation()
+    desk.enqueue("j1", "j2", crashes_max=2)
     if name == "claim":
         return desk.claim_operation()
+    if name == "claim what nobody can read":
+        desk.enqueue("j3", delay_ms=50)
+        for job in ("j1", "j3"):
+            desk.redis.setrange(desk.keys.job(job), 0, b"\xff")
+        desk.tick(100)
+        return desk.claim_operation()
+    if name in ("mark", "reap what has crashed", "reap after a step back"):
+        desk.crash_all("j1", "j2")
     first, second = (job.lease for job in desk.claim())
     if name == "finish and claim":
         desk.enqueue("j3")
         return Finish((first, second), desk.claim_operation())
+    if name == "reap what has crashed":
+        assert desk.mark(first) == "ok"
+        desk.redis.setrange(desk.keys.job("j2"), 0, b"\xff")
+        desk.enqueue("j3")
+        desk.claim("b")
+    if name.startswith("reap what"):
+        desk.sweep_past(LEASE_MS)
+        desk.tick(1)
+    if name == "reap after a step back":
+        desk.tick(-900_000)
     return {
+        "mark": Mark(first),
+        "reap what has expired": desk.reap_operation(),
+        "reap what has crashed": desk.reap_operation(),
+        "reap after a step back": desk.reap_operation(),
         "finish": Finish((first, second)),
         "retry": Retry((Failure(first, "boom", 500), Failure(second, "boom", 0))),
         "bury": Bury((Failure(first, "no"),)),
         "release": Release((first, second)),
         "extend": desk.extend_operation(first, second),
-        "reap": Reap(100, 1000, 1000),
-        "promote": Promote(100, 1000),
+        "reap": desk.reap_operation(),
     }[name]
 
 
 NAMES = [
     "enqueue",
     "enqueue delayed",
+    "enqueue many",
     "claim",
     "finish",
     "finish and claim",
@@ -46,8 +75,13 @@ NAMES = [
     "bury",
     "release",
     "extend",
+    "mark",
     "reap",
-    "promote",
+    "reap what has expired",
+    "reap what has crashed",
+    "reap after a step back",
+    "promote what is due",
+    "claim what nobody can read",
 ]
 
 
@@ -61,8 +95,10 @@ def without_kind(reply: object) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_rules_03_to_05_a_second_send_returns_the_first_reply_and_changes_no_raw_key(desk: Desk, name: str) -> None:
     call = desk.call(mutations(desk, name))
+    before = desk.dump()
     first = desk.send(call)
     after_first = desk.dump()
+    assert after_first != before
     second = desk.send(call)
     assert without_kind(second) == without_kind(first)
     assert desk.dump() == after_first
@@ -74,8 +110,7 @@ def test_rules_03_to_05_a_copy_that_arrives_after_the_job_has_ended_runs_nothing
     call = desk.call(mutations(desk, name))
     desk.send(call)
     for _ in range(4):
-        desk.tick(LEASE_MS + 1)
-        desk.reap()
+        desk.sweep_past(LEASE_MS + 1)
         desk.promote()
         jobs = desk.claim("b")
         if jobs:
@@ -88,6 +123,47 @@ def test_rules_03_to_05_a_copy_that_arrives_after_the_job_has_ended_runs_nothing
     for key in (desk.keys.lane("main"), desk.keys.due, desk.keys.active):
         assert after.get(key) == before.get(key), (name, key)
     assert desk.claim("c") == []
+
+
+def test_rule_12_a_repeated_sweep_tells_again_which_leases_it_took(desk: Desk) -> None:
+    """The reply that got lost was the only witness: without it a job that the sweep buried would be dead for no reason."""
+    call = desk.call(mutations(desk, "reap what has crashed"))
+    first = desk.send(call)
+    assert ([lease.job for lease, _ in first.leases], first.buried, first.corrupt) == (
+        ["j1", "j2", "j3"],
+        ("j1",),
+        ("j2",),
+    )
+    desk.tick(500)
+    second = desk.send(call)
+    assert (second.leases, second.buried, second.corrupt) == (first.leases, first.buried, first.corrupt)
+
+
+def test_a_sweep_that_is_older_than_the_last_one_of_its_worker_moves_nothing(desk: Desk) -> None:
+    """Its rows would be nobody's: the worker has long had its answer."""
+    desk.enqueue("j1", "j2")
+    desk.claim(limit=1)
+    late = desk.call(desk.reap_operation("v"))
+    desk.sweep_past(5000)
+    desk.claim("b")
+    desk.sweep_past(LEASE_MS - 5000)
+    desk.tick(1)
+    assert len(desk.run(desk.reap_operation("v")).leases) == 1
+    desk.sweep_past(4999)
+    desk.tick(1)
+    before = desk.dump()
+    assert desk.send(late).leases == ()
+    assert desk.dump() == before
+    assert desk.places("j2") == {"active"}
+    desk.tick(1)
+    assert [lease.job for lease, _ in desk.reap().leases] == ["j2"]
+
+
+def test_rule_17_a_repeated_claim_names_the_corrupt_jobs_again(desk: Desk) -> None:
+    call = desk.call(mutations(desk, "claim what nobody can read"))
+    first, second = desk.send(call), desk.send(call)
+    assert (sorted(first.corrupt), [job.lease.job for job in first.jobs]) == (["j1", "j3"], ["j2"])
+    assert (second.result, second.corrupt, second.jobs) == ("repeated", first.corrupt, first.jobs)
 
 
 def test_rule_03_same_id_with_another_nonce_is_a_duplicate_with_state_and_fence(desk: Desk) -> None:
@@ -109,6 +185,41 @@ def test_rule_03_same_id_with_another_nonce_is_a_duplicate_with_state_and_fence(
     desk.run(Bury((Failure(other.lease, "no"),)))
     reply = desk.run(desk.enqueue_operation("j2", nonce=b"another-"))
     assert (reply.result, reply.state) == ("duplicate", "dead")
+
+
+def test_rule_03_in_a_bulk_each_job_is_looked_up_by_itself(desk: Desk) -> None:
+    desk.enqueue("waits")
+    desk.enqueue("ended", "dies", "runs", priority=9)
+    for job in desk.claim(limit=3):
+        if job.lease.job == "ended":
+            desk.finish(job.lease)
+        elif job.lease.job == "dies":
+            desk.run(Bury((Failure(job.lease, "no"),)))
+    desk.enqueue("late", delay_ms=500)
+    fence = int(desk.run_hash("runs")["fence"])
+    desk.run(desk.enqueue_many_operation("same", nonce=b"another-"))
+    operation = desk.enqueue_many_operation("new", "waits", "ended", "dies", "runs", "late", "same", "newer", nonce=b"another-")
+    found = {item.job: (item.result, item.state, item.fence) for item in desk.run(operation).items}
+    assert found == {
+        "new": ("created", "", 0),
+        "waits": ("duplicate", "waiting", 0),
+        "ended": ("duplicate", "finished", fence),
+        "dies": ("duplicate", "dead", fence),
+        "runs": ("duplicate", "active", fence),
+        "late": ("duplicate", "delayed", 0),
+        "same": ("repeated", "", 0),
+        "newer": ("created", "", 0),
+    }
+    assert [job.lease.job for job in desk.claim("b")] == ["waits", "same", "new", "newer"]
+
+
+def test_rule_03_of_a_bulk_that_comes_late_only_what_is_new_is_refused(desk: Desk) -> None:
+    desk.run(desk.enqueue_many_operation("a"))
+    operation = desk.enqueue_many_operation("a", "b")
+    desk.tick(10_001)
+    before = desk.dump()
+    assert [item.result for item in desk.send(desk.call(operation)).items] == ["repeated", "refused"]
+    assert desk.dump() == before
 
 
 def test_rule_03_a_copy_after_not_after_is_refused_and_writes_nothing(desk: Desk) -> None:

@@ -15,7 +15,7 @@ from engine.scripts import Script, load_folder, load_script, scripts_folder
 
 LANES = scripts_folder() / "lanes"
 REAL = sorted(path.stem for path in LANES.glob("*.lua"))
-ALLOW_OOM = {"extend", "finish", "retry", "bury", "release", "reap", "claim", "promote"}
+ALLOW_OOM = {"extend", "finish", "retry", "bury", "release", "mark", "reap", "claim", "promote"}
 READ_ONLY = {"counts", "listing"}
 
 Tamper = Callable[[str, str, str], Script]

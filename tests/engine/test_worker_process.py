@@ -113,14 +113,14 @@ def test_a_stop_gives_back_what_has_not_started_and_waits_for_what_runs(
     queue: Queue, workers: Workers, number: signal.Signals
 ) -> None:
     put(queue, workers, "hold", "a", "b", "c", "d")
-    worker = workers.start("--concurrency", "2", "--prefetch", "2", "--lease-ms", "60000")
-    wait_until(lambda: len(workers.marks("start")) == 2 and queue.counts().active == 4, "two run and two are leased ahead")
+    worker = workers.start("--concurrency", "2", "--lease-ms", "60000")
+    # One more is leased ahead; it goes back after a moment, or at the stop if that comes first.
+    wait_until(lambda: len(workers.marks("start")) == 2, "two run")
     worker.send_signal(number)
     wait_until(lambda: queue.counts().waiting == 2, "the unstarted leases are back at once", 3.0)
     assert sorted(ids_of(queue, "waiting")) == ["c", "d"] and sorted(ids_of(queue, "active")) == ["a", "b"]
-    for job in ("c", "d"):
-        state = run_hash(queue, workers.url, job)
-        assert (state["failures"], state["crashes"], state["nonce"], state["outcome"]) == ("0", "0", "", "released")
+    state = run_hash(queue, workers.url, "c")
+    assert (state["failures"], state["crashes"], state["nonce"], state["outcome"]) == ("0", "0", "", "released")
     assert worker.poll() is None
     workers.open_gate()
     assert worker.wait(10) == 0

@@ -18,7 +18,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "engine": ("engine", "redis", "croniter"),
     "engine/testing": ("engine", "pytest"),
     "bench": ("engine", "bench", "locust", "gevent", "psutil"),
-    "chaos": ("engine", "bench", "chaos", "psutil", "redis", "toxiproxy"),
+    "chaos": ("engine", "bench", "chaos", "psutil", "redis", "requests", "toxiproxy"),
     "reports": ("reports", "engine.history", "pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
 }
 

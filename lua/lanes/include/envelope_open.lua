@@ -15,6 +15,9 @@ local function envelope_open(raw)
   local _
   _, _, job.priority, job.flags, job.sequence, job.enqueued_ms, job.due_ms, job.enqueue_nonce, job.not_after_ms, job.attempts =
     struct.unpack('>BBBBI8I8I8c8I8H', raw)
+  -- 0 in envelopes that were written before there was a bound on crashes.
+  job.crashes_max = string.byte(raw, 48)
+  if job.crashes_max == 0 then job.crashes_max = 3 end
   job.class = string.sub(raw, 61, 60 + class_length)
   job.lane = string.sub(raw, 61 + class_length, 60 + class_length + lane_length)
   job.kind = 'J'

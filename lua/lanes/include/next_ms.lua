@@ -1,9 +1,14 @@
--- Milliseconds until the next lease end or due time, at most `most_ms`: how long a sweeper may sleep (rule 13).
-local function next_ms(active, due, now_ms, most_ms)
+-- Milliseconds until the next lease end or due time, at most `most_ms`: how long a sweeper may sleep (rule 13). While nothing is
+-- reaped after a stall (rule 11), a lease that has run out is looked at again when that time is over, not at once.
+local function next_ms(sweep, active, due, now_ms, most_ms)
   local soonest = now_ms + most_ms
   for _, key in ipairs({ active, due }) do
     local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-    if head[2] and tonumber(head[2]) < soonest then soonest = tonumber(head[2]) end
+    local at_ms = tonumber(head[2] or soonest)
+    if key == active and at_ms <= now_ms then
+      at_ms = math.max(at_ms, tonumber(redis.call('HGET', sweep, 'no_reap_before_ms') or 0))
+    end
+    soonest = math.min(soonest, at_ms)
   end
   return math.max(0, soonest - now_ms)
 end

@@ -17,6 +17,9 @@ from engine.operations import (
     FinishedAndClaimed,
     Lease,
     LeasedJob,
+    Mark,
+    Marked,
+    MarkResult,
     Options,
     Promoted,
     Reaped,
@@ -55,12 +58,15 @@ class Machine:
         self.settings = Settings("w", concurrency, prefetch, lease_ms, sweep_ms, more.pop("grace_ms", 30_000), **more)
         self.clock = ServerClock()
         self.clock.learn(SERVER_MS * 1000, 0)
+        self.draws: list[float] = []
         self.incarnations = iter(f"{number:016x}" for number in range(1, 100))
         self.out: dict[Channel, Call[Any]] = {}
         self.sent_ms: dict[Channel, int] = {}
         self.log: list[Action] = []
         self._fences = iter(range(1, 10_000))
-        self.steps = WorkerSteps(self.settings, Lanes("q").call, self.clock, lambda: next(self.incarnations), 0)
+        self.steps = WorkerSteps(
+            self.settings, Lanes("q").call, self.clock, lambda: next(self.incarnations), 0, lambda: self.draws.pop(0)
+        )
         self.on(TimerFired())
 
     @property
@@ -127,6 +133,11 @@ class Machine:
         assert len(results) == len(self.renewal.leases)
         return self.answer("renew", Extended(self.srv_us, tuple((result, 0) for result in results)))
 
+    def mark(self, result: MarkResult = "ok") -> list[Action]:
+        """Answer the outstanding mark."""
+        assert isinstance(self.work, Mark), f"no mark is outstanding but {self.work}"
+        return self.answer("work", Marked(self.srv_us, result))
+
     def sweep(self, *, sleep_ms: int = 1000, promoted: int = 0, reaped: tuple[Lease, ...] = ()) -> list[Action]:
         """Answer a whole sweep: reap, then promote."""
         self.answer("sweep", Reaped(self.srv_us, sleep_ms, tuple((lease, 1) for lease in reaped)))
@@ -142,13 +153,13 @@ class Machine:
     def srv_us(self) -> int:
         return (SERVER_MS + self.now_ms) * 1000
 
-    def job(self, name: str, *, backoff_ms: int = 1000, deadline_ms: int | None = None) -> LeasedJob:
+    def job(self, name: str, *, deadline_ms: int | None = None, failures: int = 0, crashes: int = 0, **options: Any) -> LeasedJob:
         """A job leased by the outstanding claim. `deadline_ms` on the test's clock; else one lease from now."""
         claim = self.claim
         until_ms = self.now_ms + self.settings.lease_ms if deadline_ms is None else deadline_ms
         lease = Lease(name, next(self._fences), f"{claim.incarnation}:{claim.counter}")
-        options = Options(backoff_ms=backoff_ms)
-        return LeasedJob(lease, SERVER_MS + until_ms, "work", "main", "main", b"{}", options, SERVER_MS, 0, 1, 0, 0)
+        until_ms += SERVER_MS
+        return LeasedJob(lease, until_ms, "work", "main", "main", b"{}", Options(**options), SERVER_MS, 0, 1, failures, crashes)
 
     @property
     def claim(self) -> Claim:

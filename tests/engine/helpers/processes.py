@@ -33,11 +33,15 @@ class Workers:
         self.url = url
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *options: str, name: str = "worker-1", handlers: str = HANDLERS, queue: str = "q") -> subprocess.Popen[bytes]:
+    def start(
+        self, *options: str, name: str = "worker-1", handlers: str = HANDLERS, queue: str = "q", program: str = ""
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker; `program` is Python code that replaces `-m engine`."""
+        python = (sys.executable, "-c", program) if program else (sys.executable, "-m", "engine")
         with (self.folder / f"{name}.log").open("wb") as output:
             process = start_guarded(
                 [
-                    *(sys.executable, "-m", "engine", "worker", handlers, "--queue", queue, "--name", name, "--url", self.url),
+                    *(*python, "worker", handlers, "--queue", queue, "--name", name, "--url", self.url),
                     *("--history", str(self.history(name)), *options),
                 ],
                 cwd=ROOT,

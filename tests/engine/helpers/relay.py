@@ -15,12 +15,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Literal
 
+import hiredis
+
 from engine.testing import free_port
 
 #: lose_reply: the server does it, the client's connection closes. hush_reply: the same, but the connection stays open, silent.
 #: lose_request: the connection closes before the server hears of it. cut_request, cut_reply: half of the bytes, then closed.
-#: hold_request: as lose_request, and `release_held` delivers the bytes later: a late copy.
-Rule = Literal["pass", "lose_reply", "hush_reply", "lose_request", "hold_request", "cut_request", "cut_reply"]
+#: hold_request: as lose_request, and `release_held` delivers the bytes later: a late copy. one_reply: the first reply of a
+#: pipeline passes, then the connection closes.
+Rule = Literal["pass", "lose_reply", "hush_reply", "lose_request", "hold_request", "cut_request", "cut_reply", "one_reply"]
 
 
 class Relay:
@@ -101,11 +104,11 @@ class Relay:
         with contextlib.suppress(OSError):
             while data := client.recv(1 << 20):
                 rule: Rule = "pass"
-                if b"EVALSHA" in data[:64]:
-                    rule = self._take_rule(data)
+                # What follows a large call in further pieces belongs to it.
+                if data.startswith(b"*") and b"EVALSHA" in data[:32]:
+                    harm[0] = rule = self._take_rule(data)
                 if rule in ("lose_request", "hold_request"):
                     break
-                harm[0] = rule
                 if rule == "cut_request":
                     server.sendall(data[: len(data) // 2])
                     break
@@ -128,12 +131,28 @@ class Relay:
             while data := server.recv(1 << 20):
                 if harm[0] == "lose_reply":
                     break
+                if harm[0] == "one_reply":
+                    length = first_reply(data)
+                    client.sendall(data[:length])
+                    if length is not None:
+                        break
+                    continue
                 if harm[0] == "cut_reply":
                     client.sendall(data[: len(data) // 2])
                     break
                 if harm[0] != "hush_reply":
                     client.sendall(data)
         _close(client, server)
+
+
+def first_reply(data: bytes) -> int | None:
+    """Length of the first whole reply, None when there is none yet."""
+    reader = hiredis.Reader()
+    for at in range(len(data)):
+        reader.feed(data[at : at + 1])
+        if reader.gets() is not False:
+            return at + 1
+    return None
 
 
 def _close(*ends: socket.socket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -63,3 +64,18 @@ def throw(job: Job) -> None:
             case "file":
                 # A file name that is no UTF-8, as any directory listing may bring it.
                 Path(os.fsdecode(b"/none/\xff")).read_bytes()
+
+
+@handlers("starve")
+def starve(job: Job) -> None:
+    """Hold the interpreter lock in one call of C code, so that no other thread of the worker runs."""
+    _mark(job, "start")
+    sum(range(job.payload["count"]))
+    _mark(job, "end")
+
+
+@handlers("poison")
+def poison(job: Job) -> None:
+    """Take the worker along, as a segmentation fault does."""
+    _mark(job, "start")
+    os.kill(os.getpid(), signal.SIGKILL)

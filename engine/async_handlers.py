@@ -1,0 +1,67 @@
+"""An asyncio event loop in a thread of its own, for handlers that are coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+log = logging.getLogger("ironclaim.worker")
+
+#: Coroutines that are cut off at the end get this long to clean up.
+CLEAN_UP_S = 1.0
+
+Start = Callable[[], Coroutine[Any, Any, None]]
+
+
+class LoopThread:
+    """Starts with the first coroutine. One that blocks holds up the others of this loop, and nothing else of the worker."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    def run(self, start: Start) -> None:
+        """Run a coroutine on the loop, beside the others. Safe from any thread; does not wait."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._turn, args=(self._loop,), name=self._name, daemon=True)
+                self._thread.start()
+        self._loop.call_soon_threadsafe(self._create, start)
+
+    def close(self) -> None:
+        """Cancel what still runs, and end the loop."""
+        with self._lock:
+            loop, thread, self._closing = self._loop, self._thread, True
+        if loop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(2 * CLEAN_UP_S)
+
+    def _create(self, start: Start) -> None:
+        task = asyncio.get_running_loop().create_task(start())
+        # The loop itself holds its tasks weakly.
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        while not self._closing:
+            try:
+                loop.run_forever()
+            except BaseException:
+                # SystemExit in a task that a handler started goes through the loop; the other handlers must not end with it.
+                log.exception("the loop of the coroutine handlers goes on after")
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            loop.run_until_complete(asyncio.wait(self._tasks, timeout=CLEAN_UP_S))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()

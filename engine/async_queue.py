@@ -1,0 +1,146 @@
+"""The producer's face of a queue for asyncio: the same calls as `engine.queue`, each a coroutine (DESIGN 3.1)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from engine import producing, validate
+from engine.async_driver import AsyncDriver
+from engine.observer import Observer
+from engine.operations import Backoff, Count, Counts, Enqueued, Snapshot
+from engine.producing import NewJob
+from engine.surface import Surface
+
+T = TypeVar("T")
+
+
+class AsyncQueue(Surface):
+    """A named queue on one Redis or Valkey server, for the tasks of one event loop at a time; connects on first use.
+
+    At most 16 calls run at once, each on a connection of its own; more wait for their turn. A task that is cancelled in mid-call
+    leaves the outcome of its call unknown. `payload_bytes_max` is this producer's limit, 512 KiB unless told. `lua` replaces the
+    folder of scripts and `observer` hears of every call; services need neither. Raises Malformed for a bad name or url.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        url: str = "redis://127.0.0.1:6379",
+        payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
+        lua: Path | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        super().__init__(name, url=url, payload_bytes_max=payload_bytes_max, lua=lua, observer=observer)
+        self.driver = AsyncDriver(url, self.model.scripts.values(), observer=observer)
+
+    async def enqueue(
+        self,
+        name: str,
+        payload: object,
+        *,
+        id: str | None = None,
+        delay_ms: int = 0,
+        priority: int = 5,
+        lifo: bool = False,
+        attempts: int = 3,
+        backoff_ms: int = 1000,
+        backoff: Backoff = "fixed",
+        crashes_max: int = 3,
+        timeout_ms: int = 0,
+        headers: Mapping[str, str] | None = None,
+        intended_ns: int | None = None,
+    ) -> Enqueued:
+        """Put one job into the queue; it is there once, however often the network makes the engine send it (rule 3).
+
+        `payload` is any JSON value of at most `payload_bytes_max` bytes. `priority` 1 to 10, 10 first. `attempts` counts runs,
+        the first one included; `backoff_ms` is the wait after the first that failed, and with `backoff="exponential"` each
+        further wait is twice the one before, up to an hour. At `crashes_max`, 2 to 255, workers lost in its handler the job is
+        buried. `timeout_ms` travels with the job; no worker enforces it yet. `intended_ns` (monotonic) is only told to the
+        observer.
+
+        Returns Enqueued: `created`, or `duplicate` when the id was already there. Raises Malformed before any I/O,
+        ServerUnavailable when nothing was applied, OutcomeUnknown when that cannot be said.
+        """
+        draft = producing.draft(
+            name,
+            payload,
+            self.payload_bytes_max,
+            id=id,
+            delay_ms=delay_ms,
+            priority=priority,
+            lifo=lifo,
+            attempts=attempts,
+            backoff_ms=backoff_ms,
+            backoff=backoff,
+            crashes_max=crashes_max,
+            timeout_ms=timeout_ms,
+            headers=headers,
+        )
+        intended_ns = validate.intended_ns(intended_ns)
+        nonce = os.urandom(8)
+        async with self.driver.turns:
+            await self.driver.server_now_ms()
+            sent = await self.driver.send(self.model.call(draft.operation(nonce, self.driver.not_after_ms())), intended_ns)
+            if producing.came_late(sent):
+                sent = await self.driver.send(self.model.call(draft.operation(nonce, self.driver.not_after_ms())), intended_ns)
+        return producing.enqueued(sent)
+
+    async def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
+        """Put many jobs into the queue, each there once, in this order; what came of each, in the same order.
+
+        `jobs` are NewJob, or mappings with its fields: `{"name": ..., "payload": ...}` and the options of `enqueue`; at most
+        100,000, all with different ids. Up to 1,000 jobs or 1 MiB go in one piece, all of them or none; more go as several
+        pieces in pipelines, and then another producer's jobs may come between the pieces.
+
+        Raises Malformed that names the bad job by its index, before any I/O: then nothing was sent. Raises ServerUnavailable
+        and OutcomeUnknown as `enqueue` does; when only some pieces failed, PartlyEnqueued, whose `results` tells them apart.
+        """
+        drafts = producing.drafts(jobs, self.payload_bytes_max)
+        intended_ns = validate.intended_ns(intended_ns)
+        async with self.driver.turns:
+            if drafts:
+                await self.driver.server_now_ms()
+            pipelines = producing.enqueue_many(drafts, os.urandom(8), self.driver.not_after_ms, self.model.call)
+            return await _carry_out(pipelines, lambda calls: self.driver.send_many(calls, intended_ns))
+
+    async def counts(self) -> Counts:
+        """Jobs in each state."""
+        async with self.driver.turns:
+            return await self.driver.run(self.model.call(Count()))
+
+    async def snapshot(self) -> Snapshot:
+        """The ids of every state, in pages of 1,000; one page is one instant, several are not."""
+        async with self.driver.turns:
+            return await _carry_out(self._pages(), self.driver.run)
+
+    async def use_test_clock(self, now_ms: int) -> None:
+        """Give the scripts this time instead of the server's (DESIGN 3.4). Only on a queue that has never held a job, or one
+        that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys expire by the
+        server's own clock, so an expiry in its past would delete what the script has just written."""
+        async with self.driver.turns:
+            await _carry_out(self._taking_test_clock(now_ms, self.driver.clock), self.driver.run)
+
+    async def close(self) -> None:
+        """Close the idle connections."""
+        await self.driver.close()
+
+    async def __aenter__(self) -> AsyncQueue:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+
+async def _carry_out(steps: Generator[Any, Any, T], run: Callable[[Any], Awaitable[Any]]) -> T:
+    """Run what the steps yield, until they return."""
+    try:
+        asked = next(steps)
+        while True:
+            asked = steps.send(await run(asked))
+    except StopIteration as end:
+        return end.value

@@ -1,0 +1,122 @@
+"""Child processes that run handlers, one job at a time each: for handlers that hold the interpreter lock (rule 14).
+
+A child imports the handler by module and name; nothing is forked. A child that dies takes only its own run with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing import Pipe
+from typing import Any
+
+from engine.errors import Malformed
+from engine.operations import Lease, LeasedJob
+
+#: A child that closed its end or died is noticed at once; one that died and left its end to a child of its own, after this.
+_LOOK_S = 0.5
+#: An idle child that was told to end gets this long.
+_END_S = 1.0
+
+
+class Child:
+    """One child process, started again with the next job after it died. `run` belongs to one thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Any = None
+        self._busy = False
+        self._closed = False
+
+    def start(self) -> None:
+        """Start the process unless it runs. Raises OSError, also after `close`."""
+        with self._lock:
+            if self._closed:
+                raise OSError("the worker has stopped")
+            if self._process is not None and self._process.poll() is None:
+                return
+            ours, theirs = Pipe()
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "engine.handler_process", str(theirs.fileno()), str(os.getpid())],
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    # Ctrl-C at a terminal is for the worker, which stops in order.
+                    start_new_session=True,
+                )
+            finally:
+                theirs.close()
+            self._pipe = ours
+
+    def run(self, reference: tuple[str, str], job: LeasedJob) -> tuple[str, str] | None:
+        """Run the handler (module, name) in the child, which was started: None when it returned, else what it raised and the
+        traceback."""
+        try:
+            with self._lock:
+                self._busy = True
+                self._pipe.send((reference, job))
+            while not self._pipe.poll(_LOOK_S):
+                if self._process is not None and self._process.poll() is not None:
+                    raise EOFError
+            failure = self._pipe.recv()
+        except (EOFError, OSError):
+            failure = self._died(), ""
+        self._busy = False
+        return failure
+
+    def lose(self, lease: Lease) -> None:
+        """Tell the handler that its lease has ended."""
+        with self._lock:
+            try:
+                self._pipe.send(lease)
+            except OSError:
+                # It has died, which `run` tells.
+                return
+
+    def close(self) -> None:
+        """End the process: at once when it is idle, by SIGKILL when its handler still runs. It is not started again."""
+        with self._lock:
+            self._closed = True
+            process = self._process
+            if process is None:
+                return
+            if self._busy:
+                process.kill()
+            else:
+                self._pipe.close()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _died(self) -> str:
+        """Make sure that it is dead, and say how it ended."""
+        with self._lock:
+            process, self._process = self._process, None
+            self._pipe.close()
+        if process is None:
+            return "the process of the handler was ended"
+        process.kill()
+        code = process.wait()
+        how = signal.Signals(-code).name if code < 0 else f"code {code}"
+        return f"the process of the handler ended by {how}"
+
+
+def reference_of(handler: Callable[..., object]) -> tuple[str, str]:
+    """Where another process finds a handler: module and name. Raises Malformed for one that it would not find."""
+    module, name = getattr(handler, "__module__", ""), getattr(handler, "__qualname__", "")
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if module == "__main__" or found is not handler:
+        raise Malformed(
+            "handlers", f"{module}.{name}", "functions of importable modules under their own names, to run in processes"
+        )
+    return module, name

@@ -1,0 +1,98 @@
+"""A child process of a worker: `python -m engine.handler_process DESCRIPTOR PARENT`, started by `engine.children`.
+
+It reads jobs from the pipe, runs the handler of each in its main thread, and answers what came of it. It ends with its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from importlib import import_module
+from multiprocessing.connection import Connection
+from typing import Any
+
+from engine.handlers import Job, call_plain, describe
+from engine.operations import Lease, LeasedJob
+
+_PR_SET_PDEATHSIG = 1
+
+Order = tuple[tuple[str, str], LeasedJob]
+
+
+class Orders:
+    """Reads the pipe in a thread, so that a lost lease reaches the handler that runs."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.jobs: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._pipe = pipe
+        self._lock = threading.Lock()
+        self._running: Job | None = None
+        self._lost: Lease | None = None
+
+    def begins(self, leased: LeasedJob) -> Job:
+        """A handler is about to run."""
+        job = Job(leased)
+        with self._lock:
+            self._running = job
+            if self._lost == leased.lease:
+                job.lease_lost.set()
+        return job
+
+    def read(self) -> None:
+        """Until the parent closes its end or dies: then the handler that runs has no worker any more."""
+        try:
+            while True:
+                self._take(self._pipe.recv())
+        except (EOFError, OSError):
+            os._exit(1)
+
+    def _take(self, order: Order | Lease) -> None:
+        if not isinstance(order, Lease):
+            self.jobs.put(order)
+            return
+        with self._lock:
+            self._lost = order
+            job = self._running
+        if job is not None and (job.id, job.fence, job.nonce) == (order.job, order.fence, order.nonce):
+            job.lease_lost.set()
+
+
+def main() -> None:
+    """Run handlers until the parent ends."""
+    _end_with_parent(int(sys.argv[2]))
+    pipe: Any = Connection(int(sys.argv[1]))
+    os.set_inheritable(pipe.fileno(), False)
+    orders = Orders(pipe)
+    threading.Thread(target=orders.read, name="orders", daemon=True).start()
+    while True:
+        reference, leased = orders.jobs.get()
+        pipe.send(_run(orders, reference, leased))
+
+
+def _run(orders: Orders, reference: tuple[str, str], leased: LeasedJob) -> tuple[str, str] | None:
+    try:
+        handler: Any = import_module(reference[0])
+        for part in reference[1].split("."):
+            handler = getattr(handler, part)
+        call_plain(handler, orders.begins(leased))
+    except BaseException as failure:
+        return describe(failure), "".join(traceback.format_exception(failure))
+    return None
+
+
+def _end_with_parent(parent: int) -> None:
+    """SIGKILL when the worker is gone, where the kernel can do it; elsewhere the pipe says it, unless a handler holds the
+    interpreter lock."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

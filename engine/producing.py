@@ -1,0 +1,239 @@
+"""What a producer does, without I/O: checks jobs, makes calls of them, and decides what their answers mean.
+
+`Queue` and `AsyncQueue` are two thin surfaces over it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, NamedTuple, cast
+
+from engine import validate
+from engine.call import Call
+from engine.errand import Sent
+from engine.errors import EngineError, Malformed, OutcomeUnknown, PartlyEnqueued, ScriptFault, ServerUnavailable, UnsafeServer
+from engine.models.lanes import CLASS, LANE
+from engine.operations import Backoff, Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options
+
+#: Jobs of one `enqueue_many`: all of them are checked, and held in memory, before the first is sent.
+JOBS_MAX = 100_000
+#: One script call: it keeps the server's one thread for some milliseconds.
+CALL_JOBS_MAX = 1_000
+CALL_BYTES_MAX = 1024 * 1024
+#: What an envelope adds to a payload, roughly.
+_ENVELOPE_BYTES = 256
+#: Calls that go out in one pipeline.
+_PIPELINE_CALLS = 8
+#: The options of a job that has none of its own, as they are given and as they are checked.
+_PLAIN = (5, False, 0, 3, 1000, 0, None, "fixed", 3)
+_PLAIN_TYPES = tuple(map(type, _PLAIN))
+_PLAIN_OPTIONS = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to enqueue with `enqueue_many`. The fields are the arguments of `enqueue`, with the same bounds and defaults."""
+
+    name: str
+    payload: object
+    _: KW_ONLY
+    id: str | None = None
+    delay_ms: int = 0
+    priority: int = 5
+    lifo: bool = False
+    attempts: int = 3
+    backoff_ms: int = 1000
+    backoff: Backoff = "fixed"
+    crashes_max: int = 3
+    timeout_ms: int = 0
+    headers: Mapping[str, str] | None = None
+
+
+class Draft(NamedTuple):
+    """A checked job: everything of an enqueue but the nonce and the time after which it is void."""
+
+    job: str
+    name: str
+    payload: bytes
+    options: Options
+
+    def operation(self, nonce: bytes, not_after_ms: int) -> Enqueue:
+        """The enqueue of this job."""
+        return Enqueue(self.job, self.name, self.payload, nonce, not_after_ms, self.options, CLASS, LANE)
+
+
+def draft(
+    name: object,
+    payload: object,
+    payload_bytes_max: int,
+    *,
+    id: object = None,
+    delay_ms: object = 0,
+    priority: object = 5,
+    lifo: object = False,
+    attempts: object = 3,
+    backoff_ms: object = 1000,
+    backoff: object = "fixed",
+    crashes_max: object = 3,
+    timeout_ms: object = 0,
+    headers: object = None,
+) -> Draft:
+    """A job, checked. Raises Malformed."""
+    job = os.urandom(16).hex() if id is None else validate.job_id(id)
+    job_name = validate.job_name(name)
+    # Most jobs have the defaults, and to check those again costs half as much as all the rest. True and 5.0 equal 1 and 5, so
+    # the types are compared as well, and before.
+    given = (priority, lifo, delay_ms, attempts, backoff_ms, timeout_ms, headers, backoff, crashes_max)
+    if tuple(map(type, given)) == _PLAIN_TYPES and given == _PLAIN:
+        options = _PLAIN_OPTIONS
+    else:
+        options = validate.options(
+            priority=priority,
+            lifo=lifo,
+            delay_ms=delay_ms,
+            attempts=attempts,
+            backoff_ms=backoff_ms,
+            timeout_ms=timeout_ms,
+            headers=headers,
+            backoff=backoff,
+            crashes_max=crashes_max,
+        )
+    return Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), options)
+
+
+def drafts(jobs: object, payload_bytes_max: int) -> list[Draft]:
+    """Jobs, checked. Raises Malformed that names the first bad one by its index: `jobs[3].priority`."""
+    if not isinstance(jobs, Iterable):
+        raise Malformed("jobs", jobs, "an iterable of NewJob or of mappings with its fields")
+    found: list[Draft] = []
+    known: set[str] = set()
+    for at, job in enumerate(cast("Iterable[object]", jobs)):
+        if at == JOBS_MAX:
+            raise Malformed("jobs", f"more than {JOBS_MAX} jobs", f"at most {JOBS_MAX} jobs in one call")
+        made = _draft_of(job, at, payload_bytes_max)
+        known.add(made.job)
+        if len(known) == at:
+            raise Malformed(f"jobs[{at}].id", made.job, "an id that no other job of the call has")
+        found.append(made)
+    return found
+
+
+def came_late(sent: Sent) -> bool:
+    """True for a refusal with no copy unanswered: the estimate of the server's time was off. It has been learned anew, so start
+    once more (rule 3)."""
+    if isinstance(sent.reply, EnqueuedMany):
+        return sent.definite and any(item.result == "refused" for item in sent.reply.items)
+    return sent.definite and isinstance(sent.reply, Enqueued) and sent.reply.result == "refused"
+
+
+def enqueued(sent: Sent) -> Enqueued:
+    """What came of an enqueue. Raises OutcomeUnknown for a refusal that an unanswered copy may belie."""
+    if not isinstance(sent.reply, Enqueued):
+        raise ScriptFault(f"Enqueue: a reply of type {type(sent.reply).__name__}")
+    if not sent.definite and (doubt := _doubt(sent.reply)) is not None:
+        raise doubt
+    return sent.reply
+
+
+def enqueue_many(
+    jobs: Sequence[Draft], nonce: bytes, not_after_ms: Callable[[], int], build: Callable[[EnqueueMany], Call[Any]]
+) -> Generator[list[Call[Any]], list[Sent | EngineError], list[Enqueued]]:
+    """The pipelines that enqueue the jobs: yields the calls of each, is sent what came of them, returns a result for each job.
+
+    After a call that failed no further pipeline goes out. Raises that failure when it is all there is, else PartlyEnqueued.
+    """
+
+    def call(part: Sequence[Draft]) -> Call[Any]:
+        void_ms = not_after_ms()
+        return build(EnqueueMany(tuple(job.operation(nonce, void_ms) for job in part)))
+
+    parts = list(_parts(jobs))
+    results: list[Enqueued | EngineError] = []
+    for at in range(0, len(parts), _PIPELINE_CALLS):
+        flight = parts[at : at + _PIPELINE_CALLS]
+        outcomes = yield [call(part) for part in flight]
+        late = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Sent) and came_late(outcome)]
+        if late:
+            for number, outcome in zip(late, (yield [call(flight[number]) for number in late]), strict=True):
+                outcomes[number] = outcome
+        for part, outcome in zip(flight, outcomes, strict=True):
+            results += _results(part, outcome)
+        if any(isinstance(result, EngineError) for result in results):
+            break
+    return _concluded(results, len(jobs))
+
+
+def _draft_of(job: object, at: int, payload_bytes_max: int) -> Draft:
+    try:
+        if isinstance(job, NewJob):
+            return draft(
+                job.name,
+                job.payload,
+                payload_bytes_max,
+                id=job.id,
+                delay_ms=job.delay_ms,
+                priority=job.priority,
+                lifo=job.lifo,
+                attempts=job.attempts,
+                backoff_ms=job.backoff_ms,
+                backoff=job.backoff,
+                crashes_max=job.crashes_max,
+                timeout_ms=job.timeout_ms,
+                headers=job.headers,
+            )
+        if isinstance(job, Mapping):
+            return draft(payload_bytes_max=payload_bytes_max, **cast("Mapping[str, Any]", job))
+    except Malformed as error:
+        raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from None
+    except TypeError:
+        # A field too many or too few, told below.
+        pass
+    raise Malformed(
+        f"jobs[{at}]", cast("object", job), f"a NewJob, or a mapping with its fields: {', '.join(NewJob.__match_args__)}, ..."
+    )
+
+
+def _parts(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
+    """The jobs of each call, in order."""
+    start = size = 0
+    for at, job in enumerate(jobs):
+        job_bytes = len(job.payload) + _ENVELOPE_BYTES
+        if at > start and (at - start == CALL_JOBS_MAX or size + job_bytes > CALL_BYTES_MAX):
+            yield jobs[start:at]
+            start, size = at, 0
+        size += job_bytes
+    if jobs:
+        yield jobs[start:]
+
+
+def _doubt(item: Enqueued) -> OutcomeUnknown | None:
+    """What a refusal says that came after an unanswered send."""
+    if item.result != "refused":
+        return None
+    return OutcomeUnknown(f"enqueue of {item.job} was refused as late after an unanswered send")
+
+
+def _results(part: Sequence[Draft], outcome: Sent | EngineError) -> Sequence[Enqueued | EngineError]:
+    """A result for each job of a call."""
+    if isinstance(outcome, EngineError):
+        return [outcome] * len(part)
+    if not isinstance(outcome.reply, EnqueuedMany):
+        return [ScriptFault(f"EnqueueMany: a reply of type {type(outcome.reply).__name__}")] * len(part)
+    if outcome.definite:
+        return outcome.reply.items
+    return [_doubt(item) or item for item in outcome.reply.items]
+
+
+def _concluded(results: list[Enqueued | EngineError], count: int) -> list[Enqueued]:
+    answered = [result for result in results if isinstance(result, Enqueued)]
+    failures = [result for result in results if isinstance(result, EngineError)]
+    if not failures:
+        return answered
+    first = failures[0]
+    none_applied = all(isinstance(failure, ServerUnavailable | UnsafeServer) for failure in failures)
+    if not answered and (none_applied or (len(failures) == count and all(failure is first for failure in failures))):
+        raise first
+    results += [ServerUnavailable("not sent, after another call had failed")] * (count - len(results))
+    raise PartlyEnqueued(f"{len(answered)} of {count} jobs are answered, the others not: {first}", results)

@@ -1,0 +1,151 @@
+"""Runs the handlers of a worker's jobs: coroutines on a loop of their own, plain functions in threads or in child processes.
+
+Whatever a handler raises is a failed run and never ends the worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from engine.async_handlers import LoopThread
+from engine.children import Child, reference_of
+from engine.handlers import Handlers, Job, call_plain, describe
+from engine.observer import Observer
+from engine.operations import Lease, LeasedJob
+from engine.step_values import HandlerEnded
+
+log = logging.getLogger("ironclaim.worker")
+
+
+class Running:
+    """The handlers that run. `ended` hears of each that is over. At most `places` run at once, which its user sees to;
+    `processes`: plain functions run in as many child processes."""
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        observer: Observer | None,
+        ended: Callable[[HandlerEnded], None],
+        *,
+        places: int,
+        processes: bool,
+    ) -> None:
+        self._handlers = handlers
+        self._observer = observer
+        self._ended = ended
+        self._work: queue.SimpleQueue[LeasedJob | None] = queue.SimpleQueue()
+        self._loop = LoopThread("handlers-async")
+        # How to tell a handler that runs that its lease has ended, and the leases that have.
+        self._tell: dict[Lease, Callable[[], None]] = {}
+        self._lost: set[Lease] = set()
+        # Coroutines need no thread each; one is left for jobs that have no handler.
+        all_coroutines = handlers.by_name and all(map(handlers.is_coroutine, handlers.by_name))
+        self._places = 1 if all_coroutines else places
+        self._children = [Child() for _ in range(self._places)] if processes and not all_coroutines else []
+        for number in range(self._places):
+            child = self._children[number] if self._children else None
+            threading.Thread(target=self._serve, args=(child,), name=f"handler-{number}", daemon=True).start()
+
+    def start(self, leased: LeasedJob) -> None:
+        """Run the handler of a job. Does not wait."""
+        if self._handlers.is_coroutine(leased.name):
+            self._loop.run(partial(self._run_coroutine, leased))
+        else:
+            self._work.put(leased)
+
+    def lose(self, lease: Lease) -> None:
+        """Tell the handler of this lease that it has ended."""
+        # The handler's thread registers and then looks into this set: one of the two sees the other.
+        self._lost.add(lease)
+        tell = self._tell.get(lease)
+        if tell is not None:
+            tell()
+
+    def close(self) -> None:
+        """Take no more work. Functions that still run in threads go on; coroutines are cancelled, child processes killed."""
+        for _ in range(self._places):
+            self._work.put(None)
+        self._loop.close()
+        for child in self._children:
+            child.close()
+
+    def _serve(self, child: Child | None) -> None:
+        """Run plain functions, one at a time."""
+        if child is not None:
+            with contextlib.suppress(OSError):
+                # Ahead of the first job, which tells when it cannot be started.
+                child.start()
+        while (leased := self._work.get()) is not None:
+            start_ns, ticket = self._begins(leased)
+            error: str | None = None
+            try:
+                if child is None:
+                    call_plain(self._handlers.find(leased.name), self._job(leased))
+                else:
+                    error = self._run_in(child, leased)
+            except BaseException as failure:
+                # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
+                error = self._failed(leased, failure)
+            self._ends(leased, ticket, start_ns, error)
+
+    def _run_in(self, child: Child, leased: LeasedJob) -> str | None:
+        """Run a plain function in a child process; what it raised."""
+        reference = reference_of(self._handlers.find(leased.name))
+        child.start()
+        self._register(leased.lease, partial(child.lose, leased.lease))
+        failure = child.run(reference, leased)
+        if failure is None:
+            return None
+        log.warning("job %s (%s) failed: %s\n%s", leased.lease.job, leased.name, *failure)
+        return failure[0]
+
+    async def _run_coroutine(self, leased: LeasedJob) -> None:
+        start_ns, ticket = self._begins(leased)
+        error: str | None = None
+        try:
+            handler: Any = self._handlers.find(leased.name)
+            await handler(self._job(leased))
+        except BaseException as failure:
+            # Also CancelledError: the run has not done its work.
+            error = self._failed(leased, failure)
+        self._ends(leased, ticket, start_ns, error)
+
+    def _begins(self, leased: LeasedJob) -> tuple[int, object]:
+        start_ns = time.monotonic_ns()
+        return start_ns, self._observer.handler_started(leased, start_ns) if self._observer is not None else None
+
+    def _job(self, leased: LeasedJob) -> Job:
+        job = Job(leased)
+        self._register(leased.lease, job.lease_lost.set)
+        return job
+
+    def _register(self, lease: Lease, tell: Callable[[], None]) -> None:
+        self._tell[lease] = tell
+        if lease in self._lost:
+            tell()
+
+    def _failed(self, leased: LeasedJob, failure: BaseException) -> str:
+        error = describe(failure)
+        log.warning("job %s (%s) failed: %s", leased.lease.job, leased.name, error, exc_info=failure)
+        return error
+
+    def _ends(self, leased: LeasedJob, ticket: object, start_ns: int, error: str | None) -> None:
+        self._tell.pop(leased.lease, None)
+        self._lost.discard(leased.lease)
+        if self._observer is not None:
+            self._observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
+        self._ended(HandlerEnded(leased.lease, error))
+
+
+def check_references(handlers: Handlers) -> None:
+    """Raise Malformed when a child process would not find one of the plain functions."""
+    for name, handler in handlers.by_name.items():
+        if not handlers.is_coroutine(name):
+            reference_of(handler)

@@ -1,0 +1,64 @@
+"""What the two faces of a queue share: their settings, and what they do in several calls, without I/O."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from engine import validate
+from engine.call import Call
+from engine.errors import Malformed, ScriptFault
+from engine.models.lanes import Lanes
+from engine.observer import Observer
+from engine.operations import Listing, MakeTestQueue, Snapshot
+from engine.server_clock import ServerClock
+
+#: 2100-01-01.
+TEST_CLOCK_LEAST_MS = 4_102_444_800_000
+_PAGE = 1000
+_PAGES_MAX = 10_000
+
+
+class Surface:
+    """A queue's settings and its model; `Queue` and `AsyncQueue` add a driver and what people call."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        url: str = "redis://127.0.0.1:6379",
+        payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
+        lua: Path | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self.name = validate.queue_name(name)
+        self.url = url
+        self.lua = validate.lua_folder(lua)
+        self.payload_bytes_max = validate.integer("payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT)
+        self.observer = observer
+        self.model = Lanes(self.name, lua=self.lua)
+
+    def _pages(self) -> Generator[Call[Any], Snapshot, Snapshot]:
+        """The calls of a snapshot: yields each, is sent its reply, returns all of them as one."""
+        states: dict[str, list[tuple[str, int]]] = {}
+        srv_us = 0
+        for page in range(_PAGES_MAX):
+            part = yield self.model.call(Listing(page * _PAGE, _PAGE))
+            srv_us = srv_us or part.srv_us
+            for state, entries in part.states.items():
+                states.setdefault(state, []).extend(entries)
+            if all(len(entries) < _PAGE for entries in part.states.values()):
+                return Snapshot(srv_us, states)
+        raise ScriptFault(f"snapshot: more than {_PAGES_MAX * _PAGE} jobs in one state")
+
+    def _taking_test_clock(self, now_ms: object, clock: ServerClock) -> Generator[Call[bool], bool]:
+        """The call that lets a queue take its time from a test, the first time; then the time itself."""
+        now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)
+        if self.model.now_ms is None:
+            made = yield self.model.call(MakeTestQueue())
+            if not made:
+                raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
+        self.model.now_ms = now
+        clock.learn(now * 1000, time.monotonic_ns())

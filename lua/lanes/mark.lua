@@ -1,0 +1,33 @@
+#!lua flags=allow-oom
+-- Mark a lease as started, by one call before its handler runs: a job with a crash behind it is charged for another one only
+-- when its lease is marked, so that its neighbours in a worker that dies are not buried with it (rule 12).
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   job      string  job:<id>, the envelope or its tombstone
+--   run      hash    run:<id>
+-- ARGV
+--   now_ms   '' or the time of a test
+--   fence    fence of the token
+--   nonce    nonce of the token
+-- REPLY srv_us, ok | repeated | stale
+-- @include server_us
+-- @include check_types
+-- @include envelope_open
+-- @include token_state
+local sweep = KEYS[1]
+local job = KEYS[2]
+local run = KEYS[3]
+local now_ms = ARGV[1]
+local fence = ARGV[2]
+local nonce = ARGV[3]
+
+check_types({}, { sweep, run }, {})
+local srv_us = server_us(now_ms, sweep)
+local token = fence .. ':' .. nonce
+if token_state(run, envelope_open(redis.call('GETRANGE', job, 0, 700)), fence, nonce) ~= 'held' then
+  return { srv_us, 'stale' }
+end
+if redis.call('HGET', run, 'marked') == token then return { srv_us, 'repeated' } end
+redis.call('HSET', run, 'marked', token)
+return { srv_us, 'ok' }

@@ -1,0 +1,41 @@
+"""The two faces of a queue behind one blocking face, so that a test can run over both."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+from engine import AsyncQueue, Queue
+from engine.async_driver import AsyncDriver
+from tests.engine.helpers.producing import hurry
+
+
+class Blocking:
+    """Calls an object's coroutine functions and waits for each on one event loop; hands everything else through."""
+
+    def __init__(self, target: Any, runner: asyncio.Runner) -> None:
+        self._target = target
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if name == "driver":
+            return Blocking(value, self._runner)
+        if not inspect.iscoroutinefunction(value):
+            return value
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            return self._runner.run(value(*arguments, **options))
+
+        return call
+
+
+def hurried(kind: str, runner: asyncio.Runner, name: str, url: str, *, deadline_ms: int = 10_000, **options: Any) -> Any:
+    """A queue of that kind ("sync" or "async") whose driver loses patience after 300 ms."""
+    if kind == "sync":
+        return hurry(Queue(name, url=url, **options), deadline_ms=deadline_ms)
+    queue = AsyncQueue(name, url=url, **options)
+    scripts = queue.model.scripts.values()
+    queue.driver = AsyncDriver(url, scripts, observer=queue.observer, timeout_ms=300, deadline_ms=deadline_ms)
+    return Blocking(queue, runner)

@@ -1,0 +1,341 @@
+"""What only the asyncio face can get wrong: cancelled tasks, closed loops, a thousand tasks at once. In everything else it is the
+twin of the synchronous one: signatures, documentation, results, errors, raw keys."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import os
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import redis
+
+import engine
+from engine import AsyncQueue, EngineError, NewJob, Queue
+from engine.async_connections import CONNECTIONS_MAX
+from engine.async_driver import AsyncDriver
+from engine.driver import SyncDriver
+from engine.operations import Count
+from engine.testing import EmbeddedServer
+from tests.engine.desk import START_MS, Desk
+from tests.engine.helpers.both import Blocking
+from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.relay import Relay
+
+
+@pytest.fixture
+def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
+    with Relay(ironclaim_server.port) as made:
+        yield made
+
+
+@pytest.fixture
+def direct(ironclaim_url: str) -> Iterator[Queue]:
+    made = Queue("q", url=ironclaim_url)
+    yield made
+    made.close()
+
+
+def connections_of(url: str) -> int:
+    with raw_client(url) as client:
+        return client.info("stats")["total_connections_received"]
+
+
+def idle_of(queue: AsyncQueue) -> list[Any]:
+    return [connection for connection, _ in queue.driver._connections._idle]
+
+
+async def seen(condition: Any) -> None:
+    """Wait until a condition holds, for ten seconds at most."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+# -- cancellation
+
+
+@pytest.mark.parametrize("moment", ["request", "reply", "many"])
+def test_a_task_cancelled_in_mid_call_leaves_no_unread_reply_in_the_pool(relay: Relay, direct: Queue, moment: str) -> None:
+    """The request is on its way, or the server has it and is silent; what is asked next gets its own answer."""
+
+    async def story() -> None:
+        async with AsyncQueue("q", url=relay.url) as queue:
+            await queue.counts()
+            cancelled = 0
+            for number in range(10):
+                if moment == "reply":
+                    relay.next("hush_reply")
+                else:
+                    relay.delay_s = 0.02
+                before = relay.calls
+                jobs = [{"name": "work", "payload": 1, "id": f"m{number}-{at}"} for at in range(3)]
+                call = queue.enqueue_many(jobs) if moment == "many" else queue.enqueue("work", {}, id=f"j{number}")
+                task = asyncio.create_task(call)
+                await seen(lambda before=before: relay.calls > before)
+                task.cancel()
+                # The reply may have been quicker.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+                cancelled += task.cancelled()
+                relay.delay_s = 0.0
+                # A reply of another kind than the one that was given up: mixed up, it would not even parse.
+                assert (await queue.counts()).srv_us > 0
+                assert (await queue.enqueue("work", {}, id=f"next{number}")).result == "created"
+                assert len((await queue.snapshot()).states) == 5
+                assert all(connection.is_connected for connection in idle_of(queue))
+            assert len(idle_of(queue)) == 1
+            assert cancelled > 0
+
+    asyncio.run(story())
+    assert {f"next{number}" for number in range(10)} <= set(ids_of(direct, "waiting"))
+
+
+def test_a_task_cancelled_while_it_connects_or_waits_for_its_turn_leaves_nothing_behind(relay: Relay, direct: Queue) -> None:
+    async def story() -> None:
+        async with AsyncQueue("q", url=relay.url) as queue:
+            for _ in range(30):
+                tasks = [asyncio.create_task(queue.counts()) for _ in range(CONNECTIONS_MAX + 5)]
+                await asyncio.sleep(0)
+                for task in tasks:
+                    task.cancel()
+                assert all(
+                    isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*tasks, return_exceptions=True)
+                )
+            assert not queue.driver.turns.locked(), "every turn was given back"
+            assert (await queue.enqueue("work", {}, id="j")).result == "created"
+
+    asyncio.run(story())
+    assert ids_of(direct, "waiting") == ["j"]
+
+
+def test_a_timeout_of_the_caller_is_a_cancellation_too(relay: Relay, direct: Queue) -> None:
+    async def story() -> None:
+        async with AsyncQueue("q", url=relay.url) as queue:
+            await queue.counts()
+            relay.standing = "hush_reply"
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await queue.enqueue("work", {}, id="j")
+            relay.standing = "pass"
+            assert (await queue.enqueue("work", {}, id="j")).result == "duplicate", "it had been applied; only the task was gone"
+
+    asyncio.run(story())
+
+
+# -- loops, tasks, processes
+
+
+def test_a_thousand_tasks_share_a_few_connections(ironclaim_url: str, direct: Queue) -> None:
+    before = connections_of(ironclaim_url)
+
+    async def story() -> None:
+        async with AsyncQueue("q", url=ironclaim_url) as queue:
+            items = await asyncio.gather(*(queue.enqueue("work", number, id=f"j{number}") for number in range(1000)))
+            assert [item.job for item in items] == [f"j{number}" for number in range(1000)]
+            assert {item.result for item in items} == {"created"}
+
+    asyncio.run(story())
+    assert direct.counts().waiting == 1000
+    # One more for each raw client of this test.
+    assert CONNECTIONS_MAX == 16 and connections_of(ironclaim_url) - before <= 16 + 2
+
+
+def test_calls_that_follow_each_other_share_one_connection(ironclaim_url: str) -> None:
+    async def story() -> None:
+        async with AsyncQueue("q", url=ironclaim_url) as queue:
+            await queue.counts()
+            before = connections_of(ironclaim_url)
+            for number in range(20):
+                await queue.enqueue("work", {}, id=f"j{number}")
+            await queue.enqueue_many({"name": "work", "payload": number} for number in range(2000))
+            assert connections_of(ironclaim_url) == before + 1, "that of this look"
+
+    asyncio.run(story())
+
+
+def test_a_queue_can_be_used_from_one_loop_after_another(ironclaim_url: str) -> None:
+    queue = AsyncQueue("q", url=ironclaim_url)
+    for number in range(3):
+
+        async def story(number: int = number) -> None:
+            items = await asyncio.gather(*(queue.enqueue("work", {}, id=f"j{number}-{at}") for at in range(50)))
+            assert {item.result for item in items} == {"created"}
+            await queue.close()
+
+        asyncio.run(story())
+    asyncio.run(queue.enqueue("work", {}, id="left-open"))
+    assert asyncio.run(queue.counts()).waiting == 151
+
+
+def test_a_forked_child_does_not_use_its_parents_connections(ironclaim_url: str, direct: Queue) -> None:
+    async def story() -> None:
+        async with AsyncQueue("q", url=ironclaim_url) as queue:
+            await queue.enqueue("work", {}, id="before")
+            parents = idle_of(queue)
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    code = 0 if asyncio.run(queue.enqueue("work", {}, id="child")).result == "created" else 2
+                finally:
+                    os._exit(code)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+            assert (await queue.enqueue("work", {}, id="after")).result == "created"
+            assert idle_of(queue) == parents != []
+
+    asyncio.run(story())
+    assert sorted(ids_of(direct, "waiting")) == ["after", "before", "child"]
+
+
+def test_an_idle_connection_that_was_closed_costs_no_doubt(relay: Relay) -> None:
+    async def story() -> None:
+        async with AsyncQueue("q", url=relay.url) as queue:
+            await queue.enqueue("work", {}, id="a")
+            relay.down()
+            relay.up()
+            # As if it had been idle for longer than a second.
+            pool = queue.driver._connections._idle
+            pool[:] = [(connection, 0) for connection, _ in pool]
+            await asyncio.sleep(0.02)
+            before = relay.calls
+            sent = await queue.driver.send(queue.model.call(Count()))
+            assert sent.definite and relay.calls == before + 1
+
+    asyncio.run(story())
+
+
+def test_the_loop_goes_on_while_a_call_waits(relay: Relay) -> None:
+    async def story() -> None:
+        async with AsyncQueue("q", url=relay.url) as queue:
+            await queue.counts()
+            relay.next("hush_reply")
+            task = asyncio.create_task(queue.enqueue("work", {}))
+            turns = 0
+            while not task.done():
+                await asyncio.sleep(0.001)
+                turns += 1
+            # The lost reply was waited for, 2 s; a blocked loop would have turned a few times.
+            assert turns > 200
+            assert task.result().result == "repeated"
+
+    asyncio.run(story())
+
+
+# -- parity
+
+#: Everything that people call.
+PUBLIC = sorted(name for name in dir(Queue) if not name.startswith("_") and callable(getattr(Queue, name)))
+
+
+def parameters(function: Any) -> list[tuple[str, Any, Any, Any]]:
+    return [(p.name, p.kind, p.default, p.annotation) for p in inspect.signature(function).parameters.values()]
+
+
+def test_both_faces_have_the_same_calls() -> None:
+    twins = sorted(name for name in dir(AsyncQueue) if not name.startswith("_") and callable(getattr(AsyncQueue, name)))
+    assert twins == PUBLIC
+    assert {"enqueue", "enqueue_many", "counts", "snapshot", "use_test_clock", "close"} == set(PUBLIC)
+    assert parameters(Queue) == parameters(AsyncQueue)
+    assert hasattr(Queue, "__enter__") and hasattr(AsyncQueue, "__aenter__")
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_both_faces_have_the_same_signatures_and_documentation(name: str) -> None:
+    sync, twin = getattr(Queue, name), getattr(AsyncQueue, name)
+    assert parameters(sync) == parameters(twin)
+    assert inspect.signature(sync).return_annotation == inspect.signature(twin).return_annotation
+    assert inspect.getdoc(sync) == inspect.getdoc(twin) != ""
+    assert inspect.iscoroutinefunction(twin) and not inspect.iscoroutinefunction(sync)
+
+
+@pytest.mark.parametrize("name", ["run", "send", "send_many", "server_now_ms", "not_after_ms", "close"])
+def test_both_drivers_have_the_same_calls(name: str) -> None:
+    sync, twin = getattr(SyncDriver, name), getattr(AsyncDriver, name)
+    assert parameters(sync) == parameters(twin) and inspect.getdoc(sync) == inspect.getdoc(twin)
+
+
+def test_new_job_has_the_options_of_enqueue() -> None:
+    wanted = [p for p in parameters(Queue.enqueue)[1:] if p[0] != "intended_ns"]
+    assert parameters(NewJob) == wanted
+
+
+def a_day_of(queue: Any) -> list[Any]:
+    """What a producer does in a day, and what it hears."""
+    heard: list[Any] = []
+
+    def hear(use: Any) -> None:
+        try:
+            heard.append(use())
+        except EngineError as error:
+            heard.append((type(error), str(error)))
+
+    hear(lambda: queue.enqueue("work", {"a": [1, "ü", None]}, id="a"))
+    hear(lambda: queue.enqueue("work", "text", id="b", delay_ms=5000, priority=9, headers={"x": "y"}))
+    hear(lambda: queue.enqueue("work", 1.5, id="c", lifo=True, attempts=9, backoff_ms=7, timeout_ms=8, backoff="exponential"))
+    hear(lambda: queue.enqueue("work", {}, id="a"))
+    hear(lambda: queue.enqueue("work", {}, id="a", crashes_max=300))
+    hear(lambda: queue.enqueue("two words", {}))
+    hear(lambda: queue.enqueue("work", {}, intended_ns="soon"))
+    hear(lambda: queue.enqueue_many([NewJob("many", number, id=f"m{number}", delay_ms=number % 3) for number in range(1500)]))
+    hear(lambda: queue.enqueue_many([{"name": "many", "payload": 1, "id": "a"}, {"name": "many", "payload": 1, "id": "n"}]))
+    hear(lambda: queue.enqueue_many([{"name": "many", "payload": 1, "id": "x"}, {"name": "many"}]))
+    hear(lambda: queue.enqueue_many([]))
+    hear(queue.counts)
+    hear(queue.snapshot)
+    hear(lambda: queue.use_test_clock(5))
+    return heard
+
+
+def test_both_faces_give_the_same_results_and_leave_the_same_raw_keys(
+    ironclaim_server: EmbeddedServer, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "urandom", lambda count: b"\7" * count)
+    heard: list[list[Any]] = []
+    left: list[dict[str, Any]] = []
+    for face in ("sync", "async"):
+        ironclaim_server.flush()
+        with asyncio.Runner() as runner:
+            queue: Any = Queue("desk", url=ironclaim_url) if face == "sync" else AsyncQueue("desk", url=ironclaim_url)
+            queue = Blocking(queue, runner) if face == "async" else queue
+            queue.use_test_clock(START_MS)
+            heard.append(a_day_of(queue))
+            queue.close()
+        with contextlib.closing(redis.Redis.from_url(ironclaim_url)) as client:
+            dump = Desk.dump(cast("Desk", SimpleNamespace(redis=client)))
+        left.append({key: without_not_after(value) for key, value in dump.items()})
+    assert heard[0] == heard[1]
+    assert left[0] == left[1] and len(left[0]) > 1500
+    kinds = [type(one) for one in heard[0]]
+    assert kinds.count(tuple) == 5, "the errors of the day"
+
+
+def without_not_after(value: Any) -> Any:
+    """A raw key without the one field that follows the client's own clock: bytes 36 to 43 of an envelope."""
+    kind, data, expiry = value
+    if kind == "string" and data[1:2] == b"J":
+        data = data[:36] + data[44:]
+    return kind, data, expiry
+
+
+def test_the_package_shows_both() -> None:
+    for name in ("AsyncQueue", "NewJob", "PartlyEnqueued"):
+        assert name in engine.__all__ and getattr(engine, name).__name__ == name
+
+
+def test_redis_errors_never_escape(relay: Relay) -> None:
+    async def story() -> None:
+        async with AsyncQueue("q", url=relay.url) as queue:
+            queue.driver.deadline_ms = 100
+            for rule in ("lose_reply", "lose_request", "cut_request", "cut_reply"):
+                relay.standing = rule
+                with pytest.raises(EngineError) as caught:
+                    await queue.enqueue("work", {})
+                assert not isinstance(caught.value, redis.RedisError)
+
+    asyncio.run(story())

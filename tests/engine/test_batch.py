@@ -1,0 +1,193 @@
+"""Both drivers over a network that loses, cuts and delays, one call and many in a pipeline: each call is applied once, and what
+happens to one is no matter of its neighbours (rules 3, 28 and 31)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
+from engine.errand import PIPELINE_MAX, Sent
+from engine.operations import Count, Counts, Enqueue, Operation, Options, Wait
+from engine.testing import EmbeddedServer, free_port
+from tests.engine.helpers.both import hurried
+from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.relay import Relay, Rule
+
+
+@pytest.fixture
+def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
+    with Relay(ironclaim_server.port) as made:
+        yield made
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as made:
+        yield made
+
+
+@pytest.fixture(params=["sync", "async"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def queue(kind: str, runner: asyncio.Runner, relay: Relay) -> Iterator[Any]:
+    """A queue through the relay, with connections made and times short."""
+    made = hurried(kind, runner, "q", relay.url)
+    made.counts()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def direct(ironclaim_url: str) -> Iterator[Queue]:
+    made = Queue("q", url=ironclaim_url)
+    yield made
+    made.close()
+
+
+def enqueue(queue: Any, job: str) -> Any:
+    operation = Enqueue(job, "work", b"{}", b"nonce---", queue.driver.not_after_ms(), Options(), "main", "main")
+    return queue.model.call(operation)
+
+
+def results(sent: list[Any]) -> list[str]:
+    return [one.reply.result if isinstance(one, Sent) else type(one).__name__ for one in sent]
+
+
+HARMS: list[tuple[Rule, str]] = [
+    ("lose_reply", "repeated"),
+    ("hush_reply", "repeated"),
+    ("cut_reply", "repeated"),
+    ("lose_request", "created"),
+    ("hold_request", "created"),
+]
+
+
+@pytest.mark.parametrize(("rule", "result"), [*HARMS, ("cut_request", "created")])
+def test_a_call_that_was_harmed_is_sent_again_and_applied_once(
+    relay: Relay, queue: Any, direct: Queue, rule: Rule, result: str
+) -> None:
+    before = relay.calls
+    relay.next(rule)
+    assert queue.enqueue("work", {"n": 1}, id="j").result == result
+    assert relay.calls == before + 2
+    assert ids_of(direct, "waiting") == ["j"]
+    assert queue.counts().waiting == 1, "the connection in the pool is at the right reply"
+
+
+@pytest.mark.parametrize(("rule", "result"), [harm for harm in HARMS if harm[0] != "cut_reply"])
+def test_a_pipeline_that_was_harmed_is_sent_again_whole_and_applied_once(
+    relay: Relay, queue: Any, direct: Queue, rule: Rule, result: str
+) -> None:
+    before = relay.calls
+    relay.next(rule)
+    jobs = [f"j{number}" for number in range(5)]
+    sent = queue.driver.send_many([enqueue(queue, job) for job in jobs])
+    assert results(sent) == [result] * 5
+    assert not any(one.definite for one in sent)
+    assert relay.calls == before + 2
+    assert ids_of(direct, "waiting") == jobs
+
+
+def test_a_connection_lost_in_mid_pipeline_harms_only_the_calls_behind(relay: Relay, queue: Any, direct: Queue) -> None:
+    relay.next("one_reply")
+    jobs = [f"j{number}" for number in range(6)]
+    sent = queue.driver.send_many([enqueue(queue, job) for job in jobs])
+    assert [one.definite for one in sent] == [True] + [False] * 5
+    assert results(sent) == ["created"] + ["repeated"] * 5
+    assert ids_of(direct, "waiting") == jobs
+
+
+def test_an_error_in_mid_pipeline_is_its_own_calls(relay: Relay, queue: Any, direct: Queue, ironclaim_url: str) -> None:
+    before = relay.calls
+    with raw_client(ironclaim_url) as client:
+        client.rpush(direct.model.keys.job("bad"), "no envelope")
+    sent = queue.driver.send_many([enqueue(queue, job) for job in ("a", "bad", "b")])
+    assert results(sent) == ["created", "ScriptFault", "created"]
+    assert "WRONGTYPE" in str(sent[1]) and sent[0].definite and sent[2].definite
+    assert relay.calls == before + 1
+    assert queue.counts().waiting == 2, "the connection in the pool is at the right reply"
+
+
+def test_rule_28_noscript_in_mid_pipeline_neighbours_are_applied_and_the_call_lands_later(
+    relay: Relay, queue: Any, direct: Queue, ironclaim_url: str
+) -> None:
+    before = relay.calls
+    with raw_client(ironclaim_url) as client:
+        client.script_flush()
+        client.script_load(direct.model.scripts["enqueue"].text)
+    calls = [enqueue(queue, "a"), queue.model.call(Count()), enqueue(queue, "b")]
+    first, counts, last = queue.driver.send_many(calls)
+    assert results([first, last]) == ["created", "created"]
+    assert isinstance(counts.reply, Counts) and counts.reply.waiting == 2, "it landed behind the one that came after it"
+    assert counts.definite and relay.calls == before + 2
+
+
+def test_each_call_of_a_pipeline_gives_up_for_itself(relay: Relay, queue: Any, direct: Queue) -> None:
+    calls = [enqueue(queue, job) for job in ("a", "b")]
+    relay.standing = "one_reply"
+    set_deadline(queue, 0)
+    sent = queue.driver.send_many(calls)
+    assert results(sent) == ["created", "OutcomeUnknown"]
+    assert sorted(ids_of(direct, "waiting")) == ["a", "b"]
+
+
+def test_nothing_listens(kind: str, runner: asyncio.Runner, relay: Relay, queue: Any) -> None:
+    dead = hurried(kind, runner, "q", f"redis://127.0.0.1:{free_port()}/0", deadline_ms=200)
+    for use in (lambda: dead.enqueue("work", {}), lambda: dead.enqueue_many([{"name": "work", "payload": 1}])):
+        with pytest.raises(ServerUnavailable, match="nothing was applied"):
+            use()
+    calls = [enqueue(queue, "a"), enqueue(queue, "b")]
+    relay.down()
+    queue.close()
+    set_deadline(queue, 200)
+    assert results(queue.driver.send_many(calls)) == ["ServerUnavailable"] * 2
+
+
+def test_a_reply_that_is_lost_for_ever_leaves_the_outcome_unknown(relay: Relay, queue: Any, direct: Queue) -> None:
+    relay.standing = "lose_reply"
+    set_deadline(queue, 300)
+    with pytest.raises(OutcomeUnknown, match=r"Enqueue: \d+ of \d+ sends unanswered"):
+        queue.enqueue("work", {}, id="j")
+    assert ids_of(direct, "waiting") == ["j"]
+
+
+def test_a_server_that_is_restarted_between_two_calls_costs_no_doubt(relay: Relay, queue: Any) -> None:
+    queue.driver.send_many([enqueue(queue, "a")])
+    relay.down()
+    relay.up()
+    queue.close()
+    assert queue.enqueue("work", {}, id="b").result == "created"
+
+
+def test_flushed_scripts_are_loaded_again(queue: Any, direct: Queue, ironclaim_url: str) -> None:
+    with raw_client(ironclaim_url) as client:
+        for number in range(3):
+            client.script_flush()
+            assert queue.enqueue("work", {}, id=f"j{number}").result == "created"
+            client.script_flush()
+            (many,) = queue.enqueue_many([{"name": "work", "payload": 1, "id": f"m{number}"}])
+            assert many.result == "created"
+    assert direct.counts().waiting == 6
+
+
+def test_a_pipeline_has_a_bound_and_no_blocking_call(queue: Any) -> None:
+    calls = [queue.model.call(Count())] * PIPELINE_MAX
+    assert len(queue.driver.send_many(calls)) == PIPELINE_MAX
+    with pytest.raises(ScriptFault, match="101 calls, at most 100"):
+        queue.driver.send_many([*calls, calls[0]])
+    waiting: Operation = Wait(500)
+    with pytest.raises(ScriptFault, match="blocks 500 ms, this driver waits 0 ms"):
+        queue.driver.send_many([queue.model.call(waiting)])
+    assert queue.driver.send_many([]) == []
+
+
+def set_deadline(queue: Any, deadline_ms: int) -> None:
+    driver = queue.driver
+    vars(driver).get("_target", driver).deadline_ms = deadline_ms

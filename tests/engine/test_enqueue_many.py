@@ -1,0 +1,324 @@
+"""`enqueue_many` of both faces: checked whole before any I/O, in pieces of bounded size, each job once, the truth when a piece
+fails."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Malformed, NewJob, OutcomeUnknown, PartlyEnqueued, Queue, ScriptFault, ServerUnavailable, producing, validate
+from engine.history import HistoryFile
+from engine.models.lanes import Lanes
+from engine.operations import EnqueueMany
+from engine.recorder import Recorder
+from engine.testing import EmbeddedServer, free_port
+from tests.engine.desk import Desk, desk
+from tests.engine.helpers.both import hurried
+from tests.engine.helpers.producing import claim, ids_of, raw_client
+from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.schema import check_rows, raw_rows
+
+__all__ = ["desk"]
+
+
+@pytest.fixture
+def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
+    with Relay(ironclaim_server.port) as made:
+        yield made
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as made:
+        yield made
+
+
+@pytest.fixture(params=["sync", "async"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Recorder:
+    return Recorder(HistoryFile(tmp_path / "p.jsonl", proc="p", role="producer"), queue="q")
+
+
+@pytest.fixture
+def queue(kind: str, runner: asyncio.Runner, relay: Relay, history: Recorder) -> Iterator[Any]:
+    """A recorded queue through the relay."""
+    made = hurried(kind, runner, "q", relay.url, observer=history)
+    made.counts()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def direct(ironclaim_url: str) -> Iterator[Queue]:
+    made = Queue("q", url=ironclaim_url)
+    yield made
+    made.close()
+
+
+def new_jobs(count: int, **options: Any) -> list[NewJob]:
+    return [NewJob("work", {"n": number}, id=f"j{number}", **options) for number in range(count)]
+
+
+def results(items: Any) -> list[str]:
+    return [getattr(item, "result", type(item).__name__) for item in items]
+
+
+def rows(history: Recorder) -> list[dict[str, Any]]:
+    history.close()
+    found = raw_rows(history.file.path)
+    check_rows(found)
+    return [row for row in found if row["kind"] == "operation"]
+
+
+def test_one_call_in_order_with_every_option(relay: Relay, queue: Any, direct: Queue) -> None:
+    jobs = [
+        NewJob("a", [1], id="j0", priority=9, attempts=7, backoff_ms=5, timeout_ms=6, headers={"h": "v"}, backoff="exponential"),
+        {"name": "b", "payload": None, "id": "j1", "delay_ms": 60_000, "crashes_max": 9},
+        NewJob("c", {"x": 1}, id="j2", lifo=True),
+        {"name": "d", "payload": "text"},
+    ]
+    before = relay.calls
+    items = queue.enqueue_many(iter(jobs))
+    assert relay.calls == before + 1
+    assert results(items) == ["created"] * 4 and [item.job for item in items[:3]] == ["j0", "j1", "j2"]
+    assert len(items[3].job) == 32 and all(item.srv_us == items[0].srv_us for item in items)
+    assert ids_of(direct, "delayed") == ["j1"]
+    found = claim(direct).jobs
+    assert [job.name for job in found] == ["a", "c", "d"]
+    first = found[0].options
+    assert (first.priority, first.attempts, first.backoff_ms, first.timeout_ms, first.headers) == (9, 7, 5, 6, (("h", "v"),))
+    assert (first.backoff, found[1].options.lifo, found[0].payload, found[1].payload) == ("exponential", True, b"[1]", b'{"x":1}')
+
+
+@pytest.mark.parametrize("delays_ms", [(0, 0, 0, 0), (900, 0, 500, 0), (900, 500, 700, 500)])
+@pytest.mark.parametrize("before_ms", [None, 0, 500, 600])
+def test_a_bulk_leaves_the_same_raw_keys_as_one_call_for_each_job(
+    desk: Desk, delays_ms: tuple[int, ...], before_ms: int | None
+) -> None:
+    """Index, envelopes, sequence, and the wake marker only when there is something new to wake for."""
+    left: list[dict[str, Any]] = []
+    for bulk in (False, True):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        if before_ms is not None:
+            desk.enqueue("before", delay_ms=before_ms)
+        desk.redis.delete(desk.keys.wake("main"))
+        jobs = tuple(
+            desk.enqueue_operation(f"j{at}", delay_ms=delay_ms, priority=at + 1, lifo=at == 2, headers=(("a", "b"),))
+            for at, delay_ms in enumerate(delays_ms)
+        )
+        for operation in [EnqueueMany(jobs)] if bulk else jobs:
+            desk.run(operation)
+        left.append(desk.dump())
+    assert left[0] == left[1] and len(left[0]) >= 8
+
+
+def test_nothing_is_nothing(relay: Relay, queue: Any) -> None:
+    before = relay.calls
+    assert queue.enqueue_many([]) == [] and queue.enqueue_many({}) == []
+    assert relay.calls == before
+
+
+def test_a_duplicate_is_told_beside_the_others(queue: Any, direct: Queue) -> None:
+    direct.enqueue("work", {}, id="j1")
+    items = queue.enqueue_many(new_jobs(3))
+    assert results(items) == ["created", "duplicate", "created"]
+    assert (items[1].state, items[0].created, items[1].created) == ("waiting", True, False)
+    assert direct.counts().waiting == 3
+
+
+@pytest.mark.parametrize(
+    ("jobs", "field"),
+    [
+        ([NewJob("work", 1), NewJob("two words", 1)], "jobs[1].name"),
+        ([{"name": "work", "payload": 1, "priority": 11}], "jobs[0].priority"),
+        ([NewJob("work", 1), {"name": "work", "payload": {1, 2}}], "jobs[1].payload"),
+        ([NewJob("work", 1, id="cron:x:1")], "jobs[0].id"),
+        ([NewJob("work", 1, id="a"), NewJob("work", 1, id="b"), NewJob("work", 1, id="a")], "jobs[2].id"),
+        ([NewJob("work", 1, backoff="linear")], "jobs[0].backoff"),  # type: ignore[arg-type]
+        ([NewJob("work", 1, crashes_max=1)], "jobs[0].crashes_max"),
+        ([NewJob("work", 1, headers={"a": 1})], "jobs[0].headers"),  # type: ignore[dict-item]
+        ([{"name": "work", "payload": 1, "prioritty": 1}], "jobs[0]"),
+        ([{"name": "work"}], "jobs[0]"),
+        ([{"payload": 1}], "jobs[0]"),
+        ([{"name": "work", "payload": 1, 5: 6}], "jobs[0]"),
+        ([NewJob("work", 1), None], "jobs[1]"),
+        (["work"], "jobs[0]"),
+        ("ab", "jobs[0]"),
+        ({"name": "work"}, "jobs[0]"),
+        (7, "jobs"),
+        (None, "jobs"),
+    ],
+)
+def test_one_bad_job_is_named_by_its_index_and_nothing_is_sent(kind: str, runner: asyncio.Runner, jobs: Any, field: str) -> None:
+    queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{free_port()}/0", deadline_ms=0)
+    with pytest.raises(Malformed) as caught:
+        queue.enqueue_many(jobs)
+    assert caught.value.field == field
+    assert "\n" not in str(caught.value) and "it must be" in str(caught.value)
+
+
+def test_the_number_of_jobs_and_the_size_of_a_payload_have_bounds(
+    kind: str, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{free_port()}/0", deadline_ms=0, payload_bytes_max=10)
+    with pytest.raises(Malformed, match=r"^jobs\[1\]\.payload: '11 bytes' .* at most 10 bytes"):
+        queue.enqueue_many([{"name": "work", "payload": "12345678"}, {"name": "work", "payload": "123456789"}])
+    assert producing.JOBS_MAX == 100_000
+    monkeypatch.setattr(producing, "JOBS_MAX", 50)
+    endless = ({"name": "work", "payload": 1} for _ in iter(int, 1))
+    with pytest.raises(Malformed, match="^jobs: 'more than 50 jobs' "):
+        queue.enqueue_many(endless)
+    with pytest.raises(Malformed, match="^intended_ns: "):
+        queue.enqueue_many([], intended_ns=-1)
+
+
+@pytest.mark.parametrize(("count", "size", "calls"), [(1000, 1, 1), (1001, 1, 2), (2, 600_000, 2), (5, 250_000, 2)])
+def test_pieces_are_bounded_by_count_and_by_bytes(
+    relay: Relay, history: Recorder, queue: Any, direct: Queue, count: int, size: int, calls: int
+) -> None:
+    queue.payload_bytes_max = 1_000_000
+    target = vars(queue).get("_target", queue)
+    target.payload_bytes_max = 1_000_000
+    items = queue.enqueue_many([NewJob("work", "x" * size, id=f"j{number}") for number in range(count)])
+    assert results(items) == ["created"] * count
+    assert direct.counts().waiting == count
+    enqueues = [row for row in rows(history) if row["f"] == "enqueue" and row["type"] == "ok"]
+    assert len(enqueues) == calls
+    assert [item["job"] for row in enqueues for item in row["items"]] == [f"j{number}" for number in range(count)]
+
+
+def test_a_large_list_goes_in_pipelines_of_eight_pieces_in_order(relay: Relay, queue: Any, direct: Queue) -> None:
+    before = relay.calls
+    items = queue.enqueue_many({"name": "work", "payload": number, "id": f"j{number}"} for number in range(10_500))
+    assert [item.job for item in items] == ids_of(direct, "waiting") == [f"j{number}" for number in range(10_500)]
+    assert relay.calls == before + 2
+
+
+@pytest.mark.parametrize(
+    ("rule", "result"), [("lose_reply", "repeated"), ("lose_request", "created"), ("cut_request", "created")]
+)
+def test_a_lost_request_or_reply_loses_and_doubles_nothing(
+    relay: Relay, queue: Any, direct: Queue, rule: Any, result: str
+) -> None:
+    relay.next(rule)
+    items = queue.enqueue_many(new_jobs(300, delay_ms=0))
+    assert results(items) == [result] * 300 and all(item.created for item in items)
+    assert ids_of(direct, "waiting") == [f"j{number}" for number in range(300)]
+
+
+def test_a_late_copy_runs_nothing_again(relay: Relay, queue: Any, direct: Queue) -> None:
+    relay.next("hold_request")
+    assert results(queue.enqueue_many(new_jobs(20))) == ["created"] * 20
+    (reply,) = relay.release_held()
+    assert b"r" * 20 in reply
+    assert direct.counts().waiting == 20
+
+
+def test_when_some_pieces_fail_the_error_tells_them_apart(relay: Relay, queue: Any, direct: Queue) -> None:
+    jobs = new_jobs(9_500)
+    relay.standing = "one_reply"
+    target = vars(queue.driver).get("_target", queue.driver)
+    patience = target.not_after_ms
+    target.not_after_ms = lambda: patience() + 10_000
+    target.deadline_ms = 0
+    with pytest.raises(
+        PartlyEnqueued, match=r"^1000 of 9500 jobs are answered, the others not: EnqueueMany: 1 of 1 sends"
+    ) as caught:
+        queue.enqueue_many(jobs)
+    assert isinstance(caught.value, OutcomeUnknown)
+    told = results(caught.value.results)
+    assert told[:1000] == ["created"] * 1000 and told[1000:8000] == ["OutcomeUnknown"] * 7000
+    assert told[8000:] == ["ServerUnavailable"] * 1500, "after a failure no further pipeline goes out"
+    relay.standing, target.deadline_ms = "pass", 10_000
+    again = results(queue.enqueue_many(jobs))
+    # Of the pieces behind the lost connection the server may have seen some.
+    assert again[:1000] == ["duplicate"] * 1000 and again[8000:] == ["created"] * 1500
+    assert sorted(ids_of(direct, "waiting")) == sorted(job.id or "" for job in jobs)
+
+
+def test_a_failure_of_all_is_that_failure(relay: Relay, queue: Any, direct: Queue, ironclaim_url: str) -> None:
+    with raw_client(ironclaim_url) as client:
+        client.set(direct.model.keys.due, "no zset")
+        with pytest.raises(ScriptFault, match="EnqueueMany: the server answered WRONGTYPE"):
+            queue.enqueue_many(new_jobs(2))
+        client.delete(direct.model.keys.due)
+        client.config_set("maxmemory", 1)
+        try:
+            with pytest.raises(ServerUnavailable, match="EnqueueMany: 1 tries, nothing was applied, last error OOM"):
+                queue.enqueue_many(new_jobs(1500))
+        finally:
+            client.config_set("maxmemory", 0)
+    relay.standing = "lose_reply"
+    vars(queue.driver).get("_target", queue.driver).deadline_ms = 200
+    with pytest.raises(OutcomeUnknown, match="sends unanswered") as caught:
+        queue.enqueue_many(new_jobs(2))
+    assert not isinstance(caught.value, PartlyEnqueued)
+
+
+def test_rule_03_it_starts_once_more_when_its_estimate_of_the_time_was_off(queue: Any, direct: Queue) -> None:
+    clock = queue.driver.clock
+    clock.learn(queue.driver.server_now_ms() * 1000 - 3_600_000_000, time.monotonic_ns())
+    assert results(queue.enqueue_many(new_jobs(2500))) == ["created"] * 2500
+    assert direct.counts().waiting == 2500
+
+
+def test_rule_31_a_late_refusal_after_an_unanswered_send_is_no_refusal(
+    relay: Relay, history: Recorder, queue: Any, direct: Queue
+) -> None:
+    """The first copy may still arrive: here it has, and its job has ended and its tombstone is gone."""
+    clock = queue.driver.clock
+    clock.learn(queue.driver.server_now_ms() * 1000 - 3_600_000_000, time.monotonic_ns())
+    relay.next("lose_request")
+    with pytest.raises(PartlyEnqueued, match="refused as late after an unanswered send"):
+        queue.enqueue_many(new_jobs(2))
+    (row,) = [row for row in rows(history) if row["type"] != "invoke" and row["f"] == "enqueue"]
+    assert (row["type"], [item["result"] for item in row["items"]]) == ("info", ["unknown", "unknown"])
+
+
+def test_history_rows_hold_one_item_for_each_job(relay: Relay, history: Recorder, queue: Any, direct: Queue) -> None:
+    direct.enqueue("work", {}, id="j1")
+    relay.next("lose_reply")
+    intended_ns = time.monotonic_ns()
+    queue.enqueue_many(new_jobs(3, priority=7, delay_ms=5), intended_ns=intended_ns)
+    invoke, done = (row for row in rows(history) if row["f"] == "enqueue")
+    assert (invoke["type"], done["type"], done["sends"], len(done["errors"])) == ("invoke", "ok", 2, 1)
+    assert invoke["op"] == done["op"] and invoke["intended_ns"] == done["intended_ns"] == intended_ns
+    assert [item["result"] for item in done["items"]] == ["repeated", "duplicate", "repeated"]
+    for number, (before, after) in enumerate(zip(invoke["items"], done["items"], strict=True)):
+        assert (before["job"], before["priority"], before["delay_ms"], before["lane"]) == (f"j{number}", 7, 5, "main")
+        assert {name: value for name, value in after.items() if name != "result"} == before
+        assert isinstance(before["crc"], int)
+
+
+@pytest.mark.parametrize(
+    "raw", [[1, b"cc", []], [1, b"d", []], [1, b"q", []], [1, b"c"], [b"x", b"c", []], None, [1, b"c", [b"a", 1]]]
+)
+def test_a_reply_outside_the_contract_is_a_fault(raw: Any) -> None:
+    (draft,) = producing.drafts(new_jobs(1), 100)
+    call = Lanes("q").call(EnqueueMany((draft.operation(b"nonce---", 0),)))
+    with pytest.raises(ScriptFault, match="^EnqueueMany: reply outside the contract"):
+        call.parse(raw)
+
+
+def test_a_job_without_options_has_those_that_checking_its_defaults_gives() -> None:
+    """They are not checked again for each job."""
+    (plain,) = producing.drafts([NewJob("work", 1)], 100)
+    fields = {name: getattr(NewJob("work", 1), name) for name in inspect.signature(validate.options).parameters}
+    assert plain.options == validate.options(**fields)
+
+
+@pytest.mark.parametrize("options", [{"priority": 5.5}, {"lifo": 0}, {"attempts": True}, {"headers": ()}, {"delay_ms": False}])
+def test_options_that_only_equal_the_defaults_are_checked(options: dict[str, Any]) -> None:
+    with pytest.raises(Malformed, match=rf"^jobs\[0\]\.{next(iter(options))}: "):
+        producing.drafts([NewJob("work", 1, **options)], 100)

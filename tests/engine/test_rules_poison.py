@@ -1,0 +1,227 @@
+"""Rule 12: a job that takes its worker with it is buried, and its neighbours are not."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from engine.operations import Bury, Failure, LeasedJob, Mark, Release
+from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.helpers.fleet import Fleet, Segfault
+
+__all__ = ["desk"]
+
+
+def test_rule_12_the_first_crash_is_counted_and_free(desk: Desk) -> None:
+    desk.enqueue("j1", crashes_max=2)
+    _, crashes = desk.crash("j1", mark=False)
+    assert crashes == 1
+    assert desk.places("j1") == {"lane"}
+    (job,) = desk.claim()
+    assert (job.crashes, job.options.crashes_max) == (1, 2)
+
+
+def test_rule_12_after_it_only_a_marked_lease_is_charged(desk: Desk) -> None:
+    desk.enqueue("j1", crashes_max=2)
+    desk.crash("j1", mark=False)
+    for _ in range(3):
+        # In hand of a worker that died of another job.
+        assert desk.crash("j1", mark=False)[1] == 1
+        assert desk.places("j1") == {"lane"}
+    assert desk.crash("j1")[1] == 2
+    assert desk.places("j1") == {"dead"}
+
+
+@pytest.mark.parametrize("crashes_max", [2, 3, 5, 255])
+def test_rule_12_at_its_bound_the_sweep_buries_it_with_a_reason(desk: Desk, crashes_max: int) -> None:
+    desk.enqueue("j1", crashes_max=crashes_max)
+    desk.crash("j1", mark=False)
+    desk.redis.hset(desk.keys.run("j1"), "crashes", crashes_max - 1)
+    (job,) = desk.claim()
+    assert desk.mark(job.lease) == "ok"
+    desk.sweep_past(LEASE_MS)
+    desk.tick(1)
+    reaped = desk.reap()
+    assert (reaped.leases, reaped.buried) == (((job.lease, crashes_max),), ("j1",))
+    assert desk.places("j1") == {"dead"}
+    run = desk.run_hash("j1")
+    assert (run["nonce"], run["crashes"]) == ("", str(crashes_max))
+    assert run["error"] == f"crashed {crashes_max} times, {crashes_max - 1} are allowed"
+    assert desk.redis.get(desk.keys.job("j1"))[1:2] == b"J", "it can be looked at and requeued"  # type: ignore[index]
+    assert desk.redis.hget(desk.keys.stats, "buried") == b"1"
+    assert desk.finish(job.lease) == [("stale", "")]
+    assert desk.claim("b") == []
+
+
+def test_rule_12_the_bound_is_three_unless_told_also_for_envelopes_that_do_not_say(desk: Desk) -> None:
+    desk.enqueue("told", "old")
+    desk.redis.setrange(desk.keys.job("old"), 47, b"\0")
+    assert [job.options.crashes_max for job in desk.claim("a")] == [3, 3]
+    desk.sweep_past(LEASE_MS + 1)
+    for _ in range(2):
+        for worker in "bc":
+            (job,) = desk.claim(worker, limit=1)
+            desk.mark(job.lease)
+        desk.sweep_past(LEASE_MS + 1)
+    assert desk.places("told") == desk.places("old") == {"dead"}
+
+
+def test_rule_12_a_mark_belongs_to_its_lease(desk: Desk) -> None:
+    desk.enqueue("j1")
+    desk.crash("j1", mark=False)
+    (job,) = desk.claim()
+    assert [desk.mark(job.lease) for _ in range(2)] == ["ok", "repeated"]
+    desk.run(Release((job.lease,)))
+    before = desk.dump()
+    assert desk.mark(job.lease) == "stale"
+    assert desk.dump() == before
+    # The next lease is another one: it crashes unmarked and is not charged.
+    assert desk.crash("j1", mark=False)[1] == 1
+
+
+def test_rule_12_a_mark_that_comes_after_the_reap_arms_nothing(desk: Desk) -> None:
+    desk.enqueue("j1")
+    desk.crash("j1", mark=False)
+    (job,) = desk.claim()
+    desk.sweep_past(LEASE_MS + 1)
+    before = desk.dump()
+    assert desk.mark(job.lease) == "stale"
+    assert desk.dump() == before
+    (again,) = desk.claim("b")
+    assert desk.mark(job.lease) == "stale"
+    desk.finish(again.lease)
+    assert desk.mark(again.lease) == "stale", "also after the end"
+
+
+@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
+def test_rules_01_and_12_a_burying_sweep_cut_off_after_any_write_buries_once_and_for_all(desk: Desk, resend: bool) -> None:
+    for writes in itertools.count(0):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        desk.enqueue("j1", crashes_max=2)
+        desk.crash("j1", mark=False)
+        (job,) = desk.claim()
+        desk.mark(job.lease)
+        desk.sweep_past(LEASE_MS)
+        desk.tick(1)
+        sweep = desk.reap_operation()
+        was_cut = desk.cut_off(sweep, writes)
+        if resend:
+            desk.run(sweep)
+        else:
+            # The worker that was thought dead comes back in between: its finish is accepted, or the job is buried. Never both.
+            accepted = desk.finish(job.lease) == [("ok", "finished")]
+            desk.sweep_past(LEASE_MS)
+            assert desk.places("j1") == ({"ended"} if accepted else {"dead"}), writes
+            if accepted:
+                continue
+        desk.sweep_past(LEASE_MS)
+        assert desk.places("j1") == {"dead"}, writes
+        assert desk.run_hash("j1")["crashes"] == "2", "charged once"
+        assert desk.run_hash("j1")["error"].startswith("crashed 2 times")
+        assert desk.claim("b") == []
+        assert desk.finish(job.lease) == [("stale", "")]
+        if not was_cut:
+            assert writes > 3
+            return
+
+
+def test_rules_01_and_12_a_mark_cut_off_is_set_by_the_next_copy(desk: Desk) -> None:
+    desk.enqueue("j1", crashes_max=2)
+    desk.crash("j1", mark=False)
+    (job,) = desk.claim()
+    assert desk.cut_off(Mark(job.lease), 0)
+    assert "marked" not in desk.run_hash("j1")
+    assert desk.mark(job.lease) == "ok"
+    desk.sweep_past(LEASE_MS + 1)
+    assert desk.places("j1") == {"dead"}
+
+
+def test_rule_12_a_job_that_somebody_buried_before_the_sweep_is_buried_once(desk: Desk) -> None:
+    desk.enqueue("j1", crashes_max=2)
+    desk.crash("j1", mark=False)
+    (job,) = desk.claim()
+    desk.mark(job.lease)
+    assert desk.cut_off(Bury((Failure(job.lease, "no"),)), 2)
+    desk.sweep_past(LEASE_MS + 1)
+    assert desk.places("j1") == {"dead"}
+    assert desk.redis.hget(desk.keys.stats, "buried") == b"1"
+
+
+@pytest.mark.parametrize("concurrency", [1, 8, 50])
+def test_rule_12_of_fifty_jobs_only_the_poison_is_buried(desk: Desk, concurrency: int) -> None:
+    """Without the rule its 49 neighbours are buried with it: they are in the same hands each time."""
+
+    def handle(job: LeasedJob) -> int:
+        if job.lease.job == "poison":
+            raise Segfault
+        return 5
+
+    fleet = Fleet(desk, handle)
+    desk.enqueue(*[f"j{number}" for number in range(25)], "poison", *[f"j{number}" for number in range(25, 49)])
+    workers = 0
+    for _ in range(40):
+        worker = fleet.start(concurrency=concurrency, prefetch=64, lease_ms=1500)
+        workers += 1
+        fleet.run(60_000, lambda worker=worker: not worker.alive or bool(fleet.buried))
+        if worker.alive:
+            break
+    fleet.run(10_000)
+    assert fleet.buried == ["poison"]
+    assert desk.places("poison") == {"dead"}
+    assert [job for job in (f"j{number}" for number in range(49)) if desk.places(job) != {"ended"}] == []
+    assert workers - 1 == 3, "the first crash was free, the third is the last"
+    assert max(crashes for _, _, crashes in fleet.reaped) == 3
+
+
+def test_rule_12_one_worker_runs_one_job_with_a_crash_behind_it_at_a_time(desk: Desk) -> None:
+    """And goes on with the others meanwhile."""
+    desk.enqueue("c1", "c2", "c3")
+    desk.claim("x")
+    desk.sweep_past(LEASE_MS + 1)
+    desk.enqueue("j1", "j2", "j3")
+    running: set[str] = set()
+    fleet = Fleet(desk, lambda job: running.add(job.lease.job) or None)
+    worker = fleet.start(concurrency=6)
+    fleet.run(5000)
+    assert running == {"c1", "j1", "j2", "j3"}
+    assert set(job for _, job in worker.starts) == running
+    # The others are left to other workers.
+    assert desk.places("c2") == desk.places("c3") == {"lane"}
+    before = fleet.sent.total()
+    fleet.run(3 * LEASE_MS)
+    assert fleet.reaped == [] and running == {"c1", "j1", "j2", "j3"}
+    assert fleet.sent.total() - before < 6 * 27, "a few calls a second: it does not claim in vain again and again"
+    assert "marked" in desk.run_hash("c1") and "marked" not in desk.run_hash("c2") and "marked" not in desk.run_hash("j1")
+
+
+@pytest.mark.parametrize(("workers", "bound_ms"), [(1, 9 * 110 + 1000), (3, 3 * 110 + 2000)])
+def test_rule_12_jobs_with_a_crash_behind_them_spread_over_the_workers(desk: Desk, workers: int, bound_ms: int) -> None:
+    """Nine jobs were in the hand of a worker that was killed. One worker runs them one by one, three share them."""
+    desk.enqueue(*[f"c{number}" for number in range(9)])
+    desk.claim("x")
+    fleet = Fleet(desk, lambda job: 100)
+    crew = [fleet.start(concurrency=8, prefetch=64) for _ in range(workers)]
+    assert fleet.run(LEASE_MS + 2000, lambda: bool(fleet.reaped))
+    reaped_ms = fleet.now_ms
+    assert fleet.run(10_000, lambda: sum(len(worker.starts) for worker in crew) == 9)
+    assert fleet.now_ms - reaped_ms <= bound_ms
+    assert all(worker.starts for worker in crew)
+
+
+def test_rule_12_a_claim_takes_no_more_jobs_with_a_crash_behind_them_than_it_may(desk: Desk) -> None:
+    desk.enqueue("c1", "c2", "c3")
+    desk.claim("x")
+    desk.sweep_past(LEASE_MS + 1)
+    desk.enqueue("j1", "j2")
+    claim = replace(desk.claim_operation("a"), crashed_max=1)
+    assert [job.lease.job for job in desk.run(claim).jobs] == ["c1", "j1", "j2"]
+    assert desk.redis.llen(desk.keys.wake("main")) == 1, "it took one: another worker may take the next"
+    desk.redis.delete(desk.keys.wake("main"))
+    claim = replace(desk.claim_operation("a"), crashed_max=0)
+    assert desk.run(claim).jobs == () and desk.places("c2") == {"lane"}
+    assert desk.redis.llen(desk.keys.wake("main")) == 0, "it took none: a marker would come back to it"
+    desk.reap()
+    assert desk.redis.llen(desk.keys.wake("main")) == 1, "the sweep re-arms for the others"

@@ -1,0 +1,185 @@
+"""Rule 12 in the step machine: one job with a crash behind it at a time, marked by one call before its handler runs; and rule 14:
+who could not renew because nothing ran says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.operations import Claim, Finish, Mark, Release, Retry
+from engine.step_values import LoseLease, StopAsked, TimerFired
+from tests.engine.helpers.machine import MS, Machine, exits, lost, started
+
+
+def test_rule_12_a_job_without_a_crash_starts_unmarked() -> None:
+    machine = Machine(concurrency=2)
+    assert started(machine.give(machine.job("a"), machine.job("b"))) == ["a", "b"]
+    assert machine.work is None
+
+
+def test_rule_12_a_job_with_a_crash_behind_it_starts_when_its_mark_is_answered() -> None:
+    machine = Machine(concurrency=1)
+    job = machine.job("a", crashes=1)
+    assert started(machine.give(job)) == []
+    assert machine.work == Mark(job.lease)
+    assert started(machine.mark()) == ["a"]
+
+
+def test_rule_12_a_second_one_waits_for_the_first_and_the_others_pass_it() -> None:
+    machine = Machine(concurrency=4)
+    first, second, clean = machine.job("a", crashes=1), machine.job("b", crashes=2), machine.job("c")
+    assert started(machine.give(first, second, clean)) == ["c"]
+    assert started(machine.mark()) == ["a"]
+    machine.wait(5000)
+    assert started(machine.log) == ["c", "a"]
+    machine.handler_ends(first)
+    # What has ended is told before the next mark: else a would be charged when b takes the worker with it.
+    assert isinstance(machine.work, Finish) and machine.work.leases == (first.lease,)
+    machine.give()
+    assert machine.work == Mark(second.lease)
+    assert started(machine.mark()) == ["b"]
+
+
+def test_rule_12_also_a_failed_run_is_told_before_the_next_mark() -> None:
+    machine = Machine(concurrency=2)
+    first, second = machine.job("a", crashes=1), machine.job("b", crashes=1)
+    machine.give(first, second)
+    machine.mark()
+    machine.handler_ends(first, "boom")
+    assert isinstance(machine.work, Retry)
+    machine.end()
+    assert machine.work == Mark(second.lease)
+
+
+@pytest.mark.parametrize("error", [None, "boom"])
+def test_rule_12_the_next_one_is_claimed_when_the_first_has_ended(error: str | None) -> None:
+    """The claim before left it where it was, and found nothing else: nobody will say that there is work."""
+    machine = Machine(concurrency=2)
+    job = machine.job("a", crashes=1)
+    machine.give(job)
+    machine.mark()
+    if machine.work is None:
+        machine.wake(True)
+    assert machine.claim.crashed_max == 0
+    machine.give()
+    machine.handler_ends(job, error)
+    if error is not None:
+        machine.end()
+    assert machine.claim.crashed_max == 1
+
+
+def test_rule_12_a_place_is_kept_while_the_mark_is_on_its_way() -> None:
+    machine = Machine(concurrency=1)
+    crashed = machine.job("a", crashes=1)
+    machine.give(crashed, machine.job("b"))
+    assert started(machine.log) == [] and machine.steps.in_hand == 2
+    assert started(machine.mark()) == ["a"]
+
+
+def test_rule_12_a_stale_mark_starts_nothing() -> None:
+    machine = Machine(concurrency=1)
+    machine.give(machine.job("a", crashes=1))
+    actions = machine.mark("stale")
+    assert (started(actions), lost(actions), machine.steps.in_hand) == ([], ["a"], 0)
+    machine.give(machine.job("b", crashes=1))
+    assert isinstance(machine.work, Mark), "the next one is not held up by it"
+
+
+def test_rule_12_a_mark_is_sent_again_until_it_is_answered() -> None:
+    machine = Machine(concurrency=1)
+    job = machine.job("a", crashes=1)
+    machine.give(job)
+    call = machine.out["work"]
+    machine.fail("work")
+    machine.wait(150)
+    assert machine.out["work"] is call
+    assert started(machine.mark("repeated")) == ["a"]
+
+
+def test_rule_12_a_mark_that_fails_with_an_error_gives_the_job_back_after_a_pause() -> None:
+    machine = Machine(concurrency=1)
+    job = machine.job("a", crashes=1)
+    machine.give(job)
+    machine.fail("work", fault=True)
+    assert machine.work is None
+    machine.wait(150)
+    assert machine.work == Release((job.lease,))
+    machine.end()
+    assert machine.steps.in_hand == 0 and isinstance(machine.work, Claim)
+
+
+def test_rules_9_and_12_a_mark_that_was_answered_late_starts_nothing() -> None:
+    machine = Machine(concurrency=1, lease_ms=9000)
+    job = machine.job("a", crashes=1)
+    machine.give(job)
+    machine.now_ms += 7201
+    assert started(machine.mark()) == []
+    assert machine.work == Release((job.lease,))
+
+
+def test_rule_12_leases_that_wait_for_their_turn_are_renewed() -> None:
+    machine = Machine(concurrency=3, lease_ms=9000)
+    jobs = [machine.job("a", crashes=1), machine.job("b", crashes=1), machine.job("c", crashes=1)]
+    machine.give(*jobs)
+    machine.wait(3001)
+    assert set(machine.renewal.leases) == {job.lease for job in jobs}, "one of them is being marked"
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_rule_12_a_lease_that_is_lost_before_its_mark_is_answered_lets_the_next_one_in(marked: bool) -> None:
+    machine = Machine(concurrency=2, lease_ms=9000)
+    first, second = machine.job("a", crashes=1), machine.job("b", crashes=1)
+    machine.give(first, second)
+    machine.wait(3001)
+    machine.extend(*("stale" if lease == first.lease else "ok" for lease in machine.renewal.leases))
+    assert machine.work == Mark(first.lease), "still unanswered"
+    assert started(machine.mark("ok" if marked else "stale")) == []
+    assert machine.work == Mark(second.lease)
+
+
+def test_a_stop_gives_back_what_waits_for_its_mark() -> None:
+    machine = Machine(concurrency=1)
+    job = machine.job("a", crashes=1)
+    machine.give(job)
+    machine.on(StopAsked())
+    assert not exits(machine.mark())
+    assert machine.work == Release((job.lease,))
+    assert exits(machine.end()) and started(machine.log) == []
+
+
+def test_rule_14_a_lease_that_ran_out_while_nothing_ran_says_for_how_long() -> None:
+    """C code held the interpreter lock, or the process was stopped: the timer came much later than asked for."""
+    machine = Machine(concurrency=1, lease_ms=9000)
+    job = machine.job("a")
+    machine.give(job)
+    asked_ms = machine.steps.wake_at_ns(machine.now_ns) // MS
+    machine.now_ms = 12_000
+    assert machine.on(TimerFired())[0] == LoseLease(job.lease, 12_000 - asked_ms)
+
+
+def test_rule_14_also_when_the_server_says_first_that_it_is_lost() -> None:
+    machine = Machine(concurrency=1, lease_ms=9000)
+    job = machine.job("a")
+    machine.give(job)
+    machine.steps.wake_at_ns(machine.now_ns)
+    machine.now_ms = 8_000
+    machine.on(TimerFired())
+    (action,) = [action for action in machine.extend("stale") if isinstance(action, LoseLease)]
+    assert action.lease == job.lease and action.starved_ms == 5_000
+
+
+def test_rule_14_a_lease_that_ran_out_because_nobody_answered_does_not() -> None:
+    machine = Machine(concurrency=1, lease_ms=9000)
+    job = machine.job("a")
+    machine.give(job)
+    assert [action for action in machine.wait(9001) if isinstance(action, LoseLease)] == [LoseLease(job.lease, 0)]
+
+
+def test_rule_14_a_time_without_running_is_forgotten_with_the_next_renewal() -> None:
+    machine = Machine(concurrency=1, lease_ms=9000)
+    job = machine.job("a")
+    machine.give(job)
+    machine.steps.wake_at_ns(machine.now_ns)
+    machine.now_ms = 5_000
+    machine.on(TimerFired())
+    machine.extend("ok")
+    assert [action for action in machine.wait(12_000) if isinstance(action, LoseLease)] == [LoseLease(job.lease, 0)]

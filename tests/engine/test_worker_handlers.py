@@ -1,0 +1,297 @@
+"""Every kind of handler in a real worker process: coroutines on a loop, plain functions in threads and in child processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Job, Malformed, Queue, Worker
+from tests.engine.helpers import kinds_of_handlers as kinds
+from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.waiting import rows_of, wait_until
+
+KINDS = "tests.engine.helpers.kinds_of_handlers:handlers"
+
+
+@pytest.fixture
+def workers(tmp_path: Path, ironclaim_url: str) -> Iterator[Workers]:
+    made = Workers(tmp_path, ironclaim_url)
+    yield made
+    made.open_gate()
+    made.stop_all()
+
+
+@pytest.fixture
+def queue(ironclaim_url: str) -> Iterator[Queue]:
+    made = Queue("q", url=ironclaim_url)
+    yield made
+    made.close()
+
+
+def put(queue: Queue, workers: Workers, name: str, *jobs: str, what: str = "", **options: Any) -> None:
+    payload = {"folder": str(workers.folder), "what": what}
+    for job in jobs:
+        assert queue.enqueue(name, payload, id=job, **options).created
+
+
+def start(workers: Workers, *options: str, name: str = "worker-1") -> Any:
+    return workers.start("--sweep-ms", "100", *options, name=name, handlers=KINDS)
+
+
+def error_of(queue: Queue, workers: Workers, job: str) -> str:
+    with raw_client(workers.url) as client:
+        return client.hget(queue.model.keys.run(job), "error")
+
+
+def children_of(pid: int) -> set[int]:
+    """Processes whose parent is this one, zombies not counted."""
+    found: set[int] = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.add(int(path.parent.name))
+    return found
+
+
+# -- coroutines
+
+
+def test_coroutines_run_side_by_side_on_one_loop_and_leave_a_whole_history(queue: Queue, workers: Workers) -> None:
+    jobs = [f"j{number}" for number in range(40)]
+    put(queue, workers, "async-hold", *jobs)
+    worker = start(workers, "--burst", "--concurrency", "40")
+    wait_until(lambda: len(workers.marks("start")) == 40, "all forty run at once")
+    workers.open_gate()
+    put(queue, workers, "thread", "where")
+    assert worker.wait(20) == 0
+    assert sorted(mark.job for mark in workers.marks("end")) == sorted(jobs)
+    assert [mark.word for mark in workers.marks(job="where")] == ["handlers-async"]
+    counts = queue.counts()
+    assert (counts.finished, counts.active, counts.waiting) == (41, 0, 0)
+    rows = raw_rows(workers.history())
+    check_rows(rows)
+    assert rows[-1]["kind"] == "close"
+    assert len([row for row in rows if row.get("f") == "handle" and row["type"] == "ok"]) == 41
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ("value", "ValueError: no"),
+        ("exit", "SystemExit: 3"),
+        ("interrupt", "KeyboardInterrupt: "),
+        ("cancel", "CancelledError: "),
+        ("stray exit", "ValueError: no"),
+    ],
+)
+def test_whatever_a_coroutine_raises_is_a_failed_run_and_the_loop_goes_on(
+    queue: Queue, workers: Workers, what: str, error: str
+) -> None:
+    put(queue, workers, "async-raise", "bad", what=what, attempts=2, backoff_ms=0)
+    put(queue, workers, "thread", "next", delay_ms=300)
+    assert start(workers, "--burst", "--concurrency", "1").wait(20) == 0
+    assert error_of(queue, workers, "bad") == error
+    assert (len(workers.marks("ran", "bad")), ids_of(queue, "dead"), ids_of(queue, "done")) == (2, ["bad"], ["next"])
+
+
+def test_a_plain_function_that_returns_a_coroutine_is_a_failed_run_not_a_finished_one(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "plain-returns-coroutine", "j", attempts=1)
+    assert start(workers, "--burst").wait(20) == 0
+    assert ids_of(queue, "dead") == ["j"] and workers.marks() == []
+    assert error_of(queue, workers, "j").endswith("returned a coroutine: make it an async function")
+
+
+def test_a_blocked_thread_pool_does_not_hold_up_coroutines(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "hold", "a", "b")
+    put(queue, workers, "thread", "c")
+    start(workers, "--concurrency", "3")
+    wait_until(lambda: workers.marks("handlers-async", "c"), "the coroutine ran beside two blocked functions")
+    assert workers.marks("end") == []
+
+
+def test_a_coroutine_hears_that_its_lease_is_lost(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "async-hold", "a")
+    start(workers, "--lease-ms", "600")
+    wait_until(lambda: workers.marks("start"), "it runs")
+    with raw_client(workers.url) as client:
+        client.hset(queue.model.keys.run("a"), "nonce", "somebody-else")
+    wait_until(lambda: "lease with fence" in workers.output(), "the loss is logged")
+    workers.open_gate()
+    wait_until(lambda: workers.marks("lost", "a"), "the handler knew")
+
+
+def test_a_stop_waits_for_coroutines_and_after_its_grace_cancels_them(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "async-hold", "a")
+    worker = start(workers, "--grace-ms", "300")
+    wait_until(lambda: workers.marks("start"), "it runs")
+    worker.terminate()
+    assert worker.wait(5) == 0
+    assert workers.marks("end") == [] and queue.counts().active == 1
+    rows = rows_of(workers.history())
+    assert rows[-1]["kind"] == "close"
+    assert [row["error"] for row in rows if row["f"] == "handle" and row["type"] == "fail"] == ["CancelledError: "]
+
+
+@pytest.mark.parametrize("make", ["generator", "async generator"])
+def test_a_generator_is_no_handler(make: str) -> None:
+    def generator(job: Job) -> Iterator[None]:
+        yield
+
+    async def async_generator(job: Job) -> Any:
+        yield
+
+    with pytest.raises(Malformed, match="^handler: .*without yield"):
+        Handlers()("work")(generator if make == "generator" else async_generator)
+
+
+def test_an_object_with_an_async_call_is_a_coroutine_handler() -> None:
+    class Greeter:
+        async def __call__(self, job: Job) -> None: ...
+
+    handlers = Handlers()
+    handlers("greet")(Greeter())
+    handlers("plain")(lambda job: None)
+    assert (handlers.is_coroutine("greet"), handlers.is_coroutine("plain")) == (True, False)
+
+
+# -- child processes
+
+
+def test_plain_functions_run_in_child_processes_and_coroutines_stay(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "hold", "a", "b")
+    worker = start(workers, "--burst", "--processes", "2")
+    wait_until(lambda: len(workers.marks("start")) == 2, "both run")
+    pids = {mark.pid for mark in workers.marks("start")}
+    assert len(pids) == 2 and worker.pid not in pids and pids == children_of(worker.pid)
+    workers.open_gate()
+    wait_until(lambda: len(workers.marks("end")) == 2, "both end")
+    put(queue, workers, "plain", "c", "d")
+    put(queue, workers, "thread", "e")
+    assert worker.wait(20) == 0
+    assert {mark.pid for mark in workers.marks("ran")} <= pids, "a child runs one job after another"
+    assert [mark.pid for mark in workers.marks(job="e")] == [worker.pid]
+    assert queue.counts().finished == 5
+    rows = raw_rows(workers.history())
+    check_rows(rows)
+    assert len([row for row in rows if row.get("f") == "handle" and row["type"] == "ok"]) == 5
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "no child outlives the worker")
+
+
+@pytest.mark.parametrize("name", ["raise", "exit"])
+def test_what_a_function_raises_in_a_child_is_a_failed_run_with_its_traceback(queue: Queue, workers: Workers, name: str) -> None:
+    put(queue, workers, name, "bad", attempts=2, backoff_ms=0)
+    assert start(workers, "--burst", "--processes", "1").wait(20) == 0
+    assert error_of(queue, workers, "bad") == {"raise": "ValueError: no", "exit": "SystemExit: 3"}[name]
+    runs = workers.marks("ran", "bad")
+    assert len(runs) == 2 and runs[0].pid == runs[1].pid, "the child lives on"
+    assert "kinds_of_handlers.py" in workers.output(), "the traceback is logged"
+
+
+@pytest.mark.parametrize("what", ["", "orphan"])
+def test_a_child_that_dies_is_a_failed_run_of_its_own_job_only(queue: Queue, workers: Workers, what: str) -> None:
+    """Also when it leaves a child of its own behind, which keeps the pipe open."""
+    put(queue, workers, "hold", "neighbour")
+    start(workers, "--processes", "2")
+    wait_until(lambda: workers.marks("start", "neighbour"), "a neighbour runs")
+    put(queue, workers, "die", "bad", what=what, attempts=2, backoff_ms=0)
+    wait_until(lambda: queue.counts().dead == 1, "its attempts are used up")
+    assert error_of(queue, workers, "bad") == "the process of the handler ended by SIGKILL"
+    assert len({mark.pid for mark in workers.marks("ran", "bad")}) == 2, "each run had a process"
+    put(queue, workers, "plain", "next")
+    wait_until(lambda: workers.marks("ran", "next"), "the place is filled again")
+    workers.open_gate()
+    wait_until(lambda: queue.counts().finished == 2, "the neighbour was not disturbed")
+    assert len(workers.marks("start", "neighbour")) == 1
+
+
+def test_a_function_that_holds_the_interpreter_lock_keeps_its_lease_in_a_child(queue: Queue, workers: Workers) -> None:
+    """Rule 14: in a thread it would starve the renewals."""
+    put(queue, workers, "grip", "a")
+    start(workers, "--processes", "1", "--lease-ms", "300")
+    wait_until(
+        lambda: len(rows_of(workers.history(), "operation", f="extend", type="ok")) >= 9, "three leases' worth of renewals"
+    )
+    workers.open_gate()
+    wait_until(lambda: queue.counts().finished == 1, "it is finished")
+    assert len(workers.marks("start")) == 1 and "lease with fence" not in workers.output()
+
+
+def test_a_function_in_a_child_hears_that_its_lease_is_lost(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "hold", "a")
+    start(workers, "--processes", "1", "--lease-ms", "600")
+    wait_until(lambda: workers.marks("start"), "it runs")
+    with raw_client(workers.url) as client:
+        client.hset(queue.model.keys.run("a"), "nonce", "somebody-else")
+    wait_until(lambda: workers.marks("lost", "a"), "the handler hears it")
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "grace"])
+def test_no_child_outlives_its_worker(queue: Queue, workers: Workers, end: str) -> None:
+    """Also one whose handler holds the interpreter lock, so that it cannot see its pipe close."""
+    put(queue, workers, "grip", "a", what="long")
+    put(queue, workers, "hold", "b")
+    worker = start(workers, "--processes", "2", "--grace-ms", "200")
+    wait_until(lambda: len(workers.marks("start")) == 2, "both run")
+    pids = {mark.pid for mark in workers.marks("start")}
+    if end == "SIGKILL":
+        worker.kill()
+    else:
+        worker.terminate()
+    assert worker.wait(10) == (-signal.SIGKILL if end == "SIGKILL" else 0)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the children are gone", 5.0)
+
+
+def test_no_child_outlives_a_run_inside_a_process_that_goes_on(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "grip", "a", what="long")
+    worker = Worker(queue, kinds.handlers, processes=1, sweep_ms=100, grace_ms=100)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    (mark,) = wait_until(lambda: workers.marks("start"), "it runs")
+    assert mark.pid in children_of(os.getpid())
+    worker.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    wait_until(lambda: not Path(f"/proc/{mark.pid}").exists(), "the child is gone", 3.0)
+
+
+def test_a_handler_that_a_child_would_not_find_is_refused_before_any_io(queue: Queue) -> None:
+    handlers = Handlers()
+    handlers("local")(lambda job: None)
+    with pytest.raises(Malformed, match="^handlers: .*functions of importable modules"):
+        Worker(queue, handlers, processes=1)
+    Worker(queue, handlers)
+    coroutines = Handlers()
+
+    @coroutines("local")
+    async def local(job: Job) -> None: ...
+
+    Worker(queue, coroutines, processes=1)
+
+
+@pytest.mark.parametrize("value", [-1, 65, None, True, "2", 1.5])
+def test_the_number_of_processes_has_bounds(queue: Queue, value: Any) -> None:
+    with pytest.raises(Malformed, match="^processes: "):
+        Worker(queue, Handlers(), processes=value)
+
+
+def test_a_worker_runs_coroutines_and_functions_where_gevent_has_patched_the_process(workers: Workers, queue: Queue) -> None:
+    """A Locust consumer is such a process: threads are greenlets there."""
+    put(queue, workers, "plain", *(f"p{number}" for number in range(5)))
+    put(queue, workers, "thread", "c")
+    patched = "from gevent import monkey; monkey.patch_all()\nimport sys; sys.argv[0] = 'engine'\n"
+    program = patched + "from engine.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    worker = workers.start("--burst", "--sweep-ms", "100", handlers=KINDS, program=program)
+    assert worker.wait(20) == 0, workers.output()
+    assert len(workers.marks("ran")) == 5 and queue.counts().finished == 6
+    assert {mark.pid for mark in workers.marks()} == {worker.pid} != {os.getpid()}
