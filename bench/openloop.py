@@ -17,8 +17,9 @@ from gevent.pool import Pool, PoolFull
 
 from bench.workload import PlannedJob
 
-#: Sends that may be unanswered at one time. At 120 jobs/s that is half a second of standstill; each holds a connection.
-IN_FLIGHT_MAX = 64
+#: Sends that may be unanswered at one time. At 120 jobs/s that is four seconds of standstill: a fault of the network and its
+#: aftermath take three. Each holds a connection.
+IN_FLIGHT_MAX = 512
 #: A job this late is not sent any more: it would measure the backlog of the sender instead of the server.
 LATE_MAX_MS = 1000
 

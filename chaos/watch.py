@@ -1,6 +1,7 @@
 """Live knowledge from the histories: which handlers a worker has running, which jobs it holds, what others claimed since.
 
 Faults use it to choose their instant and as their witness. It reads what the judge will read later, only earlier.
+Instants are monotonic nanoseconds.
 """
 
 from __future__ import annotations
@@ -22,6 +23,20 @@ class Token(NamedTuple):
     job: str
     fence: int
     nonce: str
+
+
+class Answer(NamedTuple):
+    """An operation that the server answered: the last send, which the reply belongs to, and the reply."""
+
+    sent_ns: int
+    done_ns: int
+
+    @property
+    def took_ms(self) -> float:
+        return (self.done_ns - self.sent_ns) / 1e6
+
+
+NEVER = Answer(0, 0)
 
 
 @dataclass
@@ -46,6 +61,15 @@ class ProcessView:
     started: dict[str, list[int]] = field(default_factory=dict)
     created: int = 0
     finished: int = 0
+    #: When the process last connected to the server.
+    connected_ns: int = 0
+    #: The operation, of those that were answered, that was sent last; and the same for each name of operation.
+    answered: Answer = NEVER
+    answered_by_name: dict[str, Answer] = field(default_factory=dict)
+    #: Operations that were sent and not answered yet: operation id -> (name, first send).
+    unanswered: dict[str, tuple[str, int]] = field(default_factory=dict)
+    #: When the server last answered that it had done this before: {"claim": ..., ...}.
+    repeated_ns: dict[str, int] = field(default_factory=dict)
 
 
 class Watch:
@@ -112,16 +136,33 @@ def apply(view: ProcessView, row: dict[str, Any]) -> None:
         view.opened = True
     elif kind == "close":
         view.closed = True
+    elif kind == "connection":
+        view.connected_ns = row["t_ns"]
     elif kind == "operation":
         operation: str = row.get("f", "")
         if row.get("type") == "invoke":
             apply_invocation(view, operation, row)
         else:
             view.completed[operation] = view.completed.get(operation, 0) + 1
+            apply_answer(view, operation, row)
             apply_completion(view, operation, row)
 
 
+def apply_answer(view: ProcessView, operation: str, row: dict[str, Any]) -> None:
+    """What the reply says about the network. Only a row with the server's time has a reply; handlers run without one."""
+    view.unanswered.pop(row.get("op", ""), None)
+    if "srv_us" not in row:
+        return
+    answer = Answer(row["last_send_ns"], row["done_ns"])
+    view.answered = max(view.answered, answer)
+    view.answered_by_name[operation] = max(view.answered_by_name.get(operation, NEVER), answer)
+    if "repeated" in (row.get("result"), *(item.get("result") for item in row.get("items") or ())):
+        view.repeated_ns[operation] = answer.done_ns
+
+
 def apply_invocation(view: ProcessView, operation: str, row: dict[str, Any]) -> None:
+    if operation != "handle":
+        view.unanswered[row.get("op", "")] = (operation, row.get("first_send_ns") or row["t_ns"])
     for item in row.get("items") or ():
         if operation in ENDS:
             view.ending[token_of(item)] = operation

@@ -98,7 +98,7 @@ ROW_FIELDS: tuple[Field, ...] = (
     Field("fault", "str", "fault", "fault id, unique in the run"),
     Field("name", "str", "fault phase final", "kind of fault | phase name | snapshot name"),
     Field("stage", "str", "fault", "inject | witness | heal | healed"),
-    Field("target", "str", "fault", "process name that the fault hits"),
+    Field("target", "str", "fault", "names of the processes that the fault hits, joined by commas"),
     Field("detail", "str", "fault drop", "what was seen, for people"),
     Field("state", "str", "final", "waiting | delayed | active | dead | done"),
     Field("count", "int", "final drop", "jobs in that state in this snapshot (over all its rows); jobs not sent in time"),

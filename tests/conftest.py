@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from engine.testing.plugin import ironclaim_server as ironclaim_server
 from engine.testing.plugin import ironclaim_url as ironclaim_url
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything that shares the Spark session goes to one process, so that there is one session."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one Spark session of the suite. Imported here, because most tests do without."""
+    from reports.session import spark_session
+
+    with spark_session("local[2]") as session:
+        yield session
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Between processes, a file stays together, for the fixtures of its module; so does what shares the Spark session.
+
+    Our own, because the groups of pytest-xdist 3.8 are without effect under pytest 9.2.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(nodeid)
+
+    return ByFile(config, log)
+
+
+def scope_of(nodeid: str) -> str:
+    """The tests that go to one process together with this one."""
+    file = nodeid.split("::", 1)[0]
+    # This one starts judges in processes of their own.
+    alone = file.endswith("test_command.py")
+    return "tests/reports" if file.startswith("tests/reports/") and not alone else file
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chaos.faults.base import Fault, Scene
+from chaos.faults.net_down import NetDown
+from chaos.faults.net_latency import NetLatency
+from chaos.faults.net_reply_lost import NetReplyLost
+from chaos.faults.net_request_lost import NetRequestLost
 from chaos.faults.worker_freeze import WorkerFreeze
 from chaos.faults.worker_kill import WorkerKill
 from chaos.plan import PlannedFault
 
 #: Kind of fault in a plan -> how to make it.
-FAULTS: dict[str, Callable[[Scene, PlannedFault], Fault]] = {"worker-kill": WorkerKill, "worker-freeze": WorkerFreeze}
+FAULTS: dict[str, Callable[[Scene, PlannedFault], Fault]] = {
+    "worker-kill": WorkerKill,
+    "worker-freeze": WorkerFreeze,
+    "net-latency": NetLatency,
+    "net-request-lost": NetRequestLost,
+    "net-reply-lost": NetReplyLost,
+    "net-down": NetDown,
+}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from chaos import rows
+from chaos.network import Network
 from chaos.plan import PlannedFault
 from chaos.processes import Child, Crew
 from chaos.watch import Token, Watch
@@ -42,6 +43,8 @@ class Scene:
     signal: Callable[[int, int], None]
     lease_ms: int
     recovery_bound_ms: int
+    #: The proxies between the processes and their server; None in a run whose plan has no fault of the network.
+    network: Network | None = None
 
     def child(self, name: str) -> Child | None:
         """The process of that name if it lives."""

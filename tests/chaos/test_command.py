@@ -32,7 +32,7 @@ def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.Compl
     [
         (
             ("bench", "--mutant", "nonsense"),
-            "mutant 'nonsense' does not exist; choose from finish-without-token-check, inject-nothing",
+            "mutant 'nonsense' does not exist; choose from enqueue-not-idempotent, finish-without-",
         ),
         (("bench", "--rate", "0"), "rate_per_s is 0: it must be a whole number from 1 to 5000"),
         (("bench", "--seed", "-1"), "seed is -1: it must be a whole number from 0 to 9007199254740991"),
@@ -40,6 +40,10 @@ def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.Compl
         (("bench", "--seed", "one"), "argument --seed: invalid int value: 'one'"),
         (("bench", "--keep", "0"), "--keep is 0: it must be at least 1"),
         (("bench", "--keep-days", "0"), "--keep-days is 0: it must be at least 1"),
+        (
+            ("bench", "--faults", "net-down,nonsense"),
+            "fault 'nonsense' does not exist; choose from worker-kill, ",
+        ),
         (("bench", "--nonsense"), "unrecognized arguments: --nonsense"),
         (("nonsense",), "invalid choice: 'nonsense'"),
         ((), "the following arguments are required: command"),
@@ -58,6 +62,16 @@ def test_a_missing_server_is_one_line_with_what_to_do(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "IRONCLAIM_REDIS_SERVER" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_toxiproxy_is_one_line_unless_no_fault_needs_it(tmp_path: Path) -> None:
+    gone = str(tmp_path / "no-proxy")
+    done = chaos("bench", folder=tmp_path, TOXIPROXY_SERVER=gone)
+    assert done.returncode == 2
+    assert done.stderr == (f"chaos: TOXIPROXY_SERVER={gone}: no such program, or not executable; it must be a toxiproxy-server\n")
+    done = chaos("bench", "--faults", "worker-kill", folder=tmp_path, TOXIPROXY_SERVER=gone, IRONCLAIM_REDIS_SERVER=gone)
+    assert "TOXIPROXY_SERVER" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -122,6 +136,25 @@ def test_an_interrupt_while_modules_are_imported_is_one_line(tmp_path: Path) -> 
         process.kill()
     assert (tmp_path / "err").read_text() == "chaos: interrupted by SIGINT\n"
     assert not (tmp_path / "runs").exists()
+
+
+#: Ctrl-C while the module that catches it is being imported.
+EARLY = """
+import runpy, sys
+
+class Early:
+    def find_spec(self, name, path=None, target=None):
+        if name == "chaos.interrupts":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Early())
+runpy.run_module("chaos", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_an_interrupt_in_the_first_milliseconds_is_one_line_too() -> None:
+    done = subprocess.run([sys.executable, "-c", EARLY, "bench"], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "chaos: interrupted by SIGINT\n")
 
 
 def test_a_second_interrupt_ends_the_judge_too(tmp_path: Path) -> None:

@@ -1,94 +1,23 @@
-"""A short drill on real parts: server, workers, load, kill and freeze; and a harness that leaves nothing behind."""
+"""A short drill on real parts (server, proxies, workers, load) with all six faults: everything that its history must show."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from chaos import drill as drill_module
-from chaos import mutants, runs, spec
 from chaos.drill import Drill
-from chaos.faults.base import process_states
-from chaos.interrupts import Interrupts
-from chaos.mutants import MUTANTS
-from chaos.plan import Pace, Plan, draw, worker_names
-from chaos.processes import ROOT, Crew
-from chaos.progress import Progress
-from chaos.spec import RunSpec
-from engine import Queue
-from engine.history import load_file
-from engine.scripts import scripts_folder
-
-LEASE_MS = 1_500
-PACE = Pace(lead_in_ms=1_000, delay_max_ms=200, calm_ms=300, settle_ms=1_000)
-WORKERS = worker_names(3)
-
-
-def make_drill(folder: Path, *, seed: int) -> tuple[Drill, Plan]:
-    """A drill with short leases and short phases. Seed 1 freezes first, then kills."""
-    plan = draw(seed, workers=WORKERS, pace=PACE)
-    short = RunSpec(id=runs.run_id("bench", seed, "", 0.0), seed=seed, lease_ms=LEASE_MS, sweep_ms=200, rate_per_s=80)
-    return Drill(short, plan, runs.create(folder, short.id), Progress(StringIO()), Interrupts()), plan
-
-
-def run(drill: Drill, meanwhile: Callable[[], bool] = lambda: True) -> None:
-    """Run the drill as the command does. Beside it, `meanwhile` is called again and again until it says that it has acted."""
-    over = threading.Event()
-
-    def act() -> None:
-        while not over.wait(0.005) and not meanwhile():
-            pass
-
-    watcher = threading.Thread(target=act)
-    watcher.start()
-    try:
-        with drill.interrupts:
-            drill.run()
-    finally:
-        over.set()
-        watcher.join()
-
-
-def history(drill: Drill) -> dict[str, list[dict[str, Any]]]:
-    """Rows by file name."""
-    return {path.stem: list(load_file(path).rows) for path in drill.folder.history.glob("*.jsonl")}
-
-
-def pids_of(folder: Path) -> set[int]:
-    """Process ids of everything that has opened a history file below the folder."""
-    found: set[int] = set()
-    for path in folder.rglob("history/*.jsonl"):
-        lines = path.read_bytes().splitlines()
-        if lines and path.stem != "manifest":
-            found.add(json.loads(lines[0])["pid"])
-    return found
-
-
-def wait_for(condition: Callable[[], bool], what: str, *, timeout_s: float = 30.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"{what} did not happen"
-        time.sleep(0.01)
+from chaos.plan import FAULT_NAMES, FLEET_FAULT_NAMES, NETWORK_FAULT_NAMES, PRODUCER, Plan, PlannedFault
+from tests.chaos.drills import WORKER_FAULTS, WORKERS, history, make_drill, pids_of, run
 
 
 @pytest.fixture(scope="module")
 def drilled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Drill, Plan]:
     """One drill for all the tests that only read its history."""
-    drill, plan = make_drill(tmp_path_factory.mktemp("runs"), seed=1)
+    drill, plan = make_drill(tmp_path_factory.mktemp("runs"), seed=1, kinds=FAULT_NAMES)
     run(drill)
     assert drill.errors == []
     return drill, plan
@@ -100,7 +29,75 @@ def test_every_fault_was_injected_witnessed_and_healed(drilled: tuple[Drill, Pla
     stages = [(row["fault"], row["stage"], row["result"]) for row in rows]
     wanted = ("inject", "witness", "heal", "healed")
     assert stages == [(planned.fault, stage, "ok") for planned in plan.faults for stage in wanted]
-    assert all(row["items"] for row in rows if row["stage"] == "witness")
+    assert all(row["items"] for row in rows if row["stage"] == "witness" and row["name"] in WORKER_FAULTS)
+    assert {row["name"] for row in rows} == set(FAULT_NAMES)
+
+
+def planned_fault(plan: Plan, name: str) -> PlannedFault:
+    (planned,) = [planned for planned in plan.faults if planned.name == name]
+    return planned
+
+
+def window_ns(drill: Drill, planned: PlannedFault) -> tuple[int, int]:
+    """From the injection to the heal."""
+    rows = [row for row in history(drill)["harness"] if row["kind"] == "fault" and row["fault"] == planned.fault]
+    t_ns = {row["stage"]: row["t_ns"] for row in rows}
+    return t_ns["inject"], t_ns["heal"]
+
+
+def answered(rows: list[dict[str, Any]], *, since_ns: int) -> list[dict[str, Any]]:
+    """Operations that were sent since then and that the server answered."""
+    return [row for row in rows if row["srv_us"] is not None and (row["last_send_ns"] or 0) > since_ns]
+
+
+def test_a_network_fault_hits_the_producer_and_one_worker_or_all(drilled: tuple[Drill, Plan]) -> None:
+    drill, plan = drilled
+    for name in NETWORK_FAULT_NAMES:
+        planned = planned_fault(plan, name)
+        *workers, producer = planned.targets
+        assert producer == PRODUCER
+        assert len(workers) == (3 if name in FLEET_FAULT_NAMES else 1)
+        healed_ns = window_ns(drill, planned)[1]
+        files = history(drill)
+        assert all(answered(files[target], since_ns=healed_ns) for target in planned.targets)
+
+
+def test_lost_replies_made_the_engine_repeat_an_enqueue_a_claim_and_a_finish(drilled: tuple[Drill, Plan]) -> None:
+    drill, plan = drilled
+    planned = planned_fault(plan, "net-reply-lost")
+    begun_ns, _ = window_ns(drill, planned)
+    files = history(drill)
+    repeated = {
+        row["f"]
+        for target in planned.targets
+        for row in answered(files[target], since_ns=begun_ns)
+        if "repeated" in (row["result"], *(item.get("result") for item in row["items"]))
+    }
+    assert {"enqueue", "claim", "finish"} <= repeated
+
+
+def test_a_lease_was_renewed_under_latency(drilled: tuple[Drill, Plan]) -> None:
+    drill, plan = drilled
+    planned = planned_fault(plan, "net-latency")
+    begun_ns, healed_ns = window_ns(drill, planned)
+    files = history(drill)
+    renewals = [
+        row
+        for target in planned.targets
+        for row in answered(files[target], since_ns=begun_ns)
+        if row["f"] == "extend" and row["done_ns"] < healed_ns and "ok" in {item["result"] for item in row["items"]}
+    ]
+    assert renewals
+    assert all(row["done_ns"] - row["last_send_ns"] > 90e6 for row in renewals)
+
+
+def test_a_lost_connection_was_made_anew(drilled: tuple[Drill, Plan]) -> None:
+    drill, plan = drilled
+    planned = planned_fault(plan, "net-down")
+    _, healed_ns = window_ns(drill, planned)
+    files = history(drill)
+    for target in planned.targets:
+        assert [row for row in files[target] if row["kind"] == "connection" and row["t_ns"] > healed_ns]
 
 
 def test_the_killed_worker_stopped_in_mid_job_and_its_jobs_ran_elsewhere(drilled: tuple[Drill, Plan]) -> None:
@@ -185,153 +182,9 @@ def test_clocks_and_samples_come_once_a_second(drilled: tuple[Drill, Plan]) -> N
         samples = [json.loads(line) for line in (drill.folder.samples / f"{name}.jsonl").read_text().splitlines()]
         assert len(samples) >= len(clocks) - 1
         assert not any("error" in sample for sample in samples)
-    assert {sample["proc"] for sample in samples} >= {"harness", "server", "producer-1", *WORKERS, "worker-4"}
+    assert {sample["proc"] for sample in samples} >= {"harness", "server", "toxiproxy", "producer-1", *WORKERS, "worker-4"}
 
 
 def test_nothing_is_left_running(drilled: tuple[Drill, Plan]) -> None:
     drill, _ = drilled
     assert {pid for pid in pids_of(drill.folder.path) if psutil.pid_exists(pid)} == {os.getpid()}
-
-
-def test_the_mutant_lets_a_zombie_finish_what_another_worker_has_finished(tmp_path: Path) -> None:
-    drill, plan = make_drill(tmp_path, seed=1)
-    mutant = MUTANTS["finish-without-token-check"]
-    drill.lua = mutants.plant(mutant, scripts_folder(), drill.folder.path / "lua")
-    drill.plan = replace(plan, faults=plan.faults[:1])
-    run(drill)
-    assert drill.errors == []
-    accepted = Counter(
-        item["job"]
-        for rows in history(drill).values()
-        for row in rows
-        if row["f"] == "finish" and row["type"] == "ok"
-        for item in row["items"]
-        if item["result"] == "ok"
-    )
-    assert max(accepted.values()) == 2
-    assert plan.faults[0].name == "worker-freeze"
-
-
-@pytest.fixture
-def nothing_left() -> Iterator[None]:
-    """The test leaves no process behind, directly or below."""
-    before = set(psutil.Process().children(recursive=True))
-    yield
-    assert set(psutil.Process().children(recursive=True)) - before == set()
-
-
-@pytest.mark.usefixtures("nothing_left")
-def test_an_interrupt_while_a_worker_is_frozen_heals_it_and_stops_everything(tmp_path: Path) -> None:
-    drill, plan = make_drill(tmp_path, seed=1)
-    assert plan.faults[0].name == "worker-freeze"
-
-    def interrupt() -> bool:
-        """Ctrl-C as soon as some worker is frozen."""
-        frozen = any(process_states(child.pid) == {"T"} for child in psutil.Process().children())
-        if frozen:
-            os.kill(os.getpid(), signal.SIGINT)
-        return frozen
-
-    run(drill, interrupt)
-    assert drill.errors == ["interrupted by SIGINT"]
-    assert drill.loaded
-    files = history(drill)
-    assert {name for name, rows in files.items() if rows[-1]["kind"] != "close"} == set()
-    stages = [row["stage"] for row in files["harness"] if row["kind"] == "fault"]
-    # One that comes before the fault is on record leaves no row: the fault undoes itself (test_faults).
-    assert stages == [] or (stages[0], stages[-1]) == ("inject", "heal")
-
-
-@pytest.mark.usefixtures("nothing_left")
-def test_a_worker_that_dies_by_itself_ends_the_drill_and_is_recorded(tmp_path: Path) -> None:
-    drill, _ = make_drill(tmp_path, seed=1)
-
-    def murder() -> bool:
-        """Kill worker-3 behind the harness's back once the load has begun."""
-        if drill.loaded:
-            drill._crew.children["worker-3"].process.send_signal(signal.SIGKILL)
-        return drill.loaded
-
-    run(drill, murder)
-    assert len(drill.errors) == 1
-    assert drill.errors[0].startswith("unplanned exit of worker-3: killed by SIGKILL")
-    (row,) = [row for row in history(drill)["harness"] if row["kind"] == "fault"]
-    assert (row["name"], row["stage"], row["result"], row["target"]) == ("unplanned-exit", "witness", "ok", "worker-3")
-
-
-def calm_drill(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Drill:
-    """A drill without faults that waits for little."""
-    monkeypatch.setattr(spec, "LIVENESS_SLACK_MS", 0)
-    drill, plan = make_drill(folder, seed=1)
-    drill.plan = replace(plan, pace=replace(plan.pace, settle_ms=200), faults=())
-    return drill
-
-
-@pytest.mark.usefixtures("nothing_left")
-def test_an_interrupt_and_a_death_while_everything_is_stopped_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drill = calm_drill(tmp_path, monkeypatch)
-
-    def interrupt() -> bool:
-        """Ctrl-C after the last tick, when a worker has gone by itself."""
-        if drill._phase == "end":
-            os.kill(os.getpid(), signal.SIGINT)
-        return drill._phase == "end"
-
-    stop_all = drill_module.Crew.stop_all
-
-    def stop_late(crew: Crew) -> list[str]:
-        """Stop everything, once the signal is there and worker-2 is not any more."""
-        crew.children["worker-2"].process.kill()
-        crew.children["worker-2"].process.wait()
-        wait_for(lambda: bool(drill.interrupts._caught), "the interrupt")
-        return stop_all(crew)
-
-    monkeypatch.setattr(drill_module.Crew, "stop_all", stop_late)
-    run(drill, interrupt)
-    death, interrupted = drill.errors
-    assert death.startswith("unplanned exit of worker-2: killed by SIGKILL")
-    assert interrupted == "interrupted by SIGINT"
-
-
-@pytest.mark.usefixtures("nothing_left")
-def test_a_queue_that_does_not_drain_is_an_error_and_quiet_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drill = calm_drill(tmp_path, monkeypatch)
-    work_ms = 2 * drill.spec.liveness_ms + 2_000
-
-    def burden() -> bool:
-        """When the load has ended: a job that is not due for an hour, and one that runs until after the drill has given up."""
-        if drill._phase == "drain":
-            queue = Queue(drill.spec.queue, url=drill._servers.url)
-            payload = {"index": 0, "work_ms": work_ms, "fail_first": 0, "pad": ""}
-            queue.enqueue("email", payload, id="due-later", delay_ms=3_600_000)
-            queue.enqueue("email", payload, id="long")
-            queue.close()
-        return drill._phase == "drain"
-
-    run(drill, burden)
-    assert drill.errors == [f"the queue was not drained {2 * drill.spec.liveness_ms} ms after the last heal"]
-    files = history(drill)
-    finals = [row for row in files["harness"] if row["kind"] == "final"]
-    listed = {(row["name"], row["state"]): [item["job"] for item in row["items"]] for row in finals}
-    assert (listed["give-up", "delayed"], listed["give-up", "active"]) == (["due-later"], ["long"])
-    assert (listed["end", "delayed"], listed["end", "active"]) == (["due-later"], [])
-    assert "long" in listed["end", "done"]
-    end_ns = min(row["t_ns"] for row in finals if row["name"] == "end")
-    assert max(rows[-1]["t_ns"] for name, rows in files.items() if name.startswith("worker")) < end_ns
-
-
-def test_a_killed_harness_leaves_no_process_behind(tmp_path: Path) -> None:
-    harness = subprocess.Popen(
-        [sys.executable, "-m", "chaos", "bench", "--runs", str(tmp_path)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=ROOT,
-    )
-    try:
-        wait_for(lambda: len(pids_of(tmp_path)) >= 5, "harness, three workers and the producer")
-        children = psutil.Process(harness.pid).children(recursive=True)
-    finally:
-        harness.kill()
-        harness.wait()
-    assert len(children) >= 5
-    wait_for(lambda: not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children), "their end")

@@ -63,7 +63,7 @@ class Stage:
 def make_stage(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
     manifest = HistoryFile(tmp_path / "manifest.jsonl", proc="manifest", role="harness")
     watch = Watch(tmp_path)
-    crew = StubCrew(RunSpec(id="test", seed=1), "", tmp_path, tmp_path, manifest, watch)
+    crew = StubCrew(RunSpec(id="test", seed=1), lambda name: "", tmp_path, tmp_path, manifest, watch)
 
     def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
         deadline_s = time.monotonic() + timeout_s

@@ -62,6 +62,6 @@ def test_a_mutant_of_the_harness_leaves_the_scripts_alone(tmp_path: Path) -> Non
 
 
 def test_an_unknown_name_is_refused_with_the_names_that_exist() -> None:
-    with pytest.raises(HarnessError, match="'nonsense' does not exist; choose from finish-without-token-check, inject-nothing"):
+    with pytest.raises(HarnessError, match="'nonsense' does not exist; choose from enqueue-not-idempotent, "):
         mutants.find("nonsense")
     assert mutants.find("") is None

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
+from chaos.errors import HarnessError
 from chaos.faults import FAULTS
-from chaos.plan import FAULT_NAMES, Pace, draw, worker_names
+from chaos.plan import FAULT_NAMES, FLEET_FAULT_NAMES, NETWORK_FAULT_NAMES, PRODUCER, Pace, draw, worker_names
 
 WORKERS = worker_names(3)
 SEEDS = range(200)
+SEED_1 = [
+    ("1-net-down", "worker-3,producer-1", 1829, ""),
+    ("2-worker-kill", "worker-2", 677, "worker-4"),
+    ("3-net-request-lost", "worker-4,producer-1", 748, ""),
+    ("4-net-latency", "worker-1,worker-4,worker-3,producer-1", 51, ""),
+    ("5-worker-freeze", "worker-4", 1717, ""),
+    ("6-net-reply-lost", "worker-1,worker-4,worker-3,producer-1", 1660, ""),
+]
 PLANS = [draw(seed, workers=WORKERS) for seed in SEEDS]
 
 
@@ -15,30 +26,58 @@ def test_same_seed_same_plan() -> None:
 
 
 def test_the_draw_is_the_same_on_every_machine_and_python() -> None:
-    assert [
+    drawn = [
         (planned.fault, planned.target, planned.delay_ms, planned.replacement) for planned in draw(1, workers=WORKERS).faults
-    ] == [
+    ]
+    assert drawn == SEED_1
+    workers_only = draw(1, workers=WORKERS, kinds=("worker-kill", "worker-freeze")).faults
+    assert [(planned.fault, planned.target, planned.delay_ms, planned.replacement) for planned in workers_only] == [
         ("1-worker-freeze", "worker-2", 1160, ""),
         ("2-worker-kill", "worker-1", 1758, "worker-4"),
     ]
 
 
-def test_every_plan_holds_kill_and_freeze_once_each_and_a_fault_exists_for_both() -> None:
+def test_every_plan_holds_each_kind_once_and_a_fault_exists_for_all() -> None:
     for plan in PLANS:
         assert sorted(planned.name for planned in plan.faults) == sorted(FAULT_NAMES) == sorted(FAULTS)
         assert len({planned.fault for planned in plan.faults}) == len(plan.faults)
+        assert plan.needs_network()
+
+
+def test_a_plan_holds_only_the_kinds_that_are_wished_for_in_any_order() -> None:
+    plan = draw(3, workers=WORKERS, kinds=("net-down", "worker-kill"))
+    assert sorted(planned.name for planned in plan.faults) == ["net-down", "worker-kill"]
+    assert plan == draw(3, workers=WORKERS, kinds=("worker-kill", "net-down"))
+    assert not draw(3, workers=WORKERS, kinds=("worker-kill",)).needs_network()
+    assert draw(3, workers=WORKERS, kinds=()).faults == ()
+
+
+def test_a_kind_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(
+        HarnessError, match=r"^fault 'net-dwon' does not exist; choose from worker-kill, worker-freeze, net-latency, "
+    ):
+        draw(1, workers=WORKERS, kinds=("net-dwon",))
 
 
 def test_a_victim_is_alive_when_its_turn_comes() -> None:
     for plan in PLANS:
         alive = set(WORKERS)
         for planned in plan.faults:
-            assert planned.target in alive
+            workers = set(planned.targets) - {PRODUCER}
+            assert workers <= alive
+            assert len(workers) == (len(alive) if planned.name in FLEET_FAULT_NAMES else 1)
             if planned.name == "worker-kill":
                 assert planned.replacement not in alive | set(WORKERS)
-                alive = alive - {planned.target} | {planned.replacement}
+                alive = alive - workers | {planned.replacement}
             else:
                 assert planned.replacement == ""
+
+
+def test_the_producers_are_hit_by_every_network_fault_and_by_no_other() -> None:
+    for plan in PLANS:
+        for planned in plan.faults:
+            assert (PRODUCER in planned.targets) == (planned.name in NETWORK_FAULT_NAMES)
+            assert planned.target == ",".join(planned.targets)
 
 
 def test_a_plan_starts_quiet_and_ends_healed_settled_and_drained() -> None:

@@ -35,7 +35,7 @@ FAILING = CHILD.format(on_term="lambda *_: sys.exit('no luck')")
 @pytest.fixture
 def crew(tmp_path: Path) -> Iterator[Crew]:
     manifest = HistoryFile(tmp_path / "manifest.jsonl", proc="manifest", role="harness")
-    crew = Crew(SPEC, "redis://127.0.0.1:1/0", tmp_path, tmp_path, manifest, Watch(tmp_path))
+    crew = Crew(SPEC, lambda name: f"redis://{name}.test:1/0", tmp_path, tmp_path, manifest, Watch(tmp_path))
     yield crew
     for child in crew.children.values():
         child.process.kill()
@@ -118,8 +118,10 @@ def test_a_killed_child_names_the_signal(crew: Crew) -> None:
 
 def test_the_manifest_names_every_file_before_the_process_starts(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     announced: list[list[tuple[str, str, str]]] = []
+    urls: list[str] = []
 
-    def start_nothing(*_: object, **__: object) -> None:
+    def start_nothing(command: list[str], **_: object) -> None:
+        urls.extend(word for word in command if word.startswith("redis://"))
         rows = load_file(crew.history / "manifest.jsonl").rows
         announced.append([(row["role"], row["name"], row["file"]) for row in rows if row["kind"] == "process"])
         raise OSError("far enough")
@@ -130,6 +132,7 @@ def test_the_manifest_names_every_file_before_the_process_starts(crew: Crew, mon
             begin()
     worker = [("worker", "worker-1", "worker-1.jsonl"), ("sink", "worker-1", "worker-1.sink.jsonl")]
     assert announced == [worker, [*worker, ("producer", "producer-1", "producer-1.jsonl")]]
+    assert urls == ["redis://worker-1.test:1/0", "redis://producer-1.test:1/0"], "each goes by way of its own proxy"
 
 
 def test_commands_carry_the_spec(tmp_path: Path) -> None:
@@ -144,9 +147,10 @@ def test_commands_carry_the_spec(tmp_path: Path) -> None:
         assert part in worker
     assert worker.endswith(f"--history {tmp_path / 'h.jsonl'} --lua {tmp_path / 'lua'}")
     assert "--lua" not in worker_command(SPEC, "worker-2", "redis://h:1/0", tmp_path / "h.jsonl", None)
-    producer = " ".join(producer_command(SPEC, "redis://h:1/0", tmp_path / "p.jsonl"))
-    for part in ("--headless", "--host redis://h:1/0", "--seed 4", "--rate 77"):
+    producer = " ".join(producer_command(SPEC, "redis://h:1/0", tmp_path / "p.jsonl", tmp_path / "lua"))
+    for part in ("--headless", "--host redis://h:1/0", "--seed 4", "--rate 77", f"--lua {tmp_path / 'lua'}"):
         assert part in producer
+    assert "--lua" not in producer_command(SPEC, "redis://h:1/0", tmp_path / "p.jsonl", None)
 
 
 def test_children_find_our_packages_from_any_folder(tmp_path: Path) -> None:

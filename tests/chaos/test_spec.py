@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chaos import machine
+from chaos import machine, toxiproxy_binary
 from chaos.errors import HarnessError
 from chaos.spec import BOUNDS, RunSpec
 from engine.testing import server_binary
@@ -57,8 +57,18 @@ def test_the_machine_card_is_measured() -> None:
 def test_versions_name_the_server_and_tolerate_an_absent_package() -> None:
     found = machine.versions(server_binary())
     assert "server v=" in found["server"]
+    assert found["toxiproxy"] == ""
     assert found["redis"].split(".")[0].isdigit()
     assert machine.package_version("no-such-distribution") == ""
+
+
+def test_toxiproxys_version_is_what_it_says_or_what_we_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "toxiproxy-server"
+    program.write_text("#!/bin/sh\necho toxiproxy-server version 2.9.0\n")
+    program.chmod(0o755)
+    assert machine.versions(server_binary(), program)["toxiproxy"] == "2.9.0"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert machine.versions(server_binary(), toxiproxy_binary.cached_binary())["toxiproxy"] == "2.12.0"
 
 
 def test_a_tool_that_is_missing_or_fails_says_nothing(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chaos.tail import Tail
-from chaos.watch import Watch
+from chaos.watch import NEVER, Answer, Watch
 from tests.chaos.histories import WorkerHistory, token
 
 A, B, C = token("a", 10), token("b", 11), token("c", 12)
@@ -153,3 +153,56 @@ def test_open_and_close_are_seen(watch: Watch, worker: WorkerHistory) -> None:
     worker.file.close()
     watch.poll()
     assert watch.view("worker-1").closed
+
+
+def append(worker: WorkerHistory, **row: object) -> None:
+    worker.file.append([json.dumps(row)[1:-1]])
+
+
+def test_only_a_row_with_the_servers_time_is_an_answer(watch: Watch, worker: WorkerHistory) -> None:
+    times = {"first_send_ns": 10, "last_send_ns": 20, "done_ns": 30}
+    append(worker, kind="operation", f="extend", type="info", op="w-1.0", **times)
+    append(worker, kind="operation", f="handle", type="ok", op="w-2.0", first_send_ns=50, done_ns=60)
+    watch.poll()
+    view = watch.view("worker-1")
+    assert (view.answered, view.answered_by_name) == (NEVER, {})
+    append(worker, kind="operation", f="extend", type="ok", op="w-3.0", srv_us=1, **times)
+    append(worker, kind="operation", f="claim", type="ok", op="w-4.0", srv_us=1, last_send_ns=15, done_ns=99)
+    watch.poll()
+    assert view.answered == Answer(20, 30)
+    assert view.answered_by_name == {"extend": Answer(20, 30), "claim": Answer(15, 99)}
+    assert Answer(1_000_000, 3_500_000).took_ms == 2.5
+
+
+def test_what_was_sent_is_unanswered_until_its_completion(watch: Watch, worker: WorkerHistory) -> None:
+    append(worker, kind="operation", f="claim", type="invoke", op="w-1.1", first_send_ns=10, items=[])
+    append(worker, kind="operation", f="handle", type="invoke", op="w-2.0", first_send_ns=11, items=[])
+    watch.poll()
+    assert watch.view("worker-1").unanswered == {"w-1.1": ("claim", 10)}
+    append(worker, kind="operation", f="claim", type="info", op="w-1.1", items=[])
+    watch.poll()
+    assert watch.view("worker-1").unanswered == {}
+
+
+@pytest.mark.parametrize(
+    ("result", "items", "repeated"),
+    [
+        ("repeated", [{"job": "a", "fence": 1, "nonce": "n", "result": "leased"}], True),
+        ("", [{"job": "a", "result": "ok"}, {"job": "b", "result": "repeated"}], True),
+        ("leased", [{"job": "a", "fence": 1, "nonce": "n", "result": "leased"}], False),
+    ],
+)
+def test_a_repeat_is_seen_in_the_row_or_in_an_item(
+    result: str, items: list[dict[str, object]], repeated: bool, watch: Watch, worker: WorkerHistory
+) -> None:
+    row = {"srv_us": 1, "last_send_ns": 5, "done_ns": 7, "result": result, "items": items}
+    append(worker, kind="operation", f="claim", type="ok", op="w-1.0", **row)
+    watch.poll()
+    assert watch.view("worker-1").repeated_ns == ({"claim": 7} if repeated else {})
+
+
+def test_the_newest_connection_counts(watch: Watch, worker: WorkerHistory) -> None:
+    for t_ns in (5, 9):
+        worker.file.append(['"kind":"connection"'], t_ns=t_ns)
+    watch.poll()
+    assert watch.view("worker-1").connected_ns == 9

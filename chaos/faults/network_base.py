@@ -1,0 +1,148 @@
+"""What the faults of the network share: whom they hit, how they are healed, and how the world shows that they bit.
+
+Two witnesses for each: a probe of our own through each proxy, compared with the server itself, and the histories of the processes
+that were hit, for the probe alone would not show that their connections were hit too.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from chaos.errors import HarnessError
+from chaos.faults.base import Scene, Seen
+from chaos.network import Network
+from chaos.plan import PRODUCER, PlannedFault
+from chaos.probe import Silence, ask
+
+#: A fault that takes something away stays this long: past the 2 s after which the engine takes a reply for lost.
+HOLD_S = 2.5
+
+#: With short leases it stays at most this part of one, or else it would be the leases that it tests.
+HOLD_LEASES = 1 / 3
+
+#: A probe whose reply does not come within this is unanswered.
+PROBE_PATIENCE_S = 0.5
+
+#: Clients that lost their connection try again at least every half second.
+ANSWER_TIMEOUT_S = 10.0
+
+#: Keys of probes vanish by themselves, should the harness be killed.
+PROBE_KEY_MS = 60_000
+
+
+class NetworkFault:
+    """The frame of a network fault. Its subclasses say how to `act`, and how to `look` in force and `look_healed` afterwards."""
+
+    def __init__(self, scene: Scene, planned: PlannedFault) -> None:
+        if scene.network is None:
+            raise HarnessError(f"{planned.fault}: the run has no proxies")
+        self.scene = scene
+        self.network: Network = scene.network
+        self.targets = planned.targets
+        self.workers = tuple(name for name in planned.targets if name != PRODUCER)
+        #: When everything was in force.
+        self.in_force_ns = 0
+        self.healed_ns = 0
+
+    def act(self) -> Seen:
+        raise NotImplementedError
+
+    def look(self) -> Seen:
+        raise NotImplementedError
+
+    def look_healed(self) -> Seen:
+        raise NotImplementedError
+
+    def inject(self) -> Seen:
+        return self._missing() or self.act()
+
+    def witness(self) -> Seen:
+        return self._missing() or self.look()
+
+    def witness_healed(self) -> Seen:
+        return self._missing() or self.look_healed()
+
+    def _missing(self) -> Seen | None:
+        """What to say when a target was never started: a replacement of a worker that could not be killed."""
+        missing = [name for name in self.targets if name not in self.network]
+        return Seen(time.monotonic_ns(), False, f"never started: {', '.join(missing)}") if missing else None
+
+    def strike(self, act: Callable[[], None], detail: str) -> Seen:
+        """Act; what was done is undone when it cannot be done in full. The window begins before the act."""
+        t_ns = time.monotonic_ns()
+        try:
+            act()
+        except BaseException:
+            # Not on record yet: nobody else knows that there is something to heal.
+            self.network.heal_all()
+            raise
+        self.in_force_ns = time.monotonic_ns()
+        return Seen(t_ns, True, detail)
+
+    def heal(self) -> Seen:
+        # Before the act: a process that is back within a millisecond was back after the heal.
+        self.healed_ns = time.monotonic_ns()
+        self.network.heal(name for name in self.targets if name in self.network)
+        return Seen(self.healed_ns, True, f"healed and read back: {', '.join(self.targets)}")
+
+    def hold(self) -> None:
+        """Stay until the engine has taken replies for lost."""
+        hold_s = min(HOLD_S, self.scene.lease_ms / 1_000 * HOLD_LEASES)
+        until_s = self.in_force_ns / 1e9 + hold_s
+        self.scene.wait(lambda: False, timeout_s=until_s - time.monotonic(), poll_s=0.01)
+
+    def silent(self) -> list[str]:
+        """Those of the targets that no call was answered which they sent while the fault was in force."""
+        self.scene.watch.poll()
+        return [name for name in self.targets if self.scene.watch.view(name).answered.sent_ns < self.in_force_ns]
+
+    def answered_again(self) -> list[str]:
+        """Those of the targets that a call was answered which they sent after the heal, waited for."""
+
+        def answered() -> list[str]:
+            return [name for name in self.targets if self.scene.watch.view(name).answered.sent_ns > self.healed_ns]
+
+        self.scene.wait(lambda: len(answered()) == len(self.targets), timeout_s=ANSWER_TIMEOUT_S)
+        return answered()
+
+    def seen_healed(self, more: str = "") -> Seen:
+        """The last stage of every network fault: each target was answered again."""
+        back = self.answered_again()
+        t_ns = time.monotonic_ns()
+        took = f"answered again {(t_ns - self.healed_ns) / 1e6:.0f} ms after the heal: {', '.join(back) or 'nobody'}"
+        return Seen(t_ns, len(back) == len(self.targets), took + more)
+
+
+class LostFault(NetworkFault):
+    """A fault that takes requests or replies away. `arrives`: whether the request still takes effect at the server."""
+
+    arrives = False
+
+    def probe(self, name: str) -> tuple[bool, str]:
+        """Write through the proxy of a process; (was it lost as planned, in words)."""
+        key = f"ironclaim:probe:{secrets.token_hex(8)}"
+        patience_s = min(PROBE_PATIENCE_S, self.scene.lease_ms / 1_000 * HOLD_LEASES)
+        try:
+            reply = ask(self.network.proxy(name), f"SET {key} 1 PX {PROBE_KEY_MS}", patience_s)
+            lost = f"answered {reply}"
+        except Silence:
+            lost = "no reply"
+        except OSError as error:
+            lost = f"{type(error).__name__}"
+        there = ask(self.network.server, f"EXISTS {key}")
+        ask(self.network.server, f"DEL {key}")
+        arrived = "at the server" if there == ":1" else "not at the server"
+        return (lost == "no reply" and there == f":{int(self.arrives)}"), f"{name}: {lost}, write {arrived}"
+
+    def look(self) -> Seen:
+        # All at once: each takes all of its patience, and the window is to be no longer than it must.
+        with ThreadPoolExecutor(len(self.targets)) as pool:
+            probes = list(pool.map(self.probe, self.targets))
+        self.hold()
+        silent = self.silent()
+        detail = f"probes: {'; '.join(words for _, words in probes)}; no call answered: {', '.join(silent) or 'nobody'}"
+        ok = all(lost for lost, _ in probes) and len(silent) == len(self.targets)
+        return Seen(time.monotonic_ns(), ok, detail)

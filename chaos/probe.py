@@ -1,0 +1,89 @@
+"""One command over a connection of its own, with a short patience: what faults and their witnesses ask the world with.
+
+No client library, because its handshake would already fail where the probe's one command is what matters.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from chaos.errors import HarnessError
+
+#: A server on this machine answers within a millisecond; a busy machine needs more.
+PATIENCE_S = 2.0
+
+#: A round trip is the shortest of this many: what is longer, the machine has added.
+ROUND_TRIPS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where somebody listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Silence(OSError):
+    """Connected and sent, and nothing came back within the patience."""
+
+
+def address_of(url: str) -> Address:
+    """Host and port of a server's url. Raises HarnessError for one that is not reached over TCP in the clear."""
+    parts = urlsplit(url)
+    if parts.scheme != "redis" or not parts.hostname:
+        raise HarnessError(f"the server's url is {url!r}: proxies need one that begins with redis://")
+    return Address(parts.hostname, parts.port or 6379)
+
+
+def through(url: str, proxy: Address) -> str:
+    """The same url by way of the proxy."""
+    parts = urlsplit(url)
+    user = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
+    return parts._replace(netloc=f"{user}{proxy}").geturl()
+
+
+def ask(address: Address, command: str, patience_s: float = PATIENCE_S) -> str:
+    """The first line of the reply to one command of plain words.
+
+    Raises Silence when it was sent and nothing came, another OSError when the connection was refused or broke.
+    """
+    with socket.create_connection((address.host, address.port), timeout=patience_s) as connection:
+        connection.sendall(command.encode() + b"\r\n")
+        try:
+            with connection.makefile("rb") as stream:
+                line = stream.readline()
+        except TimeoutError as error:
+            raise Silence(f"{address}: no reply to {command.split()[0]} within {patience_s:g} s") from error
+    if not line.endswith(b"\r\n"):
+        raise ConnectionResetError(f"{address}: closed without a reply to {command.split()[0]}")
+    return line.decode(errors="replace").strip()
+
+
+def round_trip_ms(address: Address, patience_s: float = PATIENCE_S) -> float:
+    """The shortest of some PING round trips, each on a new connection. Raises as `ask` does."""
+
+    def one() -> float:
+        started_ns = time.monotonic_ns()
+        if (answer := ask(address, "PING", patience_s)) != "+PONG":
+            raise ConnectionError(f"{address}: PING was answered {answer}")
+        return (time.monotonic_ns() - started_ns) / 1e6
+
+    return min(one() for _ in range(ROUND_TRIPS))
+
+
+def refused(address: Address) -> bool:
+    """True when nobody listens there."""
+    try:
+        with socket.create_connection((address.host, address.port), timeout=PATIENCE_S):
+            return False
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False

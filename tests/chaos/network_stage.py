@@ -1,0 +1,105 @@
+"""A real worker and a real producer, each behind a real proxy: the stage for faults of the network."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.faults import FAULTS
+from chaos.faults.base import Scene
+from chaos.network import Network
+from chaos.plan import PlannedFault
+from chaos.processes import Crew, send
+from chaos.spec import RunSpec
+from chaos.watch import Watch
+from engine import EngineError, Handlers, Job, Queue, Worker
+from engine.history import HistoryFile
+from engine.recorder import Recorder
+from engine.testing import EmbeddedServer
+from tests.chaos.test_toxiproxy import program
+
+LEASE_MS = 1_500
+TARGETS = "worker-1,producer-1"
+
+
+def planned(name: str) -> PlannedFault:
+    return PlannedFault(f"1-{name}", name, TARGETS, 0)
+
+
+class Producer:
+    """Puts a job into the queue every 10 ms, by way of its proxy."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.wait(0.01):
+            try:
+                self._queue.enqueue("work", {})
+            except EngineError:
+                continue
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+@dataclass
+class Stage:
+    """A worker and a producer, each behind its proxy, and the scene around them."""
+
+    network: Network
+    scene: Scene
+    folder: Path
+
+    def make(self, name: str) -> Any:
+        return FAULTS[name](self.scene, planned(name))
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("stage")
+    watch = Watch(folder)
+    manifest = HistoryFile(folder / "manifest.jsonl", proc="manifest", role="harness")
+    handlers = Handlers()
+
+    @handlers("work")
+    def work(job: Job) -> None:
+        time.sleep(0.03)
+
+    def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            watch.poll()
+            if condition() or time.monotonic() >= deadline_s:
+                return condition()
+            time.sleep(poll_s)
+
+    def connect(network: Network, name: str, role: str) -> Queue:
+        watch.follow(name)
+        recorder = Recorder(HistoryFile(folder / f"{name}.jsonl", proc=name, role=role), queue="stage")
+        return Queue("stage", url=network.connect(name), observer=recorder)
+
+    with EmbeddedServer() as server, Network(server.url, program=program(), log=folder / "log") as network:
+        worker = Worker(connect(network, "worker-1", "worker"), handlers, name="worker-1", lease_ms=LEASE_MS, sweep_ms=300)
+        working = threading.Thread(target=worker.run)
+        working.start()
+        producer = Producer(connect(network, "producer-1", "producer"))
+        crew = Crew(RunSpec(id="stage", seed=1), network.connect, folder, folder, manifest, watch)
+        scene = Scene(crew, watch, wait, send, LEASE_MS, LEASE_MS + 2_000, network)
+        assert wait(lambda: watch.finished() > 10, timeout_s=20)
+        yield Stage(network, scene, folder)
+        network.heal_all()
+        producer.stop()
+        worker.stop()
+        working.join()
+        watch.close()

@@ -1,0 +1,87 @@
+"""Real drills on a short scenario: each mutant is caught by the check that is named for it, and the clean engine stays clean."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from chaos import mutants
+from chaos.mutants import MUTANTS
+from chaos.plan import Pace
+from engine.scripts import scripts_folder
+from reports import page
+from reports.judge import judge
+from tests.chaos import drills
+
+#: A short run: what its verdict needs and nothing more. Load and faults of one take at most 12 s.
+PACE = Pace(lead_in_ms=800, delay_max_ms=200, calm_ms=300, settle_ms=1_000)
+LIVENESS_SLACK_MS = 3_000
+
+#: The fault that gives each mutant something to do wrong.
+PROVOKED_BY = {
+    "finish-without-token-check": "worker-freeze",
+    "enqueue-not-idempotent": "net-reply-lost",
+    "no-reap": "worker-kill",
+    "inject-nothing": "worker-kill",
+}
+
+#: What a mutant may trip beside the check that is named for it (rule 35). A finish that is accepted from a stale lease finishes a
+#: job twice, and refuses the one that was right. A job that is there twice is claimed and finished twice, the first time before
+#: the delay of its second enqueue is over, and no enqueue is ever said to be repeated. Faults that do nothing provoke nothing. A
+#: lease that nobody takes away leaves its job and the fault unfinished.
+CLOSURES = {
+    "finish-without-token-check": {"J3", "J6", "J4", "H2"},
+    "enqueue-not-idempotent": {"J6", "J3", "J4", "J8", "H2"},
+    "no-reap": {"J13", "H0", "H1", "H2"},
+    "inject-nothing": {"H1", "H2"},
+}
+
+
+def drill(folder: Path, spark: SparkSession, *, seed: int, kinds: tuple[str, ...], mutant: str = "") -> dict[str, Any]:
+    """Run a short drill and judge it."""
+    short, plan = drills.make_drill(folder, seed=seed, kinds=kinds, pace=PACE)
+    planned = tuple(asdict(fault) for fault in plan.faults)
+    short.spec = replace(short.spec, mutant=mutant, plan=planned, liveness_slack_ms=LIVENESS_SLACK_MS)
+    if mutant:
+        planted = MUTANTS[mutant]
+        short.lua = mutants.plant(planted, scripts_folder(), short.folder.path / "lua")
+        if planted.faults_do_nothing:
+            short.signal, short.pretend = mutants.pretend, True
+    drills.run(short)
+    short.spec.write(short.folder.path / "spec.json", harness_errors=short.errors, ended_utc="now")
+    with pytest.MonkeyPatch.context() as patch:
+        # The page has tests of its own.
+        patch.setattr(page, "write_report", lambda *_: None)
+        return judge(short.folder.path, spark=spark, say=lambda line: None)
+
+
+def verdicts(decided: dict[str, Any]) -> dict[str, str]:
+    return {check["id"]: check["verdict"] for check in decided["checks"]}
+
+
+def test_every_mutant_has_its_fault_and_its_closure() -> None:
+    assert PROVOKED_BY.keys() == CLOSURES.keys() == MUTANTS.keys()
+    assert all(mutant.check in CLOSURES[mutant.name] for mutant in MUTANTS.values())
+
+
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+def test_a_mutant_is_caught_by_the_check_that_is_named_for_it(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    mutant = MUTANTS[name]
+    decided = drill(tmp_path, spark, seed=1, kinds=(PROVOKED_BY[name],), mutant=name)
+    found = verdicts(decided)
+    assert decided["verdict"] == mutant.verdict, decided["reasons"]
+    assert found[mutant.check] == mutant.verdict, decided["reasons"]
+    tripped = {check for check, verdict in found.items() if verdict != "valid"}
+    assert tripped <= CLOSURES[name], decided["reasons"]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_clean_engine_is_valid(seed: int, spark: SparkSession, tmp_path: Path) -> None:
+    decided = drill(tmp_path, spark, seed=seed, kinds=("worker-kill", "worker-freeze", "net-reply-lost"))
+    assert decided["verdict"] == "valid", json.dumps(decided["reasons"], indent=1)
+    assert set(verdicts(decided).values()) == {"valid"}

@@ -1,0 +1,179 @@
+"""Faults of the network on real proxies, a real worker and a real producer: each witness sees the effect, or fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from chaos.errors import HarnessError
+from chaos.faults import FAULTS, network_base
+from chaos.faults.base import Scene, Seen, carry_out
+from chaos.plan import NETWORK_FAULT_NAMES, PlannedFault
+from chaos.probe import ask
+from chaos.processes import send
+from chaos.toxiproxy_client import Toxic, blackhole
+from engine.history import HistoryFile, load_file
+from tests.chaos.network_stage import LEASE_MS, TARGETS, Stage, planned
+from tests.chaos.network_stage import stage as stage
+
+
+@pytest.fixture(autouse=True)
+def healed(stage: Stage) -> Iterator[None]:
+    """Each test starts on a network without faults."""
+    yield
+    stage.network.heal_all()
+    finished = stage.scene.watch.finished()
+    assert stage.scene.wait(lambda: stage.scene.watch.finished() > finished + 3, timeout_s=20)
+
+
+def pretending(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage.network, "_pretend", True)
+
+
+@pytest.mark.parametrize("name", NETWORK_FAULT_NAMES)
+def test_a_fault_is_witnessed_and_healed(name: str, stage: Stage, tmp_path: Path) -> None:
+    harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
+    phases: list[str] = []
+    carry_out(stage.make(name), planned(name), harness=harness, begin_phase=lambda phase, t_ns: phases.append(phase))
+    rows = [row for row in load_file(tmp_path / "harness.jsonl").rows if row["kind"] == "fault"]
+    stages = [(row["stage"], row["result"], row["target"]) for row in rows]
+    assert stages == [(one, "ok", TARGETS) for one in ("inject", "witness", "heal", "healed")], rows
+    assert [row["t_ns"] for row in rows] == sorted(row["t_ns"] for row in rows)
+    assert phases == [name, f"recover-{name}"]
+    for target in TARGETS.split(","):
+        shown = stage.network._client.show(target)
+        assert (shown["enabled"], shown["toxics"]) == (True, [])
+
+
+@pytest.mark.parametrize("name", NETWORK_FAULT_NAMES)
+def test_a_fault_that_did_nothing_has_no_witness(name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretending(stage, monkeypatch)
+    monkeypatch.setattr("chaos.faults.net_reply_lost.SHORT_LOSSES_S", 0.1)
+    monkeypatch.setattr("chaos.faults.net_latency.RENEWAL_OVERTIME_S", 0.1)
+    fault = stage.make(name)
+    assert fault.inject().ok
+    seen = fault.witness()
+    assert not seen.ok, seen.detail
+    fault.heal()
+
+
+@pytest.mark.parametrize(("name", "spared"), [*zip(NETWORK_FAULT_NAMES, 2 * TARGETS.split(","), strict=True)])
+def test_a_fault_that_spared_a_target_has_no_witness(
+    name: str, spared: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chaos.faults.net_reply_lost.SHORT_LOSSES_S", 0.1)
+    monkeypatch.setattr("chaos.faults.net_latency.RENEWAL_OVERTIME_S", 0.1)
+    poison, cut = stage.network.poison, stage.network.cut
+    monkeypatch.setattr(stage.network, "poison", lambda names, toxics: poison(set(names) - {spared}, toxics))
+    monkeypatch.setattr(stage.network, "cut", lambda names: cut(set(names) - {spared}))
+    fault = stage.make(name)
+    fault.inject()
+    seen = fault.witness()
+    assert not seen.ok, seen.detail
+    fault.heal()
+
+
+@pytest.mark.parametrize(("name", "other"), [("net-request-lost", "downstream"), ("net-reply-lost", "upstream")])
+def test_the_wrong_direction_has_no_witness(name: str, other: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = f"chaos.faults.{name.replace('-', '_')}"
+    monkeypatch.setattr("chaos.faults.net_reply_lost.SHORT_LOSSES_S", 0.1)
+    monkeypatch.setattr(f"{module}.blackhole", lambda stream: blackhole(other))
+    fault = stage.make(name)
+    fault.inject()
+    seen = fault.witness()
+    assert not seen.ok
+    assert ("not at the server" in seen.detail) == (other == "upstream")
+    fault.heal()
+
+
+@pytest.mark.parametrize("name", NETWORK_FAULT_NAMES)
+def test_a_fault_that_stays_is_not_healed(name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.faults.net_reply_lost.SHORT_LOSSES_S", 0.0)
+    for module in ("network_base", "net_down", "net_reply_lost"):
+        monkeypatch.setattr(f"chaos.faults.{module}.ANSWER_TIMEOUT_S", 0.3)
+    fault = stage.make(name)
+    fault.inject()
+    assert fault.witness().ok
+    with monkeypatch.context() as stubborn:
+        stubborn.setattr(stage.network, "heal", lambda names: None)
+        fault.heal()
+    seen = fault.witness_healed()
+    assert not seen.ok, seen.detail
+
+
+def test_a_short_loss_makes_the_engine_repeat_before_the_long_one(stage: Stage) -> None:
+    fault = stage.make("net-reply-lost")
+    fault.inject()
+    view = stage.scene.watch.view("worker-1")
+    assert {"claim", "finish"} <= {name for name, t_ns in view.repeated_ns.items() if t_ns >= fault._begun_ns}
+    fault.witness()
+    fault.heal()
+    seen = fault.witness_healed()
+    assert seen.detail.endswith("; repeated: claim, finish, enqueue")
+
+
+def test_a_toxic_that_the_server_refuses_is_one_line_and_leaves_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = blackhole("upstream"), Toxic("nonsense", "upstream")
+    poison = stage.network.poison
+
+    def poison_badly(names: list[str], toxics: list[Toxic]) -> None:
+        """The first target gets what it should, the second what does not exist."""
+        poison(names[:1], [good])
+        poison(names[1:], [bad])
+
+    monkeypatch.setattr(stage.network, "poison", poison_badly)
+    with pytest.raises(HarnessError, match="^toxic nonsense-upstream on producer-1: Toxiproxy refused it: ") as caught:
+        stage.make("net-request-lost").inject()
+    assert len(str(caught.value).splitlines()) == 1
+    assert ask(stage.network.proxy("worker-1"), "PING") == "+PONG"
+
+
+def test_an_interrupt_between_two_targets_leaves_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = stage.network.cut
+
+    def cut_one(names: list[str]) -> None:
+        cut(names[:1])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage.network, "cut", cut_one)
+    with pytest.raises(KeyboardInterrupt):
+        stage.make("net-down").inject()
+    assert ask(stage.network.proxy("worker-1"), "PING") == "+PONG"
+
+
+def test_a_fault_is_healed_also_when_the_witness_raises(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = stage.make("net-down")
+
+    def interrupted() -> Seen:
+        raise HarnessError("interrupted by SIGINT")
+
+    monkeypatch.setattr(fault, "witness", interrupted)
+    harness = HistoryFile(tmp_path / "harness.jsonl", proc="harness", role="harness")
+    with pytest.raises(HarnessError, match="interrupted"):
+        carry_out(fault, planned("net-down"), harness=harness, begin_phase=lambda name, t_ns: None)
+    assert ask(stage.network.proxy("worker-1"), "PING") == "+PONG"
+
+
+def test_without_proxies_there_is_no_network_fault(stage: Stage) -> None:
+    scene = Scene(stage.scene.crew, stage.scene.watch, stage.scene.wait, send, LEASE_MS, LEASE_MS)
+    with pytest.raises(HarnessError, match="^1-net-down: the run has no proxies$"):
+        FAULTS["net-down"](scene, planned("net-down"))
+
+
+def test_a_target_that_was_never_started_is_no_witness_and_no_error(stage: Stage) -> None:
+    fault = FAULTS["net-down"](stage.scene, PlannedFault("1-net-down", "net-down", "worker-9,producer-1", 0))
+    seen = [fault.inject(), fault.witness(), fault.heal(), fault.witness_healed()]
+    assert [(one.ok, one.detail) for one in seen if not one.ok] == 3 * [(False, "never started: worker-9")]
+    assert ask(stage.network.proxy("producer-1"), "PING") == "+PONG"
+
+
+def test_probes_leave_no_key_behind(stage: Stage) -> None:
+    fault = stage.make("net-reply-lost")
+    assert isinstance(fault, network_base.LostFault)
+    assert fault.probe("worker-1") == (False, "worker-1: answered +OK, write at the server")
+    server = stage.network.server
+    with redis.Redis(server.host, server.port) as client:
+        assert client.keys("ironclaim:probe:*") == []
