@@ -12,9 +12,9 @@ from pathlib import Path
 
 from reports.errors import CannotJudge, one_line
 from reports.interrupts import INTERRUPTS
-from reports.judge import judge
+from reports.judge import judge, withdraw
 from reports.table import render
-from reports.verdict import EXIT_CODES, withdraw
+from reports.verdict import EXIT_CODES
 
 UNKNOWN = EXIT_CODES["unknown"]
 

@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reports.file_facts import FileFacts
+
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
+
+#: How the names of workers begin that run inside Locust.
+CONSUMER = "consumer-"
 
 #: Silence of a process is told with this resolution, in nanoseconds.
 SLOT_NS = 250 * MS
@@ -22,42 +27,12 @@ STATES = ("waiting", "delayed", "active", "dead", "done")
 
 
 @dataclass(frozen=True, slots=True)
-class FileFacts:
-    """One history file as it lies on disk. Times are monotonic ns; None = the row that would say is not there."""
+class Usage:
+    """The part of one core that a process used between two samples of its CPU time, in monotonic ns."""
 
-    name: str
-    rows: int = 0
-    corrupt: int = 0
-    torn: bool = False
-    torn_corrupt: bool = False
-    seq_min: int | None = None
-    seq_max: int | None = None
-    seq_sum: int = 0
-    #: Sum of the squares: lines that were overwritten by others keep the count and the sum, not this one too.
-    seq_square_sum: int = 0
-    version_max: int = 0
-    first_kind: str | None = None
-    last_kind: str | None = None
-    opened_ns: int | None = None
-    closed_ns: int | None = None
-    close_rows: int | None = None
-    recorder_ns: int = 0
-    created: bool = False
-    leased: bool = False
-    finished: bool = False
-    operations: int = 0
-    #: Operation rows without f, op or a known type; open rows without a boot id; final rows without the server's time.
-    nameless: int = 0
-    bootless: int = 0
-    timeless: int = 0
-    #: First and last instant at which an enqueue row was written, and the last at which any row was.
-    enqueue_first_ns: int | None = None
-    enqueue_last_ns: int | None = None
-    last_ns: int | None = None
-    #: Parts of time, each SLOT_NS long and counted from 0, in which a row was written.
-    slots: frozenset[int] = frozenset()
-    #: Some claim of its process was sent and got no answer that is known.
-    claims_unanswered: bool = False
+    start_ns: int
+    end_ns: int
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +43,11 @@ class Process:
     role: str
     file: str
     t_ns: int = 0
+
+    @property
+    def in_locust(self) -> bool:
+        """True for what runs inside Locust: producers, and the consumers beside them, which are workers."""
+        return self.role == "producer" or self.name.startswith(CONSUMER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +121,8 @@ class Run:
     incarnations: Mapping[str, str] = field(default_factory=dict)
     #: Leases that claims asked for, in ms.
     leases_ms: frozenset[int] = frozenset()
+    #: Process -> the CPU that it used, from the samples.
+    cpu: Mapping[str, tuple[Usage, ...]] = field(default_factory=dict)
 
     @property
     def killed(self) -> frozenset[str]:

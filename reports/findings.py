@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from reports.checks import CHECKS
 from reports.checks.base import Base, Check, Flag, flagged
-from reports.checks.h0_history_whole import holes
+from reports.checks.h0_history_whole import holes, lost_rows
 from reports.errors import CannotJudge, one_line
 from reports.frames import Frames
 from reports.verdict import EXAMPLES_MAX
@@ -25,8 +25,14 @@ if TYPE_CHECKING:
 #: Violations are few, or many and alike: they need no more partitions than this.
 PARTITIONS = 4
 
-#: The check whose findings are holes in the history.
-HISTORY = "H0"
+#: Checks whose findings are holes in the history, or rows that do not belong together.
+HISTORY = ("H0", "H3")
+
+#: The finding of theirs that is about neither.
+LATE_LOAD = ("H3", "late load")
+
+#: How the ids of the checks begin that judge what the engine did.
+ENGINE = "J"
 
 
 @dataclass
@@ -37,6 +43,8 @@ class Found:
     doubts: list[str]
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
+    #: Rows are missing, and may hide a violation.
+    hidden: bool = False
 
     def total(self, level: str) -> int:
         """Violation rows of one level."""
@@ -47,7 +55,7 @@ class Found:
         """False beats unknown beats true."""
         if self.total("violated"):
             return "violated"
-        return "unknown" if self.doubts or self.total("unknown") or self.total("unproven") else "valid"
+        return "unknown" if self.doubts or self.hidden or self.total("unknown") or self.total("unproven") else "valid"
 
     @property
     def why(self) -> str:
@@ -59,6 +67,8 @@ class Found:
             reasons.append(said(self.total("unknown"), self.examples["unknown"]))
         if self.total("unproven"):
             reasons.append("missing rows may explain it: " + said(self.total("unproven"), self.examples["unproven"]))
+        elif self.hidden:
+            reasons.append("missing rows may hide a violation")
         return "; ".join(reasons)
 
 
@@ -70,6 +80,8 @@ def said(count: int, examples: Sequence[str]) -> str:
 def examine(frames: Frames, tables: Path, checks: Sequence[Check] = CHECKS) -> list[Found]:
     """Judge every check; the violation rows go to `tables/violations.parquet`. A check that crashes is in doubt, not passed."""
     found = [Found(check, doubts_of(check, frames)) for check in checks]
+    for one in found:
+        one.hidden = one.check.id.startswith(ENGINE) and bool(lost_rows(frames.run))
     whole = not holes(frames.run)
     try:
         together = violations(frames, checks).persist()
@@ -86,7 +98,7 @@ def examine(frames: Frames, tables: Path, checks: Sequence[Check] = CHECKS) -> l
 
 def broken(rows: Iterable[Row]) -> bool:
     """True when single operations show holes, too."""
-    return any(row["check"] == HISTORY for row in rows)
+    return any((row["check"], row["kind"]) != LATE_LOAD and row["check"] in HISTORY for row in rows)
 
 
 def doubts_of(check: Check, frames: Frames) -> list[str]:

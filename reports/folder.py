@@ -21,9 +21,10 @@ POSITIVE = ("lease_ms", "sweep_ms", "recovery_bound_ms", "liveness_ms", "workers
 #: What a plan says of each fault.
 PLANNED = ("fault", "name", "target")
 
-#: Rule 37: recovery within the lease and this much, nothing stuck after the lease and that much.
+#: Rule 37: recovery within the lease and this much, nothing stuck after the lease and that much. The harness gives a lease of 9 s
+#: six seconds more; for a short lease the same share of it is enough, and this is the least that a busy machine needs.
 RECOVERY_SLACK_MS = 2_000
-LIVENESS_SLACK_MS = 6_000
+LIVENESS_SLACK_MS = 2_000
 
 #: A wrong value is shown up to this many characters.
 VALUE_MAX = 60

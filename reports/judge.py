@@ -9,14 +9,17 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reports import verdict
+from reports import junit, page, verdict
 from reports.errors import CannotJudge, one_line
 from reports.folder import history_files, read_spec
 from reports.interrupts import INTERRUPTS
+from reports.samples import cpu_usage
 from reports.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from reports.frames import Frames
 
 Say = Callable[[str], None]
 
@@ -37,7 +40,7 @@ def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = N
         raise CannotJudge(f"run folder {run} does not exist")
     if not (run / "spec.json").exists() and not (run / "history").exists():
         raise CannotJudge(f"{run} is not the folder of a run: it has neither spec.json nor history")
-    verdict.withdraw(run)
+    withdraw(run)
     spec: dict[str, Any] = {}
     try:
         spec = read_spec(run)
@@ -45,38 +48,62 @@ def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = N
         if spark is None:
             say("judge: starting Spark")
         with nullcontext(spark) if spark else spark_session(master) as session:
-            decided = look(session, run, files, spec, say)
+            try:
+                decided, frames = look(session, run, files, spec, say)
+                publish(run, decided, frames, say)
+            finally:
+                session.catalog.clearCache()
+            return decided
     except CannotJudge as error:
         decided = verdict.undecided(str(error), spec)
     except Exception as error:
         decided = verdict.undecided(f"the judge failed: {one_line(error)}", spec)
-    INTERRUPTS.check()
-    verdict.write(run, decided)
+    publish(run, decided, None, say)
     return decided
 
 
-def look(spark: SparkSession, run: Path, files: Sequence[Path], spec: dict[str, Any], say: Say) -> dict[str, Any]:
-    """The part that needs Spark. Imported only here, so that a missing PySpark is one clear line."""
+def withdraw(run: Path) -> None:
+    """Remove what an older judge left, the verdict first. Raises CannotJudge."""
+    verdict.withdraw(run)
+    try:
+        page.withdraw(run)
+    except OSError as error:
+        raise CannotJudge(f"the older page of {run.name} cannot be removed: {error.strerror or error}") from error
+
+
+def publish(run: Path, decided: dict[str, Any], frames: Frames | None, say: Say) -> None:
+    """Write the verdict, then draw the page, which cannot change it. Raises CannotJudge when the verdict cannot be written."""
+    INTERRUPTS.check()
+    junit.write(run, decided)
+    verdict.write(run, decided)
+    try:
+        page.write_report(run, decided, frames)
+    except Exception as error:
+        say(f"judge: the page of {run.name} cannot be written: {one_line(error)}")
+    INTERRUPTS.check()
+
+
+def look(
+    spark: SparkSession, run: Path, files: Sequence[Path], spec: dict[str, Any], say: Say
+) -> tuple[dict[str, Any], Frames | None]:
+    """The verdict and the frames that it rests on. PySpark is imported only here, so that a missing one is one clear line."""
     from reports import findings, frames, load, measure
 
     size_mb = sum(file.stat().st_size for file in files) / 1e6
     say(f"judge: reading {len(files)} history files, {size_mb:.1f} MB")
     rows = load.read_rows(spark, files)
+    facts = load.learn(rows, files, spec, cpu_usage(run))
+    built = frames.build(rows, facts)
+    tables = tables_folder(run)
+    findings.save(built.events, tables / "ops.parquet")
+    say(f"judge: checking {sum(file.operations for file in facts.files.values())} operation rows")
+    found = findings.examine(built, tables)
+    say("judge: measuring")
     try:
-        facts = load.learn(rows, files, spec)
-        built = frames.build(rows, facts)
-        tables = tables_folder(run)
-        findings.save(built.events, tables / "ops.parquet")
-        say(f"judge: checking {sum(file.operations for file in facts.files.values())} operation rows")
-        found = findings.examine(built, tables)
-        say("judge: measuring")
-        try:
-            measured, trouble = measure.measures(built), ""
-        except Exception as error:
-            measured, trouble = verdict.NO_MEASURES, f"the measures crashed: {one_line(error)}"
-        return verdict.decide(found, measured, spec, trouble)
-    finally:
-        spark.catalog.clearCache()
+        measured, trouble = measure.measures(built), ""
+    except Exception as error:
+        measured, trouble = verdict.NO_MEASURES, f"the measures crashed: {one_line(error)}"
+    return verdict.decide(found, measured, spec, trouble), built
 
 
 def tables_folder(run: Path) -> Path:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from engine.history import SCHEMA_VERSION
+from reports.deeds import deeds
 from reports.errors import CannotJudge
-from reports.facts import SLOT_NS, FileFacts, Phase, Process, Run, Snapshot, Stage
+from reports.facts import SLOT_NS, Phase, Process, Run, Snapshot, Stage, Usage
+from reports.file_facts import Deed, FileFacts
 from reports.folder import is_object, torn_tail
 from reports.schema import CORRUPT, row_type
 
@@ -25,7 +27,13 @@ PARTITION_BYTES = 64 * 1024 * 1024
 PARTITIONS_MIN = 4
 
 #: Below this size compiling the queries takes longer than interpreting them.
-COMPILE_BYTES = 64 * 1024 * 1024
+COMPILE_BYTES = 16 * 1024 * 1024
+
+#: Rows in memory are packed from this size on: before, packing takes longer than it saves.
+PACK_BYTES = 512 * 1024 * 1024
+
+#: The order of rows in a file is told by blocks of this many lines.
+BLOCK_ROWS = 1_024
 
 #: Columns without which a row means nothing.
 NEEDED = ("v", "seq", "kind", "proc", "t_ns")
@@ -38,6 +46,7 @@ def read_rows(spark: SparkSession, files: Iterable[Path]) -> DataFrame:
     spark.conf.set("spark.sql.shuffle.partitions", str(max(PARTITIONS_MIN, -(-size // PARTITION_BYTES))))
     spark.conf.set("spark.sql.codegen.wholeStage", str(size >= COMPILE_BYTES).lower())
     spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if size >= COMPILE_BYTES else "NO_CODEGEN")
+    spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", str(size >= PACK_BYTES).lower())
     reader = spark.read.schema(row_type()).option("columnNameOfCorruptRecord", CORRUPT)
     rows = reader.option("lineSep", "\n").option("encoding", "UTF-8").json(paths)
     whole = reduce(and_, (F.col(name).isNotNull() for name in NEEDED), F.col(CORRUPT).isNull())
@@ -49,7 +58,9 @@ def literal(path: Path) -> str:
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", str(path))
 
 
-def learn(rows: DataFrame, files: Iterable[Path], spec: dict[str, Any]) -> Run:
+def learn(
+    rows: DataFrame, files: Iterable[Path], spec: dict[str, Any], cpu: Mapping[str, tuple[Usage, ...]] | None = None
+) -> Run:
     """The small facts of a run, in one pass. Raises CannotJudge for rows of a newer schema."""
     summaries = {row["source"]: row for row in rows.groupBy("source").agg(*summary_columns()).collect()}
     facts = {path.name: file_facts(path, summaries.get(path.name)) for path in files}
@@ -69,6 +80,7 @@ def learn(rows: DataFrame, files: Iterable[Path], spec: dict[str, Any]) -> Run:
         replids=frozenset(replid for row in found for replid in row["replids"]),
         incarnations={inc["incarnation"]: inc["proc"] for row in found for inc in row["incarnations"]},
         leases_ms=frozenset(lease_ms for row in found for lease_ms in row["leases_ms"]),
+        cpu=cpu or {},
     )
 
 
@@ -108,13 +120,31 @@ def summary_columns() -> list[Column]:
         F.min(F.when(F.col("f") == "enqueue", t_ns)).alias("enqueue_first_ns"),
         F.max(F.when(F.col("f") == "enqueue", t_ns)).alias("enqueue_last_ns"),
         F.max(t_ns).alias("last_ns"),
-        F.collect_set(F.floor(t_ns / SLOT_NS)).alias("slots"),
+        F.collect_set(place(kind)).alias("places"),
+        F.count_if((kind == "operation") & disordered()).alias("disordered"),
+        F.collect_list(F.when(kind == "connection", t_ns)).alias("connected_ns"),
+        F.collect_list(deeds()).alias("deeds"),
         F.collect_set(F.when(F.col("f") == "claim", F.col("lease_ms"))).alias("leases_ms"),
         (answers("claim", "invoke") > answers("claim", "ok", "fail")).alias("claims_unanswered"),
         succeeded("enqueue", "created", "repeated").alias("created"),
         succeeded("claim", "leased", "repeated").alias("leased"),
         succeeded("finish", "ok", "repeated").alias("finished"),
     ]
+
+
+def place(kind: Column) -> Column:
+    """Where a row stands in time and in its file, and whether it is an answer. Fault and phase rows tell other times."""
+    slot, block = F.expr(f"t_ns div {SLOT_NS}"), F.expr(f"seq div {BLOCK_ROWS}")
+    written = kind.isNotNull() & ~kind.isin("fault", "phase")
+    return F.when(written, F.struct(slot.alias("slot"), block.alias("block"), F.col("srv_us").isNotNull().alias("answered")))
+
+
+def disordered() -> Column:
+    """True for a row whose own instants contradict each other: first send, last send, completion, the write of the row."""
+    first_ns, done_ns = F.col("first_send_ns"), F.col("done_ns")
+    last_ns = F.coalesce("last_send_ns", "first_send_ns")
+    wrong = (first_ns > last_ns, last_ns > done_ns, F.greatest(last_ns, done_ns) > F.col("t_ns"))
+    return reduce(or_, (F.coalesce(one, F.lit(False)) for one in wrong))
 
 
 def answers(operation: str, *types: str) -> Column:
@@ -143,7 +173,7 @@ def file_facts(path: Path, summary: Row | None) -> FileFacts:
     torn_corrupt = bool(tail) and not is_object(tail)
     if summary is None:
         return FileFacts(path.name, torn=bool(tail), torn_corrupt=torn_corrupt)
-    special = {"recorder_ns", "seq_sum", "seq_square_sum", "version_max", "slots"}
+    special = {"recorder_ns", "seq_sum", "seq_square_sum", "version_max", "connected_ns", "deeds"}
     names = set(FileFacts.__dataclass_fields__) & set(summary.asDict()) - special
     return FileFacts(
         path.name,
@@ -154,9 +184,24 @@ def file_facts(path: Path, summary: Row | None) -> FileFacts:
         seq_square_sum=int(summary["seq_square_sum"] or 0),
         version_max=summary["version_max"] or 0,
         recorder_ns=summary["recorder_ns"] or 0,
-        slots=frozenset(summary["slots"]),
+        slots=frozenset(place["slot"] for place in summary["places"]),
+        answered_slots=frozenset(place["slot"] for place in summary["places"] if place["answered"]),
+        slots_back=slots_back((place["block"], place["slot"]) for place in summary["places"]),
+        connected_ns=tuple(sorted(summary["connected_ns"])),
+        deeds=tuple(Deed(what, row["first_send_ns"], row["done_ns"]) for row in summary["deeds"] for what in row["what"]),
         **{name: summary[name] for name in names},
     )
+
+
+def slots_back(places: Iterable[tuple[int, int]]) -> int:
+    """The most slots by which a row lies before some row of an earlier block."""
+    back, latest, before, at = 0, 0, 0, -1
+    for block, slot in sorted(places):
+        if block > at:
+            at, before = block, max(before, latest)
+        latest = max(latest, slot)
+        back = max(back, before - slot)
+    return back
 
 
 def stage(row: Row) -> Stage:

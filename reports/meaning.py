@@ -14,14 +14,11 @@ if TYPE_CHECKING:
 #: Operations that end a lease.
 ENDS = ("finish", "retry", "bury", "release")
 
-#: Those that end it without finishing its job.
-GIVE_UPS = ("retry", "bury", "release")
+#: Calls with a token that neither finish the job nor prolong its lease.
+OTHER_CALLS = ("retry", "bury", "release", "mark")
 
 #: No copy of an enqueue is applied later than this after its first send (rule 3).
 ENQUEUE_NS = 10_000 * MS
-
-#: The first crash of a job is free: only a later one may bury it (rule 12).
-BURYING_CRASHES = 2
 
 #: Later than any time: an operation that was never answered may still take effect.
 NEVER_NS = 2**62
@@ -57,6 +54,24 @@ def accepted_finish() -> Column:
     finished = (f == "finish") & (result == "ok")
     repeated = f.isin(*ENDS) & (result == "repeated") & (F.col("outcome") == "finished")
     return (F.col("type") == "ok") & (finished | F.coalesce(repeated, F.lit(False)))
+
+
+def buried() -> Column:
+    """The server put the job among the dead: by a bury, by its last retry, by the reap of a poison job, as a corrupt envelope."""
+    f, result = F.col("f"), F.col("result")
+    ended = f.isin(*ENDS) & (((f == "bury") & (result == "ok")) | (F.col("outcome") == "buried"))
+    return (F.col("type") == "ok") & (ended | ((f == "reap") & (result == "buried")) | corrupt())
+
+
+def corrupt() -> Column:
+    """A claim, promote or reap found that the envelope of the job cannot be read: it is dead, and nobody got it."""
+    found = F.col("f").isin("claim", "promote", "reap") & (F.col("type") == "ok") & (F.col("result") == "corrupt")
+    return F.coalesce(found, F.lit(False))
+
+
+def leased() -> Column:
+    """A claim that was answered and handed the job out."""
+    return (F.col("f") == "claim") & (F.col("type") == "ok") & ~corrupt()
 
 
 def answered() -> Column:

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from reports import percentiles
 from reports.facts import MS, Phase, Run
 from reports.frames import Frames
+from reports.percentiles import NEVER_MS, shown
 from reports.verdict import NO_MEASURES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
-#: A job that never finished has this latency. Anything near it is shown as null: it is infinite.
-NEVER_MS = 1e15
-INFINITE_MS = 1e12
+#: Ranks of the send lag.
+LAG_RANKS = (0.5, 0.99)
 
-PERCENTILES = (0.5, 0.99)
+#: The phase of all jobs together.
+ALL = "all"
 
 
 def measures(frames: Frames) -> dict[str, Any]:
@@ -27,6 +29,7 @@ def measures(frames: Frames) -> dict[str, Any]:
     by_phase = {row["phase"]: row for row in summary(frames).collect()}
     total = by_phase[None]
     dead = run.snapshots["end"].states.get("dead") if "end" in run.snapshots else None
+    named = [(name, by_phase[name]) for name in phase_names(run.phases) if name in by_phase]
     return {
         **NO_MEASURES,
         "enqueued": total["enqueued"],
@@ -34,11 +37,12 @@ def measures(frames: Frames) -> dict[str, Any]:
         "refused_stale": total["stale"],
         "dead": dead[0] if dead else total["buried"],
         "dropped": run.dropped,
-        "latency": [latency(name, by_phase[name]) for name in phase_names(run.phases) if name in by_phase],
+        "latency": [latency(name, row) for name, row in named],
+        "percentiles": [line for name, row in [*named, (ALL, total)] for line in percentiles.lines(name, row)],
         "recovery": recovery(frames),
         "faults": faults(run),
         "rates": rates(total, run.dropped),
-        "send_lag": dict(zip(("p50_ms", "p99_ms"), shown(total["lag_ms"]), strict=True)),
+        "send_lag": dict(zip(("p50_ms", "p99_ms"), shown(total["lag_ms"] or [NEVER_MS] * 2), strict=True)),
         "recorder_share": recorder_share(run),
     }
 
@@ -51,8 +55,6 @@ def summary(frames: Frames) -> DataFrame:
     """
     jobs = frames.jobs.where(F.col("created") | F.col("claim_done_ns").isNotNull())
     finished = F.col("accepted") | F.array_contains("end_states", "done")
-    span_ns = F.col("accepted_done_ns") - (F.col("intended_ns") + F.coalesce("delay_ns", F.lit(0)))
-    latency_ms = F.coalesce(span_ns / MS, F.lit(NEVER_MS))
     lag_ms = (F.col("enqueue_sent_ns") - F.col("intended_ns")) / MS
     with_phase = jobs.withColumn("phase", phase_of(F.col("intended_ns"), frames.run.phases))
     return with_phase.rollup("phase").agg(
@@ -61,17 +63,12 @@ def summary(frames: Frames) -> DataFrame:
         F.count_if(F.col("accepted_done_ns").isNull()).alias("unfinished"),
         F.sum("stale_finishes").alias("stale"),
         F.count_if(F.col("buried")).alias("buried"),
-        percentiles(latency_ms).alias("latency_ms"),
-        percentiles(lag_ms).alias("lag_ms"),
+        *percentiles.columns(),
+        F.percentile(lag_ms, list(LAG_RANKS)).alias("lag_ms"),
         F.min("intended_ns").alias("first_ns"),
         F.max("intended_ns").alias("last_ns"),
         F.max("accepted_done_ns").alias("done_ns"),
     )
-
-
-def percentiles(value: Column) -> Column:
-    """Exact percentiles, by sorting."""
-    return F.percentile(value, list(PERCENTILES))
 
 
 def phase_of(instant: Column, phases: Sequence[Phase]) -> Column:
@@ -89,14 +86,8 @@ def phase_names(phases: Sequence[Phase]) -> list[str]:
 
 def latency(phase: str, row: Row) -> dict[str, Any]:
     """One line of the latency table. A percentile that falls among unfinished jobs is null: it has no end yet."""
-    p50_ms, p99_ms = shown(row["latency_ms"])
+    p50_ms, _, p99_ms, *_ = shown(row["end_to_end"])
     return {"phase": phase, "n": row["enqueued"], "unfinished": row["unfinished"], "p50_ms": p50_ms, "p99_ms": p99_ms}
-
-
-def shown(values_ms: Sequence[float] | None) -> list[float | None]:
-    """Percentiles rounded to a microsecond; None for infinite ones."""
-    values = values_ms or [NEVER_MS] * len(PERCENTILES)
-    return [round(value, 3) if value < INFINITE_MS else None for value in values]
 
 
 def recovery(frames: Frames) -> list[dict[str, Any]]:

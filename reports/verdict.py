@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 SCHEMA = 1
 FILE = "verdict.json"
 
+#: What else is made of a verdict, and must not outlive it.
+JUNIT = "junit.xml"
+
 #: A check shows at most this many examples.
 EXAMPLES_MAX = 10
 
@@ -24,7 +27,7 @@ EXIT_CODES = {"valid": 0, "violated": 1, "unknown": 2}
 #: Measures of a run that could not be looked at.
 NO_MEASURES: dict[str, Any] = {
     **dict.fromkeys(("enqueued", "finished", "lost", "doubled", "refused_stale", "dead", "dropped")),
-    **dict.fromkeys(("latency", "recovery", "faults"), ()),
+    **dict.fromkeys(("latency", "percentiles", "recovery", "faults"), ()),
     "rates": {"offered_per_s": None, "finished_per_s": None},
     "send_lag": {"p50_ms": None, "p99_ms": None},
     "recorder_share": None,
@@ -81,18 +84,24 @@ def undecided(reason: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def withdraw(run: Path) -> None:
     """Remove an older verdict first, so that a judge that dies leaves none that looks new. Raises CannotJudge."""
-    try:
-        (run / FILE).unlink(missing_ok=True)
-    except OSError as error:
-        raise CannotJudge(f"the older {FILE} of {run.name} cannot be removed: {error.strerror or error}") from error
+    for name in (FILE, JUNIT):
+        try:
+            (run / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise CannotJudge(f"the older {name} of {run.name} cannot be removed: {error.strerror or error}") from error
 
 
 def write(run: Path, verdict: Mapping[str, Any]) -> None:
     """Put verdict.json in place in one step. Raises CannotJudge when the disk refuses."""
-    fresh = run / f"{FILE}.new"
+    place(run / FILE, json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
+
+
+def place(path: Path, words: str) -> None:
+    """Put a text in place in one step. Raises CannotJudge when the disk refuses."""
+    fresh = path.with_name(f"{path.name}.new")
     try:
-        # Half a surrogate pair in a spec is written as JSON's own escape for it.
-        fresh.write_text(json.dumps(verdict, indent=2, ensure_ascii=False) + "\n", "utf-8", "backslashreplace")
-        fresh.replace(run / FILE)
+        # Half a surrogate pair in a spec is written as an escape.
+        fresh.write_text(words, "utf-8", "backslashreplace")
+        fresh.replace(path)
     except OSError as error:
-        raise CannotJudge(f"{FILE} of {run.name} cannot be written: {error.strerror or error}") from error
+        raise CannotJudge(f"{path.name} of {path.parent.name} cannot be written: {error.strerror or error}") from error

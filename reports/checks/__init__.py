@@ -5,12 +5,17 @@ from __future__ import annotations
 from reports.checks import (
     h0_history_whole,
     h1_faults_bit,
+    h2_coverage,
+    h3_recorder_sound,
     j1_no_overlap,
+    j2_fence_rises,
     j3_no_stale_finish,
     j4_conservation,
     j5_no_ghosts,
     j6_exactly_once,
+    j8_not_early,
     j13_liveness,
+    j16_payload_kept,
 )
 from reports.checks.base import Check
 
@@ -19,11 +24,16 @@ CHECKS: tuple[Check, ...] = tuple(
     for module in (
         h0_history_whole,
         h1_faults_bit,
+        h2_coverage,
+        h3_recorder_sound,
         j1_no_overlap,
+        j2_fence_rises,
         j3_no_stale_finish,
         j4_conservation,
         j5_no_ghosts,
         j6_exactly_once,
+        j8_not_early,
         j13_liveness,
+        j16_payload_kept,
     )
 )

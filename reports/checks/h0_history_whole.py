@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from reports.checks.base import Check, Flag, sentence, token
-from reports.facts import MS, FileFacts, Run
+from reports.facts import MS, Run
+from reports.file_facts import FileFacts
 from reports.frames import Frames
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ TAIL_MS = 2_000
 SNAPSHOT_LATE_MS = 5_000
 
 #: Faults of these are no reason for the server to begin a new era.
-CLIENTS = ("worker-", "producer-")
+CLIENTS = ("worker-", "producer-", "net-")
 
 
 def doubts(run: Run) -> list[str]:
@@ -37,7 +38,12 @@ def doubts(run: Run) -> list[str]:
 
 
 def holes(run: Run) -> list[str]:
-    """Rows that are missing or unreadable: what is absent then proves nothing."""
+    """Rows that are missing, unreadable or of another run: what is absent then proves nothing."""
+    return lost_rows(run) + contradictions(run) + misplaced_snapshots(run)
+
+
+def lost_rows(run: Run) -> list[str]:
+    """Rows that are gone, or cannot be read: they may hide whatever they told."""
     declared = {process.file for process in run.processes} | {MANIFEST}
     found = [] if MANIFEST in run.files else [f"history file {MANIFEST} is missing"]
     found += [
@@ -50,7 +56,7 @@ def holes(run: Run) -> list[str]:
         found += file_holes(file, killed=file.name in excused)
     if len(run.boot_ids) > 1:
         found.append(f"the history spans {len(run.boot_ids)} boots: their monotonic times do not compare")
-    return found + cut_tails(run) + contradictions(run) + misplaced_snapshots(run)
+    return found + cut_tails(run)
 
 
 def cut_tails(run: Run) -> list[str]:
@@ -74,7 +80,8 @@ def contradictions(run: Run) -> list[str]:
     enqueues_ns = [file.enqueue_first_ns for file in run.files.values() if file.enqueue_first_ns is not None]
     planned = run.spec.get("workers")
     if enqueues_ns and planned is not None:
-        started = sum(process.role == "worker" and process.t_ns < min(enqueues_ns) for process in run.processes)
+        workers = [process for process in run.processes if process.role == "worker" and not process.in_locust]
+        started = sum(process.t_ns < min(enqueues_ns) for process in workers)
         if started != planned:
             found.append(f"{started} workers were started before the first enqueue, the spec says {planned}")
     if len(run.replids) > 1 and all(str(entry.get("name")).startswith(CLIENTS) for entry in run.plan):
@@ -148,23 +155,14 @@ def idle(run: Run) -> list[str]:
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
-    """Holes that only single operations show: two completions of one, and rows of killed processes that others prove."""
-    found = [answered_twice(frames)]
+    """Holes that only single operations show: rows of killed processes that others prove."""
+    found = list[tuple["DataFrame", Flag]]()
     if any(kill.leases for kill in frames.run.kills):
         found.append(lost_claims(frames))
     sinks = {process.name for process in frames.run.processes if process.role == "sink"}
     if killed := sorted(frames.run.killed & sinks):
         found.append(lost_effects(frames, killed))
     return found
-
-
-def answered_twice(frames: Frames) -> tuple[DataFrame, Flag]:
-    """Operations with two completion rows."""
-    completed = frames.events.where((F.col("kind") == "operation") & (F.col("type") != "invoke"))
-    answer = F.struct("type", "done_ns")
-    both = completed.groupBy("job", "proc", "op").agg(F.min(answer).alias("first"), F.max(answer).alias("last"))
-    words = sentence("has two completions of operation ", F.col("op"), " of ", F.col("proc"))
-    return both, Flag("two completions", F.col("first") != F.col("last"), words, absence=False, level="unknown")
 
 
 def lost_claims(frames: Frames) -> tuple[DataFrame, Flag]:

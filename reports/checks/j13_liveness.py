@@ -106,17 +106,9 @@ def late(run: Run) -> list[Flag]:
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
-    """Kills that hit no job in hand, and live workers that stopped claiming."""
-    run, found = frames.run, list[tuple["DataFrame", Flag]]()
-    if run.kills:
-        hit = frames.in_hand.where(~F.col("ended")).agg(F.collect_set("fault").alias("hit"))
-        faults = F.array(*(F.lit(kill.fault) for kill in run.kills))
-        missed = hit.select(F.explode(F.array_except(faults, "hit")).alias("fault"))
-        words = sentence("hit no job in hand: it proves nothing")
-        found.append((missed, Flag("empty kill", F.lit(True), words, absence=True, level="unknown", subject="fault")))
-    if run.live_workers and run.last_heal_ns is not None:
-        found.append(silent_workers(frames))
-    return found
+    """Live workers that stopped claiming."""
+    there = frames.run.live_workers and frames.run.last_heal_ns is not None
+    return [silent_workers(frames)] if there else []
 
 
 CHECK = Check("J13", "nothing is stuck after the last heal", doubts, flags, more)

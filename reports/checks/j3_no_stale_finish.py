@@ -1,9 +1,9 @@
 """J3: nothing is accepted from a lease that a newer one has definitely replaced before the call was sent.
 
-That holds for the finish and for every other call with a token: retry, bury, release and extend.
+That holds for the finish and for every other call with a token: retry, bury, release, mark and extend.
 
 Newer is a greater fence, or the same fence under another nonce (rule 33). A finish that is accepted after its deadline, with
-no newer claim, is right (rule 32).
+no newer claim, is right (rule 32). So is one that a server accepts whose era began without the newer claim: a failover lost it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def doubts(run: Run) -> list[str]:
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Leases whose finish, other end or extend was accepted though a newer claim had been answered before it was first sent.
+    """Leases whose finish, extend or other call was accepted though a newer claim had been answered before it was first sent.
 
     A finish may also be accepted by repetition, then its earlier sends count; the others are judged by what `ok` was said to.
     """
     del run
-    newer_ns, finish_ns = F.col("newer_claim_ns"), F.col("finish_sent_ns")
-    given_up_ns, extend_ns = F.col("given_up_sent_ns"), F.col("extend_sent_ns")
+    newer_ns, finish_ns = F.col("replaced_ns"), F.col("finish_sent_ns")
+    other_ns, extend_ns = F.col("other_sent_ns"), F.col("extend_sent_ns")
 
     def words(call: Column | str, sent_ns: Column) -> Column:
         late_ms = milliseconds(sent_ns - newer_ns)
@@ -41,7 +41,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     return {
         "tokens": [
             Flag("stale", stale_finish, words("finish", finish_ns), absence=False),
-            Flag("stale end", newer_ns < given_up_ns, words(F.col("given_up_by"), given_up_ns), absence=False),
+            Flag("stale end", newer_ns < other_ns, words(F.col("other_call"), other_ns), absence=False),
             Flag("stale extend", newer_ns < extend_ns, words("extend", extend_ns), absence=False),
         ]
     }

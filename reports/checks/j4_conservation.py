@@ -2,8 +2,8 @@
 
 A job whose end was sent and never answered, and that is nowhere, is possible, not lost. Finished and still waiting, delayed,
 active or dead is a violation. So is dead without any handler start (rule 33), dead though nothing that was sent can have buried
-it (a bury, a retry that was or may have been the last, a reap after its second crash: rule 12), and done without a finish that
-was or may have been accepted.
+it (a bury, a retry that was or may have been the last, a reap that says so: rule 12, a script that found it corrupt: rule 17),
+and done without a finish that was or may have been accepted.
 
 A snapshot says where jobs were at one instant, which lies after that of its rows: about a job that was moved, or came, only
 after the latter it proves nothing.
@@ -38,7 +38,8 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     """Jobs that are lost, in two states, finished and still there, dead without cause, or done without a finish."""
     listed, accepted = F.col("states"), F.col("accepted")
     dead, done = F.array_contains(listed, "dead"), F.array_contains(listed, "done")
-    unstarted = (dead | F.col("buried")) & ~F.col("started")
+    # Nobody can have started what could not be read.
+    unstarted = (dead | F.col("buried")) & ~F.col("started") & ~F.col("corrupt")
     no_finish = done & ~accepted & ~F.col("finish_unanswered")
     found = [
         Flag("dead unstarted", unstarted, sentence("is dead, and no handler ever started it"), absence=True),

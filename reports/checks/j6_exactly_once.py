@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 
 
 def doubts(run: Run) -> list[str]:
-    """It needs accepted finishes and a sink."""
+    """It needs accepted finishes, and a sink of every worker."""
     found = [] if run.has("finished") else ["no finish ever succeeded"]
-    return found if has_sink(run) else [*found, "the manifest declares no sink: there is no second witness"]
+    if not (names := sinks(run)):
+        return [*found, "the manifest declares no sink: there is no second witness"]
+    workers = sorted({process.name for process in run.processes if process.role == "worker"} - set(names))
+    return found + [f"the manifest declares no sink of {name}: its finishes have no second witness" for name in workers]
 
 
-def has_sink(run: Run) -> bool:
-    """True when handlers had a sink to write to."""
-    return any(process.role == "sink" for process in run.processes)
+def sinks(run: Run) -> list[str]:
+    """The processes whose handlers had a sink to write to."""
+    return sorted({process.name for process in run.processes if process.role == "sink"})
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
@@ -38,10 +41,11 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     tokens = F.when(by_leases, texts(leases)).otherwise(texts(calls))
     twice = sentence("was finished ", F.size(tokens), " times: by ", F.array_join(F.sort_array(tokens), " and by "))
     found: dict[Base, list[Flag]] = {"jobs": [Flag("doubled", by_leases | by_calls, twice, absence=False)]}
-    if has_sink(run):
+    if names := sinks(run):
+        unwritten = F.col("accepted") & (effects == 0) & F.col("ran_by").isin(names)
         accepted, lease = F.col("accepted"), ("finish of ", token(), " was accepted, and its handler wrote ")
         found["tokens"] = [
-            Flag("no effect", accepted & (effects == 0), sentence(*lease, "nothing to the sink"), absence=True),
+            Flag("no effect", unwritten, sentence(*lease, "nothing to the sink"), absence=True),
             Flag("two effects", accepted & (effects > 1), sentence(*lease, effects, " effects to the sink"), absence=False),
         ]
     return found

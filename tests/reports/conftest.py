@@ -1,31 +1,57 @@
-"""One Spark session for all tests of the judge, and a judge that uses it."""
+"""Judges that use the Spark session of the suite."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from reports.judge import judge
-from reports.session import spark_session
+from reports import frames, load, page
+from reports.checks import CHECKS
+from reports.findings import Found, examine
+from reports.folder import history_files
+from reports.judge import judge, tables_folder
+from reports.samples import cpu_usage
 
 Judge = Callable[[Path], dict[str, Any]]
 
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("local[2]") as session:
-        yield session
+#: Judges a run by some of the checks, without measures: (verdict, why) by check.
+Checked = Callable[..., dict[str, tuple[str, str]]]
 
 
 @pytest.fixture(scope="session")
 def judged(spark: SparkSession) -> Judge:
-    """Judge a run folder in the shared session."""
+    """Judge a run folder in the shared session. The page has tests of its own: it is not drawn."""
 
     def decide(run: Path) -> dict[str, Any]:
-        return judge(run, spark=spark, say=lambda line: None)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(page, "write_report", lambda *_: None)
+            return judge(run, spark=spark, say=lambda line: None)
 
     return decide
+
+
+@pytest.fixture(scope="session")
+def checked(spark: SparkSession) -> Checked:
+    """Judge a run folder by the checks that a test is about: the others cost most of the time."""
+
+    def decide(run: Path, *ids: str) -> dict[str, tuple[str, str]]:
+        files, spec = history_files(run), json.loads((run / "spec.json").read_text())
+        try:
+            rows = load.read_rows(spark, files)
+            built = frames.build(rows, load.learn(rows, files, spec, cpu_usage(run)))
+            found = examine(built, tables_folder(run), [check for check in CHECKS if check.id in ids])
+            return {one.check.id: told(one) for one in found}
+        finally:
+            spark.catalog.clearCache()
+
+    return decide
+
+
+def told(found: Found) -> tuple[str, str]:
+    """Verdict and reason of a check."""
+    return found.verdict, found.why

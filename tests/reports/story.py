@@ -7,6 +7,7 @@ valid, and a test adds the one thing that it is about.
 from __future__ import annotations
 
 import json
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -81,6 +82,8 @@ class Story:
         self.spec = dict(SPEC)
         self.at_end: dict[str, list[tuple[str, int]]] = defaultdict(list)
         self.at_deadline: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        self.cpu = {"producer-1": 0.07}
+        self._due: dict[str, tuple[int, int]] = {}
         self._now_s = 0.0
         self._numbers = 0
         self._open("manifest", "harness")
@@ -115,19 +118,26 @@ class Story:
         reply: str | None = "ok",
         **more: Any,
     ) -> None:
-        """Invoke row and completion row; `reply=None` leaves it unanswered. Results are left out of the invocation."""
+        """Invoke row and completion row; `reply=None` leaves it unanswered. Results are left out of the invocation.
+
+        The server answers at the instant of the first send.
+        """
         self._numbers += 1
+        srv_us = more.pop("srv_us", srv_ms(at) * 1_000) if f != "handle" else None
         base = {"f": f, "op": f"{proc}-{self._numbers}", "queue": "q", "first_send_ns": ns(at), **more}
         told = [{name: value for name, value in item.items() if name not in ("result", "outcome")} for item in items]
         self.row(proc, "operation", at, type="invoke", **base, items=[] if f in ("claim", "reap") else told)
         if reply is not None:
             answer = items if reply == "ok" else told
-            self.row(proc, "operation", at + took, type=reply, **base, done_ns=ns(at + took), sends=1, items=answer)
+            answered = {"srv_us": srv_us if reply == "ok" else None, "done_ns": ns(at + took)}
+            self.row(proc, "operation", at + took, type=reply, **base, **answered, sends=1, items=answer)
 
     def enqueue(
         self, job: str, at: float, *, result: str = "created", reply: str | None = "ok", delay_ms: int = 0, **more: Any
     ) -> None:
-        item = {"job": job, "name": "email", "class": "email", "delay_ms": delay_ms, "result": result}
+        crc = more.pop("crc", crc_of(job))
+        item = {"job": job, "name": "email", "class": "email", "delay_ms": delay_ms, "result": result, "crc": crc}
+        self._due[job] = (srv_ms(at) + delay_ms if delay_ms else 0, srv_ms(at))
         self.operation("producer-1", "enqueue", at, [item], reply=reply, **{"intended_ns": ns(at), **more})
 
     def claim(
@@ -141,13 +151,16 @@ class Story:
         lease_ms: int = LEASE_MS,
         deadline_ms: int | None = None,
         reply: str | None = "ok",
+        told: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Token:
-        """A claim of one job. Without a fence it is the server's time, as in rule 6."""
+        """A claim of one job. Without a fence it is the server's time, as in rule 6. `told`: what the reply says instead."""
         self._numbers += 1
         counter, inc = self._numbers, incarnation(worker)
         token = Token(job, fence or srv_ms(at), nonce or f"{inc}:{counter}", worker)
-        items = [token.item(result="leased", deadline_ms=deadline_ms or srv_ms(at) + lease_ms)]
+        due_ms, enqueued_ms = self._due.get(job, (0, srv_ms(at)))
+        told = {"due_ms": due_ms, "enqueued_ms": enqueued_ms, "crc": crc_of(job), **(told or {})}
+        items = [token.item(result="leased", deadline_ms=deadline_ms or srv_ms(at) + lease_ms, **told)]
         self.operation(worker, "claim", at, items, reply=reply, incarnation=inc, counter=counter, lease_ms=lease_ms, **more)
         return token
 
@@ -155,8 +168,11 @@ class Story:
         """A handler's start, and its end after `took`."""
         self.operation(token.worker, "handle", at, [token.item()], took=took or 0.0, reply=None if took is None else "ok")
 
-    def effect(self, token: Token, at: float) -> None:
-        self.row(f"{token.worker}.sink", "effect", at, items=[token.item(crc=1)])
+    def mark(self, token: Token, at: float, *, result: str = "ok") -> None:
+        self.operation(token.worker, "mark", at, [token.item(result=result)])
+
+    def effect(self, token: Token, at: float, *, crc: int | None = None) -> None:
+        self.row(f"{token.worker}.sink", "effect", at, items=[token.item(crc=crc_of(token.job) if crc is None else crc)])
 
     def end(
         self, f: str, *tokens: Token, at: float, result: str = "ok", outcome: str = "", reply: str | None = "ok", **more: Any
@@ -169,8 +185,8 @@ class Story:
     def extend(self, token: Token, at: float, *, result: str = "ok", reply: str | None = "ok") -> None:
         self.operation(token.worker, "extend", at, [token.item(result=result)], reply=reply, lease_ms=LEASE_MS)
 
-    def reap(self, worker: str, token: Token, at: float, *, crashes: int = 1) -> None:
-        self.operation(worker, "reap", at, [token.item(result="reaped", crashes=crashes)])
+    def reap(self, worker: str, token: Token, at: float, *, crashes: int = 1, result: str = "reaped") -> None:
+        self.operation(worker, "reap", at, [token.item(result=result, crashes=crashes)])
 
     def run(self, worker: str, job: str, at: float, **more: Any) -> Token:
         """Claim, handle and finish a job, all well."""
@@ -203,6 +219,17 @@ class Story:
             items = [{"job": job, "due_ms": due_ms} for job, due_ms in states.get(state, ())]
             self.row("harness", "final", at, name=name, state=state, count=len(items), srv_us=srv_ms(at) * 1_000, items=items)
 
+    def samples(self) -> None:
+        """The CPU time of processes, once a second."""
+        folder = self.folder / "samples"
+        folder.mkdir()
+        rows = [
+            {"t_ns": ns(at), "proc": proc, "pid": 7, "cpu_user_s": at * share, "cpu_system_s": 0.0}
+            for proc, share in self.cpu.items()
+            for at in range(int(END_S))
+        ]
+        (folder / "processes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
     def write(self, *, snapshots: Iterable[str] = ("deadline", "end"), closed: float = END_S) -> Path:
         """Take the snapshots, close the files at that time, write the spec; returns the run's folder."""
         self._now_s = closed
@@ -213,8 +240,14 @@ class Story:
         for stem, file in self.files.items():
             if stem.split(".")[0] not in self.left_open:
                 file.close()
+        self.samples()
         (self.folder / "spec.json").write_text(json.dumps(self.spec))
         return self.folder
+
+
+def crc_of(job: str) -> int:
+    """The crc32 of the payload of a job."""
+    return zlib.crc32(job.encode())
 
 
 def incarnation(worker: str) -> str:

@@ -61,6 +61,7 @@ def test_a_valid_run_in_a_fresh_interpreter(tmp_path: Path) -> None:
     assert progress[0] == "judge: starting Spark"
     assert all(line.startswith("judge: ") for line in progress), "Spark's own noise stays off the screen"
     assert json.loads((run / "verdict.json").read_text())["verdict"] == "valid"
+    assert (run / "junit.xml").exists() and "valid" in (run / "report.html").read_text()
 
 
 @pytest.mark.parametrize(("verdict", "exit_code"), [("valid", 0), ("violated", 1), ("unknown", 2)])
@@ -68,7 +69,7 @@ def test_the_exit_code_tells_the_verdict(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, verdict: str, exit_code: int
 ) -> None:
     run = healthy(tmp_path / "run").write()
-    monkeypatch.setattr(reports.judge, "look", lambda *_: {**undecided("because", {}), "verdict": verdict})
+    monkeypatch.setattr(reports.judge, "look", lambda *_: ({**undecided("because", {}), "verdict": verdict}, None))
     code, out, _ = command(run)
     assert (code, out.splitlines()[-1]) == (exit_code, f"verdict: {verdict}")
     assert json.loads((run / "verdict.json").read_text())["verdict"] == verdict
@@ -136,6 +137,37 @@ def test_what_cannot_be_judged_is_one_clear_line_and_unknown(
     assert (code, len(reasons), out.splitlines()[-1]) == (2, 1, "verdict: unknown")
     written = json.loads((run / "verdict.json").read_text())
     assert written["verdict"] == "unknown" and words in written["reasons"][0]
+    assert words in (run / "junit.xml").read_text()
+
+
+def test_a_page_that_cannot_be_drawn_is_one_line_and_changes_nothing(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(*_: object) -> None:
+        raise ValueError("no ink\nno paper")
+
+    run = healthy(tmp_path / "run").write()
+    monkeypatch.setattr(reports.judge, "look", lambda *_: ({**undecided("because", {}), "verdict": "valid"}, None))
+    monkeypatch.setattr(reports.judge.page, "write_report", stumble)
+    code, out, err = command(run)
+    assert (code, out.splitlines()[-1]) == (0, "verdict: valid")
+    assert err.splitlines()[1:] == ["judge: the page of run cannot be written: ValueError: no ink"]
+    assert json.loads((run / "verdict.json").read_text())["reasons"] == ["because"]
+
+
+def test_what_an_older_judge_left_goes_first(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge that dies leaves nothing that looks new."""
+    run = healthy(tmp_path / "run").write()
+    old = [run / name for name in ("verdict.json", "junit.xml", "report.html")]
+    for path in old:
+        path.write_text("valid")
+
+    def interrupt(*_: object) -> None:
+        assert not any(path.exists() for path in old)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reports.judge, "look", interrupt)
+    assert command(run)[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -202,10 +234,10 @@ def test_a_signal_that_was_swallowed_still_leaves_no_verdict(
     monkeypatch.setattr(reports.judge, "INTERRUPTS", interrupts)
     handle = interrupts._handle
 
-    def look(*_: object) -> dict[str, object]:
+    def look(*_: object) -> tuple[dict[str, object], None]:
         with suppress(KeyboardInterrupt):
             handle(signal.SIGINT, None)
-        return {**undecided("because", {}), "verdict": "valid"}
+        return {**undecided("because", {}), "verdict": "valid"}, None
 
     monkeypatch.setattr(reports.judge, "look", look)
     code, out, err = command(run)
@@ -234,7 +266,7 @@ def test_a_verdict_that_cannot_be_written_is_never_a_pass(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = healthy(tmp_path / "run").write()
-    monkeypatch.setattr(reports.judge, "look", lambda *_: {**undecided("because", {}), "verdict": "valid"})
+    monkeypatch.setattr(reports.judge, "look", lambda *_: ({**undecided("because", {}), "verdict": "valid"}, None))
     (run / "verdict.json.new").symlink_to("/dev/full")
     code, out, err = command(run)
     assert (code, out) == (2, "verdict: unknown\n")

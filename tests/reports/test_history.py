@@ -10,12 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from reports import load
+from reports.checks import h1_faults_bit
 from reports.checks.h0_history_whole import doubts
 from reports.errors import CannotJudge
 from reports.facts import STATES, Run, Snapshot
 from reports.folder import history_files, torn_tail
-from tests.reports.good_run import healthy
-from tests.reports.story import ns
+from tests.reports.good_run import cast, healthy
+from tests.reports.story import Story, ns
 
 
 def learn(spark: SparkSession, run: Path) -> Run:
@@ -240,3 +241,30 @@ def test_a_snapshot_must_list_every_job_of_every_state_but_done() -> None:
     assert Snapshot(0, 0, {**whole, "dead": (4, 3)}).gaps() == ["lists 3 of 4 jobs in state dead"]
     del whole["delayed"]
     assert Snapshot(0, 0, whole).gaps() == ["has no state delayed"]
+
+
+def test_processes_that_write_while_they_are_frozen_are_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
+    """H1. And so is a drill that the harness could not carry out."""
+    story = healthy(tmp_path / "run")
+    story.spec["harness_errors"] = ["unplanned exit of worker-1"]
+    story.life("worker-3", "while-frozen", 29)
+    assert h1_faults_bit.doubts(learn(spark, story.write())) == [
+        "the harness could not carry out the drill: unplanned exit of worker-1",
+        "worker-3 wrote to worker-3.jsonl while it was frozen at 2-worker-freeze",
+        "worker-3 wrote to worker-3.sink.jsonl while it was frozen at 2-worker-freeze",
+    ]
+
+
+def test_consumers_inside_locust_are_not_counted_among_the_workers(tmp_path: Path, spark: SparkSession) -> None:
+    story = Story(tmp_path / "run")
+    story.process("consumer-1", "worker")
+    cast(story)
+    story.life("consumer-1", "consumed", 1)
+    assert not any("workers were started" in doubt for doubt in doubts(learn(spark, story.write())))
+
+
+def test_a_network_fault_is_no_reason_for_a_new_era_of_the_server(tmp_path: Path, spark: SparkSession) -> None:
+    story = healthy(tmp_path / "run")
+    story.spec["plan"] = [*story.spec["plan"], {"fault": "3-net-down", "name": "net-down", "target": "worker-1,producer-1"}]
+    story.row("worker-1", "connection", 49, server_run_id="r2", replid="era-2", server_role="master")
+    assert doubts(learn(spark, story.write())) == ["the server had 2 eras, and no fault of it was planned"]

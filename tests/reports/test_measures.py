@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from pyspark.sql import SparkSession
 
 from reports.checks import CHECKS
+from reports.percentiles import NEVER_MS, RANKS, stated
 from tests.reports.conftest import Judge
 from tests.reports.good_run import healthy
 from tests.reports.story import ns, srv_ms
@@ -41,6 +43,8 @@ def test_a_good_run_is_valid_in_every_check(valid: dict[str, Any]) -> None:
 
 def test_the_verdict_is_written_with_the_spec(valid: dict[str, Any], valid_run: Path) -> None:
     assert json.loads((valid_run / "verdict.json").read_text()) == valid
+    suite = ElementTree.parse(valid_run / "junit.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == (str(len(CHECKS)), "0", "0")
     assert valid["schema"] == 1 and valid["spec"] == json.loads((valid_run / "spec.json").read_text())
 
 
@@ -70,6 +74,38 @@ def test_an_unfinished_job_has_no_end(valid: dict[str, Any]) -> None:
     """The dead job makes the p99 of its phase infinite, shown as null."""
     settle = next(line for line in valid["measures"]["latency"] if line["phase"] == "settle")
     assert (settle["unfinished"], settle["p50_ms"], settle["p99_ms"]) == (1, 71.0, None)
+
+
+def test_percentiles_are_stated_for_each_series_and_phase_and_over_all(valid: dict[str, Any]) -> None:
+    """44 jobs: enough for a p50 (22 above it), not for a p90 (4). `slow` was sent 100 ms late, and each answer took 1 ms."""
+    lines = valid["measures"]["percentiles"]
+    phases = [line["phase"] for line in valid["measures"]["latency"]]
+    assert [(line["phase"], line["series"]) for line in lines] == [
+        (phase, series) for phase in [*phases, "all"] for series in ("service", "intended", "queue_delay", "end_to_end")
+    ]
+    assert all(set(line) == {"phase", "series", "n", "p50_ms", "p90_ms", "p99_ms", "p99_9_ms", "max_ms"} for line in lines)
+    service, intended, queue_delay, end_to_end = (line for line in lines if line["phase"] == "all")
+    rest = {"phase": "all", "n": 44, "p90_ms": None, "p99_ms": None, "p99_9_ms": None}
+    assert service == {**rest, "series": "service", "p50_ms": 1.0, "max_ms": 1.0}
+    assert intended == {**rest, "series": "intended", "p50_ms": 1.0, "max_ms": 101.0}
+    assert queue_delay == {**rest, "series": "queue_delay", "p50_ms": 10.0, "max_ms": 100.0}
+    assert end_to_end == {**rest, "series": "end_to_end", "p50_ms": 71.0, "max_ms": None}
+
+
+@pytest.mark.parametrize(
+    ("count", "most"), [(19, 0), (20, 1), (99, 1), (100, 2), (999, 2), (1_000, 3), (9_999, 3), (10_000, 4)], ids=str
+)
+def test_a_percentile_with_too_few_samples_above_it_is_not_stated(count: int, most: int) -> None:
+    """At least ten; the greatest value is always one of them."""
+    found = stated(count, [1.0] * len(RANKS))
+    assert [name for name, value in found.items() if value is not None] == [*list(RANKS)[:most], "max_ms"]
+
+
+def test_what_never_came_is_infinite() -> None:
+    assert stated(10_000, [1.0, 2.0, 3.0, NEVER_MS / 2, NEVER_MS]) == {
+        **{"p50_ms": 1.0, "p90_ms": 2.0, "p99_ms": 3.0},
+        **{"p99_9_ms": None, "max_ms": None},
+    }
 
 
 def test_recovery_counts_from_waitpid_to_the_next_handler_start(valid: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.reports.cases.base import W1, W2, W3, W4, case
-from tests.reports.story import END_S, Story, Token, incarnation, srv_ms
+from tests.reports.story import END_S, Story, Token, crc_of, incarnation, ns, srv_ms
 
 # --- J4: no job is lost --------------------------------------------------------------------------------------------------
 
@@ -146,6 +146,61 @@ def dead_since_the_reap_of_its_first_crash(story: Story, job: str) -> None:
     story.start(token, 3.01, took=0.05)
     story.reap(W3, token, 12.1)
     story.at_end["dead"].append((job, srv_ms(12.1)))
+
+
+@case(("J4", "dead unburied"))
+def dead_since_a_reap_that_says_it_was_only_reaped(story: Story, job: str) -> None:
+    """Rule 12: a reap that buries says so."""
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.reap(W3, token, 12.1, crashes=3)
+    story.at_end["dead"].append((job, srv_ms(12.1)))
+
+
+@case()
+def buried_by_the_reap_of_its_last_crash(story: Story, job: str) -> None:
+    """Rule 12: it was marked started before its handler ran; whether that ever ran, the killed worker could not say any more."""
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.mark(token, 3.01)
+    story.reap(W3, token, 12.1, crashes=3, result="buried")
+    story.at_end["dead"].append((job, srv_ms(12.1)))
+
+
+@case(("J4", "dead unstarted"))
+def buried_by_a_reap_though_it_was_never_marked_or_started(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.mark(token, 3.01, result="stale")
+    story.reap(W3, token, 12.1, crashes=3, result="buried")
+    story.at_end["dead"].append((job, srv_ms(12.1)))
+
+
+@case()
+def buried_by_a_reap_that_took_no_lease_away(story: Story, job: str) -> None:
+    """The retry that was cut off had ended the lease; the reap that finds the job dead names it without a token."""
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.operation(W3, "reap", 12.1, [{"job": job, "result": "buried"}])
+    story.at_end["dead"].append((job, srv_ms(12.1)))
+
+
+@case()
+def enqueued_with_others_of_which_one_was_refused(story: Story, job: str) -> None:
+    """A call for many has a result for each."""
+    told = {"name": "email", "class": "email", "delay_ms": 0, "crc": crc_of(job)}
+    items = [{"job": job, **told, "result": "created"}, {"job": f"refused-with-{job}", **told, "result": "refused"}]
+    story.operation("producer-1", "enqueue", 2, items, intended_ns=ns(2))
+    story.run(W1, job, 3)
+
+
+@case(("J5", "appeared"))
+def a_corrupt_job_that_nobody_enqueued(story: Story, job: str) -> None:
+    """A claim that finds it corrupt is no claim of it."""
+    story.operation(W1, "claim", 3, [{"job": job, "result": "corrupt"}], lease_ms=9_000)
+    story.at_end["dead"].append((job, srv_ms(3)))
 
 
 @case(("J4", "dead unstarted"))

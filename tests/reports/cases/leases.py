@@ -150,7 +150,7 @@ def the_zombies_finish_is_accepted_and_the_owners_refused(story: Story, job: str
     story.end("finish", owner, at=13.5, result="stale")
 
 
-@case(("J3", "stale"))
+@case(("J3", "stale"), ("J2", "equal fences"))
 def equal_fences_with_different_nonces_are_two_leases(story: Story, job: str) -> None:
     """Rule 33: the fence alone does not tell the zombie from the owner."""
     story.enqueue(job, 2)
@@ -194,6 +194,12 @@ def the_zombies_release_is_accepted(story: Story, job: str) -> None:
     story.end("release", zombie, at=13.2)
 
 
+@case(("J3", "stale end"))
+def the_zombies_mark_is_accepted(story: Story, job: str) -> None:
+    """It would start a handler for a job that another worker has finished."""
+    story.mark(taken_over(story, job), 13.2)
+
+
 @case(("J3", "stale extend"))
 def the_zombies_extend_is_accepted(story: Story, job: str) -> None:
     zombie = taken_over(story, job)
@@ -206,6 +212,7 @@ def the_zombies_other_calls_are_refused_or_repeated(story: Story, job: str) -> N
     story.extend(zombie, 13.2, result="stale")
     story.end("retry", zombie, at=13.3, result="repeated", delay_ms=100)
     story.end("bury", zombie, at=13.4, result="stale")
+    story.mark(zombie, 13.5, result="stale")
 
 
 @case()

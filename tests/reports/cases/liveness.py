@@ -180,14 +180,14 @@ def in_hand_by_a_claim_whose_reply_never_came(story: Story, job: str) -> None:
 
 @case()
 def in_hand_and_buried_by_the_reap_as_poison(story: Story, job: str) -> None:
-    """Rule 12: its second crash. It never runs again, and that is right."""
+    """Rule 12: its last crash. It never runs again, and that is right."""
     story.enqueue(job, 0.1)
     first = story.claim(W1, job, 0.2)
     story.start(first, 0.21)
     story.reap(W3, first, 9.3)
     second = story.claim(W2, job, 9.5)
     story.start(second, 9.51)
-    story.reap(W1, second, 18.6, crashes=2)
+    story.reap(W1, second, 18.6, crashes=2, result="buried")
     story.at_deadline["dead"].append((job, srv_ms(18.6)))
     story.at_end["dead"].append((job, srv_ms(18.6)))
 

@@ -1,0 +1,109 @@
+"""H2: each fault of the plan met the engine at work: what it is there to provoke happened at least once. Else the run proves
+nothing about it: unknown. A plan without a kind of fault asks for nothing of that kind.
+
+| fault | what must have happened |
+|---|---|
+| worker-kill | a job in hand ran elsewhere |
+| worker-freeze | a zombie's finish was refused |
+| net-latency | a renewal was sent and answered while the network was slow |
+| net-reply-lost | an enqueue, a claim and a finish were each answered by a repeat |
+| net-down | a process that was cut off connected again, and a call of it was answered |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.checks.base import Check, Flag, sentence
+from reports.facts import SLOT_NS, Run
+from reports.file_facts import Deed
+from reports.frames import Frames
+from reports.windows import Window, windows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: True when a deed belongs to the window of a fault.
+Fits = Callable[[Deed, Window], bool]
+
+
+def after(deed: Deed, window: Window) -> bool:
+    """It was answered after the heal."""
+    return window.heal_ns <= deed.done_ns <= window.next_ns
+
+
+def inside(deed: Deed, window: Window) -> bool:
+    """It was sent and answered while the fault was in force."""
+    return window.inject_ns <= deed.first_send_ns and deed.done_ns <= window.heal_ns
+
+
+def across(deed: Deed, window: Window) -> bool:
+    """It was under way at some time while the fault was in force."""
+    return deed.first_send_ns <= window.heal_ns and window.inject_ns <= deed.done_ns <= window.next_ns
+
+
+#: Kind of fault -> the deeds that it must have brought about, each by some process that it hits.
+WANTED: dict[str, tuple[tuple[str, Fits, str], ...]] = {
+    "worker-freeze": (("finish stale", after, "no finish of a zombie was refused"),),
+    "net-latency": (("extend ok", inside, "no renewal was sent and answered while the network was slow"),),
+    "net-reply-lost": (
+        ("enqueue repeated", across, "no enqueue was answered by a repeat"),
+        ("claim repeated", across, "no claim was answered by a repeat"),
+        ("finish repeated", across, "no finish was answered by a repeat"),
+    ),
+}
+
+
+def doubts(run: Run) -> list[str]:
+    """What the plan's faults should have brought about and did not."""
+    found: list[str] = []
+    by_fault = {window.fault: window for window in windows(run)}
+    killed = {kill.fault for kill in run.kills}
+    for entry in run.plan:
+        fault, name, window = str(entry.get("fault")), str(entry.get("name")), by_fault.get(str(entry.get("fault")))
+        for what, fits, words in WANTED.get(name, ()):
+            if window is None or not any(fits(deed, window) for deed in done(run, what, window)):
+                found.append(f"{fault}: {words}")
+        if name == "net-down" and (window is None or not any(came_back(run, target, window) for target in window.targets)):
+            found.append(f"{fault}: no process that was cut off connected again and was answered")
+        if name == "worker-kill" and fault not in killed:
+            found.append(f"{fault}: {NOTHING_RAN}")
+    return found
+
+
+def done(run: Run, what: str, window: Window) -> list[Deed]:
+    """The deeds of one kind of all processes that a fault hits."""
+    files = [file for target in window.targets for file in run.files_of(target)]
+    return [deed for file in files for deed in file.deeds if deed.what == what]
+
+
+def came_back(run: Run, process: str, window: Window) -> bool:
+    """True when a process connected after the heal and had an answer in a later part of time."""
+    first, last = window.heal_ns // SLOT_NS, window.next_ns // SLOT_NS
+    for file in run.files_of(process):
+        connected = any(window.heal_ns <= at_ns <= window.next_ns for at_ns in file.connected_ns)
+        if connected and any(first < slot <= last for slot in file.answered_slots):
+            return True
+    return False
+
+
+NOTHING_RAN = "no job in hand ran elsewhere"
+
+
+def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
+    """Kills after which no job in hand ran elsewhere."""
+    kills = frames.run.kills
+    if not kills:
+        return []
+    ran_on = F.when(F.col("recovery_ns").isNotNull() & ~F.col("ended"), F.col("fault"))
+    hit = frames.in_hand.agg(F.collect_set(ran_on).alias("hit"))
+    faults = F.array(*(F.lit(kill.fault) for kill in kills))
+    missed = hit.select(F.explode(F.array_except(faults, "hit")).alias("fault"))
+    words = sentence(f"proves nothing: {NOTHING_RAN}")
+    return [(missed, Flag("idle kill", F.lit(True), words, absence=True, level="unknown", subject="fault"))]
+
+
+CHECK = Check("H2", "every fault met the engine at work", doubts, more=more)

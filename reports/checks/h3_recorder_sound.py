@@ -1,0 +1,137 @@
+"""H3: the instruments are sound. What recorded the run wrote in order, and what made the load kept up with its schedule.
+
+Every call has at most one completion; a killed process writes nothing after its death; the instants of a row, and the rows of a
+file, follow each other. Latencies count from the intended instant, so a load that is sent late measures itself: the send lag
+of the producers outside the windows of faults, and the CPU of the processes inside Locust, have bounds. Beyond them: unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.checks.base import Check, Flag, sentence
+from reports.facts import MS, SLOT_NS, Run, Usage
+from reports.frames import Frames
+from reports.windows import Window, windows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: Bound of the p99 send lag outside faults. Runs on a machine that others kept busy came to 3 to 47 ms.
+LAG_P99_MAX_MS = 150
+
+#: Bound of the CPU of a process inside Locust: it has one core, and queues behind itself when that is nearly full. Producers
+#: of 120 jobs/s took 6 to 12 % of it, and 36 % in their busiest five seconds.
+CPU_MAX = 0.8
+
+#: CPU is looked at over as many samples, which come once a second.
+CPU_SAMPLES = 5
+
+#: After a fault has healed the load catches up: nothing is sent that is more than a second late.
+CATCH_UP_NS = 1_000 * MS
+
+#: Threads of a process may note their instants up to this many parts of time before they write.
+SLOTS_BACK_MAX = 1
+
+
+def doubts(run: Run) -> list[str]:
+    """Rows in the wrong order, the dead that write, and a Locust that is too busy."""
+    return living_dead(run) + out_of_order(run) + busy(run)
+
+
+def living_dead(run: Run) -> list[str]:
+    """Killed processes that went on writing."""
+    found: list[str] = []
+    for kill in run.kills:
+        for file in run.files_of(kill.target):
+            if file.close_rows is not None:
+                found.append(f"{kill.target} closed {file.name}, and {kill.fault} says that it was killed")
+            elif file.last_ns is not None and file.last_ns > kill.witness_ns:
+                after_ms = (file.last_ns - kill.witness_ns) // MS
+                found.append(f"{kill.target} wrote to {file.name} {after_ms} ms after it was seen dead at {kill.fault}")
+    return found
+
+
+def out_of_order(run: Run) -> list[str]:
+    """Files whose rows go back in time, or contradict themselves."""
+    found: list[str] = []
+    for file in run.files.values():
+        owners = {process.name for process in run.processes if process.file == file.name}
+        if file.slots_back > SLOTS_BACK_MAX + frozen_slots(run, owners):
+            back_ms = file.slots_back * SLOT_NS // MS
+            found.append(f"history file {file.name} goes back in time by about {back_ms} ms")
+        if file.disordered:
+            found.append(f"history file {file.name} has {file.disordered} operation rows whose instants are not in their order")
+    return found
+
+
+def frozen_slots(run: Run, owners: set[str]) -> int:
+    """The longest time for which one of the processes was frozen: what it was about to write came out afterwards."""
+    spans_ns = [
+        window.heal_ns - window.inject_ns
+        for window in windows(run)
+        if window.name == "worker-freeze" and owners.intersection(window.targets)
+    ]
+    return -(-max(spans_ns, default=0) // SLOT_NS)
+
+
+def busy(run: Run) -> list[str]:
+    """Processes inside Locust that used up their core while there was load, or of which that is not known."""
+    sent_ns = [at for file in run.files.values() for at in (file.enqueue_first_ns, file.enqueue_last_ns) if at is not None]
+    found: list[str] = []
+    for name in dict.fromkeys(process.name for process in run.processes if process.in_locust and sent_ns):
+        usages = [one for one in run.cpu.get(name, ()) if min(sent_ns) <= one.start_ns and one.end_ns <= max(sent_ns)]
+        share = busiest([one for one in usages if quiet(one, windows(run))] or usages)
+        if share is None:
+            found.append(f"the CPU of {name} was not sampled while there was load")
+        elif share > CPU_MAX:
+            found.append(f"{name} used {share:.0%} of a core, more than {CPU_MAX:.0%}: latencies may be its own")
+    return found
+
+
+def quiet(usage: Usage, faults: tuple[Window, ...]) -> bool:
+    """True when no fault was in force between the two samples."""
+    return all(usage.end_ns < fault.inject_ns or fault.healed_ns + CATCH_UP_NS < usage.start_ns for fault in faults)
+
+
+def busiest(usages: list[Usage]) -> float | None:
+    """The greatest mean share over `CPU_SAMPLES` usages in a row, or over all when there are fewer."""
+    size = min(CPU_SAMPLES, len(usages))
+    parts = [usages[at : at + size] for at in range(len(usages) - size + 1)]
+    return max((sum(one.share for one in part) / size for part in parts), default=None) if size else None
+
+
+def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
+    """Operations with two completions, and the send lag."""
+    return [answered_twice(frames), send_lag(frames)]
+
+
+def answered_twice(frames: Frames) -> tuple[DataFrame, Flag]:
+    """Operations with two completion rows."""
+    completed = frames.events.where((F.col("kind") == "operation") & (F.col("type") != "invoke"))
+    answer = F.struct("type", "done_ns")
+    both = completed.groupBy("job", "proc", "op").agg(F.min(answer).alias("first"), F.max(answer).alias("last"))
+    words = sentence("has two completions of operation ", F.col("op"), " of ", F.col("proc"))
+    return both, Flag("two completions", F.col("first") != F.col("last"), words, absence=False, level="unknown")
+
+
+def send_lag(frames: Frames) -> tuple[DataFrame, Flag]:
+    """How late the producers sent, outside the windows of faults."""
+    lag_ms = (F.col("enqueue_sent_ns") - F.col("intended_ns")) / MS
+    calm = frames.jobs.where(~in_fault(F.col("intended_ns"), windows(frames.run)))
+    lag = calm.agg(F.percentile(lag_ms, 0.99).alias("lag_ms")).withColumn("who", F.lit("the producers"))
+    words = sentence("sent with a lag of ", F.round("lag_ms", 1), f" ms at p99 outside faults, more than {LAG_P99_MAX_MS} ms")
+    return lag, Flag("late load", F.col("lag_ms") > LAG_P99_MAX_MS, words, absence=False, level="unknown", subject="who")
+
+
+def in_fault(instant: Column, faults: tuple[Window, ...]) -> Column:
+    """True for an instant in the window of a fault, or in which the load still caught up with it."""
+    condition = F.lit(False)
+    for fault in faults:
+        condition = condition | instant.between(F.lit(fault.inject_ns), F.lit(fault.healed_ns + CATCH_UP_NS))
+    return F.coalesce(condition, F.lit(False))
+
+
+CHECK = Check("H3", "recorder and load are sound", doubts, more=more)

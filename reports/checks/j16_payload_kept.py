@@ -1,0 +1,49 @@
+"""J16: the payload that a handler gets is the one that was enqueued: crc32 at the claim and at the sink = crc32 at the enqueue.
+
+That also finds payloads that were swapped between jobs (rule 33). A job whose enqueue was sent with two payloads has either; one
+whose envelope the server calls corrupt is shown as possible, because nobody got it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.checks.base import Base, Check, Flag, sentence
+from reports.facts import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def doubts(run: Run) -> list[str]:
+    """It needs jobs that were enqueued and claimed."""
+    wanted = (("created", "no enqueue ever succeeded"), ("leased", "no claim ever succeeded"))
+    return [words for flag, words in wanted if not run.has(flag)]
+
+
+def flags(run: Run) -> dict[Base, list[Flag]]:
+    """Jobs that a claim handed out, or a handler saw, with another payload than the enqueue sent."""
+    del run
+
+    def differs(where: str) -> Column:
+        below, above = F.col(f"{where}_crc") < F.col("enqueue_crc"), F.col(f"{where}_crc_max") > F.col("enqueue_crc_max")
+        return below | above
+
+    def words(what: str, where: str) -> Column:
+        wrong = F.when(F.col(f"{where}_crc") < F.col("enqueue_crc"), F.col(f"{where}_crc")).otherwise(F.col(f"{where}_crc_max"))
+        return sentence(what, " a payload of crc ", wrong, ", and was enqueued with ", F.col("enqueue_crc"))
+
+    ruined, unsummed = F.col("corrupt") & F.col("created"), sentence("has a row without the crc of its payload")
+    return {
+        "jobs": [
+            Flag("claimed changed", differs("claim"), words("was claimed with", "claim"), absence=True),
+            Flag("handled changed", differs("sink"), words("was handled with", "sink"), absence=True),
+            Flag("unsummed", F.col("unsummed"), unsummed, absence=False, level="unknown"),
+            Flag("corrupt", ruined, sentence("was found corrupt by the server"), absence=False, level="possible"),
+        ]
+    }
+
+
+CHECK = Check("J16", "payloads stay with their jobs", doubts, flags)

@@ -1,0 +1,175 @@
+"""What the rows of a lease, and those of a job, come to: the aggregates that the frames `tokens` and `jobs` are made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.facts import MS, Run
+from reports.meaning import (
+    ENDS,
+    ENQUEUE_NS,
+    NEVER_NS,
+    OTHER_CALLS,
+    accepted_finish,
+    answered,
+    buried,
+    changed,
+    corrupt,
+    created_by_it,
+    leased,
+    sent_enqueue,
+    some,
+    unanswered,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+#: Rows this much after a snapshot's instant still count as before it: it was not taken in one instant.
+SNAPSHOT_SLACK_NS = 1_000 * MS
+
+
+def srv_ms() -> Column:
+    """The server's time of a reply as its scripts count it."""
+    return F.expr("srv_us div 1000")
+
+
+def token_columns() -> list[Column]:
+    """What a lease's own rows say about it."""
+    f, reply = F.col("f"), F.col("type")
+    first_ns, done_ns, ok = F.col("first_send_ns"), F.col("done_ns"), F.coalesce(F.col("result") == "ok", F.lit(False))
+    extended = (f == "extend") & (reply == "ok") & ok
+    end = f.isin(*ENDS)
+    other = f.isin(*OTHER_CALLS) & (reply == "ok") & ok
+    accepted = accepted_finish()
+    return [
+        *claim_columns(),
+        F.max_by(F.when(extended, lease_end()), F.when(extended, first_ns)).alias("extend_end_ns"),
+        F.min(F.when(end, first_ns)).alias("end_sent_ns"),
+        F.max(F.when(other, first_ns)).alias("other_sent_ns"),
+        F.max_by(F.when(other, f), F.when(other, first_ns)).alias("other_call"),
+        F.max(F.when(extended, first_ns)).alias("extend_sent_ns"),
+        F.max_by(F.when(accepted | other | extended, F.col("era")), first_ns).alias("accepted_era"),
+        F.max(F.when((f == "handle") | (F.col("kind") == "effect") | accepted, F.col("proc"))).alias("ran_by"),
+        F.min(F.when(f == "reap", first_ns)).alias("reap_sent_ns"),
+        F.min(F.when(f == "reap", done_ns)).alias("reap_done_ns"),
+        F.min(F.when(f == "handle", first_ns)).alias("start_ns"),
+        some(end & answered()).alias("end_answered"),
+        some(end & unanswered()).alias("end_unanswered"),
+        F.max(F.when(end & unanswered(), F.col("delay_ms"))).alias("unanswered_delay_ms"),
+        some(accepted).alias("accepted"),
+        F.min(F.when(accepted | ((f == "finish") & unanswered()), first_ns)).alias("finish_sent_ns"),
+        F.count_if(F.col("kind") == "effect").alias("effects"),
+    ]
+
+
+def claim_columns() -> list[Column]:
+    """How a lease came about, and by which server time its job may run again after a retry that ended it."""
+    claim, proc = leased(), F.when(leased(), F.col("proc"))
+    fresh = claim & ~F.coalesce((F.col("answer") == "repeated") | (F.col("result") == "repeated"), F.lit(False))
+    retried = (F.col("f") == "retry") & (F.col("type") == "ok") & (F.col("result") == "ok") & (F.col("outcome") == "retried")
+    again = F.struct(srv_ms().alias("srv_ms"), (srv_ms() + F.col("delay_ms")).alias("due_ms"))
+    return [
+        F.min(F.when(claim, F.col("first_send_ns"))).alias("claim_sent_ns"),
+        F.min(F.when(claim, F.col("done_ns"))).alias("claim_done_ns"),
+        F.min(F.when(claim, lease_end())).alias("claim_end_ns"),
+        F.min(F.when(claim, srv_ms())).alias("claim_srv_ms"),
+        F.max(F.when(claim, F.col("due_ms"))).alias("claim_due_ms"),
+        F.max(F.when(claim, F.col("era"))).alias("claim_era"),
+        F.count_if(fresh).alias("handed_out"),
+        F.max(proc).alias("proc"),
+        F.min(proc).alias("other_proc"),
+        F.max(F.when(retried & F.col("srv_us").isNotNull(), again)).alias("again"),
+    ]
+
+
+def lease_end() -> Column:
+    """When a lease ends as its worker counts it. A claim that a later call repeats has less than its lease left."""
+    left_ms = F.least("lease_ms", F.col("deadline_ms") - srv_ms())
+    return F.col("first_send_ns") + left_ms * MS
+
+
+def job_columns(run: Run) -> list[Column]:
+    """What all rows of a job say about it.
+
+    changed_ns: the last instant before the deadline snapshot at which it may have become claimable or was claimed; moved_ns: the
+    last one at all at which it may have changed its state; due_ns: when its enqueue wanted it to be claimable at the latest.
+    """
+    f, result, reply = F.col("f"), F.col("result"), F.col("type")
+    first_ns, done_ns, delay_ns = F.col("first_send_ns"), F.col("done_ns"), F.coalesce(F.col("delay_ms"), F.lit(0)) * MS
+    created, claim, end = created_by_it(), leased(), f.isin(*ENDS)
+    enqueued_ns = F.when(created, done_ns).when(sent_enqueue(), first_ns + ENQUEUE_NS)
+    finish_ok = (f == "finish") & (reply == "ok") & (result == "ok")
+    may_bury = f.isin("retry", "bury") & unanswered()
+    moving_ns = F.when(f == "enqueue", enqueued_ns).when(end & (result == "stale"), None).otherwise(F.coalesce(done_ns, first_ns))
+    before = before_deadline(run)
+    return [
+        F.min(F.when(sent_enqueue(), first_ns)).alias("enqueue_sent_ns"),
+        some(created).alias("created"),
+        F.min(F.when(created, done_ns)).alias("created_done_ns"),
+        F.min(F.when(sent_enqueue(), F.coalesce("intended_ns", "first_send_ns"))).alias("intended_ns"),
+        F.max(F.when(sent_enqueue(), delay_ns)).alias("delay_ns"),
+        F.max(enqueued_ns + delay_ns).alias("due_ns"),
+        F.min(F.when(claim, done_ns)).alias("claim_done_ns"),
+        F.max(F.when(claim & before, done_ns)).alias("last_claim_ns"),
+        F.collect_set(F.when(accepted_finish(), F.struct("era", "fence", "nonce"))).alias("finishes"),
+        F.collect_set(F.when(finish_ok, F.struct("era", "fence", "nonce", "op"))).alias("finish_calls"),
+        F.min(F.when(accepted_finish(), done_ns)).alias("accepted_done_ns"),
+        some(end & unanswered()).alias("end_unanswered"),
+        some((f == "finish") & unanswered()).alias("finish_unanswered"),
+        F.count_if((f == "finish") & (result == "stale")).alias("stale_finishes"),
+        some(buried()).alias("buried"),
+        some(buried() | may_bury).alias("may_be_buried"),
+        some(corrupt()).alias("corrupt"),
+        some((f == "handle") | ((f == "mark") & (result == "ok"))).alias("started"),
+        F.max(F.when(before, changed(created | claim | (f == "reap")))).alias("changed_ns"),
+        F.max(F.when(end | f.isin("enqueue", "claim", "reap"), moving_ns)).alias("moved_ns"),
+        *server_columns(),
+        *payload_columns(),
+        *listed_columns(),
+    ]
+
+
+def server_columns() -> list[Column]:
+    """When the job was there to be claimed, and when it was first claimed, by the server's clock."""
+    claim = leased()
+    created = (F.col("f") == "enqueue") & (F.col("type") == "ok") & (F.col("result") == "created")
+    may_run_ms = F.when(F.col("due_ms") > 0, F.col("due_ms")).otherwise(F.col("enqueued_ms"))
+    return [
+        F.min(F.when(created, srv_ms() + F.coalesce("delay_ms", F.lit(0)))).alias("created_due_ms"),
+        F.min(F.when(claim, F.col("srv_us"))).alias("claim_srv_us"),
+        F.min(F.when(claim, may_run_ms)).alias("claimable_ms"),
+    ]
+
+
+def payload_columns() -> list[Column]:
+    """The least and the greatest crc32 of the payload that each of enqueue, claim and sink saw, and whether one saw none."""
+    seen = {"enqueue": sent_enqueue(), "claim": leased(), "sink": F.col("kind") == "effect"}
+    found: list[Column] = []
+    for where, condition in seen.items():
+        crc = F.when(condition, F.col("crc"))
+        found += [F.min(crc).alias(f"{where}_crc"), F.max(crc).alias(f"{where}_crc_max")]
+    unsummed = (seen["enqueue"] | seen["claim"] | seen["sink"]) & F.col("crc").isNull()
+    return [*found, some(unsummed).alias("unsummed")]
+
+
+def listed_columns() -> list[Column]:
+    """Where the snapshots list a job."""
+    final, state, due_ms = F.col("kind") == "final", F.col("state"), F.col("due_ms")
+    at_end, at_deadline = final & (F.col("snapshot") == "end"), final & (F.col("snapshot") == "deadline")
+    return [
+        F.sort_array(F.collect_set(F.when(final, state))).alias("states"),
+        F.sort_array(F.collect_set(F.when(at_end, state))).alias("end_states"),
+        some(at_deadline & (state != "done")).alias("at_deadline"),
+        some(at_deadline & (state == "waiting")).alias("waiting_at_deadline"),
+        F.max(F.when(at_deadline & (state == "delayed"), due_ms)).alias("due_at_deadline_ms"),
+        F.max(F.when(at_deadline & (state == "active"), due_ms)).alias("lease_at_deadline_ms"),
+    ]
+
+
+def before_deadline(run: Run) -> Column:
+    """True for events that can have happened before the deadline snapshot was taken."""
+    deadline = run.snapshots.get("deadline")
+    return F.col("first_send_ns") < F.lit(deadline.t_ns + SNAPSHOT_SLACK_NS if deadline else NEVER_NS)

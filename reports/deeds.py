@@ -1,0 +1,27 @@
+"""The few calls that show that a fault met the engine at work: what the coverage check H2 asks for, found in the rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+#: Operation -> results of its items that make it a deed: `finish stale`, say. A run has few of each, and extends once in a while.
+DEEDS = {"enqueue": ("repeated",), "claim": ("repeated",), "finish": ("repeated", "stale"), "extend": ("ok",)}
+
+
+def deeds() -> Column:
+    """The deeds of a row with their instants; null for a row that is none."""
+    f, results = F.col("f"), F.col("items.result")
+    told = []
+    for operation, wanted in DEEDS.items():
+        for result in wanted:
+            # A claim says of the call that it repeats, also when nothing is left to repeat.
+            some = F.array_contains(results, result) | ((F.col("result") == result) & F.lit(operation == "claim"))
+            told.append(F.when((f == operation) & F.coalesce(some, F.lit(False)), F.lit(f"{operation} {result}")))
+    ok = F.col("readable") & (F.col("type") == "ok") & f.isin(*DEEDS)
+    what = F.when(ok, F.array_compact(F.array(*told)))
+    return F.when(F.size(what) > 0, F.struct(what.alias("what"), "first_send_ns", "done_ns"))

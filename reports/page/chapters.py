@@ -1,0 +1,157 @@
+"""The chapters of a page: each a figure with what it shows in words, and under it its numbers as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reports.errors import one_line
+from reports.page import captions, draw_lanes, draw_phases, draw_time, ink, leases, numbers
+from reports.page.captions import Caption
+from reports.page.recoveries import Recovery, recoveries
+from reports.page.samples import Samples, samples
+from reports.page.series import Series, series
+from reports.page.tables import details, safe
+from reports.page.timeline import Axis, Window, axis, windows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from reports.frames import Frames
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A part of the page. `name` is its anchor and the name of its picture; `lead`, `figure` and `table` are HTML."""
+
+    name: str
+    title: str
+    lead: str
+    figure: str = ""
+    table: str = ""
+    png: bytes = b""
+
+
+@dataclass(frozen=True)
+class Matter:
+    """What the chapters are drawn from."""
+
+    decided: Mapping[str, Any]
+    frames: Frames
+    axis: Axis
+    windows: list[Window]
+    series: Series
+    samples: Samples
+    recoveries: list[Recovery]
+
+
+def chapters(run: Path, decided: Mapping[str, Any], frames: Frames) -> list[Chapter]:
+    """All chapters that the run has matter for, in the order of the page."""
+    along = axis(frames.run)
+    found = series(frames, along), samples(run, frames.run, along), recoveries(frames)
+    matter = Matter(decided, frames, along, windows(frames.run, along), *found)
+    makers = (faults, phases, latency, load, recovery, timelines, offenders, machine)
+    with ink.drawing():
+        return [chapter for maker in makers for chapter in guarded(maker, matter)]
+
+
+def guarded(maker: Callable[[Matter], list[Chapter]], matter: Matter) -> list[Chapter]:
+    """A chapter that cannot be drawn says so in its place; the others are drawn all the same."""
+    try:
+        return maker(matter)
+    except Exception as error:
+        name = maker.__name__
+        return [Chapter(name, f"Missing: {name}", f"<p>This could not be drawn: {safe(one_line(error))}</p>")]
+
+
+def drawn(name: str, caption: Caption, figure: Figure, table: str, **more: object) -> Chapter:
+    """A chapter with its figure in both forms. `more` fills what the caption leaves open."""
+    title, lead, alt = (safe(words.format(**more)) for words in caption)
+    region = f'<div class="scroll" tabindex="0" role="region" aria-label="Figure: {title}">{ink.svg(figure, name, alt)}</div>'
+    numbered = details("The numbers of this figure", table)
+    return Chapter(name, caption.title.format(**more), f"<p>{lead}</p>", f"<figure>{region}</figure>", numbered, ink.png(figure))
+
+
+def faults(matter: Matter) -> list[Chapter]:
+    """What was broken, when, and what was seen of it; a table alone."""
+    lines = matter.decided["measures"]["faults"]
+    title, lead, _ = captions.FAULTS
+    return [Chapter("faults", title, f"<p>{safe(lead)}</p>", table=numbers.faults(lines, matter.windows))] if lines else []
+
+
+def phases(matter: Matter) -> list[Chapter]:
+    lines = matter.decided["measures"]["percentiles"]
+    return [drawn("phases", captions.PHASES, draw_phases.phases(lines), numbers.phases(lines))] if lines else []
+
+
+def latency(matter: Matter) -> list[Chapter]:
+    if not matter.series.latencies:
+        return []
+    width = "one second" if matter.axis.width_s == 1 else f"{matter.axis.width_s} seconds"
+    figure = draw_time.latency(matter.series, matter.axis, matter.windows)
+    return [drawn("latency", captions.LATENCY, figure, numbers.latency(matter.series, matter.axis), width=width)]
+
+
+def load(matter: Matter) -> list[Chapter]:
+    if not matter.series.counts:
+        return []
+    figure = draw_time.load(matter.series, matter.samples, matter.axis, matter.windows)
+    return [drawn("load", captions.LOAD, figure, numbers.load(matter.series, matter.samples, matter.axis))]
+
+
+def recovery(matter: Matter) -> list[Chapter]:
+    if not matter.recoveries:
+        return []
+    bounds_s = {line["fault"]: line["bound_ms"] / 1_000 for line in matter.decided["measures"]["recovery"]}
+    figure = draw_phases.recovery(matter.recoveries, bounds_s, matter.frames.run.lease_ms / 1_000)
+    return [drawn("recovery", captions.RECOVERY, figure, numbers.recovery(matter.recoveries))]
+
+
+def timelines(matter: Matter) -> list[Chapter]:
+    """Lanes around each kill and freeze that took jobs away from a worker."""
+    held = leases.in_hand_at(matter.frames, matter.recoveries)
+    found = leases.leases_of(matter.frames, [job for jobs in held.values() for job in jobs[: leases.JOBS_MAX]], matter.axis)
+    finished = matter.series.count("finished", matter.axis.buckets)
+    made: list[Chapter] = []
+    for window in matter.windows:
+        if window.name in leases.WORKER_FAULTS and held.get(window.fault):
+            limit_s = 1.5 * matter.frames.run.liveness_ms / 1_000
+            shown = leases.around(window, held[window.fault], found, limit_s, matter.axis)
+            made.append(
+                lanes(
+                    f"lanes-{len(made) + 1}",
+                    captions.LANES,
+                    leases.with_others(matter.frames, shown, finished, matter.axis),
+                    matter,
+                )
+            )
+    return made
+
+
+def offenders(matter: Matter) -> list[Chapter]:
+    """What the first jobs went through that broke a promise."""
+    names = leases.first_subjects(matter.decided["checks"])
+    shown = leases.whole_story(names, leases.leases_of(matter.frames, names, matter.axis))
+    return [lanes("offenders", captions.OFFENDERS, shown, matter)] if shown else []
+
+
+def lanes(name: str, caption: Caption, shown: leases.Lanes, matter: Matter) -> Chapter:
+    """One set of lanes."""
+    said = caption.lead
+    said += f" {shown.left_out} more jobs were in hand and are not shown." if shown.left_out else ""
+    said += f" Of the grey leases one in {shown.one_in} is drawn." if shown.one_in > 1 else ""
+    counts = {"workers": len(shown.workers), "leases": len(shown.leases), "jobs": len(shown.jobs)}
+    figure, table = draw_lanes.lanes(shown, matter.windows), numbers.lanes(shown, draw_lanes.letter)
+    return drawn(name, caption._replace(lead=said), figure, table, title=shown.title, **counts)
+
+
+def machine(matter: Matter) -> list[Chapter]:
+    if not matter.samples.memory_mib and not any(matter.samples.cores.values()):
+        return []
+    card = matter.decided["spec"].get("machine")
+    cores = card.get("cores") if isinstance(card, dict) else None
+    cores = cores if isinstance(cores, int) and 0 < cores < 10_000 else None
+    figure = draw_time.machine(matter.samples, matter.axis, matter.windows, cores)
+    return [drawn("machine", captions.MACHINE, figure, numbers.machine(matter.samples, matter.axis))]

@@ -1,0 +1,95 @@
+"""The HTML document: the verdict and its reasons first, then the figures, the checks, and what the run was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from reports.page import facts, words
+from reports.page.colours import style_sheet
+from reports.page.tables import safe
+
+if TYPE_CHECKING:
+    from reports.page.chapters import Chapter
+
+#: The page asks nothing of anybody; were something in it to try, the browser is told to refuse.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+SIGNS = {"valid": "✓", "violated": "✗", "unknown": "?"}
+
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+<style>
+{style}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+class Section(NamedTuple):
+    """A part of the page: its anchor, its title, and what it holds as HTML."""
+
+    anchor: str
+    title: str
+    body: str
+
+
+def document(run: Path, decided: Mapping[str, Any], drawn: Sequence[Chapter]) -> str:
+    """The whole page. `drawn` is empty for a run that could not be looked at."""
+    spec = decided["spec"]
+    sections = [
+        Section("checks", "The checks", facts.checks(decided["checks"])),
+        *(Section(one.name, one.title, one.lead + one.figure + one.table) for one in drawn),
+        Section("run", "What the run was", facts.particulars(spec, decided["measures"])),
+        Section("again", "How to judge it again", facts.again(run, spec)),
+    ]
+    shown = [section for section in sections if section.body]
+    name = str(spec.get("id") or run.name)
+    body = [
+        head(name, decided),
+        contents(shown),
+        "<main>",
+        *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in shown),
+        "</main>",
+        f"<footer><p>{FOOTER}</p></footer>",
+    ]
+    return PAGE.format(
+        title=f"{safe(decided['verdict'])}: {safe(name)}", policy=POLICY, style=style_sheet(), body="\n".join(body)
+    )
+
+
+FOOTER = "Ironclaim. Handlers run at least once, fenced; a job is finished exactly once."
+
+
+def head(name: str, decided: Mapping[str, Any]) -> str:
+    """The verdict, why, the run in a few sentences, and its numbers at a glance."""
+    verdict = str(decided["verdict"])
+    told = words.story(decided) if decided["checks"] else []
+    parts = [
+        f'<header class="{safe(verdict)}">',
+        f'<p class="run">{safe(name)}</p>',
+        f'<h1><span class="sign" aria-hidden="true">{SIGNS.get(verdict, "?")}</span> {safe(verdict)}</h1>',
+        f'<p class="headline">{safe(words.HEADLINES.get(verdict, ""))}</p>',
+        facts.reasons(decided["reasons"]),
+        facts.tiles(decided["measures"]) if decided["checks"] else "",
+        f'<ul class="story">{"".join(f"<li>{safe(sentence)}</li>" for sentence in told)}</ul>' if told else "",
+        "</header>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def contents(sections: Sequence[Section]) -> str:
+    """Links to the sections."""
+    links = "".join(f'<li><a href="#{section.anchor}">{safe(section.title)}</a></li>' for section in sections)
+    return f'<nav aria-label="contents"><ul>{links}</ul></nav>'

@@ -1,0 +1,156 @@
+"""The parts of the page without a figure: reasons, numbers at a glance, checks, what the run was, how to judge it again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from reports.page.tables import UNTOLD, cell, details, marked_up, safe
+from reports.page.words import milliseconds
+
+#: Fields of a spec that the page tells in words of its own; the others follow as they stand.
+CARDS = ("machine", "versions", "plan", "harness_errors")
+
+BYTES_PER_GIB = 2**30
+
+
+def reasons(lines: Sequence[str]) -> str:
+    """Why the verdict is what it is."""
+    items = "".join(f"<li>{safe(line)}</li>" for line in lines)
+    return f'<div class="reasons"><h2>Why</h2><ul>{items}</ul></div>' if items else ""
+
+
+def tiles(measures: Mapping[str, Any]) -> str:
+    """The numbers that everybody asks for first."""
+    slowest = [line["recovery_ms"] for line in measures["recovery"] if line["jobs"]]
+    recovered = max(slowest) if slowest and None not in slowest else None
+    shown = [
+        ("enqueued", cell(measures["enqueued"]), ""),
+        ("finished", cell(measures["finished"]), ""),
+        ("lost", told(measures["lost"]), bad(measures["lost"])),
+        ("doubled", told(measures["doubled"]), bad(measures["doubled"])),
+        ("dead", cell(measures["dead"]), ""),
+        ("stale finishes refused", cell(measures["refused_stale"]), ""),
+        ("slowest recovery", milliseconds(recovered) if slowest else UNTOLD, ""),
+    ]
+    return (
+        '<dl class="tiles">'
+        + "".join(f"<div{kind}><dt>{name}</dt><dd>{value}</dd></div>" for name, value, kind in shown)
+        + "</dl>"
+    )
+
+
+def told(count: int | None) -> str:
+    """A count, or that it cannot be told."""
+    return "not known" if count is None else cell(count)
+
+
+def bad(count: int | None) -> str:
+    """How a count looks of which there must be none."""
+    return ' class="unsure"' if count is None else ' class="bad"' if count else ""
+
+
+def checks(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Every check with its verdict; what it found, or why it is in doubt, in full."""
+    rows = [
+        [
+            safe(line["id"]),
+            safe(line["name"]),
+            f'<span class="badge {safe(line["verdict"])}">{safe(line["verdict"])}</span>',
+            cell(line["violations"]),
+            cell(line["possible"]),
+            findings(line),
+        ]
+        for line in lines
+    ]
+    if not rows:
+        return ""
+    heads = ("id", "the check", "verdict", "violations", "possible", "found, or in doubt")
+    note = (
+        "<p>A check is violated only by what the history proves. What may be a violation, or rests on rows that are missing, is "
+        "counted as possible. A check that lacks evidence is unknown, never a pass.</p>"
+    )
+    return note + marked_up("Every check and what it came to", heads, rows, words=(1, 2, 5))
+
+
+def findings(line: Mapping[str, Any]) -> str:
+    """Why a check is not valid, with its examples."""
+    why = f"<p>{safe(line['why'])}</p>" if line["why"] else ""
+    examples = "".join(f"<li>{safe(example)}</li>" for example in line["examples"])
+    return why + (details(f"{len(line['examples'])} examples", f"<ul>{examples}</ul>") if examples else "") or "nothing"
+
+
+def particulars(spec: Mapping[str, Any], measures: Mapping[str, Any]) -> str:
+    """Seed, versions, commit, machine, plan, and how well it was recorded."""
+    if not spec:
+        return ""
+    plain = [(name, value) for name, value in spec.items() if name not in CARDS and value not in ("", None)]
+    parts = [fields("Settings", [(name, written(value)) for name, value in plain])]
+    machine = spec.get("machine")
+    if isinstance(machine, dict):
+        parts.append(fields("Machine", [(name, machine_fact(name, value)) for name, value in machine.items()]))
+    versions = spec.get("versions")
+    if isinstance(versions, dict):
+        parts.append(fields("Versions", [(name, written(value)) for name, value in versions.items() if value]))
+    parts.append(fields("Recording", recording(measures)))
+    errors = spec.get("harness_errors")
+    if isinstance(errors, list) and errors:
+        parts.append("<h3>Errors of the harness</h3><ul>" + "".join(f"<li>{safe(error)}</li>" for error in errors) + "</ul>")
+    plan = spec.get("plan")
+    if isinstance(plan, list) and plan:
+        parts.append(details("The plan of the run", f"<pre>{escape(json.dumps(plan, indent=2))}</pre>"))
+    return f'<div class="cards">{"".join(part for part in parts if part)}</div>'
+
+
+def fields(title: str, pairs: Sequence[tuple[str, str]]) -> str:
+    """A card of names and values."""
+    lines = "".join(f"<div><dt>{safe(name.replace('_', ' '))}</dt><dd>{safe(value)}</dd></div>" for name, value in pairs)
+    return f'<div class="card"><h3>{title}</h3><dl>{lines}</dl></div>' if lines else ""
+
+
+def written(value: object) -> str:
+    """A value of a spec as its file has it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def machine_fact(name: str, value: object) -> str:
+    """A field of the machine card for people."""
+    if name == "memory_bytes" and isinstance(value, int):
+        return f"{value / BYTES_PER_GIB:.1f} GiB"
+    if name == "load" and isinstance(value, list):
+        return f"{', '.join(map(str, value))} (1, 5 and 15 minutes, before the run)"
+    return written(value)
+
+
+def recording(measures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the load and its recording were like: what the numbers of the page rest on."""
+    share, lag, rates = measures["recorder_share"], measures["send_lag"], measures["rates"]
+    return [
+        ("offered", rate(rates["offered_per_s"])),
+        ("finished", rate(rates["finished_per_s"])),
+        ("not sent in time", told(measures["dropped"])),
+        ("send lag p50", milliseconds(lag["p50_ms"])),
+        ("send lag p99", milliseconds(lag["p99_ms"])),
+        ("recorder's share", "not known" if share is None else f"{share:.2%} of the processes' time"),
+    ]
+
+
+def rate(per_s: float | None) -> str:
+    """A rate in words."""
+    return "not known" if per_s is None else f"{per_s:,.1f} jobs/s"
+
+
+def again(run: Path, spec: Mapping[str, Any]) -> str:
+    """Commands that judge the same history again, and that draw the same plan again."""
+    name = str(spec.get("id") or run.name)
+    lines = [f"make judge RUN={shlex.quote(f'runs/{name}')}"]
+    said = ["The first line judges this history again: on any machine, without Redis, from the folder of the run alone."]
+    if spec.get("scenario") == "bench" and isinstance(spec.get("seed"), int):
+        mutant = spec.get("mutant")
+        lines.append(f"make bench SEED={spec['seed']}" + (f" MUTANT={shlex.quote(str(mutant))}" if mutant else ""))
+        said.append("The second draws the same plan of faults and runs it; what the kernel makes of it is never quite the same.")
+    return f"<p>{' '.join(said)}</p><pre>" + "\n".join(map(safe, lines)) + "</pre>"

@@ -1,0 +1,40 @@
+"""How long each job in hand at a kill took to run elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.facts import MS
+
+if TYPE_CHECKING:
+    from reports.frames import Frames
+
+#: Of one kill at most this many jobs are drawn one by one: the slowest.
+JOBS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """One job in hand at a kill; `seconds` is None when it never ran again, `ended` when its own end had still arrived."""
+
+    fault: str
+    target: str
+    job: str
+    seconds: float | None
+    ended: bool
+
+
+def recoveries(frames: Frames) -> list[Recovery]:
+    """Every job in hand at a witnessed kill, by kill, the slowest first."""
+    rows = frames.in_hand.where(F.col("fault") != "").orderBy("fault", F.desc_nulls_first("recovery_ns"), "job")
+    found: list[Recovery] = []
+    seen: dict[str, int] = {}
+    for row in rows.limit(JOBS_MAX * max(1, len(frames.run.kills))).collect():
+        seen[row["fault"]] = seen.get(row["fault"], 0) + 1
+        if seen[row["fault"]] <= JOBS_MAX:
+            took_s = None if row["recovery_ns"] is None else row["recovery_ns"] / MS / 1_000
+            found.append(Recovery(row["fault"], row["target"], row["job"], took_s, bool(row["ended"])))
+    return found

@@ -1,0 +1,139 @@
+"""What happened over time, summed up in Spark: per bucket the latencies, the rates, and the calls that had trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.facts import MS
+from reports.meaning import unanswered
+from reports.page.timeline import SECOND_NS, Axis
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from reports.frames import Frames
+
+#: Latency of what never came to an end. Anything near it is shown as without end.
+NEVER_MS = 1e15
+INFINITE_MS = 1e12
+
+#: What is counted per bucket.
+RATES = ("offered", "enqueued", "finished")
+TROUBLES = ("re-sent", "repeated", "refused", "unanswered")
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The latencies of one bucket: exact percentiles (None: it falls among what never ended), the longest that ended."""
+
+    n: int
+    unfinished: int
+    p50_ms: float | None
+    p99_ms: float | None
+    max_ms: float | None
+
+
+@dataclass(frozen=True)
+class Series:
+    """Everything that is drawn over time, by the number of its bucket."""
+
+    latencies: Mapping[str, Mapping[int, Spread]] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+    def count(self, name: str, buckets: int) -> list[int]:
+        """One count for every bucket of the run."""
+        found = self.counts.get(name, {})
+        return [found.get(bucket, 0) for bucket in range(buckets)]
+
+
+def series(frames: Frames, axis: Axis) -> Series:
+    """All series of a run. What lies outside of the axis is left out."""
+    found: dict[str, dict[int, Spread]] = {}
+    counts: dict[str, dict[int, int]] = {}
+    for row in latencies(frames, axis).collect():
+        p50_ms, p99_ms = (ended(value) for value in row["percentiles"])
+        spread = Spread(row["n"], row["unfinished"], p50_ms, p99_ms, ended(row["max_ms"]))
+        found.setdefault(row["name"], {})[row["bucket"]] = spread
+    for row in tally(frames, axis).collect():
+        counts.setdefault(row["name"], {})[row["bucket"]] = row["n"]
+    return Series(found, counts)
+
+
+def ended(value_ms: float | None) -> float | None:
+    """A latency; None when it has no end, or nothing was measured."""
+    return value_ms if value_ms is not None and value_ms < INFINITE_MS else None
+
+
+def latencies(frames: Frames, axis: Axis) -> DataFrame:
+    """Per latency and bucket: n, unfinished, percentiles, max_ms. A job counts for the time at which it should have been sent.
+
+    An enqueue without an answer and a job without an accepted finish have no end; they are counted, not left out.
+    """
+    jobs = frames.jobs.where(F.col("intended_ns").isNotNull())
+    values = {name: F.coalesce(value / MS, F.lit(NEVER_MS)) for name, value in spans_ns().items()}
+    long = spread_out(jobs, {name: (F.col("intended_ns"), value) for name, value in values.items()}, axis)
+    infinite = F.col("value") >= F.lit(INFINITE_MS)
+    return long.groupBy("name", "bucket").agg(
+        F.count(F.lit(1)).alias("n"),
+        F.count_if(infinite).alias("unfinished"),
+        F.percentile("value", [0.5, 0.99]).alias("percentiles"),
+        F.max(F.when(~infinite, F.col("value"))).alias("max_ms"),
+    )
+
+
+def spans_ns() -> dict[str, Column]:
+    """Latencies of a job in ns; null while there is no end. The queue delay is by the server's clock."""
+    enqueued, finished = F.col("created_done_ns"), F.col("accepted_done_ns")
+    return {
+        "service": enqueued - F.col("enqueue_sent_ns"),
+        "intended": enqueued - F.col("intended_ns"),
+        "queue_delay": (F.col("claim_srv_us") / 1_000 - F.col("claimable_ms")) * MS,
+        "end_to_end": finished - F.col("intended_ns") - F.coalesce("delay_ns", F.lit(0)),
+    }
+
+
+def tally(frames: Frames, axis: Axis) -> DataFrame:
+    """Per name and bucket how often it happened: jobs offered, enqueued and finished, and answers that show trouble."""
+    instants = (F.col("intended_ns"), F.col("created_done_ns"), F.col("accepted_done_ns"))
+    of_jobs = spread_out(frames.jobs, {name: (at, one()) for name, at in zip(RATES, instants, strict=True)}, axis)
+    sent_ns = F.coalesce("first_send_ns", "done_ns")
+    in_trouble = {name: (F.when(condition, sent_ns), one()) for name, condition in troubles().items()}
+    calls = frames.events.where((F.col("kind") == "operation") & (F.col("f") != "handle"))
+    together = of_jobs.unionByName(spread_out(calls, in_trouble, axis))
+    return together.groupBy("name", "bucket").agg(F.count(F.lit(1)).alias("n"))
+
+
+def troubles() -> dict[str, Column]:
+    """What an answer says when its call had a hard time; one call about several jobs counts for each of them."""
+    result = F.coalesce("result", F.lit(""))
+    conditions = (F.col("sends") > 1, result == "repeated", result.isin("stale", "void"), unanswered())
+    return dict(zip(TROUBLES, conditions, strict=True))
+
+
+def one() -> Column:
+    """The value of what is only counted."""
+    return F.lit(1.0)
+
+
+def spread_out(frame: DataFrame, parts: Mapping[str, tuple[Column, Column]], axis: Axis) -> DataFrame:
+    """One row (name, bucket, value) per part whose instant is known and on the axis."""
+    cells = [
+        F.struct(F.lit(name).alias("name"), bucket(at, axis).alias("bucket"), value.alias("value"))
+        for name, (at, value) in parts.items()
+    ]
+    long = frame.select(F.explode(F.array(*cells)).alias("cell")).select("cell.*")
+    return long.where(F.col("bucket").between(0, axis.buckets - 1))
+
+
+def bucket(at: Column, axis: Axis) -> Column:
+    """The number of the bucket that an instant falls in; negative before the first."""
+    return F.floor((at - F.lit(axis.start_ns).cast("bigint")) / F.lit(axis.width_s * SECOND_NS)).cast("int")
+
+
+def per_second(counts: Sequence[int], axis: Axis) -> list[float]:
+    """Counts per bucket as rates."""
+    return [count / axis.width_s for count in counts]

@@ -1,0 +1,75 @@
+"""HTML tables and the escaping of everything that goes into a page."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from html import escape
+
+#: A cell shows at most this many characters of what others wrote.
+TEXT_MAX = 2_000
+
+#: What stands for a value that is not known.
+UNTOLD = "&ndash;"
+
+#: A text up to this length stays on one line.
+SHORT_MAX = 24
+
+#: From this length on it is a sentence.
+LONG_MIN = 60
+
+
+def safe(value: object) -> str:
+    """Any value as text of the page: no markup, no control characters, not endless."""
+    text = str(value)
+    text = text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 1] + "…"
+    return escape("".join(char if unicodedata.category(char)[0] != "C" else ascii(char)[1:-1] for char in text))
+
+
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], *, words: Iterable[int] = ()) -> str:
+    """A table whose cells are values, not markup. Columns are numbers, on the right, but the first and those of `words`."""
+    return marked_up(caption, heads, ([cell(value) for value in row] for row in rows), words=words)
+
+
+def marked_up(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, words: Iterable[int] = ()) -> str:
+    """A table whose cells are HTML already; the first of each row is its head."""
+    left = {0, *words}
+    kinds = ["" if column in left else ' class="number"' for column in range(len(heads))]
+    head = "".join(f'<th scope="col"{kind}>{safe(title)}</th>' for title, kind in zip(heads, kinds, strict=True))
+    body = "\n".join(line(row, kinds) for row in rows)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{safe(caption)}"><table><caption>{safe(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def line(row: Sequence[str], kinds: Sequence[str]) -> str:
+    """One row of a table."""
+    first, *others = row
+    cells = "".join(f"<td{kind or width(text)}>{text}</td>" for text, kind in zip(others, kinds[1:], strict=True))
+    return f'<tr><th scope="row">{first}</th>{cells}</tr>'
+
+
+def width(text: str) -> str:
+    """Names are not broken at their hyphens, and sentences get the room to be read."""
+    if len(text) <= SHORT_MAX:
+        return ' class="short"'
+    return ' class="long"' if len(text) >= LONG_MIN else ""
+
+
+def cell(value: object) -> str:
+    """A value as it reads in a table: a dash for what is not known."""
+    if value is None:
+        return UNTOLD
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.3f}" if abs(value) < 10 else f"{value:,.1f}"
+    return safe(value)
+
+
+def details(summary: str, body: str) -> str:
+    """Something that is folded away until it is asked for."""
+    return f"<details><summary>{safe(summary)}</summary>{body}</details>"

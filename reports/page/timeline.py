@@ -1,0 +1,103 @@
+"""Where in time a run lies: its axis in seconds, its buckets, and the windows of its faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from reports.facts import MS
+from reports.windows import targets
+
+if TYPE_CHECKING:
+    from reports.facts import Run, Stage
+
+SECOND_NS = 1_000 * MS
+
+#: A series has at most this many buckets, however long the run was; a bucket is the first of these widths that keeps to it.
+BUCKETS_MAX = 600
+WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600)
+
+#: The phase that marks the end of a run.
+END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The time axis of a page: seconds since the first phase began, in buckets of equal width."""
+
+    start_ns: int
+    end_ns: int
+    width_s: int
+
+    @property
+    def end_s(self) -> float:
+        return self.second(self.end_ns)
+
+    @property
+    def buckets(self) -> int:
+        return max(1, -(-(self.end_ns - self.start_ns) // (self.width_s * SECOND_NS)))
+
+    @property
+    def starts_s(self) -> list[int]:
+        """The second at which each bucket begins."""
+        return [index * self.width_s for index in range(self.buckets)]
+
+    def second(self, t_ns: int) -> float:
+        """An instant as seconds on the axis."""
+        return (t_ns - self.start_ns) / SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time in which a fault was in force. `verified`: it was seen to bite and seen to heal."""
+
+    fault: str
+    name: str
+    target: str
+    start_s: float
+    end_s: float
+    verified: bool
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The processes that it hits; a fault of the network may hit several."""
+        return targets(self.target)
+
+    @property
+    def label(self) -> str:
+        """What a band says: the fault without the word that all of its family share."""
+        short = self.name.removeprefix("worker-").removeprefix("net-").replace("-", " ")
+        return short if self.verified else f"{short}, NOT VERIFIED"
+
+
+def axis(run: Run) -> Axis:
+    """From the first phase to the end of the last; where the history has no phases, the time in which rows were written."""
+    starts = [phase.t_ns for phase in run.phases]
+    ends = [phase.t_ns for phase in run.phases if phase.name == END]
+    opened = [file.opened_ns for file in run.files.values() if file.opened_ns is not None]
+    last = [file.last_ns for file in run.files.values() if file.last_ns is not None]
+    start_ns = min(starts or opened or last or [0])
+    end_ns = max([start_ns + SECOND_NS, *(ends or last)])
+    length_s = (end_ns - start_ns) / SECOND_NS
+    width_s = next((width for width in WIDTHS_S if length_s <= width * BUCKETS_MAX), int(length_s / BUCKETS_MAX) + 1)
+    return Axis(start_ns, end_ns, width_s)
+
+
+def windows(run: Run, axis: Axis) -> list[Window]:
+    """One window per fault, from its inject to its heal, in the order of their starts."""
+    found: list[Window] = []
+    for fault in dict.fromkeys(stage.fault for stage in run.stages):
+        stages = [stage for stage in run.stages if stage.fault == fault]
+        start_ns, end_ns = bounds_ns(stages, axis)
+        seen = {stage.stage: stage.ok for stage in stages}
+        verified = seen.get("witness", False) and seen.get("healed", False)
+        first = stages[0]
+        found.append(Window(fault, first.name, first.target, axis.second(start_ns), axis.second(end_ns), verified))
+    return found
+
+
+def bounds_ns(stages: list[Stage], axis: Axis) -> tuple[int, int]:
+    """From the first inject to the last heal; a fault that never healed lasts until the end."""
+    start_ns = min(stage.t_ns for stage in stages)
+    heals = [stage.t_ns for stage in stages if stage.stage == "heal"]
+    return start_ns, max(heals, default=max(axis.end_ns, start_ns))

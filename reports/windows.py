@@ -1,0 +1,49 @@
+"""The windows of a run's faults: whom each one hit, and from when to when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from reports.facts import Run
+from reports.meaning import NEVER_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One fault that was injected: in force from inject to heal, over when it was seen to have healed, in monotonic ns."""
+
+    fault: str
+    name: str
+    targets: tuple[str, ...]
+    inject_ns: int
+    heal_ns: int
+    healed_ns: int
+    #: The inject of the next fault.
+    next_ns: int
+
+
+def windows(run: Run) -> tuple[Window, ...]:
+    """The faults that were injected, in their order; one that was never healed lasts for ever."""
+    found: list[Window] = []
+    for fault in dict.fromkeys(stage.fault for stage in run.stages):
+        rows = [stage for stage in run.stages if stage.fault == fault]
+        at_ns = {stage.stage: stage.t_ns for stage in rows}
+        if "inject" in at_ns:
+            heal_ns = at_ns.get("heal", NEVER_NS)
+            healed_ns = max(heal_ns, at_ns.get("healed", heal_ns))
+            found.append(
+                Window(fault, rows[0].name, targets(rows[0].target), at_ns["inject"], heal_ns, healed_ns, next_ns=NEVER_NS)
+            )
+    return followed(sorted(found, key=lambda window: window.inject_ns))
+
+
+def followed(found: Sequence[Window]) -> tuple[Window, ...]:
+    """Each window with the inject of the next."""
+    return (*(replace(one, next_ns=later.inject_ns) for one, later in pairwise(found)), *found[-1:])
+
+
+def targets(names: str) -> tuple[str, ...]:
+    """The processes that a stage names, which a comma separates."""
+    return tuple(name for name in names.split(",") if name)

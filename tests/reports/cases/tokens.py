@@ -1,0 +1,240 @@
+"""Cases of J2 (fences rise, tokens are unique), J8 (no job is claimed before it is due) and J16 (payloads stay with their jobs).
+
+A lease whose fence fell is stale as soon as it has it, so that J3 is in the closure of J2.
+"""
+
+from __future__ import annotations
+
+from tests.reports.cases.base import W1, W3, case
+from tests.reports.story import Story, srv_ms
+
+# --- J2: fences rise and tokens are unique -------------------------------------------------------------------------------
+
+
+@case(("J2", "fence fell"), ("J3", "stale end"))
+def a_fence_below_that_of_the_lease_before(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.end("release", story.claim(W1, job, 3, fence=500), at=3.1)
+    story.end("release", story.claim(W3, job, 4, fence=499), at=4.1)
+    story.run(W1, job, 5, fence=501)
+
+
+@case(("J2", "fence fell"), ("J3", "stale"))
+def a_fence_below_that_of_a_lease_that_is_long_over(story: Story, job: str) -> None:
+    """The one in between is smaller than both: it is the only one that fell."""
+    story.enqueue(job, 2)
+    story.end("release", story.claim(W1, job, 3, fence=500), at=3.1)
+    story.end("release", story.claim(W3, job, 4, fence=600), at=4.1)
+    story.run(W1, job, 5, fence=550)
+
+
+@case(("J2", "equal fences"), ("J3", "stale"))
+def two_leases_with_one_fence(story: Story, job: str) -> None:
+    """Rule 33: compare the whole token."""
+    story.enqueue(job, 2)
+    story.end("release", story.claim(W1, job, 3, fence=500), at=3.1)
+    story.run(W3, job, 4, fence=500)
+
+
+@case(("J2", "token twice"))
+def one_token_by_two_claims(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    again = story.claim(W1, job, 3.2, fence=first.fence, nonce=first.nonce)
+    story.effect(again, 3.3)
+    story.end("finish", again, at=3.4)
+
+
+@case(("J2", "token twice"))
+def one_token_to_two_workers(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.claim(W3, job, 3.2, fence=first.fence, nonce=first.nonce, result="repeated")
+    story.effect(first, 3.3)
+    story.end("finish", first, at=3.4)
+
+
+@case()
+def one_token_by_a_claim_and_its_repeat(story: Story, job: str) -> None:
+    """Rule 4: a repeat returns what the first one returned."""
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    again = story.claim(W1, job, 3.2, fence=first.fence, nonce=first.nonce, result="repeated")
+    story.effect(again, 3.3)
+    story.end("finish", again, at=3.4)
+
+
+@case()
+def claims_that_overlap_may_be_answered_in_any_order(story: Story, job: str) -> None:
+    """The one with the greater fence was still under way when the other was answered: nothing says which came first."""
+    story.enqueue(job, 2)
+    story.claim(W1, job, 3, fence=501, took=12)
+    owner = story.claim(W3, job, 13, fence=500)
+    story.effect(owner, 13.2)
+    story.end("finish", owner, at=13.3)
+
+
+# --- J8: no job is claimed before it is due ------------------------------------------------------------------------------
+
+
+@case(("J8", "early"))
+def claimed_before_the_due_time_that_its_claim_states(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.run(W1, job, 3, told={"due_ms": srv_ms(3.001)})
+
+
+@case(("J8", "early"))
+def claimed_before_the_delay_of_its_enqueue_was_over(story: Story, job: str) -> None:
+    """The claim says nothing of a delay."""
+    story.enqueue(job, 2, delay_ms=1_001)
+    story.run(W1, job, 3, told={"due_ms": 0})
+
+
+@case(("J8", "early"))
+def claimed_before_the_delay_of_its_retry_was_over(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.start(first, 3.01, took=0.05)
+    story.end("retry", first, at=3.1, delay_ms=500)
+    story.run(W3, job, 3.599)
+
+
+@case(("J8", "early"))
+def claimed_early_by_the_servers_clock_though_late_by_ours(story: Story, job: str) -> None:
+    story.enqueue(job, 2, delay_ms=1_000)
+    story.run(W1, job, 4, srv_us=srv_ms(3) * 1_000 - 1)
+
+
+@case(("J8", "no server time", "unknown"))
+def claimed_without_a_server_time(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.run(W1, job, 3, srv_us=None)
+
+
+@case()
+def claimed_when_it_was_due_to_the_millisecond(story: Story, job: str) -> None:
+    story.enqueue(job, 2, delay_ms=1_000)
+    first = story.claim(W1, job, 3)
+    story.start(first, 3.01, took=0.05)
+    story.end("retry", first, at=3.1, delay_ms=500)
+    story.run(W3, job, 3.6)
+
+
+@case()
+def claimed_again_at_once_after_a_release(story: Story, job: str) -> None:
+    """Its retry was longer ago than its delay; a release asks for none."""
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.start(first, 3.01, took=0.05)
+    story.end("retry", first, at=3.1, delay_ms=500)
+    story.end("release", story.claim(W3, job, 3.6), at=3.61)
+    story.run(W1, job, 3.62)
+
+
+@case()
+def claimed_after_a_retry_that_was_never_answered(story: Story, job: str) -> None:
+    """It may not have happened: the lease ran out instead."""
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.start(first, 3.01, took=0.05)
+    story.end("retry", first, at=3.1, delay_ms=60_000, reply="info")
+    story.reap(W3, first, 12.1)
+    story.run(W3, job, 12.2)
+
+
+@case()
+def claimed_after_a_retry_whose_answer_is_a_repeat(story: Story, job: str) -> None:
+    """The repeat came two seconds after the retry that put the job back: the delay counts from that one."""
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.start(first, 3.01, took=0.05)
+    story.end("retry", first, at=5, delay_ms=500, result="repeated")
+    story.run(W3, job, 5.2)
+
+
+@case()
+def claimed_though_its_last_retry_buried_it_before_it_was_requeued(story: Story, job: str) -> None:
+    """A delay counts for a job that was put back, not for one that was buried."""
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.start(first, 3.01, took=0.05)
+    story.end("retry", first, at=3.1, delay_ms=60_000, outcome="buried")
+    story.run(W3, job, 5)
+
+
+# --- J16: payloads stay with their jobs ----------------------------------------------------------------------------------
+
+
+@case(("J16", "handled changed"))
+def handled_with_the_payload_of_another(story: Story, job: str) -> None:
+    """Rule 33: payloads that were swapped."""
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.effect(token, 3.05, crc=4711)
+    story.end("finish", token, at=3.1)
+
+
+@case(("J16", "claimed changed"), ("J16", "handled changed"))
+def claimed_and_handled_with_another_payload(story: Story, job: str) -> None:
+    story.enqueue(job, 2, crc=4711)
+    story.run(W1, job, 3)
+
+
+@case(("J16", "claimed changed"))
+def claimed_with_another_payload_the_second_time(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.end("release", first, at=3.1)
+    story.run(W3, job, 4, told={"crc": 2**32 - 1})
+
+
+@case(("J16", "unsummed", "unknown"))
+def handled_without_a_sum_of_its_payload(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.run(W1, job, 3, told={"crc": None})
+
+
+@case(("J16", "corrupt", "possible"))
+def found_corrupt_by_a_claim(story: Story, job: str) -> None:
+    """Rule 17: buried inside the claim. Nobody can start it, and nobody else has to say who buried it."""
+    story.enqueue(job, 2)
+    story.operation(W1, "claim", 3, [{"job": job, "result": "corrupt"}], lease_ms=9_000)
+    story.at_end["dead"].append((job, srv_ms(3)))
+
+
+@case(("J16", "corrupt", "possible"))
+def found_corrupt_by_a_promote(story: Story, job: str) -> None:
+    story.enqueue(job, 2, delay_ms=1_000)
+    story.operation(W1, "promote", 3, [{"job": job, "result": "corrupt"}])
+    story.at_end["dead"].append((job, srv_ms(3)))
+
+
+@case(("J16", "corrupt", "possible"))
+def found_corrupt_by_a_reap(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.operation(W3, "reap", 12.1, [{"job": job, "result": "corrupt"}])
+    story.at_end["dead"].append((job, srv_ms(12.1)))
+    story.end("finish", token, at=12.2, result="stale")
+
+
+@case(("J16", "handled changed"))
+def handled_with_a_payload_that_was_refused(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.enqueue(job, 2.5, result="duplicate", crc=4711)
+    token = story.claim(W1, job, 3)
+    story.effect(token, 3.05, crc=4711)
+    story.end("finish", token, at=3.1)
+
+
+@case()
+def enqueued_again_with_another_payload_and_refused(story: Story, job: str) -> None:
+    story.life(W1, job, 2)
+    story.enqueue(job, 5, result="duplicate", crc=4711)
+
+
+@case()
+def a_failed_enqueue_with_another_payload(story: Story, job: str) -> None:
+    story.enqueue(job, 1, reply="fail", crc=4711)
+    story.life(W1, job, 2)

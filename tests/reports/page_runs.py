@@ -1,0 +1,82 @@
+"""Runs for the tests of the page, and a reader of the page's tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from reports.judge import judge
+from tests.reports.good_run import healthy
+from tests.reports.story import Story, ns, srv_ms
+
+#: A job id that is markup, a formula, a text that runs backwards, and no text at all.
+HOSTILE = "<img/src=x/onerror=alert(1)>$\\frac{1}$\"'&\u202e\0" + "x" * 60
+
+
+def judge_aloud(run: Path, spark: SparkSession) -> dict[str, Any]:
+    """Judge a run with its page; whatever the judge complains of fails the test."""
+    said: list[str] = []
+    decided = judge(run, spark=spark, say=said.append)
+    assert not [line for line in said if "page" in line], said
+    return decided
+
+
+def written(story: Story) -> Path:
+    """The run with everything that the sampler of the harness writes, each file cut off in mid-line."""
+    story.cpu |= {"server": 0.1, "worker-1": 0.2, "worker-3": 0.1, "toxiproxy": 0.05}
+    run = story.write()
+    lines: dict[str, list[dict[str, Any]]] = {"queue": [], "server": []}
+    for second in range(60):
+        at: dict[str, Any] = {"t_ns": ns(second), "wall_ns": 0}
+        counts = {"waiting": 3, "delayed": 2, "active": 1} if second == 5 else {"waiting": 0, "delayed": 0, "active": 1}
+        lines["queue"].append({**at, "error": "timeout"} if second == 7 else {**at, "srv_us": srv_ms(second) * 1_000, **counts})
+        lines["server"].append({**at, "used_memory": 2_000_000 + 1_000 * second})
+    for name, rows in lines.items():
+        (run / "samples" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"t_ns":1')
+    return run
+
+
+def sampled_run(folder: Path) -> Path:
+    """The valid run with samples and a machine card."""
+    story = healthy(folder)
+    story.spec |= {"machine": {"cores": 2, "memory_bytes": 8 * 2**30, "load": [0.1, 0.2, 0.3]}, "git_commit": "abc"}
+    return written(story)
+
+
+def hostile_run(folder: Path) -> Path:
+    """A job with a hostile id is finished twice, in a run whose phases and spec are hostile, too."""
+    story = healthy(folder)
+    story.enqueue(HOSTILE, 39.0)
+    first = story.run("worker-1", HOSTILE, 39.1)
+    story.reap("worker-3", first, 39.3)
+    story.run("worker-3", HOSTILE, 39.4)
+    story.row("harness", "phase", 39.5, name="</title><script>alert(1)</script>" + "y" * 200)
+    story.spec |= {
+        "id": "</title><script>alert(2)</script>",
+        "mutant": "<b>'; rm -rf /",
+        "machine": {"<i>": ["<u>"], "cores": "many", "memory_bytes": True},
+        "versions": {"<s>": 1},
+        "harness_errors": ["<script>alert(3)</script>"],
+    }
+    return written(story)
+
+
+def hostile_page(spark: SparkSession, folders: pytest.TempPathFactory) -> Path:
+    """The hostile run with its page, drawn once for all tests of a process."""
+    run = folders.getbasetemp() / "hostile-page"
+    if not run.exists():
+        hostile_run(run)
+        assert judge_aloud(run, spark)["verdict"] == "violated"
+    return run
+
+
+def rows_of(text: str, section: str) -> list[list[str]]:
+    """The cells of the first table of a section, as they stand in the source."""
+    body = text[text.index(f'<section id="{section}">') :]
+    body = body[body.index("<tbody>") : body.index("</tbody>")]
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, flags=re.S) for row in body.split("<tr>")[1:]]

@@ -1,0 +1,154 @@
+"""H2: what each kind of fault must have brought about, found in the rows, inside its window, of the processes that it hit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from reports import load
+from reports.checks.h2_coverage import doubts
+from reports.facts import Process, Run, Stage
+from reports.file_facts import Deed, FileFacts
+from reports.folder import history_files
+from tests.reports.conftest import Checked
+from tests.reports.good_run import cast, freeze, healthy, traffic
+from tests.reports.story import Story, ns
+
+S = 1_000_000_000
+
+#: A fault of each kind from 10 to 20 s, seen to have healed at 21 s; the next one comes at 30 s.
+INJECT_NS, HEAL_NS, HEALED_NS, NEXT_NS = 10 * S, 20 * S, 21 * S, 30 * S
+
+
+def run_with(name: str, files: dict[str, dict[str, Any]]) -> Run:
+    """A run with one fault of that kind, which hits worker-2 and producer-1, then another; facts of files by process."""
+    target = "worker-2,producer-1"
+    stages = [Stage(f"1-{name}", name, stage, target, True, "", at) for stage, at in STAGES]
+    later = Stage("2-worker-kill", "worker-kill", "inject", "worker-3", True, "", NEXT_NS)
+    return Run(
+        spec={"plan": [{"fault": f"1-{name}", "name": name, "target": target}]},
+        files={f"{proc}.jsonl": FileFacts(f"{proc}.jsonl", **facts) for proc, facts in files.items()},
+        processes=tuple(Process(proc, "worker", f"{proc}.jsonl") for proc in files),
+        stages=(*stages, later),
+    )
+
+
+STAGES = (("inject", INJECT_NS), ("witness", INJECT_NS + S), ("heal", HEAL_NS), ("healed", HEALED_NS))
+
+
+def deeds(*told: tuple[str, float, float]) -> dict[str, Any]:
+    """The facts of a file with these deeds, times in s."""
+    return {"deeds": tuple(Deed(what, round(sent * S), round(done * S)) for what, sent, done in told)}
+
+
+def worker(**facts: Any) -> dict[str, dict[str, Any]]:
+    """The file of the worker that is hit."""
+    return {"worker-2": facts}
+
+
+@pytest.mark.parametrize(
+    ("name", "deed"),
+    [("worker-freeze", ("finish stale", 20.1, 20.2)), ("net-latency", ("extend ok", 10.1, 19.9))],
+)
+def test_one_deed_in_its_window_is_enough(name: str, deed: tuple[str, float, float]) -> None:
+    assert doubts(run_with(name, worker(**deeds(deed)))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "deed"),
+    [
+        ("worker-freeze", ("finish stale", 9.0, 9.1)),
+        ("worker-freeze", ("finish stale", 31.0, 31.1)),
+        ("worker-freeze", ("finish repeated", 20.1, 20.2)),
+        ("net-latency", ("extend ok", 9.9, 12.0)),
+        ("net-latency", ("extend ok", 19.0, 20.1)),
+    ],
+)
+def test_the_deed_of_another_time_or_kind_proves_nothing(name: str, deed: tuple[str, float, float]) -> None:
+    found = doubts(run_with(name, worker(**deeds(deed))))
+    assert len(found) == 1 and found[0].startswith(f"1-{name}: no ")
+
+
+def test_the_deed_of_a_process_that_was_not_hit_proves_nothing() -> None:
+    run = run_with("worker-freeze", {"worker-1": deeds(("finish stale", 20.1, 20.2))})
+    assert doubts(run) == ["1-worker-freeze: no finish of a zombie was refused"]
+
+
+REPEATS = (("claim repeated", 10.5, 15.6), ("finish repeated", 9.9, 20.6))
+
+
+def test_a_lost_reply_must_have_been_repeated_to_each_kind_of_call() -> None:
+    """Calls that were under way when the fault came count, and those that were answered only after it had healed."""
+    enqueue = deeds(("enqueue repeated", 19.9, 25.0))
+    assert doubts(run_with("net-reply-lost", {"worker-2": deeds(*REPEATS), "producer-1": enqueue})) == []
+    assert doubts(run_with("net-reply-lost", {"worker-2": deeds(*REPEATS)})) == [
+        "1-net-reply-lost: no enqueue was answered by a repeat"
+    ]
+    late = deeds(("enqueue repeated", 20.1, 20.2))
+    assert len(doubts(run_with("net-reply-lost", {"worker-2": deeds(*REPEATS), "producer-1": late}))) == 1
+    assert len(doubts(run_with("net-reply-lost", {}))) == 3
+
+
+@pytest.mark.parametrize(
+    ("connected_s", "slots", "came_back"),
+    [(20.5, {84}, True), (19.5, {84}, False), (30.5, {84}, False), (20.5, {79, 80, 121}, False)],
+    ids=["back", "connected before the heal", "connected at the next fault", "never answered meanwhile"],
+)
+def test_a_cut_off_process_must_connect_again_and_be_answered(connected_s: float, slots: set[int], came_back: bool) -> None:
+    """Parts of time are 250 ms long: 80 is the one of the heal, 120 the one of the next fault."""
+    facts = {"connected_ns": (5 * S, round(connected_s * S)), "answered_slots": frozenset(slots)}
+    words = "1-net-down: no process that was cut off connected again and was answered"
+    assert doubts(run_with("net-down", worker(**facts))) == ([] if came_back else [words])
+
+
+def test_a_plan_asks_only_for_what_it_holds() -> None:
+    assert doubts(Run(spec={"plan": []}, files={})) == []
+    assert doubts(run_with("net-request-lost", {})) == []
+
+
+def test_a_planned_fault_that_never_came_is_in_doubt() -> None:
+    plan = [{"fault": f"1-{name}", "name": name, "target": "worker-2"} for name in ("worker-kill", "worker-freeze", "net-down")]
+    assert [words.split(": ")[0] for words in doubts(Run(spec={"plan": plan}, files={}))] == [
+        "1-worker-kill",
+        "1-worker-freeze",
+        "1-net-down",
+    ]
+
+
+def test_deeds_are_found_in_the_rows(tmp_path: Path, spark: SparkSession) -> None:
+    """Among others: a claim that repeats says so of the call, the others of their jobs."""
+    story = healthy(tmp_path / "run")
+    story.enqueue("again", 30, result="repeated", took=0.5)
+    token = story.claim("worker-1", "again", 31, result="repeated")
+    story.extend(token, 32)
+    story.extend(token, 33, result="stale")
+    story.end("finish", token, at=34, result="repeated")
+    run = story.write()
+    files = history_files(run)
+    facts = load.learn(load.read_rows(spark, files), files, story.spec).files
+    assert facts["producer-1.jsonl"].deeds == (Deed("enqueue repeated", ns(30), ns(30.5)),)
+    assert [(deed.what, deed.first_send_ns) for deed in facts["worker-1.jsonl"].deeds] == [
+        ("claim repeated", ns(31)),
+        ("extend ok", ns(32)),
+        ("finish repeated", ns(34)),
+    ]
+    assert [deed.what for deed in facts["worker-3.jsonl"].deeds] == ["finish stale"]
+    assert facts["worker-1.jsonl"].connected_ns == (ns(0),)
+    assert ns(34.001) // 250_000_000 in facts["worker-1.jsonl"].answered_slots
+
+
+def test_a_kill_whose_jobs_never_ran_again_proves_nothing(tmp_path: Path, checked: Checked) -> None:
+    """That they did not is for J13."""
+    story = Story(tmp_path / "run")
+    cast(story)
+    story.enqueue("k1", 9.8)
+    story.start(story.claim("worker-2", "k1", 9.9), 9.91)
+    for stage, at in (("inject", 10.0), ("witness", 10.01), ("heal", 20.0), ("healed", 21.0)):
+        story.fault("1-worker-kill", "worker-2", stage, at)
+    story.left_open.add("worker-2")
+    freeze(story)
+    traffic(story, ("worker-1", "worker-3"))
+    assert checked(story.write(), "H2")["H2"] == ("unknown", "1-worker-kill proves nothing: no job in hand ran elsewhere")

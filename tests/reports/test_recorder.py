@@ -1,0 +1,150 @@
+"""H3: rows in their order, the dead that write, the load's own lateness and CPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from reports import load
+from reports.checks.h3_recorder_sound import doubts
+from reports.facts import Process, Run, Stage, Usage
+from reports.file_facts import FileFacts
+from reports.folder import history_files
+from reports.load import slots_back
+from reports.samples import cpu_usage
+from tests.reports.conftest import Checked
+from tests.reports.good_run import healthy
+from tests.reports.story import Story, ns
+
+S = 1_000_000_000
+
+
+def learn(spark: SparkSession, run: Path) -> Run:
+    files = history_files(run)
+    return load.learn(load.read_rows(spark, files), files, json.loads((run / "spec.json").read_text()), cpu_usage(run))
+
+
+def test_killed_processes_that_go_on_writing_are_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
+    story = healthy(tmp_path / "run")
+    story.row("worker-2", "connection", 11, server_run_id="r", replid="era-1", server_role="master")
+    story.files["worker-2.sink"].close()
+    assert doubts(learn(spark, story.write())) == [
+        "worker-2 wrote to worker-2.jsonl 990 ms after it was seen dead at 1-worker-kill",
+        "worker-2 closed worker-2.sink.jsonl, and 1-worker-kill says that it was killed",
+    ]
+
+
+def test_rows_whose_instants_contradict_each_other_are_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
+    story = healthy(tmp_path / "run")
+    sent_last = {"first_send_ns": ns(30), "last_send_ns": ns(29), "done_ns": ns(30)}
+    done_first = {"first_send_ns": ns(30), "done_ns": ns(29)}
+    written_first = {"first_send_ns": ns(30), "last_send_ns": ns(30), "done_ns": ns(30.1)}
+    for index, times in enumerate((sent_last, done_first, written_first)):
+        story.row("worker-1", "operation", 30, f="promote", type="ok", op=f"worker-1-p{index}", items=[], **times)
+    assert doubts(learn(spark, story.write())) == [
+        "history file worker-1.jsonl has 3 operation rows whose instants are not in their order"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("places", "back"),
+    [([], 0), ([(0, 5), (0, 3), (1, 5), (2, 6)], 0), ([(0, 5), (1, 6), (2, 4), (3, 7)], 2), ([(0, 9), (1, 8), (2, 7)], 2)],
+)
+def test_how_far_a_file_goes_back_in_time(places: list[tuple[int, int]], back: int) -> None:
+    assert slots_back(places) == back
+
+
+@pytest.mark.parametrize(
+    ("slots", "target", "sound"), [(1, "", True), (2, "", False), (40, "worker-1", True), (42, "worker-1", False)]
+)
+def test_a_file_that_goes_back_in_time_is_in_doubt(slots: int, target: str, sound: bool) -> None:
+    """Unless its process was frozen for that long, here ten seconds: it writes what it had noted before."""
+    stages = [
+        Stage("1-worker-freeze", "worker-freeze", stage, target, True, "", at * S) for stage, at in (("inject", 1), ("heal", 11))
+    ]
+    run = Run(
+        spec={},
+        files={"worker-1.jsonl": FileFacts("worker-1.jsonl", slots_back=slots)},
+        processes=(Process("worker-1", "worker", "worker-1.jsonl"),),
+        stages=tuple(stages),
+    )
+    words = f"history file worker-1.jsonl goes back in time by about {250 * slots} ms"
+    assert doubts(run) == ([] if sound else [words])
+
+
+def busy_run(shares: dict[int, float], name: str = "producer-1", role: str = "producer") -> Run:
+    """Load from 10 to 40 s, a fault from 20 to 25 s, and the process's share of a core in each second of `shares`."""
+    return Run(
+        spec={},
+        files={"p.jsonl": FileFacts("p.jsonl", enqueue_first_ns=10 * S, enqueue_last_ns=40 * S)},
+        processes=(Process(name, role, "p.jsonl"),),
+        stages=tuple(Stage("1-net-down", "net-down", s, name, True, "", at * S) for s, at in (("inject", 20), ("heal", 25))),
+        cpu={name: tuple(Usage(at * S, (at + 1) * S, share) for at, share in shares.items())},
+    )
+
+
+EASY = dict.fromkeys(range(50), 0.1)
+TOO_BUSY = ["producer-1 used 90% of a core, more than 80%: latencies may be its own"]
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        pytest.param(busy_run(EASY), [], id="easy"),
+        pytest.param(busy_run(EASY | dict.fromkeys(range(12, 17), 0.9)), TOO_BUSY, id="five busy seconds"),
+        pytest.param(busy_run(EASY | dict.fromkeys(range(12, 16), 0.9)), [], id="four busy seconds"),
+        pytest.param(busy_run(EASY | dict.fromkeys((*range(5, 10), *range(20, 26)), 1.0)), [], id="busy before and in the fault"),
+        pytest.param(busy_run({}), ["the CPU of producer-1 was not sampled while there was load"], id="no samples"),
+        pytest.param(busy_run({21: 0.1}), [], id="easy, sampled in the fault only"),
+        pytest.param(busy_run({21: 0.9}), TOO_BUSY, id="busy, sampled in the fault only"),
+        pytest.param(
+            busy_run({}, "consumer-1", "worker"), ["the CPU of consumer-1 was not sampled while there was load"], id="a consumer"
+        ),
+        pytest.param(busy_run({}, "worker-1", "worker"), [], id="a worker of its own"),
+    ],
+)
+def test_a_locust_that_uses_up_its_core_is_in_doubt(run: Run, words: list[str]) -> None:
+    assert doubts(run) == words
+
+
+def test_shares_of_cpu_come_from_the_samples(tmp_path: Path) -> None:
+    """Of one process at a time; lines that cannot be read are passed over."""
+    (tmp_path / "samples").mkdir()
+    rows = [(1, 7, 0.5), (2, 7, 1.0), (3, 8, 0.0), (4, 8, 0.25)]
+    told = [{"t_ns": at * S, "proc": "producer-1", "pid": pid, "cpu_user_s": used, "cpu_system_s": 0.0} for at, pid, used in rows]
+    lines = [json.dumps(row) for row in told]
+    (tmp_path / "samples" / "processes.jsonl").write_text("\n".join([*lines[:2], "{", "[]", '{"proc": "x"}', *lines[2:]]))
+    assert cpu_usage(tmp_path) == {"producer-1": (Usage(1 * S, 2 * S, 0.5), Usage(3 * S, 4 * S, 0.25))}
+    assert cpu_usage(tmp_path / "nowhere") == {}
+
+
+def late(story: Story, at: float, jobs: int, lag_s: float) -> None:
+    """Jobs that were meant to be sent earlier."""
+    for index in range(jobs):
+        story.enqueue(f"late-{at}-{index}", at + index / 100 + lag_s, intended_ns=ns(at + index / 100))
+        story.run("worker-1", f"late-{at}-{index}", at + index / 100 + lag_s + 0.01)
+
+
+def test_load_that_comes_late_outside_faults_is_in_doubt(tmp_path: Path, checked: Checked) -> None:
+    """In the windows of the faults, from 10 to 22 s and from 25 to 37.5 s, it may, and until it has caught up."""
+    story = healthy(tmp_path / "run")
+    late(story, 12, 20, 0.5)
+    late(story, 36.6, 20, 0.5)
+    late(story, 40, 3, 0.2)
+    words = "the producers sent with a lag of 200.0 ms at p99 outside faults, more than 150 ms"
+    assert checked(story.write(), "H3")["H3"] == ("unknown", words)
+
+
+def test_two_completions_of_an_operation_are_in_doubt(tmp_path: Path, checked: Checked) -> None:
+    """And what rests on absent rows is unproven, as rows do not belong together."""
+    story = healthy(tmp_path / "run")
+    columns = {"type": "info", "f": "finish", "op": "worker-1-twice", "items": [{"job": "quiet-0", "fence": 1, "nonce": "a"}]}
+    for at in (30, 31):
+        story.row("worker-1", "operation", at, first_send_ns=ns(30), done_ns=ns(at), **columns)
+    story.enqueue("gone", 2)
+    found = checked(story.write(), "H3", "J4")
+    assert found["H3"] == ("unknown", "quiet-0 has two completions of operation worker-1-twice of worker-1")
+    assert found["J4"][0] == "unknown" and found["J4"][1].startswith("missing rows may explain it: gone ")
