@@ -16,7 +16,7 @@ import pytest
 from chaos import runs, toxiproxy_binary
 from chaos.drill import Drill
 from chaos.interrupts import Interrupts
-from chaos.plan import Pace, Plan, draw, worker_names
+from chaos.plan import Pace, Plan, consumer_names, draw, worker_names
 from chaos.progress import Progress
 from chaos.spec import RunSpec
 from engine.history import load_file
@@ -24,12 +24,13 @@ from engine.history import load_file
 LEASE_MS = 1_500
 PACE = Pace(lead_in_ms=1_000, delay_max_ms=200, calm_ms=300, settle_ms=1_000)
 WORKERS = worker_names(3)
+CONSUMERS = consumer_names(1)
 WORKER_FAULTS = ("worker-kill", "worker-freeze")
 
 
 def make_drill(folder: Path, *, seed: int, kinds: Sequence[str] = WORKER_FAULTS, pace: Pace = PACE) -> tuple[Drill, Plan]:
     """A drill with short leases and short phases. With faults of workers alone, seed 1 freezes first, then kills."""
-    plan = draw(seed, workers=WORKERS, pace=pace, kinds=kinds)
+    plan = draw(seed, workers=WORKERS, consumers=CONSUMERS, pace=pace, kinds=kinds)
     short = RunSpec(id=runs.run_id("bench", seed, "", 0.0), seed=seed, lease_ms=LEASE_MS, sweep_ms=200, rate_per_s=80)
     place = runs.create(folder, short.id)
     # Built by the set-up; without it these tests fail with the line that says so.

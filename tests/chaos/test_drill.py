@@ -56,7 +56,8 @@ def test_a_network_fault_hits_the_producer_and_one_worker_or_all(drilled: tuple[
         planned = planned_fault(plan, name)
         *workers, producer = planned.targets
         assert producer == PRODUCER
-        assert len(workers) == (3 if name in FLEET_FAULT_NAMES else 1)
+        assert len(workers) == (4 if name in FLEET_FAULT_NAMES else 1)
+        assert ("consumer-1" in workers) == (name in FLEET_FAULT_NAMES)
         healed_ns = window_ns(drill, planned)[1]
         files = history(drill)
         assert all(answered(files[target], since_ns=healed_ns) for target in planned.targets)
@@ -188,3 +189,21 @@ def test_clocks_and_samples_come_once_a_second(drilled: tuple[Drill, Plan]) -> N
 def test_nothing_is_left_running(drilled: tuple[Drill, Plan]) -> None:
     drill, _ = drilled
     assert {pid for pid in pids_of(drill.folder.path) if psutil.pid_exists(pid)} == {os.getpid()}
+
+
+def test_the_consumer_inside_locust_worked_beside_the_workers(drilled: tuple[Drill, Plan]) -> None:
+    files = history(drilled[0])
+    declared = [
+        (row["role"], row["file"]) for row in files["manifest"] if row["name"] == "consumer-1" and row["kind"] == "process"
+    ]
+    assert declared == [("worker", "consumer-1.jsonl"), ("sink", "consumer-1.sink.jsonl")]
+    assert files["consumer-1"][-1]["kind"] == files["consumer-1.sink"][-1]["kind"] == "close"
+    finished = [
+        item["job"]
+        for row in files["consumer-1"]
+        if row["f"] == "finish" and row["type"] == "ok"
+        for item in row["items"]
+        if item["result"] == "ok"
+    ]
+    assert len(finished) > 20
+    assert set(finished) <= {item["job"] for row in files["consumer-1.sink"] if row["kind"] == "effect" for item in row["items"]}

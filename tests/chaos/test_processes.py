@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaos.faults.base import process_states
-from chaos.processes import Child, Crew, child_environment, last_line, producer_command, worker_command
+from chaos.processes import Child, Crew, child_environment, consumer_command, last_line, producer_command, worker_command
 from chaos.spec import RunSpec
 from chaos.watch import Watch
 from engine.history import HistoryFile, load_file
@@ -147,6 +147,10 @@ def test_commands_carry_the_spec(tmp_path: Path) -> None:
         assert part in worker
     assert worker.endswith(f"--history {tmp_path / 'h.jsonl'} --lua {tmp_path / 'lua'}")
     assert "--lua" not in worker_command(SPEC, "worker-2", "redis://h:1/0", tmp_path / "h.jsonl", None)
+    consumer = " ".join(consumer_command(SPEC, "consumer-1", "redis://h:1/0", tmp_path / "c.jsonl", tmp_path / "lua"))
+    for part in ("-u 1", "--host redis://h:1/0", "--lease-ms 1500", "--sweep-ms 300", f"--lua {tmp_path / 'lua'}"):
+        assert part in consumer
+    assert consumer.endswith(f"--consumer-history {tmp_path / 'c.jsonl'} Consumer")
     producer = " ".join(producer_command(SPEC, "redis://h:1/0", tmp_path / "p.jsonl", tmp_path / "lua"))
     for part in ("--headless", "--host redis://h:1/0", "--seed 4", "--rate 77", f"--lua {tmp_path / 'lua'}"):
         assert part in producer

@@ -11,7 +11,7 @@ import engine
 
 ROOT = Path(__file__).resolve().parents[2]
 SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-FACE, CHARGE, FIXTURE = SNIPPETS
+FACE, CHARGE, ASYNC, FIXTURE = SNIPPETS
 
 
 def test_the_public_face_is_ten_lines_and_they_run(ironclaim_url: str, tmp_path: Path) -> None:
@@ -57,3 +57,15 @@ def test_the_fixture_snippet_is_a_test_that_passes(ironclaim_url: str) -> None:
     names: dict[str, object] = {"Queue": engine.Queue}
     exec(FIXTURE, names)
     names["test_welcome"](ironclaim_url)  # type: ignore[operator]
+
+
+def test_the_async_snippet_puts_a_hundred_jobs_in_and_a_worker_runs_them(ironclaim_url: str) -> None:
+    names: dict[str, object] = {}
+    exec(ASYNC.replace("redis://127.0.0.1:6379", ironclaim_url), names)
+    queue = engine.Queue("pages", url=ironclaim_url)
+    assert queue.counts().waiting == 100
+    handlers = names["handlers"]
+    assert isinstance(handlers, engine.Handlers)
+    engine.Worker(queue, handlers).run(burst=True)
+    assert queue.counts().finished == 100
+    queue.close()
