@@ -63,9 +63,10 @@ class ProcessView:
     finished: int = 0
     #: When the process last connected to the server.
     connected_ns: int = 0
-    #: The operation, of those that were answered, that was sent last; and the same for each name of operation.
+    #: The operation, of those that were answered, that was sent last.
     answered: Answer = NEVER
-    answered_by_name: dict[str, Answer] = field(default_factory=dict)
+    #: The same of the renewals that renewed some lease: when its jobs have ended meanwhile, an answer renews nothing.
+    renewed: Answer = NEVER
     #: Operations that were sent and not answered yet: operation id -> (name, first send).
     unanswered: dict[str, tuple[str, int]] = field(default_factory=dict)
     #: When the server last answered that it had done this before: {"claim": ..., ...}.
@@ -155,8 +156,10 @@ def apply_answer(view: ProcessView, operation: str, row: dict[str, Any]) -> None
         return
     answer = Answer(row["last_send_ns"], row["done_ns"])
     view.answered = max(view.answered, answer)
-    view.answered_by_name[operation] = max(view.answered_by_name.get(operation, NEVER), answer)
-    if "repeated" in (row.get("result"), *(item.get("result") for item in row.get("items") or ())):
+    results = {row.get("result"), *(item.get("result") for item in row.get("items") or ())}
+    if operation == "extend" and "ok" in results:
+        view.renewed = max(view.renewed, answer)
+    if "repeated" in results:
         view.repeated_ns[operation] = answer.done_ns
 
 

@@ -9,7 +9,6 @@ from chaos.faults.network_base import NetworkFault
 from chaos.plan import PlannedFault
 from chaos.probe import round_trip_ms
 from chaos.toxiproxy_client import latency
-from chaos.watch import NEVER
 
 #: Added to each direction.
 LATENCY_MS = 50
@@ -80,9 +79,8 @@ class NetLatency(NetworkFault):
         return [name for name, one in answers.items() if one.sent_ns >= self.in_force_ns and one.took_ms >= least_ms]
 
     def _renewed(self) -> list[str]:
-        """Those of the workers that have sent a renewal under the latency and were answered."""
-        newest = {name: self.scene.watch.view(name).answered_by_name.get("extend", NEVER) for name in self.workers}
-        return [name for name, answer in newest.items() if answer.sent_ns >= self.in_force_ns]
+        """Those of the workers that have renewed a lease under the latency."""
+        return [name for name in self.workers if self.scene.watch.view(name).renewed.sent_ns >= self.in_force_ns]
 
     def _words(self, added_ms: dict[str, float]) -> str:
         return ", ".join(f"{ms:.1f} ms ({name})" for name, ms in added_ms.items())

@@ -165,12 +165,11 @@ def test_only_a_row_with_the_servers_time_is_an_answer(watch: Watch, worker: Wor
     append(worker, kind="operation", f="handle", type="ok", op="w-2.0", first_send_ns=50, done_ns=60)
     watch.poll()
     view = watch.view("worker-1")
-    assert (view.answered, view.answered_by_name) == (NEVER, {})
+    assert view.answered == NEVER
     append(worker, kind="operation", f="extend", type="ok", op="w-3.0", srv_us=1, **times)
     append(worker, kind="operation", f="claim", type="ok", op="w-4.0", srv_us=1, last_send_ns=15, done_ns=99)
     watch.poll()
     assert view.answered == Answer(20, 30)
-    assert view.answered_by_name == {"extend": Answer(20, 30), "claim": Answer(15, 99)}
     assert Answer(1_000_000, 3_500_000).took_ms == 2.5
 
 
@@ -206,3 +205,15 @@ def test_the_newest_connection_counts(watch: Watch, worker: WorkerHistory) -> No
         worker.file.append(['"kind":"connection"'], t_ns=t_ns)
     watch.poll()
     assert watch.view("worker-1").connected_ns == 9
+
+
+def test_a_renewal_counts_when_it_renewed_something(watch: Watch, worker: WorkerHistory) -> None:
+    view = watch.view("worker-1")
+    lease = {"job": "a", "fence": 1, "nonce": "n"}
+    row = {"kind": "operation", "f": "extend", "type": "ok", "srv_us": 1, "done_ns": 30}
+    append(worker, **row, op="w-1.0", last_send_ns=20, items=[{**lease, "result": "stale"}])
+    watch.poll()
+    assert view.renewed == NEVER
+    append(worker, **row, op="w-2.0", last_send_ns=21, items=[{**lease, "result": "stale"}, {**lease, "result": "ok"}])
+    watch.poll()
+    assert view.renewed == Answer(21, 30)

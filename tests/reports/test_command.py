@@ -178,7 +178,7 @@ def test_what_an_older_judge_left_goes_first(tmp_path: Path, command: Command, m
         ({"sweep_ms": True}, "sweep_ms is true, it must be a whole number above 0"),
         ({"workers": 0}, "workers is 0, it must be a whole number above 0"),
         ({"recovery_bound_ms": 11_001}, "recovery_bound_ms is 11001, it must be at most 11000"),
-        ({"liveness_ms": 14_999}, "liveness_ms is 14999, it must be at least 15000"),
+        ({"liveness_ms": 10_999}, "liveness_ms is 10999, it must be at least 11000"),
         ({"plan": None}, "plan is null, it must be a list, empty when no fault was planned"),
         ({"plan": [{"fault": "1", "name": 2}]}, "plan[0] has no name, it must be a text; plan[0] has no target"),
         ({"plan": ["kill"]}, "plan[0] has no fault, it must be a text"),
