@@ -5,12 +5,9 @@ from __future__ import annotations
 import time
 
 from chaos.faults.base import Scene, Seen
-from chaos.faults.network_base import ANSWER_TIMEOUT_S, LostFault
+from chaos.faults.network_base import ANSWER_TIMEOUT_S, LOST_MS, LostFault
 from chaos.plan import PRODUCER, PlannedFault
 from chaos.toxiproxy_client import blackhole
-
-#: A call that is this old and unanswered has lost its reply: the server answers within a millisecond or two.
-LOST_MS = 50
 
 #: How long a process may take to send something.
 CALL_TIMEOUT_S = 0.5

@@ -16,6 +16,7 @@ from chaos.faults.base import Scene, Seen
 from chaos.network import Network
 from chaos.plan import PRODUCER, PlannedFault
 from chaos.probe import Silence, ask
+from chaos.watch import ProcessView
 
 #: A fault that takes something away stays this long: past the 2 s after which the engine takes a reply for lost.
 HOLD_S = 2.5
@@ -25,6 +26,9 @@ HOLD_LEASES = 1 / 3
 
 #: A probe whose reply does not come within this is unanswered.
 PROBE_PATIENCE_S = 0.5
+
+#: A call that is this old and unanswered has lost its reply: the server answers within a millisecond or two.
+LOST_MS = 50
 
 #: Clients that lost their connection try again at least every half second.
 ANSWER_TIMEOUT_S = 10.0
@@ -95,9 +99,15 @@ class NetworkFault:
         self.scene.wait(lambda: False, timeout_s=until_s - time.monotonic(), poll_s=0.01)
 
     def silent(self) -> list[str]:
-        """Those of the targets that no call was answered which they sent while the fault was in force."""
+        """Those of the targets that have asked for something, and that no call was answered which they sent while the fault was
+        in force. One that asks for nothing would be silent over any network."""
         self.scene.watch.poll()
-        return [name for name in self.targets if self.scene.watch.view(name).answered.sent_ns < self.in_force_ns]
+        return [name for name in self.targets if self._is_silent(self.scene.watch.view(name))]
+
+    def _is_silent(self, view: ProcessView) -> bool:
+        old_ns = time.monotonic_ns() - LOST_MS * 1_000_000
+        asked = any(sent_ns < old_ns for _, sent_ns in view.unanswered.values())
+        return asked and view.answered.sent_ns < self.in_force_ns
 
     def answered_again(self) -> list[str]:
         """Those of the targets that a call was answered which they sent after the heal, waited for."""

@@ -76,6 +76,25 @@ def test_a_fault_that_spared_a_target_has_no_witness(
     fault.heal()
 
 
+@pytest.mark.parametrize("name", ["net-request-lost", "net-down"])
+def test_a_target_that_asks_for_nothing_is_no_witness(name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = stage.make(name)
+    fault.inject()
+    # As if the producer had nothing to send: its proxy is as dead as the others, and it would not know.
+    poll, view = stage.scene.watch.poll, stage.scene.watch.view("producer-1")
+
+    def poll_without_it() -> None:
+        poll()
+        view.unanswered.clear()
+
+    monkeypatch.setattr(stage.scene.watch, "poll", poll_without_it)
+    seen = fault.witness()
+    monkeypatch.undo()
+    assert not seen.ok
+    assert seen.detail.endswith("no call answered: worker-1")
+    fault.heal()
+
+
 @pytest.mark.parametrize(("name", "other"), [("net-request-lost", "downstream"), ("net-reply-lost", "upstream")])
 def test_the_wrong_direction_has_no_witness(name: str, other: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     module = f"chaos.faults.{name.replace('-', '_')}"
