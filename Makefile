@@ -43,7 +43,7 @@ judge: setup
 	@$(BIN)/python -m reports judge $(RUN)
 
 test: setup
-	@$(BIN)/python -m pytest --numprocesses $(JOBS) $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --no-loadscope-reorder $(ARGS)
 
 doctor:
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -m chaos.doctor; else $(PYTHON) -m chaos.doctor; fi

@@ -38,6 +38,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
+#: What takes longest comes first, or else one process would still be at it when the other has nothing left.
+LONGEST_FIRST = ("tests/chaos/test_mutants_caught.py", "tests/reports", "tests/bench/test_locustfile.py", "tests/chaos")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest scopes first; pytest-xdist keeps this order with --no-loadscope-reorder."""
+
+    def rank(item: pytest.Item) -> int:
+        scope = scope_of(item.nodeid)
+        return next((place for place, start in enumerate(LONGEST_FIRST) if scope.startswith(start)), len(LONGEST_FIRST))
+
+    items.sort(key=rank)
+
+
 def scope_of(nodeid: str) -> str:
     """The tests that go to one process together with this one."""
     file = nodeid.split("::", 1)[0]

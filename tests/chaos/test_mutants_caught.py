@@ -22,6 +22,10 @@ from tests.chaos import drills
 PACE = Pace(lead_in_ms=800, delay_max_ms=200, calm_ms=300, settle_ms=1_000)
 LIVENESS_SLACK_MS = 3_000
 
+#: The suite runs in two processes on two cores: once in a while the producer gets its turn too late.
+TOO_BUSY = "H3 unknown: the producers sent with a lag"
+TRIES = 3
+
 #: The fault that gives each mutant something to do wrong.
 PROVOKED_BY = {
     "finish-without-token-check": "worker-freeze",
@@ -43,7 +47,17 @@ CLOSURES = {
 
 
 def drill(folder: Path, spark: SparkSession, *, seed: int, kinds: tuple[str, ...], mutant: str = "") -> dict[str, Any]:
-    """Run a short drill and judge it."""
+    """Run a short drill and judge it; again when all that is in doubt is whether this machine had time for the load."""
+    for attempt in range(TRIES):
+        decided = drill_once(folder / str(attempt), spark, seed=seed, kinds=kinds, mutant=mutant)
+        if not decided["reasons"] or not all(reason.startswith(TOO_BUSY) for reason in decided["reasons"]):
+            break
+    return decided
+
+
+def drill_once(folder: Path, spark: SparkSession, *, seed: int, kinds: tuple[str, ...], mutant: str) -> dict[str, Any]:
+    """One short drill and its verdict."""
+    folder.mkdir()
     short, plan = drills.make_drill(folder, seed=seed, kinds=kinds, pace=PACE)
     planned = tuple(asdict(fault) for fault in plan.faults)
     short.spec = replace(short.spec, mutant=mutant, plan=planned, liveness_slack_ms=LIVENESS_SLACK_MS)
@@ -76,7 +90,8 @@ def test_a_mutant_is_caught_by_the_check_that_is_named_for_it(name: str, spark: 
     found = verdicts(decided)
     assert decided["verdict"] == mutant.verdict, decided["reasons"]
     assert found[mutant.check] == mutant.verdict, decided["reasons"]
-    tripped = {check for check, verdict in found.items() if verdict != "valid"}
+    busy = {"H3"} if any(reason.startswith(TOO_BUSY) for reason in decided["reasons"]) else set()
+    tripped = {check for check, verdict in found.items() if verdict != "valid"} - busy
     assert tripped <= CLOSURES[name], decided["reasons"]
 
 
