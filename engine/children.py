@@ -6,6 +6,7 @@ A child imports the handler by module and name; nothing is forked. A child that 
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -17,16 +18,21 @@ from typing import Any
 from engine.errors import Malformed
 from engine.operations import Lease, LeasedJob
 
-#: A child that closed its end or died is noticed at once; one that died and left its end to a child of its own, after this.
-_LOOK_S = 0.5
+#: A child that closed its end or died is noticed at once; one that died and left its end to a child of its own, and a lease that
+#: was lost, after this.
+_LOOK_S = 0.1
 #: An idle child that was told to end gets this long.
 _END_S = 1.0
 
 
 class Child:
-    """One child process, started again with the next job after it died. `run` belongs to one thread."""
+    """One child process, started again with the next job after it died.
+
+    `run` belongs to one thread, and only that thread sends: a child that does not read its pipe holds up nobody else.
+    """
 
     def __init__(self) -> None:
+        self._lost: queue.SimpleQueue[Lease] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Any = None
@@ -59,25 +65,35 @@ class Child:
         traceback."""
         try:
             with self._lock:
+                if self._closed:
+                    raise OSError
                 self._busy = True
-                self._pipe.send((reference, job))
+            self._pipe.send((reference, job))
             while not self._pipe.poll(_LOOK_S):
                 if self._process is not None and self._process.poll() is not None:
                     raise EOFError
+                self._tell_lost(job.lease)
             failure = self._pipe.recv()
         except (EOFError, OSError):
             failure = self._died(), ""
         self._busy = False
         return failure
 
+    @property
+    def busy(self) -> bool:
+        """Whether it has a job, or one is on its way to it."""
+        return self._busy
+
     def lose(self, lease: Lease) -> None:
-        """Tell the handler that its lease has ended."""
-        with self._lock:
-            try:
+        """Let the handler be told that its lease has ended. Does not wait."""
+        self._lost.put(lease)
+
+    def _tell_lost(self, running: Lease) -> None:
+        """Tell the handler that runs; what was lost before it started is of no use any more."""
+        while not self._lost.empty():
+            lease = self._lost.get()
+            if lease == running:
                 self._pipe.send(lease)
-            except OSError:
-                # It has died, which `run` tells.
-                return
 
     def close(self) -> None:
         """End the process: at once when it is idle, by SIGKILL when its handler still runs. It is not started again."""

@@ -141,6 +141,7 @@ def describe(failure: BaseException) -> str:
     """What a handler raised, as text that can travel: bounded, and without characters that UTF-8 cannot carry."""
     try:
         text = f"{type(failure).__name__}: {failure}"
-    except Exception:
+    except BaseException:
+        # Whatever its text raises, also SystemExit: this thread still has to say that the run has failed.
         text = type(failure).__name__
     return text[:_ERROR_CHARACTERS_MAX].encode(errors="replace").decode()

@@ -92,6 +92,8 @@ class WorkerSteps:
         self._prefetch = Prefetch(settings.concurrency, settings.prefetch)
         self._ahead = min(1, settings.prefetch)
         self._mark: Lease | None = None
+        # The job with a crash behind it that ended last.
+        self._crashed_end: Lease | None = None
         self._finishes: list[Lease] = []
         self._finishes_since_ns = 0
         self._failures: list[Failure] = []
@@ -255,6 +257,8 @@ class WorkerSteps:
         self._prefetch.ended(took_ns)
         # The next job with a crash behind it may be claimed: it was passed by while this one ran.
         self._hear(job.crashes > 0)
+        if job.crashes:
+            self._crashed_end = event.lease
         if event.error is not None:
             delay_ms = backoff.delay_ms(job.options, job.failures, self._draw)
             self._failures.append(Failure(event.lease, event.error, delay_ms))
@@ -339,8 +343,9 @@ class WorkerSteps:
             unreadable, self._unreadable = tuple(self._unreadable), []
             return Bury(unreadable)
         mark = self._mark if self._mark is not None and self._hand.is_marking(self._mark) else None
-        if mark is not None and not self._finishes:
-            # Not before what has ended is told: the job that was marked before it would be charged for the crash of this one.
+        if mark is not None and self._crashed_end not in self._finishes:
+            # Not before the end of the one that was marked before it is told: that would be charged for the crash of this one.
+            # It waits for nothing else: the finishes of a flood of others would never let it through.
             self._mark = None
             return Mark(mark)
         if mark is None and self._lingers(now_ns):

@@ -83,6 +83,6 @@ class LanesKeys:
 
     @property
     def sweep(self) -> str:
-        """Hash: state of the sweeps (ms): `max_lease_ms`, `recent_lease_ms`, `forgot_ms`, `last_sweep_ms`, `no_reap_before_ms`
-        (rules 10 and 11); `test_clock` on queues created for tests."""
+        """Hash: state of the sweeps (ms): `max_lease_ms`, `recent_lease_ms`, `least_lease_ms`, `recent_least_ms`, `forgot_ms`,
+        `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11); `test_clock` on queues created for tests."""
         return f"{self.prefix}sweep"

@@ -181,6 +181,49 @@ def test_rule_11_more_than_half_a_lease_between_two_sweeps_is_a_stall(desk: Desk
     assert (desk.reap().leases == ()) is stalled
 
 
+def test_rules_11_and_13_sweeps_that_always_come_late_reap_all_the_same(desk: Desk) -> None:
+    """Else a lone worker whose handlers hold the interpreter lock would never get back what a dead one left."""
+    desk.enqueue("j1")
+    desk.claim()
+    desk.reap()
+    reaped: list[list[str]] = []
+    for _ in range(3):
+        desk.tick(LEASE_MS // 2 + 1000)
+        reaped.append([lease.job for lease, _ in desk.reap().leases])
+    assert reaped == [[], ["j1"], []]
+
+
+def test_rule_11_the_shortest_lease_decides_what_a_stall_is_and_how_long_its_worker_is_waited_for(desk: Desk) -> None:
+    desk.enqueue("short", "long")
+    claim_for(desk, "a", 1500)
+    claim_for(desk, "b", 60_000)
+    desk.run(desk.reap_operation(sleep_max_ms=300))
+    desk.tick(3000)
+    assert desk.reap().leases == ()
+    state = sweep_state(desk)
+    assert (state["max_lease_ms"], state["least_lease_ms"]) == (60_000, 1500)
+    # Three quarters of the gap, not half of the longest lease: nobody's 9 s wait for somebody's ten minutes.
+    assert state["no_reap_before_ms"] == desk.now_ms + 3000 * 3 // 4
+    for tick_ms in (1000, 1000, 249):
+        desk.tick(tick_ms)
+        assert desk.reap().leases == ()
+    desk.tick(1)
+    assert [lease.job for lease, _ in desk.reap().leases] == ["short"]
+
+
+def test_rule_11_a_short_lease_is_forgotten_with_its_last_user(desk: Desk) -> None:
+    desk.enqueue("j1", "j2")
+    (job,) = claim_for(desk, "a", 1500)
+    desk.finish(job.lease)
+    claim_for(desk, "b", LEASE_MS)
+    desk.reap()
+    desk.sweep_past(10_000)
+    desk.enqueue("j3")
+    claim_for(desk, "b", LEASE_MS)
+    desk.sweep_past(10_000)
+    assert sweep_state(desk)["least_lease_ms"] == LEASE_MS
+
+
 def test_rule_11_no_sweep_before_means_no_stall(desk: Desk) -> None:
     desk.enqueue("j1")
     desk.claim()

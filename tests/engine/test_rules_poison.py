@@ -225,3 +225,16 @@ def test_rule_12_a_claim_takes_no_more_jobs_with_a_crash_behind_them_than_it_may
     assert desk.redis.llen(desk.keys.wake("main")) == 0, "it took none: a marker would come back to it"
     desk.reap()
     assert desk.redis.llen(desk.keys.wake("main")) == 1, "the sweep re-arms for the others"
+
+
+def test_rule_12_what_a_claim_passes_by_hides_nothing_behind_it(desk: Desk) -> None:
+    """One SIGKILL of a worker with many jobs in hand flags them all; a page of them must not stop the innocent ones behind."""
+    flagged = [f"c{number}" for number in range(250)]
+    desk.enqueue(*flagged)
+    desk.claim("x", limit=250)
+    desk.sweep_past(LEASE_MS + 1)
+    desk.enqueue("j1", "j2", "j3")
+    claim = replace(desk.claim_operation("a", limit=3), crashed_max=0)
+    assert [job.lease.job for job in desk.run(claim).jobs] == ["j1", "j2", "j3"]
+    claim = replace(desk.claim_operation("b", limit=3), crashed_max=1)
+    assert [job.lease.job for job in desk.run(claim).jobs] == ["c0"]

@@ -39,6 +39,20 @@ def test_rule_12_a_second_one_waits_for_the_first_and_the_others_pass_it() -> No
     assert started(machine.mark()) == ["b"]
 
 
+def test_rule_12_a_mark_waits_for_no_other_finish() -> None:
+    """Over a slow network some quick job has always ended when the channel is free: the mark would never be sent."""
+    machine = Machine(concurrency=3)
+    first, second = machine.job("a"), machine.job("b")
+    machine.give(first, second)
+    machine.handler_ends(first)
+    machine.handler_ends(second)
+    crashed = machine.job("c", crashes=1)
+    machine.give(crashed)
+    assert machine.work == Mark(crashed.lease)
+    assert started(machine.mark())[-1:] == ["c"]
+    assert isinstance(machine.work, Finish) and machine.work.leases == (second.lease,)
+
+
 def test_rule_12_also_a_failed_run_is_told_before_the_next_mark() -> None:
     machine = Machine(concurrency=2)
     first, second = machine.job("a", crashes=1), machine.job("b", crashes=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -12,6 +13,9 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker
+from engine.children import Child
+from engine.handlers import describe
+from engine.operations import Lease, LeasedJob, Options
 from tests.engine.helpers import kinds_of_handlers as kinds
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of, raw_client
@@ -234,6 +238,39 @@ def test_a_function_in_a_child_hears_that_its_lease_is_lost(queue: Queue, worker
     with raw_client(workers.url) as client:
         client.hset(queue.model.keys.run("a"), "nonce", "somebody-else")
     wait_until(lambda: workers.marks("lost", "a"), "the handler hears it")
+
+
+def runs_handlers(pid: int) -> bool:
+    return b"handler_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_a_child_that_does_not_read_holds_up_nobody(tmp_path: Path) -> None:
+    """Its pipe takes less than a payload may hold, so the sender waits; those who decide and who stop must not."""
+    child = Child()
+    child.start()
+    pid = wait_until(lambda: next((pid for pid in children_of(os.getpid()) if runs_handlers(pid)), 0), "the child")
+    lease = Lease("big", 1, "n:1")
+    job = LeasedJob(lease, 0, "plain", "main", "main", json.dumps("x" * 480_000).encode(), Options(), 0, 0, 1, 0, 0)
+    os.kill(pid, signal.SIGSTOP)
+    told: list[object] = []
+    running = threading.Thread(target=lambda: told.append(child.run(("tests.engine.helpers.kinds_of_handlers", "plain"), job)))
+    running.start()
+    wait_until(lambda: child.busy, "the job is on its way into the pipe")
+    child.lose(lease)
+    stopping = threading.Thread(target=child.close)
+    stopping.start()
+    for thread in (stopping, running):
+        thread.join(10)
+        assert not thread.is_alive()
+    assert told and told[0] is not None
+
+
+def test_a_failure_whose_text_cannot_be_had_is_named_by_its_type() -> None:
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise SystemExit
+
+    assert describe(Unspeakable()) == "Unspeakable"
 
 
 @pytest.mark.parametrize("end", ["SIGKILL", "grace"])
