@@ -12,13 +12,17 @@ from reports.meaning import (
     ENQUEUE_NS,
     NEVER_NS,
     OTHER_CALLS,
+    accepted_call,
     accepted_finish,
     answered,
     buried,
     changed,
     corrupt,
     created_by_it,
+    freshly_leased,
     leased,
+    may_have_ended,
+    rightly_buried,
     sent_enqueue,
     some,
     unanswered,
@@ -48,13 +52,15 @@ def token_columns() -> list[Column]:
         *claim_columns(),
         F.max_by(F.when(extended, lease_end()), F.when(extended, first_ns)).alias("extend_end_ns"),
         F.min(F.when(end, first_ns)).alias("end_sent_ns"),
+        F.min(F.when(may_have_ended(), first_ns)).alias("over_ns"),
         F.max(F.when(other, first_ns)).alias("other_sent_ns"),
         F.max_by(F.when(other, f), F.when(other, first_ns)).alias("other_call"),
         F.max(F.when(extended, first_ns)).alias("extend_sent_ns"),
         F.max_by(F.when(accepted | other | extended, F.col("era")), first_ns).alias("accepted_era"),
-        F.max(F.when((f == "handle") | (F.col("kind") == "effect") | accepted, F.col("proc"))).alias("ran_by"),
+        *ran_columns(),
         F.min(F.when(f == "reap", first_ns)).alias("reap_sent_ns"),
         F.min(F.when(f == "reap", done_ns)).alias("reap_done_ns"),
+        F.min_by(F.when(f == "reap", F.col("era")), F.when(f == "reap", done_ns)).alias("reap_era"),
         F.min(F.when(f == "handle", first_ns)).alias("start_ns"),
         some(end & answered()).alias("end_answered"),
         some(end & unanswered()).alias("end_unanswered"),
@@ -65,10 +71,25 @@ def token_columns() -> list[Column]:
     ]
 
 
+def ran_columns() -> list[Column]:
+    """Who handled a job under its lease, and the order of the calls that were answered `ok`: the first end, the latest calls."""
+    f, accepted = F.col("f"), accepted_call() & F.col("first_send_ns").isNotNull() & F.col("done_ns").isNotNull()
+    proc = F.when((f == "handle") | (F.col("kind") == "effect") | accepted_finish(), F.col("proc"))
+    ended, sent = F.struct("done_ns", "era", "f"), F.struct("first_send_ns", "era", "f")
+    finish = f == "finish"
+    return [
+        F.max(proc).alias("ran_by"),
+        F.min(proc).alias("also_ran_by"),
+        F.min(F.when(accepted & f.isin(*ENDS), ended)).alias("ended"),
+        F.min(F.when(accepted & f.isin(*ENDS) & ~finish, ended)).alias("given_up"),
+        F.max(F.when(accepted & ~finish, sent)).alias("last_call"),
+        F.max(F.when(accepted & finish, sent)).alias("last_finish"),
+    ]
+
+
 def claim_columns() -> list[Column]:
     """How a lease came about, and by which server time its job may run again after a retry that ended it."""
     claim, proc = leased(), F.when(leased(), F.col("proc"))
-    fresh = claim & ~F.coalesce((F.col("answer") == "repeated") | (F.col("result") == "repeated"), F.lit(False))
     retried = (F.col("f") == "retry") & (F.col("type") == "ok") & (F.col("result") == "ok") & (F.col("outcome") == "retried")
     again = F.struct(srv_ms().alias("srv_ms"), (srv_ms() + F.col("delay_ms")).alias("due_ms"))
     return [
@@ -78,7 +99,7 @@ def claim_columns() -> list[Column]:
         F.min(F.when(claim, srv_ms())).alias("claim_srv_ms"),
         F.max(F.when(claim, F.col("due_ms"))).alias("claim_due_ms"),
         F.max(F.when(claim, F.col("era"))).alias("claim_era"),
-        F.count_if(fresh).alias("handed_out"),
+        F.size(F.collect_set(F.when(freshly_leased(), F.struct("proc", "op")))).alias("handed_out"),
         F.max(proc).alias("proc"),
         F.min(proc).alias("other_proc"),
         F.max(F.when(retried & F.col("srv_us").isNotNull(), again)).alias("again"),
@@ -95,14 +116,13 @@ def job_columns(run: Run) -> list[Column]:
     """What all rows of a job say about it.
 
     changed_ns: the last instant before the deadline snapshot at which it may have become claimable or was claimed; moved_ns: the
-    last one at all at which it may have changed its state; due_ns: when its enqueue wanted it to be claimable at the latest.
+    last one at all at which it may have changed its state; enqueue_due_ns: when its enqueue wanted it claimable at the latest.
     """
     f, result, reply = F.col("f"), F.col("result"), F.col("type")
     first_ns, done_ns, delay_ns = F.col("first_send_ns"), F.col("done_ns"), F.coalesce(F.col("delay_ms"), F.lit(0)) * MS
     created, claim, end = created_by_it(), leased(), f.isin(*ENDS)
     enqueued_ns = F.when(created, done_ns).when(sent_enqueue(), first_ns + ENQUEUE_NS)
     finish_ok = (f == "finish") & (reply == "ok") & (result == "ok")
-    may_bury = f.isin("retry", "bury") & unanswered()
     moving_ns = F.when(f == "enqueue", enqueued_ns).when(end & (result == "stale"), None).otherwise(F.coalesce(done_ns, first_ns))
     before = before_deadline(run)
     return [
@@ -111,24 +131,53 @@ def job_columns(run: Run) -> list[Column]:
         F.min(F.when(created, done_ns)).alias("created_done_ns"),
         F.min(F.when(sent_enqueue(), F.coalesce("intended_ns", "first_send_ns"))).alias("intended_ns"),
         F.max(F.when(sent_enqueue(), delay_ns)).alias("delay_ns"),
-        F.max(enqueued_ns + delay_ns).alias("due_ns"),
+        F.max(enqueued_ns + delay_ns).alias("enqueue_due_ns"),
         F.min(F.when(claim, done_ns)).alias("claim_done_ns"),
         F.max(F.when(claim & before, done_ns)).alias("last_claim_ns"),
         F.collect_set(F.when(accepted_finish(), F.struct("era", "fence", "nonce"))).alias("finishes"),
-        F.collect_set(F.when(finish_ok, F.struct("era", "fence", "nonce", "op"))).alias("finish_calls"),
+        F.collect_set(F.when(finish_ok, F.struct("era", "fence", "nonce", "op", "position"))).alias("finish_calls"),
         F.min(F.when(accepted_finish(), done_ns)).alias("accepted_done_ns"),
-        some(end & unanswered()).alias("end_unanswered"),
-        some((f == "finish") & unanswered()).alias("finish_unanswered"),
+        F.min(F.when(accepted_finish() & done_ns.isNotNull(), F.struct("done_ns", "era"))).alias("first_finish"),
+        F.max(F.when(freshly_leased(), F.struct("first_send_ns", "era"))).alias("last_claim"),
         F.count_if((f == "finish") & (result == "stale")).alias("stale_finishes"),
         some(buried()).alias("buried"),
-        some(buried() | may_bury).alias("may_be_buried"),
+        some(rightly_buried()).alias("rightly_buried"),
         some(corrupt()).alias("corrupt"),
         some((f == "handle") | ((f == "mark") & (result == "ok"))).alias("started"),
         F.max(F.when(before, changed(created | claim | (f == "reap")))).alias("changed_ns"),
         F.max(F.when(end | f.isin("enqueue", "claim", "reap"), moving_ns)).alias("moved_ns"),
+        *enqueue_columns(),
+        *open_columns(),
         *server_columns(),
         *payload_columns(),
         *listed_columns(),
+    ]
+
+
+def enqueue_columns() -> list[Column]:
+    """The calls that the server says created the job, and when it first said that another had."""
+    told, result = (F.col("f") == "enqueue") & (F.col("type") == "ok"), F.col("result")
+    return [
+        F.collect_set(F.when(told & (result == "created"), F.struct("era", "op", "position"))).alias("creations"),
+        F.min(F.when(told & (result == "duplicate"), F.col("done_ns"))).alias("duplicate_ns"),
+    ]
+
+
+def open_columns() -> list[Column]:
+    """The calls that may have ended a lease without an answer, and the retries with a delay; the leases that are known.
+
+    A job whose retry was never answered is due after its delay, and no later than if that were applied at the last moment.
+    """
+    f, delay_ms, open_end = F.col("f"), F.coalesce("delay_ms", F.lit(0)), F.col("f").isin(*ENDS) & unanswered()
+    delayed = may_have_ended() & (f == "retry") & (delay_ms > 0)
+    applied_ns = F.when(unanswered(), F.col("first_send_ns") + ENQUEUE_NS).otherwise(F.col("done_ns"))
+    due_ns = F.when(delay_ms > 0, applied_ns + delay_ms * MS).alias("due_ns")
+    end = F.struct("era", "fence", "nonce", "f", unanswered().alias("unanswered"), due_ns)
+    reaped = (f == "reap") & (F.col("type") == "ok") & F.col("fence").isNotNull()
+    lease = F.struct("era", "fence", "nonce", (f == "reap").alias("reaped"))
+    return [
+        F.collect_set(F.when(open_end | delayed, end)).alias("ends"),
+        F.collect_set(F.when(leased() | reaped, lease)).alias("leases"),
     ]
 
 
@@ -145,12 +194,9 @@ def server_columns() -> list[Column]:
 
 
 def payload_columns() -> list[Column]:
-    """The least and the greatest crc32 of the payload that each of enqueue, claim and sink saw, and whether one saw none."""
+    """Every crc32 of the payload that each of enqueue, claim and sink saw, and whether one saw none."""
     seen = {"enqueue": sent_enqueue(), "claim": leased(), "sink": F.col("kind") == "effect"}
-    found: list[Column] = []
-    for where, condition in seen.items():
-        crc = F.when(condition, F.col("crc"))
-        found += [F.min(crc).alias(f"{where}_crc"), F.max(crc).alias(f"{where}_crc_max")]
+    found = [F.collect_set(F.when(condition, F.col("crc"))).alias(f"{where}_crcs") for where, condition in seen.items()]
     unsummed = (seen["enqueue"] | seen["claim"] | seen["sink"]) & F.col("crc").isNull()
     return [*found, some(unsummed).alias("unsummed")]
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from reports.file_facts import CALL_SLOT_NS
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -24,4 +26,11 @@ def deeds() -> Column:
             told.append(F.when((f == operation) & F.coalesce(some, F.lit(False)), F.lit(f"{operation} {result}")))
     ok = F.col("readable") & (F.col("type") == "ok") & f.isin(*DEEDS)
     what = F.when(ok, F.array_compact(F.array(*told)))
-    return F.when(F.size(what) > 0, F.struct(what.alias("what"), "first_send_ns", "done_ns"))
+    return F.when(F.size(what) > 0, F.struct(what.alias("what"), "first_send_ns", "done_ns", "last_send_ns"))
+
+
+def call() -> Column:
+    """When a call was sent that the server answered, and when it was answered, in parts of time; null for other rows."""
+    answered = F.col("readable") & (F.col("kind") == "operation") & (F.col("type") == "ok") & (F.col("f") != "handle")
+    sent, done = F.expr(f"coalesce(last_send_ns, first_send_ns) div {CALL_SLOT_NS}"), F.expr(f"done_ns div {CALL_SLOT_NS}")
+    return F.when(answered & sent.isNotNull() & done.isNotNull(), F.struct(sent.alias("sent"), done.alias("done")))

@@ -74,6 +74,14 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class Drop:
+    """Jobs that the load did not send, because it was too late for them; t_ns is when they should have been sent."""
+
+    t_ns: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A final snapshot: when, and per state the total that it states and the jobs that it lists."""
 
@@ -114,7 +122,7 @@ class Run:
     stages: tuple[Stage, ...] = ()
     phases: tuple[Phase, ...] = ()
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
-    dropped: int = 0
+    drops: tuple[Drop, ...] = ()
     boot_ids: frozenset[str] = frozenset()
     replids: frozenset[str] = frozenset()
     #: incarnation -> process that claimed under it.
@@ -123,6 +131,11 @@ class Run:
     leases_ms: frozenset[int] = frozenset()
     #: Process -> the CPU that it used, from the samples.
     cpu: Mapping[str, tuple[Usage, ...]] = field(default_factory=dict)
+
+    @property
+    def dropped(self) -> int:
+        """Jobs that the load did not send."""
+        return sum(drop.count for drop in self.drops)
 
     @property
     def killed(self) -> frozenset[str]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: When calls were sent and answered is told with this resolution, in nanoseconds.
+CALL_SLOT_NS = 50_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Deed:
@@ -12,6 +15,13 @@ class Deed:
     what: str
     first_send_ns: int
     done_ns: int
+    #: The send that the answer belongs to; 0 = the first.
+    last_send_ns: int = 0
+
+    @property
+    def took_ns(self) -> int:
+        """From the send that was answered to the answer."""
+        return self.done_ns - (self.last_send_ns or self.first_send_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,12 @@ class FileFacts:
     nameless: int = 0
     bootless: int = 0
     timeless: int = 0
+    #: Kinds of row and operations that the schema does not know; rows about leases, and effects, with an item without its token;
+    #: enqueues that do not say when they were meant to be sent.
+    unknown_kinds: tuple[str, ...] = ()
+    unknown_operations: tuple[str, ...] = ()
+    tokenless: int = 0
+    unintended: int = 0
     #: First and last instant at which an enqueue row was written, and the last at which any row was.
     enqueue_first_ns: int | None = None
     enqueue_last_ns: int | None = None
@@ -57,5 +73,7 @@ class FileFacts:
     #: When its process connected to a server, and which answers it got that a coverage may ask for.
     connected_ns: tuple[int, ...] = ()
     deeds: tuple[Deed, ...] = ()
+    #: Calls that the server answered: (send, answer) in parts of time, each CALL_SLOT_NS long and counted from 0.
+    calls: frozenset[tuple[int, int]] = frozenset()
     #: Some claim of its process was sent and got no answer that is known.
     claims_unanswered: bool = False

@@ -73,16 +73,22 @@ def events(rows: DataFrame, run: Run) -> DataFrame:
     """One row per job of an operation, effect or snapshot.
 
     An operation appears once: as its completion (type ok, fail or info), or as its invocation (type invoke) if it never had one.
+    A job that a completion leaves out was not answered: it appears as invoked, unless all of the operation failed.
     """
     usable = rows.where("readable").withColumn("era", era(run)).where(F.col("kind").isin("operation", "effect", "final"))
     invoked = F.coalesce(F.col("type") == "invoke", F.lit(False))
-    answered = usable.where(~invoked & F.col("op").isNotNull()).select("proc", "op")
-    unanswered = usable.where(invoked).join(answered, on=["proc", "op"], how="left_anti")
-    single = usable.where(~invoked).unionByName(unanswered)
-    exploded = single.select("*", F.explode("items").alias("item"))
+    each = usable.select("*", F.posexplode("items").alias("position", "item"))
+    failed, told = (F.col("type") == "fail").alias("failed"), F.col("items.job").alias("told")
+    answered = usable.where(~invoked & F.col("op").isNotNull()).select(
+        F.col("proc").alias("by"), F.col("op").alias("of"), failed, told
+    )
+    same = (F.col("proc") == F.col("by")) & (F.col("op") == F.col("of"))
+    settled = same & (F.col("failed") | F.array_contains("told", F.col("item.job")))
+    unanswered = each.where(invoked).join(answered, on=settled, how="left_anti")
+    exploded = each.where(~invoked).unionByName(unanswered)
     chosen = [F.col(name) for name in ROW_COLUMNS] + [F.col(f"item.{name}") for name in ITEM_COLUMNS]
     renamed = F.col("result").alias("answer"), F.col("name").alias("snapshot")
-    return exploded.select(*chosen, "state", *renamed, "era").repartition("job")
+    return exploded.select(*chosen, "position", "state", *renamed, "era").repartition("job")
 
 
 def era(run: Run) -> Column:
@@ -101,7 +107,7 @@ def tokens(events: DataFrame, *, eras: bool = False) -> DataFrame:
     """
     grouped = events.where(F.col("fence").isNotNull()).groupBy("job", "fence", "nonce").agg(*token_columns())
     lease_end = F.coalesce("extend_end_ns", "claim_end_ns")
-    held = F.when(F.col("claim_done_ns").isNotNull(), F.least("end_sent_ns", "reap_sent_ns", lease_end))
+    held = F.when(F.col("claim_done_ns").isNotNull(), F.least("over_ns", "reap_sent_ns", lease_end))
     by_claim = Window.partitionBy("job", *["claim_era"] * eras).orderBy("claim_done_ns", "fence", "nonce")
     before = by_claim.rowsBetween(Window.unboundedPreceding, -1)
     newest_first = Window.partitionBy("job").orderBy(F.desc("fence"), F.desc("nonce"))
@@ -112,6 +118,8 @@ def tokens(events: DataFrame, *, eras: bool = False) -> DataFrame:
     same, same_too = (F.coalesce(at("fence").over(newest_first) == F.col("fence"), F.lit(False)) for at in (F.lead, F.lag))
     twin_ns = F.when(same, F.lead("claim_done_ns").over(newest_first))
     newer_claim_ns = F.least(F.min("claim_done_ns").over(newer), twin_ns)
+    replaced_ns = replaced(newest_first) if eras else newer_claim_ns
+    reaped_ns = F.when(F.col("reap_era") == F.coalesce("accepted_era", "reap_era"), F.col("reap_done_ns"))
     return grouped.withColumn("hold_end_ns", held).withColumns(
         {
             "earlier": F.max(F.when(F.col("hold_end_ns") > F.col("claim_done_ns"), holder)).over(before),
@@ -119,7 +127,7 @@ def tokens(events: DataFrame, *, eras: bool = False) -> DataFrame:
             "newer_claim_ns": newer_claim_ns,
             "newer_start_ns": F.min("start_ns").over(newer),
             "older_again": F.max("again").over(older),
-            "replaced_ns": replaced(newest_first) if eras else newer_claim_ns,
+            "replaced_ns": F.least(replaced_ns, reaped_ns),
         }
     )
 
@@ -137,5 +145,33 @@ def replaced(newest_first: WindowSpec) -> Column:
 
 
 def jobs(events: DataFrame, run: Run) -> DataFrame:
-    """One row per job that is named anywhere in the history."""
-    return events.groupBy("job").agg(*job_columns(run)).withColumn("accepted", F.size("finishes") > 0)
+    """One row per job that is named anywhere in the history.
+
+    finish_open, bury_open: an unanswered call may have finished the job, or buried it; due_ns: when its enqueue and its retries
+    wanted it to be claimable at the latest.
+    """
+    open_ends = F.filter("ends", lambda end: ~F.exists("leases", lambda lease: superseded(end, lease)))
+
+    def unanswered(*calls: str) -> Column:
+        return F.exists(open_ends, lambda end: end["unanswered"] & end["f"].isin(*calls))
+
+    again_ns = F.array_max(F.transform(F.filter(open_ends, lambda end: end["f"] == "retry"), lambda end: end["due_ns"]))
+    return (
+        events.groupBy("job")
+        .agg(*job_columns(run))
+        .withColumns(
+            {
+                "accepted": F.size("finishes") > 0,
+                "finish_open": unanswered("finish"),
+                "bury_open": unanswered("retry", "bury"),
+                "due_ns": F.greatest("enqueue_due_ns", again_ns),
+            }
+        )
+        .drop("ends", "leases")
+    )
+
+
+def superseded(end: Column, lease: Column) -> Column:
+    """The call did not end the lease that it names, or is long past: that one was reaped, or the job was claimed again since."""
+    own = (lease["fence"] == end["fence"]) & (lease["nonce"] == end["nonce"]) & lease["reaped"]
+    return (lease["era"] == end["era"]) & ((lease["fence"] > end["fence"]) | own)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from engine.history import SCHEMA_VERSION
-from reports.deeds import deeds
+from reports.deeds import call, deeds
 from reports.errors import CannotJudge
-from reports.facts import SLOT_NS, Phase, Process, Run, Snapshot, Stage, Usage
+from reports.facts import SLOT_NS, Drop, Phase, Process, Run, Snapshot, Stage, Usage
 from reports.file_facts import Deed, FileFacts
 from reports.folder import is_object, torn_tail
+from reports.oddities import oddities
 from reports.schema import CORRUPT, row_type
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ PACK_BYTES = 512 * 1024 * 1024
 
 #: The order of rows in a file is told by blocks of this many lines.
 BLOCK_ROWS = 1_024
+
+#: Facts of a file that are lists of names.
+UNKNOWN = ("unknown_kinds", "unknown_operations")
 
 #: Columns without which a row means nothing.
 NEEDED = ("v", "seq", "kind", "proc", "t_ns")
@@ -75,7 +79,7 @@ def learn(
         stages=tuple(sorted((stage(r) for row in found for r in row["faults"]), key=lambda s: s.t_ns)),
         phases=tuple(sorted((Phase(r["name"], r["t_ns"]) for row in found for r in row["phases"]), key=lambda p: p.t_ns)),
         snapshots=snapshots(r for row in found for r in row["finals"]),
-        dropped=sum(row["dropped"] or 0 for row in found),
+        drops=tuple(Drop(r["t_ns"], r["count"] or 0) for row in found for r in row["drops"]),
         boot_ids=frozenset(boot for row in found for boot in row["boot_ids"]),
         replids=frozenset(replid for row in found for replid in row["replids"]),
         incarnations={inc["incarnation"]: inc["proc"] for row in found for inc in row["incarnations"]},
@@ -112,11 +116,12 @@ def summary_columns() -> list[Column]:
         of_kind("fault", "fault", "name", "stage", "target", "result", "detail", "t_ns", "items").alias("faults"),
         of_kind("phase", "name", "t_ns").alias("phases"),
         of_kind("final", "name", "state", "count", F.size("items").alias("listed"), "t_ns", "srv_us").alias("finals"),
-        F.sum(F.when(kind == "drop", F.col("count"))).alias("dropped"),
+        of_kind("drop", F.coalesce("intended_ns", "t_ns").alias("t_ns"), "count").alias("drops"),
         F.count_if(kind == "operation").alias("operations"),
         F.count_if((kind == "operation") & ~named()).alias("nameless"),
         F.count_if((kind == "open") & (F.coalesce("boot_id", F.lit("")) == "")).alias("bootless"),
         F.count_if((kind == "final") & F.col("srv_us").isNull()).alias("timeless"),
+        *oddities(),
         F.min(F.when(F.col("f") == "enqueue", t_ns)).alias("enqueue_first_ns"),
         F.max(F.when(F.col("f") == "enqueue", t_ns)).alias("enqueue_last_ns"),
         F.max(t_ns).alias("last_ns"),
@@ -124,6 +129,7 @@ def summary_columns() -> list[Column]:
         F.count_if((kind == "operation") & disordered()).alias("disordered"),
         F.collect_list(F.when(kind == "connection", t_ns)).alias("connected_ns"),
         F.collect_list(deeds()).alias("deeds"),
+        F.collect_set(call()).alias("calls"),
         F.collect_set(F.when(F.col("f") == "claim", F.col("lease_ms"))).alias("leases_ms"),
         (answers("claim", "invoke") > answers("claim", "ok", "fail")).alias("claims_unanswered"),
         succeeded("enqueue", "created", "repeated").alias("created"),
@@ -173,7 +179,7 @@ def file_facts(path: Path, summary: Row | None) -> FileFacts:
     torn_corrupt = bool(tail) and not is_object(tail)
     if summary is None:
         return FileFacts(path.name, torn=bool(tail), torn_corrupt=torn_corrupt)
-    special = {"recorder_ns", "seq_sum", "seq_square_sum", "version_max", "connected_ns", "deeds"}
+    special = {"recorder_ns", "seq_sum", "seq_square_sum", "version_max", "connected_ns", "deeds", "calls", *UNKNOWN}
     names = set(FileFacts.__dataclass_fields__) & set(summary.asDict()) - special
     return FileFacts(
         path.name,
@@ -188,7 +194,13 @@ def file_facts(path: Path, summary: Row | None) -> FileFacts:
         answered_slots=frozenset(place["slot"] for place in summary["places"] if place["answered"]),
         slots_back=slots_back((place["block"], place["slot"]) for place in summary["places"]),
         connected_ns=tuple(sorted(summary["connected_ns"])),
-        deeds=tuple(Deed(what, row["first_send_ns"], row["done_ns"]) for row in summary["deeds"] for what in row["what"]),
+        deeds=tuple(
+            Deed(what, row["first_send_ns"], row["done_ns"], row["last_send_ns"] or 0)
+            for row in summary["deeds"]
+            for what in row["what"]
+        ),
+        calls=frozenset((row["sent"], row["done"]) for row in summary["calls"]),
+        **{name: tuple(summary[name]) for name in UNKNOWN},
         **{name: summary[name] for name in names},
     )
 

@@ -17,6 +17,9 @@ ENDS = ("finish", "retry", "bury", "release")
 #: Calls with a token that neither finish the job nor prolong its lease.
 OTHER_CALLS = ("retry", "bury", "release", "mark")
 
+#: A reap buries a job after so many crashes at the earliest.
+POISON_CRASHES = 2
+
 #: No copy of an enqueue is applied later than this after its first send (rule 3).
 ENQUEUE_NS = 10_000 * MS
 
@@ -69,9 +72,33 @@ def corrupt() -> Column:
     return F.coalesce(found, F.lit(False))
 
 
+def rightly_buried() -> Column:
+    """The server put the job among the dead, and had cause to: a reap may not do it for the first crash (rule 12)."""
+    too_soon = F.coalesce((F.col("f") == "reap") & (F.col("crashes") < POISON_CRASHES), F.lit(False))
+    return buried() & ~too_soon
+
+
 def leased() -> Column:
     """A claim that was answered and handed the job out."""
     return (F.col("f") == "claim") & (F.col("type") == "ok") & ~corrupt()
+
+
+def freshly_leased() -> Column:
+    """A claim that was answered and handed the job out, and is no repeat of an earlier one (rule 4)."""
+    return leased() & ~F.coalesce((F.col("answer") == "repeated") | (F.col("result") == "repeated"), F.lit(False))
+
+
+def accepted_call() -> Column:
+    """The server said `ok`: this very call with a token did what it asks for."""
+    return F.coalesce(
+        F.col("f").isin(*ENDS, "mark", "extend") & (F.col("type") == "ok") & (F.col("result") == "ok"), F.lit(False)
+    )
+
+
+def may_have_ended() -> Column:
+    """A call that ends a lease, unless it is known to have done nothing: it failed, or the server called its token stale."""
+    nothing = (F.col("type") == "fail") | F.coalesce(F.col("result") == "stale", F.lit(False))
+    return F.col("f").isin(*ENDS) & ~nothing
 
 
 def answered() -> Column:

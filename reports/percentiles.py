@@ -13,6 +13,7 @@ What never came has no end: it counts as infinite, shown as null, and is not dro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -22,9 +23,8 @@ from reports.facts import MS
 if TYPE_CHECKING:
     from pyspark.sql import Column, Row
 
-#: What never came takes this long. Anything near it is shown as null: it is infinite.
-NEVER_MS = 1e15
-INFINITE_MS = 1e12
+#: What never came takes this long, and so does what lies anywhere between it and a finite latency: no part of it is finite.
+NEVER_MS = inf
 
 #: Name -> the rank, in thousandths, so that what remains above it is counted exactly.
 RANKS = {"p50_ms": 500, "p90_ms": 900, "p99_ms": 990, "p99_9_ms": 999, "max_ms": 1_000}
@@ -67,4 +67,4 @@ def stated(count: int, values_ms: Sequence[float] | None) -> dict[str, float | N
 
 def shown(values_ms: Sequence[float]) -> list[float | None]:
     """Percentiles rounded to a microsecond; None for infinite ones."""
-    return [round(value, 3) if value < INFINITE_MS else None for value in values_ms]
+    return [round(value, 3) if isfinite(value) else None for value in values_ms]

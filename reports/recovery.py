@@ -19,7 +19,8 @@ def in_hand(tokens: DataFrame, jobs: DataFrame, run: Run) -> DataFrame:
 
     In hand: claimed by the killed process, or reaped under one of its incarnations, and neither ended by an answered call nor
     lost to another worker before the kill. `ended`: it never ran again because its end was sent and not answered, so that call
-    did it, or because it is dead since the reap: buried as poison (rule 12; whether it had the crashes for that is for J4).
+    did it (not if the lease was reaped: until then it was one), or because it is dead since the reap: buried as poison (rule 12;
+    whether it had the crashes for that is for J4).
     """
     hits = tokens.withColumn("holder", F.coalesce("proc", holder_of(run.incarnations)))
     hits = hits.withColumn("kill", F.explode(F.array(*(kill_struct(*fields) for fields in kill_fields(run)))))
@@ -28,7 +29,8 @@ def in_hand(tokens: DataFrame, jobs: DataFrame, run: Run) -> DataFrame:
     lost_before = F.coalesce((F.col("reap_done_ns") <= inject_ns) | (F.col("newer_start_ns") <= inject_ns), F.lit(False))
     allowed_ns = (F.lit(run.recovery_bound_ms) + F.coalesce("unanswered_delay_ms", F.lit(0))) * MS
     never_again = F.col("newer_start_ns").isNull()
-    buried = F.col("reap_done_ns").isNotNull() & F.array_contains("states", "dead")
+    reaped = F.col("reap_done_ns").isNotNull()
+    buried = reaped & F.array_contains("states", "dead")
     return (
         hits.where(~lost_before)
         .join(jobs.select("job", "states"), "job")
@@ -39,7 +41,7 @@ def in_hand(tokens: DataFrame, jobs: DataFrame, run: Run) -> DataFrame:
             witness_ns.alias("witness_ns"),
             F.greatest(F.col("newer_start_ns") - witness_ns, F.when(F.col("newer_start_ns").isNotNull(), 0)).alias("recovery_ns"),
             allowed_ns.alias("allowed_ns"),
-            (never_again & (F.col("end_unanswered") | buried)).alias("ended"),
+            (never_again & ((F.col("end_unanswered") & ~reaped) | buried)).alias("ended"),
         )
     )
 

@@ -22,6 +22,8 @@ class Window:
     healed_ns: int
     #: The inject of the next fault.
     next_ns: int
+    #: When it was seen to bite; None when it was not.
+    witness_ns: int | None = None
 
 
 def windows(run: Run) -> tuple[Window, ...]:
@@ -34,7 +36,16 @@ def windows(run: Run) -> tuple[Window, ...]:
             heal_ns = at_ns.get("heal", NEVER_NS)
             healed_ns = max(heal_ns, at_ns.get("healed", heal_ns))
             found.append(
-                Window(fault, rows[0].name, targets(rows[0].target), at_ns["inject"], heal_ns, healed_ns, next_ns=NEVER_NS)
+                Window(
+                    fault,
+                    rows[0].name,
+                    targets(rows[0].target),
+                    at_ns["inject"],
+                    heal_ns,
+                    healed_ns,
+                    next_ns=NEVER_NS,
+                    witness_ns=at_ns.get("witness"),
+                )
             )
     return followed(sorted(found, key=lambda window: window.inject_ns))
 

@@ -84,9 +84,19 @@ def contradictions(run: Run) -> list[str]:
         started = sum(process.t_ns < min(enqueues_ns) for process in workers)
         if started != planned:
             found.append(f"{started} workers were started before the first enqueue, the spec says {planned}")
+    found += missing_consumers(run)
     if len(run.replids) > 1 and all(str(entry.get("name")).startswith(CLIENTS) for entry in run.plan):
         found.append(f"the server had {len(run.replids)} eras, and no fault of it was planned")
     return found
+
+
+def missing_consumers(run: Run) -> list[str]:
+    """Fewer or more workers inside Locust than the spec asks for. Older specs do not say."""
+    planned = run.spec.get("consumers")
+    names = {process.name for process in run.processes if process.role == "worker" and process.in_locust}
+    if planned is None or len(names) == planned:
+        return []
+    return [f"{len(names)} consumers inside Locust were started, the spec says {planned}"]
 
 
 def other_leases(run: Run) -> list[int]:
@@ -136,8 +146,11 @@ def file_holes(file: FileFacts, *, killed: bool) -> list[str]:
         (file.nameless, "operation rows without f, op or a known type"),
         (file.bootless, "open rows without a boot id"),
         (file.timeless, "final rows without the server's time"),
+        (file.tokenless, "rows about leases without a fence or a nonce"),
     )
-    return found + [f"{name} has {count} {words}" for count, words in lacks if count]
+    found += [f"{name} has {count} {words}" for count, words in lacks if count]
+    unknown = (("rows of kind", file.unknown_kinds), ("operations named", file.unknown_operations))
+    return found + [f"{name} has {words} {', '.join(names)}, which nobody knows" for words, names in unknown if names]
 
 
 def numbered(file: FileFacts, rows: int) -> bool:

@@ -1,12 +1,13 @@
 """H1: the drill was carried out. Every planned fault was injected, seen to bite, healed, and seen to have healed, in this order
-and once each; what was frozen wrote nothing meanwhile; and the harness reports no error of its own (`harness_errors` of the
-spec). Else the run proves nothing: unknown."""
+and once each; what was frozen wrote nothing meanwhile; what was cut off or slowed down was answered accordingly; and the harness
+reports no error of its own (`harness_errors` of the spec). Else the run proves nothing: unknown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
 
+from reports.checks import h1_network
 from reports.checks.base import Check
 from reports.facts import MS, SLOT_NS, Run, Stage
 
@@ -34,7 +35,7 @@ def doubts(run: Run) -> list[str]:
             wanted, seen = planned.get(fault, {}).get(what), {getattr(stage, what) for stage in rows}
             if fault in planned and seen - {wanted}:
                 found.append(f"fault {fault} has {what} {', '.join(sorted(map(str, seen)))}, planned was {wanted}")
-    return found + awake(run)
+    return found + awake(run) + h1_network.doubts(run)
 
 
 def missing(fault: str, rows: Sequence[Stage]) -> list[str]:

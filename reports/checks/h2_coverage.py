@@ -5,7 +5,7 @@ nothing about it: unknown. A plan without a kind of fault asks for nothing of th
 |---|---|
 | worker-kill | a job in hand ran elsewhere |
 | worker-freeze | a zombie's finish was refused |
-| net-latency | a renewal was sent and answered while the network was slow |
+| net-latency | a renewal was sent and answered while the network was slow, and took as long as that must |
 | net-reply-lost | an enqueue, a claim and a finish were each answered by a repeat |
 | net-down | a process that was cut off connected again, and a call of it was answered |
 """
@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from reports.checks.base import Check, Flag, sentence
-from reports.facts import SLOT_NS, Run
+from reports.facts import MS, SLOT_NS, Run
 from reports.file_facts import Deed
 from reports.frames import Frames
 from reports.windows import Window, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+#: What a slow network adds to a call: 50 ms in each direction, less a tenth for the timers that add it.
+SLOW_MS = 90
 
 #: True when a deed belongs to the window of a fault.
 Fits = Callable[[Deed, Window], bool]
@@ -40,6 +43,11 @@ def inside(deed: Deed, window: Window) -> bool:
     return window.inject_ns <= deed.first_send_ns and deed.done_ns <= window.heal_ns
 
 
+def slow(deed: Deed, window: Window) -> bool:
+    """It was sent and answered while the network was slow, and took as long as it must."""
+    return inside(deed, window) and deed.took_ns >= SLOW_MS * MS
+
+
 def across(deed: Deed, window: Window) -> bool:
     """It was under way at some time while the fault was in force."""
     return deed.first_send_ns <= window.heal_ns and window.inject_ns <= deed.done_ns <= window.next_ns
@@ -48,7 +56,7 @@ def across(deed: Deed, window: Window) -> bool:
 #: Kind of fault -> the deeds that it must have brought about, each by some process that it hits.
 WANTED: dict[str, tuple[tuple[str, Fits, str], ...]] = {
     "worker-freeze": (("finish stale", after, "no finish of a zombie was refused"),),
-    "net-latency": (("extend ok", inside, "no renewal was sent and answered while the network was slow"),),
+    "net-latency": (("extend ok", slow, "no renewal was sent and answered while the network was slow"),),
     "net-reply-lost": (
         ("enqueue repeated", across, "no enqueue was answered by a repeat"),
         ("claim repeated", across, "no claim was answered by a repeat"),

@@ -2,7 +2,8 @@
 
 Every call has at most one completion; a killed process writes nothing after its death; the instants of a row, and the rows of a
 file, follow each other. Latencies count from the intended instant, so a load that is sent late measures itself: the send lag
-of the producers outside the windows of faults, and the CPU of the processes inside Locust, have bounds. Beyond them: unknown.
+of the producers outside the windows of faults, the jobs that they did not send at all, and the CPU of the processes inside
+Locust have bounds. Beyond them, or where an enqueue does not say when it was meant to be sent: unknown.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 #: Bound of the p99 send lag outside faults. Runs on a machine that others kept busy came to 3 to 47 ms.
 LAG_P99_MAX_MS = 150
 
+#: Bound of the part of the load that was not sent outside faults; fewer jobs than the second prove nothing.
+DROPPED_MAX = 0.01
+DROPPED_MIN = 10
+
 #: Bound of the CPU of a process inside Locust: it has one core, and queues behind itself when that is nearly full. Producers
 #: of 120 jobs/s took 6 to 12 % of it, and 36 % in their busiest five seconds.
 CPU_MAX = 0.8
@@ -37,8 +42,8 @@ SLOTS_BACK_MAX = 1
 
 
 def doubts(run: Run) -> list[str]:
-    """Rows in the wrong order, the dead that write, and a Locust that is too busy."""
-    return living_dead(run) + out_of_order(run) + busy(run)
+    """Rows in the wrong order, the dead that write, a load without a schedule, and a Locust that is too busy."""
+    return living_dead(run) + out_of_order(run) + unintended(run) + busy(run)
 
 
 def living_dead(run: Run) -> list[str]:
@@ -65,6 +70,15 @@ def out_of_order(run: Run) -> list[str]:
         if file.disordered:
             found.append(f"history file {file.name} has {file.disordered} operation rows whose instants are not in their order")
     return found
+
+
+def unintended(run: Run) -> list[str]:
+    """Producers that do not say when they meant to send: then nobody knows how late they were."""
+    return [
+        f"{process.name} wrote {file.unintended} rows of enqueues that do not say when they were meant to be sent"
+        for process in run.processes
+        if process.role == "producer" and (file := run.files.get(process.file)) and file.unintended
+    ]
 
 
 def frozen_slots(run: Run, owners: set[str]) -> int:
@@ -104,26 +118,53 @@ def busiest(usages: list[Usage]) -> float | None:
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
-    """Operations with two completions, and the send lag."""
-    return [answered_twice(frames), send_lag(frames)]
+    """Operations with two completions, the send lag, and jobs that were not sent."""
+    found = [answered_twice(frames), send_lag(frames)]
+    faults = windows(frames.run)
+    dropped = sum(drop.count for drop in frames.run.drops if not any(catching_up(drop.t_ns, fault) for fault in faults))
+    return [*found, not_sent(frames, dropped)] if dropped >= DROPPED_MIN else found
 
 
 def answered_twice(frames: Frames) -> tuple[DataFrame, Flag]:
-    """Operations with two completion rows."""
+    """Operations with two completion rows. One row may name a job more than once, but not twice in one place."""
     completed = frames.events.where((F.col("kind") == "operation") & (F.col("type") != "invoke"))
-    answer = F.struct("type", "done_ns")
-    both = completed.groupBy("job", "proc", "op").agg(F.min(answer).alias("first"), F.max(answer).alias("last"))
+    answer = F.struct("type", "done_ns", "srv_us")
+    both = completed.groupBy("job", "proc", "op").agg(
+        F.min(answer).alias("first"),
+        F.max(answer).alias("last"),
+        F.count(F.lit(1)).alias("told"),
+        F.size(F.collect_set("position")).alias("places"),
+    )
     words = sentence("has two completions of operation ", F.col("op"), " of ", F.col("proc"))
-    return both, Flag("two completions", F.col("first") != F.col("last"), words, absence=False, level="unknown")
+    twice = (F.col("first") != F.col("last")) | (F.col("told") > F.col("places"))
+    return both, Flag("two completions", twice, words, absence=False, level="unknown")
 
 
 def send_lag(frames: Frames) -> tuple[DataFrame, Flag]:
     """How late the producers sent, outside the windows of faults."""
     lag_ms = (F.col("enqueue_sent_ns") - F.col("intended_ns")) / MS
-    calm = frames.jobs.where(~in_fault(F.col("intended_ns"), windows(frames.run)))
-    lag = calm.agg(F.percentile(lag_ms, 0.99).alias("lag_ms")).withColumn("who", F.lit("the producers"))
+    lag = calm_jobs(frames).agg(F.percentile(lag_ms, 0.99).alias("lag_ms")).withColumn("who", F.lit("the producers"))
     words = sentence("sent with a lag of ", F.round("lag_ms", 1), f" ms at p99 outside faults, more than {LAG_P99_MAX_MS} ms")
     return lag, Flag("late load", F.col("lag_ms") > LAG_P99_MAX_MS, words, absence=False, level="unknown", subject="who")
+
+
+def not_sent(frames: Frames, dropped: int) -> tuple[DataFrame, Flag]:
+    """How many of the jobs that were offered outside the windows of faults the producers did not send."""
+    lost = F.lit(dropped)
+    offered = F.col("sent") + lost
+    sent = calm_jobs(frames).agg(F.count("enqueue_sent_ns").alias("sent")).withColumn("who", F.lit("the producers"))
+    words = sentence(f"did not send {dropped} of ", offered, f" jobs outside faults, more than {DROPPED_MAX:.0%}")
+    return sent, Flag("dropped load", lost > DROPPED_MAX * offered, words, absence=False, level="unknown", subject="who")
+
+
+def calm_jobs(frames: Frames) -> DataFrame:
+    """The jobs that should have been sent outside the windows of faults."""
+    return frames.jobs.where(~in_fault(F.col("intended_ns"), windows(frames.run)))
+
+
+def catching_up(at_ns: int, fault: Window) -> bool:
+    """True for an instant in the window of a fault, or in which the load still caught up with it."""
+    return fault.inject_ns <= at_ns <= fault.healed_ns + CATCH_UP_NS
 
 
 def in_fault(instant: Column, faults: tuple[Window, ...]) -> Column:

@@ -80,6 +80,8 @@ def stuck(run: Run, snapshot: Snapshot) -> list[Flag]:
 def left_over(run: Run, snapshot: Snapshot, heal_ns: int) -> Flag:
     """Jobs that the snapshot at the end finds unfinished, though the load had ended and they had a whole deadline to run in.
 
+    That deadline begins when the job is due, by its enqueue and by the delay of a retry that no later lease has made history.
+
     The harness takes it when the queue is drained, or twice the deadline after the last heal. When it was taken sooner it says
     nothing: the jobs had time left.
     """

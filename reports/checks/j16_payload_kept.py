@@ -27,13 +27,15 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     """Jobs that a claim handed out, or a handler saw, with another payload than the enqueue sent."""
     del run
 
+    def wrong(where: str) -> Column:
+        return F.array_except(f"{where}_crcs", "enqueue_crcs")
+
     def differs(where: str) -> Column:
-        below, above = F.col(f"{where}_crc") < F.col("enqueue_crc"), F.col(f"{where}_crc_max") > F.col("enqueue_crc_max")
-        return below | above
+        return (F.size("enqueue_crcs") > 0) & (F.size(wrong(where)) > 0)
 
     def words(what: str, where: str) -> Column:
-        wrong = F.when(F.col(f"{where}_crc") < F.col("enqueue_crc"), F.col(f"{where}_crc")).otherwise(F.col(f"{where}_crc_max"))
-        return sentence(what, " a payload of crc ", wrong, ", and was enqueued with ", F.col("enqueue_crc"))
+        sent = F.concat_ws(" or ", F.sort_array("enqueue_crcs").cast("array<string>"))
+        return sentence(what, " a payload of crc ", F.array_min(wrong(where)), ", and was enqueued with ", sent)
 
     ruined, unsummed = F.col("corrupt") & F.col("created"), sentence("has a row without the crc of its payload")
     return {

@@ -1,8 +1,9 @@
 """J1: no two leases of a job are held at one time, and none is taken away before its end.
 
-A lease is definitely held from the claim's reply to the earliest of: the first send of any call that ends it, the first send of
-the reap that took it, and its end as the worker counts it, from the first send of the claim or of the newest extend that
-was answered ok (rules 9 and 32). A lease that ends before its claim is answered is held at no time.
+A lease is definitely held from the claim's reply to the earliest of: the first send of any call that may have ended it (that is
+neither failed nor called stale), the first send of the reap that took it, and its end as the worker counts it, from the first
+send of the claim or of the newest extend that was answered ok (rules 9 and 32). A lease that ends before its claim is answered
+is held at no time.
 
 The server counts a lease from later than its worker does, so a reap that was answered before the end of the lease as the worker
 counts it took away a live one. Extends that are missing from the history could only make that worse.

@@ -1,9 +1,10 @@
 """J4: no job is lost. One that was enqueued has finished, or is in exactly one state of the snapshot at the end.
 
-A job whose end was sent and never answered, and that is nowhere, is possible, not lost. Finished and still waiting, delayed,
+A job whose finish was sent and never answered, and that is nowhere, is possible, not lost: no other call takes a job out of the
+queue, and no call of a lease that was reaped, or followed by another, did anything at all. Finished and still waiting, delayed,
 active or dead is a violation. So is dead without any handler start (rule 33), dead though nothing that was sent can have buried
-it (a bury, a retry that was or may have been the last, a reap that says so: rule 12, a script that found it corrupt: rule 17),
-and done without a finish that was or may have been accepted.
+it (a bury, a retry that was or may have been the last, a reap that says so and not of the first crash: rule 12, a script that
+found it corrupt: rule 17), and done without a finish that was or may have been accepted.
 
 A snapshot says where jobs were at one instant, which lies after that of its rows: about a job that was moved, or came, only
 after the latter it proves nothing.
@@ -40,10 +41,11 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     dead, done = F.array_contains(listed, "dead"), F.array_contains(listed, "done")
     # Nobody can have started what could not be read.
     unstarted = (dead | F.col("buried")) & ~F.col("started") & ~F.col("corrupt")
-    no_finish = done & ~accepted & ~F.col("finish_unanswered")
+    no_finish = done & ~accepted & ~F.col("finish_open")
+    may_be_buried = F.col("rightly_buried") | F.col("bury_open")
     found = [
         Flag("dead unstarted", unstarted, sentence("is dead, and no handler ever started it"), absence=True),
-        Flag("dead unburied", dead & ~F.col("may_be_buried"), sentence("is dead, and nothing buried it"), absence=True),
+        Flag("dead unburied", dead & ~may_be_buried, sentence("is dead, and nothing buried it"), absence=True),
         Flag("done unfinished", no_finish, sentence("is done, and no finish of it was accepted"), absence=True),
     ]
     snapshot = run.snapshots.get("end")
@@ -70,10 +72,10 @@ def absent(snapshot: Snapshot, settled: Column) -> list[Flag]:
     """Jobs that the snapshot at the end lists nowhere, and that have not finished."""
     taken_ns = F.lit(snapshot.t_ns)
     gone = ~F.col("accepted") & (F.size("end_states") == 0)
-    ending = F.col("end_unanswered")
+    ending = F.col("finish_open")
     there = F.coalesce(F.least("created_done_ns", "claim_done_ns") < taken_ns, F.lit(False)) | F.col("at_deadline")
     lost = sentence("was enqueued, has not finished, and is in no state at the end")
-    open_end = sentence("is nowhere at the end; a call that ends its lease was sent and not answered")
+    open_end = sentence("is nowhere at the end; a finish of its lease was sent and not answered")
     return [
         Flag("lost", gone & there & ~ending, lost, absence=True, level=sure(settled)),
         Flag("open end", gone & there & ending, open_end, absence=True, level="possible"),

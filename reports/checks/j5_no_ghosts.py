@@ -1,11 +1,14 @@
 """J5: nothing from nowhere.
 
-Whatever is claimed was sent by an enqueue that did not fail, before the claim was answered; so was whatever a snapshot lists. And
-a handler runs, and a finish is accepted, only under a lease that a claim handed out. Where that process has a claim without a
-known answer, the lease may have come by it: that is unknown, not violated.
+Whatever is claimed was sent by an enqueue that did not fail, before the claim was answered; so was whatever a snapshot lists, and
+whatever another enqueue is told to be a duplicate of. And a handler runs, and a finish is accepted, only under a lease that a
+claim handed out, and in the process that it was handed to. Where no claim handed it out and that process has one without a known
+answer, the lease may have come by it: that is unknown, not violated.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
@@ -13,14 +16,19 @@ from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import Run
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
     """Jobs that were claimed or listed without an enqueue, or claimed before it; leases that ran without a claim."""
     sent_ns, claimed_ns, states = F.col("enqueue_sent_ns"), F.col("claim_done_ns"), F.col("states")
     never, early = claimed_ns.isNotNull() & sent_ns.isNull(), sent_ns >= claimed_ns
     appeared = (F.size(states) > 0) & sent_ns.isNull() & claimed_ns.isNull()
-    ran_by = F.col("ran_by")
+    of_nothing = F.coalesce(sent_ns >= F.col("duplicate_ns"), F.col("duplicate_ns").isNotNull())
+    ran_by, stray = F.col("ran_by"), stranger()
     unsure = F.coalesce(ran_by.isin(*run.unsure_claimers), F.lit(False))
+    strange = sentence("ran in ", stray, " under ", token(), ", which was handed to ", F.col("proc"))
     return {
         "jobs": [
             Flag("from nowhere", never, sentence("was claimed, and no enqueue of it was sent"), absence=True),
@@ -31,6 +39,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
                 absence=True,
             ),
             Flag("too early", early, sentence("was claimed before it was enqueued"), absence=True),
+            Flag("duplicate of nothing", of_nothing, sentence("was refused as a duplicate before it was enqueued"), absence=True),
         ],
         "tokens": [
             Flag(
@@ -39,9 +48,19 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
                 sentence("ran in ", ran_by, " under ", token(), ", which no claim handed out"),
                 absence=True,
                 level=F.when(unsure, "unknown").otherwise("violated"),
-            )
+            ),
+            Flag("ran by another", stray.isNotNull(), strange, absence=False),
         ],
     }
+
+
+def stranger() -> Column:
+    """A process that ran a job under a lease that was handed to others; null when there is none."""
+
+    def elsewhere(name: str) -> Column:
+        return F.when((F.col(name) != F.col("proc")) & (F.col(name) != F.col("other_proc")), F.col(name))
+
+    return F.coalesce(elsewhere("ran_by"), elsewhere("also_ran_by"))
 
 
 CHECK = Check("J5", "no job comes from nowhere", doubts, flags)

@@ -1,7 +1,8 @@
 """J6: a job is finished exactly once (rule 34): at most one accepted finish per job and era of the server.
 
-The answer `ok` says that this very call finished it, `repeated` that an earlier one had: two calls of one lease that were both
-answered ok are two finishes.
+The answer `ok` says that this very call finished it, `repeated` that an earlier one had: a lease that was answered ok twice, by
+two calls or in one, is two finishes. A job that is claimed again after its finish is about to be finished again. And a job is
+created once: of two enqueues that were both told to have created it, one lost its payload.
 
 The second witness is the sink: for every accepted lease its handlers wrote exactly one effect. Effects of leases that were not
 accepted are fine, because handlers run at least once.
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from reports.checks.base import Base, Check, Flag, sentence, token
+from reports.checks.base import Base, Check, Flag, milliseconds, sentence, token
 from reports.facts import Run
 
 if TYPE_CHECKING:
@@ -35,12 +36,22 @@ def sinks(run: Run) -> list[str]:
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Jobs that were finished more than once in an era; accepted leases without one effect, or with several."""
+    """Jobs that were finished or created more than once in an era, or run again; accepted leases with no effect, or with two."""
     leases, calls, effects = F.col("finishes"), F.col("finish_calls"), F.col("effects")
     by_leases, by_calls = F.size(leases) > eras(leases), F.size(calls) > eras(calls)
     tokens = F.when(by_leases, texts(leases)).otherwise(texts(calls))
     twice = sentence("was finished ", F.size(tokens), " times: by ", F.array_join(F.sort_array(tokens), " and by "))
-    found: dict[Base, list[Flag]] = {"jobs": [Flag("doubled", by_leases | by_calls, twice, absence=False)]}
+    creations, first, last = F.col("creations"), F.col("first_finish"), F.col("last_claim")
+    doubled, again = by_leases | by_calls, (last["first_send_ns"] > first["done_ns"]) & (last["era"] == first["era"])
+    created = sentence("was created ", F.size(creations), " times: by ", F.array_join(F.sort_array(creations["op"]), " and by "))
+    since_ms = milliseconds(last["first_send_ns"] - first["done_ns"])
+    found: dict[Base, list[Flag]] = {
+        "jobs": [
+            Flag("doubled", doubled, twice, absence=False),
+            Flag("run again", again & ~doubled, sentence("was claimed again ", since_ms, " ms after its finish"), absence=False),
+            Flag("created twice", F.size(creations) > eras(creations), created, absence=False),
+        ]
+    }
     if names := sinks(run):
         unwritten = F.col("accepted") & (effects == 0) & F.col("ran_by").isin(names)
         accepted, lease = F.col("accepted"), ("finish of ", token(), " was accepted, and its handler wrote ")
@@ -51,9 +62,9 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     return found
 
 
-def eras(finishes: Column) -> Column:
-    """Eras of the server in which a job was finished."""
-    return F.size(F.array_distinct(F.transform(finishes, lambda finish: finish["era"])))
+def eras(calls: Column) -> Column:
+    """Eras of the server in which the calls were answered."""
+    return F.size(F.array_distinct(F.transform(calls, lambda call: call["era"])))
 
 
 def texts(finishes: Column) -> Column:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Latency of what never came to an end. Anything near it is shown as without end.
 NEVER_MS = 1e15
-INFINITE_MS = 1e12
+INFINITE_MS = 1e9
 
 #: What is counted per bucket.
 RATES = ("offered", "enqueued", "finished")

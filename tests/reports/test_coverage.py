@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from reports import load
 from reports.checks.h2_coverage import doubts
 from reports.facts import Process, Run, Stage
-from reports.file_facts import Deed, FileFacts
+from reports.file_facts import CALL_SLOT_NS, Deed, FileFacts
 from reports.folder import history_files
 from tests.reports.conftest import Checked
 from tests.reports.good_run import cast, freeze, healthy, traffic
@@ -65,11 +65,18 @@ def test_one_deed_in_its_window_is_enough(name: str, deed: tuple[str, float, flo
         ("worker-freeze", ("finish repeated", 20.1, 20.2)),
         ("net-latency", ("extend ok", 9.9, 12.0)),
         ("net-latency", ("extend ok", 19.0, 20.1)),
+        ("net-latency", ("extend ok", 15.0, 15.089)),
     ],
 )
 def test_the_deed_of_another_time_or_kind_proves_nothing(name: str, deed: tuple[str, float, float]) -> None:
     found = doubts(run_with(name, worker(**deeds(deed))))
     assert len(found) == 1 and found[0].startswith(f"1-{name}: no ")
+
+
+def test_a_renewal_under_latency_counts_from_the_send_that_was_answered() -> None:
+    renewal = Deed("extend ok", 15 * S, round(18.05 * S), 18 * S)
+    words = "1-net-latency: no renewal was sent and answered while the network was slow"
+    assert doubts(run_with("net-latency", worker(deeds=(renewal,)))) == [words]
 
 
 def test_the_deed_of_a_process_that_was_not_hit_proves_nothing() -> None:
@@ -137,6 +144,10 @@ def test_deeds_are_found_in_the_rows(tmp_path: Path, spark: SparkSession) -> Non
     ]
     assert [deed.what for deed in facts["worker-3.jsonl"].deeds] == ["finish stale"]
     assert facts["worker-1.jsonl"].connected_ns == (ns(0),)
+    sent, done = ns(30) // CALL_SLOT_NS, ns(30.5) // CALL_SLOT_NS
+    assert (sent, done) in facts["producer-1.jsonl"].calls
+    # That of a handler is no call.
+    assert (ns(24.91) // CALL_SLOT_NS, ns(36.01) // CALL_SLOT_NS) not in facts["worker-3.jsonl"].calls
     assert ns(34.001) // 250_000_000 in facts["worker-1.jsonl"].answered_slots
 
 

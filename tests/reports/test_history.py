@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from reports import load
+from engine.history import ROW_FIELDS
+from reports import load, oddities
 from reports.checks import h1_faults_bit
 from reports.checks.h0_history_whole import doubts
 from reports.errors import CannotJudge
@@ -130,6 +131,40 @@ def another_number_of_workers(run: Path) -> None:
     (run / "spec.json").write_text(json.dumps({**spec, "workers": 8}))
 
 
+def claim_without_a_fence(run: Path) -> None:
+    without(run, "claim", "fence")
+
+
+def finish_without_a_nonce(run: Path) -> None:
+    without(run, "finish", "nonce")
+
+
+def without(run: Path, operation: str, column: str) -> None:
+    """Take a column away from the items of the first answer of an operation."""
+    rows = [json.loads(line) for line in lines(run, "worker-1.jsonl")]
+    index = next(index for index, row in enumerate(rows) if (row.get("f"), row.get("type")) == (operation, "ok"))
+    items = [{name: value for name, value in item.items() if name != column} for item in rows[index]["items"]]
+    change(run, "worker-1.jsonl", index, items=items)
+
+
+def effect_without_a_token(run: Path) -> None:
+    change(run, "worker-1.sink.jsonl", 1, items=[{"job": "quiet-0"}])
+
+
+def operation_of_another_name(run: Path) -> None:
+    index = next(index for index, line in enumerate(lines(run, "worker-1.jsonl")) if '"finish"' in line)
+    change(run, "worker-1.jsonl", index, f="Finish")
+
+
+def row_of_another_kind(run: Path) -> None:
+    change(run, "worker-1.jsonl", 5, kind="operatoin")
+
+
+def consumer_that_is_not_there(run: Path) -> None:
+    spec = json.loads((run / "spec.json").read_text())
+    (run / "spec.json").write_text(json.dumps({**spec, "consumers": 1}))
+
+
 def cut_tail_of_a_killed_process(run: Path) -> None:
     rewrite(run, "worker-2.jsonl", lines(run, "worker-2.jsonl")[:-3])
 
@@ -175,6 +210,12 @@ HOLES: list[tuple[Callable[[Path], None], str]] = [
     (another_era, "the server had 2 eras, and no fault of it was planned"),
     (another_lease, "claims asked for a lease of 60000 ms, the spec says 9000 ms"),
     (another_number_of_workers, "3 workers were started before the first enqueue, the spec says 8"),
+    (claim_without_a_fence, "history file worker-1.jsonl has 1 rows about leases without a fence or a nonce"),
+    (finish_without_a_nonce, "history file worker-1.jsonl has 1 rows about leases without a fence or a nonce"),
+    (effect_without_a_token, "history file worker-1.sink.jsonl has 1 rows about leases without a fence or a nonce"),
+    (operation_of_another_name, "history file worker-1.jsonl has operations named Finish, which nobody knows"),
+    (row_of_another_kind, "history file worker-1.jsonl has rows of kind operatoin, which nobody knows"),
+    (consumer_that_is_not_there, "0 consumers inside Locust were started, the spec says 1"),
     (cut_tail_of_a_killed_process, "ms before 1-worker-kill, more than 3000 ms: rows are missing"),
     (late_deadline, "taken 20500 ms after the last heal, not within 20000 ms"),
     (early_end, "the snapshot at the end was taken 500 ms before the one at the deadline"),
@@ -255,12 +296,19 @@ def test_processes_that_write_while_they_are_frozen_are_in_doubt(tmp_path: Path,
     ]
 
 
+def test_every_name_that_the_schema_documents_is_known() -> None:
+    documented = {field.name: tuple(field.meaning.split(" | ")) for field in ROW_FIELDS if field.name in ("kind", "f")}
+    assert documented == {"kind": oddities.KINDS, "f": oddities.OPERATIONS}
+
+
 def test_consumers_inside_locust_are_not_counted_among_the_workers(tmp_path: Path, spark: SparkSession) -> None:
     story = Story(tmp_path / "run")
+    story.spec["consumers"] = 1
     story.process("consumer-1", "worker")
     cast(story)
     story.life("consumer-1", "consumed", 1)
-    assert not any("workers were started" in doubt for doubt in doubts(learn(spark, story.write())))
+    found = doubts(learn(spark, story.write()))
+    assert not any("workers were started" in doubt or "consumers" in doubt for doubt in found)
 
 
 def test_a_network_fault_is_no_reason_for_a_new_era_of_the_server(tmp_path: Path, spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -121,6 +122,14 @@ def test_shares_of_cpu_come_from_the_samples(tmp_path: Path) -> None:
     assert cpu_usage(tmp_path / "nowhere") == {}
 
 
+def test_enqueues_that_do_not_say_when_they_were_meant_to_be_sent_are_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
+    story = healthy(tmp_path / "run")
+    story.enqueue("whenever", 40, intended_ns=None)
+    story.run("worker-1", "whenever", 40.1)
+    words = "producer-1 wrote 2 rows of enqueues that do not say when they were meant to be sent"
+    assert doubts(learn(spark, story.write())) == [words]
+
+
 def late(story: Story, at: float, jobs: int, lag_s: float) -> None:
     """Jobs that were meant to be sent earlier."""
     for index in range(jobs):
@@ -136,6 +145,56 @@ def test_load_that_comes_late_outside_faults_is_in_doubt(tmp_path: Path, checked
     late(story, 40, 3, 0.2)
     words = "the producers sent with a lag of 200.0 ms at p99 outside faults, more than 150 ms"
     assert checked(story.write(), "H3")["H3"] == ("unknown", words)
+
+
+def test_load_that_is_not_sent_outside_faults_is_in_doubt(tmp_path: Path, checked: Checked) -> None:
+    """What was dropped in the windows of the faults, and as long as the load caught up, does not count."""
+    story = healthy(tmp_path / "run")
+    for at, count in ((12.0, 500), (37.0, 500), (40.0, 4), (41.0, 6)):
+        story.row("producer-1", "drop", 42, intended_ns=ns(at), count=count)
+    words = "the producers did not send 10 of 45 jobs outside faults, more than 1%"
+    assert checked(story.write(), "H3")["H3"] == ("unknown", words)
+
+
+def test_a_few_jobs_that_were_not_sent_are_no_doubt(tmp_path: Path, checked: Checked) -> None:
+    story = healthy(tmp_path / "run")
+    story.row("producer-1", "drop", 12, count=1_000_000)
+    story.row("producer-1", "drop", 40, intended_ns=ns(40), count=9)
+    assert checked(story.write(), "H3")["H3"] == ("valid", "")
+
+
+def test_a_completion_that_was_written_twice_is_no_token_that_was_handed_out_twice(tmp_path: Path, checked: Checked) -> None:
+    """Verbatim, but for its number: the recorder did that. And so it did where two completions differ in what they are about."""
+    story = healthy(tmp_path / "run")
+    story.enqueue("told-twice", 40)
+    token = story.claim("worker-1", "told-twice", 40.1)
+    claim = rows_of(story, "worker-1")[-1]
+    story.row("worker-1", **{"kind": "operation", "at": 40.101, **claim})
+    story.start(token, 40.11, took=0.05)
+    story.effect(token, 40.16)
+    story.end("finish", token, at=40.17)
+    finish = rows_of(story, "worker-1")[-1]
+    story.row("worker-1", **{"kind": "operation", "at": 40.171, **finish, "items": [token.item(result="stale")]})
+    found = checked(story.write(), "H3", "J2")
+    assert found["H3"][0] == "unknown" and found["H3"][1].startswith("2 found, the first: told-twice has two completions of ")
+    assert found["J2"] == ("valid", "")
+
+
+def test_one_finish_may_end_two_leases_of_a_job(tmp_path: Path, checked: Checked) -> None:
+    story = healthy(tmp_path / "run")
+    story.enqueue("both", 2)
+    zombie = story.claim("worker-1", "both", 3)
+    owner = story.claim("worker-1", "both", 12.2)
+    story.effect(owner, 12.3)
+    items = [zombie.item(result="stale"), owner.item(result="ok", outcome="finished")]
+    story.operation("worker-1", "finish", 12.4, items)
+    assert checked(story.write(), "H3")["H3"] == ("valid", "")
+
+
+def rows_of(story: Story, stem: str) -> list[dict[str, Any]]:
+    """What was written to a file, without what its writer adds."""
+    rows = [json.loads(line) for line in story.files[stem].path.read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name not in ("v", "seq", "proc", "t_ns")} for row in rows]
 
 
 def test_two_completions_of_an_operation_are_in_doubt(tmp_path: Path, checked: Checked) -> None:

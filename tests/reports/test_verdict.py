@@ -11,7 +11,7 @@ import pytest
 from engine.history import ITEM_FIELDS, ROW_FIELDS
 from reports.checks.h1_faults_bit import doubts
 from reports.errors import CannotJudge, one_line
-from reports.facts import Run, Stage
+from reports.facts import Process, Run, Stage
 from reports.schema import CORRUPT, row_type
 from reports.table import render
 from reports.verdict import NO_MEASURES, merge, undecided, withdraw, write
@@ -62,6 +62,7 @@ def test_errors_become_one_line() -> None:
 
 
 PLAN = [{"fault": "1-worker-kill", "name": "worker-kill", "target": "worker-2"}]
+VICTIM = (Process("worker-2", "worker", "worker-2.jsonl"),)
 ALL = ("inject", "witness", "heal", "healed")
 
 
@@ -76,9 +77,9 @@ def test_a_control_run_without_planned_faults_needs_none() -> None:
 @pytest.mark.parametrize("stage", ["inject", "witness", "heal", "healed"])
 def test_every_stage_of_a_fault_must_have_been_seen(stage: str) -> None:
     seen = [name for name in ("inject", "witness", "heal", "healed") if name != stage]
-    run = Run(spec={"plan": PLAN}, files={}, stages=stages(*seen))
+    run = Run(spec={"plan": PLAN}, files={}, processes=VICTIM, stages=stages(*seen))
     assert len(doubts(run)) == 1 and "fault 1-worker-kill was not" in doubts(run)[0]
-    assert doubts(Run(spec={"plan": PLAN}, files={}, stages=stages(*ALL))) == []
+    assert doubts(Run(spec={"plan": PLAN}, files={}, processes=VICTIM, stages=stages(*ALL))) == []
 
 
 def test_a_planned_fault_that_never_came_is_in_doubt() -> None:
@@ -99,19 +100,19 @@ def test_a_planned_fault_that_never_came_is_in_doubt() -> None:
     ],
 )
 def test_a_fault_must_be_the_planned_one(change: dict[str, str], words: str) -> None:
-    assert words in doubts(Run(spec={"plan": [{**PLAN[0], **change}]}, files={}, stages=stages(*ALL)))
+    assert words in doubts(Run(spec={"plan": [{**PLAN[0], **change}]}, files={}, processes=VICTIM, stages=stages(*ALL)))
 
 
 def test_a_stage_that_is_there_twice_is_in_doubt_and_missing_wins() -> None:
     twice = (*stages(*ALL), *stages("witness", ok=False))
-    found = doubts(Run(spec={"plan": PLAN}, files={}, stages=twice))
+    found = doubts(Run(spec={"plan": PLAN}, files={}, processes=VICTIM, stages=twice))
     assert found == ["fault 1-worker-kill was not seen to bite", "fault 1-worker-kill has 2 rows of stage witness"]
 
 
 def test_stages_come_in_their_order() -> None:
     inject, witness, heal, healed = stages(*ALL)
     late = replace(witness, t_ns=heal.t_ns + 5_000_000)
-    found = doubts(Run(spec={"plan": PLAN}, files={}, stages=(inject, heal, healed, late)))
+    found = doubts(Run(spec={"plan": PLAN}, files={}, processes=VICTIM, stages=(inject, heal, healed, late)))
     assert found == ["stage heal of fault 1-worker-kill came 5.0 ms before its witness"]
 
 

@@ -49,6 +49,68 @@ def an_item_of_unknown_result_may_have_ended_it(story: Story, job: str) -> None:
     story.end("finish", story.claim(W1, job, 3), at=3.1, result="unknown")
 
 
+def run_again_after_an_end_without_an_answer(story: Story, job: str, f: str) -> Token:
+    """worker-1 ends its lease and hears nothing; the lease is reaped, so that it was not over, and worker-3 claims the job."""
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.start(first, 3.01, took=0.05)
+    story.end(f, first, at=3.1, reply="info", delay_ms=100 if f == "retry" else None)
+    story.reap(W3, first, 12.1)
+    second = story.claim(W3, job, 12.2)
+    story.start(second, 12.21, took=0.1)
+    return second
+
+
+@case(("J4", "lost"))
+def an_unanswered_finish_of_an_older_lease_excuses_no_loss(story: Story, job: str) -> None:
+    second = run_again_after_an_end_without_an_answer(story, job, "finish")
+    story.end("retry", second, at=12.4, delay_ms=100)
+
+
+@case(("J4", "lost"))
+def an_unanswered_finish_of_a_lease_that_was_reaped_excuses_no_loss(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.end("finish", token, at=3.1, reply="info")
+    story.reap(W3, token, 12.1)
+
+
+@case(("J4", "dead unburied"))
+def an_unanswered_retry_of_an_older_lease_buries_nothing(story: Story, job: str) -> None:
+    second = run_again_after_an_end_without_an_answer(story, job, "retry")
+    story.end("retry", second, at=12.4, delay_ms=100)
+    story.at_end["dead"].append((job, srv_ms(13)))
+
+
+@case(("J4", "done unfinished"))
+def done_though_only_an_older_lease_may_have_finished_it(story: Story, job: str) -> None:
+    second = run_again_after_an_end_without_an_answer(story, job, "finish")
+    story.end("retry", second, at=12.4, delay_ms=100)
+    story.at_end["done"].append((job, srv_ms(13)))
+
+
+@case(("J4", "open end", "possible"))
+def an_unanswered_finish_of_the_newest_lease_may_have_ended_it(story: Story, job: str) -> None:
+    second = run_again_after_an_end_without_an_answer(story, job, "retry")
+    story.end("finish", second, at=12.4, reply="info")
+
+
+@case(("J4", "lost"))
+def an_unanswered_release_takes_no_job_away(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.end("release", story.claim(W1, job, 3), at=3.1, reply="info")
+
+
+@case(("J4", "lost"))
+def an_unanswered_bury_takes_no_job_away(story: Story, job: str) -> None:
+    """Had it happened, the job were dead."""
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.end("bury", token, at=3.1, reply="info")
+
+
 @case(("J4", "not done"), ("J13", "left over"))
 def finished_and_still_waiting(story: Story, job: str) -> None:
     story.life(W1, job, 2)
@@ -158,6 +220,16 @@ def dead_since_a_reap_that_says_it_was_only_reaped(story: Story, job: str) -> No
     story.at_end["dead"].append((job, srv_ms(12.1)))
 
 
+@case(("J4", "dead unburied"))
+def buried_by_the_reap_of_its_first_crash(story: Story, job: str) -> None:
+    """Rule 12: the first crash is free, whatever the reap says."""
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.reap(W3, token, 12.1, crashes=1, result="buried")
+    story.at_end["dead"].append((job, srv_ms(12.1)))
+
+
 @case()
 def buried_by_the_reap_of_its_last_crash(story: Story, job: str) -> None:
     """Rule 12: it was marked started before its handler ran; whether that ever ran, the killed worker could not say any more."""
@@ -193,6 +265,36 @@ def enqueued_with_others_of_which_one_was_refused(story: Story, job: str) -> Non
     told = {"name": "email", "class": "email", "delay_ms": 0, "crc": crc_of(job)}
     items = [{"job": job, **told, "result": "created"}, {"job": f"refused-with-{job}", **told, "result": "refused"}]
     story.operation("producer-1", "enqueue", 2, items, intended_ns=ns(2))
+    story.run(W1, job, 3)
+
+
+def told_of_the_mate_only(story: Story, job: str, **mate: str) -> None:
+    """An enqueue of two jobs whose completion leaves out the one of the case."""
+    told = {"name": "email", "class": "email", "delay_ms": 0}
+    jobs = [{"job": name, **told, "crc": crc_of(name)} for name in (f"mate-of-{job}", job)]
+    call = {"f": "enqueue", "op": f"call-of-{job}", "queue": "q", "first_send_ns": ns(2), "intended_ns": ns(2)}
+    story.row("producer-1", "operation", 2, type="invoke", **call, items=jobs)
+    answer = {"type": mate["reply"], "done_ns": ns(2.001), "sends": 1, "items": [jobs[0] | {"result": mate["result"]}]}
+    story.row("producer-1", "operation", 2.001, **call, **answer)
+
+
+@case()
+def left_out_of_the_completion_of_its_enqueue(story: Story, job: str) -> None:
+    """Nothing was said about it: it may be there."""
+    told_of_the_mate_only(story, job, reply="ok", result="created")
+    story.run(W1, f"mate-of-{job}", 3)
+    story.run(W1, job, 3.1)
+
+
+@case(("J4", "lost"), ("J13", "stuck waiting"))
+def left_out_of_the_completion_of_its_enqueue_and_listed_and_gone(story: Story, job: str) -> None:
+    told_of_the_mate_only(story, job, reply="ok", result="refused")
+    story.at_deadline["waiting"].append((job, 0))
+
+
+@case(("J5", "from nowhere"))
+def left_out_of_an_enqueue_that_failed_as_a_whole(story: Story, job: str) -> None:
+    told_of_the_mate_only(story, job, reply="fail", result="refused")
     story.run(W1, job, 3)
 
 
@@ -336,6 +438,43 @@ def created_then_refused_as_a_duplicate(story: Story, job: str) -> None:
     story.enqueue(job, 5, result="duplicate")
 
 
+@case(("J5", "duplicate of nothing"))
+def refused_as_a_duplicate_though_nobody_else_enqueued_it(story: Story, job: str) -> None:
+    story.enqueue(job, 2, result="duplicate")
+
+
+@case(("J5", "duplicate of nothing"))
+def refused_as_a_duplicate_before_anybody_else_enqueued_it(story: Story, job: str) -> None:
+    story.enqueue(job, 2, result="duplicate")
+    story.life(W1, job, 3)
+
+
+@case()
+def refused_as_a_duplicate_of_an_enqueue_without_an_answer(story: Story, job: str) -> None:
+    story.enqueue(job, 2, reply="info")
+    story.enqueue(job, 2.5, result="duplicate")
+
+
+@case(("J5", "ran by another"))
+def claimed_by_one_worker_and_run_by_another(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    stolen = Token(token.job, token.fence, token.nonce, W3)
+    story.start(stolen, 3.01, took=0.05)
+    story.effect(stolen, 3.05)
+    story.end("finish", stolen, at=3.1)
+
+
+@case(("J5", "ran by another"))
+def run_by_the_worker_that_claimed_it_and_by_another(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W3, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.effect(token, 3.05)
+    story.start(Token(token.job, token.fence, token.nonce, W1), 3.06, took=0.02)
+    story.end("finish", token, at=3.1)
+
+
 # --- J6: every job is finished exactly once ------------------------------------------------------------------------------
 
 
@@ -358,6 +497,48 @@ def one_lease_whose_finish_was_accepted_twice(story: Story, job: str) -> None:
     """`ok`, not `repeated`: the server finished it a second time."""
     token = story.life(W1, job, 2)
     story.end("finish", token, at=3)
+
+
+@case(("J6", "doubled"))
+def one_lease_whose_finish_was_accepted_twice_in_one_call(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.effect(token, 3.05)
+    story.end("finish", token, token, at=3.1)
+
+
+@case(("J6", "run again"))
+def finished_and_claimed_again(story: Story, job: str) -> None:
+    story.life(W1, job, 2)
+    token = story.claim(W3, job, 5)
+    story.start(token, 5.01, took=0.05)
+    story.end("release", token, at=5.1)
+
+
+@case()
+def finished_while_another_claim_of_it_was_under_way(story: Story, job: str) -> None:
+    """Rule 32: the claim was sent before the finish was answered; which came first, nobody knows."""
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.effect(first, 12.05)
+    story.claim(W3, job, 12.101, took=0.1)
+    story.end("finish", first, at=12.1, took=0.05)
+
+
+@case()
+def finished_and_the_claim_of_it_repeated(story: Story, job: str) -> None:
+    """Rule 4: the answer to the claim that was lost, not another lease."""
+    token = story.life(W1, job, 2)
+    story.claim(W1, job, 5, fence=token.fence, nonce=token.nonce, result="repeated")
+
+
+@case(("J6", "created twice"))
+def created_by_two_enqueues(story: Story, job: str) -> None:
+    """Each was told that its payload is the one of the job."""
+    story.enqueue(job, 1)
+    story.enqueue(job, 1.5)
+    story.run(W1, job, 3)
 
 
 @case(("J6", "no effect"))

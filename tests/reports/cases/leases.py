@@ -55,6 +55,25 @@ def second_claim_after_the_lease_ended(story: Story, job: str) -> None:
     story.run(W3, job, 12.001)
 
 
+@case(("J1", "overlap"))
+def second_claim_though_the_end_of_the_first_lease_was_refused(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.start(first, 3.01, took=0.05)
+    story.end("finish", first, at=3.1, result="stale")
+    story.run(W3, job, 3.2)
+
+
+@case(("J1", "overlap"))
+def second_claim_though_the_end_of_the_first_lease_failed(story: Story, job: str) -> None:
+    """It failed: no copy of it was or will be applied."""
+    story.enqueue(job, 2)
+    first = story.claim(W1, job, 3)
+    story.start(first, 3.01, took=0.05)
+    story.end("finish", first, at=3.1, reply="fail")
+    story.run(W3, job, 3.2)
+
+
 @case(("J1", "early reap"))
 def second_claim_after_the_reap_though_the_lease_had_time_left(story: Story, job: str) -> None:
     story.enqueue(job, 2)
@@ -204,6 +223,63 @@ def the_zombies_mark_is_accepted(story: Story, job: str) -> None:
 def the_zombies_extend_is_accepted(story: Story, job: str) -> None:
     zombie = taken_over(story, job)
     story.extend(zombie, 13.2)
+
+
+@case(("J3", "stale"))
+def a_finish_is_accepted_after_the_reap(story: Story, job: str) -> None:
+    """Nobody claimed the job in between: the lease is over all the same."""
+    story.enqueue(job, 2)
+    token = story.claim(W3, job, 3)
+    story.start(token, 3.01, took=10)
+    story.reap(W1, token, 12.5)
+    story.effect(token, 13.01)
+    story.end("finish", token, at=13.1)
+
+
+@case(("J3", "stale extend"))
+def an_extend_is_accepted_after_the_reap(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W3, job, 3)
+    story.reap(W1, token, 12.5)
+    story.extend(token, 13)
+    story.end("finish", token, at=13.1, result="stale")
+    story.run(W1, job, 23)
+
+
+@case(("J3", "finish after end"))
+def a_finish_is_accepted_after_the_release_of_its_lease(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.effect(token, 3.05)
+    story.end("release", token, at=3.1)
+    story.end("finish", token, at=3.2)
+
+
+@case(("J3", "call after end"))
+def a_retry_is_accepted_after_the_finish_of_its_lease(story: Story, job: str) -> None:
+    story.end("retry", story.life(W1, job, 2), at=3, delay_ms=100)
+
+
+@case(("J3", "call after end"))
+def an_extend_is_accepted_after_the_finish_of_its_lease(story: Story, job: str) -> None:
+    story.extend(story.life(W1, job, 2), 3)
+
+
+@case(("J3", "call after end"))
+def a_mark_is_accepted_after_the_release_of_its_lease(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.end("release", token, at=3.1)
+    story.mark(token, 3.2)
+    story.run(W3, job, 4)
+
+
+@case()
+def calls_that_crossed_the_finish_of_their_lease(story: Story, job: str) -> None:
+    """Both were sent before the finish was answered; the extend was the first to be applied."""
+    token = story.life(W1, job, 2)
+    story.extend(token, 2.0695)
 
 
 @case()

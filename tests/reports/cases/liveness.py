@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.reports.cases.base import W1, W2, W3, case
+from tests.reports.cases.base import W1, W2, W3, W4, case
 from tests.reports.story import DEADLINE_S, END_S, HEALED_S, Story, srv_ms
 
 # --- J13: nothing is stuck (jobs; workers and kills are in test_liveness) ------------------------------------------------
@@ -100,6 +100,48 @@ def claimed_and_given_back_for_ever(story: Story, job: str) -> None:
     story.enqueue(job, HEALED_S + 1)
     for at in range(int(HEALED_S) + 2, int(END_S)):
         story.end("release", story.claim(W1, job, at), at=at + 0.5)
+    story.at_end["waiting"].append((job, 0))
+
+
+@case()
+def delayed_at_the_end_by_the_long_delay_of_a_retry(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.end("retry", token, at=3.1, delay_ms=3_600_000)
+    story.at_deadline["delayed"].append((job, srv_ms(3_603.1)))
+    story.at_end["delayed"].append((job, srv_ms(3_603.1)))
+
+
+@case()
+def delayed_at_the_end_by_the_long_delay_of_a_retry_without_an_answer(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.end("retry", token, at=3.1, delay_ms=3_600_000, reply="info")
+    story.at_deadline["delayed"].append((job, srv_ms(3_603.1)))
+    story.at_end["delayed"].append((job, srv_ms(3_603.1)))
+
+
+@case(("J13", "left over"))
+def delayed_at_the_end_for_longer_than_its_retry_asked_for(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05)
+    story.end("retry", token, at=3.1, delay_ms=100)
+    story.at_deadline["delayed"].append((job, srv_ms(3_603.1)))
+    story.at_end["delayed"].append((job, srv_ms(3_603.1)))
+
+
+@case(("J13", "left over"))
+def waiting_at_the_end_though_a_later_lease_made_the_delay_of_its_retry_history(story: Story, job: str) -> None:
+    """The retry had no answer; the lease was reaped, so that it did not happen."""
+    story.enqueue(job, HEALED_S - 14)
+    token = story.claim(W1, job, HEALED_S - 13)
+    story.start(token, HEALED_S - 12.9, took=0.05)
+    story.end("retry", token, at=HEALED_S - 12.8, delay_ms=3_600_000, reply="info")
+    story.reap(W4, token, HEALED_S - 3)
+    story.end("release", story.claim(W4, job, HEALED_S + 1), at=HEALED_S + 1.1)
     story.at_end["waiting"].append((job, 0))
 
 
@@ -217,6 +259,16 @@ def ended_by_a_call_that_the_killed_worker_saw_no_answer_of(story: Story, job: s
     story.effect(token, 9.6)
     story.end("finish", token, at=9.99, reply=None)
     story.at_end["done"].append((job, srv_ms(9.995)))
+
+
+@case(("J13", "no recovery"), ("J13", "left over"))
+def not_ended_by_a_call_of_the_killed_worker_that_left_its_lease_to_be_reaped(story: Story, job: str) -> None:
+    story.enqueue(job, 9)
+    token = story.claim(W2, job, 9.5)
+    story.start(token, 9.51)
+    story.end("finish", token, at=9.99, reply=None)
+    story.reap(W1, token, 18.6)
+    story.at_end["waiting"].append((job, 0))
 
 
 @case()

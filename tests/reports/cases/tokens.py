@@ -189,6 +189,20 @@ def claimed_with_another_payload_the_second_time(story: Story, job: str) -> None
     story.run(W3, job, 4, told={"crc": 2**32 - 1})
 
 
+@case(("J16", "claimed changed"), ("J16", "handled changed"))
+def run_with_a_payload_between_the_two_that_it_was_enqueued_with(story: Story, job: str) -> None:
+    story.enqueue(job, 2, reply="info", crc=1)
+    story.enqueue(job, 2.5, crc=2**32 - 1)
+    story.run(W1, job, 3)
+
+
+@case()
+def run_with_either_of_the_payloads_that_it_was_enqueued_with(story: Story, job: str) -> None:
+    story.enqueue(job, 2, reply="info", crc=1)
+    story.enqueue(job, 2.5)
+    story.run(W1, job, 3)
+
+
 @case(("J16", "unsummed", "unknown"))
 def handled_without_a_sum_of_its_payload(story: Story, job: str) -> None:
     story.enqueue(job, 2)

@@ -1,0 +1,84 @@
+"""The part of H1 about faults of the network, told by the calls of the processes that they hit.
+
+The harness's word that a fault bit is not enough. While connections were cut, or requests or replies were lost, no call of a
+target can have been sent and answered; while the network was slow, none can have been answered at once; and after the heal
+every target was answered.
+"""
+
+from __future__ import annotations
+
+from reports.facts import MS, Run
+from reports.file_facts import CALL_SLOT_NS
+from reports.windows import Window, windows
+
+#: What takes answers away.
+LOSSES = ("net-down", "net-request-lost", "net-reply-lost")
+LATENCY = "net-latency"
+
+#: All proxies of a fault are set up within this after its inject.
+IN_FORCE_MS = 200
+
+#: A fault stays at least this long in force before its witness, or this part of a lease when that is less. A loss of replies
+#: begins with short moments: this is its long one at the end.
+HOLD_MS = {LATENCY: 2_000, **dict.fromkeys(LOSSES, 2_500)}
+HOLD_LEASES = 1 / 3
+
+#: Who sends calls that a fault can hit.
+CALLERS = ("worker", "producer")
+
+
+def doubts(run: Run) -> list[str]:
+    """Targets that do not exist, that a fault of the network did not reach, or that were never answered again."""
+    found = undeclared(run)
+    for window in windows(run):
+        if window.name in HOLD_MS and window.witness_ns is not None:
+            found += brief(run, window, window.witness_ns) + reached(run, window, window.witness_ns) + cut_off(run, window)
+    return found
+
+
+def undeclared(run: Run) -> list[str]:
+    """Targets of faults of which the manifest knows no process that sends calls."""
+    declared = {process.name for process in run.processes if process.role in CALLERS}
+    return [
+        f"fault {window.fault} hit {target}, which is no worker or producer of the manifest"
+        for window in windows(run)
+        for target in window.targets
+        if target not in declared
+    ]
+
+
+def hold_ms(run: Run, window: Window) -> int:
+    """How long the fault stays in force before its witness, at least."""
+    return int(min(HOLD_MS[window.name], run.lease_ms * HOLD_LEASES))
+
+
+def brief(run: Run, window: Window, witness_ns: int) -> list[str]:
+    """A fault that was over too soon to bite anything."""
+    lasted_ms, least_ms = (witness_ns - window.inject_ns) // MS, hold_ms(run, window)
+    if lasted_ms >= least_ms:
+        return []
+    return [f"fault {window.fault} was in force for {lasted_ms} ms before its witness, less than {least_ms} ms"]
+
+
+def reached(run: Run, window: Window, witness_ns: int) -> list[str]:
+    """Targets with calls in force that a fault like this does not let through."""
+    first_ns = max(window.inject_ns + IN_FORCE_MS * MS, witness_ns - hold_ms(run, window) * MS)
+    found: list[str] = []
+    for target in window.targets:
+        calls = [call for file in run.files_of(target) for call in file.calls]
+        inside = [call for call in calls if first_ns <= call[0] * CALL_SLOT_NS and (call[1] + 1) * CALL_SLOT_NS <= witness_ns]
+        if window.name in LOSSES and inside:
+            found.append(f"fault {window.fault} did not bite: {target} was answered while it was in force")
+        if window.name == LATENCY and any(sent == done for sent, done in inside):
+            found.append(f"fault {window.fault} did not bite: {target} was answered within {CALL_SLOT_NS // MS} ms")
+    return found
+
+
+def cut_off(run: Run, window: Window) -> list[str]:
+    """Targets of which no call was sent and answered between the heal and the next fault."""
+    first, last = window.heal_ns // CALL_SLOT_NS, window.next_ns // CALL_SLOT_NS
+    return [
+        f"fault {window.fault} did not heal: {target} was not answered after it"
+        for target in window.targets
+        if not any(first <= sent and done <= last for file in run.files_of(target) for sent, done in file.calls)
+    ]

@@ -1,0 +1,106 @@
+"""H1 on faults of the network: whom they hit must exist, must not have been answered meanwhile, and must have been afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from reports.checks.h1_faults_bit import doubts
+from reports.checks.h1_network import LOSSES
+from reports.facts import Process, Run, Stage
+from reports.file_facts import CALL_SLOT_NS, FileFacts
+from tests.reports.good_run import healthy
+from tests.reports.test_recorder import learn
+
+S = 1_000_000_000
+TARGETS = "worker-1,producer-1"
+
+#: Calls before, and after the heal, in s.
+AROUND = ((9.0, 9.1), (13.1, 13.2))
+
+
+def run_with(
+    name: str,
+    *calls: tuple[float, float],
+    targets: str = TARGETS,
+    witness_s: float = 12.6,
+    lease_ms: int = 9_000,
+    around: tuple[tuple[float, float], ...] = AROUND,
+) -> Run:
+    """A fault from 10 s until its heal at 13 s, and the calls of worker-1; those of the producer are what they should be."""
+    times = (("inject", 10.0), ("witness", witness_s), ("heal", 13.0), ("healed", 13.5))
+    fault = f"1-{name}"
+    told = {"worker-1": (*around, *calls), "producer-1": AROUND}
+    return Run(
+        spec={"plan": [{"fault": fault, "name": name, "target": targets}], "lease_ms": lease_ms},
+        files={f"{proc}.jsonl": FileFacts(f"{proc}.jsonl", calls=slots(these)) for proc, these in told.items()},
+        processes=(Process("worker-1", "worker", "worker-1.jsonl"), Process("producer-1", "producer", "producer-1.jsonl")),
+        stages=tuple(Stage(fault, name, stage, targets, True, "", round(at_s * S)) for stage, at_s in times),
+    )
+
+
+def slots(calls: tuple[tuple[float, float], ...]) -> frozenset[tuple[int, int]]:
+    return frozenset((round(sent * S) // CALL_SLOT_NS, round(done * S) // CALL_SLOT_NS) for sent, done in calls)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_lets_no_call_through(name: str) -> None:
+    assert doubts(run_with(name)) == []
+    assert doubts(run_with(name, (11.0, 11.02))) == [f"fault 1-{name} did not bite: worker-1 was answered while it was in force"]
+
+
+@pytest.mark.parametrize(
+    "call", [(9.9, 10.5), (10.1, 10.15), (12.5, 12.65)], ids=["sent before", "not in force yet", "answered after the witness"]
+)
+def test_calls_at_the_edges_of_a_loss_prove_nothing(call: tuple[float, float]) -> None:
+    assert doubts(run_with("net-down", call)) == []
+
+
+def test_a_loss_of_replies_begins_with_short_ones() -> None:
+    """Until the last 2.5 s before its witness, or the last third of a short lease, calls are answered in between."""
+    words = "fault 1-net-reply-lost did not bite: worker-1 was answered while it was in force"
+    assert doubts(run_with("net-reply-lost", (10.4, 10.7), witness_s=13)) == []
+    assert doubts(run_with("net-reply-lost", (10.5, 10.7), witness_s=12.6)) == [words]
+    assert doubts(run_with("net-reply-lost", (12.0, 12.05), witness_s=12.6, lease_ms=1_500)) == []
+    assert doubts(run_with("net-reply-lost", (12.15, 12.2), witness_s=12.6, lease_ms=1_500)) == [words]
+
+
+def test_a_slow_network_answers_nobody_at_once() -> None:
+    assert doubts(run_with("net-latency", (11.0, 11.1))) == []
+    assert doubts(run_with("net-latency", (11.0, 11.04))) == [
+        "fault 1-net-latency did not bite: worker-1 was answered within 50 ms"
+    ]
+
+
+@pytest.mark.parametrize(("witness_s", "lease_ms", "words"), [(12.4, 9_000, "2400 ms"), (10.4, 1_500, "400 ms")])
+def test_a_fault_must_stay_to_bite(witness_s: float, lease_ms: int, words: str) -> None:
+    found = doubts(run_with("net-request-lost", witness_s=witness_s, lease_ms=lease_ms))
+    least = min(2_500, lease_ms // 3)
+    assert found == [f"fault 1-net-request-lost was in force for {words} before its witness, less than {least} ms"]
+
+
+def test_every_target_must_be_answered_again() -> None:
+    """One that was never answered, before or after, was not cut off."""
+    found = doubts(run_with("net-down", around=()))
+    assert found == ["fault 1-net-down did not heal: worker-1 was not answered after it"]
+
+
+@pytest.mark.parametrize("nobody", ["nobody", "harness"])
+def test_who_is_hit_must_send_calls(nobody: str) -> None:
+    words = f"fault 1-net-down hit {nobody}, which is no worker or producer of the manifest"
+    assert words in doubts(run_with("net-down", targets=f"worker-1,{nobody}"))
+
+
+def test_a_fault_that_a_run_does_not_notice_is_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
+    """Its rows say ok, and both targets go on as ever."""
+    story = healthy(tmp_path / "run")
+    story.spec["plan"] = [*story.spec["plan"], {"fault": "3-net-down", "name": "net-down", "target": TARGETS}]
+    for stage, at in (("inject", 39.0), ("witness", 41.6), ("heal", 41.7), ("healed", 42.0)):
+        story.fault("3-net-down", TARGETS, stage, at)
+    story.life("worker-1", "afterwards", 42.1)
+    assert doubts(learn(spark, story.write())) == [
+        "fault 3-net-down did not bite: worker-1 was answered while it was in force",
+        "fault 3-net-down did not bite: producer-1 was answered while it was in force",
+    ]
