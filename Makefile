@@ -5,7 +5,7 @@ SEED ?= 1
 MUTANT ?=
 RUN ?= runs/latest
 SERVER ?= valkey
-JOBS ?= 2
+JOBS ?= 3
 ARGS ?=
 
 BIN := .venv/bin
@@ -16,7 +16,7 @@ BIN := .venv/bin
 help:
 	@echo 'make bench [SEED=1] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
-	@echo 'make test [ARGS="-k claim"]         all tests, in JOBS=2 processes'
+	@echo 'make test [ARGS="-k claim"]         all tests, in JOBS=3 processes'
 	@echo '  SERVER=redis                      bench and test: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
 	@echo 'make check                          ruff and pyright'
