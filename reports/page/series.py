@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from reports.facts import MS
+from reports import percentiles
 from reports.meaning import unanswered
 from reports.page.timeline import SECOND_NS, Axis
 
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from reports.frames import Frames
-
-#: Latency of what never came to an end. Anything near it is shown as without end.
-NEVER_MS = 1e15
-INFINITE_MS = 1e9
 
 #: What is counted per bucket.
 RATES = ("offered", "enqueued", "finished")
@@ -65,7 +62,7 @@ def series(frames: Frames, axis: Axis) -> Series:
 
 def ended(value_ms: float | None) -> float | None:
     """A latency; None when it has no end, or nothing was measured."""
-    return value_ms if value_ms is not None and value_ms < INFINITE_MS else None
+    return value_ms if value_ms is not None and isfinite(value_ms) else None
 
 
 def latencies(frames: Frames, axis: Axis) -> DataFrame:
@@ -74,26 +71,15 @@ def latencies(frames: Frames, axis: Axis) -> DataFrame:
     An enqueue without an answer and a job without an accepted finish have no end; they are counted, not left out.
     """
     jobs = frames.jobs.where(F.col("intended_ns").isNotNull())
-    values = {name: F.coalesce(value / MS, F.lit(NEVER_MS)) for name, value in spans_ns().items()}
+    values = {name: F.coalesce(value, F.lit(percentiles.NEVER_MS)) for name, value in percentiles.series().items()}
     long = spread_out(jobs, {name: (F.col("intended_ns"), value) for name, value in values.items()}, axis)
-    infinite = F.col("value") >= F.lit(INFINITE_MS)
+    infinite = F.col("value") == F.lit(percentiles.NEVER_MS)
     return long.groupBy("name", "bucket").agg(
         F.count(F.lit(1)).alias("n"),
         F.count_if(infinite).alias("unfinished"),
         F.percentile("value", [0.5, 0.99]).alias("percentiles"),
         F.max(F.when(~infinite, F.col("value"))).alias("max_ms"),
     )
-
-
-def spans_ns() -> dict[str, Column]:
-    """Latencies of a job in ns; null while there is no end. The queue delay is by the server's clock."""
-    enqueued, finished = F.col("created_done_ns"), F.col("accepted_done_ns")
-    return {
-        "service": enqueued - F.col("enqueue_sent_ns"),
-        "intended": enqueued - F.col("intended_ns"),
-        "queue_delay": (F.col("claim_srv_us") / 1_000 - F.col("claimable_ms")) * MS,
-        "end_to_end": finished - F.col("intended_ns") - F.coalesce("delay_ns", F.lit(0)),
-    }
 
 
 def tally(frames: Frames, axis: Axis) -> DataFrame:

@@ -11,8 +11,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from chaos import runs, toxiproxy_binary
 from chaos.drill import Drill
 from chaos.interrupts import Interrupts
@@ -78,7 +76,7 @@ def wait_for(condition: Callable[[], bool], what: str, *, timeout_s: float = 30.
         time.sleep(0.01)
 
 
-def calm_drill(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Drill:
+def calm_drill(folder: Path) -> Drill:
     """A drill without faults that waits for little."""
     drill, plan = make_drill(folder, seed=1)
     drill.spec = replace(drill.spec, liveness_slack_ms=2_000)

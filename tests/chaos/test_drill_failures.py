@@ -56,7 +56,7 @@ def test_a_worker_that_dies_by_itself_ends_the_drill_and_is_recorded(tmp_path: P
 
 
 def test_an_interrupt_and_a_death_while_everything_is_stopped_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drill = calm_drill(tmp_path, monkeypatch)
+    drill = calm_drill(tmp_path)
 
     def interrupt() -> bool:
         """Ctrl-C after the last tick, when a worker has gone by itself."""
@@ -80,8 +80,8 @@ def test_an_interrupt_and_a_death_while_everything_is_stopped_are_errors(tmp_pat
     assert interrupted == "interrupted by SIGINT"
 
 
-def test_a_queue_that_does_not_drain_is_an_error_and_quiet_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drill = calm_drill(tmp_path, monkeypatch)
+def test_a_queue_that_does_not_drain_is_an_error_and_quiet_at_the_end(tmp_path: Path) -> None:
+    drill = calm_drill(tmp_path)
     work_ms = 2 * drill.spec.liveness_ms + 2_000
 
     def burden() -> bool:
