@@ -11,6 +11,8 @@ from typing import Literal
 
 #: How the wait between two runs grows: not at all, or to the double with each failed run, with jitter.
 Backoff = Literal["fixed", "exponential"]
+#: What the rate of a limit counts in (rule 20).
+Window = Literal["fixed", "sliding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class Lease:
 class Options:
     """What a job carries beside its payload. `lifo` puts it before its equals; `headers` travel untouched.
 
-    `attempts` bounds the runs whose handler failed, `crashes_max` the leases that ended in a crash (rules 6 and 12).
+    `attempts` bounds the runs whose handler failed, `crashes_max` the leases that ended in a crash (rules 6 and 12). `key` is the
+    tenant or limit key that makes the job's lane; `unique` and `dedup` are the keys of rule 23, '' = none.
     """
 
     priority: int = 5
@@ -38,11 +41,16 @@ class Options:
     headers: tuple[tuple[str, str], ...] = ()
     backoff: Backoff = "fixed"
     crashes_max: int = 3
+    key: str = ""
+    unique: str = ""
+    dedup: str = ""
+    dedup_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """Create one job. (job, nonce) is the identity; after `not_after_ms` the call is void (rule 3)."""
+    """Create one job. (job, nonce) is the identity; after `not_after_ms` the call is void (rule 3). Its class is its name, its
+    lane that class and its key (rule 18)."""
 
     job: str
     name: str
@@ -50,21 +58,30 @@ class Enqueue:
     nonce: bytes
     not_after_ms: int
     options: Options
-    class_name: str
-    lane: str
+
+    @property
+    def class_name(self) -> str:
+        """The class: jobs that the same workers may claim."""
+        return self.name
+
+    @property
+    def lane(self) -> str:
+        """The lane: jobs of a class that share a key."""
+        return f"{self.name}/{self.options.key}" if self.options.key else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class EnqueueMany:
-    """Create jobs in one piece and in this order. Their ids differ; nonce, `not_after_ms`, class and lane are the same in all."""
+    """Create jobs in one piece and in this order. Their ids differ; nonce and `not_after_ms` are the same in all."""
 
     jobs: tuple[Enqueue, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Lease up to `limit` jobs, at most `crashed_max` of them with a crash behind them: a worker runs one of those at a time, and
-    the others may be run elsewhere (rule 12). (incarnation, counter) is the identity (rule 4)."""
+    """Lease up to `limit` jobs of these classes, at most 16. At most `crashed_max` of them have a crash behind them: a worker
+    runs one of those at a time, and the others may be run elsewhere (rule 12). (incarnation, counter) is the identity (rule 4).
+    """
 
     incarnation: str
     counter: int
@@ -73,6 +90,7 @@ class Claim:
     not_after_ms: int
     owner: str
     sleep_max_ms: int
+    classes: tuple[str, ...]
     crashed_max: int = 1000
 
 
@@ -154,9 +172,51 @@ class Reap:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Block until the class may have work, at most `block_ms`."""
+    """Block until one of the classes, at most 16, may have work; at most `block_ms`."""
 
     block_ms: int
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Claim nothing of a class (`*`: of the queue) until it is resumed, or for `length_ms`. `op_id` is the identity (rule 7)."""
+
+    op_id: str
+    not_after_ms: int
+    class_name: str
+    length_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """End a pause. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    class_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `concurrency` jobs in hand at once, and at most `rate` claims in `per_ms`; 0 = no such bound. A fixed window begins
+    at a multiple of its length, a sliding one is every stretch of that length."""
+
+    concurrency: int = 0
+    rate: int = 0
+    per_ms: int = 0
+    window: Window = "sliding"
+
+
+@dataclass(frozen=True, slots=True)
+class SetLimit:
+    """Define a limit (None: remove it) for a name (`n:<name>`), for a key (`k:<key>`) or for every key without its own (`k:*`).
+    `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    target: str
+    limit: Limit | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +250,9 @@ Operation = (
     | Promote
     | Reap
     | Wait
+    | Pause
+    | Resume
+    | SetLimit
     | Count
     | Listing
     | MakeTestQueue
@@ -199,18 +262,21 @@ EnqueueResult = Literal["created", "repeated", "duplicate", "refused"]
 ClaimResult = Literal["leased", "empty", "repeated", "void", "stale"]
 EndResult = Literal["ok", "repeated", "stale", "void"]
 MarkResult = Literal["ok", "repeated", "stale"]
+AdministeredResult = Literal["done", "repeated", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """`created`, or `repeated` for another copy of the same call. `duplicate`: the id was there already, `state` and `fence`
-    say what became of it. `refused`: the call came too late and was not applied."""
+    """`created`, or `repeated` for another copy of the same call. `duplicate`: the id was there already, or the job `holder` has
+    the unique key or opened the window of the dedup key; `state` and `fence` say what became of that job (`gone`: nothing is
+    left of it). `refused`: the call came too late and was not applied."""
 
     srv_us: int
     job: str
     result: EnqueueResult
     state: str = ""
     fence: int = 0
+    holder: str = ""
 
     @property
     def created(self) -> bool:
@@ -321,6 +387,19 @@ class Woken:
 
 
 @dataclass(frozen=True, slots=True)
+class Administered:
+    """`done`, or `repeated` for another copy of the same call. `refused`: the call came too late and was not applied."""
+
+    srv_us: int
+    result: AdministeredResult
+
+    @property
+    def done(self) -> bool:
+        """True when this call was carried out, by whichever of its copies."""
+        return self.result != "refused"
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """Jobs in each state at one instant; `finished` and `buried` count all that ever were."""
 
@@ -353,6 +432,7 @@ Reply = (
     | Promoted
     | Reaped
     | Woken
+    | Administered
     | Counts
     | Snapshot
     | bool

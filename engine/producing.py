@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import binascii
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -14,7 +15,6 @@ from engine import validate
 from engine.call import Call
 from engine.errand import Sent
 from engine.errors import EngineError, Malformed, OutcomeUnknown, PartlyEnqueued, ScriptFault, ServerUnavailable, UnsafeServer
-from engine.models.lanes import CLASS, LANE
 from engine.operations import Backoff, Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options
 
 #: Jobs of one `enqueue_many`: all of them are checked, and held in memory, before the first is sent.
@@ -27,9 +27,10 @@ _ENVELOPE_BYTES = 256
 #: Calls that go out in one pipeline.
 _PIPELINE_CALLS = 8
 #: The options of a job that has none of its own, as they are given and as they are checked.
-_PLAIN = (5, False, 0, 3, 1000, 0, None, "fixed", 3)
+_PLAIN = (5, False, 0, 3, 1000, 0, None, "fixed", 3, None, None, None, 0)
 _PLAIN_TYPES = tuple(map(type, _PLAIN))
 _PLAIN_OPTIONS = Options()
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,10 @@ class NewJob:
     crashes_max: int = 3
     timeout_ms: int = 0
     headers: Mapping[str, str] | None = None
+    key: str | None = None
+    unique: str | None = None
+    dedup: str | None = None
+    dedup_ms: int = 0
 
 
 class Draft(NamedTuple):
@@ -61,7 +66,7 @@ class Draft(NamedTuple):
 
     def operation(self, nonce: bytes, not_after_ms: int) -> Enqueue:
         """The enqueue of this job."""
-        return Enqueue(self.job, self.name, self.payload, nonce, not_after_ms, self.options, CLASS, LANE)
+        return Enqueue(self.job, self.name, self.payload, nonce, not_after_ms, self.options)
 
 
 def draft(
@@ -79,13 +84,31 @@ def draft(
     crashes_max: object = 3,
     timeout_ms: object = 0,
     headers: object = None,
+    key: object = None,
+    unique: object = None,
+    dedup: object = None,
+    dedup_ms: object = 0,
 ) -> Draft:
     """A job, checked. Raises Malformed."""
-    job = os.urandom(16).hex() if id is None else validate.job_id(id)
+    job = new_id() if id is None else validate.job_id(id)
     job_name = validate.job_name(name)
     # Most jobs have the defaults, and to check those again costs half as much as all the rest. True and 5.0 equal 1 and 5, so
     # the types are compared as well, and before.
-    given = (priority, lifo, delay_ms, attempts, backoff_ms, timeout_ms, headers, backoff, crashes_max)
+    given = (
+        priority,
+        lifo,
+        delay_ms,
+        attempts,
+        backoff_ms,
+        timeout_ms,
+        headers,
+        backoff,
+        crashes_max,
+        key,
+        unique,
+        dedup,
+        dedup_ms,
+    )
     if tuple(map(type, given)) == _PLAIN_TYPES and given == _PLAIN:
         options = _PLAIN_OPTIONS
     else:
@@ -99,8 +122,17 @@ def draft(
             headers=headers,
             backoff=backoff,
             crashes_max=crashes_max,
+            key=key,
+            unique=unique,
+            dedup=dedup,
+            dedup_ms=dedup_ms,
         )
     return Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), options)
+
+
+def new_id() -> str:
+    """128 random bits as 22 characters: every waiting job holds its id twice, and its keys once more."""
+    return binascii.b2a_base64(os.urandom(16), newline=False)[:22].translate(_URL_SAFE).decode()
 
 
 def drafts(jobs: object, payload_bytes_max: int) -> list[Draft]:
@@ -182,6 +214,10 @@ def _draft_of(job: object, at: int, payload_bytes_max: int) -> Draft:
                 crashes_max=job.crashes_max,
                 timeout_ms=job.timeout_ms,
                 headers=job.headers,
+                key=job.key,
+                unique=job.unique,
+                dedup=job.dedup,
+                dedup_ms=job.dedup_ms,
             )
         if isinstance(job, Mapping):
             return draft(payload_bytes_max=payload_bytes_max, **cast("Mapping[str, Any]", job))

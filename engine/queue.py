@@ -8,10 +8,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from engine import producing, validate
+from engine import administering, producing, validate
 from engine.driver import SyncDriver
 from engine.observer import Observer
-from engine.operations import Backoff, Count, Counts, Enqueued, Snapshot
+from engine.operations import Backoff, Count, Counts, Enqueued, Snapshot, Window
 from engine.producing import NewJob
 from engine.surface import TEST_CLOCK_LEAST_MS as TEST_CLOCK_LEAST_MS
 from engine.surface import Surface
@@ -53,6 +53,10 @@ class Queue(Surface):
         crashes_max: int = 3,
         timeout_ms: int = 0,
         headers: Mapping[str, str] | None = None,
+        key: str | None = None,
+        unique: str | None = None,
+        dedup: str | None = None,
+        dedup_ms: int = 0,
         intended_ns: int | None = None,
     ) -> Enqueued:
         """Put one job into the queue; it is there once, however often the network makes the engine send it (rule 3).
@@ -60,11 +64,13 @@ class Queue(Surface):
         `payload` is any JSON value of at most `payload_bytes_max` bytes. `priority` 1 to 10, 10 first. `attempts` counts runs,
         the first one included; `backoff_ms` is the wait after the first that failed, and with `backoff="exponential"` each
         further wait is twice the one before, up to an hour. At `crashes_max`, 2 to 255, workers lost in its handler the job is
-        buried. `timeout_ms` travels with the job; no worker enforces it yet. `intended_ns` (monotonic) is only told to the
+        buried. `timeout_ms` travels with the job; no worker enforces it yet. Jobs of one name take turns by their `key`, a tenant
+        for one, and limits may be set for it. `unique` keeps a second job with this text out until the first has ended, `dedup`
+        until `dedup_ms` have passed since the first (rule 23). `intended_ns` (monotonic) is only told to the
         observer.
 
-        Returns Enqueued: `created`, or `duplicate` when the id was already there. Raises Malformed before any I/O,
-        ServerUnavailable when nothing was applied, OutcomeUnknown when that cannot be said.
+        Returns Enqueued: `created`, or `duplicate` when the id was already there or `holder` keeps it out. Raises
+        Malformed before any I/O, ServerUnavailable when nothing was applied, OutcomeUnknown when that cannot be said.
         """
         draft = producing.draft(
             name,
@@ -80,6 +86,10 @@ class Queue(Surface):
             crashes_max=crashes_max,
             timeout_ms=timeout_ms,
             headers=headers,
+            key=key,
+            unique=unique,
+            dedup=dedup,
+            dedup_ms=dedup_ms,
         )
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
@@ -106,6 +116,38 @@ class Queue(Surface):
         pipelines = producing.enqueue_many(drafts, os.urandom(8), self.driver.not_after_ms, self.model.call)
         return _carry_out(pipelines, lambda calls: self.driver.send_many(calls, intended_ns))
 
+    def pause(self, name: str | None = None, *, length_ms: int = 0) -> None:
+        """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand go on. Raises as
+        `enqueue` does."""
+        self._administer(administering.pause(name, length_ms))
+
+    def resume(self, name: str | None = None) -> None:
+        """End the pause of a name, or that of the whole queue; they are two pauses."""
+        self._administer(administering.resume(name))
+
+    def set_limit(
+        self,
+        name: str | None = None,
+        *,
+        key: str | None = None,
+        concurrency: int = 0,
+        rate: int = 0,
+        per_ms: int = 0,
+        window: Window = "sliding",
+    ) -> None:
+        """Let at most `concurrency` jobs be in hand at once, and at most `rate` be claimed in `per_ms`; 0 = no such bound.
+        Either of all jobs of a name, or of all jobs with a `key`, whatever their names; `key="*"` is for each key that has no
+        limit of its own (rule 20).
+
+        It counts the claims from now on, and replaces the limit that was there. Raises as `enqueue` does.
+        """
+        draft = administering.set_limit(name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
+        self._administer(draft)
+
+    def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
+        """Remove the limit of a name or of a key."""
+        self._administer(administering.remove_limit(name, key))
+
     def counts(self) -> Counts:
         """Jobs in each state."""
         return self.driver.run(self.model.call(Count()))
@@ -123,6 +165,13 @@ class Queue(Surface):
     def close(self) -> None:
         """Close the idle connections."""
         self.driver.close()
+
+    def _administer(self, draft: administering.Draft) -> None:
+        self.driver.server_now_ms()
+        sent = self.driver.send(self.model.call(draft(self.driver.not_after_ms())))
+        if administering.came_late(sent):
+            sent = self.driver.send(self.model.call(draft(self.driver.not_after_ms())))
+        administering.conclude(sent)
 
     def __enter__(self) -> Queue:
         return self

@@ -2,7 +2,7 @@
 
 A script's header is its signature. It lists every KEYS and ARGV slot by name, in order; the body binds each of them to a
 local of the same name on a line of its own. The loader refuses a script whose header and body disagree in either direction.
-A name `items` stands for a repeated group of slots (`items  2 for each item: ...`) and comes last.
+A name with a number stands for a repeated group of slots (`items  2 for each item: ...`); groups come last, in their order.
 
 An include (`-- @include name`) is one local function named like its file, with everything passed in and no includes of its own.
 """
@@ -21,48 +21,52 @@ from engine.errors import ScriptFault
 
 T = TypeVar("T")
 
-_SLOT = re.compile(r"^--   (\w+)\s{2,}\S", re.MULTILINE)
+_SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|\S)", re.MULTILINE)
 _BINDING = re.compile(r"^local (\w+) = (?:tonumber\()?(KEYS|ARGV)\[(\d+)\]\)?$", re.MULTILINE)
 _INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"--.*")
 _SHEBANG = re.compile(r"^#!lua(?: flags=[a-z,-]+)?\n")
-_GROUP = re.compile(r"^--   items\s+(\d+) for each item", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
     """One loaded script: its name, complete text, digest for EVALSHA, and the slots that its header declares.
 
-    `key_group` and `argument_group` are the slots that each item adds, 0 where the script takes no items.
+    `key_groups` and `argument_groups` are the repeated groups that follow them: how many slots each member of a group adds.
     """
 
     name: str
     text: str
     keys: tuple[str, ...]
     arguments: tuple[str, ...]
-    key_group: int = 0
-    argument_group: int = 0
+    key_groups: tuple[int, ...] = ()
+    argument_groups: tuple[int, ...] = ()
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
 
-    def bind_keys(self, named: Mapping[str, str], items: Sequence[str] = ()) -> tuple[str, ...]:
+    def bind_keys(self, named: Mapping[str, str], *groups: Sequence[str]) -> tuple[str, ...]:
         """KEYS in the order of the header; a name that is missing or unknown is a ScriptFault."""
-        return self._bind("KEYS", self.keys, self.key_group, named, items)
+        return self._bind("KEYS", self.keys, self.key_groups, named, groups)
 
-    def bind_arguments(self, named: Mapping[str, object], items: Sequence[object] = ()) -> tuple[object, ...]:
+    def bind_arguments(self, named: Mapping[str, object], *groups: Sequence[object]) -> tuple[object, ...]:
         """ARGV in the order of the header; a name that is missing or unknown is a ScriptFault."""
-        return self._bind("ARGV", self.arguments, self.argument_group, named, items)
+        return self._bind("ARGV", self.arguments, self.argument_groups, named, groups)
 
-    def _bind(self, table: str, slots: tuple[str, ...], group: int, named: Mapping[str, T], items: Sequence[T]) -> tuple[T, ...]:
-        if len(named) != len(slots) or (len(items) % group if group else items):
-            given = f"{tuple(named)} and {len(items)}"
-            raise ScriptFault(f"script {self.name}: {table} wants {slots} and groups of {group}, got {given}")
+    def _bind(
+        self, table: str, slots: tuple[str, ...], sizes: tuple[int, ...], named: Mapping[str, T], groups: tuple[Sequence[T], ...]
+    ) -> tuple[T, ...]:
+        if len(named) != len(slots) or len(groups) != len(sizes) or any(map(_partial, groups, sizes)):
+            given = f"{tuple(named)} and {[len(group) for group in groups]}"
+            raise ScriptFault(f"script {self.name}: {table} wants {slots} and groups of {sizes}, got {given}")
         try:
-            return (*[named[slot] for slot in slots], *items)
+            bound = [named[slot] for slot in slots]
         except KeyError as missing:
             raise ScriptFault(f"script {self.name}: {table} has no value for {missing}") from None
+        for group in groups:
+            bound += group
+        return tuple(bound)
 
 
 def scripts_folder() -> Path:
@@ -90,14 +94,15 @@ def load_script(path: Path) -> Script:
     key_lines, argument_lines = header[header.index("-- KEYS\n") :].split("-- ARGV\n")
     bound = _bindings(path.name, source)
     slots: list[tuple[str, ...]] = []
-    groups: list[int] = []
+    groups: list[tuple[int, ...]] = []
     for table, lines in (("KEYS", key_lines), ("ARGV", argument_lines)):
-        names = _SLOT.findall(lines)
-        group = _GROUP.search(lines)
-        if ("items" in names[:-1]) or (("items" in names) != bool(group)):
+        found = _SLOT.findall(lines)
+        sizes = [size for _, size in found if size]
+        names = [name for name, size in found if not size]
+        if "items" in names or any(size for _, size in found[: len(names)]):
             raise ScriptFault(f"script {path.name}: items in {table} come last and say how many slots each item has")
-        slots.append(tuple(name for name in names if name != "items"))
-        groups.append(int(group.group(1)) if group else 0)
+        slots.append(tuple(names))
+        groups.append(tuple(map(int, sizes)))
         if tuple(bound[table]) != slots[-1]:
             body = tuple(bound[table])
             raise ScriptFault(f"script {path.name}: the header declares {table} {slots[-1]}, the body binds {body}")
@@ -107,6 +112,10 @@ def load_script(path: Path) -> Script:
             raise ScriptFault(f"script {path.name}: {name} is declared and never used")
     text = _INCLUDE.sub(lambda found: _include(path, found.group(1)), source)
     return Script(path.stem, text, slots[0], slots[1], groups[0], groups[1])
+
+
+def _partial(group: Sequence[object], size: int) -> bool:
+    return len(group) % size > 0
 
 
 def _bindings(file_name: str, source: str) -> dict[str, list[str]]:

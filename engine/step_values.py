@@ -18,7 +18,8 @@ MS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A worker's configuration, checked by `Worker`. `prefetch` is the most that is taken ahead.
+    """A worker's configuration, checked by `Worker`. `prefetch` is the most that is taken ahead, `classes` are the names
+    that it has handlers for.
 
     `sweep_ms` is at most a quarter of the lease: that a server stood still shows in the time between two sweeps, and half a
     lease must be more than what passes between them anyway (rule 11).
@@ -30,6 +31,7 @@ class Settings:
     lease_ms: int
     sweep_ms: int
     grace_ms: int
+    classes: tuple[str, ...]
     burst: bool = False
 
     def __post_init__(self) -> None:

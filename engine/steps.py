@@ -12,6 +12,7 @@ from typing import Any
 
 from engine import backoff
 from engine.call import Call
+from engine.class_turns import ClassTurns
 from engine.in_hand import InHand
 from engine.operations import (
     Bury,
@@ -88,6 +89,7 @@ class WorkerSteps:
         self._counter = 0
         self._renewal = 0
         self._sweeps = 0
+        self._turns = ClassTurns(settings.classes)
         self._hand = InHand(settings.lease_ms)
         self._prefetch = Prefetch(settings.concurrency, settings.prefetch)
         self._ahead = min(1, settings.prefetch)
@@ -207,6 +209,7 @@ class WorkerSteps:
                 self._hear(reply.promoted > 0)
                 self._sweep_at_ns = min(self._sweep_at_ns, event.done_ns + max(1, self._sweep_reply_ms) * MS)
             case Woken():
+                self._turns.waited(marker=reply.marker)
                 self._hear(reply.marker)
                 if reply.marker and not self._room():
                     # The marker is taken and this worker cannot claim: a sweep re-arms it for the others.
@@ -236,7 +239,8 @@ class WorkerSteps:
         claim = event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
         asked = claim.limit if isinstance(claim, Claim) else 0
         full = len(claimed.jobs) + len(claimed.unreadable) >= asked
-        self._hungry = full or self._heard or claimed.result not in ("leased", "empty")
+        more = full or self._heard or claimed.result not in ("leased", "empty")
+        self._hungry = self._turns.claimed(more=more)
         self._sweep_at_ns = min(self._sweep_at_ns, event.done_ns + max(1, claimed.sleep_ms) * MS)
 
     def _extended(self, event: Answered, operation: Operation, reply: Extended, actions: list[Action]) -> None:
@@ -379,6 +383,7 @@ class WorkerSteps:
             not_after_ms=self._clock.now_ms(now_ns) + self._settings.lease_ms * 4 // 5,
             owner=self._settings.name,
             sleep_max_ms=self._settings.sweep_ms,
+            classes=self._turns.current(),
             crashed_max=0 if self._hand.has_crashed else 1,
         )
 
@@ -416,7 +421,8 @@ class WorkerSteps:
             return
         if "wake" in self._busy or "wake" in self._again_at_ns:
             return
-        self._send("wake", self._build(Wait(self._settings.sweep_ms)), actions)
+        block_ms = max(1, self._settings.sweep_ms // self._turns.groups)
+        self._send("wake", self._build(Wait(block_ms, self._turns.current())), actions)
 
     def _maybe_exit(self, now_ns: int, actions: list[Action]) -> None:
         if self._stopping_since_ns is None or self._exited:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import Malformed
-from engine.operations import Backoff, Options
+from engine.operations import Backoff, Limit, Options, Window
 
 #: The default limit of a payload, and the most that a queue may set.
 PAYLOAD_BYTES_MAX = 512 * 1024
@@ -24,9 +24,16 @@ CRASHES_LEAST, CRASHES_MAX = 2, 255
 HEADERS_BYTES_MAX = 8 * 1024
 CONCURRENCY_MAX = 1000
 
+#: A lane's name in the envelope's one byte: name, slash and key.
+KEY_CHARS_MAX = 100
+#: 100,000 claims in a window keep as many entries of some 60 bytes.
+RATE_MAX = 100_000
+CLASSES_PER_CALL_MAX = 16
+
 _QUEUE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _ID = _QUEUE
 _NAME = _QUEUE
+_KEY = re.compile(rf"[A-Za-z0-9_.:-]{{1,{KEY_CHARS_MAX}}}")
 
 
 def queue_name(value: object) -> str:
@@ -45,6 +52,24 @@ def job_id(value: object) -> str:
 def job_name(value: object) -> str:
     """A job name."""
     return _matching("name", value, _NAME)
+
+
+def limit_key(value: object) -> str:
+    """A tenant or limit key."""
+    return _matching("key", value, _KEY)
+
+
+def limit(*, concurrency: object, rate: object, per_ms: object, window: object) -> Limit:
+    """A limit."""
+    windows: dict[object, Window] = {"fixed": "fixed", "sliding": "sliding"}
+    if not isinstance(window, str) or window not in windows:
+        raise Malformed("window", window, "fixed or sliding")
+    slots = integer("concurrency", concurrency, 0, RATE_MAX)
+    claims = integer("rate", rate, 0, RATE_MAX)
+    length_ms = integer("per_ms", per_ms, 1 if claims else 0, DURATION_MS_MAX)
+    if not slots and not claims:
+        raise Malformed("concurrency", concurrency, "a concurrency or a rate of at least 1")
+    return Limit(slots, claims, length_ms if claims else 0, windows[window])
 
 
 def intended_ns(value: object) -> int | None:
@@ -100,6 +125,10 @@ def options(
     headers: object,
     backoff: object = "fixed",
     crashes_max: object = 3,
+    key: object = None,
+    unique: object = None,
+    dedup: object = None,
+    dedup_ms: object = 0,
 ) -> Options:
     """A job's options."""
     kinds: dict[object, Backoff] = {"fixed": "fixed", "exponential": "exponential"}
@@ -107,6 +136,9 @@ def options(
         raise Malformed("backoff", backoff, "fixed or exponential")
     if not isinstance(lifo, bool):
         raise Malformed("lifo", lifo, "True or False")
+    window_ms = integer("dedup_ms", dedup_ms, 0, DURATION_MS_MAX)
+    if (dedup is None) != (window_ms == 0):
+        raise Malformed("dedup_ms", dedup_ms, "at least 1 together with dedup, and 0 without")
     return Options(
         priority=integer("priority", priority, 1, 10),
         lifo=lifo,
@@ -117,6 +149,10 @@ def options(
         headers=_headers(headers),
         backoff=kinds[backoff],
         crashes_max=integer("crashes_max", crashes_max, CRASHES_LEAST, CRASHES_MAX),
+        key="" if key is None else limit_key(key),
+        unique="" if unique is None else _matching("unique", unique, _NAME),
+        dedup="" if dedup is None else _matching("dedup", dedup, _NAME),
+        dedup_ms=window_ms,
     )
 
 

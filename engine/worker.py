@@ -21,7 +21,7 @@ from types import FrameType
 
 from engine import validate
 from engine.driver import SyncDriver
-from engine.errors import EngineError, ScriptFault, UnsafeServer
+from engine.errors import EngineError, Malformed, ScriptFault, UnsafeServer
 from engine.handlers import Handlers
 from engine.queue import Queue
 from engine.running import Running, check_references
@@ -55,7 +55,7 @@ _PATIENCE_S = 2.0
 
 
 class Worker:
-    """Runs the handlers of a queue's jobs until it is told to stop.
+    """Runs the handlers of a queue's jobs until it is told to stop. Jobs of other names are left to other workers.
 
     `concurrency` handlers at once, leases of `lease_ms`, a sweep at least every `sweep_ms` and every quarter of a lease. Ahead of
     its handlers a worker leases what they work off in 50 ms by their measured time, at most `prefetch` jobs (0 = none).
@@ -93,7 +93,10 @@ class Worker:
             # Settings bring it down to a quarter of the lease.
             sweep_ms=validate.integer("sweep_ms", sweep_ms, 10, lease),
             grace_ms=validate.integer("grace_ms", grace_ms, 0, 86_400_000),
+            classes=tuple(handlers.by_name),
         )
+        if not handlers.by_name:
+            raise Malformed("handlers", "none", "at least one: a worker claims the jobs that it has handlers for")
         self._events: queue.SimpleQueue[Event | UnsafeServer] = queue.SimpleQueue()
         self._handlers = handlers
         self._processes = processes > 0

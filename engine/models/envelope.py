@@ -7,20 +7,19 @@ three fields in the middle, and `finish_jobs.lua` overwrites the whole with a to
 |---|---|---|---|---|
 | 0 | version, 1 | | 0 | version, 1 |
 | 1 | kind, 'J' | | 1 | kind, 'T' |
-| 2 | priority, 1 to 10 | | 2 | outcome: 1 finished, 2 discarded |
+| 2 | priority, 1 to 10 | | 2 | outcome: 1 finished, 2 discarded, 3 rejected: turned away by another job |
 | 3 | flags: bit 0 LIFO | | 3-10 | enqueue nonce |
-| 4-27 | sequence, enqueued_ms, due_ms (by the server) | | 11-18 | fence of the last ended token |
+| 4-27 | sequence, enqueued_ms, due_ms (by the server) | | 11-18 | fence of the last ended token, 0 where rejected |
 | 28-35 | enqueue nonce | | 19 | length of its nonce |
-| 36-43 | not_after_ms | | 20- | its nonce |
+| 36-43 | not_after_ms | | 20- | its nonce; where rejected the id of that other job |
 | 44-45 | attempts | | | |
 | 46 | kind of back-off: 0 fixed, 1 exponential | | | |
 | 47 | crashes_max, 0 in old ones: 3 | | | |
 | 48-51 | backoff_ms | | | |
 | 52-55 | timeout_ms | | | |
-| 56, 57, 58 | lengths of class, lane, name | | | |
-| 59 | reserved, 0 | | | |
-| 60- | class, lane, name | | | |
-| | 2 bytes length, then options as JSON (headers; later limit, unique and parent keys) | | | |
+| 56, 57, 58, 59 | lengths of class, key, name (0: as the class), unique key | | | |
+| 60- | class, key, name, unique key | | | |
+| | 2 bytes length, then options as JSON (headers; later parent keys) | | | |
 | | the payload, to the end | | | |
 """
 
@@ -46,7 +45,7 @@ def encode(operation: Enqueue) -> tuple[bytes, bytes]:
     """The envelope without the fields that the server sets, as the parts before and after them."""
     options = operation.options
     head = _HEAD.pack(VERSION, ord("J"), options.priority, int(options.lifo))
-    class_name, lane, name = operation.class_name.encode(), operation.lane.encode(), operation.name.encode()
+    class_name, key, unique = operation.class_name.encode(), options.key.encode(), options.unique.encode()
     extra = json.dumps({"headers": dict(options.headers)}, separators=(",", ":")).encode() if options.headers else b""
     fixed = _TAIL.pack(
         operation.nonce,
@@ -57,11 +56,11 @@ def encode(operation: Enqueue) -> tuple[bytes, bytes]:
         options.backoff_ms,
         options.timeout_ms,
         len(class_name),
-        len(lane),
-        len(name),
+        len(key),
         0,
+        len(unique),
     )
-    return head, b"".join((fixed, class_name, lane, name, len(extra).to_bytes(2, "big"), extra, operation.payload))
+    return head, b"".join((fixed, class_name, key, unique, len(extra).to_bytes(2, "big"), extra, operation.payload))
 
 
 def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
@@ -75,7 +74,7 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
             raise ValueError(f"version {version} kind {kind} back-off {backoff}")
         at = _FIXED.size
         texts: list[str] = []
-        for length in lengths[:3]:
+        for length in lengths:
             texts.append(raw[at : at + length].decode())
             at += length
         extra_end = at + 2 + int.from_bytes(raw[at : at + 2], "big")
@@ -88,8 +87,8 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
         lease=lease,
         deadline_ms=deadline_ms,
         class_name=texts[0],
-        lane=texts[1],
-        name=texts[2],
+        lane=f"{texts[0]}/{texts[1]}" if texts[1] else texts[0],
+        name=texts[2] or texts[0],
         payload=raw[extra_end:],
         options=Options(
             priority=priority,
@@ -100,6 +99,8 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
             headers=headers,
             backoff=_BACKOFFS[backoff],
             crashes_max=crashes_max or _CRASHES_MAX_OLD,
+            key=texts[1],
+            unique=texts[3],
         ),
         enqueued_ms=enqueued_ms,
         due_ms=due_ms,

@@ -1,11 +1,11 @@
 """Lanes, the default model: a pure mapping from operations to calls of the scripts in `lua/lanes` (DESIGN 3.5, 3.6).
 
-At present a queue has one class with one lane, both called `main`; the keys are those of many.
+A class is a job's name, a lane is a class with a key (rule 18).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,21 +22,22 @@ from engine.operations import (
     Extend,
     Finish,
     Lease,
+    Limit,
     Listing,
     MakeTestQueue,
     Mark,
     Operation,
+    Pause,
     Promote,
     Reap,
     Release,
     Reply,
+    Resume,
     Retry,
+    SetLimit,
     Wait,
 )
 from engine.scripts import Script, load_folder, scripts_folder
-
-CLASS = "main"
-LANE = "main"
 
 
 class Lanes:
@@ -51,14 +52,16 @@ class Lanes:
             "sweep": keys.sweep,
             "seq": keys.seq,
             "classes": keys.classes,
-            "ready": keys.ready(CLASS),
-            "lane": keys.lane(LANE),
             "due": keys.due,
             "active": keys.active,
             "dead": keys.dead,
             "done": keys.done,
             "stats": keys.stats,
-            "wake": keys.wake(CLASS),
+            "parked": keys.parked,
+            "rest": keys.rest,
+            "blocking": keys.blocking,
+            "limits": keys.limits,
+            "paused": keys.paused,
         }
         self._known_slots: dict[str, tuple[Script, Mapping[str, str], Mapping[str, object]]] = {}
 
@@ -70,26 +73,28 @@ class Lanes:
             case EnqueueMany():
                 return self._enqueue_many(operation)
             case Claim():
-                return self._call("claim", operation, self._claim(operation))
+                return self._claim(operation, operation, ())
             case Finish(claim=None):
-                return self._call("finish", operation, {}, operation.leases)
+                return self._ending("finish", operation, [_token(lease) for lease in operation.leases], operation.leases)
             case Finish(claim=Claim() as claim):
-                return self._call("claim", operation, self._claim(claim), operation.leases)
+                return self._claim(operation, claim, operation.leases)
             case Release():
-                return self._call("release", operation, {}, operation.leases)
+                return self._ending("release", operation, [_token(lease) for lease in operation.leases], operation.leases)
             case Retry():
                 items = [(*_token(f.lease), f.delay_ms, f.error) for f in operation.failures]
-                return self._call("retry", operation, {}, [f.lease for f in operation.failures], items)
+                return self._ending("retry", operation, items, [f.lease for f in operation.failures])
             case Bury():
                 items = [(*_token(f.lease), f.error) for f in operation.failures]
-                return self._call("bury", operation, {}, [f.lease for f in operation.failures], items)
+                return self._ending("bury", operation, items, [f.lease for f in operation.failures])
             case Extend():
                 named = {"renewal": operation.renewal, "lease_ms": operation.lease_ms, "not_after_ms": operation.not_after_ms}
-                return self._call("extend", operation, named, operation.leases)
+                return self._ending("extend", operation, [_token(lease) for lease in operation.leases], operation.leases, named)
             case Mark():
                 return self._mark(operation)
             case Promote() | Reap():
                 return self._sweep(operation)
+            case Pause() | Resume() | SetLimit():
+                return self._administer(operation)
             case Listing():
                 return self._call("listing", operation, {"offset": operation.offset, "limit": operation.limit})
             case Count():
@@ -97,53 +102,76 @@ class Lanes:
             case MakeTestQueue():
                 return self._call("make_test_queue", operation, {})
             case Wait():
-                words = ("BLPOP", self.keys.wake(CLASS), operation.block_ms / 1000)
+                words = ("BLPOP", *map(self.keys.wake, operation.classes), operation.block_ms / 1000)
                 return Call(None, (), words, lambda raw: lanes_replies.woken(raw), operation, operation.block_ms)
             case _:  # pyright: ignore[reportUnnecessaryComparison]
                 raise UnsupportedFeature(f"Lanes has no {type(operation).__name__}")
 
     def _enqueue(self, operation: Enqueue) -> Call[Any]:
         head, tail = envelope.encode(operation)
-        named: dict[str, object] = {
+        options, keys, class_name, lane = operation.options, self.keys, operation.class_name, operation.lane
+        values: dict[str, object] = {
             "id": operation.job,
-            "class": operation.class_name,
-            "lane_name": operation.lane,
-            "delay_ms": operation.options.delay_ms,
+            "class": class_name,
+            "lane_name": lane,
+            "unique_key": options.unique,
+            "dedup_key": options.dedup,
+            "dedup_ms": options.dedup_ms,
+            "delay_ms": options.delay_ms,
             "not_after_ms": operation.not_after_ms,
             "head": head,
             "tail": tail,
         }
-        extra = {"job": self.keys.job(operation.job), "run": self.keys.run(operation.job)}
-        return self._call("enqueue", operation, named, extra_keys=extra)
+        named = {
+            "job": keys.job(operation.job),
+            "run": keys.run(operation.job),
+            "ready": keys.ready(class_name),
+            "lane": keys.lane(lane),
+            "wake": keys.wake(class_name),
+            "unique": keys.unique(options.unique),
+            "dedup": keys.dedup(options.dedup),
+        }
+        return self._call("enqueue", operation, values, named)
 
     def _enqueue_many(self, operation: EnqueueMany) -> Call[Any]:
-        first = operation.jobs[0]
-        named: dict[str, object] = {
-            "class": first.class_name,
-            "lane_name": first.lane,
-            "nonce": first.nonce,
-            "not_after_ms": first.not_after_ms,
-        }
-        keys = [key for job in operation.jobs for key in (self.keys.job(job.job), self.keys.run(job.job))]
-        items: list[tuple[object, ...]] = [
-            (job.job, job.options.delay_ms, b"".join(envelope.encode(job))) for job in operation.jobs
-        ]
-        return self._call("enqueue_many", operation, named, items=items, item_keys=keys)
+        keys, first = self.keys, operation.jobs[0]
+        lanes: dict[tuple[str, str], str] = {}
+        uniques: list[str] = []
+        item_keys: list[str] = []
+        items: list[object] = []
+        for job in operation.jobs:
+            options = job.options
+            lane = lanes.setdefault((job.name, options.key), str(len(lanes) + 1))
+            place: object = options.delay_ms
+            if lane != "1" or options.unique or options.dedup:
+                place = f"{options.delay_ms} {lane} {options.unique or '/'} {options.dedup or '/'} {options.dedup_ms}"
+                uniques += [keys.unique(options.unique)] if options.unique else []
+                uniques += [keys.dedup(options.dedup)] if options.dedup else []
+            item_keys += (keys.job(job.job), keys.run(job.job))
+            items += (job.job, place, b"".join(envelope.encode(job)))
+        lane_keys: list[str] = []
+        lane_names: list[str] = []
+        for name, key in lanes:
+            lane = f"{name}/{key}" if key else name
+            lane_keys += (keys.ready(name), keys.lane(lane), keys.wake(name))
+            lane_names += (name, lane)
+        values = {"nonce": first.nonce, "not_after_ms": first.not_after_ms, "lane_count": len(lanes)}
+        return self._call("enqueue_many", operation, values, {}, (lane_keys, uniques, item_keys), (lane_names, items))
 
     def _mark(self, operation: Mark) -> Call[Any]:
         lease = operation.lease
-        keys = {"job": self.keys.job(lease.job), "run": self.keys.run(lease.job)}
-        return self._call("mark", operation, {"fence": lease.fence, "nonce": lease.nonce}, extra_keys=keys)
+        named = {"job": self.keys.job(lease.job), "run": self.keys.run(lease.job)}
+        return self._call("mark", operation, {"fence": lease.fence, "nonce": lease.nonce}, named)
 
     def _sweep(self, operation: Promote | Reap) -> Call[Any]:
-        named = {"counter": operation.counter, "limit": operation.limit, "most_ms": operation.sleep_max_ms}
-        extra = {"swept": self.keys.swept(operation.incarnation)}
+        values = {"counter": operation.counter, "limit": operation.limit, "most_ms": operation.sleep_max_ms}
+        named = {"swept": self.keys.swept(operation.incarnation)}
         if isinstance(operation, Promote):
-            return self._call("promote", operation, named, extra_keys=extra)
-        return self._call("reap", operation, {**named, "done_max": operation.done_max}, extra_keys=extra)
+            return self._call("promote", operation, values, named)
+        return self._call("reap", operation, {**values, "done_max": operation.done_max}, named)
 
-    def _claim(self, claim: Claim) -> dict[str, object]:
-        return {
+    def _claim(self, operation: Claim | Finish, claim: Claim, leases: Sequence[Lease]) -> Call[Any]:
+        values = {
             "incarnation": claim.incarnation,
             "counter": claim.counter,
             "limit": claim.limit,
@@ -152,30 +180,52 @@ class Lanes:
             "owner": claim.owner,
             "most_ms": claim.sleep_max_ms,
             "crashed_max": claim.crashed_max,
+            "class_count": len(claim.classes),
         }
+        class_keys = [key for name in claim.classes for key in (self.keys.ready(name), self.keys.wake(name))]
+        items = [word for lease in leases for word in _token(lease)]
+        named = {"record": self.keys.claim(claim.incarnation)}
+        return self._call("claim", operation, values, named, (class_keys, self._job_keys(leases)), (claim.classes, items))
+
+    def _ending(
+        self,
+        name: str,
+        operation: Operation,
+        items: list[tuple[object, ...]],
+        leases: Sequence[Lease],
+        values: Mapping[str, object] | None = None,
+    ) -> Call[Any]:
+        """A call about jobs in hand: `items` is what it says of each lease."""
+        flat = [word for item in items for word in item]
+        return self._call(name, operation, values or {}, {}, (self._job_keys(leases),), (flat,))
+
+    def _administer(self, operation: Pause | Resume | SetLimit) -> Call[Any]:
+        values: dict[str, object] = {"not_after_ms": operation.not_after_ms}
+        named = {"op": self.keys.op(operation.op_id)}
+        if isinstance(operation, SetLimit):
+            values |= {"limit": operation.target, "definition": _definition(operation.limit)}
+            return self._call("set_limit", operation, values, named)
+        values["class"] = operation.class_name
+        if isinstance(operation, Resume):
+            return self._call("resume", operation, values, named)
+        return self._call("pause", operation, {**values, "length_ms": operation.length_ms}, named)
+
+    def _job_keys(self, leases: Sequence[Lease]) -> list[str]:
+        return [key for lease in leases for key in (self.keys.job(lease.job), self.keys.run(lease.job))]
 
     def _call(
         self,
         name: str,
         operation: Operation,
         values: Mapping[str, object],
-        leases: tuple[Lease, ...] | list[Lease] = (),
-        items: list[tuple[object, ...]] | None = None,
-        extra_keys: dict[str, str] | None = None,
-        item_keys: list[str] | None = None,
+        named: Mapping[str, str] | None = None,
+        key_groups: Sequence[Sequence[str]] = (),
+        argument_groups: Sequence[Sequence[object]] = (),
     ) -> Call[Reply]:
         script, known_keys, known_arguments = self._known(name)
-        named_keys = {**known_keys, **(extra_keys or {})}
-        claim = operation.claim if isinstance(operation, Finish) else operation
-        if isinstance(claim, Claim):
-            named_keys["record"] = self.keys.claim(claim.incarnation)
-        now_ms: dict[str, object] = {"now_ms": "" if self.now_ms is None else self.now_ms}
-        if item_keys is None:
-            item_keys = [key for lease in leases for key in (self.keys.job(lease.job), self.keys.run(lease.job))]
-        rows = [_token(lease) for lease in leases] if items is None else items
-        keys = script.bind_keys(named_keys, item_keys)
-        clock = now_ms if "now_ms" in script.arguments else {}
-        arguments = script.bind_arguments({**clock, **known_arguments, **values}, [word for row in rows for word in row])
+        keys = script.bind_keys({**known_keys, **(named or {})}, *key_groups)
+        clock: dict[str, object] = {"now_ms": "" if self.now_ms is None else self.now_ms} if "now_ms" in script.arguments else {}
+        arguments = script.bind_arguments({**clock, **known_arguments, **values}, *argument_groups)
         return Call(script, keys, arguments, lambda raw: lanes_replies.parse(operation, raw), operation)
 
     def _known(self, name: str) -> tuple[Script, Mapping[str, str], Mapping[str, object]]:
@@ -193,3 +243,8 @@ class Lanes:
 
 def _token(lease: Lease) -> tuple[object, ...]:
     return cast("tuple[object, ...]", (lease.job, lease.fence, lease.nonce))
+
+
+def _definition(limit: Limit | None) -> str:
+    """A limit as the scripts read it."""
+    return "" if limit is None else f"{limit.concurrency} {limit.rate} {limit.per_ms} {limit.window}"

@@ -23,11 +23,36 @@ class LanesKeys:
         return f"{self.prefix}job:{job}"
 
     def run(self, job: str) -> str:
-        """Hash: fence, nonce, ended, outcome, renewal, marked, owner, claims, failures, crashes, error; from first claim on."""
+        """Hash: fence, nonce, ended, outcome, renewal, marked, owner, claims, failures, crashes, error, limits (those that the
+        lease counts against, with spaces between); from first claim on."""
         return f"{self.prefix}run:{job}"
 
+    def held(self, limit: str) -> str:
+        """Zset: job id by lease deadline (ms), of the leases that count against a limit (rule 20)."""
+        return f"{self.prefix}held:{limit}"
+
+    def rate(self, limit: str) -> str:
+        """Zset: `<id>:<fence>` by the time (ms) of the claim, for the length of the limit's window."""
+        return f"{self.prefix}rate:{limit}"
+
+    def parked_by(self, limit: str) -> str:
+        """Zset: lanes that wait for a slot of this limit, by when they were parked (ms)."""
+        return f"{self.prefix}parked:{limit}"
+
+    def unique(self, key: str) -> str:
+        """String: the id of the job that has this unique key."""
+        return f"{self.prefix}unique:{key}"
+
+    def dedup(self, key: str) -> str:
+        """String: the id of the job that opened the window of this dedup key, for as long as it lasts."""
+        return f"{self.prefix}dedup:{key}"
+
+    def op(self, op_id: str) -> str:
+        """String: that an administration call was done (rule 7)."""
+        return f"{self.prefix}op:{op_id}"
+
     def ready(self, class_name: str) -> str:
-        """Zset: lanes of the class that may be claimed now."""
+        """Zset: lanes of the class that may be claimed now, by band of 2^49 and virtual time (rule 18)."""
         return f"{self.prefix}ready:{class_name}"
 
     def lane(self, lane: str) -> str:
@@ -68,7 +93,7 @@ class LanesKeys:
 
     @property
     def classes(self) -> str:
-        """Hash: class -> name and target."""
+        """Hash: class -> '' (later its routing target). A class is a job's name."""
         return f"{self.prefix}classes"
 
     @property
@@ -77,12 +102,38 @@ class LanesKeys:
         return f"{self.prefix}seq"
 
     @property
+    def limits(self) -> str:
+        """Hash: `n:<name>`, `k:<key>` or `k:*` (every key without its own) -> concurrency, rate, per_ms, fixed or sliding."""
+        return f"{self.prefix}limits"
+
+    @property
+    def parked(self) -> str:
+        """Hash: lane -> the limit that it waits for, or `rest`. A lane with jobs is here or among the ready ones."""
+        return f"{self.prefix}parked"
+
+    @property
+    def rest(self) -> str:
+        """Zset: `l:<lane>` by the time (ms) when it comes back, `w:<class>` or `w:*` by the time when its marker is due."""
+        return f"{self.prefix}rest"
+
+    @property
+    def blocking(self) -> str:
+        """Zset: limits with parked lanes, by the time (ms) when a sweep looked at them last."""
+        return f"{self.prefix}blocking"
+
+    @property
+    def paused(self) -> str:
+        """Hash: class or `*` -> until_ms (0 = until it is resumed) and length of the pause in ms."""
+        return f"{self.prefix}paused"
+
+    @property
     def stats(self) -> str:
-        """Hash: counters `finished`, `buried`."""
+        """Hash: counters `finished`, `buried`; `turn`, the virtual time of the lanes (rule 18)."""
         return f"{self.prefix}stats"
 
     @property
     def sweep(self) -> str:
         """Hash: state of the sweeps (ms): `max_lease_ms`, `recent_lease_ms`, `least_lease_ms`, `recent_least_ms`, `forgot_ms`,
-        `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11); `test_clock` on queues created for tests."""
+        `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11), `max_rest_ms`, `limits_changed_ms`; `test_clock` on
+        queues created for tests."""
         return f"{self.prefix}sweep"

@@ -7,6 +7,7 @@ from typing import Any, cast
 from engine.errors import ScriptFault
 from engine.models import envelope
 from engine.operations import (
+    Administered,
     Bury,
     Claim,
     Claimed,
@@ -30,13 +31,16 @@ from engine.operations import (
     Mark,
     Marked,
     Operation,
+    Pause,
     Promote,
     Promoted,
     Reap,
     Reaped,
     Release,
     Reply,
+    Resume,
     Retry,
+    SetLimit,
     Snapshot,
     Woken,
 )
@@ -44,6 +48,7 @@ from engine.operations import (
 _END_RESULTS = {b"ok": "ok", b"repeated": "repeated", b"stale": "stale", b"void": "void"}
 _CLAIM_RESULTS = ("leased", "empty", "repeated", "void", "stale")
 _MARK_RESULTS = ("ok", "repeated", "stale")
+_ADMINISTERED_RESULTS = ("done", "repeated", "refused")
 _SWEEP_KINDS = ("reaped", "buried", "corrupt")
 _ENQUEUE_RESULTS = ("created", "repeated", "duplicate", "refused")
 _ENQUEUE_LETTERS = {ord(result[0]): result for result in ("created", "repeated", "duplicate")} | {ord("x"): "refused"}
@@ -69,7 +74,7 @@ def _parse(operation: Operation, raw: Any) -> Reply:
     match operation:
         case Enqueue():
             result = _word(raw[1], _ENQUEUE_RESULTS)
-            return Enqueued(_srv_us(raw), operation.job, cast("Any", result), raw[2].decode(), int(raw[3]))
+            return Enqueued(_srv_us(raw), operation.job, cast("Any", result), raw[2].decode(), int(raw[3]), raw[4].decode())
         case EnqueueMany():
             return _enqueued_many(operation, raw)
         case Claim():
@@ -93,6 +98,8 @@ def _parse(operation: Operation, raw: Any) -> Reply:
             return Promoted(_srv_us(raw), promoted, int(raw[1]), tuple(job.decode() for job in raw[2][1:]))
         case Reap():
             return _reaped(raw)
+        case Pause() | Resume() | SetLimit():
+            return Administered(_srv_us(raw), cast("Any", _word(raw[1], _ADMINISTERED_RESULTS)))
         case Count():
             return Counts(_srv_us(raw), *(int(number) for number in raw[1:8]))
         case Listing():
@@ -127,16 +134,16 @@ def _item_count(operation: Finish | Retry | Bury | Release) -> int:
 
 def _enqueued_many(operation: EnqueueMany, raw: Any) -> EnqueuedMany:
     srv_us, letters, known = _srv_us(raw), raw[1], raw[2]
-    if len(letters) != len(operation.jobs) or len(known) != 2 * letters.count(b"d"):
+    if len(letters) != len(operation.jobs) or len(known) != 3 * letters.count(b"d"):
         raise ValueError(f"{len(letters)} letters and {len(known)} values for {len(operation.jobs)} jobs")
     items: list[Enqueued] = []
     states = iter(known)
     for job, letter in zip(operation.jobs, letters, strict=True):
         result: Any = _ENQUEUE_LETTERS[letter]
         if result == "duplicate":
-            items.append(Enqueued(srv_us, job.job, result, next(states).decode(), int(next(states))))
+            items.append(Enqueued(srv_us, job.job, result, next(states).decode(), int(next(states)), next(states).decode()))
         else:
-            items.append(Enqueued(srv_us, job.job, result))
+            items.append(Enqueued(srv_us, job.job, result, "", 0, job.job))
     return EnqueuedMany(srv_us, tuple(items))
 
 

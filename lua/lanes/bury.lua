@@ -9,37 +9,46 @@
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
 --   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
 --   items    4 for each item: id, fence, nonce, error text
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 -- @include server_us
 -- @include check_types
 -- @include envelope_open
 -- @include token_state
+-- @include free_unique
 -- @include bury_job
+-- @include ready_lane
+-- @include free_slots
 -- @include end_lease
+-- @include wake_push
 local sweep = KEYS[1]
 local active = KEYS[2]
 local dead = KEYS[3]
 local stats = KEYS[4]
 local now_ms = ARGV[1]
+local prefix = ARGV[2]
 
 check_types({ active, dead }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
-local reply, held = {}, {}
+local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 4) / 2 do
-  local id, fence, nonce = ARGV[4 * at - 2], ARGV[4 * at - 1], ARGV[4 * at]
+  local id, fence, nonce = ARGV[4 * at - 1], ARGV[4 * at], ARGV[4 * at + 1]
   local run = KEYS[4 + 2 * at]
   local job = envelope_open(redis.call('GETRANGE', KEYS[3 + 2 * at], 0, 700))
-  local state, outcome = token_state(run, job, fence, nonce)
+  local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' then
-    held[#held + 1] = { id = id, run = run, token = fence .. ':' .. nonce, reason = ARGV[4 * at + 1] }
+    held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce, reason = ARGV[4 * at + 2] }
     state, outcome = 'ok', 'buried'
   end
   reply[#reply + 1] = state
   reply[#reply + 1] = outcome
 end
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane }
 for _, lease in ipairs(held) do
-  bury_job(dead, stats, lease.id, math.floor(srv_us / 1000))
-  end_lease(lease.run, active, lease.id, lease.token, 'buried', lease.reason)
+  bury_job(prefix, lease.job, lease.id, math.floor(srv_us / 1000), helpers)
+  end_lease(prefix, lease, 'buried', turn, wakes, helpers, lease.reason)
 end
+for list in pairs(wakes) do wake_push(list) end
 return { srv_us, reply }

@@ -1,17 +1,18 @@
 #!lua flags=allow-oom
--- Finish jobs in hand, if any, then promote what is due and lease up to `limit` jobs of a class to one worker incarnation
--- (rules 4, 6 and 13). A claim that is void or stale leases nothing; the finish half is answered all the same.
+-- Finish jobs in hand, if any, then promote what is due and lease up to `limit` jobs of some classes to one worker incarnation
+-- (rules 4, 6, 13 and 18). A claim that is void or stale leases nothing; the finish half is answered all the same.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
---   ready    zset    ready lanes of the class
 --   due      zset    sequence and id by due_ms
+--   rest     zset    lanes and classes that rest until a time (ms)
+--   parked   hash    lane -> the limit that it waits for
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   stats    hash    counters
---   wake     list    at most one marker
 --   record   string  claim:<incarnation>, the last claim and what it leased
 --   done     zset    id by time
+--   classes  2 for each class: ready:<class> and wake:<class>
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
@@ -24,29 +25,42 @@
 --   owner         name of the worker, for people
 --   most_ms       upper bound of the sleep that the reply allows
 --   crashed_max   most jobs with a crash behind them to lease
+--   class_count   how many classes
+--   classes       1 for each class: its name
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, finish reply, kind, sleep_ms, corrupt ids, jobs: id fence deadline_ms claims failures crashes envelope
 -- @include server_us
 -- @include check_types
 -- @include envelope_open
 -- @include token_state
+-- @include ready_lane
+-- @include free_slots
+-- @include free_unique
 -- @include finish_jobs
--- @include is_leased
 -- @include lane_score
 -- @include to_lane
 -- @include wake_push
 -- @include bury_job
 -- @include promote_due
 -- @include note_lease
+-- @include limit_room
+-- @include is_paused
+-- @include open_classes
+-- @include pick_jobs
+-- @include count_leases
+-- @include rest_until
+-- @include leave_lane
+-- @include claim_known
 -- @include claim_jobs
+-- @include wake_served
 -- @include next_ms
 local sweep = KEYS[1]
-local ready = KEYS[2]
-local due = KEYS[3]
-local active = KEYS[4]
-local dead = KEYS[5]
-local stats = KEYS[6]
-local wake = KEYS[7]
+local due = KEYS[2]
+local rest = KEYS[3]
+local parked = KEYS[4]
+local active = KEYS[5]
+local dead = KEYS[6]
+local stats = KEYS[7]
 local record = KEYS[8]
 local done = KEYS[9]
 local now_ms = ARGV[1]
@@ -59,24 +73,33 @@ local not_after_ms = tonumber(ARGV[7])
 local owner = ARGV[8]
 local most_ms = tonumber(ARGV[9])
 local crashed_max = tonumber(ARGV[10])
+local class_count = tonumber(ARGV[11])
 
-check_types({ ready, due, active, dead, done }, { sweep, stats }, { wake })
+local classes, zsets, wake_lists = {}, { due, rest, active, dead, done }, {}
+for at = 1, class_count do
+  classes[at] = ARGV[11 + at]
+  zsets[5 + at], wake_lists[at] = KEYS[8 + 2 * at], KEYS[9 + 2 * at]
+end
+check_types(zsets, { sweep, stats, parked }, wake_lists)
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
+local key_base, argument_base = 9 + 2 * class_count, 11 + class_count
 local items = {}
-for at = 1, (#KEYS - 9) / 2 do
-  local job_key, run_key, id, fence, nonce = KEYS[8 + 2 * at], KEYS[9 + 2 * at], unpack(ARGV, 8 + 3 * at, 10 + 3 * at)
-  items[at] = { job_key = job_key, run_key = run_key, id = id, fence = fence, nonce = nonce }
+for at = 1, (#KEYS - key_base) / 2 do
+  local keys_at, arguments_at = key_base + 2 * at - 1, argument_base + 3 * at - 2
+  items[at] = { job_key = KEYS[keys_at], run_key = KEYS[keys_at + 1], id = ARGV[arguments_at], fence = ARGV[arguments_at + 1],
+    nonce = ARGV[arguments_at + 2] }
 end
-local helpers = { envelope_open = envelope_open, is_leased = is_leased, to_lane = to_lane, lane_score = lane_score,
-  bury_job = bury_job, token_state = token_state, note_lease = note_lease }
-local finished = finish_jobs(active, done, stats, items, now_ms, helpers)
-local _, wakes, unread = promote_due(prefix, due, dead, stats, now_ms, 100, helpers)
-local kind, jobs, corrupt, passed = claim_jobs(
-  { sweep = sweep, active = active, ready = ready, dead = dead, stats = stats, record = record },
-  { prefix = prefix, incarnation = incarnation, counter = counter, limit = limit, lease_ms = lease_ms,
-    not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, corrupt = unread }, now_ms, helpers)
--- No marker for what this worker had to pass by: it would only come back to it. The next sweep makes one for the others.
-if redis.call('ZCARD', ready) == 0 then wakes[wake] = nil elseif #jobs > 0 or not passed then wakes[wake] = true end
+local helpers = { envelope_open = envelope_open, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, token_state = token_state,
+  note_lease = note_lease, ready_lane = ready_lane, free_slots = free_slots, free_unique = free_unique, limit_room = limit_room,
+  is_paused = is_paused, open_classes = open_classes, pick_jobs = pick_jobs, count_leases = count_leases, rest_until = rest_until,
+  leave_lane = leave_lane, claim_known = claim_known }
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local _, wakes, unread = promote_due(prefix, turn, now_ms, 100, helpers)
+local finished = finish_jobs(prefix, active, done, stats, items, now_ms, turn, wakes, helpers)
+local kind, jobs, corrupt, open = claim_jobs({ sweep = sweep, active = active, stats = stats, record = record },
+  { prefix = prefix, classes = classes, incarnation = incarnation, counter = counter, limit = limit, lease_ms = lease_ms,
+    not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, corrupt = unread, turn = turn }, now_ms, helpers)
+wake_served(prefix, classes, open, wakes)
 for list in pairs(wakes) do wake_push(list) end
-return { srv_us, finished, kind, next_ms(sweep, active, due, now_ms, most_ms), corrupt, jobs }
+return { srv_us, finished, kind, next_ms(prefix, now_ms, most_ms), corrupt, jobs }

@@ -3,7 +3,6 @@
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
---   lane     zset    id by priority band and sequence
 --   due      zset    sequence and id by due_ms
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
@@ -11,19 +10,23 @@
 --   stats    hash    counters
 -- ARGV
 --   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried
 -- @include server_us
+-- @include lanes_of
 local sweep = KEYS[1]
-local lane = KEYS[2]
-local due = KEYS[3]
-local active = KEYS[4]
-local dead = KEYS[5]
-local done = KEYS[6]
-local stats = KEYS[7]
+local due = KEYS[2]
+local active = KEYS[3]
+local dead = KEYS[4]
+local done = KEYS[5]
+local stats = KEYS[6]
 local now_ms = ARGV[1]
+local prefix = ARGV[2]
 
-local reply = { server_us(now_ms, sweep) }
-for _, key in ipairs({ lane, due, active, dead, done }) do reply[#reply + 1] = redis.call('ZCARD', key) end
+local reply, waiting = { server_us(now_ms, sweep) }, 0
+for _, lane in ipairs(lanes_of(prefix)) do waiting = waiting + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
+reply[2] = waiting
+for _, key in ipairs({ due, active, dead, done }) do reply[#reply + 1] = redis.call('ZCARD', key) end
 local totals = redis.call('HMGET', stats, 'finished', 'buried')
 reply[#reply + 1] = tonumber(totals[1] or 0)
 reply[#reply + 1] = tonumber(totals[2] or 0)

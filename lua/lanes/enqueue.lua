@@ -1,5 +1,6 @@
 #!lua
--- Put one job into its lane, or into `due` when it is delayed (rule 3). Repeating it changes nothing.
+-- Put one job into its lane, or into `due` when it is delayed, unless its unique or its dedup key is taken (rules 3 and 23).
+-- Repeating it changes nothing.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -7,75 +8,111 @@
 --   job      string  job:<id>, the envelope or its tombstone
 --   run      hash    run:<id>
 --   classes  hash    class -> name and target
+--   parked   hash    lane -> the limit that it waits for
 --   ready    zset    ready lanes of the class
 --   lane     zset    id by priority band and sequence
 --   due      zset    sequence and id by due_ms
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   wake     list    at most one marker
+--   stats    hash    counters
+--   unique   string  unique:<key>, the id of the job that has it
+--   dedup    string  dedup:<key>, the id of the job that opened the window
 -- ARGV
 --   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
 --   id            job id
 --   class         class of the job
 --   lane_name     lane of the job
+--   unique_key    '' = none
+--   dedup_key     '' = none
+--   dedup_ms      length of the window
 --   delay_ms      0 = claimable at once
 --   not_after_ms  server time after which this call is void
 --   head          envelope before the three fields that the server sets: version, kind, priority, flags
 --   tail          envelope after them, from the enqueue nonce on
--- REPLY srv_us, created | repeated | duplicate | refused, state, fence
+-- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the job that was there first
 -- @include server_us
 -- @include check_types
 -- @include envelope_open
 -- @include lane_score
+-- @include to_lane
 -- @include due_member
+-- @include job_state
 -- @include enqueue_known
+-- @include unique_holder
+-- @include reject_enqueue
 -- @include wake_push
 local sweep = KEYS[1]
 local seq = KEYS[2]
 local job = KEYS[3]
 local run = KEYS[4]
 local classes = KEYS[5]
-local ready = KEYS[6]
-local lane = KEYS[7]
-local due = KEYS[8]
-local active = KEYS[9]
-local dead = KEYS[10]
-local wake = KEYS[11]
+local parked = KEYS[6]
+local ready = KEYS[7]
+local lane = KEYS[8]
+local due = KEYS[9]
+local active = KEYS[10]
+local dead = KEYS[11]
+local wake = KEYS[12]
+local stats = KEYS[13]
+local unique = KEYS[14]
+local dedup = KEYS[15]
 local now_ms = ARGV[1]
-local id = ARGV[2]
-local class = ARGV[3]
-local lane_name = ARGV[4]
-local delay_ms = tonumber(ARGV[5])
-local not_after_ms = tonumber(ARGV[6])
-local head = ARGV[7]
-local tail = ARGV[8]
+local prefix = ARGV[2]
+local id = ARGV[3]
+local class = ARGV[4]
+local lane_name = ARGV[5]
+local unique_key = ARGV[6]
+local dedup_key = ARGV[7]
+local dedup_ms = tonumber(ARGV[8])
+local delay_ms = tonumber(ARGV[9])
+local not_after_ms = tonumber(ARGV[10])
+local head = ARGV[11]
+local tail = ARGV[12]
 
-check_types({ ready, lane, due, active, dead }, { sweep, run, classes }, { wake })
+check_types({ ready, lane, due, active, dead }, { sweep, run, classes, parked, stats }, { wake })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local known = envelope_open(redis.call('GET', job))
-local keys = { run = run, active = active, dead = dead, due = due }
-local result, state, fence = enqueue_known(known, string.sub(tail, 1, 8), id, keys, due_member)
-if result then return { srv_us, result, state, fence } end
-if now_ms > not_after_ms then return { srv_us, 'refused', '', 0 } end
+local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
+local nonce = string.sub(tail, 1, 8)
+local result, state, fence, first = enqueue_known(prefix, envelope_open(redis.call('GET', job)), nonce, id, helpers)
+if result then
+  -- Only a copy that was cut off before its last write finds its window not opened.
+  if result == 'repeated' and dedup_key ~= '' and now_ms <= not_after_ms then
+    redis.call('SET', dedup, id, 'NX', 'PXAT', now_ms + dedup_ms)
+  end
+  return { srv_us, result, state, fence, first }
+end
+if now_ms > not_after_ms then return { srv_us, 'refused', '', 0, id } end
+if unique_key ~= '' or dedup_key ~= '' then
+  first, state, fence = unique_holder(prefix, unique_key, dedup_key, id, helpers)
+  if first then
+    reject_enqueue(job, nonce, first, not_after_ms + 20000)
+    return { srv_us, 'duplicate', state, fence, first }
+  end
+end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 if tonumber(redis.call('GET', seq) or 0) >= 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 
 local sequence = redis.call('INCR', seq)
 local priority, flags = string.byte(head, 3, 4)
 local due_ms = delay_ms > 0 and now_ms + delay_ms or 0
 local envelope = head .. struct.pack('>I8I8I8', sequence, now_ms, due_ms) .. tail
 if redis.call('HEXISTS', classes, class) == 0 then redis.call('HSET', classes, class, '') end
--- The index before the job: an entry without a job is skipped, a job without an entry would be lost (rule 1).
+-- The key and the index before the job: a key whose holder is gone is taken over and an entry without a job is skipped, but a job
+-- without an entry would be lost (rule 1).
+if unique_key ~= '' then redis.call('SET', unique, id) end
+local gains
 if due_ms > 0 then
   local member = due_member(sequence, id)
   redis.call('ZADD', due, due_ms, member)
-  redis.call('SET', job, envelope)
-  if redis.call('ZRANGE', due, 0, 0)[1] == member then wake_push(wake) end
+  gains = redis.call('ZRANGE', due, 0, 0)[1] == member
 else
-  redis.call('ZADD', ready, 'NX', 0, lane_name)
-  redis.call('ZADD', lane, lane_score(priority, flags, sequence), id)
-  redis.call('SET', job, envelope)
-  wake_push(wake)
+  gains = to_lane(prefix, id, { class = class, lane = lane_name, priority = priority, flags = flags, sequence = sequence }, turn, lane_score)
 end
-return { srv_us, 'created', '', 0 }
+redis.call('SET', job, envelope)
+if dedup_key ~= '' then redis.call('SET', dedup, id, 'PXAT', now_ms + dedup_ms) end
+if gains then wake_push(wake) end
+return { srv_us, 'created', '', 0, id }

@@ -1,98 +1,165 @@
 #!lua
--- Put many jobs of one lane into it, or into `due` those that are delayed, in one piece and in the order of the items (rule 3).
--- Repeating it changes nothing.
+-- Put many jobs into their lanes, or into `due` those that are delayed, in one piece and in the order of the items (rule 3). Repeating it
+-- changes nothing.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   seq      string  the last sequence
 --   classes  hash    class -> name and target
---   ready    zset    ready lanes of the class
---   lane     zset    id by priority band and sequence
+--   parked   hash    lane -> the limit that it waits for
 --   due      zset    sequence and id by due_ms
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
---   wake     list    at most one marker
+--   stats    hash    counters
+--   lanes    3 for each lane: ready:<class>, lane:<lane>, wake:<class>
+--   uniques  1 for each unique or dedup key of the items: unique:<key> or dedup:<key>
 --   items    2 for each item: job:<id>, run:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
---   class         class of the jobs
---   lane_name     lane of the jobs
+--   prefix        prefix of the queue's keys
 --   nonce         enqueue nonce of the call
 --   not_after_ms  server time after which this call is void
---   items         3 for each item: id, delay_ms (0 = claimable at once), envelope without the fields that the server sets
--- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused), then state and fence of each duplicate
+--   lane_count    how many lanes
+--   lanes         2 for each lane: class, lane name
+--   items         3 for each item: id, place, envelope without the fields that the server sets. place: delay_ms (0 = claimable at once), and
+--                 where they are not 1, /, / and 0 the number of the lane, unique key, dedup key and dedup_ms, with spaces between
+-- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused), then for each duplicate: state, fence, id of the
+--       job that was there first
 -- @include server_us
 -- @include check_types
 -- @include envelope_open
 -- @include lane_score
 -- @include due_member
+-- @include job_state
 -- @include enqueue_known
+-- @include unique_holder
+-- @include reject_enqueue
 -- @include wake_push
 local sweep = KEYS[1]
 local seq = KEYS[2]
 local classes = KEYS[3]
-local ready = KEYS[4]
-local lane = KEYS[5]
-local due = KEYS[6]
-local active = KEYS[7]
-local dead = KEYS[8]
-local wake = KEYS[9]
+local parked = KEYS[4]
+local due = KEYS[5]
+local active = KEYS[6]
+local dead = KEYS[7]
+local stats = KEYS[8]
 local now_ms = ARGV[1]
-local class = ARGV[2]
-local lane_name = ARGV[3]
-local nonce = ARGV[4]
-local not_after_ms = tonumber(ARGV[5])
+local prefix = ARGV[2]
+local nonce = ARGV[3]
+local not_after_ms = tonumber(ARGV[4])
+local lane_count = tonumber(ARGV[5])
 
 -- Read everything. Most often no id is known, and a page of 500 then costs one EXISTS.
-check_types({ ready, lane, due, active, dead }, { sweep, classes }, { wake })
+local lanes, zsets, wakes = {}, { due, active, dead }, {}
+for at = 1, lane_count do
+  local ready, lane, wake = KEYS[6 + 3 * at], KEYS[7 + 3 * at], KEYS[8 + 3 * at]
+  lanes[at] = { class = ARGV[4 + 2 * at], name = ARGV[5 + 2 * at], ready = ready, zset = lane, wake = wake, waiting = {} }
+  zsets[#zsets + 1], zsets[#zsets + 2], wakes[at] = ready, lane, wake
+end
+check_types(zsets, { sweep, classes, parked, stats }, wakes)
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local sequence = tonumber(redis.call('GET', seq) or 0)
-local count, letters, known_states, fresh = (#KEYS - 9) / 2, {}, {}, {}
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local arguments_at = 6 + 2 * lane_count
+local count = (#ARGV - arguments_at + 1) / 3
+local keys_at = #KEYS - 2 * count + 1
+local letters, known_states, fresh, rejected, taken = {}, {}, {}, {}, {}
+local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
+-- Who keeps an item out: another job, or an earlier item of this call.
+local function held_by(item)
+  for _, key in ipairs({ 'unique:' .. item.unique, 'dedup:' .. item.dedup }) do
+    if taken[key] then return taken[key], 'waiting', 0 end
+  end
+  local holder, state, fence = unique_holder(prefix, item.unique, item.dedup, item.id, helpers)
+  if holder then return holder, state, fence end
+  if item.unique ~= '' then taken['unique:' .. item.unique] = item.id end
+  if item.dedup ~= '' then taken['dedup:' .. item.dedup] = item.id end
+end
 for page = 1, count, 500 do
   local last, job_keys = math.min(page + 499, count), {}
-  for at = page, last do job_keys[#job_keys + 1] = KEYS[8 + 2 * at] end
+  for at = page, last do job_keys[#job_keys + 1] = KEYS[keys_at + 2 * at - 2] end
   local some_known = redis.call('EXISTS', unpack(job_keys)) > 0
   for at = page, last do
-    local id, result, state, fence = ARGV[3 + 3 * at], nil, nil, nil
+    local item_at = arguments_at + 3 * at - 3
+    local item = { id = ARGV[item_at], key = KEYS[keys_at + 2 * at - 2], sealed = ARGV[item_at + 2], unique = '', dedup = '', lane = lanes[1] }
+    item.delay_ms = tonumber(ARGV[item_at + 1])
+    if not item.delay_ms then
+      local delay_ms, lane, unique, dedup, dedup_ms = string.match(ARGV[item_at + 1], '^(%d+) (%d+) (%S+) (%S+) (%d+)$')
+      item.delay_ms, item.lane, item.dedup_ms = tonumber(delay_ms), lanes[tonumber(lane)], tonumber(dedup_ms)
+      item.unique, item.dedup = unique ~= '/' and unique or '', dedup ~= '/' and dedup or ''
+    end
+    local result, state, fence, first
     if some_known then
-      local keys = { run = KEYS[9 + 2 * at], active = active, dead = dead, due = due }
-      result, state, fence = enqueue_known(envelope_open(redis.call('GET', KEYS[8 + 2 * at])), nonce, id, keys, due_member)
+      result, state, fence, first = enqueue_known(prefix, envelope_open(redis.call('GET', item.key)), nonce, item.id, helpers)
+    end
+    if not result and now_ms > not_after_ms then result = 'x' end
+    if not result and (item.unique ~= '' or item.dedup ~= '') then
+      first, state, fence = held_by(item)
+      if first then
+        result = 'duplicate'
+        rejected[#rejected + 1] = { key = item.key, holder = first }
+      end
     end
     if result == 'duplicate' then
-      known_states[#known_states + 1] = state
-      known_states[#known_states + 1] = fence
-    elseif not result and now_ms <= not_after_ms then
-      fresh[#fresh + 1] = at
+      for _, word in ipairs({ state, fence, first }) do known_states[#known_states + 1] = word end
+    elseif not result then
+      fresh[#fresh + 1] = item
     end
-    letters[at] = result == 'duplicate' and 'd' or result == 'repeated' and 'r' or now_ms <= not_after_ms and 'c' or 'x'
+    letters[at] = result and string.sub(result, 1, 1) or 'c'
   end
 end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 if sequence + #fresh > 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
 local reply = { srv_us, table.concat(letters), known_states }
-if #fresh == 0 then return reply end
 
-local waiting, delayed, jobs, first = {}, {}, {}, nil
-for _, at in ipairs(fresh) do
+local delayed, jobs, first_due = {}, {}, nil
+for _, item in ipairs(fresh) do
   sequence = sequence + 1
-  local id, delay_ms, sealed = ARGV[3 + 3 * at], tonumber(ARGV[4 + 3 * at]), ARGV[5 + 3 * at]
-  local due_ms = delay_ms > 0 and now_ms + delay_ms or 0
-  jobs[#jobs + 1] = KEYS[8 + 2 * at]
+  local sealed, due_ms = item.sealed, item.delay_ms > 0 and now_ms + item.delay_ms or 0
+  local priority, flags = string.byte(sealed, 3, 4)
+  jobs[#jobs + 1] = item.key
   jobs[#jobs + 1] = string.sub(sealed, 1, 4) .. struct.pack('>I8I8I8', sequence, now_ms, due_ms) .. string.sub(sealed, 5)
-  local index = due_ms > 0 and delayed or waiting
-  index[#index + 1] = due_ms > 0 and due_ms or lane_score(string.byte(sealed, 3), string.byte(sealed, 4), sequence)
-  index[#index + 1] = due_ms > 0 and due_member(sequence, id) or id
-  -- The earliest of ours; the first of equals has the lower sequence.
-  if due_ms > 0 and (not first or due_ms < first.due_ms) then first = { due_ms = due_ms, member = index[#index] } end
+  if due_ms > 0 then
+    local member = due_member(sequence, item.id)
+    delayed[#delayed + 1], delayed[#delayed + 2] = due_ms, member
+    -- The earliest of ours; the first of equals has the lower sequence.
+    if not first_due or due_ms < first_due.due_ms then
+      first_due = { due_ms = due_ms, member = member, wake = item.lane.wake }
+    end
+  else
+    local waiting = item.lane.waiting
+    waiting[#waiting + 1], waiting[#waiting + 2] = lane_score(priority, flags, sequence), item.id
+    item.lane.best = math.max(item.lane.best or 0, priority)
+  end
+  item.lane.gains = true
 end
 
+for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, nonce, turned_away.holder, not_after_ms + 20000) end
+if #fresh == 0 then return reply end
 redis.call('INCRBY', seq, #fresh)
-if redis.call('HEXISTS', classes, class) == 0 then redis.call('HSET', classes, class, '') end
-if #waiting > 0 then redis.call('ZADD', ready, 'NX', 0, lane_name) end
--- The index before the jobs: an entry without a job is skipped, a job without an entry would be lost (rule 1).
+for _, lane in ipairs(lanes) do
+  if lane.gains and redis.call('HEXISTS', classes, lane.class) == 0 then redis.call('HSET', classes, lane.class, '') end
+end
+-- The keys and the indexes before the jobs: a key whose holder is gone is taken over and an entry without a job is skipped, but a job
+-- without an entry would be lost (rule 1).
+for _, item in ipairs(fresh) do
+  if item.unique ~= '' then redis.call('SET', prefix .. 'unique:' .. item.unique, item.id) end
+end
 for at = 1, #delayed, 1000 do redis.call('ZADD', due, unpack(delayed, at, math.min(at + 999, #delayed))) end
-for at = 1, #waiting, 1000 do redis.call('ZADD', lane, unpack(waiting, at, math.min(at + 999, #waiting))) end
+for _, lane in ipairs(lanes) do
+  if lane.best and redis.call('HEXISTS', parked, lane.name) == 0 then
+    redis.call('ZADD', lane.ready, 'LT', (10 - lane.best) * 562949953421312 + turn, lane.name)
+    lane.claimable = true
+  end
+  for at = 1, #lane.waiting, 1000 do redis.call('ZADD', lane.zset, unpack(lane.waiting, at, math.min(at + 999, #lane.waiting))) end
+end
 for at = 1, #jobs, 1000 do redis.call('MSET', unpack(jobs, at, math.min(at + 999, #jobs))) end
-if #waiting > 0 or redis.call('ZRANGE', due, 0, 0)[1] == first.member then wake_push(wake) end
+for _, item in ipairs(fresh) do
+  if item.dedup ~= '' then redis.call('SET', prefix .. 'dedup:' .. item.dedup, item.id, 'PXAT', now_ms + item.dedup_ms) end
+end
+for _, lane in ipairs(lanes) do
+  if lane.claimable then wake_push(lane.wake) end
+end
+if first_due and redis.call('ZRANGE', due, 0, 0)[1] == first_due.member then wake_push(first_due.wake) end
 return reply

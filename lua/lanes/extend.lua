@@ -8,6 +8,7 @@
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
 --   renewal       counter of the worker's renewals: a call that was applied is not applied again
 --   lease_ms      length of the lease from now
 --   not_after_ms  server time after which this call is void
@@ -21,18 +22,19 @@
 local sweep = KEYS[1]
 local active = KEYS[2]
 local now_ms = ARGV[1]
-local renewal = tonumber(ARGV[2])
-local lease_ms = tonumber(ARGV[3])
-local not_after_ms = tonumber(ARGV[4])
+local prefix = ARGV[2]
+local renewal = tonumber(ARGV[3])
+local lease_ms = tonumber(ARGV[4])
+local not_after_ms = tonumber(ARGV[5])
 
 check_types({ active }, { sweep }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local reply, held = {}, {}
 for at = 1, (#KEYS - 2) / 2 do
-  local id, run = ARGV[2 + 3 * at], KEYS[2 + 2 * at]
+  local id, run = ARGV[3 + 3 * at], KEYS[2 + 2 * at]
   local job = envelope_open(redis.call('GETRANGE', KEYS[1 + 2 * at], 0, 700))
-  local state = token_state(run, job, ARGV[3 + 3 * at], ARGV[4 + 3 * at])
+  local state, _, limits = token_state(run, job, ARGV[4 + 3 * at], ARGV[5 + 3 * at])
   local deadline_ms = tonumber(redis.call('ZSCORE', active, id) or 0)
   if state ~= 'held' or deadline_ms == 0 then
     reply[#reply + 1] = 'stale'
@@ -44,13 +46,16 @@ for at = 1, (#KEYS - 2) / 2 do
   else
     reply[#reply + 1] = 'ok'
     deadline_ms = math.max(deadline_ms, now_ms + lease_ms)
-    held[#held + 1] = { id = id, run = run, deadline_ms = deadline_ms }
+    held[#held + 1] = { id = id, run = run, deadline_ms = deadline_ms, limits = limits }
   end
   reply[#reply + 1] = deadline_ms
 end
 if #held > 0 then note_lease(sweep, lease_ms) end
 for _, lease in ipairs(held) do
   redis.call('ZADD', active, 'XX', lease.deadline_ms, lease.id)
+  for limit in string.gmatch(lease.limits or '', '%S+') do
+    redis.call('ZADD', prefix .. 'held:' .. limit, 'XX', lease.deadline_ms, lease.id)
+  end
   redis.call('HSET', lease.run, 'renewal', renewal)
 end
 return { srv_us, reply }

@@ -9,24 +9,33 @@
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
 --   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
 --   items    3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 -- @include server_us
 -- @include check_types
 -- @include envelope_open
 -- @include token_state
+-- @include ready_lane
+-- @include free_slots
+-- @include free_unique
 -- @include finish_jobs
+-- @include wake_push
 local sweep = KEYS[1]
 local active = KEYS[2]
 local done = KEYS[3]
 local stats = KEYS[4]
 local now_ms = ARGV[1]
+local prefix = ARGV[2]
 
 check_types({ active, done }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
-local items = {}
+local items, wakes = {}, {}
 for at = 1, (#KEYS - 4) / 2 do
-  items[at] = { job_key = KEYS[3 + 2 * at], run_key = KEYS[4 + 2 * at], id = ARGV[3 * at - 1], fence = ARGV[3 * at], nonce = ARGV[3 * at + 1] }
+  items[at] = { job_key = KEYS[3 + 2 * at], run_key = KEYS[4 + 2 * at], id = ARGV[3 * at], fence = ARGV[3 * at + 1], nonce = ARGV[3 * at + 2] }
 end
-return { srv_us, finish_jobs(active, done, stats, items, math.floor(srv_us / 1000),
-  { envelope_open = envelope_open, token_state = token_state }) }
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local finished = finish_jobs(prefix, active, done, stats, items, math.floor(srv_us / 1000), turn, wakes,
+  { envelope_open = envelope_open, token_state = token_state, free_slots = free_slots, ready_lane = ready_lane, free_unique = free_unique })
+for list in pairs(wakes) do wake_push(list) end
+return { srv_us, finished }

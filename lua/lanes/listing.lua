@@ -3,29 +3,41 @@
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
---   lane     zset    id by priority band and sequence
 --   due      zset    sequence and id by due_ms
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   done     zset    id by time
 -- ARGV
 --   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
 --   offset   first rank
 --   limit    most entries for each state
--- REPLY srv_us, then for each of lane, due, active, dead, done: member, score, ...
+-- REPLY srv_us, then for each of waiting, delayed, active, dead, done: member, score, ...
 -- @include server_us
+-- @include lanes_of
 local sweep = KEYS[1]
-local lane = KEYS[2]
-local due = KEYS[3]
-local active = KEYS[4]
-local dead = KEYS[5]
-local done = KEYS[6]
+local due = KEYS[2]
+local active = KEYS[3]
+local dead = KEYS[4]
+local done = KEYS[5]
 local now_ms = ARGV[1]
-local offset = tonumber(ARGV[2])
-local limit = tonumber(ARGV[3])
+local prefix = ARGV[2]
+local offset = tonumber(ARGV[3])
+local limit = tonumber(ARGV[4])
 
-local reply = { server_us(now_ms, sweep) }
-for _, key in ipairs({ lane, due, active, dead, done }) do
+local reply, waiting, skip = { server_us(now_ms, sweep) }, {}, offset
+for _, lane in ipairs(lanes_of(prefix)) do
+  local key = prefix .. 'lane:' .. lane
+  local size = redis.call('ZCARD', key)
+  if #waiting < 2 * limit and skip < size then
+    for _, word in ipairs(redis.call('ZRANGE', key, skip, skip + limit - #waiting / 2 - 1, 'WITHSCORES')) do
+      waiting[#waiting + 1] = word
+    end
+  end
+  skip = math.max(0, skip - size)
+end
+reply[2] = waiting
+for _, key in ipairs({ due, active, dead, done }) do
   reply[#reply + 1] = redis.call('ZRANGE', key, offset, offset + limit - 1, 'WITHSCORES')
 end
 return reply

@@ -1,17 +1,21 @@
 #!lua flags=allow-oom
 -- Take expired leases away: the token dies here, the job returns to its place in the lane or, after too many crashes, to the dead
 -- (rule 12). Leases that a clock which stepped back has left far ahead are brought to their longest length, once (rule 10); after
--- a stall nothing is taken until the workers could be heard (rule 11). Also bounds `done` by count and re-arms the wake marker of the class.
+-- a stall nothing is taken until the workers could be heard (rule 11). Also bounds `done` by count, compares limits with what is leased
+-- (rule 20), and re-arms the wake markers.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
---   ready    zset    ready lanes of the class
 --   due      zset    sequence and id by due_ms
+--   rest     zset    lanes and classes that rest until a time (ms)
+--   parked   hash    lane -> the limit that it waits for
+--   blocking zset    limits with parked lanes by the time at which they were looked at
+--   limits   hash    definitions of limits
+--   paused   hash    pauses
 --   active   zset    id by lease deadline (ms)
 --   done     zset    id by time
 --   dead     zset    id by time
 --   stats    hash    counters
---   wake     list    at most one marker
 --   swept    string  swept:<incarnation>, what its last sweep moved
 -- ARGV
 --   now_ms    '' or the time of a test
@@ -27,21 +31,31 @@
 -- @include due_member
 -- @include lane_score
 -- @include to_lane
+-- @include free_unique
 -- @include bury_job
+-- @include ready_lane
+-- @include free_slots
 -- @include reap_job
 -- @include sweep_clock
 -- @include swept_before
+-- @include limit_room
+-- @include mend_limits
+-- @include is_paused
 -- @include wake_push
+-- @include wake_classes
 -- @include next_ms
 local sweep = KEYS[1]
-local ready = KEYS[2]
-local due = KEYS[3]
-local active = KEYS[4]
-local done = KEYS[5]
-local dead = KEYS[6]
-local stats = KEYS[7]
-local wake = KEYS[8]
-local swept = KEYS[9]
+local due = KEYS[2]
+local rest = KEYS[3]
+local parked = KEYS[4]
+local blocking = KEYS[5]
+local limits = KEYS[6]
+local paused = KEYS[7]
+local active = KEYS[8]
+local done = KEYS[9]
+local dead = KEYS[10]
+local stats = KEYS[11]
+local swept = KEYS[12]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 local counter = ARGV[3]
@@ -49,11 +63,11 @@ local limit = tonumber(ARGV[4])
 local most_ms = tonumber(ARGV[5])
 local done_max = tonumber(ARGV[6])
 
-check_types({ ready, due, active, done, dead }, { sweep, stats }, { wake })
+check_types({ due, rest, blocking, active, done, dead }, { sweep, parked, limits, paused, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local told = swept_before(swept, counter)
-if told then return { srv_us, next_ms(sweep, active, due, now_ms, most_ms), told } end
+if told then return { srv_us, next_ms(prefix, now_ms, most_ms), told } end
 
 local lease_ms, no_reap_before_ms, keep = sweep_clock(sweep, active, now_ms, most_ms)
 local latest_ms = now_ms + lease_ms
@@ -62,19 +76,27 @@ local expired = redis.call('ZRANGE', active, '-inf', '(' .. string.format('%d', 
 if now_ms < no_reap_before_ms then expired = {} end
 -- A length that was lost with its hash is no reason to cut leases short: the next claim tells it again.
 if lease_ms == 0 then ahead = {} end
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,
+  free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, limit_room = limit_room, is_paused = is_paused,
+  wake_push = wake_push }
 
 redis.call('HSET', sweep, unpack(keep))
-for _, id in ipairs(ahead) do redis.call('ZADD', active, 'XX', latest_ms, id) end
+for _, id in ipairs(ahead) do
+  redis.call('ZADD', active, 'XX', latest_ms, id)
+  for name in string.gmatch(redis.call('HGET', prefix .. 'run:' .. id, 'limits') or '', '%S+') do
+    redis.call('ZADD', prefix .. 'held:' .. name, 'XX', latest_ms, id)
+  end
+end
 local taken, wakes = {}, {}
 for _, id in ipairs(expired) do
-  local kind, fence, nonce, crashes, gained = unpack(reap_job({ prefix = prefix, due = due, dead = dead, stats = stats }, id, now_ms,
-    { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job }))
+  local kind, fence, nonce, crashes = unpack(reap_job(prefix, id, now_ms, turn, wakes, helpers))
   redis.call('ZREM', active, id)
-  if gained then wakes[gained] = true end
   for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, nonce, crashes } or {}) do taken[#taken + 1] = field end
 end
 redis.call('ZREMRANGEBYRANK', done, 0, -(done_max + 1))
-wakes[wake] = redis.call('ZCARD', ready) > 0 or nil
+local more = mend_limits(prefix, sweep, now_ms, turn, wakes, helpers)
 for list in pairs(wakes) do wake_push(list) end
+wake_classes(prefix, now_ms, helpers)
 if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
-return { srv_us, #ahead == limit and 0 or next_ms(sweep, active, due, now_ms, most_ms), taken }
+return { srv_us, (more or #ahead == limit) and 0 or next_ms(prefix, now_ms, most_ms), taken }

@@ -1,9 +1,11 @@
 #!lua flags=allow-oom
--- Give leases back: the jobs return to their place in the lane and neither a failure nor a crash is charged.
+-- Give leases back: the jobs return to their place in the lane and neither a failure nor a crash is charged. What
+-- they took of a rate goes back as well, as long as its window lasts (rule 20).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   active   zset    id by lease deadline (ms)
+--   stats    hash    counters
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
 --   now_ms   '' or the time of a test
@@ -16,32 +18,44 @@
 -- @include token_state
 -- @include lane_score
 -- @include to_lane
+-- @include ready_lane
+-- @include free_slots
 -- @include end_lease
 -- @include wake_push
 local sweep = KEYS[1]
 local active = KEYS[2]
+local stats = KEYS[3]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 
-check_types({ active }, { sweep }, {})
+check_types({ active }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
-local reply, held = {}, {}
-for at = 1, (#KEYS - 2) / 2 do
-  local id, run = ARGV[3 * at], KEYS[2 + 2 * at]
+local reply, held, wakes = {}, {}, {}
+for at = 1, (#KEYS - 3) / 2 do
+  local id, run = ARGV[3 * at], KEYS[3 + 2 * at]
   local fence, nonce = ARGV[3 * at + 1], ARGV[3 * at + 2]
-  local job = envelope_open(redis.call('GETRANGE', KEYS[1 + 2 * at], 0, 700))
-  local state, outcome = token_state(run, job, fence, nonce)
+  local job = envelope_open(redis.call('GETRANGE', KEYS[2 + 2 * at], 0, 700))
+  local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' and job.kind == 'J' then
     check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })
-    held[#held + 1] = { id = id, run = run, job = job, token = fence .. ':' .. nonce }
+    held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce, fence = fence }
     state, outcome = 'ok', 'released'
   end
   reply[#reply + 1] = state
   reply[#reply + 1] = outcome
 end
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local helpers = { free_slots = free_slots, ready_lane = ready_lane }
 for _, lease in ipairs(held) do
-  local wake = to_lane(prefix, lease.id, lease.job, lane_score)
-  end_lease(lease.run, active, lease.id, lease.token, 'released')
-  wake_push(wake)
+  local wake = to_lane(prefix, lease.id, lease.job, turn, lane_score)
+  for limit in string.gmatch(lease.limits or '', '%S+') do
+    if redis.call('ZREM', prefix .. 'rate:' .. limit, lease.id .. ':' .. lease.fence) > 0
+      and redis.call('HGET', prefix .. 'parked', lease.job.lane) == 'rest' then
+      wake = ready_lane(prefix, lease.job.lane, turn)
+    end
+  end
+  end_lease(prefix, lease, 'released', turn, wakes, helpers)
+  if wake then wakes[wake] = true end
 end
+for list in pairs(wakes) do wake_push(list) end
 return { srv_us, reply }

@@ -18,7 +18,10 @@
 -- @include envelope_open
 -- @include token_state
 -- @include due_member
+-- @include free_unique
 -- @include bury_job
+-- @include ready_lane
+-- @include free_slots
 -- @include end_lease
 -- @include wake_push
 local sweep = KEYS[1]
@@ -32,30 +35,33 @@ local prefix = ARGV[2]
 check_types({ active, due, dead }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local reply, held = {}, {}
+local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 5) / 2 do
   local id, fence, nonce = ARGV[5 * at - 2], ARGV[5 * at - 1], ARGV[5 * at]
   local run = KEYS[5 + 2 * at]
   local job = envelope_open(redis.call('GETRANGE', KEYS[4 + 2 * at], 0, 700))
-  local state, outcome = token_state(run, job, fence, nonce)
+  local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' and job.kind == 'J' then
     local failures = tonumber(redis.call('HGET', run, 'failures') or 0) + 1
     state, outcome = 'ok', failures >= job.attempts and 'buried' or 'retried'
     check_types({}, {}, { prefix .. 'wake:' .. job.class })
-    held[#held + 1] = { id = id, run = run, job = job, token = fence .. ':' .. nonce, outcome = outcome, failures = failures,
+    held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce, outcome = outcome, failures = failures,
       due_ms = now_ms + tonumber(ARGV[5 * at + 1]), reason = ARGV[5 * at + 2] }
   end
   reply[#reply + 1] = state
   reply[#reply + 1] = outcome
 end
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane }
 for _, lease in ipairs(held) do
   local member = due_member(lease.job.sequence, lease.id)
   if lease.outcome == 'buried' then
-    bury_job(dead, stats, lease.id, now_ms)
+    bury_job(prefix, lease.job, lease.id, now_ms, helpers)
   else
     redis.call('ZADD', due, lease.due_ms, member)
   end
-  end_lease(lease.run, active, lease.id, lease.token, lease.outcome, lease.reason, lease.failures)
-  if redis.call('ZRANGE', due, 0, 0)[1] == member then wake_push(prefix .. 'wake:' .. lease.job.class) end
+  end_lease(prefix, lease, lease.outcome, turn, wakes, helpers, lease.reason, lease.failures)
+  if redis.call('ZRANGE', due, 0, 0)[1] == member then wakes[prefix .. 'wake:' .. lease.job.class] = true end
 end
+for list in pairs(wakes) do wake_push(list) end
 return { srv_us, reply }

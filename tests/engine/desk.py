@@ -39,7 +39,22 @@ from engine.queue import TEST_CLOCK_LEAST_MS, Queue
 
 START_MS = TEST_CLOCK_LEAST_MS + 1_000_000
 LEASE_MS = 9_000
-WRITES = ("SET", "MSET", "DEL", "INCR", "INCRBY", "HSET", "HINCRBY", "ZADD", "ZREM", "ZREMRANGEBYRANK", "RPUSH")
+WRITES = (
+    "SET",
+    "MSET",
+    "DEL",
+    "INCR",
+    "INCRBY",
+    "HSET",
+    "HINCRBY",
+    "ZADD",
+    "ZREM",
+    "ZREMRANGEBYRANK",
+    "ZREMRANGEBYSCORE",
+    "HDEL",
+    "PEXPIREAT",
+    "RPUSH",
+)
 
 #: Put before a script's body: lets `limit` write commands through and raises at the next one.
 CUT_OFF = """
@@ -109,7 +124,7 @@ class Desk:
 
     def enqueue_operation(self, job: str, *, nonce: bytes = b"nonce---", payload: object = None, **options: Any) -> Enqueue:
         data = validate.payload_bytes({"job": job} if payload is None else payload)
-        return Enqueue(job, "work", data, nonce, self.now_ms + 10_000, Options(**options), "main", "main")
+        return Enqueue(job, "main", data, nonce, self.now_ms + 10_000, Options(**options))
 
     def enqueue_many_operation(self, *jobs: str, delays_ms: tuple[int, ...] = (), nonce: bytes = b"nonce---") -> EnqueueMany:
         """Many jobs in one piece; the first ones are delayed."""
@@ -124,7 +139,7 @@ class Desk:
     def claim_operation(self, worker: str = "a", limit: int = 10, lease_ms: int = LEASE_MS) -> Claim:
         """The next claim of a worker; its incarnation is its letter, sixteen times."""
         not_after_ms = self.now_ms + lease_ms * 4 // 5
-        return Claim(worker * 16, self._count(worker), limit, lease_ms, not_after_ms, worker, 1000)
+        return Claim(worker * 16, self._count(worker), limit, lease_ms, not_after_ms, worker, 1000, ("main",))
 
     def claim(self, worker: str = "a", limit: int = 10) -> list[LeasedJob]:
         claimed: Claimed = self.run(self.claim_operation(worker, limit))

@@ -52,7 +52,7 @@ def direct(ironclaim_url: str) -> Iterator[Queue]:
 
 
 def enqueue(queue: Any, job: str) -> Any:
-    operation = Enqueue(job, "work", b"{}", b"nonce---", queue.driver.not_after_ms(), Options(), "main", "main")
+    operation = Enqueue(job, "main", b"{}", b"nonce---", queue.driver.not_after_ms(), Options())
     return queue.model.call(operation)
 
 
@@ -182,7 +182,7 @@ def test_a_pipeline_has_a_bound_and_no_blocking_call(queue: Any) -> None:
     assert len(queue.driver.send_many(calls)) == PIPELINE_MAX
     with pytest.raises(ScriptFault, match="101 calls, at most 100"):
         queue.driver.send_many([*calls, calls[0]])
-    waiting: Operation = Wait(500)
+    waiting: Operation = Wait(500, ("main",))
     with pytest.raises(ScriptFault, match="blocks 500 ms, this driver waits 0 ms"):
         queue.driver.send_many([queue.model.call(waiting)])
     assert queue.driver.send_many([]) == []

@@ -277,4 +277,4 @@ def test_rule_31_a_server_that_turns_unsafe_after_an_unanswered_send_leaves_the_
 
 def test_a_wait_belongs_on_a_driver_that_waits_long_enough(direct: Queue) -> None:
     with pytest.raises(ScriptFault, match="blocks 500 ms, this driver waits 0 ms"):
-        direct.driver.run(direct.model.call(Wait(500)))
+        direct.driver.run(direct.model.call(Wait(500, ("main",))))

@@ -145,7 +145,7 @@ def test_rule_13_claims_and_sweeps_say_how_long_one_may_sleep(desk: Desk) -> Non
     desk.tick(100)
     assert desk.reap().sleep_ms == 200
     desk.enqueue("now")
-    claimed = desk.run(Claim("z" * 16, 1, 1, 150, desk.now_ms + 100, "z", 1000))
+    claimed = desk.run(Claim("z" * 16, 1, 1, 150, desk.now_ms + 100, "z", 1000, ("main",)))
     assert (len(claimed.jobs), claimed.sleep_ms) == (1, 150)
 
 

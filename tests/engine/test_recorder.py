@@ -215,7 +215,7 @@ def test_sends_and_their_errors_are_told(queue: Queue, relay: Relay, path: Path)
 
 def late_enqueue(queue: Queue, job: str) -> Enqueue:
     """One that the server refuses as late."""
-    return Enqueue(job, "work", b"{}", b"nonce---", queue.driver.server_now_ms() - 1000, Options(), "main", "main")
+    return Enqueue(job, "main", b"{}", b"nonce---", queue.driver.server_now_ms() - 1000, Options())
 
 
 @pytest.mark.parametrize(("harm", "type"), [(False, "fail"), (True, "info")])

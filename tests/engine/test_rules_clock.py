@@ -322,5 +322,5 @@ def test_rule_11_the_scripts_of_other_operations_do_not_touch_the_state_of_sweep
     before = sweep_state(desk)
     desk.tick(LEASE_MS)
     desk.promote()
-    desk.run(Claim("d" * 16, 1, 1, LEASE_MS, desk.now_ms + 1000, "d", 1000))
+    desk.run(Claim("d" * 16, 1, 1, LEASE_MS, desk.now_ms + 1000, "d", 1000, ("main",)))
     assert sweep_state(desk) == before

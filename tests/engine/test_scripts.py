@@ -61,7 +61,7 @@ def changed(folder: Path, old: str, new: str) -> Path:
 def test_the_sample_loads(folder: Path) -> None:
     script = load_script(folder / "sample.lua")
     assert (script.name, script.keys, script.arguments) == ("sample", ("lane", "active"), ("now_ms",))
-    assert (script.key_group, script.argument_group) == (2, 3)
+    assert (script.key_groups, script.argument_groups) == ((2,), (3,))
     assert "local function double(number)" in script.text and "@include" not in script.text
     assert script.digest == hashlib.sha1(script.text.encode()).hexdigest()
 
@@ -142,12 +142,12 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 def test_binding_by_name(folder: Path) -> None:
     script = load_script(folder / "sample.lua")
     assert script.bind_keys({"active": "A", "lane": "L"}, ["j", "r"]) == ("L", "A", "j", "r")
-    assert script.bind_arguments({"now_ms": 5}) == (5,)
+    assert script.bind_arguments({"now_ms": 5}, []) == (5,)
     for named, items in (({"lane": "L"}, []), ({"lane": "L", "other": "O"}, []), ({"lane": "L", "active": "A"}, ["j"])):
         with pytest.raises(ScriptFault, match="script sample: KEYS"):
             script.bind_keys(named, items)
     with pytest.raises(ScriptFault, match="script sample: ARGV"):
-        script.bind_arguments({"now_ms": 5, "more": 6})
+        script.bind_arguments({"now_ms": 5, "more": 6}, [])
 
 
 def test_every_real_script_loads() -> None:

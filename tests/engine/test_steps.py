@@ -11,7 +11,7 @@ from tests.engine.helpers.machine import SERVER_MS, Machine, lost, started
 
 def test_it_claims_at_once_for_every_free_place() -> None:
     machine = Machine(concurrency=3, lease_ms=9000)
-    assert machine.claim == Claim("0000000000000001", 1, 3, 9000, SERVER_MS + 7200, "w", 1000, 1)
+    assert machine.claim == Claim("0000000000000001", 1, 3, 9000, SERVER_MS + 7200, "w", 1000, ("main",), 1)
 
 
 def test_what_was_claimed_starts_up_to_the_concurrency_and_the_rest_waits() -> None:
@@ -272,7 +272,7 @@ def test_it_blocks_for_a_marker_only_when_the_last_claim_left_nothing_and_there_
     assert "wake" not in machine.out, "no room"
     machine.handler_ends(jobs[0])
     machine.give()
-    assert machine.out["wake"].operation == Wait(700)
+    assert machine.out["wake"].operation == Wait(700, ("main",))
     machine.wake(False)
     assert isinstance(machine.out["wake"].operation, Wait) and machine.work is None
     machine.wake(True)

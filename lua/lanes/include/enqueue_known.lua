@@ -1,13 +1,18 @@
 -- What an enqueue finds under its id (rule 3): nothing, or 'repeated' for another copy of the same call, or 'duplicate' with what
--- became of that job. Returns result, state and fence; nil where there is no such job.
--- keys: run, active, dead, due
-local function enqueue_known(known, nonce, id, keys, due_member)
+-- became of that job. Returns result, state, fence and the id of the job that was there first; nil where there is none.
+-- A call that was turned away by another job has left a tombstone of its own, which names that job, so its late copies are turned
+-- away as well; for other calls it is nothing.
+-- helpers: envelope_open, job_state, due_member
+local function enqueue_known(prefix, known, nonce, id, helpers)
   if not known then return nil end
-  if known.enqueue_nonce == nonce then return 'repeated', '', 0 end
-  if known.kind == 'T' then return 'duplicate', known.outcome, tonumber(known.fence) end
-  local fence = tonumber(redis.call('HGET', keys.run, 'fence') or 0)
-  if redis.call('ZSCORE', keys.active, id) then return 'duplicate', 'active', fence end
-  if redis.call('ZSCORE', keys.dead, id) then return 'duplicate', 'dead', fence end
-  local delayed = known.kind == 'J' and redis.call('ZSCORE', keys.due, due_member(known.sequence, id))
-  return 'duplicate', delayed and 'delayed' or 'waiting', fence
+  local same = known.enqueue_nonce == nonce
+  if known.outcome == 'rejected' then
+    if not same then return nil end
+    local holder = helpers.envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. known.nonce, 0, 700))
+    local state, fence = helpers.job_state(prefix, holder, known.nonce, helpers)
+    return 'duplicate', state, fence, known.nonce
+  end
+  if same then return 'repeated', '', 0, id end
+  local state, fence = helpers.job_state(prefix, known, id, helpers)
+  return 'duplicate', state, fence, id
 end

@@ -1,8 +1,9 @@
--- Milliseconds until the next lease end or due time, at most `most_ms`: how long a sweeper may sleep (rule 13). While nothing is
+-- Milliseconds until the next lease end, due time or end of a rest, at most `most_ms`: how long a sweeper may sleep (rule 13). While nothing is
 -- reaped after a stall (rule 11), a lease that has run out is looked at again when that time is over, not at once.
-local function next_ms(sweep, active, due, now_ms, most_ms)
+local function next_ms(prefix, now_ms, most_ms)
+  local sweep, active = prefix .. 'sweep', prefix .. 'active'
   local soonest = now_ms + most_ms
-  for _, key in ipairs({ active, due }) do
+  for _, key in ipairs({ active, prefix .. 'due', prefix .. 'rest' }) do
     local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
     local at_ms = tonumber(head[2] or soonest)
     if key == active and at_ms <= now_ms then

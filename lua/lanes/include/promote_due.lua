@@ -1,21 +1,36 @@
--- Move due jobs into their lanes, at most `limit`. Returns how many, the wake lists that gained work, and the
--- ids that it could not read and buried.
--- helpers: envelope_open, to_lane, lane_score, bury_job
-local function promote_due(prefix, due, dead, stats, now_ms, limit, helpers)
-  local promoted, wakes, corrupt = 0, {}, {}
+-- Move due jobs into their lanes, and bring back what rested until now: at most `limit` of each. Returns how many jobs, the wake
+-- lists that gained work, and the ids that it could not read and buried.
+-- helpers: envelope_open, to_lane, lane_score, bury_job, free_unique, ready_lane
+local function promote_due(prefix, turn, now_ms, limit, helpers)
+  local due, rest, promoted, wakes, corrupt = prefix .. 'due', prefix .. 'rest', 0, {}, {}
   for _, member in ipairs(redis.call('ZRANGE', due, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
     local id = string.sub(member, 11)
     local job = helpers.envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
     -- A job whose token still lives (a retry that was cut off) is sorted out by the claim that finds it.
     if job and job.kind == 'J' then
-      wakes[helpers.to_lane(prefix, id, job, helpers.lane_score)] = true
+      local wake = helpers.to_lane(prefix, id, job, turn, helpers.lane_score)
+      if wake then wakes[wake] = true end
       promoted = promoted + 1
     elseif job and job.kind == 'corrupt' then
-      helpers.bury_job(dead, stats, id, now_ms)
+      helpers.bury_job(prefix, {}, id, now_ms, helpers)
       redis.call('HSET', prefix .. 'run:' .. id, 'error', 'corrupt envelope')
       corrupt[#corrupt + 1] = id
     end
     redis.call('ZREM', due, member)
+  end
+  for _, member in ipairs(redis.call('ZRANGE', rest, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
+    local name, wake = string.sub(member, 3), nil
+    if string.sub(member, 1, 2) == 'l:' then
+      wake = helpers.ready_lane(prefix, name, turn)
+      if wake then wakes[wake] = true end
+    elseif name == '*' then
+      for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
+        if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0 then wakes[prefix .. 'wake:' .. class] = true end
+      end
+    elseif redis.call('ZCARD', prefix .. 'ready:' .. name) > 0 then
+      wakes[prefix .. 'wake:' .. name] = true
+    end
+    redis.call('ZREM', rest, member)
   end
   return promoted, wakes, corrupt
 end

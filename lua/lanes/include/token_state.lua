@@ -1,12 +1,13 @@
--- What a token may still do (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale'.
--- `job` is the opened envelope or tombstone of the same id, `fence` and `nonce` are strings.
+-- What a token may still do (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale'. The third value are the
+-- limits that the lease counts against, where it is held. `job` is the opened envelope or tombstone of the same id, `fence` and
+-- `nonce` are strings.
 local function token_state(run, job, fence, nonce)
   if job and job.kind == 'T' then
     if job.fence == fence and job.nonce == nonce then return 'repeated', job.outcome end
     return 'stale', ''
   end
-  local state = redis.call('HMGET', run, 'fence', 'nonce', 'ended', 'outcome')
-  if job and state[1] == fence and state[2] == nonce then return 'held', '' end
+  local state = redis.call('HMGET', run, 'fence', 'nonce', 'ended', 'outcome', 'limits')
+  if job and state[1] == fence and state[2] == nonce then return 'held', '', state[5] end
   if state[3] == fence .. ':' .. nonce then return 'repeated', state[4] end
   return 'stale', ''
 end

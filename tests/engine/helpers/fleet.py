@@ -72,7 +72,7 @@ class Fleet:
     def start(self, *, concurrency: int = 4, prefetch: int = 0, lease_ms: int = 9000, sweep_ms: int = 1000) -> Puppet:
         """One more worker."""
         number = len(self.workers) + 1
-        settings = Settings(f"w{number}", concurrency, prefetch, lease_ms, sweep_ms, 30_000)
+        settings = Settings(f"w{number}", concurrency, prefetch, lease_ms, sweep_ms, 30_000, ("main",))
         clock = ServerClock()
         clock.learn((self._offset_ms + self.now_ms) * 1000, self.now_ms * MS)
         steps = WorkerSteps(settings, self.desk.call, clock, lambda: f"{number:016x}", self.now_ms * MS, lambda: 0.5)

@@ -25,10 +25,17 @@ def hurry(queue: Queue, *, timeout_ms: int = 300, deadline_ms: int = 10_000) -> 
     return queue
 
 
-def claim_operation(queue: Queue, *, limit: int = 10, lease_ms: int = 9000, incarnation: str = "0123456789abcdef") -> Claim:
+def claim_operation(
+    queue: Queue,
+    *,
+    limit: int = 10,
+    lease_ms: int = 9000,
+    incarnation: str = "0123456789abcdef",
+    classes: tuple[str, ...] = ("main",),
+) -> Claim:
     """A claim with a counter that was not used before."""
     not_after_ms = queue.driver.server_now_ms() + lease_ms * 4 // 5
-    return Claim(incarnation, next(_counters), limit, lease_ms, not_after_ms, "a-test", 1000)
+    return Claim(incarnation, next(_counters), limit, lease_ms, not_after_ms, "a-test", 1000, classes)
 
 
 def claim(queue: Queue, **wanted: Any) -> Claimed:

@@ -1,0 +1,71 @@
+"""What a queue's administration does, without I/O: checks, operations with an identity of their own, and what their answers mean
+(rule 7). `Queue` and `AsyncQueue` are two thin surfaces over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from engine import validate
+from engine.errand import Sent
+from engine.errors import Malformed, OutcomeUnknown, ScriptFault
+from engine.operations import Administered, Limit, Operation, Pause, Resume, SetLimit
+
+#: An operation that lacks only the time after which it is void.
+Draft = Callable[[int], Operation]
+
+
+def pause(name: object, length_ms: object) -> Draft:
+    """Pause a name, or the queue (None). Raises Malformed."""
+    class_name, op_id = _class_name(name), _op_id()
+    length = validate.integer("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
+    return lambda not_after_ms: Pause(op_id, not_after_ms, class_name, length)
+
+
+def resume(name: object) -> Draft:
+    """Resume a name, or the queue (None). Raises Malformed."""
+    class_name, op_id = _class_name(name), _op_id()
+    return lambda not_after_ms: Resume(op_id, not_after_ms, class_name)
+
+
+def set_limit(name: object, key: object, *, concurrency: object, rate: object, per_ms: object, window: object) -> Draft:
+    """Define a limit. Raises Malformed."""
+    target, op_id = _target(name, key), _op_id()
+    limit = validate.limit(concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
+    return lambda not_after_ms: SetLimit(op_id, not_after_ms, target, limit)
+
+
+def remove_limit(name: object, key: object) -> Draft:
+    """Remove a limit. Raises Malformed."""
+    target, op_id = _target(name, key), _op_id()
+    none: Limit | None = None
+    return lambda not_after_ms: SetLimit(op_id, not_after_ms, target, none)
+
+
+def came_late(sent: Sent) -> bool:
+    """True for a refusal with no copy unanswered: the estimate of the server's time was off, so start once more."""
+    return sent.definite and isinstance(sent.reply, Administered) and not sent.reply.done
+
+
+def conclude(sent: Sent) -> None:
+    """Raises OutcomeUnknown for a refusal that an unanswered copy may belie."""
+    if not isinstance(sent.reply, Administered):
+        raise ScriptFault(f"administration: a reply of type {type(sent.reply).__name__}")
+    if not sent.reply.done:
+        raise OutcomeUnknown("the call was refused as late after an unanswered send")
+
+
+def _op_id() -> str:
+    return os.urandom(8).hex()
+
+
+def _class_name(name: object) -> str:
+    return "*" if name is None else validate.job_name(name)
+
+
+def _target(name: object, key: object) -> str:
+    if (name is None) == (key is None):
+        raise Malformed("name", name, "a name or a key, one of the two")
+    if name is not None:
+        return f"n:{validate.job_name(name)}"
+    return "k:*" if key == "*" else f"k:{validate.limit_key(key)}"

@@ -1,0 +1,136 @@
+-- What a claim will lease, and what it found on the way; reads only (rules 17 to 19). Ready lanes are visited in their order over
+-- all open classes, best band first, then virtual time. A visit ends after 10 jobs, or where the lane's next job has a lower band
+-- than the next ready lane; a lane that still has work goes behind the others of its band. A lone lane is emptied at once.
+-- Returns jobs, lanes (each with what was picked and what leads nowhere, or the limit that blocks it), ids of unreadable jobs.
+-- ask: prefix, limit, crashed_max, turn; limited: whether any limit is defined
+-- helpers: envelope_open, limit_room
+local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
+  local band_size, picked, visited, heads, keys, bytes, crashed, full = 562949953421312, {}, {}, {}, {}, 0, 0, false
+  local turn = ask.turn
+  local function read_page(class)
+    local page = redis.call('ZRANGE', class.ready, class.seen, class.seen + 15, 'WITHSCORES')
+    for at = 1, #page, 2 do
+      local name = page[at]
+      heads[#heads + 1] = { name = name, score = tonumber(page[at + 1]), class = class, key = string.sub(name, #class.name + 2),
+        zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {}, skipped = {}, unread = {} }
+    end
+    class.seen = class.seen + #page / 2
+    class.tail = #page == 32 and heads[#heads].score or nil
+  end
+  -- The place of the best head. What is not read yet of a class lies behind the last that was.
+  local function best_head()
+    local best
+    repeat
+      best = nil
+      for at, head in ipairs(heads) do
+        if not best or head.score < heads[best].score then best = at end
+      end
+      local read = false
+      for _, class in ipairs(classes) do
+        if class.tail and class.room > 0 and (not best or heads[best].score > class.tail) then
+          read_page(class)
+          read = true
+        end
+      end
+    until not read
+    return best
+  end
+  local function limit_of(head)
+    local limit = 'k:' .. head.key
+    if keys[limit] == nil then
+      local own = redis.call('HMGET', ask.prefix .. 'limits', limit, 'k:*')
+      local definition = own[1] or own[2]
+      keys[limit] = false
+      if definition then
+        local room, until_ms, ahead = helpers.limit_room(ask.prefix, limit, definition, now_ms)
+        keys[limit] = { limit = limit, definition = definition, room = room, until_ms = until_ms, ahead = ahead }
+      end
+    end
+    return keys[limit]
+  end
+  -- Take up to `most` jobs of a lane, none of a lower band than `least_band`. What leads nowhere is bounded by 99; what is passed by
+  -- must not hide what lies behind it, so for it there are more entries, up to 2,000 (some 3 ms).
+  local function visit(head, most, least_band)
+    local taken, looked, bound = 0, 0, most + 99
+    while looked < bound do
+      local page = redis.call('ZRANGE', head.zset, head.offset, head.offset + math.min(bound - looked, most - taken + 1) - 1)
+      if not page[1] then head.over = true return taken end
+      for _, id in ipairs(page) do
+        if taken == most then return taken end
+        local run_key = ask.prefix .. 'run:' .. id
+        local run = redis.call('HMGET', run_key, 'fence', 'claims', 'failures', 'crashes', 'nonce', 'limits')
+        local crashes = tonumber(run[4] or 0)
+        local raw = not (crashes > 0 and crashed >= ask.crashed_max) and redis.call('GET', ask.prefix .. 'job:' .. id)
+        local job = raw and helpers.envelope_open(raw)
+        if raw == false and crashes > 0 and crashed >= ask.crashed_max then
+          head.class.passed = true
+          bound = math.min(bound + 1, 2000 + most)
+        elseif not job or job.kind == 'T' or (run[5] and run[5] ~= '' and redis.call('ZSCORE', active, id)) then
+          -- A live token elsewhere: this entry is left over from a script that was cut off, and must not start the job again.
+          head.skipped[#head.skipped + 1] = id
+        elseif job.kind == 'corrupt' then
+          head.unread[#head.unread + 1] = id
+        elseif least_band and 10 - job.priority > least_band then
+          return taken
+        elseif #picked > 0 and bytes + #raw > 1048576 then
+          full = true
+          return taken
+        else
+          bytes = bytes + #raw
+          crashed = crashed + (crashes > 0 and 1 or 0)
+          taken = taken + 1
+          picked[#picked + 1] = { id = id, raw = raw, run_key = run_key, fence = math.max(tonumber(run[1] or 0) + 1, now_ms),
+            claims = tonumber(run[2] or 0) + 1, failures = tonumber(run[3] or 0), crashes = crashes, class = head.class,
+            limit = head.limit, had_limits = run[6] and run[6] ~= '' }
+          head.jobs[#head.jobs + 1] = id
+        end
+        head.offset = head.offset + 1
+        looked = looked + 1
+      end
+    end
+    head.over = true
+    return taken
+  end
+
+  for _, class in ipairs(classes) do
+    class.seen = 0
+    read_page(class)
+  end
+  local visits = 0
+  while #picked < ask.limit and not full and visits < ask.limit + 99 do
+    local at = best_head()
+    if not at then break end
+    visits = visits + 1
+    local head = table.remove(heads, at)
+    local class = head.class
+    head.limit = limited and head.key ~= '' and limit_of(head) or nil
+    if class.room > 0 then
+      if not head.seen then
+        head.seen = true
+        visited[#visited + 1] = head
+      end
+      if head.limit and head.limit.room <= 0 then
+        head.blocked = head.limit
+      else
+        local rival = best_head()
+        local most = math.min(ask.limit - #picked, class.room, head.limit and head.limit.room or math.huge, rival and 10 or math.huge)
+        local taken = visit(head, most, rival and math.floor(heads[rival].score / band_size))
+        class.picked = class.picked + taken
+        class.room = class.room - taken
+        if head.limit then head.limit.room = head.limit.room - taken end
+        if head.limit and head.limit.room <= 0 then
+          head.blocked = head.limit
+        elseif not head.over and not full then
+          local next_job = redis.call('ZRANGE', head.zset, head.offset, head.offset, 'WITHSCORES')
+          if next_job[1] then
+            turn = turn + 1
+            head.turn = turn
+            head.score = math.floor(tonumber(next_job[2]) / band_size) * band_size + turn
+            heads[#heads + 1] = head
+          end
+        end
+      end
+    end
+  end
+  return picked, visited, keys, turn
+end

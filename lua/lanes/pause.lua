@@ -1,0 +1,39 @@
+#!lua flags=allow-oom
+-- Pause one class, or with * the whole queue: nothing of it is claimed until it is resumed or the time is over; jobs in hand go on.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   paused   hash    pauses
+--   rest     zset    lanes and classes that rest until a time (ms)
+--   op       string  op:<op id>, that this call was done
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
+--   not_after_ms  server time after which this call is void
+--   class         class, or *
+--   length_ms     0 = until it is resumed
+-- REPLY srv_us, done | repeated | refused
+-- @include server_us
+-- @include check_types
+-- @include administered
+-- @include rest_until
+local sweep = KEYS[1]
+local paused = KEYS[2]
+local rest = KEYS[3]
+local op = KEYS[4]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local not_after_ms = tonumber(ARGV[3])
+local class = ARGV[4]
+local length_ms = tonumber(ARGV[5])
+
+check_types({ rest }, { sweep, paused }, {})
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local known = administered(op, not_after_ms, now_ms)
+if known then return { srv_us, known } end
+local until_ms = length_ms > 0 and now_ms + length_ms or 0
+if until_ms > 0 then rest_until(prefix, sweep, 'w:' .. class, until_ms, now_ms) end
+redis.call('HSET', paused, class, string.format('%d %d', until_ms, length_ms))
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+return { srv_us, 'done' }

@@ -1,0 +1,36 @@
+#!lua flags=allow-oom
+-- End the pause of one class, or with * that of the whole queue.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   paused   hash    pauses
+--   op       string  op:<op id>, that this call was done
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
+--   not_after_ms  server time after which this call is void
+--   class         class, or *
+-- REPLY srv_us, done | repeated | refused
+-- @include server_us
+-- @include check_types
+-- @include administered
+-- @include is_paused
+-- @include wake_push
+-- @include wake_classes
+local sweep = KEYS[1]
+local paused = KEYS[2]
+local op = KEYS[3]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local not_after_ms = tonumber(ARGV[3])
+local class = ARGV[4]
+
+check_types({}, { sweep, paused }, {})
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local known = administered(op, not_after_ms, now_ms)
+if known then return { srv_us, known } end
+redis.call('HDEL', paused, class)
+wake_classes(prefix, now_ms, { is_paused = is_paused, wake_push = wake_push })
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+return { srv_us, 'done' }

@@ -1,0 +1,55 @@
+#!lua flags=allow-oom
+-- Define, change or remove a limit (rule 20). It counts the leases of claims from now on. Lanes that wait for it come back, 100 keys in
+-- this call and the others by the next sweeps.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   limits   hash    definitions of limits
+--   stats    hash    counters
+--   blocking zset    limits with parked lanes by the time at which they were looked at
+--   op       string  op:<op id>, that this call was done
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
+--   not_after_ms  server time after which this call is void
+--   limit         n:<name>, k:<key>, or k:* for every key without its own
+--   definition    concurrency rate per_ms fixed|sliding, 0 where there is none; '' = remove it
+-- REPLY srv_us, done | repeated | refused
+-- @include server_us
+-- @include check_types
+-- @include administered
+-- @include limit_room
+-- @include ready_lane
+-- @include mend_limits
+-- @include is_paused
+-- @include wake_push
+-- @include wake_classes
+local sweep = KEYS[1]
+local limits = KEYS[2]
+local stats = KEYS[3]
+local blocking = KEYS[4]
+local op = KEYS[5]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local not_after_ms = tonumber(ARGV[3])
+local limit = ARGV[4]
+local definition = ARGV[5]
+
+check_types({ blocking }, { sweep, limits, stats }, {})
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local known = administered(op, not_after_ms, now_ms)
+if known then return { srv_us, known } end
+redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1)
+if definition == '' then redis.call('HDEL', limits, limit) else redis.call('HSET', limits, limit, definition) end
+-- Lanes that rest because of this limit's rate come back too: a claim sees what holds now.
+local turn, wakes, helpers = tonumber(redis.call('HGET', stats, 'turn') or 0), {},
+  { limit_room = limit_room, ready_lane = ready_lane, is_paused = is_paused, wake_push = wake_push }
+for _, member in ipairs(redis.call('ZRANGE', prefix .. 'rest', 0, 999)) do
+  local lane = string.match(member, '^l:(.*)$')
+  if lane and (limit == 'k:*' or string.sub(lane, -#limit + 1) == '/' .. string.sub(limit, 3)) then ready_lane(prefix, lane, turn) end
+end
+mend_limits(prefix, sweep, now_ms, turn, wakes, helpers)
+wake_classes(prefix, now_ms, helpers)
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+return { srv_us, 'done' }
