@@ -30,7 +30,9 @@
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, finish reply, kind, sleep_ms, corrupt ids, jobs: id fence deadline_ms claims failures crashes envelope
 -- @include server_us
+-- @include settled
 -- @include check_types
+-- @include envelope_kind
 -- @include envelope_open
 -- @include token_state
 -- @include ready_lane
@@ -80,6 +82,7 @@ for at = 1, class_count do
   classes[at] = ARGV[11 + at]
   zsets[5 + at], wake_lists[at] = KEYS[8 + 2 * at], KEYS[9 + 2 * at]
 end
+settled(prefix)
 check_types(zsets, { sweep, stats, parked }, wake_lists)
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -90,7 +93,7 @@ for at = 1, (#KEYS - key_base) / 2 do
   items[at] = { job_key = KEYS[keys_at], run_key = KEYS[keys_at + 1], id = ARGV[arguments_at], fence = ARGV[arguments_at + 1],
     nonce = ARGV[arguments_at + 2] }
 end
-local helpers = { envelope_open = envelope_open, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, token_state = token_state,
+local helpers = { envelope_kind = envelope_kind, envelope_open = envelope_open, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, token_state = token_state,
   note_lease = note_lease, ready_lane = ready_lane, free_slots = free_slots, free_unique = free_unique, limit_room = limit_room,
   is_paused = is_paused, open_classes = open_classes, pick_jobs = pick_jobs, count_leases = count_leases, rest_until = rest_until,
   leave_lane = leave_lane, claim_known = claim_known }

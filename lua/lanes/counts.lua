@@ -13,6 +13,7 @@
 --   prefix   prefix of the queue's keys
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried
 -- @include server_us
+-- @include settled
 -- @include lanes_of
 local sweep = KEYS[1]
 local due = KEYS[2]
@@ -23,6 +24,7 @@ local stats = KEYS[6]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 
+settled(prefix)
 local reply, waiting = { server_us(now_ms, sweep) }, 0
 for _, lane in ipairs(lanes_of(prefix)) do waiting = waiting + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
 reply[2] = waiting

@@ -33,6 +33,7 @@
 --   tail          envelope after them, from the enqueue nonce on
 -- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the job that was there first
 -- @include server_us
+-- @include settled
 -- @include check_types
 -- @include envelope_open
 -- @include lane_score
@@ -71,6 +72,7 @@ local not_after_ms = tonumber(ARGV[10])
 local head = ARGV[11]
 local tail = ARGV[12]
 
+settled(prefix)
 check_types({ ready, lane, due, active, dead }, { sweep, run, classes, parked, stats }, { wake })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

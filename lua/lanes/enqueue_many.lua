@@ -26,6 +26,7 @@
 -- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused), then for each duplicate: state, fence, id of the
 --       job that was there first
 -- @include server_us
+-- @include settled
 -- @include check_types
 -- @include envelope_open
 -- @include lane_score
@@ -56,6 +57,7 @@ for at = 1, lane_count do
   lanes[at] = { class = ARGV[4 + 2 * at], name = ARGV[5 + 2 * at], ready = ready, zset = lane, wake = wake, waiting = {} }
   zsets[#zsets + 1], zsets[#zsets + 2], wakes[at] = ready, lane, wake
 end
+settled(prefix)
 check_types(zsets, { sweep, classes, parked, stats }, wakes)
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -15,6 +15,7 @@
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | stale | void, deadline_ms
 -- @include server_us
+-- @include settled
 -- @include check_types
 -- @include envelope_open
 -- @include token_state
@@ -27,6 +28,7 @@ local renewal = tonumber(ARGV[3])
 local lease_ms = tonumber(ARGV[4])
 local not_after_ms = tonumber(ARGV[5])
 
+settled(prefix)
 check_types({ active }, { sweep }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -13,6 +13,7 @@
 --   items    3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 -- @include server_us
+-- @include settled
 -- @include check_types
 -- @include envelope_open
 -- @include token_state
@@ -28,6 +29,7 @@ local stats = KEYS[4]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 
+settled(prefix)
 check_types({ active, done }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 local items, wakes = {}, {}

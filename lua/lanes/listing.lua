@@ -14,6 +14,7 @@
 --   limit    most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done: member, score, ...
 -- @include server_us
+-- @include settled
 -- @include lanes_of
 local sweep = KEYS[1]
 local due = KEYS[2]
@@ -25,6 +26,7 @@ local prefix = ARGV[2]
 local offset = tonumber(ARGV[3])
 local limit = tonumber(ARGV[4])
 
+settled(prefix)
 local reply, waiting, skip = { server_us(now_ms, sweep) }, {}, offset
 for _, lane in ipairs(lanes_of(prefix)) do
   local key = prefix .. 'lane:' .. lane

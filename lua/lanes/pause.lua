@@ -14,6 +14,7 @@
 --   length_ms     0 = until it is resumed
 -- REPLY srv_us, done | repeated | refused
 -- @include server_us
+-- @include settled
 -- @include check_types
 -- @include administered
 -- @include rest_until
@@ -27,6 +28,7 @@ local not_after_ms = tonumber(ARGV[3])
 local class = ARGV[4]
 local length_ms = tonumber(ARGV[5])
 
+settled(prefix)
 check_types({ rest }, { sweep, paused }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

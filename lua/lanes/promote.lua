@@ -19,6 +19,7 @@
 --   most_ms  upper bound of the sleep that the reply allows
 -- REPLY srv_us, sleep_ms, promoted, then the ids that it could not read and buried
 -- @include server_us
+-- @include settled
 -- @include check_types
 -- @include envelope_open
 -- @include lane_score
@@ -47,6 +48,7 @@ local counter = ARGV[3]
 local limit = tonumber(ARGV[4])
 local most_ms = tonumber(ARGV[5])
 
+settled(prefix)
 check_types({ due, rest, active, dead }, { sweep, stats, parked, paused }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

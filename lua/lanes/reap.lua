@@ -26,6 +26,7 @@
 --   done_max  entries of `done` that stay
 -- REPLY srv_us, sleep_ms, for each lease: reaped | buried | corrupt, id, fence, nonce, crashes
 -- @include server_us
+-- @include settled
 -- @include check_types
 -- @include envelope_open
 -- @include due_member
@@ -63,6 +64,7 @@ local limit = tonumber(ARGV[4])
 local most_ms = tonumber(ARGV[5])
 local done_max = tonumber(ARGV[6])
 
+settled(prefix)
 check_types({ due, rest, blocking, active, done, dead }, { sweep, parked, limits, paused, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

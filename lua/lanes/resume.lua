@@ -12,6 +12,7 @@
 --   class         class, or *
 -- REPLY srv_us, done | repeated | refused
 -- @include server_us
+-- @include settled
 -- @include check_types
 -- @include administered
 -- @include is_paused
@@ -25,6 +26,7 @@ local prefix = ARGV[2]
 local not_after_ms = tonumber(ARGV[3])
 local class = ARGV[4]
 
+settled(prefix)
 check_types({}, { sweep, paused }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

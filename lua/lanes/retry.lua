@@ -14,6 +14,7 @@
 --   items    5 for each item: id, fence, nonce, delay_ms, error text
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome (retried | buried)
 -- @include server_us
+-- @include settled
 -- @include check_types
 -- @include envelope_open
 -- @include token_state
@@ -32,6 +33,7 @@ local stats = KEYS[5]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 
+settled(prefix)
 check_types({ active, due, dead }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -16,6 +16,7 @@
 --   definition    concurrency rate per_ms fixed|sliding, 0 where there is none; '' = remove it
 -- REPLY srv_us, done | repeated | refused
 -- @include server_us
+-- @include settled
 -- @include check_types
 -- @include administered
 -- @include limit_room
@@ -35,6 +36,7 @@ local not_after_ms = tonumber(ARGV[3])
 local limit = ARGV[4]
 local definition = ARGV[5]
 
+settled(prefix)
 check_types({ blocking }, { sweep, limits, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -3,7 +3,7 @@
 -- open, nil when it did not look.
 -- keys: sweep, active, stats, record
 -- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, corrupt, turn
--- helpers: claim_known, open_classes, pick_jobs, limit_room, envelope_open, bury_job, free_unique, note_lease, count_leases, leave_lane, rest_until
+-- helpers: claim_known, open_classes, pick_jobs, limit_room, envelope_kind, bury_job, free_unique, note_lease, count_leases, leave_lane, rest_until
 local function claim_jobs(keys, ask, now_ms, helpers)
   local nonce, prefix, corrupt = ask.incarnation .. ':' .. ask.counter, ask.prefix, ask.corrupt
   local known, jobs = helpers.claim_known(prefix, keys.active, keys.record, nonce, ask.counter, corrupt)
@@ -19,27 +19,28 @@ local function claim_jobs(keys, ask, now_ms, helpers)
   if #picked > 0 then helpers.note_lease(keys.sweep, ask.lease_ms) end
   for at, job in ipairs(picked) do entries[2 * at - 1], entries[2 * at] = deadline_ms, job.id end
   for at = 1, #entries, 1000 do redis.call('ZADD', keys.active, unpack(entries, at, math.min(at + 999, #entries))) end
-  for _, job in ipairs(picked) do
-    local fence, words = string.format('%d', job.fence), {}
-    for _, limit in ipairs({ job.class.limit and job.class or false, job.limit or false }) do
+  for at, job in ipairs(picked) do
+    local fence, words = string.format('%d', job.fence), ''
+    for round = 1, (job.class.limit or job.limit) and 2 or 0 do
+      local limit = round == 1 and job.class.limit and job.class or round == 2 and job.limit
       if limit then
-        words[#words + 1] = limit.limit
+        words = words .. ' ' .. limit.limit
         local group = counted[limit.limit] or { limit = limit, ids = {}, fences = {} }
         group.ids[#group.ids + 1], group.fences[#group.fences + 1] = job.id, fence
         counted[limit.limit] = group
       end
     end
-    if words[1] or job.had_limits then
+    -- What a fresh hash does not say is 0 and ''.
+    if job.ran or words ~= '' then
       redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'renewal', 0, 'owner', ask.owner, 'claims', job.claims,
-        'failures', job.failures, 'crashes', job.crashes, 'limits', table.concat(words, ' '))
+        'failures', job.failures, 'crashes', job.crashes, 'limits', words)
     else
-      redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'renewal', 0, 'owner', ask.owner, 'claims', job.claims,
-        'failures', job.failures, 'crashes', job.crashes)
+      redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'owner', ask.owner, 'claims', job.claims)
     end
-    leases[#leases + 1] = job.id .. ' ' .. fence
-    for _, field in ipairs({ job.id, job.fence, deadline_ms, job.claims, job.failures, job.crashes, job.raw }) do
-      jobs[#jobs + 1] = field
-    end
+    leases[at + 1] = job.id .. ' ' .. fence
+    local slot = 7 * at - 6
+    jobs[slot], jobs[slot + 1], jobs[slot + 2], jobs[slot + 3] = job.id, job.fence, deadline_ms, job.claims
+    jobs[slot + 4], jobs[slot + 5], jobs[slot + 6] = job.failures, job.crashes, job.raw
   end
   for _, group in pairs(counted) do helpers.count_leases(prefix, group.limit, group.ids, group.fences, deadline_ms, now_ms) end
   for _, lane in ipairs(lanes) do

@@ -12,7 +12,7 @@ local function claim_known(prefix, active, record, nonce, counter, corrupt)
     local deadline_ms = redis.call('ZSCORE', active, id)
     local raw = redis.call('GET', prefix .. 'job:' .. id)
     if raw and deadline_ms and run[1] == words[at + 1] and run[2] == nonce then
-      for _, field in ipairs({ id, tonumber(run[1]), tonumber(deadline_ms), tonumber(run[3]), tonumber(run[4]), tonumber(run[5]), raw }) do
+      for _, field in ipairs({ id, tonumber(run[1]), tonumber(deadline_ms), tonumber(run[3]), tonumber(run[4] or 0), tonumber(run[5] or 0), raw }) do
         jobs[#jobs + 1] = field
       end
     end

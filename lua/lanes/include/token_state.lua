@@ -6,8 +6,9 @@ local function token_state(run, job, fence, nonce)
     if job.fence == fence and job.nonce == nonce then return 'repeated', job.outcome end
     return 'stale', ''
   end
-  local state = redis.call('HMGET', run, 'fence', 'nonce', 'ended', 'outcome', 'limits')
-  if job and state[1] == fence and state[2] == nonce then return 'held', '', state[5] end
-  if state[3] == fence .. ':' .. nonce then return 'repeated', state[4] end
+  local state = redis.call('HMGET', run, 'fence', 'nonce', 'limits')
+  if job and state[1] == fence and state[2] == nonce then return 'held', '', state[3] end
+  local ended = redis.call('HMGET', run, 'ended', 'outcome')
+  if ended[1] == fence .. ':' .. nonce then return 'repeated', ended[2] end
   return 'stale', ''
 end
