@@ -221,7 +221,9 @@ class SetLimit:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Count the jobs in each state."""
+    """Count the jobs in each state; with classes, of the waiting ones only those in them."""
+
+    classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -411,7 +411,7 @@ class WorkerSteps:
             self._sweeps += 2
             self._sweep_rest = [reap, Promote(self._incarnation, self._sweeps, PROMOTE_LIMIT, most_ms)]
             if self._settings.burst:
-                self._sweep_rest.append(Count())
+                self._sweep_rest.append(Count(self._settings.classes))
         if self._sweep_rest:
             self._send("sweep", self._build(self._sweep_rest.pop(0)), actions)
 

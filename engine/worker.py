@@ -109,7 +109,8 @@ class Worker:
         self._events.put(StopAsked())
 
     def run(self, *, burst: bool = False) -> None:
-        """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job waits, is delayed or is in hand.
+        """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job that it has a handler for
+        waits, and none is delayed or in hand.
 
         Raises UnsafeServer or ServerUnavailable when the first connection fails.
         """

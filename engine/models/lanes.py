@@ -98,7 +98,7 @@ class Lanes:
             case Listing():
                 return self._call("listing", operation, {"offset": operation.offset, "limit": operation.limit})
             case Count():
-                return self._call("counts", operation, {})
+                return self._call("counts", operation, {}, argument_groups=(operation.classes,))
             case MakeTestQueue():
                 return self._call("make_test_queue", operation, {})
             case Wait():

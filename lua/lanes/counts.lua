@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Jobs in each state, and how many have ever finished and been buried.
+-- Jobs in each state, and how many have ever finished and been buried. With classes: of the waiting ones only those in them.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -11,6 +11,7 @@
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
+--   classes  1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried
 -- @include server_us
 -- @include settled
@@ -25,8 +26,11 @@ local now_ms = ARGV[1]
 local prefix = ARGV[2]
 
 settled(prefix)
-local reply, waiting = { server_us(now_ms, sweep) }, 0
-for _, lane in ipairs(lanes_of(prefix)) do waiting = waiting + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
+local reply, waiting, wanted = { server_us(now_ms, sweep) }, 0, {}
+for at = 3, #ARGV do wanted[ARGV[at]] = true end
+for _, lane in ipairs(lanes_of(prefix)) do
+  if #ARGV < 3 or wanted[string.match(lane, '^[^/]*')] then waiting = waiting + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
+end
 reply[2] = waiting
 for _, key in ipairs({ due, active, dead, done }) do reply[#reply + 1] = redis.call('ZCARD', key) end
 local totals = redis.call('HMGET', stats, 'finished', 'buried')

@@ -240,7 +240,8 @@ def parameters(function: Any) -> list[tuple[str, Any, Any, Any]]:
 def test_both_faces_have_the_same_calls() -> None:
     twins = sorted(name for name in dir(AsyncQueue) if not name.startswith("_") and callable(getattr(AsyncQueue, name)))
     assert twins == PUBLIC
-    assert {"enqueue", "enqueue_many", "counts", "snapshot", "use_test_clock", "close"} == set(PUBLIC)
+    administration = {"pause", "resume", "set_limit", "remove_limit"}
+    assert {"enqueue", "enqueue_many", "counts", "snapshot", "use_test_clock", "close"} | administration == set(PUBLIC)
     assert parameters(Queue) == parameters(AsyncQueue)
     assert hasattr(Queue, "__enter__") and hasattr(AsyncQueue, "__aenter__")
 

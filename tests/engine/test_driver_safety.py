@@ -10,10 +10,9 @@ import pytest
 
 from engine import Queue, UnsafeServer, Worker
 from engine.connections import connection_settings
-from engine.handlers import Handlers
 from engine.handshake import check_server, parse_info
 from engine.testing import EmbeddedServer
-from tests.engine.helpers.producing import claim, ids_of, raw_client
+from tests.engine.helpers.producing import claim, ids_of, raw_client, some_handlers
 
 FIT = {"redis_version": "7.2.4", "maxmemory_policy": "noeviction"}
 
@@ -61,7 +60,7 @@ def test_a_real_server_that_evicts_is_refused_at_once_and_nothing_is_written() -
         queue = Queue("q", url=server.url)
         started_s = time.monotonic()
         message = r"^maxmemory_policy: allkeys-lru .* it must be noeviction$"
-        for use in (lambda: queue.enqueue("work", {}), queue.counts, lambda: claim(queue), Worker(queue, Handlers()).run):
+        for use in (lambda: queue.enqueue("work", {}), queue.counts, lambda: claim(queue), Worker(queue, some_handlers()).run):
             with pytest.raises(UnsafeServer, match=message):
                 use()
         assert time.monotonic() - started_s < 5, "it does not try again"

@@ -30,6 +30,8 @@ OPTIONS = st.builds(
     timeout_ms=U32,
     backoff=st.sampled_from(("fixed", "exponential")),
     crashes_max=st.integers(validate.CRASHES_LEAST, validate.CRASHES_MAX),
+    key=st.just("") | WORDS.filter(lambda key: len(key) <= validate.KEY_CHARS_MAX),
+    unique=st.just("") | WORDS,
     headers=st.dictionaries(st.text(max_size=20), st.text(max_size=60), max_size=5).map(lambda found: tuple(found.items())),
 )
 ENQUEUES = st.builds(
@@ -40,8 +42,6 @@ ENQUEUES = st.builds(
     nonce=st.binary(min_size=8, max_size=8),
     not_after_ms=U53,
     options=OPTIONS,
-    class_name=WORDS,
-    lane=WORDS,
 )
 #: What Lua finds in an envelope, as text, since its numbers are doubles.
 READ_IN_LUA = """#!lua flags=no-writes
@@ -52,7 +52,8 @@ if job.kind == 'T' then return {job.kind, tostring(job.outcome), job.enqueue_non
 if job.kind ~= 'J' then return {job.kind} end
 local function number(value) return string.format('%%.0f', value) end
 return { job.kind, number(job.priority), number(job.flags), number(job.sequence), number(job.enqueued_ms), number(job.due_ms),
-  job.enqueue_nonce, number(job.not_after_ms), number(job.attempts), number(job.crashes_max), job.class, job.lane }
+  job.enqueue_nonce, number(job.not_after_ms), number(job.attempts), number(job.crashes_max), job.class, job.lane,
+  tostring(job.unique) }
 """
 
 SHARED_SERVER = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -66,7 +67,7 @@ def sealed(operation: Enqueue, sequence: int = 1, enqueued_ms: int = 2, due_ms: 
 
 def sample(**changes: Any) -> Enqueue:
     values: dict[str, Any] = {"job": "j", "name": "work", "payload": b'{"a":1}', "nonce": b"nonce---", "not_after_ms": 10}
-    values |= {"options": Options(headers=(("trace", "t"),)), "class_name": "main", "lane": "main"}
+    values |= {"options": Options(headers=(("trace", "t"),))}
     return Enqueue(**(values | changes))
 
 
@@ -117,6 +118,7 @@ def test_lua_reads_what_python_wrote(lua: Any, operation: Enqueue, sequence: int
         str(options.crashes_max).encode(),
         operation.class_name.encode(),
         operation.lane.encode(),
+        (operation.options.unique or "nil").encode(),
     ]
 
 
@@ -149,8 +151,8 @@ def test_every_truncation_is_noticed() -> None:
     ("at", "byte"), [(0, 0), (0, 2), (0, 255), (1, ord("T")), (1, 0), (46, 2), (60, 0xFF), (64, 0xFF), (68, 0xFF), (74, ord("["))]
 )
 def test_a_wrong_byte_is_noticed(at: int, byte: int) -> None:
-    """Version, kind, back-off, class, lane, name (UTF-8), and the options (JSON object)."""
-    raw = bytearray(sealed(sample()))
+    """Version, kind, back-off, class, key, unique key (UTF-8), and the options (JSON object)."""
+    raw = bytearray(sealed(sample(options=Options(key="acme", unique="once", headers=(("trace", "t"),)))))
     raw[at] = byte
     with pytest.raises(ScriptFault, match="^envelope of job j: "):
         opened(bytes(raw))
@@ -177,14 +179,17 @@ def test_extreme_values_travel_through_a_real_queue(ironclaim_url: str) -> None:
     payload = "x" * (validate.PAYLOAD_BYTES_MAX - 2)
     greatest: dict[str, Any] = {"priority": 10, "attempts": validate.ATTEMPTS_MAX, "backoff_ms": validate.BACKOFF_MS_MAX}
     greatest |= {"timeout_ms": validate.BACKOFF_MS_MAX, "headers": headers, "lifo": True}
+    greatest |= {"key": "k" * validate.KEY_CHARS_MAX, "unique": "u" * 128}
     least: dict[str, Any] = {"priority": 1, "attempts": 1, "backoff_ms": 0, "timeout_ms": 0, "headers": {}}
     queue.enqueue("l", None, id="l", **least)
     queue.enqueue("n" * 128, payload, id="g" * 128, **greatest)
     with raw_client(ironclaim_url) as client:
         seconds, _ = client.time()
-    high, low = claim(queue).jobs
+    high, low = claim(queue, classes=("l", "n" * 128)).jobs
     assert (high.lease.job, high.name, len(high.payload)) == ("g" * 128, "n" * 128, validate.PAYLOAD_BYTES_MAX)
-    assert high.options == Options(10, True, 0, validate.ATTEMPTS_MAX, 2**32 - 1, 2**32 - 1, tuple(headers.items()))
+    assert high.options == Options(
+        10, True, 0, validate.ATTEMPTS_MAX, 2**32 - 1, 2**32 - 1, tuple(headers.items()), key="k" * 100, unique="u" * 128
+    )
     assert (low.lease.job, low.name, low.payload, low.options) == ("l", "l", b"null", Options(1, False, 0, 1, 0, 0))
     assert abs(high.enqueued_ms - seconds * 1000) < 5000 and high.due_ms == 0
     queue.close()

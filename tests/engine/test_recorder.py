@@ -90,7 +90,7 @@ def test_a_connection_names_the_server(queue: Queue, path: Path, ironclaim_url: 
 def test_an_enqueue(queue: Queue, path: Path) -> None:
     enqueued = queue.enqueue("work", {"a": 1}, id="j", priority=7, delay_ms=50, intended_ns=123)
     invoke, done = operations(path)
-    item = {"job": "j", "name": "work", "class": "main", "lane": "main", "priority": 7, "delay_ms": 50}
+    item = {"job": "j", "name": "work", "class": "work", "lane": "work", "priority": 7, "delay_ms": 50}
     item["crc"] = zlib.crc32(b'{"a":1}')
     assert invoke["items"] == [item] and done["items"] == [{**item, "result": "created"}]
     assert (invoke["type"], done["type"], done["result"]) == ("invoke", "ok", "created")

@@ -97,7 +97,7 @@ def test_nothing_is_claimed_after_a_stop() -> None:
 def burst_counts(machine: Machine, **numbers: int) -> list[Any]:
     """Answer a sweep of a burst, which ends with a count."""
     machine.sweep()
-    assert machine.out["sweep"].operation == Count()
+    assert machine.out["sweep"].operation == Count(("main",))
     counts = dict.fromkeys(("waiting", "delayed", "active", "dead", "done", "finished", "buried"), 0) | numbers
     return machine.answer("sweep", Counts(machine.srv_us, **counts))
 

@@ -11,7 +11,7 @@ import pytest
 
 from engine import Handlers, Malformed, Queue, Worker, validate
 from engine.testing import free_port
-from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.producing import raw_client, some_handlers
 
 NAMES = ("a", "A-z_0.9:", "q" * 128)
 BAD_NAMES = ("", "q" * 129, "two words", "new\n", "ä", "a/b", "{a}", "a|b", "nul\0", None, 7, b"bytes", ["a"])
@@ -193,14 +193,14 @@ def test_a_folder_of_scripts_of_the_wrong_type() -> None:
 def test_settings_of_a_worker(queue: Queue, setting: str, least: int, most: int) -> None:
     for value in (least, most):
         options: dict[str, Any] = {setting: value} | ({"sweep_ms": 10} if setting == "lease_ms" else {})
-        Worker(queue, Handlers(), **options)
+        Worker(queue, some_handlers(), **options)
     for value in (least - 1, most + 1, *NOT_WHOLE):
-        refused(setting, value, Worker, queue, Handlers(), **{setting: value})
+        refused(setting, value, Worker, queue, some_handlers(), **{setting: value})
 
 
 def test_a_sweep_that_would_come_later_than_a_lease_lasts(queue: Queue) -> None:
-    refused("sweep_ms", 501, Worker, queue, Handlers(), lease_ms=500, sweep_ms=501)
-    Worker(queue, Handlers(), lease_ms=500, sweep_ms=500)
+    refused("sweep_ms", 501, Worker, queue, some_handlers(), lease_ms=500, sweep_ms=501)
+    Worker(queue, some_handlers(), lease_ms=500, sweep_ms=500)
 
 
 def test_a_handler_name_that_is_taken() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import redis
 
 from engine.driver import SyncDriver
+from engine.handlers import Handlers
 from engine.operations import Claim, Claimed
 from engine.queue import Queue
 
@@ -25,13 +26,20 @@ def hurry(queue: Queue, *, timeout_ms: int = 300, deadline_ms: int = 10_000) -> 
     return queue
 
 
+def some_handlers() -> Handlers:
+    """A worker needs at least one."""
+    handlers = Handlers()
+    handlers("work")(lambda job: None)
+    return handlers
+
+
 def claim_operation(
     queue: Queue,
     *,
     limit: int = 10,
     lease_ms: int = 9000,
     incarnation: str = "0123456789abcdef",
-    classes: tuple[str, ...] = ("main",),
+    classes: tuple[str, ...] = ("main", "work"),
 ) -> Claim:
     """A claim with a counter that was not used before."""
     not_after_ms = queue.driver.server_now_ms() + lease_ms * 4 // 5
