@@ -46,7 +46,7 @@ MUTANTS: dict[str, Mutant] = {
                 Patch(
                     file="lanes/include/finish_jobs.lua",
                     old="    if state == 'held' then\n",
-                    new="    if state == 'held' or (state == 'stale' and jobs[at]) then\n",
+                    new="    if state == 'held' or (state == 'stale' and item.job) then\n",
                 ),
             ),
         ),
@@ -58,8 +58,8 @@ MUTANTS: dict[str, Mutant] = {
             patches=(
                 Patch(
                     file="lanes/enqueue.lua",
-                    old="if result then return",
-                    new="if result == 'duplicate' then return",
+                    old="if result then\n",
+                    new="if result == 'duplicate' then\n",
                 ),
             ),
         ),

@@ -7,7 +7,7 @@ since 1970 or lengths; `srv_us` is the server's time of the reply in microsecond
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 #: How the wait between two runs grows: not at all, or to the double with each failed run, with jitter.
 Backoff = Literal["fixed", "exponential"]
@@ -47,8 +47,7 @@ class Options:
     dedup_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueue:
+class Enqueue(NamedTuple):
     """Create one job. (job, nonce) is the identity; after `not_after_ms` the call is void (rule 3). Its class is its name, its
     lane that class and its key (rule 18)."""
 
@@ -267,8 +266,7 @@ MarkResult = Literal["ok", "repeated", "stale"]
 AdministeredResult = Literal["done", "repeated", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueued:
+class Enqueued(NamedTuple):
     """`created`, or `repeated` for another copy of the same call. `duplicate`: the id was there already, or the job `holder` has
     the unique key or opened the window of the dedup key; `state` and `fence` say what became of that job (`gone`: nothing is
     left of it). `refused`: the call came too late and was not applied."""

@@ -9,6 +9,7 @@ import binascii
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from engine import validate
@@ -28,6 +29,11 @@ _ENVELOPE_BYTES = 256
 _PIPELINE_CALLS = 8
 #: The options of a job that has none of its own, as they are given and as they are checked.
 _PLAIN = (5, False, 0, 3, 1000, 0, None, "fixed", 3, None, None, None, 0)
+_OPTIONS = (
+    *("priority", "lifo", "delay_ms", "attempts", "backoff_ms", "timeout_ms", "headers", "backoff", "crashes_max"),
+    *("key", "unique", "dedup", "dedup_ms"),
+)
+_NEW_JOB_OPTIONS = attrgetter(*_OPTIONS)
 _PLAIN_TYPES = tuple(map(type, _PLAIN))
 _PLAIN_OPTIONS = Options()
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -141,10 +147,11 @@ def drafts(jobs: object, payload_bytes_max: int) -> list[Draft]:
         raise Malformed("jobs", jobs, "an iterable of NewJob or of mappings with its fields")
     found: list[Draft] = []
     known: set[str] = set()
+    names: set[str] = set()
     for at, job in enumerate(cast("Iterable[object]", jobs)):
         if at == JOBS_MAX:
             raise Malformed("jobs", f"more than {JOBS_MAX} jobs", f"at most {JOBS_MAX} jobs in one call")
-        made = _draft_of(job, at, payload_bytes_max)
+        made = _draft_of(job, at, payload_bytes_max, names)
         known.add(made.job)
         if len(known) == at:
             raise Malformed(f"jobs[{at}].id", made.job, "an id that no other job of the call has")
@@ -179,7 +186,8 @@ def enqueue_many(
 
     def call(part: Sequence[Draft]) -> Call[Any]:
         void_ms = not_after_ms()
-        return build(EnqueueMany(tuple(job.operation(nonce, void_ms) for job in part)))
+        made = [Enqueue(job, name, payload, nonce, void_ms, options) for job, name, payload, options in part]
+        return build(EnqueueMany(tuple(made)))
 
     parts = list(_parts(jobs))
     results: list[Enqueued | EngineError] = []
@@ -197,30 +205,26 @@ def enqueue_many(
     return _concluded(results, len(jobs))
 
 
-def _draft_of(job: object, at: int, payload_bytes_max: int) -> Draft:
+def _draft_of(job: object, at: int, payload_bytes_max: int, names: set[str]) -> Draft:
+    """One job of a bulk. `names` are those that were checked before."""
     try:
         if isinstance(job, NewJob):
-            return draft(
-                job.name,
-                job.payload,
-                payload_bytes_max,
-                id=job.id,
-                delay_ms=job.delay_ms,
-                priority=job.priority,
-                lifo=job.lifo,
-                attempts=job.attempts,
-                backoff_ms=job.backoff_ms,
-                backoff=job.backoff,
-                crashes_max=job.crashes_max,
-                timeout_ms=job.timeout_ms,
-                headers=job.headers,
-                key=job.key,
-                unique=job.unique,
-                dedup=job.dedup,
-                dedup_ms=job.dedup_ms,
-            )
-        if isinstance(job, Mapping):
-            return draft(payload_bytes_max=payload_bytes_max, **cast("Mapping[str, Any]", job))
+            options = _NEW_JOB_OPTIONS(job)
+            known_name = cast("object", job.name)
+            plain = isinstance(known_name, str) and known_name in names
+            if plain and tuple(map(type, options)) == _PLAIN_TYPES and options == _PLAIN:
+                id = new_id() if job.id is None else validate.job_id(job.id)
+                return Draft(id, job.name, validate.payload_bytes(job.payload, payload_bytes_max), _PLAIN_OPTIONS)
+            made = draft(job.name, job.payload, payload_bytes_max, id=job.id, **dict(zip(_OPTIONS, options, strict=True)))
+        elif isinstance(job, Mapping):
+            fields = cast("Mapping[str, Any]", job)
+            if len(fields) == 2 and "payload" in fields and isinstance(name := fields.get("name"), str) and name in names:
+                return Draft(new_id(), name, validate.payload_bytes(fields["payload"], payload_bytes_max), _PLAIN_OPTIONS)
+            made = draft(payload_bytes_max=payload_bytes_max, **fields)
+        else:
+            raise TypeError
+        names.add(made.name)
+        return made
     except Malformed as error:
         raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from None
     except TypeError:

@@ -30,6 +30,8 @@ KEY_CHARS_MAX = 100
 RATE_MAX = 100_000
 CLASSES_PER_CALL_MAX = 16
 
+#: One encoder for all payloads: `json.dumps` makes one for each call that has options.
+_to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _QUEUE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _ID = _QUEUE
 _NAME = _QUEUE
@@ -106,7 +108,7 @@ def payload_bytes(value: object, most: int = PAYLOAD_BYTES_MAX) -> bytes:
     """The payload as compact JSON in UTF-8, of at most `most` bytes."""
     bound = f"a JSON value of at most {most} bytes"
     try:
-        data = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        data = _to_json(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise Malformed("payload", value, f"{bound} ({error})") from error
     if len(data) > most:

@@ -27,6 +27,7 @@ from engine.operations import (
     MakeTestQueue,
     Mark,
     Operation,
+    Options,
     Pause,
     Promote,
     Reap,
@@ -135,20 +136,22 @@ class Lanes:
 
     def _enqueue_many(self, operation: EnqueueMany) -> Call[Any]:
         keys, first = self.keys, operation.jobs[0]
+        job_prefix, run_prefix = keys.job(""), keys.run("")
         lanes: dict[tuple[str, str], str] = {}
         uniques: list[str] = []
         item_keys: list[str] = []
         items: list[object] = []
+        # Most jobs of a call have their name and options in common, and with them all of the envelope but the payload.
+        known: dict[tuple[str, int], tuple[object, bytes]] = {}
         for job in operation.jobs:
-            options = job.options
-            lane = lanes.setdefault((job.name, options.key), str(len(lanes) + 1))
-            place: object = options.delay_ms
-            if lane != "1" or options.unique or options.dedup:
-                place = f"{options.delay_ms} {lane} {options.unique or '/'} {options.dedup or '/'} {options.dedup_ms}"
-                uniques += [keys.unique(options.unique)] if options.unique else []
-                uniques += [keys.dedup(options.dedup)] if options.dedup else []
-            item_keys += (keys.job(job.job), keys.run(job.job))
-            items += (job.job, place, b"".join(envelope.encode(job)))
+            mark = (job.name, id(job.options))
+            common = known.get(mark)
+            if common is None:
+                lane = lanes.setdefault((job.name, job.options.key), str(len(lanes) + 1))
+                place = self._place(job.options, lane, uniques)
+                common = known[mark] = (place, b"".join(envelope.encode(job._replace(payload=b""))))
+            item_keys += (job_prefix + job.job, run_prefix + job.job)
+            items += (job.job, common[0], common[1] + job.payload)
         lane_keys: list[str] = []
         lane_names: list[str] = []
         for name, key in lanes:
@@ -157,6 +160,14 @@ class Lanes:
             lane_names += (name, lane)
         values = {"nonce": first.nonce, "not_after_ms": first.not_after_ms, "lane_count": len(lanes)}
         return self._call("enqueue_many", operation, values, {}, (lane_keys, uniques, item_keys), (lane_names, items))
+
+    def _place(self, options: Options, lane: str, uniques: list[str]) -> object:
+        """Where a job of a call goes, as its script reads it; its unique and dedup keys are added to `uniques`."""
+        if lane == "1" and not options.unique and not options.dedup:
+            return options.delay_ms
+        uniques += [self.keys.unique(options.unique)] if options.unique else []
+        uniques += [self.keys.dedup(options.dedup)] if options.dedup else []
+        return f"{options.delay_ms} {lane} {options.unique or '/'} {options.dedup or '/'} {options.dedup_ms}"
 
     def _mark(self, operation: Mark) -> Call[Any]:
         lease = operation.lease

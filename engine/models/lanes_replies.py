@@ -136,6 +136,13 @@ def _enqueued_many(operation: EnqueueMany, raw: Any) -> EnqueuedMany:
     srv_us, letters, known = _srv_us(raw), raw[1], raw[2]
     if len(letters) != len(operation.jobs) or len(known) != 3 * letters.count(b"d"):
         raise ValueError(f"{len(letters)} letters and {len(known)} values for {len(operation.jobs)} jobs")
+    if not known:
+        # One result for most: each letter of another one is looked up by itself.
+        results = map(_ENQUEUE_LETTERS.__getitem__, letters)
+        pairs = zip(operation.jobs, results, strict=True)
+        return EnqueuedMany(
+            srv_us, tuple([Enqueued(srv_us, job.job, cast("Any", result), "", 0, job.job) for job, result in pairs])
+        )
     items: list[Enqueued] = []
     states = iter(known)
     for job, letter in zip(operation.jobs, letters, strict=True):

@@ -54,7 +54,7 @@ local lane_count = tonumber(ARGV[5])
 local lanes, zsets, wakes = {}, { due, active, dead }, {}
 for at = 1, lane_count do
   local ready, lane, wake = KEYS[6 + 3 * at], KEYS[7 + 3 * at], KEYS[8 + 3 * at]
-  lanes[at] = { class = ARGV[4 + 2 * at], name = ARGV[5 + 2 * at], ready = ready, zset = lane, wake = wake, waiting = {} }
+  lanes[at] = { class = ARGV[4 + 2 * at], name = ARGV[5 + 2 * at], ready = ready, zset = lane, wake = wake, waiting = {}, size = 0, best = 0 }
   zsets[#zsets + 1], zsets[#zsets + 2], wakes[at] = ready, lane, wake
 end
 settled(prefix)
@@ -66,98 +66,96 @@ local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local arguments_at = 6 + 2 * lane_count
 local count = (#ARGV - arguments_at + 1) / 3
 local keys_at = #KEYS - 2 * count + 1
-local letters, known_states, fresh, rejected, taken = {}, {}, {}, {}, {}
+local letters, known_states, rejected, taken, keyed = {}, {}, {}, {}, {}
+local delayed, jobs, fresh, first_due = {}, {}, 0, nil
 local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
 -- Who keeps an item out: another job, or an earlier item of this call.
-local function held_by(item)
-  for _, key in ipairs({ 'unique:' .. item.unique, 'dedup:' .. item.dedup }) do
-    if taken[key] then return taken[key], 'waiting', 0 end
-  end
-  local holder, state, fence = unique_holder(prefix, item.unique, item.dedup, item.id, helpers)
+local function held_by(id, unique, dedup)
+  if taken['unique:' .. unique] or taken['dedup:' .. dedup] then return taken['unique:' .. unique] or taken['dedup:' .. dedup], 'waiting', 0 end
+  local holder, state, fence = unique_holder(prefix, unique, dedup, id, helpers)
   if holder then return holder, state, fence end
-  if item.unique ~= '' then taken['unique:' .. item.unique] = item.id end
-  if item.dedup ~= '' then taken['dedup:' .. item.dedup] = item.id end
+  if unique ~= '' then taken['unique:' .. unique] = id end
+  if dedup ~= '' then taken['dedup:' .. dedup] = id end
 end
+local late = now_ms > not_after_ms
+local stamp = struct.pack('>I8I8', now_ms, 0)
 for page = 1, count, 500 do
   local last, job_keys = math.min(page + 499, count), {}
-  for at = page, last do job_keys[#job_keys + 1] = KEYS[keys_at + 2 * at - 2] end
+  for at = page, last do job_keys[at - page + 1] = KEYS[keys_at + 2 * at - 2] end
   local some_known = redis.call('EXISTS', unpack(job_keys)) > 0
   for at = page, last do
-    local item_at = arguments_at + 3 * at - 3
-    local item = { id = ARGV[item_at], key = KEYS[keys_at + 2 * at - 2], sealed = ARGV[item_at + 2], unique = '', dedup = '', lane = lanes[1] }
-    item.delay_ms = tonumber(ARGV[item_at + 1])
-    if not item.delay_ms then
-      local delay_ms, lane, unique, dedup, dedup_ms = string.match(ARGV[item_at + 1], '^(%d+) (%d+) (%S+) (%S+) (%d+)$')
-      item.delay_ms, item.lane, item.dedup_ms = tonumber(delay_ms), lanes[tonumber(lane)], tonumber(dedup_ms)
-      item.unique, item.dedup = unique ~= '/' and unique or '', dedup ~= '/' and dedup or ''
+    local item_at, key = arguments_at + 3 * at - 3, KEYS[keys_at + 2 * at - 2]
+    local id, place, sealed = ARGV[item_at], ARGV[item_at + 1], ARGV[item_at + 2]
+    local delay_ms, lane, unique, dedup, dedup_ms = tonumber(place), lanes[1], '', '', 0
+    if not delay_ms then
+      delay_ms, lane, unique, dedup, dedup_ms = string.match(place, '^(%d+) (%d+) (%S+) (%S+) (%d+)$')
+      delay_ms, lane, dedup_ms = tonumber(delay_ms), lanes[tonumber(lane)], tonumber(dedup_ms)
+      unique, dedup = unique ~= '/' and unique or '', dedup ~= '/' and dedup or ''
     end
     local result, state, fence, first
     if some_known then
-      result, state, fence, first = enqueue_known(prefix, envelope_open(redis.call('GET', item.key)), nonce, item.id, helpers)
+      result, state, fence, first = enqueue_known(prefix, envelope_open(redis.call('GET', key)), nonce, id, helpers)
     end
-    if not result and now_ms > not_after_ms then result = 'x' end
-    if not result and (item.unique ~= '' or item.dedup ~= '') then
-      first, state, fence = held_by(item)
+    if not result and late then result = 'x' end
+    if not result and (unique ~= '' or dedup ~= '') then
+      first, state, fence = held_by(id, unique, dedup)
       if first then
         result = 'duplicate'
-        rejected[#rejected + 1] = { key = item.key, holder = first }
+        rejected[#rejected + 1] = { key = key, holder = first }
+      else
+        keyed[#keyed + 1] = { id = id, unique = unique, dedup = dedup, dedup_ms = dedup_ms }
       end
     end
-    if result == 'duplicate' then
+    if not result then
+      fresh, sequence = fresh + 1, sequence + 1
+      lane.gains = true
+      local times = stamp
+      if delay_ms > 0 then
+        local due_ms, member = now_ms + delay_ms, due_member(sequence, id)
+        times = struct.pack('>I8I8', now_ms, due_ms)
+        delayed[#delayed + 1], delayed[#delayed + 2] = due_ms, member
+        -- The earliest of ours; the first of equals has the lower sequence.
+        if not first_due or due_ms < first_due.due_ms then first_due = { due_ms = due_ms, member = member, wake = lane.wake } end
+      else
+        local priority, flags = string.byte(sealed, 3, 4)
+        local waiting, size = lane.waiting, lane.size
+        waiting[size + 1], waiting[size + 2] = lane_score(priority, flags, sequence), id
+        lane.size = size + 2
+        if priority > lane.best then lane.best = priority end
+      end
+      jobs[2 * fresh - 1] = key
+      jobs[2 * fresh] = string.sub(sealed, 1, 4) .. struct.pack('>I8', sequence) .. times .. string.sub(sealed, 5)
+    elseif result == 'duplicate' then
       for _, word in ipairs({ state, fence, first }) do known_states[#known_states + 1] = word end
-    elseif not result then
-      fresh[#fresh + 1] = item
     end
     letters[at] = result and string.sub(result, 1, 1) or 'c'
   end
 end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
-if sequence + #fresh > 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
+if sequence > 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
 local reply = { srv_us, table.concat(letters), known_states }
 
-local delayed, jobs, first_due = {}, {}, nil
-for _, item in ipairs(fresh) do
-  sequence = sequence + 1
-  local sealed, due_ms = item.sealed, item.delay_ms > 0 and now_ms + item.delay_ms or 0
-  local priority, flags = string.byte(sealed, 3, 4)
-  jobs[#jobs + 1] = item.key
-  jobs[#jobs + 1] = string.sub(sealed, 1, 4) .. struct.pack('>I8I8I8', sequence, now_ms, due_ms) .. string.sub(sealed, 5)
-  if due_ms > 0 then
-    local member = due_member(sequence, item.id)
-    delayed[#delayed + 1], delayed[#delayed + 2] = due_ms, member
-    -- The earliest of ours; the first of equals has the lower sequence.
-    if not first_due or due_ms < first_due.due_ms then
-      first_due = { due_ms = due_ms, member = member, wake = item.lane.wake }
-    end
-  else
-    local waiting = item.lane.waiting
-    waiting[#waiting + 1], waiting[#waiting + 2] = lane_score(priority, flags, sequence), item.id
-    item.lane.best = math.max(item.lane.best or 0, priority)
-  end
-  item.lane.gains = true
-end
-
 for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, nonce, turned_away.holder, not_after_ms + 20000) end
-if #fresh == 0 then return reply end
-redis.call('INCRBY', seq, #fresh)
+if fresh == 0 then return reply end
+redis.call('INCRBY', seq, fresh)
 for _, lane in ipairs(lanes) do
   if lane.gains and redis.call('HEXISTS', classes, lane.class) == 0 then redis.call('HSET', classes, lane.class, '') end
 end
 -- The keys and the indexes before the jobs: a key whose holder is gone is taken over and an entry without a job is skipped, but a job
 -- without an entry would be lost (rule 1).
-for _, item in ipairs(fresh) do
+for _, item in ipairs(keyed) do
   if item.unique ~= '' then redis.call('SET', prefix .. 'unique:' .. item.unique, item.id) end
 end
 for at = 1, #delayed, 1000 do redis.call('ZADD', due, unpack(delayed, at, math.min(at + 999, #delayed))) end
 for _, lane in ipairs(lanes) do
-  if lane.best and redis.call('HEXISTS', parked, lane.name) == 0 then
+  if lane.best > 0 and redis.call('HEXISTS', parked, lane.name) == 0 then
     redis.call('ZADD', lane.ready, 'LT', (10 - lane.best) * 562949953421312 + turn, lane.name)
     lane.claimable = true
   end
   for at = 1, #lane.waiting, 1000 do redis.call('ZADD', lane.zset, unpack(lane.waiting, at, math.min(at + 999, #lane.waiting))) end
 end
 for at = 1, #jobs, 1000 do redis.call('MSET', unpack(jobs, at, math.min(at + 999, #jobs))) end
-for _, item in ipairs(fresh) do
+for _, item in ipairs(keyed) do
   if item.dedup ~= '' then redis.call('SET', prefix .. 'dedup:' .. item.dedup, item.id, 'PXAT', now_ms + item.dedup_ms) end
 end
 for _, lane in ipairs(lanes) do
