@@ -20,6 +20,8 @@ _TRANSIENT = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "ASK",
 #: Error replies that refuse for longer than a call should wait: also not applied.
 _REFUSED = ("OOM", "READONLY", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS", "DENIED")
 _REFUSED_TEXT = "ERR max number of clients"
+#: A script met a key that its slot's move has taken away, perhaps after some of its writes: sent again because of rule 1 (rule 27).
+_HALF_WAY_TEXT = "access a non local key"
 
 
 class Trouble(Enum):
@@ -61,6 +63,8 @@ def trouble_of_reply(message: str) -> Trouble:
         return Trouble.TRANSIENT
     if code in _REFUSED or message.startswith(_REFUSED_TEXT):
         return Trouble.REFUSED
+    if _HALF_WAY_TEXT in message:
+        return Trouble.UNANSWERED
     return Trouble.FAULT
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -41,6 +42,7 @@ class EmbeddedServer:
         folder: working directory of the server, kept; without it a temporary one, removed at the end (that of an owner
             that was killed: by the next server that is started on this machine).
         log: file that gets the server's output, kept; without it `server.log` in the folder.
+        flags: more of the server's command line.
 
     Enter it from a thread that lives as long as the server should (see `start_guarded`). Raises ServerMissing when no
     program can be had and ServerFailed when it does not come up.
@@ -53,9 +55,11 @@ class EmbeddedServer:
         binary: str | os.PathLike[str] | None = None,
         folder: str | os.PathLike[str] | None = None,
         log: str | os.PathLike[str] | None = None,
+        flags: Sequence[str] = (),
     ) -> None:
         self._fixed_port = port
         self._binary = binary
+        self._more_flags = tuple(flags)
         self._kept_folder = None if folder is None else Path(folder).resolve()
         self._kept_log = None if log is None else Path(log).resolve()
         self._temporary: OwnedFolder | None = None
@@ -139,7 +143,7 @@ class EmbeddedServer:
             output_start = output.tell()
             try:
                 self._process = start_guarded(
-                    [str(program), *_flags(self._port, folder)],
+                    [str(program), *_flags(self._port, folder), *self._more_flags],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,

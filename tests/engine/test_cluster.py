@@ -1,0 +1,512 @@
+"""Rules 1 and 27: every script on a cluster of three primaries while the queue's slot moves: no job lost, none ended twice."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from engine.call import Call
+from engine.models.lanes import Lanes
+from engine.operations import (
+    Bury,
+    Count,
+    Enqueue,
+    EnqueueMany,
+    Extend,
+    Failure,
+    Finish,
+    Lease,
+    Listing,
+    MakeTestQueue,
+    Mark,
+    Operation,
+    Pause,
+    Release,
+    Resume,
+    Retry,
+    SetLimit,
+)
+from engine.testing import EmbeddedCluster
+from tests.engine.cluster_desk import ClusterDesk, NotNow
+from tests.engine.desk import LEASE_MS
+
+# -- scenes: what each script meets. A script runs on a half-moved slot only when all its declared keys are at one node, so each
+# scene begins with a queue that has every one of them.
+
+
+def busy(desk: ClusterDesk) -> tuple[Lease, ...]:
+    """A queue that has every key: jobs in every state, limits with leases and lanes that wait, pauses, a marker, records of
+    worker `a` and of the sweeper. The leases of `a`: `leased1`, `leased2`, and `limited1`, which `limited2` waits for."""
+    desk.limit("k:acme", concurrency=1, rate=1000, per_ms=1000)
+    desk.limit("n:main", concurrency=1000, rate=1000, per_ms=1000)
+    desk.pause("other", 0)
+    desk.pause("another", 600_000)
+    desk.enqueue("finished", "buried")
+    finished, buried = (job.lease for job in desk.claim("b"))
+    desk.finish(finished)
+    desk.run(Bury((Failure(buried, "no"),)))
+    desk.enqueue("promoted", delay_ms=10)
+    desk.tick(20)
+    desk.promote()
+    desk.enqueue("leased1", "leased2", priority=9)
+    desk.enqueue("limited1", "limited2", priority=8, key="acme")
+    leases = tuple(job.lease for job in desk.claim("a", limit=3))
+    assert {lease.job for lease in leases} == {"leased1", "leased2", "limited1"}
+    desk.enqueue("soon", delay_ms=30)
+    desk.enqueue("later", delay_ms=50_000)
+    desk.enqueue("waits1", "waits2")
+    desk.enqueue("waits3", key="other")
+    desk.tick(40)
+    return leases
+
+
+def enqueue_new(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return desk.enqueue_operation("new")
+
+
+def enqueue_unique(desk: ClusterDesk) -> Operation:
+    """The holder of the key is not in KEYS: it has ended, and the new job takes the key over."""
+    busy(desk)
+    desk.enqueue("holder", unique="u", priority=10)
+    (job,) = desk.claim("b", limit=1)
+    desk.finish(job.lease)
+    desk.redis.set(desk.keys.unique("u"), "holder")
+    return desk.enqueue_operation("new", unique="u")
+
+
+def enqueue_repeated(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return desk.enqueue_operation("leased1")
+
+
+def enqueue_duplicate(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return desk.enqueue_operation("leased1", nonce=b"another-")
+
+
+def enqueue_first(desk: ClusterDesk) -> Operation:
+    return desk.enqueue_operation("new")
+
+
+def enqueue_many_new(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return desk.enqueue_many_operation("new1", "new2", "new3", delays_ms=(500,))
+
+
+def enqueue_many_repeated(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return desk.enqueue_many_operation("leased1", "leased2", "waits1")
+
+
+def claim(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return desk.claim_operation("a")
+
+
+def claim_one(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return desk.claim_operation("a", limit=1)
+
+
+def claim_of_a_new_worker(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return desk.claim_operation("n")
+
+
+def finish_and_claim(desk: ClusterDesk) -> Operation:
+    return Finish(busy(desk), desk.claim_operation("a"))
+
+
+def finish(desk: ClusterDesk) -> Operation:
+    return Finish(busy(desk))
+
+
+def finish_with_a_token_twice(desk: ClusterDesk) -> Operation:
+    """`active` is gone when the second one is looked at: on a node that the slot leaves, the call fails after its writes."""
+    leases = busy(desk)
+    return Finish((*leases, leases[0]))
+
+
+def release(desk: ClusterDesk) -> Operation:
+    return Release(busy(desk))
+
+
+def retry(desk: ClusterDesk) -> Operation:
+    return Retry(tuple(Failure(lease, "boom", 200) for lease in busy(desk)))
+
+
+def bury(desk: ClusterDesk) -> Operation:
+    return Bury(tuple(Failure(lease, "no") for lease in busy(desk)))
+
+
+def extend(desk: ClusterDesk) -> Operation:
+    return desk.extend_operation(*busy(desk))
+
+
+def mark(desk: ClusterDesk) -> Operation:
+    return Mark(busy(desk)[0])
+
+
+def promote(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return desk.promote_operation()
+
+
+def reap(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    desk.sweep_past(LEASE_MS - 100)
+    desk.tick(200)
+    return desk.reap_operation()
+
+
+def reap_of_a_new_sweeper(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    desk.sweep_past(LEASE_MS - 100)
+    desk.tick(200)
+    return desk.reap_operation("n")
+
+
+def counts(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return Count()
+
+
+def listing(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return Listing(0, 100)
+
+
+def make_test_queue(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return MakeTestQueue()
+
+
+def pause(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return Pause(desk.op_id(), desk.now_ms + 10_000, "main", 5_000)
+
+
+def pause_repeated(desk: ClusterDesk) -> Operation:
+    return repeated(desk, pause(desk))
+
+
+def resume(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    desk.pause("main", 0)
+    return Resume(desk.op_id(), desk.now_ms + 10_000, "main")
+
+
+def resume_repeated(desk: ClusterDesk) -> Operation:
+    return repeated(desk, resume(desk))
+
+
+def set_limit(desk: ClusterDesk) -> Operation:
+    """Lanes that wait for the limit come back."""
+    busy(desk)
+    desk.claim("b", limit=100)
+    return SetLimit(desk.op_id(), desk.now_ms + 10_000, "k:acme", None)
+
+
+def set_limit_repeated(desk: ClusterDesk) -> Operation:
+    return repeated(desk, set_limit(desk))
+
+
+def repeated(desk: ClusterDesk, operation: Operation) -> Operation:
+    """The operation, which was carried out: it has left its own key, so that a copy may run on a half-moved slot."""
+    desk.run(operation)
+    return operation
+
+
+#: The scenes of each script. A script without one fails `test_every_script_has_a_scene`.
+SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
+    "bury": [bury],
+    "claim": [claim, claim_one, claim_of_a_new_worker, finish_and_claim],
+    "counts": [counts],
+    "enqueue": [enqueue_new, enqueue_unique, enqueue_repeated, enqueue_duplicate, enqueue_first],
+    "enqueue_many": [enqueue_many_new, enqueue_many_repeated],
+    "extend": [extend],
+    "finish": [finish, finish_with_a_token_twice],
+    "listing": [listing],
+    "make_test_queue": [make_test_queue],
+    "mark": [mark],
+    "pause": [pause, pause_repeated],
+    "promote": [promote],
+    "reap": [reap, reap_of_a_new_sweeper],
+    "release": [release],
+    "resume": [resume, resume_repeated],
+    "retry": [retry],
+    "set_limit": [set_limit, set_limit_repeated],
+}
+
+EACH_SCENE = [(script, scene) for script, scenes in SCENES.items() for scene in scenes]
+
+# -- orders in which the keys move
+
+#: The keys in the order in which they move, and how many of them before the call is first sent.
+Order = Callable[[list[str], Call[Any]], tuple[list[str], int]]
+
+
+def kind_of(key: str) -> str:
+    """`job`, `run`, or `index` for what is neither."""
+    name = key.split("}:", 1)[1].split(":", 1)[0]
+    return name if name in ("job", "run") else "index"
+
+
+def by_kind(*kinds: str) -> Order:
+    """The keys of each kind together, sent first when those of the first kind have moved."""
+    return lambda keys, call: (
+        sorted(keys, key=lambda key: (kinds.index(kind_of(key)), key)),
+        sum(kind_of(key) == kinds[0] for key in keys),
+    )
+
+
+def declared(*, first: bool) -> Order:
+    """The keys that the call declares, before or after those that the script builds from the prefix; sent in between: the
+    script then runs at one node while all others of its keys are at the other."""
+    return lambda keys, call: (
+        sorted(keys, key=lambda key: ((key in call.keys) != first, key)),
+        sum((key in call.keys) == first for key in keys),
+    )
+
+
+def from_the_start(order: Order) -> Order:
+    return lambda keys, call: (order(keys, call)[0], 0)
+
+
+def shuffled(seed: int) -> Order:
+    """Any order, sent from any stage on."""
+
+    def order(keys: list[str], call: Call[Any]) -> tuple[list[str], int]:
+        dice = random.Random(seed)
+        return dice.sample(sorted(keys), len(keys)), dice.randrange(len(keys) + 1)
+
+    return order
+
+
+def shuffled_halves(seed: int, *, first: bool) -> Order:
+    """As `declared`, with some of the undeclared keys on the same side as the declared ones."""
+
+    def order(keys: list[str], call: Call[Any]) -> tuple[list[str], int]:
+        dice = random.Random(seed)
+        ours = {key for key in sorted(keys) if key in call.keys or dice.random() < 0.5}
+        return sorted(dice.sample(sorted(keys), len(keys)), key=lambda key: (key in ours) != first), (
+            len(ours) if first else len(keys) - len(ours)
+        )
+
+    return order
+
+
+ORDERS: dict[str, Order] = {
+    "jobs first": by_kind("job", "run", "index"),
+    "runs first": by_kind("run", "index", "job"),
+    "index first": by_kind("index", "run", "job"),
+    "declared first": declared(first=True),
+    "declared last": declared(first=False),
+    "from the start": from_the_start(declared(first=True)),
+    **{f"seed {seed}": shuffled(seed) for seed in (1, 2)},
+    **{f"declared first, seed {seed}": shuffled_halves(seed, first=True) for seed in (3, 4)},
+    **{f"declared last, seed {seed}": shuffled_halves(seed, first=False) for seed in (5, 6)},
+}
+
+
+# -- fixtures
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared_desk(cluster: EmbeddedCluster) -> Iterator[ClusterDesk]:
+    made = ClusterDesk(
+        cluster,
+        Lanes("desk"),
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def desk(shared_desk: ClusterDesk) -> ClusterDesk:
+    """An empty desk."""
+    shared_desk.reset()
+    return shared_desk
+
+
+# -- what must hold
+
+
+def drain(desk: ClusterDesk) -> dict[str, int]:
+    """What healthy workers do afterwards: sweep past every lease and back-off, run what is there. Accepted finishes by job."""
+    accepted: dict[str, int] = {}
+    for _ in range(3):
+        desk.sweep_past(LEASE_MS + 1000)
+        desk.tick(60_000)
+        desk.reap()
+        desk.promote()
+        while jobs := desk.claim("z"):
+            for job, (result, _) in zip(jobs, desk.finish(*[job.lease for job in jobs]), strict=True):
+                accepted[job.lease.job] = accepted.get(job.lease.job, 0) + (result == "ok")
+    return accepted
+
+
+def accepted_by(operation: Operation, reply: object) -> dict[str, int]:
+    """Finishes that the operation itself reports as accepted, by this send or by one that was not answered."""
+    if not isinstance(operation, Finish):
+        return {}
+    items: Any = getattr(reply, "finished", reply)
+    return {
+        lease.job: int(result in ("ok", "repeated")) for lease, (result, _) in zip(operation.leases, items.items, strict=True)
+    }
+
+
+def created_by(operation: Operation) -> set[str]:
+    jobs = operation.jobs if isinstance(operation, EnqueueMany) else [operation] if isinstance(operation, Enqueue) else []
+    return {job.job for job in jobs}
+
+
+def check_ended(desk: ClusterDesk, jobs: set[str], accepted: Mapping[str, int]) -> None:
+    """Each job is finished once or dead, and nothing is left that waits, is leased or counts against a limit."""
+    places = desk.where()
+    wrong = {job: (accepted.get(job, 0), places.get(job, set())) for job in jobs}
+    wrong = {job: ended for job, ended in wrong.items() if ended not in ((1, {"ended"}), (0, {"dead"}))}
+    assert wrong == {}, desk.router.met
+    assert {name: left for kind in ("lane:", "due", "active", "held:") for name, left in desk.members(kind).items() if left} == {}
+
+
+def test_every_script_has_a_scene() -> None:
+    assert set(SCENES) == set(Lanes("desk").scripts)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("script", "scene"), EACH_SCENE, ids=[scene.__name__ for _, scene in EACH_SCENE])
+def test_rule_01_a_script_loses_and_doubles_nothing_while_its_slot_moves(
+    desk: ClusterDesk, script: str, scene: Callable[[ClusterDesk], Operation], order: str
+) -> None:
+    """The call is sent at every stage of the move: in the orders with a name until it is answered, in those of a seed all the
+    way, as late copies of it would be."""
+    copies = "seed" in order
+    operation = scene(desk)
+    call = desk.call(operation)
+    assert call.script is not None and call.script.name == script
+    before = desk.where()
+    move = desk.cluster.begin_move(desk.slot, (desk.cluster.owner_of(desk.slot) + 1) % 3)
+    answers: list[Any] = []
+
+    def attempt() -> None:
+        with contextlib.suppress(NotNow):
+            answers.append(desk.router.run(call))
+
+    there = move.keys_left()
+    keys, first_send = ORDERS[order]([key.decode() for key in there], call)
+    for moved in range(len(keys) + 1):
+        if moved >= first_send and (not answers or copies):
+            attempt()
+        move.move_keys(key.encode() for key in keys[moved : moved + 1])
+    move.finish()
+    desk.look_again()
+    if not answers or copies:
+        attempt()
+    assert answers
+
+    places = desk.where()
+    jobs = set(before) | created_by(operation)
+    assert {job: at for job in jobs if len(at := places.get(job, set())) != 1} == {}, desk.router.met
+    accepted = Counter(accepted_by(operation, answers[-1]))
+    accepted.update(drain(desk))
+    check_ended(desk, {job for job in jobs if before.get(job) != {"ended"}}, accepted)
+
+
+# -- all of it at once
+
+
+class Mix:
+    """A producer, two workers and a sweeper, each with one call outstanding that it sends again until it is answered; all that
+    they do comes from one seed."""
+
+    def __init__(self, desk: ClusterDesk, seed: int) -> None:
+        self.desk = desk
+        self.dice = random.Random(seed)
+        self.created: dict[str, bool] = {}
+        self.accepted: Counter[str] = Counter()
+        self.outstanding: dict[str, Call[Any]] = {}
+        self.leases: dict[str, tuple[Lease, ...]] = {"a": (), "b": ()}
+        self.sent: list[Call[Any]] = []
+
+    def stage(self) -> None:
+        """Let time pass, and each of them send once; now and then a late copy of any call arrives as well."""
+        desk, dice = self.desk, self.dice
+        desk.tick(dice.choice((0, 1, 50, LEASE_MS // 6)))
+        for client in dice.sample(("producer", "a", "b", "sweeper"), 4):
+            if client not in self.outstanding:
+                self.outstanding[client] = desk.call(self._next(client))
+                self.sent.append(self.outstanding[client])
+            with contextlib.suppress(NotNow):
+                self._answered(client, desk.send(self.outstanding[client]))
+        if dice.random() < 0.3:
+            with contextlib.suppress(NotNow):
+                desk.send(dice.choice(self.sent))
+
+    def settle(self) -> None:
+        """Send what is outstanding until it is answered."""
+        for client, call in list(self.outstanding.items()):
+            self._answered(client, self.desk.send(call))
+
+    def _next(self, client: str) -> Operation:
+        desk, dice = self.desk, self.dice
+        if client == "producer":
+            options: dict[str, Any] = {"delay_ms": dice.choice((0, 0, 20)), "key": dice.choice(("", "acme", "other"))}
+            names = [f"j{len(self.created) + count}" for count in range(dice.randrange(1, 4))]
+            jobs = [desk.enqueue_operation(name, **options) for name in names]
+            return EnqueueMany(tuple(jobs)) if len(jobs) > 1 else jobs[0]
+        if client == "sweeper":
+            return dice.choice((desk.reap_operation, desk.promote_operation))()
+        leases = self.leases[client]
+        if not leases:
+            return desk.claim_operation(client, limit=3)
+        failures = tuple(Failure(lease, "boom", 100) for lease in leases)
+        kinds = (Finish(leases), Release(leases), Retry(failures), Bury(failures[:1]), desk.extend_operation(*leases))
+        return dice.choice((*kinds, Finish(leases, desk.claim_operation(client, limit=3))))
+
+    def _answered(self, client: str, reply: Any) -> None:
+        operation = self.outstanding.pop(client).operation
+        if client == "producer":
+            # Time runs on while a call waits for the move: it may be refused in the end (rule 3), and then no job is there.
+            self.created.update({each.job: each.created for each in getattr(reply, "items", (reply,))})
+        self.accepted.update(accepted_by(operation, reply))
+        if client in self.leases and not isinstance(operation, Extend):
+            claimed = getattr(reply, "claimed", reply)
+            self.leases[client] = tuple(job.lease for job in getattr(claimed, "jobs", ()))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rule_01_many_calls_and_late_copies_lose_and_double_nothing_while_the_slot_moves(desk: ClusterDesk, seed: int) -> None:
+    busy(desk)
+    there = set(desk.where()) - {"finished"}
+    mix = Mix(desk, seed)
+    for _ in range(2):
+        for _ in range(10):
+            mix.stage()
+        move = desk.cluster.begin_move(desk.slot, (desk.cluster.owner_of(desk.slot) + 1) % 3)
+        mix.stage()
+        while keys := sorted(move.keys_left()):
+            # Indexes first in every other seed: what points to jobs is then ahead of the jobs.
+            indexes = [key for key in keys if kind_of(key.decode()) == "index"]
+            move.move_keys([mix.dice.choice(indexes if indexes and seed % 2 else keys)])
+            mix.stage()
+        move.finish()
+        desk.look_again()
+    mix.settle()
+    mix.accepted.update(drain(desk))
+    assert sum(mix.created.values()) > 10
+    refused = {job for job, created in mix.created.items() if not created}
+    assert refused & set(desk.where()) == set()
+    check_ended(desk, there | set(mix.created) - refused, mix.accepted)

@@ -1,0 +1,166 @@
+"""Rule 27 at the engine's own driver, which talks to one node: what a cluster tells it there is sent again and said clearly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from engine.call import Call
+from engine.delivery import Trouble, trouble_of_reply
+from engine.driver import SyncDriver
+from engine.errors import OutcomeUnknown, ServerUnavailable
+from engine.models.lanes import Lanes
+from engine.operations import Claim, Count, Enqueue, Enqueued, Options
+from engine.scripts import Script
+from engine.testing import EmbeddedCluster
+
+DEADLINE_MS = 300
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(shared: EmbeddedCluster) -> EmbeddedCluster:
+    """An empty cluster with no move on its way."""
+    shared.end_moves(slot(shared))
+    shared.flush()
+    return shared
+
+
+MODEL = Lanes("driven")
+
+
+def slot(cluster: EmbeddedCluster) -> int:
+    return cluster.slot_of(MODEL.keys.prefix)
+
+
+def driver_of(cluster: EmbeddedCluster, node: int, pause: Callable[[float], None] = time.sleep) -> SyncDriver:
+    return SyncDriver(cluster.urls[node], MODEL.scripts.values(), deadline_ms=DEADLINE_MS, pause=pause)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def enqueue(job: str) -> Enqueue:
+    return Enqueue(job, "work", b"{}", b"nonce---", now_ms() + 10_000, Options())
+
+
+def claim() -> Claim:
+    return Claim("c" * 16, 1, 10, 9_000, now_ms() + 7_000, "a worker", 1000, ("work",))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "MOVED 9087 127.0.0.1:7001",
+        "ASK 9087 127.0.0.1:7001",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "CLUSTERDOWN Hash slot not served",
+        "LOADING the dataset",
+    ],
+)
+def test_rule_27_what_a_cluster_refuses_before_the_script_runs_is_not_applied_and_sent_again(message: str) -> None:
+    assert trouble_of_reply(message) is Trouble.TRANSIENT
+
+
+@pytest.mark.parametrize("start", ["Script attempted", "Attempted"], ids=["redis", "valkey"])
+def test_rule_27_a_script_that_missed_a_key_in_the_middle_may_have_been_applied_and_is_sent_again(start: str) -> None:
+    message = f"ERR {start} to access a non local key in a cluster node script: 0a1b, on @user_script:12."
+    assert trouble_of_reply(message) is Trouble.UNANSWERED
+
+
+def test_rule_27_a_node_that_does_not_hold_the_queue_is_named_with_the_one_that_does(cluster: EmbeddedCluster) -> None:
+    owner = cluster.owner_of(slot(cluster))
+    driver = driver_of(cluster, (owner + 1) % 3)
+    with pytest.raises(ServerUnavailable) as caught:
+        driver.run(MODEL.call(enqueue("j1")))
+    driver.close()
+    assert f"nothing was applied, last error MOVED {slot(cluster)} 127.0.0.1:{cluster.ports[owner]}" in str(caught.value)
+
+
+def test_rule_27_a_call_during_a_move_says_where_the_slot_goes_and_applies_nothing(cluster: EmbeddedCluster) -> None:
+    owner = cluster.owner_of(slot(cluster))
+    target = (owner + 1) % 3
+    driver = driver_of(cluster, owner)
+    cluster.begin_move(slot(cluster), target)
+    with pytest.raises(ServerUnavailable) as caught:
+        driver.run(MODEL.call(enqueue("j1")))
+    assert f"nothing was applied, last error ASK {slot(cluster)} 127.0.0.1:{cluster.ports[target]}" in str(caught.value)
+    cluster.end_moves(slot(cluster))
+    assert cluster.client(owner).dbsize() == 0
+    driver.close()
+
+
+def test_rule_27_a_call_that_meets_a_move_goes_through_when_the_move_is_given_up(cluster: EmbeddedCluster) -> None:
+    owner = cluster.owner_of(slot(cluster))
+    driver = driver_of(cluster, owner, lambda pause_s: cluster.end_moves(slot(cluster)))
+    driver.run(MODEL.call(enqueue("j1")))
+    cluster.begin_move(slot(cluster), (owner + 1) % 3)
+    enqueued: Enqueued = driver.run(MODEL.call(enqueue("j2")))
+    assert enqueued.result == "created"
+    driver.close()
+
+
+def test_rule_27_a_slot_that_nobody_serves_is_said_to_be_down(cluster: EmbeddedCluster) -> None:
+    owner = cluster.owner_of(slot(cluster))
+    driver = driver_of(cluster, owner)
+    assert driver.server_now_ms() > 0
+    node = cluster.client(owner)
+    node.execute_command("CLUSTER DELSLOTS", slot(cluster))
+    try:
+        with pytest.raises(ServerUnavailable, match="nothing was applied, last error CLUSTERDOWN"):
+            driver.run(MODEL.call(enqueue("j1")))
+    finally:
+        node.execute_command("CLUSTER ADDSLOTS", slot(cluster))
+    driver.close()
+
+
+def test_rule_27_a_script_that_missed_a_key_after_its_writes_is_sent_again_until_the_end(cluster: EmbeddedCluster) -> None:
+    owner = cluster.owner_of(slot(cluster))
+    text = "#!lua\nredis.call('INCR', KEYS[1])\nreturn redis.call('GET', KEYS[1] .. 'absent')"
+    script = Script("half_way", text, ("counter",), ())
+    call = Call(script, (MODEL.keys.seq,), (), lambda raw: raw, Count())
+    driver = SyncDriver(cluster.urls[owner], [script], deadline_ms=DEADLINE_MS)
+    driver.run(call)
+    cluster.begin_move(slot(cluster), (owner + 1) % 3)
+    with pytest.raises(OutcomeUnknown, match="access a non local key"):
+        driver.run(call)
+    assert int(cluster.client(owner).get(MODEL.keys.seq)) > 2
+    driver.close()
+
+
+def test_rule_27_a_claim_that_meets_a_move_is_no_fault_of_its_script(cluster: EmbeddedCluster) -> None:
+    """The claim has every key that it declares, so it runs, and finds out by itself that the slot is on the move."""
+    owner = cluster.owner_of(slot(cluster))
+    driver = driver_of(cluster, owner)
+    driver.run(MODEL.call(enqueue("j1")))
+    call = MODEL.call(claim())
+    lacking = set(call.keys) - {key.decode() for key in cluster.begin_move(slot(cluster), (owner + 1) % 3).keys_left()}
+    cluster.end_moves(slot(cluster))
+    for key in lacking:
+        furnish(cluster.client(owner), key)
+    cluster.begin_move(slot(cluster), (owner + 1) % 3)
+    with pytest.raises((ServerUnavailable, OutcomeUnknown)):
+        driver.run(call)
+    cluster.end_moves(slot(cluster))
+    assert [job.lease.job for job in driver.run(call).jobs] == ["j1"]
+    driver.close()
+
+
+def furnish(client: Any, key: str) -> None:
+    """A key of the type that the scripts expect, with nothing in it that concerns them."""
+    match key.removeprefix(MODEL.keys.prefix).split(":")[0]:
+        case "claim":
+            client.set(key, "0")
+        case "sweep" | "stats" | "parked":
+            client.hset(key, "other", "1")
+        case _:
+            client.zadd(key, {"w:other": 4_102_444_800_000})

@@ -1,0 +1,158 @@
+"""The embedded cluster on real processes: up when asked for, gone afterwards, and a slot that can be stopped half way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import engine.testing.cluster as cluster_module
+from engine.testing import EmbeddedCluster, ServerFailed, free_port
+from tests.engine.helpers.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+OWNER_PROGRAM = """
+import time
+from engine.testing import EmbeddedCluster
+with EmbeddedCluster() as cluster:
+    print(*cluster.pids, flush=True)
+    time.sleep(600)
+"""
+
+#: Two keys of one slot, and a script that reads a key of that slot which it does not declare.
+FIRST, SECOND = "{tag}first", "{tag}second"
+READ_UNDECLARED = "return redis.call('GET', ARGV[1])"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(shared: EmbeddedCluster) -> EmbeddedCluster:
+    """An empty cluster with no move on its way."""
+    shared.end_moves(shared.slot_of(FIRST))
+    shared.flush()
+    return shared
+
+
+def is_gone(pid: int) -> bool:
+    """No such process, or only its entry that nobody has collected yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_three_primaries_share_the_slots_inside_the_block_and_are_gone_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them finds its bus port taken and tries another."""
+    taken = socket.create_server(("127.0.0.1", 0))
+    offered = iter([taken.getsockname()[1]])
+    monkeypatch.setattr(cluster_module, "free_port", lambda: next(offered, None) or free_port())
+    with taken, EmbeddedCluster() as cluster:
+        assert next(offered, None) is None
+        assert len(set(cluster.ports)) == 3
+        for node, url in enumerate(cluster.urls):
+            with redis.Redis.from_url(url) as client:
+                info: Any = client.execute_command("CLUSTER INFO")
+                assert (info["cluster_state"], info["cluster_slots_ok"], info["cluster_size"]) == ("ok", "16384", "3")
+                assert client.info("server")["process_id"] == cluster.pids[node]
+        assert {cluster.owner_of(slot) for slot in (0, 5_460, 5_461, 10_922, 10_923, 16_383)} == {0, 1, 2}
+        pids, ports = cluster.pids, cluster.ports
+        folders = [Path(f"/proc/{pid}/cwd").resolve() for pid in pids]
+    assert len(set(folders)) == 3 and not any(folder.exists() for folder in folders)
+    assert all(is_gone(pid) for pid in pids)
+    for port in ports:
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", port)) != 0
+    with pytest.raises(ServerFailed, match="not running"):
+        _ = cluster.ports
+
+
+def test_the_nodes_die_with_an_owner_that_was_killed() -> None:
+    owner = subprocess.Popen([sys.executable, "-c", OWNER_PROGRAM], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert owner.stdout is not None
+        pids = [int(word) for word in owner.stdout.readline().split()]
+        assert len(pids) == 3 and not any(is_gone(pid) for pid in pids)
+    finally:
+        owner.kill()
+        owner.communicate()
+    try:
+        wait_until(lambda: all(is_gone(pid) for pid in pids), "the nodes are gone after their owner's SIGKILL")
+    finally:
+        for pid in pids:
+            if not is_gone(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_a_program_that_does_not_run_is_one_clear_line_and_leaves_nothing(tmp_path: Path) -> None:
+    broken = tmp_path / "a-server"
+    broken.write_text("#!/bin/sh\necho 'no cluster here' >&2; exit 1\n")
+    broken.chmod(0o755)
+    with pytest.raises(ServerFailed, match="exited with code 1; no cluster here"), EmbeddedCluster(binary=broken):
+        pass
+
+
+def test_a_move_stops_where_the_test_wants_it(cluster: EmbeddedCluster) -> None:
+    slot = cluster.slot_of(FIRST)
+    source = cluster.owner_of(slot)
+    target = (source + 1) % 3
+    old, new = cluster.client(source), cluster.client(target)
+    old.mset({FIRST: "1", SECOND: "2"})
+
+    move = cluster.begin_move(slot, target)
+    assert sorted(move.keys_left()) == [FIRST.encode(), SECOND.encode()]
+    assert old.mget(FIRST, SECOND) == [b"1", b"2"]
+    move.move_keys([FIRST.encode()])
+    assert (move.keys_left(), cluster.owner_of(slot)) == ([SECOND.encode()], source)
+    with pytest.raises(redis.ResponseError, match=f"{slot} 127.0.0.1:{cluster.ports[target]}") as asked:
+        old.get(FIRST)
+    assert type(asked.value).__name__ == "AskError"
+    with pytest.raises(redis.ResponseError, match="Multiple keys request during rehashing of slot"):
+        old.mget(FIRST, SECOND)
+    with pytest.raises(redis.ResponseError, match="non local key"):
+        old.eval(READ_UNDECLARED, 1, SECOND, FIRST)
+    with pytest.raises(redis.ResponseError, match=f"{slot} 127.0.0.1:{cluster.ports[source]}") as moved:
+        new.get(FIRST)
+    assert type(moved.value).__name__ == "MovedError"
+
+    move.finish()
+    assert cluster.owner_of(slot) == target
+    assert new.mget(FIRST, SECOND) == [b"1", b"2"]
+    assert old.execute_command("CLUSTER COUNTKEYSINSLOT", slot) == 0
+
+
+def test_a_whole_move_is_seen_stage_by_stage(cluster: EmbeddedCluster) -> None:
+    slot = cluster.slot_of(FIRST)
+    source = cluster.owner_of(slot)
+    for number in range(5):
+        cluster.client(source).set(f"{{tag}}{number}", number)
+    seen: list[int] = []
+    cluster.move_slot(slot, (source + 1) % 3, portion=2, step=lambda move: seen.append(len(move.keys_left())))
+    assert seen == [5, 3, 1, 0, 0]
+    assert cluster.owner_of(slot) == (source + 1) % 3
+
+
+def test_a_key_that_was_written_at_both_nodes_stops_the_move(cluster: EmbeddedCluster) -> None:
+    slot = cluster.slot_of(FIRST)
+    source = cluster.owner_of(slot)
+    target = (source + 1) % 3
+    cluster.client(source).set(FIRST, "here")
+    move = cluster.begin_move(slot, target)
+    with cluster.client(target).client() as asking:
+        asking.execute_command("ASKING")
+        asking.set(FIRST, "and there")
+    with pytest.raises(redis.ResponseError, match="BUSYKEY"):
+        move.finish()

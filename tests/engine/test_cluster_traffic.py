@@ -1,0 +1,230 @@
+"""Rules 1 and 27: producers, workers and sweepers go on while the slot moves there and back: nothing lost or ended twice."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine import validate
+from engine.models.lanes import Lanes
+from engine.operations import (
+    Bury,
+    Claim,
+    Enqueue,
+    Failure,
+    Finish,
+    Lease,
+    Limit,
+    Operation,
+    Options,
+    Pause,
+    Promote,
+    Reap,
+    SetLimit,
+)
+from engine.testing import EmbeddedCluster, SlotMove
+from tests.engine.cluster_desk import NotNow, Router
+from tests.engine.helpers.waiting import wait_until
+
+QUEUE = "live"
+LEASE_MS = 9_000
+
+#: Sends that must go out between two portions of a move: each stage then meets every kind of call.
+SENDS_EACH_STAGE = 25
+PORTIONS = 10
+PAUSE_S = 0.002
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as made:
+        yield made
+
+
+class Client(threading.Thread):
+    """One client: carries out the operations of its loop, each sent until it is answered."""
+
+    def __init__(self, traffic: Traffic, number: int) -> None:
+        super().__init__(name=f"{type(self).__name__} {number}", daemon=True)
+        self.traffic = traffic
+        self.number = number
+        self.sends = 0
+        self.router = Router(traffic.cluster.ports, traffic.model)
+
+    def answer(self, operation: Operation) -> Any:
+        call = self.traffic.model.call(operation)
+        while True:
+            self.sends += 1
+            try:
+                return self.router.run(call)
+            except NotNow:
+                if self.traffic.given_up:
+                    raise
+                time.sleep(PAUSE_S)
+
+    def run(self) -> None:
+        try:
+            self.loop()
+        except Exception as error:
+            self.traffic.errors.append(error)
+
+    def loop(self) -> None:
+        raise NotImplementedError
+
+
+class Producer(Client):
+    def loop(self) -> None:
+        for count in itertools.count():
+            if self.traffic.drains:
+                return
+            job = f"p{self.number}-{count}"
+            nonce = f"{self.number}{count:07d}".encode()
+            delay_ms = 20 if count % 3 == 0 else 0
+            assert self.answer(enqueue(job, nonce, delay_ms)).created
+            self.traffic.enqueued.add(job)
+
+
+class Worker(Client):
+    def loop(self) -> None:
+        leases: tuple[Lease, ...] = ()
+        for counter in itertools.count(1):
+            claim = Claim(f"{self.number:016x}", counter, 5, LEASE_MS, now_ms() + LEASE_MS * 4 // 5, self.name, 1000, ("work",))
+            reply = self.answer(Finish(leases, claim) if leases else claim)
+            if leases:
+                for lease, (result, _) in zip(leases, reply.finished.items, strict=True):
+                    if result in ("ok", "repeated"):
+                        self.traffic.finished.append((lease.job, lease.fence, lease.nonce))
+                reply = reply.claimed
+            leases = tuple(job.lease for job in reply.jobs)
+            if not leases:
+                if self.traffic.stopped:
+                    return
+                time.sleep(PAUSE_S)
+
+
+class Sweeper(Client):
+    def loop(self) -> None:
+        for counter in itertools.count(1, 2):
+            self.answer(Promote(f"{self.number:016x}", counter, 100, 1000))
+            self.answer(Reap(f"{self.number:016x}", counter + 1, 100, 1000, 1000))
+            if self.traffic.stopped:
+                return
+            time.sleep(PAUSE_S)
+
+
+class Traffic:
+    """Two producers, two workers and a sweeper, and what was acknowledged to them."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+        self.model = Lanes(QUEUE)
+        self.enqueued: set[str] = set()
+        self.finished: list[tuple[str, int, str]] = []
+        self.errors: list[Exception] = []
+        self.drains = self.stopped = self.given_up = False
+        self.clients: list[Client] = [Producer(self, 1), Producer(self, 2), Worker(self, 3), Worker(self, 4), Sweeper(self, 5)]
+
+    def furnish(self) -> None:
+        """A job in every state that the traffic leaves alone. A script runs on a half-moved slot only when every key that it
+        declares is there, so without them most calls would only be refused."""
+        client = Client(self, 9)
+        client.answer(SetLimit("limit", now_ms() + 10_000, "k:acme", Limit(concurrency=2)))
+        client.answer(Pause("pause", now_ms() + 10_000, "other", 600_000))
+        for job, delay_ms in (("dead", 0), ("leased", 0), ("delayed", 600_000)):
+            assert client.answer(enqueue(job, b"furnish-", delay_ms)).created
+        claim = Claim(f"{9:016x}", 1, 2, 60_000, now_ms() + 10_000, "furniture", 1000, ("work",))
+        dead, _ = (job.lease for job in client.answer(claim).jobs)
+        client.answer(Bury((Failure(dead, "no"),)))
+        client.router.close()
+
+    def start(self) -> None:
+        for client in self.clients:
+            client.start()
+
+    def goes_on(self) -> None:
+        """Wait until every client has sent a while longer."""
+        goals = {client: client.sends + SENDS_EACH_STAGE // len(self.clients) for client in self.clients}
+        wait_until(lambda: self.errors or all(client.sends >= goal for client, goal in goals.items()), "every client goes on")
+        assert not self.errors
+
+    def missing(self) -> set[str]:
+        return self.enqueued - {job for job, _, _ in self.finished}
+
+    def drain(self) -> None:
+        """Stop producing, and wait until the workers have finished everything."""
+        self.drains = True
+        for client in self.clients[:2]:
+            client.join(10)
+        try:
+            wait_until(lambda: self.errors or not self.missing(), "every job is finished", 10)
+        except AssertionError:
+            raise AssertionError(
+                f"not finished: {sorted(self.missing())[:10]}, {len(self.missing())} of {len(self.enqueued)}"
+            ) from None
+
+    def stop(self) -> None:
+        self.drains = self.stopped = True
+        for client in self.clients:
+            client.join(5)
+        self.given_up = True
+        for client in self.clients:
+            client.join(5)
+            client.router.close()
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def enqueue(job: str, nonce: bytes, delay_ms: int) -> Enqueue:
+    options = Options(delay_ms=delay_ms, key=("", "acme", "other")[len(job) % 3])
+    return Enqueue(job, "work", validate.payload_bytes(job), nonce, now_ms() + 60_000, options)
+
+
+def portions(move: SlotMove, seed: int) -> Iterator[list[bytes]]:
+    """The keys of the slot in a random order; those that come up meanwhile follow at the end."""
+    keys = move.keys_left()
+    random.Random(seed).shuffle(keys)
+    # Indexes first in every other move: what points to jobs is then ahead of the jobs.
+    if seed % 2:
+        keys.sort(key=lambda key: b":job:" in key or b":run:" in key)
+    size = len(keys) // PORTIONS + 1
+    for start in range(0, len(keys), size):
+        yield keys[start : start + size]
+
+
+def test_rule_27_nothing_is_lost_or_finished_twice_while_the_slot_moves_there_and_back(cluster: EmbeddedCluster) -> None:
+    traffic = Traffic(cluster)
+    slot = cluster.slot_of(traffic.model.keys.prefix)
+    home = cluster.owner_of(slot)
+    traffic.furnish()
+    traffic.start()
+    try:
+        for seed, target in enumerate([(home + 1) % 3, home] * 2):
+            traffic.goes_on()
+            move = cluster.begin_move(slot, target)
+            traffic.goes_on()
+            for keys in portions(move, seed):
+                move.move_keys(keys)
+                traffic.goes_on()
+            move.finish()
+            traffic.goes_on()
+        traffic.drain()
+    finally:
+        traffic.stop()
+    assert not traffic.errors
+    assert len(traffic.enqueued) > 50
+    doubled = {job: count for job, count in Counter(job for job, _, _ in traffic.finished).items() if count != 1}
+    assert doubled == {}
+    met = {what.split(": ", 1)[1].split(" ")[0] for client in traffic.clients for what in client.router.met}
+    assert {"ok", "ASK", "MOVED"} < met, "the traffic never met the move"
+    client: Any = cluster.client(cluster.owner_of(slot))
+    left = {name: client.zcard(key) for name, key in (("active", traffic.model.keys.active), ("due", traffic.model.keys.due))}
+    assert left == {"active": 1, "due": 1}, "what was there from the start"
