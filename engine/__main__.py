@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument("--url", default="redis://127.0.0.1:6379", help="server of the queue: redis://, rediss:// or unix://")
     worker.add_argument("--name", default="worker-1", help="for people and for the history")
     worker.add_argument("--concurrency", type=int, default=8, help="handlers at once")
-    worker.add_argument("--prefetch", type=int, default=64, help="most jobs leased ahead of the handlers; 0 = none")
+    worker.add_argument("--prefetch", type=int, default=128, help="most jobs leased ahead of the handlers; 0 = none")
     worker.add_argument("--lease-ms", type=int, default=9000, help="how long a job stays leased without a renewal")
     worker.add_argument("--sweep-ms", type=int, default=1000, help="longest time between two sweeps")
     worker.add_argument("--grace-ms", type=int, default=30_000, help="how long a stop waits for handlers")

@@ -41,6 +41,13 @@ class Connections:
         self._idle: list[tuple[Connection, int]] = []
         self._pid = os.getpid()
 
+    def take_idle(self) -> Connection | None:
+        """A connection that was used a moment ago, so that nobody needs to wait for it, or None."""
+        with self._lock:
+            if not self._idle or self._pid != os.getpid() or time.monotonic_ns() - self._idle[-1][1] > CHECK_IDLE_NS:
+                return None
+            return self._idle.pop()[0]
+
     def take(self) -> Connection:
         """A connection that is ready to send. Raises redis-py's errors, or UnsafeServer."""
         with self._lock:

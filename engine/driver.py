@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from engine.call import Call
 from engine.client_errors import FAILURES
@@ -24,6 +24,14 @@ T = TypeVar("T")
 
 #: A reply that takes longer than this counts as lost, and the call is sent again on a new connection.
 TIMEOUT_MS = 2_000
+
+
+class Flight(NamedTuple):
+    """A call that may have left: the connection that its reply comes on, None when it has not; or how its first send failed."""
+
+    errand: Errand
+    connection: Any = None
+    failure: Exception | None = None
 
 
 class SyncDriver:
@@ -57,8 +65,36 @@ class SyncDriver:
         """Run a call and say when it was first sent. Raises as `run` does, and ScriptFault for a call that blocks for longer
         than this driver waits. `again`: a copy of this call from an earlier `send` is still unanswered (rule 5)."""
         errand = Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns, again)
-        self._carry((errand,))
+        self._carry((errand,), self._exchange((errand,)))
         return errand.sent()
+
+    def depart(self, call: Call[Any], *, again: bool = False) -> Flight:
+        """The first half of `send`, which waits for nothing: the call leaves if a connection is at hand. The other half is
+        `arrive`, which any thread may do."""
+        errand = Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, None, again)
+        connection = self._connections.take_idle()
+        if connection is None:
+            return Flight(errand)
+        try:
+            connection.send_packed_command(packed(connection, (errand,)), check_health=False)
+        except FAILURES as error:
+            connection.disconnect()
+            return Flight(errand, failure=error)
+        except BaseException:
+            connection.disconnect()
+            raise
+        return Flight(errand, connection)
+
+    def arrive(self, flight: Flight) -> Sent:
+        """Wait for the reply of a call that departed; send it, again if need be. Raises as `run` does."""
+        errands = (flight.errand,)
+        if flight.connection is not None:
+            self._carry(errands, self._read(flight.connection, 1))
+        elif flight.failure is not None:
+            self._carry(errands, [flight.failure])
+        else:
+            self._carry(errands, self._exchange(errands))
+        return flight.errand.sent()
 
     def send_many(self, calls: Sequence[Call[Any]], intended_ns: int | None = None) -> list[Sent | EngineError]:
         """Run calls in one pipeline, at most 100; what came of each, in their order. An error or a lost reply concerns its own
@@ -67,7 +103,7 @@ class SyncDriver:
             Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
             for call in pipeline(calls)
         ]
-        self._carry(errands)
+        self._carry(errands, self._exchange(errands))
         return [errand.outcome() for errand in errands]
 
     def server_now_ms(self) -> int:
@@ -89,9 +125,9 @@ class SyncDriver:
         """Close the idle connections."""
         self._connections.close()
 
-    def _carry(self, errands: Sequence[Errand]) -> None:
-        """Send until each errand has ended."""
-        pause_s = settle(errands, self._exchange(errands))
+    def _carry(self, errands: Sequence[Errand], replies: Sequence[Any]) -> None:
+        """Take what the first send brought, and send again until each errand has ended."""
+        pause_s = settle(errands, replies)
         while waiting := [errand for errand in errands if not errand.ended]:
             self._pause(pause_s)
             for errand in waiting:
@@ -104,15 +140,26 @@ class SyncDriver:
             connection = self._connections.take()
         except FAILURES as error:
             return [not_sent(error)]
-        replies: list[Any] = []
         try:
             connection.send_packed_command(packed(connection, errands), check_health=False)
-            read_replies(connection, len(errands), replies)
+        except FAILURES as error:
+            connection.disconnect()
+            return [error]
+        except BaseException:
+            # A killed greenlet or an interrupt: the replies may still come, so the connection is not for others.
+            connection.disconnect()
+            raise
+        return self._read(connection, len(errands))
+
+    def _read(self, connection: Any, count: int) -> list[Any]:
+        """The replies of what was sent on a connection, which goes back to the others."""
+        replies: list[Any] = []
+        try:
+            read_replies(connection, count, replies)
         except FAILURES as error:
             connection.disconnect()
             return [*replies, error]
         except BaseException:
-            # A killed greenlet or an interrupt: the replies may still come, so the connection is not for others.
             connection.disconnect()
             raise
         if loads_again(replies):

@@ -40,7 +40,7 @@ class Orders:
         with self._lock:
             self._running = job
             if self._lost == leased.lease:
-                job.lease_lost.set()
+                job.lose()
         return job
 
     def read(self) -> None:
@@ -59,7 +59,7 @@ class Orders:
             self._lost = order
             job = self._running
         if job is not None and (job.id, job.fence, job.nonce) == (order.job, order.fence, order.nonce):
-            job.lease_lost.set()
+            job.lose()
 
 
 def main() -> None:

@@ -16,19 +16,46 @@ from engine.operations import LeasedJob
 Handler = Callable[["Job"], object]
 
 _ERROR_CHARACTERS_MAX = 1000
+_UNREAD = object()
+_making_event = threading.Lock()
 
 
 class Job:
     """One run of a job. `fence` grows with every claim: pass it to the systems that you write to, and let them refuse a
     smaller one, for a handler runs *at least* once (rule 34)."""
 
-    __slots__ = ("_leased", "lease_lost", "payload")
+    __slots__ = ("_leased", "_lost", "_lost_event", "_payload")
 
     def __init__(self, leased: LeasedJob) -> None:
         self._leased = leased
-        self.payload: Any = json.loads(leased.payload)
-        #: Set when the worker learns that the lease has ended: another worker may be running the job.
-        self.lease_lost = threading.Event()
+        # The three are made when somebody asks: most handlers want one of them at most.
+        self._payload: Any = _UNREAD
+        self._lost = False
+        self._lost_event: threading.Event | None = None
+
+    @property
+    def payload(self) -> Any:
+        """What was enqueued: the same value each time. Raises ValueError where the bytes are no JSON."""
+        if self._payload is _UNREAD:
+            self._payload = json.loads(self._leased.payload)
+        return self._payload
+
+    @property
+    def lease_lost(self) -> threading.Event:
+        """Set when the worker learns that the lease has ended: another worker may be running the job."""
+        with _making_event:
+            if self._lost_event is None:
+                self._lost_event = threading.Event()
+        # The flag is set before the event is looked for, so that one of the two sees the other.
+        if self._lost:
+            self._lost_event.set()
+        return self._lost_event
+
+    def lose(self) -> None:
+        """The lease has ended; called by the worker."""
+        self._lost = True
+        if self._lost_event is not None:
+            self._lost_event.set()
 
     @property
     def id(self) -> str:
@@ -82,7 +109,7 @@ class Job:
 
     def check_lease(self) -> None:
         """Raise LeaseLost when the worker knows that the lease has ended: for handlers that can stop early."""
-        if self.lease_lost.is_set():
+        if self._lost:
             raise LeaseLost(f"job {self.id}: the lease with fence {self.fence} has ended")
 
 
@@ -92,10 +119,16 @@ class Handlers:
     def __init__(self) -> None:
         self._by_name: dict[str, Handler] = {}
         self._coroutines: set[str] = set()
+        self._inline: set[str] = set()
 
-    def __call__(self, name: str) -> Callable[[Handler], Handler]:
-        """Register the decorated function. Raises Malformed for a bad name or one that is taken, and for a generator: calling it
-        would run nothing."""
+    def __call__(self, name: str, *, inline: bool = False) -> Callable[[Handler], Handler]:
+        """Register the decorated function. `inline` is for plain functions that are short and do not block: a worker runs them
+        one after the other in one thread, which costs a fraction of a thread's turn for each. One that blocks holds up the other
+        inline jobs of its worker, and nothing else.
+
+        Raises Malformed for a bad name or one that is taken, for a generator, since calling it would run nothing, and for an
+        async function that is to run inline.
+        """
         checked = validate.job_name(name)
         if checked in self._by_name:
             raise Malformed("name", checked, "a name that has no handler yet")
@@ -105,7 +138,11 @@ class Handlers:
             if any(inspect.isgeneratorfunction(part) or inspect.isasyncgenfunction(part) for part in (handler, call)):
                 raise Malformed("handler", handler, "a function or an async function, without yield")
             if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
+                if inline:
+                    raise Malformed("inline", inline, "False for an async function")
                 self._coroutines.add(checked)
+            if inline:
+                self._inline.add(checked)
             self._by_name[checked] = handler
             return handler
 
@@ -120,6 +157,11 @@ class Handlers:
         """Whether the handler of this name is an async function."""
         return name in self._coroutines
 
+    @property
+    def inline(self) -> frozenset[str]:
+        """Names of the handlers that run inline."""
+        return frozenset(self._inline)
+
     def find(self, name: str) -> Handler:
         """The handler of a job name. Raises Malformed for a name without one."""
         handler = self._by_name.get(name)
@@ -131,6 +173,8 @@ class Handlers:
 def call_plain(handler: Handler, job: Job) -> None:
     """Run a plain handler. Raises what it raises, and TypeError when it returns something that still waits to be run."""
     result = handler(job)
+    if result is None:
+        return
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from engine.operations import Lease, LeasedJob
-from engine.step_values import MS
+from engine.step_values import MS, Settings, Start
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
+class Held:
+    """One job in hand."""
+
     job: LeasedJob
     lease_until_ns: int
     #: When it was taken, and from its start on when it was started.
@@ -21,14 +23,44 @@ class _Held:
     told: bool = False
 
 
+class Line:
+    """The jobs of one kind in the order of their claims, and those of them that run: at most `places`."""
+
+    __slots__ = ("crashed", "inline", "places", "ready", "running")
+
+    def __init__(self, places: int, *, inline: bool) -> None:
+        self.places = places
+        self.inline = inline
+        self.ready: deque[Held] = deque()
+        #: How many of `ready` have a crash behind them.
+        self.crashed = 0
+        self.running: dict[Lease, Held] = {}
+
+    @property
+    def startable(self) -> int:
+        """Jobs that start as soon as a handler is free."""
+        return len(self.ready) - self.crashed
+
+    def running_since_ns(self) -> Iterator[int]:
+        """When each running handler was started, oldest first."""
+        return (held.since_ns for held in self.running.values())
+
+    def oldest(self) -> Held | None:
+        """The job that has waited longest for a free handler."""
+        return next((held for held in self.ready if not held.job.crashes), None) if self.startable else None
+
+
 @dataclass(frozen=True, slots=True)
 class Begun:
     """What may begin now: handlers to start, leases to give back because too little is left of them, and the lease of a job that
     starts once it is marked."""
 
-    started: tuple[LeasedJob, ...] = ()
+    started: tuple[Start, ...] = ()
     too_late: tuple[Lease, ...] = ()
     mark: Lease | None = None
+
+
+_NOTHING = Begun()
 
 
 class InHand:
@@ -36,41 +68,61 @@ class InHand:
 
     A lease is counted from the monotonic instant at which its claim, or its last renewal that was answered, was *first sent*:
     the server can only have started counting later (rule 9). At most one job with a crash behind it is marked or runs (rule 12).
+    Inline jobs wait in a line of their own, and one of them runs at a time.
     """
 
-    def __init__(self, lease_ms: int) -> None:
-        self._lease_ns = lease_ms * MS
-        self._ready: deque[_Held] = deque()
+    def __init__(self, settings: Settings) -> None:
+        self._lease_ns = settings.lease_ms * MS
+        self._margin_ns = self._lease_ns // 5
+        self._inline_names = settings.inline
+        self.pooled = Line(settings.concurrency, inline=False)
+        self.inline = Line(settings.places - settings.concurrency, inline=True)
+        self.lines = tuple(line for line in (self.pooled, self.inline) if line.places)
         # Its mark is on the way, and a handler's place is kept for it.
-        self._marking: _Held | None = None
-        self._running: dict[Lease, _Held] = {}
+        self._marking: Held | None = None
         # The one job with a crash behind it that is being marked or runs.
         self._crashed: Lease | None = None
 
     def __len__(self) -> int:
-        return len(self._ready) + len(self._running) + (self._marking is not None)
+        return sum(len(line.ready) + len(line.running) for line in self.lines) + (self._marking is not None)
 
     def add(self, jobs: Iterable[LeasedJob], first_send_ns: int, now_ns: int) -> None:
         """Take claimed jobs in."""
-        self._ready.extend(_Held(job, first_send_ns + self._lease_ns, now_ns) for job in jobs)
+        until_ns = first_send_ns + self._lease_ns
+        for job in jobs:
+            line = self._line_of(job)
+            line.ready.append(Held(job, until_ns, now_ns))
+            if job.crashes:
+                line.crashed += 1
 
-    def begin(self, concurrency: int, now_ns: int) -> Begun:
+    def begin(self, now_ns: int) -> Begun:
         """Fill the free places. No handler starts with less than a fifth of its lease left (rule 9)."""
-        places = concurrency - len(self._running) - (self._marking is not None)
-        started: list[LeasedJob] = []
+        begun = _NOTHING
+        for line in self.lines:
+            if line.ready and len(line.running) < line.places:
+                new = self._begin(line, now_ns)
+                begun = Begun(begun.started + new.started, begun.too_late + new.too_late, begun.mark or new.mark)
+        return begun
+
+    def _begin(self, line: Line, now_ns: int) -> Begun:
+        marking = self._marking is not None and self._line_of(self._marking.job) is line
+        places = line.places - len(line.running) - marking
+        started: list[Start] = []
         too_late: list[Lease] = []
-        waiting: list[_Held] = []
+        waiting: list[Held] = []
         mark: Lease | None = None
-        while self._ready and places > 0:
-            held = self._ready.popleft()
+        while line.ready and places > 0:
+            held = line.ready.popleft()
             lease = held.job.lease
-            if held.lease_until_ns - now_ns < self._lease_ns // 5:
+            if held.job.crashes:
+                line.crashed -= 1
+            if held.lease_until_ns - now_ns < self._margin_ns:
                 self._uncrash(lease)
                 too_late.append(lease)
             elif not held.job.crashes or held.marked:
                 held.since_ns = now_ns
-                self._running[lease] = held
-                started.append(held.job)
+                line.running[lease] = held
+                started.append(Start(held.job, line.inline))
                 places -= 1
             elif self._crashed is None:
                 self._crashed = mark = lease
@@ -78,8 +130,33 @@ class InHand:
                 places -= 1
             else:
                 waiting.append(held)
-        self._ready.extendleft(reversed(waiting))
+        line.ready.extendleft(reversed(waiting))
+        line.crashed += len(waiting)
         return Begun(tuple(started), tuple(too_late), mark)
+
+    def following(self, lease: Lease, now_ns: int) -> tuple[Held, Held] | None:
+        """The job that runs under this lease and the one that may take its place now; None where more must be decided for either
+        than their order."""
+        for line in self.lines:
+            ending = line.running.get(lease)
+            if ending is None:
+                continue
+            if ending.job.crashes or not line.ready:
+                return None
+            head = line.ready[0]
+            if head.job.crashes or head.lease_until_ns - now_ns < self._margin_ns:
+                return None
+            return ending, head
+        return None
+
+    def swap(self, ending: Held, head: Held, now_ns: int) -> int:
+        """Carry out what `following` found: the one leaves the hand, the other runs. Returns the time that the first one took."""
+        line = self._line_of(ending.job)
+        del line.running[ending.job.lease]
+        line.ready.popleft()
+        head.since_ns, since_ns = now_ns, ending.since_ns
+        line.running[head.job.lease] = head
+        return now_ns - since_ns
 
     def is_marking(self, lease: Lease) -> bool:
         """Whether this job still waits for its mark."""
@@ -89,7 +166,9 @@ class InHand:
         """The mark was answered: the job is the next to start."""
         if self._marking is not None and self.is_marking(lease):
             self._marking.marked = True
-            self._ready.appendleft(self._marking)
+            line = self._line_of(self._marking.job)
+            line.ready.appendleft(self._marking)
+            line.crashed += 1
             self._marking = None
 
     def unmark(self, lease: Lease) -> list[Lease]:
@@ -102,68 +181,79 @@ class InHand:
 
     def give_back(self) -> list[Lease]:
         """Everything that has not started leaves the hand."""
-        leases = [held.job.lease for held in self._ready]
-        self._ready.clear()
+        leases: list[Lease] = []
+        for line in self.lines:
+            leases += [held.job.lease for held in line.ready]
+            line.ready.clear()
+            line.crashed = 0
         if self._marking is not None:
             leases += self.unmark(self._marking.job.lease)
         for lease in leases:
             self._uncrash(lease)
         return leases
 
-    def give_back_idle(self, ahead: int, waited_ns: int, now_ns: int) -> list[Lease]:
+    def give_back_idle(self, line: Line, ahead: int, waited_ns: int, now_ns: int) -> list[Lease]:
         """What has waited so long for a place, beyond `ahead` jobs, leaves the hand. A job that waits because another one with a
         crash behind it runs would only come back, so it stays."""
-        over = [held for held in self._ready if not held.job.crashes][ahead:]
+        oldest = line.oldest()
+        if oldest is None or now_ns - oldest.since_ns < waited_ns:
+            return []
+        over = [held for held in line.ready if not held.job.crashes][ahead:]
         idle = [held for held in over if now_ns - held.since_ns >= waited_ns]
         for held in idle:
-            self._ready.remove(held)
+            line.ready.remove(held)
         return [held.job.lease for held in idle]
 
     def ended(self, lease: Lease, now_ns: int) -> tuple[LeasedJob, int]:
         """A handler has ended: its job leaves the hand. Returns the job and the time that it took."""
-        held = self._running.pop(lease)
+        line = self.pooled if lease in self.pooled.running else self.inline
+        held = line.running.pop(lease)
         self._uncrash(lease)
         return held.job, now_ns - held.since_ns
 
     @property
     def has_crashed(self) -> bool:
         """Whether a job with a crash behind it is in hand."""
-        return self._crashed is not None or any(held.job.crashes for held in self._ready)
+        return self._crashed is not None or any(line.crashed for line in self.lines)
 
     @property
     def startable(self) -> int:
         """Jobs that start as soon as a handler is free."""
-        return sum(not held.job.crashes for held in self._ready)
+        return sum(line.startable for line in self.lines)
 
     def oldest_wait_ns(self) -> int | None:
         """Since when a job waits for a free handler."""
-        return min((held.since_ns for held in self._ready if not held.job.crashes), default=None)
+        oldest = [held for line in self.lines if (held := line.oldest()) is not None]
+        return min((held.since_ns for held in oldest), default=None)
 
-    def running_since_ns(self) -> Iterator[int]:
+    def running_since_ns(self) -> list[int]:
         """When each running handler was started, oldest first."""
-        return (held.since_ns for held in self._running.values())
+        return sorted(since_ns for line in self.lines for since_ns in line.running_since_ns())
 
     def leases(self) -> list[Lease]:
         """Leases to renew: all but those that are known to be lost."""
         return [held.job.lease for held in self._all() if not held.lost]
 
-    def renewed(self, lease: Lease, first_send_ns: int) -> None:
-        """A renewal was answered."""
-        held = self._find(lease)
-        if held is not None:
-            held.lease_until_ns = first_send_ns + self._lease_ns
+    def renewed(self, leases: Iterable[Lease], first_send_ns: int) -> None:
+        """A renewal was answered for these."""
+        known = {held.job.lease: held for held in self._all()}
+        for lease in leases:
+            if lease in known:
+                known[lease].lease_until_ns = first_send_ns + self._lease_ns
 
     def lose(self, lease: Lease) -> bool:
         """The server has ended this lease. True when its handler has not been told yet; a job that has not started leaves the
         hand."""
-        held = self._find(lease)
+        held = next((held for held in self._all() if held.job.lease == lease), None)
         if held is None or held.lost:
             return False
         held.lost = True
+        line = self._line_of(held.job)
         if held is self._marking:
             self.unmark(lease)
-        elif held in self._ready:
-            self._ready.remove(held)
+        elif lease not in line.running:
+            line.ready.remove(held)
+            line.crashed -= held.job.crashes > 0
             self._uncrash(lease)
         fresh, held.told = not held.told, True
         return fresh
@@ -171,20 +261,26 @@ class InHand:
     def run_out(self, now_ns: int) -> list[Lease]:
         """Leases of running jobs that were not renewed in time by this worker's clock, each once. They may still hold on the
         server, so they go on being renewed."""
-        over = [held for held in self._running.values() if not held.told and held.lease_until_ns <= now_ns]
+        over = [held for held in self._running() if not held.told and held.lease_until_ns <= now_ns]
         for held in over:
             held.told = True
         return [held.job.lease for held in over]
 
     def next_end_ns(self) -> int | None:
         """When the next lease of a running job runs out by this worker's clock."""
-        return min((held.lease_until_ns for held in self._running.values() if not held.told), default=None)
+        return min((held.lease_until_ns for held in self._running() if not held.told), default=None)
 
-    def _all(self) -> list[_Held]:
-        return [*self._ready, *([self._marking] if self._marking is not None else []), *self._running.values()]
+    def _line_of(self, job: LeasedJob) -> Line:
+        if len(self.lines) == 1:
+            return self.lines[0]
+        return self.inline if job.name in self._inline_names else self.pooled
 
-    def _find(self, lease: Lease) -> _Held | None:
-        return self._running.get(lease) or next((held for held in self._all() if held.job.lease == lease), None)
+    def _running(self) -> list[Held]:
+        return [held for line in self.lines for held in line.running.values()]
+
+    def _all(self) -> list[Held]:
+        ready = [held for line in self.lines for held in line.ready]
+        return [*ready, *([self._marking] if self._marking is not None else []), *self._running()]
 
     def _uncrash(self, lease: Lease) -> None:
         if self._crashed == lease:

@@ -15,8 +15,7 @@ Backoff = Literal["fixed", "exponential"]
 Window = Literal["fixed", "sliding"]
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """The right to run and end one job: its id and the token (fence, nonce) of one claim (rule 6)."""
 
     job: str
@@ -292,8 +291,7 @@ class EnqueuedMany:
     items: tuple[Enqueued, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LeasedJob:
+class LeasedJob(NamedTuple):
     """One job as it was claimed: the lease and its end, what the envelope holds, and the three counters of rule 6."""
 
     lease: Lease

@@ -22,8 +22,8 @@ _NEWEST = 1 / 8
 class Prefetch:
     """The measure of one worker. It starts at 1, at most doubles with each run that has ended, and shrinks at once."""
 
-    def __init__(self, concurrency: int, most: int) -> None:
-        self._concurrency = concurrency
+    def __init__(self, places: int, most: int) -> None:
+        self._places = places
         self._most = most
         self._mean_ns = 0.0
         self._grown = 1
@@ -31,14 +31,15 @@ class Prefetch:
     def ended(self, took_ns: int) -> None:
         """A handler has ended after this time."""
         self._mean_ns += (took_ns - self._mean_ns) * (_NEWEST if self._mean_ns else 1)
-        self._grown = max(1, min(2 * self._grown, self._fill(self._concurrency), self._most))
+        self._grown = max(1, min(2 * self._grown, self._fill(self._places), self._most))
 
-    def ahead(self, running_since_ns: Iterable[int], now_ns: int) -> int:
+    def ahead(self, running_since_ns: Iterable[int], now_ns: int, places: int | None = None) -> int:
         """Jobs to have in hand beyond those that run. `running_since_ns`: when the handlers that run were started, oldest first.
+        `places`: of so many handlers, where not all may run these jobs.
 
         A handler that takes longer than usual frees no place soon, also one whose time nobody knows yet.
         """
-        turning = self._concurrency
+        turning = self._places if places is None else places
         for since_ns in running_since_ns:
             if now_ns - since_ns <= FILL_MS * MS + self._mean_ns:
                 break

@@ -1,6 +1,8 @@
-"""Runs the handlers of a worker's jobs: coroutines on a loop of their own, plain functions in threads or in child processes.
+"""Runs the handlers of a worker's jobs: coroutines on a loop of their own, plain functions in threads or in child processes, and
+inline ones in the thread that asks for it.
 
-Whatever a handler raises is a failed run and never ends the worker.
+Who has run one job runs the next, without a way through another thread. Whatever a handler raises is a failed run and never ends
+the worker.
 """
 
 from __future__ import annotations
@@ -19,20 +21,22 @@ from engine.children import Child, reference_of
 from engine.handlers import Handlers, Job, call_plain, describe
 from engine.observer import Observer
 from engine.operations import Lease, LeasedJob
-from engine.step_values import HandlerEnded
 
 log = logging.getLogger("ironclaim.worker")
 
+#: Hears that a run is over, with what it raised, and says which job its place runs next; None when another thread will know.
+Ended = Callable[[LeasedJob, str | None, bool], LeasedJob | None]
+
 
 class Running:
-    """The handlers that run. `ended` hears of each that is over. At most `places` run at once, which its user sees to;
-    `processes`: plain functions run in as many child processes."""
+    """The handlers that run. At most `places` run at once and one more inline, which its user sees to; `processes`: plain
+    functions run in as many child processes. `ended` gets True as its third argument for an inline run."""
 
     def __init__(
         self,
         handlers: Handlers,
         observer: Observer | None,
-        ended: Callable[[HandlerEnded], None],
+        ended: Ended,
         *,
         places: int,
         processes: bool,
@@ -47,7 +51,7 @@ class Running:
         self._lost: set[Lease] = set()
         # Coroutines need no thread each; one is left for jobs that have no handler.
         all_coroutines = handlers.by_name and all(map(handlers.is_coroutine, handlers.by_name))
-        self._places = 1 if all_coroutines else places
+        self._places = min(1, places) if all_coroutines else places
         self._children = [Child() for _ in range(self._places)] if processes and not all_coroutines else []
         for number in range(self._places):
             child = self._children[number] if self._children else None
@@ -56,9 +60,15 @@ class Running:
     def start(self, leased: LeasedJob) -> None:
         """Run the handler of a job. Does not wait."""
         if self._handlers.is_coroutine(leased.name):
-            self._loop.run(partial(self._run_coroutine, leased))
+            self._loop.run(partial(self._run_coroutines, leased))
         else:
             self._work.put(leased)
+
+    def run_inline(self, leased: LeasedJob) -> None:
+        """Run the handler of a job here, and those of the jobs that follow."""
+        following: LeasedJob | None = leased
+        while following is not None:
+            following = self._run_plain(following, None, inline=True)
 
     def lose(self, lease: Lease) -> None:
         """Tell the handler of this lease that it has ended."""
@@ -83,17 +93,26 @@ class Running:
                 # Ahead of the first job, which tells when it cannot be started.
                 child.start()
         while (leased := self._work.get()) is not None:
-            start_ns, ticket = self._begins(leased)
-            error: str | None = None
-            try:
-                if child is None:
-                    call_plain(self._handlers.find(leased.name), self._job(leased))
-                else:
-                    error = self._run_in(child, leased)
-            except BaseException as failure:
-                # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
-                error = self._failed(leased, failure)
-            self._ends(leased, ticket, start_ns, error)
+            following: LeasedJob | None = leased
+            while following is not None:
+                if self._handlers.is_coroutine(following.name):
+                    self.start(following)
+                    break
+                following = self._run_plain(following, child, inline=False)
+
+    def _run_plain(self, leased: LeasedJob, child: Child | None, *, inline: bool) -> LeasedJob | None:
+        """Run a plain function; the job that follows."""
+        start_ns, ticket = self._begins(leased)
+        error: str | None = None
+        try:
+            if child is None:
+                call_plain(self._handlers.find(leased.name), self._job(leased))
+            else:
+                error = self._run_in(child, leased)
+        except BaseException as failure:
+            # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
+            error = self._failed(leased, failure)
+        return self._ends(leased, ticket, start_ns, error, inline=inline)
 
     def _run_in(self, child: Child, leased: LeasedJob) -> str | None:
         """Run a plain function in a child process; what it raised."""
@@ -106,7 +125,16 @@ class Running:
         log.warning("job %s (%s) failed: %s\n%s", leased.lease.job, leased.name, *failure)
         return failure[0]
 
-    async def _run_coroutine(self, leased: LeasedJob) -> None:
+    async def _run_coroutines(self, leased: LeasedJob) -> None:
+        """Run a coroutine, and those of the jobs that follow."""
+        following: LeasedJob | None = leased
+        while following is not None:
+            if not self._handlers.is_coroutine(following.name):
+                self.start(following)
+                return
+            following = await self._run_coroutine(following)
+
+    async def _run_coroutine(self, leased: LeasedJob) -> LeasedJob | None:
         start_ns, ticket = self._begins(leased)
         error: str | None = None
         try:
@@ -115,15 +143,17 @@ class Running:
         except BaseException as failure:
             # Also CancelledError: the run has not done its work.
             error = self._failed(leased, failure)
-        self._ends(leased, ticket, start_ns, error)
+        return self._ends(leased, ticket, start_ns, error, inline=False)
 
     def _begins(self, leased: LeasedJob) -> tuple[int, object]:
+        if self._observer is None:
+            return 0, None
         start_ns = time.monotonic_ns()
-        return start_ns, self._observer.handler_started(leased, start_ns) if self._observer is not None else None
+        return start_ns, self._observer.handler_started(leased, start_ns)
 
     def _job(self, leased: LeasedJob) -> Job:
         job = Job(leased)
-        self._register(leased.lease, job.lease_lost.set)
+        self._register(leased.lease, job.lose)
         return job
 
     def _register(self, lease: Lease, tell: Callable[[], None]) -> None:
@@ -136,16 +166,17 @@ class Running:
         log.warning("job %s (%s) failed: %s", leased.lease.job, leased.name, error, exc_info=failure)
         return error
 
-    def _ends(self, leased: LeasedJob, ticket: object, start_ns: int, error: str | None) -> None:
+    def _ends(self, leased: LeasedJob, ticket: object, start_ns: int, error: str | None, *, inline: bool) -> LeasedJob | None:
         self._tell.pop(leased.lease, None)
-        self._lost.discard(leased.lease)
+        if self._lost:
+            self._lost.discard(leased.lease)
         if self._observer is not None:
             self._observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
-        self._ended(HandlerEnded(leased.lease, error))
+        return self._ended(leased, error, inline)
 
 
 def check_references(handlers: Handlers) -> None:
     """Raise Malformed when a child process would not find one of the plain functions."""
     for name, handler in handlers.by_name.items():
-        if not handlers.is_coroutine(name):
+        if not handlers.is_coroutine(name) and name not in handlers.inline:
             reference_of(handler)

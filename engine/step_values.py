@@ -9,9 +9,10 @@ from engine.call import Call
 from engine.operations import Lease, LeasedJob, Reply
 
 #: Each channel carries one call at a time:
-#: work (claim, finish and claim, retry, bury, release, mark); renew (extend, so that neither a slow claim nor a busy handler
-#: delays a renewal, rule 14); sweep (reap, promote, count); wake (the blocking wait, on a connection of its own).
-Channel = Literal["work", "renew", "sweep", "wake"]
+#: work (claim, finish and claim, retry, bury, release, mark); finish (finishes that would wait for the call on `work`); renew
+#: (extend, so that neither a slow claim nor a busy handler delays a renewal, rule 14); sweep (reap, promote, count); wake (the
+#: blocking wait, on a connection of its own).
+Channel = Literal["work", "finish", "renew", "sweep", "wake"]
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
 
@@ -20,6 +21,9 @@ MS = 1_000_000
 class Settings:
     """A worker's configuration, checked by `Worker`. `prefetch` is the most that is taken ahead, `classes` are the names
     that it has handlers for.
+
+    `concurrency` handlers run at once, and beside them one of the `inline` names, whose jobs run one after the other in one
+    thread. With a concurrency of 0 all jobs are inline.
 
     `sweep_ms` is at most a quarter of the lease: that a server stood still shows in the time between two sweeps, and half a
     lease must be more than what passes between them anyway (rule 11).
@@ -33,9 +37,15 @@ class Settings:
     grace_ms: int
     classes: tuple[str, ...]
     burst: bool = False
+    inline: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sweep_ms", min(self.sweep_ms, self.lease_ms // 4))
+
+    @property
+    def places(self) -> int:
+        """Handlers that may run at once."""
+        return self.concurrency + (1 if self.inline or not self.concurrency else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +106,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Run this job's handler."""
+    """Run this job's handler; `inline`: in the thread that runs the others that are inline, which is idle now."""
 
     job: LeasedJob
+    inline: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from engine import backoff
 from engine.call import Call
+from engine.channels import RESEND_MS, Channels
 from engine.class_turns import ClassTurns
 from engine.in_hand import InHand
 from engine.operations import (
@@ -26,6 +27,7 @@ from engine.operations import (
     Finish,
     FinishedAndClaimed,
     Lease,
+    LeasedJob,
     Mark,
     Marked,
     Operation,
@@ -38,31 +40,27 @@ from engine.operations import (
     Wait,
     Woken,
 )
+from engine.owed import Owed
 from engine.prefetch import LINGER_MS, WAIT_MS_MAX, Prefetch
 from engine.server_clock import ServerClock
 from engine.step_values import (
     MS,
     Action,
     Answered,
-    Channel,
     Event,
     Exit,
     Forked,
     HandlerEnded,
     LoseLease,
-    Send,
     Settings,
-    Start,
     StopAsked,
     TimerFired,
     Unanswered,
 )
+from engine.sweeping import Sweeping
 
-#: A failed call is tried again after this pause; its own re-sends have already taken the driver's deadline.
-RESEND_MS = 100
-PROMOTE_LIMIT = 1000
-REAP_LIMIT = 1000
-DONE_MAX = 1000
+#: After the last turn that was asked for, the machine is woken for so long as often as turns need it.
+TURNING_MS = 20
 
 
 class WorkerSteps:
@@ -88,33 +86,27 @@ class WorkerSteps:
         self._incarnation = new_incarnation()
         self._counter = 0
         self._renewal = 0
-        self._sweeps = 0
         self._turns = ClassTurns(settings.classes)
-        self._hand = InHand(settings.lease_ms)
-        self._prefetch = Prefetch(settings.concurrency, settings.prefetch)
+        self._hand = InHand(settings)
+        self._prefetch = Prefetch(settings.places, settings.prefetch)
         self._ahead = min(1, settings.prefetch)
         self._mark: Lease | None = None
         # The job with a crash behind it that ended last.
         self._crashed_end: Lease | None = None
-        self._finishes: list[Lease] = []
-        self._finishes_since_ns = 0
-        self._failures: list[Failure] = []
-        self._releases: list[Lease] = []
-        self._unreadable: list[Failure] = []
-        self._first_send_ns: dict[Channel, int] = {}
-        self._again: dict[Channel, Call[Any]] = {}
-        self._again_at_ns: dict[Channel, int] = {}
-        self._busy: set[Channel] = set()
+        self._owed = Owed()
+        # What the finish channel carries.
+        self._finishing: tuple[Lease, ...] = ()
+        self._channels = Channels()
+        self._sweeping = Sweeping(settings, now_ns)
         self._hungry = True
         # Work was heard of since the last claim was built: that claim may have been answered before the work came.
         self._heard = False
         self._renew_at_ns = now_ns + settings.lease_ms * MS // 3
-        self._sweep_at_ns = now_ns
-        self._sweep_reply_ms = settings.sweep_ms
-        self._sweep_rest: list[Operation] = []
         self._stopping_since_ns: int | None = None
         self._exited = False
         self._asked_ns: int | None = None
+        # When somebody last asked for a turn: what turns leave undecided is looked at soon.
+        self._turn_asked_ns: int | None = None
         self._starved_ms = 0
 
     # -- what the executor may look at
@@ -126,23 +118,26 @@ class WorkerSteps:
 
     def wake_at_ns(self, now_ns: int) -> int:
         """When to feed TimerFired if nothing happens before."""
-        times = [at_ns for channel, at_ns in self._again_at_ns.items() if channel not in self._busy]
-        if "renew" not in self._busy:
+        times = self._channels.pauses()
+        if not self._channels.busy("renew"):
             times.append(self._renew_at_ns)
-        if "sweep" not in self._busy:
-            times.append(self._sweep_at_ns)
+        if not self._channels.busy("sweep"):
+            times.append(self._sweeping.at_ns)
         lease_end_ns = self._hand.next_end_ns()
         if lease_end_ns is not None:
             times.append(lease_end_ns)
         if self._stopping_since_ns is not None:
             times.append(self._stopping_since_ns + self._settings.grace_ms * MS)
-        if self._finishes and "work" not in self._busy and "work" not in self._again_at_ns:
-            times.append(self._finishes_since_ns + LINGER_MS * MS)
+        linger_until_ns = self._owed.linger_until_ns
+        if linger_until_ns is not None and self._channels.free("work"):
+            times.append(linger_until_ns)
         oldest_ns = self._hand.oldest_wait_ns()
         if oldest_ns is not None:
             # Whether it goes back depends on the handlers that run, so what has waited too long is looked at again and again.
             over_ns = oldest_ns + WAIT_MS_MAX * MS
             times.append(over_ns if over_ns > now_ns else now_ns + WAIT_MS_MAX * MS // 2)
+        if self._turn_asked_ns is not None and now_ns - self._turn_asked_ns < TURNING_MS * MS:
+            times.append(now_ns + LINGER_MS * MS)
         self._asked_ns = max(now_ns, min(times, default=now_ns + self._settings.sweep_ms * MS))
         return self._asked_ns
 
@@ -152,14 +147,16 @@ class WorkerSteps:
         """Take one event in; say what to do."""
         actions: list[Action] = []
         starved = self._was_starved(now_ns)
-        self._again_at_ns = {channel: at_ns for channel, at_ns in self._again_at_ns.items() if at_ns > now_ns}
+        self._channels.tick(now_ns)
         match event:
             case Answered():
-                self._busy.discard(event.channel)
+                self._channels.returned(event)
+                if event.channel == "finish":
+                    self._finishing = ()
                 self._learn(event, now_ns, actions)
-                self._first_send_ns.pop(event.channel, None)
+                self._channels.settled(event.channel)
             case Unanswered():
-                self._busy.discard(event.channel)
+                self._channels.returned(event)
                 self._failed(event, now_ns)
             case HandlerEnded():
                 self._handler_ended(event, now_ns)
@@ -175,11 +172,32 @@ class WorkerSteps:
             self._starved_ms = 0
         self._start_jobs(now_ns, actions)
         self._use_work_channel(now_ns, actions)
+        self._use_finish_channel(actions)
         self._use_renew_channel(now_ns, actions)
         self._use_sweep_channel(now_ns, actions)
         self._use_wake_channel(actions)
         self._maybe_exit(now_ns, actions)
         return actions
+
+    def turn(self, lease: Lease, now_ns: int) -> LeasedJob | None:
+        """A handler has returned, and its place is asked for the next job: `on` with HandlerEnded for runners of many short
+        handlers, who would else pay for a whole decision after each. None: nothing was taken in, give the end to `on`.
+
+        What more than the next start may follow from the end (a call to send, a wait) is decided within the 5 ms that a finish
+        may linger, and at once where there is no next job.
+        """
+        if self._hand.startable:
+            self._turn_asked_ns = now_ns
+        if self._stopping_since_ns is not None or self._asked_ns is None or not 0 < self._asked_ns - now_ns <= LINGER_MS * MS:
+            return None
+        two = self._hand.following(lease, now_ns)
+        if two is None:
+            return None
+        if self._channels.free("work") and not self._owed.lingers(self._hand.startable - 1, now_ns, more=1):
+            return None
+        self._prefetch.ended(self._hand.swap(*two, now_ns))
+        self._owed.finish(lease, now_ns)
+        return two[1].job
 
     def _was_starved(self, now_ns: int) -> bool:
         """Whether the machine was woken so late that a renewal may have come too late for it (rule 14)."""
@@ -202,18 +220,17 @@ class WorkerSteps:
             case Extended():
                 self._extended(event, operation, reply, actions)
             case Reaped():
-                self._sweep_reply_ms = reply.sleep_ms
+                self._sweeping.reaped(reply)
                 self._hear(bool(reply.leases))
             case Promoted():
-                self._sweep_reply_ms = min(self._sweep_reply_ms, reply.sleep_ms)
                 self._hear(reply.promoted > 0)
-                self._sweep_at_ns = min(self._sweep_at_ns, event.done_ns + max(1, self._sweep_reply_ms) * MS)
+                self._sweeping.promoted(reply, event.done_ns)
             case Woken():
                 self._turns.waited(marker=reply.marker)
                 self._hear(reply.marker)
                 if reply.marker and not self._room():
                     # The marker is taken and this worker cannot claim: a sweep re-arms it for the others.
-                    self._sweep_at_ns = event.done_ns
+                    self._sweeping.at_ns = event.done_ns
             case Counts():
                 if self._settings.burst and reply.waiting + reply.delayed + reply.active == 0 and not self.in_hand:
                     self._stopping_since_ns = self._stopping_since_ns or event.done_ns
@@ -231,25 +248,23 @@ class WorkerSteps:
         if claimed.result == "stale":
             # The outstanding claim was refused as old: another process uses this incarnation (rule 4).
             self._take_new_incarnation()
-        # A claim that had to be sent again is counted from its very first send (rule 9).
-        first_send_ns = self._first_send_ns.get(event.channel, event.first_send_ns)
-        self._hand.add(claimed.jobs, first_send_ns, now_ns)
-        self._unreadable.extend(claimed.unreadable)
+        self._hand.add(claimed.jobs, self._channels.first_send_ns(event), now_ns)
+        self._owed.bury(claimed.unreadable)
         # Fewer than asked for: nothing was left, or the script has left a marker for what was.
         claim = event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
         asked = claim.limit if isinstance(claim, Claim) else 0
         full = len(claimed.jobs) + len(claimed.unreadable) >= asked
         more = full or self._heard or claimed.result not in ("leased", "empty")
         self._hungry = self._turns.claimed(more=more)
-        self._sweep_at_ns = min(self._sweep_at_ns, event.done_ns + max(1, claimed.sleep_ms) * MS)
+        self._sweeping.not_after(event.done_ns, claimed.sleep_ms)
 
     def _extended(self, event: Answered, operation: Operation, reply: Extended, actions: list[Action]) -> None:
         if not isinstance(operation, Extend):
             return
-        for lease, (result, _) in zip(operation.leases, reply.items, strict=True):
-            if result in ("ok", "repeated"):
-                self._hand.renewed(lease, event.first_send_ns)
-            elif result == "void":
+        results = list(zip(operation.leases, reply.items, strict=True))
+        self._hand.renewed([lease for lease, (result, _) in results if result in ("ok", "repeated")], event.first_send_ns)
+        for lease, (result, _) in results:
+            if result == "void":
                 # It came too late to count. This reply has set the clock right, so the next one need not wait.
                 self._renew_at_ns = min(self._renew_at_ns, event.done_ns + RESEND_MS * MS)
             elif result == "stale" and self._hand.lose(lease):
@@ -265,51 +280,42 @@ class WorkerSteps:
             self._crashed_end = event.lease
         if event.error is not None:
             delay_ms = backoff.delay_ms(job.options, job.failures, self._draw)
-            self._failures.append(Failure(event.lease, event.error, delay_ms))
-            return
-        if not self._finishes:
-            self._finishes_since_ns = now_ns
-        self._finishes.append(event.lease)
+            self._owed.retry(Failure(event.lease, event.error, delay_ms))
+        else:
+            self._owed.finish(event.lease, now_ns)
 
     def _failed(self, event: Unanswered, now_ns: int) -> None:
         operation = event.call.operation
         if event.fault:
-            self._first_send_ns.pop(event.channel, None)
+            self._channels.settled(event.channel)
+            if event.channel == "finish":
+                self._finishing = ()
         match operation:
             case Finish(leases=leases, claim=Claim()) if event.fault:
                 # Rule 1: the fused call failed as a whole; the finish half goes alone.
-                self._resend(event.channel, self._build(Finish(leases)), now_ns)
+                self._channels.resend(event.channel, self._build(Finish(leases)), now_ns)
             case Claim() | Finish() | Retry() | Bury() | Release() | Mark() if not event.fault:
                 # One claim is outstanding per incarnation, and it is re-sent until it is answered (rule 4).
-                self._first_send_ns.setdefault(event.channel, event.first_send_ns)
-                self._resend(event.channel, event.call, now_ns)
+                self._channels.resend(event.channel, event.call, now_ns, unanswered_since_ns=event.first_send_ns)
             case Claim():
                 self._hungry = True
-                self._again_at_ns["work"] = now_ns + RESEND_MS * MS
+                self._channels.pause("work", now_ns)
             case Mark(lease=lease):
                 # Nobody could charge its next crash: another worker may have better luck.
-                self._releases.extend(self._hand.unmark(lease))
-                self._again_at_ns["work"] = now_ns + RESEND_MS * MS
+                self._owed.release(self._hand.unmark(lease))
+                self._channels.pause("work", now_ns)
             case Promote() | Reap() | Count():
-                self._sweep_rest.clear()
-                self._sweep_at_ns = now_ns + self._settings.sweep_ms * MS
+                self._sweeping.failed(now_ns)
             case Extend():
                 self._renew_at_ns = now_ns + RESEND_MS * MS
             case Wait():
                 self._hungry = True
-                self._again_at_ns["wake"] = now_ns + RESEND_MS * MS
+                self._channels.pause("wake", now_ns)
             case _:
                 pass
 
-    def _resend(self, channel: Channel, call: Call[Any], now_ns: int) -> None:
-        self._again[channel] = call
-        self._again_at_ns[channel] = now_ns + RESEND_MS * MS
-
     def _take_new_incarnation(self) -> None:
-        """A claim of the old incarnation is not sent again: its other user is answered by it."""
-        waiting = self._again.get("work")
-        if waiting is not None and isinstance(waiting.operation, Claim):
-            del self._again["work"]
+        self._channels.drop_claim()
         self._incarnation = self._new_incarnation()
         self._counter = 0
         self._hungry = True
@@ -318,36 +324,40 @@ class WorkerSteps:
 
     def _start_jobs(self, now_ns: int, actions: list[Action]) -> None:
         if self._stopping_since_ns is not None:
-            self._releases.extend(self._hand.give_back())
+            self._owed.release(self._hand.give_back())
             return
-        begun = self._hand.begin(self._settings.concurrency, now_ns)
-        actions.extend(Start(job) for job in begun.started)
-        self._releases.extend(begun.too_late)
+        begun = self._hand.begin(now_ns)
+        actions.extend(begun.started)
+        self._owed.release(begun.too_late)
         self._mark = begun.mark or self._mark
         self._ahead = self._prefetch.ahead(self._hand.running_since_ns(), now_ns)
-        self._releases.extend(self._hand.give_back_idle(self._ahead, WAIT_MS_MAX * MS, now_ns))
+        for line in self._hand.lines:
+            # Of the places that the measure knows, those of the other line do not work these off.
+            ahead = self._prefetch.ahead(line.running_since_ns(), now_ns, line.places)
+            self._owed.release(self._hand.give_back_idle(line, min(self._ahead, ahead), WAIT_MS_MAX * MS, now_ns))
 
     def _use_work_channel(self, now_ns: int, actions: list[Action]) -> None:
-        if "work" in self._busy or "work" in self._again_at_ns:
+        if not self._channels.free("work") or self._channels.send_again("work", actions):
             return
-        call = self._again.pop("work", None)
-        if call is not None:
-            self._send("work", call, actions, again="work" in self._first_send_ns)
-        elif (operation := self._next_work(now_ns)) is not None:
-            self._send("work", self._build(operation), actions)
+        operation = self._next_work(now_ns)
+        if operation is not None:
+            self._channels.send("work", self._build(operation), actions)
+
+    def _use_finish_channel(self, actions: list[Action]) -> None:
+        """Finishes travel with the next claim. While one is on its way and nothing runs here, they would wait for its answer past
+        an idle moment: then they go by themselves, and the server has work while the next jobs come in (rule 21)."""
+        if not self._channels.free("finish") or self._channels.send_again("finish", actions):
+            return
+        if self._owed.finishes and not self.in_hand and self._channels.busy("work"):
+            self._finishing = self._owed.take_finishes()
+            self._channels.send("finish", self._build(Finish(self._finishing)), actions)
 
     def _next_work(self, now_ns: int) -> Operation | None:
-        if self._failures:
-            failures, self._failures = tuple(self._failures), []
-            return Retry(failures)
-        if self._releases:
-            leases, self._releases = tuple(self._releases), []
-            return Release(leases)
-        if self._unreadable:
-            unreadable, self._unreadable = tuple(self._unreadable), []
-            return Bury(unreadable)
+        end = self._owed.take_end()
+        if end is not None:
+            return end
         mark = self._mark if self._mark is not None and self._hand.is_marking(self._mark) else None
-        if mark is not None and self._crashed_end not in self._finishes:
+        if mark is not None and not self._owed.has_finish(self._crashed_end) and self._crashed_end not in self._finishing:
             # Not before the end of the one that was marked before it is told: that would be charged for the crash of this one.
             # It waits for nothing else: the finishes of a flood of others would never let it through.
             self._mark = None
@@ -355,23 +365,24 @@ class WorkerSteps:
         if mark is None and self._lingers(now_ns):
             return None
         claim = self._next_claim(now_ns)
-        if self._finishes:
-            leases, self._finishes = tuple(self._finishes), []
-            return Finish(leases, claim)
+        if self._owed.finishes:
+            return Finish(self._owed.take_finishes(), claim)
         return claim if self._hungry else None
 
     def _lingers(self, now_ns: int) -> bool:
         """Whether finishes wait for others to travel with: for 5 ms, and only while more jobs wait for a handler than have ended,
         so that the next jobs are here before the last of these has started (rule 21)."""
-        waited_ns = now_ns - self._finishes_since_ns
-        return self._stopping_since_ns is None and waited_ns < LINGER_MS * MS and 0 < len(self._finishes) < self._hand.startable
+        return self._stopping_since_ns is None and self._owed.lingers(self._hand.startable, now_ns)
 
     def _next_claim(self, now_ns: int) -> Claim | None:
         """A claim for the free places. It rides on a finish even when the last one found nothing: that costs no round trip."""
-        free = self._settings.concurrency + self._ahead - self.in_hand
+        free = self._settings.places + self._ahead - self.in_hand
         if free <= 0 or self._stopping_since_ns is not None or not self._clock.known:
             return None
-        if not self._hungry and not self._finishes:
+        if not self._owed.finishes and free < self._hand.startable:
+            # It would bring a few, and the next one many: as long as most of what was taken ahead has not started, it can wait.
+            return None
+        if not self._hungry and not self._owed.finishes:
             return None
         self._counter += 1
         self._heard = False
@@ -388,58 +399,44 @@ class WorkerSteps:
         )
 
     def _use_renew_channel(self, now_ns: int, actions: list[Action]) -> None:
-        if "renew" in self._busy or now_ns < self._renew_at_ns:
+        if self._channels.busy("renew") or now_ns < self._renew_at_ns:
             return
         self._renew_at_ns = now_ns + self._settings.lease_ms * MS // 3
-        # Also what has ended and could not be sent yet, or else it would be reaped while it waits.
-        owed = [*self._finishes, *self._releases, *(failure.lease for failure in self._failures)]
-        leases = self._hand.leases() + owed
+        leases = self._hand.leases() + self._owed.leases()
         if not leases or not self._clock.known:
             return
         self._renewal += 1
         not_after_ms = self._clock.now_ms(now_ns) + self._settings.lease_ms // 3
-        self._send("renew", self._build(Extend(tuple(leases), self._renewal, self._settings.lease_ms, not_after_ms)), actions)
+        renewal = Extend(tuple(leases), self._renewal, self._settings.lease_ms, not_after_ms)
+        self._channels.send("renew", self._build(renewal), actions)
 
     def _use_sweep_channel(self, now_ns: int, actions: list[Action]) -> None:
-        """Reap, then promote; in burst mode then count. The replies say when to come again."""
-        if "sweep" in self._busy:
+        if self._channels.busy("sweep"):
             return
-        if not self._sweep_rest and now_ns >= self._sweep_at_ns:
-            most_ms = self._settings.sweep_ms
-            self._sweep_at_ns = now_ns + most_ms * MS
-            reap = Reap(self._incarnation, self._sweeps + 1, REAP_LIMIT, most_ms, DONE_MAX)
-            self._sweeps += 2
-            self._sweep_rest = [reap, Promote(self._incarnation, self._sweeps, PROMOTE_LIMIT, most_ms)]
-            if self._settings.burst:
-                self._sweep_rest.append(Count(self._settings.classes))
-        if self._sweep_rest:
-            self._send("sweep", self._build(self._sweep_rest.pop(0)), actions)
+        operation = self._sweeping.next_operation(self._incarnation, now_ns)
+        if operation is not None:
+            self._channels.send("sweep", self._build(operation), actions)
 
     def _use_wake_channel(self, actions: list[Action]) -> None:
         """Block for a marker only when the last claim found nothing more and there is room (rule 22)."""
         if self._hungry or not self._room() or self._stopping_since_ns is not None:
             return
-        if "wake" in self._busy or "wake" in self._again_at_ns:
-            return
-        block_ms = max(1, self._settings.sweep_ms // self._turns.groups)
-        self._send("wake", self._build(Wait(block_ms, self._turns.current())), actions)
+        if self._channels.free("wake"):
+            block_ms = max(1, self._settings.sweep_ms // self._turns.groups)
+            self._channels.send("wake", self._build(Wait(block_ms, self._turns.current())), actions)
 
     def _maybe_exit(self, now_ns: int, actions: list[Action]) -> None:
         if self._stopping_since_ns is None or self._exited:
             return
-        owed = self._finishes or self._failures or self._releases or self._unreadable or self._again
-        idle = not (self.in_hand or owed or "work" in self._busy)
+        busy = self._channels.busy("work") or self._channels.busy("finish")
+        idle = not (self.in_hand or self._owed or self._channels.resending or busy)
         if idle or now_ns - self._stopping_since_ns >= self._settings.grace_ms * MS:
             self._exited = True
             actions.append(Exit())
-
-    def _send(self, channel: Channel, call: Call[Any], actions: list[Action], *, again: bool = False) -> None:
-        self._busy.add(channel)
-        actions.append(Send(channel, call, again))
 
     def _hear(self, of_work: bool) -> None:
         self._hungry = self._hungry or of_work
         self._heard = self._heard or of_work
 
     def _room(self) -> bool:
-        return self._settings.concurrency + self._ahead > self.in_hand
+        return self._settings.places + self._ahead > self.in_hand

@@ -1,15 +1,13 @@
-"""The worker: executes the step machine with threads (DESIGN 3.7).
+"""The worker: its settings, and its run from the first connection to the last thread (DESIGN 3.7).
 
-One thread decides (the caller of `run`), each channel of the machine has a thread and a connection of its own, and handlers
-run as `engine.running` says. The renewal thread depends on nobody; only C code that holds the interpreter lock for a third of a
-lease can starve it, and then the lease is lost and reported (rule 14).
+`engine.executor` carries out what the step machine decides, and `engine.running` runs the handlers. Only C code that holds the
+interpreter lock for a third of a lease can starve the renewals, and then the lease is lost and reported (rule 14).
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import queue
 import secrets
 import signal
 import threading
@@ -21,32 +19,15 @@ from types import FrameType
 
 from engine import validate
 from engine.driver import SyncDriver
-from engine.errors import EngineError, Malformed, ScriptFault, UnsafeServer
+from engine.errors import Malformed
+from engine.executor import Executor, News
 from engine.handlers import Handlers
 from engine.queue import Queue
 from engine.running import Running, check_references
-from engine.server_clock import ServerClock
-from engine.step_values import (
-    MS,
-    Action,
-    Answered,
-    Channel,
-    Event,
-    Exit,
-    Forked,
-    LoseLease,
-    Send,
-    Settings,
-    Start,
-    StopAsked,
-    TimerFired,
-    Unanswered,
-)
+from engine.step_values import Settings, StopAsked
 from engine.steps import WorkerSteps
 
 log = logging.getLogger("ironclaim.worker")
-
-Inbox = queue.SimpleQueue[Send | None]
 
 #: Child processes of one worker.
 PROCESSES_MAX = 64
@@ -61,9 +42,10 @@ class Worker:
     its handlers a worker leases what they work off in 50 ms by their measured time, at most `prefetch` jobs (0 = none).
     `grace_ms` bounds how long a stop waits for handlers.
 
-    Async handlers run on an event loop in a thread of the worker, plain functions in threads. With `processes` N plain functions
-    run in N child processes, for handlers that keep the interpreter lock for long; N, not `concurrency`, handlers then run at
-    once. A child finds a handler by its module and name; one that dies is a failed run.
+    Async handlers run on an event loop in a thread of the worker, plain functions in threads, and inline ones one after the other
+    in one thread, beside the `concurrency` of the others. With `processes` N plain functions run in N child processes, for
+    handlers that keep the interpreter lock for long; N, not `concurrency`, handlers then run at once. A child finds a handler by
+    its module and name; one that dies is a failed run.
 
     Raises Malformed for settings out of bounds, and for handlers that a child process would not find.
     """
@@ -75,7 +57,7 @@ class Worker:
         *,
         name: str = "",
         concurrency: int = 8,
-        prefetch: int = 64,
+        prefetch: int = 128,
         lease_ms: int = 9000,
         sweep_ms: int = 1000,
         grace_ms: int = 30_000,
@@ -87,17 +69,19 @@ class Worker:
         lease = validate.integer("lease_ms", lease_ms, 100, 86_400_000)
         self._settings = Settings(
             name=validate.worker_name(name or f"worker-{os.getpid()}"),
-            concurrency=processes or concurrency,
+            # No threads for handlers that nobody has.
+            concurrency=0 if len(handlers.inline) == len(handlers.by_name) else processes or concurrency,
             prefetch=validate.integer("prefetch", prefetch, 0, validate.CONCURRENCY_MAX),
             lease_ms=lease,
             # Settings bring it down to a quarter of the lease.
             sweep_ms=validate.integer("sweep_ms", sweep_ms, 10, lease),
             grace_ms=validate.integer("grace_ms", grace_ms, 0, 86_400_000),
             classes=tuple(handlers.by_name),
+            inline=handlers.inline,
         )
         if not handlers.by_name:
             raise Malformed("handlers", "none", "at least one: a worker claims the jobs that it has handlers for")
-        self._events: queue.SimpleQueue[Event | UnsafeServer] = queue.SimpleQueue()
+        self._news = News()
         self._handlers = handlers
         self._processes = processes > 0
         if self._processes:
@@ -106,7 +90,7 @@ class Worker:
     def stop(self) -> None:
         """Ask for a graceful stop: nothing more starts, unstarted leases go back uncharged, running handlers finish. Safe from
         any thread and from a signal handler."""
-        self._events.put(StopAsked())
+        self._news.put(StopAsked())
 
     def run(self, *, burst: bool = False) -> None:
         """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job that it has a handler for
@@ -123,66 +107,8 @@ class Worker:
         finally:
             patience.cancel()
         if self._queue.observer is not None:
-            self._queue.observer.configured({**asdict(settings), "queue": self._queue.name, "pid": os.getpid()})
-        steps = WorkerSteps(settings, self._queue.model.call, clock, _new_incarnation, time.monotonic_ns())
-        inboxes = self._start_channels(clock, settings)
-        self._running = Running(
-            self._handlers,
-            self._queue.observer,
-            self._events.put,
-            places=settings.concurrency,
-            processes=self._processes,
-        )
-        log.info("worker %s: queue %s, %d handlers", settings.name, self._queue.name, settings.concurrency)
-        try:
-            with self._signals():
-                self._loop(steps, inboxes)
-        finally:
-            for inbox in inboxes.values():
-                inbox.put(None)
-            self._running.close()
-            # A blocking wait ends within a sweep; a call that the server never answers is not waited for.
-            for thread in self._channels:
-                thread.join(settings.sweep_ms / 1000 + 1)
-
-    def _loop(self, steps: WorkerSteps, inboxes: dict[Channel, Inbox]) -> None:
-        pid = os.getpid()
-        event: Event = TimerFired()
-        while True:
-            if os.getpid() != pid:
-                pid = os.getpid()
-                self._execute(steps.on(Forked(), time.monotonic_ns()), inboxes)
-            if self._execute(steps.on(event, time.monotonic_ns()), inboxes):
-                return
-            now_ns = time.monotonic_ns()
-            try:
-                received = self._events.get(timeout=(steps.wake_at_ns(now_ns) - now_ns) / (1000 * MS))
-            except queue.Empty:
-                received = TimerFired()
-            if isinstance(received, UnsafeServer):
-                raise received
-            if isinstance(received, StopAsked):
-                log.info("stopping: at most %d ms for the jobs in hand, %d", self._settings.grace_ms, steps.in_hand)
-            event = received
-
-    def _execute(self, actions: list[Action], inboxes: dict[Channel, Inbox]) -> bool:
-        """Carry out what the machine decided; True when the worker is done."""
-        for action in actions:
-            match action:
-                case Send():
-                    inboxes[action.channel].put(action)
-                case Start():
-                    self._running.start(action.job)
-                case LoseLease():
-                    log.warning("job %s: lease with fence %d lost%s", action.lease.job, action.lease.fence, _why(action))
-                    self._running.lose(action.lease)
-                case Exit():
-                    return True
-        return False
-
-    # -- channels
-
-    def _start_channels(self, clock: ServerClock, settings: Settings) -> dict[Channel, Inbox]:
+            config = {**asdict(settings), "inline": sorted(settings.inline), "queue": self._queue.name, "pid": os.getpid()}
+            self._queue.observer.configured(config)
         waiting = SyncDriver(
             self._queue.url,
             self._queue.model.scripts.values(),
@@ -190,36 +116,24 @@ class Worker:
             clock=clock,
             block_ms_max=settings.sweep_ms,
         )
-        inboxes: dict[Channel, Inbox] = {}
-        self._channels: list[threading.Thread] = []
-        channels: tuple[Channel, ...] = ("work", "renew", "sweep", "wake")
-        for channel in channels:
-            inboxes[channel] = queue.SimpleQueue()
-            driver = waiting if channel == "wake" else self._queue.driver
-            arguments = (driver, inboxes[channel])
-            thread = threading.Thread(target=self._serve, args=arguments, name=f"channel-{channel}", daemon=True)
-            thread.start()
-            self._channels.append(thread)
-        return inboxes
-
-    def _serve(self, driver: SyncDriver, inbox: Inbox) -> None:
-        """Run the calls of one channel, one at a time."""
-        while (send := inbox.get()) is not None:
-            started_ns = time.monotonic_ns()
-            try:
-                sent = driver.send(send.call, again=send.again)
-            except UnsafeServer as error:
-                self._events.put(error)
-                return
-            except EngineError as error:
-                log.warning("%s", error)
-                self._events.put(Unanswered(send.channel, send.call, started_ns, isinstance(error, ScriptFault)))
-            except Exception:
-                # A defect of ours must not leave the channel without its thread, for the worker would look alive and do nothing.
-                log.exception("%s: unexpected", type(send.call.operation).__name__)
-                self._events.put(Unanswered(send.channel, send.call, started_ns, fault=True))
-            else:
-                self._events.put(Answered(send.channel, send.call, sent.reply, sent.first_send_ns, sent.done_ns))
+        steps = WorkerSteps(settings, self._queue.model.call, clock, _new_incarnation, time.monotonic_ns())
+        executor = Executor(steps, self._queue.driver, waiting, self._news)
+        running = Running(
+            self._handlers,
+            self._queue.observer,
+            executor.ended,
+            places=settings.concurrency,
+            processes=self._processes,
+        )
+        log.info("worker %s: queue %s, %d handlers", settings.name, self._queue.name, settings.places)
+        try:
+            with self._signals():
+                executor.run(running)
+        finally:
+            running.close()
+            # A blocking wait ends within a sweep.
+            executor.close(settings.sweep_ms / 1000 + 1)
+            waiting.close()
 
     @contextmanager
     def _signals(self) -> Generator[None]:
@@ -237,16 +151,6 @@ class Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _why(lost: LoseLease) -> str:
-    """What to do about a lease that nobody renewed because nothing in this process could run (rule 14)."""
-    if not lost.starved_ms:
-        return ""
-    return (
-        f": this process stood still for {lost.starved_ms} ms, so it was not renewed; "
-        "handlers that hold the interpreter lock for long (C code) belong into processes of their own: --processes"
-    )
 
 
 def _new_incarnation() -> str:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from engine.errors import ScriptFault
 from engine.operations import Backoff, Enqueue, Lease, LeasedJob, Options
@@ -38,6 +38,9 @@ _BACKOFFS: tuple[Backoff, ...] = ("fixed", "exponential")
 _CRASHES_MAX_OLD = 3
 _HEAD = struct.Struct(">BBBB")
 _TAIL = struct.Struct(">8sQHBBIIBBBB")
+_TIMES = struct.Struct(">QQ")
+#: Forms that are kept; where each job has its own (unique keys), all of them are new.
+_FORMS_MAX = 1000
 _FIXED = struct.Struct(">BBBBQQQ8sQHBBIIBBBB")
 
 
@@ -63,51 +66,68 @@ def encode(operation: Enqueue) -> tuple[bytes, bytes]:
     return head, b"".join((fixed, class_name, key, unique, len(extra).to_bytes(2, "big"), extra, operation.payload))
 
 
+class Form(NamedTuple):
+    """What many jobs of a queue have in common, byte for byte: read once, and known again by its bytes."""
+
+    name: str
+    class_name: str
+    lane: str
+    options: Options
+
+
+_forms: dict[bytes, Form] = {}
+
+
 def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
     """A claimed job from its envelope. `counters` are claims, failures, crashes. Raises ScriptFault for
     what the script could read and Python cannot, such as options that are no JSON."""
     try:
-        version, kind, priority, flags, _, enqueued_ms, due_ms, _, _, *more = _FIXED.unpack_from(raw)
-        numbers: list[int] = more
-        attempts, backoff, crashes_max, backoff_ms, timeout_ms, *lengths = numbers
-        if version != VERSION or kind != ord("J") or backoff >= len(_BACKOFFS):
-            raise ValueError(f"version {version} kind {kind} back-off {backoff}")
-        at = _FIXED.size
-        texts: list[str] = []
-        for length in lengths:
-            texts.append(raw[at : at + length].decode())
-            at += length
-        extra_end = at + 2 + int.from_bytes(raw[at : at + 2], "big")
-        if extra_end > len(raw):
-            raise ValueError(f"{len(raw)} bytes, the options end at {extra_end}")
-        headers = _headers(raw[at + 2 : extra_end])
-    except (struct.error, ValueError, RecursionError) as error:
+        at = _FIXED.size + raw[56] + raw[57] + raw[58] + raw[59]
+        end = at + 2 + (raw[at] << 8 | raw[at + 1])
+        # All but the sequence, the times and the nonce. An envelope that is cut off has fewer bytes than its lengths say, so
+        # it is never taken for a whole one.
+        alike = raw[:4] + raw[44:end]
+        form = _forms.get(alike)
+        if form is None:
+            form = _form(raw, at, end)
+            if len(_forms) >= _FORMS_MAX:
+                _forms.clear()
+            _forms[alike] = form
+        enqueued_ms, due_ms = _TIMES.unpack_from(raw, 12)
+    except (struct.error, ValueError, IndexError, RecursionError) as error:
         raise ScriptFault(f"envelope of job {lease.job}: {error}") from error
-    return LeasedJob(
-        lease=lease,
-        deadline_ms=deadline_ms,
-        class_name=texts[0],
-        lane=f"{texts[0]}/{texts[1]}" if texts[1] else texts[0],
-        name=texts[2] or texts[0],
-        payload=raw[extra_end:],
-        options=Options(
-            priority=priority,
-            lifo=bool(flags & 1),
-            attempts=attempts,
-            backoff_ms=backoff_ms,
-            timeout_ms=timeout_ms,
-            headers=headers,
-            backoff=_BACKOFFS[backoff],
-            crashes_max=crashes_max or _CRASHES_MAX_OLD,
-            key=texts[1],
-            unique=texts[3],
-        ),
-        enqueued_ms=enqueued_ms,
-        due_ms=due_ms,
-        claims=counters[0],
-        failures=counters[1],
-        crashes=counters[2],
+    name, class_name, lane, options = form
+    return LeasedJob(lease, deadline_ms, name, class_name, lane, raw[end:], options, enqueued_ms, due_ms, *counters)
+
+
+def _form(raw: bytes, at: int, end: int) -> Form:
+    """The parts of an envelope whose options lie between `at` and `end`. Raises ValueError or struct.error."""
+    version, kind, priority, flags, _, _, _, _, _, *more = _FIXED.unpack_from(raw)
+    numbers: list[int] = more
+    attempts, backoff, crashes_max, backoff_ms, timeout_ms, *lengths = numbers
+    if version != VERSION or kind != ord("J") or backoff >= len(_BACKOFFS):
+        raise ValueError(f"version {version} kind {kind} back-off {backoff}")
+    if end > len(raw):
+        raise ValueError(f"{len(raw)} bytes, the options end at {end}")
+    texts: list[str] = []
+    start = _FIXED.size
+    for length in lengths:
+        texts.append(raw[start : start + length].decode())
+        start += length
+    class_name, key, name, unique = texts
+    options = Options(
+        priority=priority,
+        lifo=bool(flags & 1),
+        attempts=attempts,
+        backoff_ms=backoff_ms,
+        timeout_ms=timeout_ms,
+        headers=_headers(raw[at + 2 : end]),
+        backoff=_BACKOFFS[backoff],
+        crashes_max=crashes_max or _CRASHES_MAX_OLD,
+        key=key,
+        unique=unique,
     )
+    return Form(name or class_name, class_name, f"{class_name}/{key}" if key else class_name, options)
 
 
 def _headers(extra: bytes) -> tuple[tuple[str, str], ...]:

@@ -178,11 +178,13 @@ def _claimed(srv_us: int, claim: Claim, raw: Any) -> Claimed:
     flat = raw[3]
     jobs: list[LeasedJob] = []
     unreadable: list[Failure] = []
-    for at in range(0, len(flat), 7):
-        job, fence, deadline_ms, claims, failures, crashes, sealed = flat[at : at + 7]
-        lease = Lease(job.decode(), int(fence), nonce)
+    if len(flat) % 7:
+        raise ValueError(f"{len(flat)} values for jobs of 7 each")
+    values = iter(flat)
+    for job, fence, deadline_ms, claims, failures, crashes, sealed in zip(*[values] * 7, strict=True):
+        lease = Lease(job.decode(), fence, nonce)
         try:
-            jobs.append(envelope.decode(sealed, lease, int(deadline_ms), (claims, failures, crashes)))
+            jobs.append(envelope.decode(sealed, lease, deadline_ms, (claims, failures, crashes)))
         except ScriptFault as fault:
             # One bad job must not hold up the batch that it came with.
             unreadable.append(Failure(lease, str(fault)))

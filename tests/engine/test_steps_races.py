@@ -80,14 +80,14 @@ def test_rule_5_a_call_that_the_machine_sends_again_says_so() -> None:
 
 
 def test_what_has_ended_and_waits_to_be_sent_is_renewed() -> None:
-    machine = Machine(concurrency=2, prefetch=0)
-    first, second = machine.job("a"), machine.job("b")
-    machine.give(first, second)
+    machine = Machine(concurrency=3, prefetch=0)
+    first, second, third = (machine.job(name) for name in "abc")
+    machine.give(first, second, third)
     machine.handler_ends(first)
     # The finish of a is out and unanswered; b ends behind it.
     machine.handler_ends(second)
     machine.wait(3001)
-    assert machine.renewal.leases == (second.lease,)
+    assert machine.renewal.leases == (third.lease, second.lease)
 
 
 def test_a_running_job_is_told_when_its_lease_runs_out_by_the_workers_own_clock() -> None:

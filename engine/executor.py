@@ -1,0 +1,284 @@
+"""Executes the step machine with threads: whoever has news for it takes the decision, under a lock, and carries on with what
+comes of it.
+
+A few callers run the machine's calls, and one of them the inline handlers. A caller that brings a reply sends the next call or
+runs the next handler itself: each hand-over to another thread costs a switch and a wait for the interpreter lock. While a handler
+is on, the other callers take the replies and send the renewals, so that a busy one holds up neither (rule 14).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from engine.driver import Flight, SyncDriver
+from engine.errors import EngineError, ScriptFault, UnsafeServer
+from engine.operations import LeasedJob
+from engine.running import Running
+from engine.step_values import (
+    MS,
+    Answered,
+    Event,
+    Exit,
+    Forked,
+    HandlerEnded,
+    LoseLease,
+    Send,
+    Start,
+    StopAsked,
+    TimerFired,
+    Unanswered,
+)
+from engine.steps import WorkerSteps
+
+log = logging.getLogger("ironclaim.worker")
+
+#: One for each channel of the machine, and one for the inline handlers.
+CALLERS = 6
+#: A reply waits at most this long for the handlers of the caller that sent the call.
+PARKED_MS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """A call whose first send is done; its reply is still to be taken."""
+
+    send: Send
+    flight: Flight
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The machine is done, or has to end for this reason."""
+
+    reason: BaseException | None = None
+
+
+@dataclass(slots=True)
+class Decided:
+    """What is to be done now: calls to send, a job to run inline, and one that the asking place of the pool runs itself."""
+
+    sends: list[Send] = field(default_factory=list[Send])
+    inline: LeasedJob | None = None
+    pooled: LeasedJob | None = None
+
+
+#: For the thread in `Executor.run`; None: look at the time again.
+News = queue.SimpleQueue[Event | Over | None]
+Task = Send | Departed | LeasedJob
+
+
+class Executor:
+    """The machine behind its lock. `driver` runs its calls, `waiting` those that block on the server."""
+
+    def __init__(self, steps: WorkerSteps, driver: SyncDriver, waiting: SyncDriver, news: News) -> None:
+        self._steps = steps
+        self._driver = driver
+        self._waiting = waiting
+        self._lock = threading.Lock()
+        self._over = False
+        self._running: Running
+        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self._callers: list[threading.Thread] = []
+        # Calls that left while their caller runs inline handlers: it takes the replies itself afterwards, unless that lasts.
+        self._parked: deque[Departed] = deque()
+        self._parked_until_ns = 0
+        self._news = news
+        self._wake_at_ns = 0
+        self._sleeps_until_ns = 0
+
+    def run(self, running: Running) -> None:
+        """Work until the machine is done. Raises what ends the worker before that."""
+        self._running = running
+        for number in range(CALLERS):
+            thread = threading.Thread(target=self._serve, name=f"caller-{number}", daemon=True)
+            thread.start()
+            self._callers.append(thread)
+        pid = os.getpid()
+        news: Event | Over | None = TimerFired()
+        while not isinstance(news, Over):
+            if os.getpid() != pid:
+                pid = os.getpid()
+                self._feed(Forked())
+            self._release_parked()
+            if isinstance(news, StopAsked):
+                log.info("stopping: %d jobs in hand", self._steps.in_hand)
+            if news is not None:
+                self._feed(news)
+            news = self._listen()
+        if news.reason is not None:
+            raise news.reason
+
+    def close(self, timeout_s: float) -> None:
+        """Let the callers end. A call that the server never answers and a handler that does not return are not waited for."""
+        self._over = True
+        for _ in self._callers:
+            self._tasks.put(None)
+        until_s = time.monotonic() + timeout_s
+        for thread in self._callers:
+            thread.join(max(0.0, until_s - time.monotonic()))
+
+    def ended(self, leased: LeasedJob, error: str | None, inline: bool) -> LeasedJob | None:
+        """A run is over. The job that runs next in its place, if there is one."""
+        if error is None:
+            with self._lock:
+                following = None if self._over else self._steps.turn(leased.lease, time.monotonic_ns())
+            if following is not None:
+                return following
+        decided = self._decide(HandlerEnded(leased.lease, error), pool=not inline)
+        for send in decided.sends:
+            self._pass_on(send, park=inline)
+        if not inline and decided.inline is not None:
+            self._tasks.put(decided.inline)
+        return decided.inline if inline else decided.pooled
+
+    # -- deciding
+
+    def _feed(self, event: Event) -> None:
+        """Tell the machine, and let the callers do what comes of it."""
+        decided = self._decide(event)
+        for send in decided.sends:
+            self._pass_on(send)
+        if decided.inline is not None:
+            self._tasks.put(decided.inline)
+
+    def _decide(self, event: Event, *, pool: bool = False) -> Decided:
+        """Tell the machine. What it wants at once is done here, and what has to be done outside of the lock is returned; with
+        `pool` also the first job for the pool, which else gets it."""
+        decided = Decided()
+        with self._lock:
+            if self._over:
+                return decided
+            try:
+                now_ns = time.monotonic_ns()
+                for action in self._steps.on(event, now_ns):
+                    match action:
+                        case Send():
+                            decided.sends.append(action)
+                        case Start(inline=True):
+                            decided.inline = action.job
+                        case Start():
+                            if pool and decided.pooled is None:
+                                decided.pooled = action.job
+                            else:
+                                self._running.start(action.job)
+                        case LoseLease():
+                            log.warning("job %s: lease with fence %d lost%s", action.lease.job, action.lease.fence, _why(action))
+                            self._running.lose(action.lease)
+                        case Exit():
+                            self._end(None)
+                self._wake_at_ns = self._steps.wake_at_ns(now_ns)
+                if self._parked:
+                    self._wake_at_ns = min(self._wake_at_ns, self._parked_until_ns)
+            except BaseException as failure:
+                # A defect of ours must not leave a worker that looks alive and does nothing.
+                self._end(failure)
+            self._rearm()
+        return decided
+
+    def _rearm(self) -> None:
+        """Wake the thread in `run` when it would sleep too long."""
+        if self._wake_at_ns < self._sleeps_until_ns:
+            self._sleeps_until_ns = 0
+            self._news.put(None)
+
+    def _end(self, reason: BaseException | None) -> None:
+        if not self._over:
+            self._over = True
+            self._news.put(Over(reason))
+
+    def _listen(self) -> Event | Over | None:
+        """The next news, at the latest TimerFired when the machine wants it."""
+        with self._lock:
+            self._sleeps_until_ns = self._wake_at_ns
+        try:
+            wait_ns = max(0, self._sleeps_until_ns - time.monotonic_ns())
+            return self._news.get(timeout=wait_ns / (1000 * MS))
+        except queue.Empty:
+            # It may want to sleep on, by what others have told it meanwhile.
+            return TimerFired() if time.monotonic_ns() >= self._wake_at_ns else None
+
+    # -- calling
+
+    def _pass_on(self, send: Send, *, park: bool = False) -> None:
+        """Let a caller run this call. A claim or a finish leaves here and now: the server works on it meanwhile. `park`: this
+        caller goes on to run handlers, and takes the reply after them if they are short; to wake another one would cost more."""
+        if send.channel not in ("work", "finish"):
+            self._tasks.put(send)
+            return
+        departed = Departed(send, self._driver.depart(send.call, again=send.again))
+        if not park:
+            self._tasks.put(departed)
+            return
+        with self._lock:
+            self._parked.append(departed)
+            self._parked_until_ns = time.monotonic_ns() + PARKED_MS * MS
+            self._wake_at_ns = min(self._wake_at_ns, self._parked_until_ns)
+            self._rearm()
+
+    def _take_parked(self) -> Departed | None:
+        with self._lock:
+            return self._parked.popleft() if self._parked else None
+
+    def _release_parked(self) -> None:
+        """A handler lasts: other callers take the replies."""
+        while self._parked and time.monotonic_ns() >= self._parked_until_ns:
+            departed = self._take_parked()
+            if departed is not None:
+                self._tasks.put(departed)
+
+    def _serve(self) -> None:
+        """Take up what is to be done, and what comes of it."""
+        task: Task | None = None
+        while True:
+            task = task or self._take_parked() or self._tasks.get()
+            if task is None:
+                return
+            if isinstance(task, LeasedJob):
+                self._running.run_inline(task)
+                task = None
+                continue
+            event = self._call(task)
+            decided = self._decide(event) if event is not None else Decided()
+            # What this caller cannot wait for at once leaves before it waits for anything.
+            busy = decided.inline is not None or bool(self._parked)
+            task = decided.inline or (decided.sends.pop(0) if decided.sends and not busy else None)
+            for send in decided.sends:
+                self._pass_on(send, park=busy)
+
+    def _call(self, task: Send | Departed) -> Event | None:
+        """Run a call to its end."""
+        started_ns = time.monotonic_ns()
+        send = task.send if isinstance(task, Departed) else task
+        try:
+            if isinstance(task, Departed):
+                sent = self._driver.arrive(task.flight)
+            else:
+                driver = self._waiting if send.channel == "wake" else self._driver
+                sent = driver.send(send.call, again=send.again)
+        except UnsafeServer as error:
+            self._end(error)
+            return None
+        except EngineError as error:
+            log.warning("%s", error)
+            return Unanswered(send.channel, send.call, started_ns, isinstance(error, ScriptFault))
+        except Exception:
+            # A defect of ours must not leave the channel without its answer, for the worker would look alive and do nothing.
+            log.exception("%s: unexpected", type(send.call.operation).__name__)
+            return Unanswered(send.channel, send.call, started_ns, fault=True)
+        return Answered(send.channel, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
+
+
+def _why(lost: LoseLease) -> str:
+    """What to do about a lease that nobody renewed because nothing in this process could run (rule 14)."""
+    if not lost.starved_ms:
+        return ""
+    return (
+        f": this process stood still for {lost.starved_ms} ms, so it was not renewed; "
+        "handlers that hold the interpreter lock for long (C code) belong into processes of their own: --processes"
+    )

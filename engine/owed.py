@@ -1,0 +1,85 @@
+"""What a worker still has to tell the server about jobs whose handlers have ended, or that never started. Pure code, a part of
+the step machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.operations import Bury, Failure, Lease, Operation, Release, Retry
+from engine.prefetch import LINGER_MS
+from engine.step_values import MS
+
+
+class Owed:
+    """Ends of leases that wait for the work channel. Finishes wait for company, and travel with a claim; the rest goes first."""
+
+    def __init__(self) -> None:
+        self._finishes: list[Lease] = []
+        self._finishes_since_ns = 0
+        self._failures: list[Failure] = []
+        self._releases: list[Lease] = []
+        self._unreadable: list[Failure] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._finishes or self._failures or self._releases or self._unreadable)
+
+    def finish(self, lease: Lease, now_ns: int) -> None:
+        """A handler has returned."""
+        if not self._finishes:
+            self._finishes_since_ns = now_ns
+        self._finishes.append(lease)
+
+    def retry(self, failure: Failure) -> None:
+        """A handler has raised."""
+        self._failures.append(failure)
+
+    def release(self, leases: Iterable[Lease]) -> None:
+        """These do not start here."""
+        self._releases.extend(leases)
+
+    def bury(self, failures: Iterable[Failure]) -> None:
+        """These cannot be run."""
+        self._unreadable.extend(failures)
+
+    def has_finish(self, lease: Lease | None) -> bool:
+        """Whether the end of this lease is not told yet."""
+        return lease in self._finishes
+
+    @property
+    def finishes(self) -> int:
+        """Finishes that wait."""
+        return len(self._finishes)
+
+    @property
+    def linger_until_ns(self) -> int | None:
+        """When the finishes go at the latest (rule 21)."""
+        return self._finishes_since_ns + LINGER_MS * MS if self._finishes else None
+
+    def lingers(self, startable: int, now_ns: int, *, more: int = 0) -> bool:
+        """Whether the finishes, and so many `more` that would be added now, wait for company: for 5 ms, and only while more jobs
+        wait for a handler (rule 21)."""
+        count = len(self._finishes)
+        in_time = now_ns < self._finishes_since_ns + LINGER_MS * MS if count else bool(more)
+        return in_time and count + more < startable
+
+    def take_end(self) -> Operation | None:
+        """The next call that ends leases and waits for nothing."""
+        if self._failures:
+            failures, self._failures = tuple(self._failures), []
+            return Retry(failures)
+        if self._releases:
+            leases, self._releases = tuple(self._releases), []
+            return Release(leases)
+        if self._unreadable:
+            unreadable, self._unreadable = tuple(self._unreadable), []
+            return Bury(unreadable)
+        return None
+
+    def take_finishes(self) -> tuple[Lease, ...]:
+        """The finishes, which go out now."""
+        leases, self._finishes = tuple(self._finishes), []
+        return leases
+
+    def leases(self) -> list[Lease]:
+        """To be renewed all the same, or else they would be reaped while they wait."""
+        return [*self._finishes, *self._releases, *(failure.lease for failure in self._failures)]

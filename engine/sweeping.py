@@ -1,0 +1,52 @@
+"""A worker's sweeps: when the next one is due, and the calls that it takes. Pure code, a part of the step machine."""
+
+from __future__ import annotations
+
+from engine.operations import Count, Operation, Promote, Promoted, Reap, Reaped
+from engine.step_values import MS, Settings
+
+PROMOTE_LIMIT = 1000
+REAP_LIMIT = 1000
+DONE_MAX = 1000
+
+
+class Sweeping:
+    """Reap, then promote; in burst mode then count. Each reply says how long the next sweep may wait (rule 13)."""
+
+    def __init__(self, settings: Settings, now_ns: int) -> None:
+        self._settings = settings
+        #: When the next sweep begins.
+        self.at_ns = now_ns
+        self._sweeps = 0
+        self._reply_ms = settings.sweep_ms
+        self._rest: list[Operation] = []
+
+    def next_operation(self, incarnation: str, now_ns: int) -> Operation | None:
+        """The next call of the sweep that is on, or the first one of a sweep that is due."""
+        if not self._rest and now_ns >= self.at_ns:
+            most_ms = self._settings.sweep_ms
+            self.at_ns = now_ns + most_ms * MS
+            reap = Reap(incarnation, self._sweeps + 1, REAP_LIMIT, most_ms, DONE_MAX)
+            self._sweeps += 2
+            self._rest = [reap, Promote(incarnation, self._sweeps, PROMOTE_LIMIT, most_ms)]
+            if self._settings.burst:
+                self._rest.append(Count(self._settings.classes))
+        return self._rest.pop(0) if self._rest else None
+
+    def reaped(self, reply: Reaped) -> None:
+        """The first half of a sweep was answered."""
+        self._reply_ms = reply.sleep_ms
+
+    def promoted(self, reply: Promoted, done_ns: int) -> None:
+        """Its second half was answered: the shorter of the two sleeps counts."""
+        self._reply_ms = min(self._reply_ms, reply.sleep_ms)
+        self.not_after(done_ns, self._reply_ms)
+
+    def not_after(self, done_ns: int, sleep_ms: int) -> None:
+        """A reply said that something falls due after so long."""
+        self.at_ns = min(self.at_ns, done_ns + max(1, sleep_ms) * MS)
+
+    def failed(self, now_ns: int) -> None:
+        """A call of the sweep was not answered: the rest of it is dropped, the next one begins anew."""
+        self._rest.clear()
+        self.at_ns = now_ns + self._settings.sweep_ms * MS

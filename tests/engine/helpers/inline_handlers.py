@@ -1,0 +1,60 @@
+"""Inline handlers for workers under test, and one that runs in the pool beside them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+
+from engine import Handlers, Job
+from tests.engine.helpers.worker_handlers import _mark as mark_in
+
+handlers = Handlers()
+
+
+@handlers("quick", inline=True)
+def quick(job: Job) -> None:
+    """Run and return, or do what the payload says."""
+    mark_in(job, "ran")
+    match job.payload.get("what", ""):
+        case "value":
+            raise ValueError("no")
+        case "exit":
+            sys.exit(3)
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "sleep":
+            time.sleep(0.005)
+
+
+@handlers("hold", inline=True)
+def hold(job: Job) -> None:
+    """Run until the file `open` exists or the lease is lost, without keeping the interpreter lock."""
+    folder = mark_in(job, "start")
+    while not (folder / "open").exists() and not job.lease_lost.is_set():
+        time.sleep(0.005)
+    mark_in(job, "lost" if job.lease_lost.is_set() else "end")
+
+
+@handlers("spin", inline=True)
+def spin(job: Job) -> None:
+    """Keep the interpreter busy until the file `open` exists."""
+    folder = mark_in(job, "start")
+    while not (folder / "open").exists():
+        sum(range(1000))
+    mark_in(job, "end")
+
+
+@handlers("die", inline=True)
+def die(job: Job) -> None:
+    """Take the worker along."""
+    mark_in(job, "start")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@handlers("pooled")
+def pooled(job: Job) -> None:
+    """Mark the name of the thread that this runs in."""
+    mark_in(job, threading.current_thread().name)

@@ -1,0 +1,102 @@
+"""Idle moments (rule 21): what has ended goes out although a claim is on its way, and a claim is worth its round trip."""
+
+from __future__ import annotations
+
+from engine.operations import Claim, Finish, LeasedJob, Mark
+from engine.step_values import StopAsked
+from tests.engine.helpers.machine import Machine, exits, started
+
+
+def idle(*names: str) -> tuple[Machine, list[LeasedJob]]:
+    """A machine with a claim on its way that has run these jobs meanwhile: the first one's finish is in that call."""
+    machine = Machine(concurrency=len(names), prefetch=0)
+    jobs = [machine.job(name) for name in names]
+    machine.give(*jobs)
+    for job in jobs:
+        machine.handler_ends(job)
+    assert isinstance(machine.work, Finish) and machine.work.leases == (jobs[0].lease,)
+    return machine, jobs
+
+
+def alone(machine: Machine) -> list[str]:
+    """The finishes that travel without a claim."""
+    operation = machine.out["finish"].operation
+    assert isinstance(operation, Finish) and operation.claim is None
+    return [lease.job for lease in operation.leases]
+
+
+def test_rule_21_finishes_do_not_wait_for_the_answer_to_a_claim_when_nothing_runs() -> None:
+    machine, _ = idle("a", "b", "c")
+    assert alone(machine) == ["b", "c"]
+
+
+def test_while_something_runs_they_wait_and_travel_with_the_next_claim() -> None:
+    machine = Machine(concurrency=3, prefetch=0)
+    jobs = [machine.job(name) for name in "abc"]
+    machine.give(*jobs)
+    machine.handler_ends(jobs[0])
+    machine.handler_ends(jobs[1])
+    assert "finish" not in machine.out
+    machine.give()
+    assert isinstance(machine.work, Finish) and machine.work.leases == (jobs[1].lease,)
+
+
+def test_rule_4_the_claim_stays_the_only_one() -> None:
+    machine, _ = idle("a", "b")
+    machine.answer("finish", machine._ended(machine.out["finish"].operation))
+    assert "finish" not in machine.out
+    machine.give()
+    assert isinstance(machine.work, Claim) or machine.work is None
+
+
+def test_rule_5_an_unanswered_finish_is_sent_again_the_same() -> None:
+    machine, _ = idle("a", "b")
+    call = machine.out["finish"]
+    machine.fail("finish")
+    assert "finish" not in machine.out
+    machine.wait(101)
+    assert machine.out["finish"] is call
+
+
+def test_rule_12_a_mark_waits_until_the_end_of_the_marked_one_before_it_was_answered() -> None:
+    machine = Machine(concurrency=2, prefetch=0)
+    first, crashed = machine.job("a"), machine.job("c", crashes=1)
+    machine.give(first, crashed)
+    machine.mark()
+    machine.handler_ends(first)
+    assert isinstance(machine.work, Finish)
+    machine.handler_ends(crashed)
+    assert alone(machine) == ["c"]
+    machine.give(machine.job("d", crashes=1))
+    assert not isinstance(machine.work, Mark), "its crash would be charged to the one before it"
+    machine.answer("finish", machine._ended(machine.out["finish"].operation))
+    while not isinstance(machine.work, Mark):
+        machine.give()
+    assert started(machine.mark()) == ["d"]
+
+
+def test_a_stop_waits_for_the_answer() -> None:
+    machine, _ = idle("a", "b")
+    machine.on(StopAsked())
+    machine.give()
+    assert not exits(machine.log)
+    assert exits(machine.answer("finish", machine._ended(machine.out["finish"].operation)))
+
+
+def test_a_claim_for_a_few_places_waits_while_many_jobs_have_not_started() -> None:
+    """It would bring one job where the next one brings half of what is taken ahead."""
+    machine = Machine(concurrency=1, prefetch=64)
+    for number in range(12):
+        job = machine.job(f"warm{number}")
+        machine.give(job)
+        machine.wait(1)
+        machine.handler_ends(job)
+    limit = machine.claim.limit
+    jobs = [machine.job(f"j{number}") for number in range(limit - 2)]
+    machine.give(*jobs)
+    assert machine.work is None
+    ended = 0
+    while machine.work is None:
+        machine.handler_ends(jobs[ended])
+        ended += 1
+    assert ended > limit // 3 and machine.claim.limit > limit // 3

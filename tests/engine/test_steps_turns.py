@@ -1,0 +1,204 @@
+"""Turns: what a runner of many short handlers asks the machine for after each of them. They decide nothing that `on` would not
+have decided, and refuse where there is more to decide."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from engine.operations import Finish, LeasedJob, Mark, Release
+from engine.step_values import HandlerEnded, Send, Start, StopAsked, TimerFired
+from tests.engine.helpers.machine import MS, Machine, started
+
+INLINE = frozenset({"work"})
+
+
+def inline_machine(**settings: object) -> Machine:
+    """A machine all of whose jobs are inline."""
+    return Machine(concurrency=0, prefetch=64, **settings)  # type: ignore[arg-type]
+
+
+def warm(machine: Machine, rounds: int = 12) -> None:
+    """Let the machine measure short handlers; a claim is outstanding afterwards."""
+    for number in range(rounds):
+        job = machine.job(f"warm{number}")
+        machine.give(job)
+        machine.wait(1)
+        machine.handler_ends(job)
+        assert isinstance(machine.work, Finish)
+
+
+def batch(machine: Machine, count: int, **options: object) -> list[LeasedJob]:
+    """So many jobs come in at once, and the first one runs."""
+    warm(machine)
+    jobs = [machine.job(f"j{number}", **options) for number in range(count)]  # type: ignore[arg-type]
+    assert started(machine.give(*jobs)) == ["j0"]
+    return jobs
+
+
+def turn(machine: Machine, job: LeasedJob) -> str | None:
+    """Ask for a turn; the id of the job that starts."""
+    machine.steps.wake_at_ns(machine.now_ns)
+    following = machine.steps.turn(job.lease, machine.now_ns)
+    return None if following is None else following.lease.job
+
+
+def finishes(machine: Machine) -> list[str]:
+    """The jobs whose finishes are on their way."""
+    operation = machine.work
+    assert isinstance(operation, Finish)
+    return [lease.job for lease in operation.leases]
+
+
+def armed(machine: Machine, job: LeasedJob) -> list[str]:
+    """The first turn is refused, for the machine is not woken often enough yet; its end goes through `on`."""
+    assert turn(machine, job) is None
+    return started(machine.handler_ends(job))
+
+
+def test_turns_go_through_the_batch_in_order() -> None:
+    machine = inline_machine()
+    jobs = batch(machine, 20)
+    assert armed(machine, jobs[0]) == ["j1"]
+    for at in range(1, 8):
+        assert turn(machine, jobs[at]) == f"j{at + 1}"
+    assert machine.steps.in_hand == 12
+
+
+def test_what_turns_leave_undecided_is_decided_within_5_ms() -> None:
+    """Rule 21: a finish lingers no longer, although nobody tells the machine of it with an event."""
+    machine = inline_machine()
+    jobs = batch(machine, 40)
+    if "work" in machine.out:
+        machine.give()
+    armed(machine, jobs[0])
+    machine.now_ms += 1
+    assert turn(machine, jobs[1]) == "j2"
+    assert machine.work is None
+    machine.wait(5)
+    assert finishes(machine) == ["j0", "j1"]
+
+
+def test_a_turn_is_refused_where_the_finishes_are_to_go() -> None:
+    """Half of what was in hand: the next jobs are asked for before the last of these has started."""
+    machine = inline_machine()
+    jobs = batch(machine, 20)
+    if "work" in machine.out:
+        machine.give()
+    armed(machine, jobs[0])
+    at = 1
+    while turn(machine, jobs[at]) is not None:
+        at += 1
+    assert machine.work is None and at >= 5
+    machine.handler_ends(jobs[at])
+    assert len(finishes(machine)) == at + 1
+
+
+def test_rule_9_a_turn_starts_nothing_that_has_too_little_of_its_lease_left() -> None:
+    """A slow job in front: what waited behind it goes back unstarted, also in the middle of a batch."""
+    machine = inline_machine(lease_ms=9000)
+    jobs = batch(machine, 6)
+    armed(machine, jobs[0])
+    machine.out.pop("renew", None)
+    machine.now_ms += 7201
+    machine.on(TimerFired())
+    assert turn(machine, jobs[1]) is None
+    assert started(machine.handler_ends(jobs[1])) == []
+    while not isinstance(machine.work, Release):
+        machine.give() if isinstance(machine.work, Finish) else machine.end()
+    assert {lease.job for lease in machine.work.leases} <= {f"j{number}" for number in range(2, 6)}
+    assert machine.steps.in_hand == 0
+
+
+def test_rule_21_what_waits_behind_a_slow_inline_handler_goes_back() -> None:
+    machine = inline_machine()
+    jobs = batch(machine, 50)
+    machine.give() if "work" in machine.out else None
+    machine.wait(250)
+    assert isinstance(machine.work, Release)
+    assert {lease.job for lease in machine.work.leases} == {job.lease.job for job in jobs[1:]}
+    assert machine.steps.in_hand == 1
+
+
+def test_rule_12_a_crash_behind_a_job_is_no_matter_for_a_turn() -> None:
+    machine = inline_machine()
+    warm(machine)
+    plain, crashed, last = machine.job("plain"), machine.job("crashed", crashes=1), machine.job("last")
+    machine.give(plain, crashed, last)
+    assert turn(machine, plain) is None
+    machine.handler_ends(plain)
+    while not isinstance(machine.work, Mark):
+        machine.give() if isinstance(machine.work, Finish) else machine.end()
+    assert started(machine.mark()) == ["crashed"]
+    assert turn(machine, crashed) is None
+    assert started(machine.handler_ends(crashed)) == ["last"]
+
+
+def test_a_stop_refuses_turns() -> None:
+    machine = inline_machine()
+    jobs = batch(machine, 10)
+    armed(machine, jobs[0])
+    machine.on(StopAsked())
+    assert turn(machine, jobs[1]) is None
+
+
+def test_one_line_does_not_hold_up_the_other() -> None:
+    machine = Machine(concurrency=1, prefetch=64, inline=INLINE)
+    assert machine.claim.limit == 3, "two places and one ahead"
+    inline, pooled = machine.job("inline"), machine.job("pooled")._replace(name="pooled")
+    actions = machine.give(inline, pooled)
+    assert [(action.job.lease.job, action.inline) for action in actions if isinstance(action, Start)] == [
+        ("pooled", False),
+        ("inline", True),
+    ]
+    machine.handler_ends(pooled)
+    more = [machine.job("p2")._replace(name="pooled"), machine.job("i2")]
+    assert started(machine.give(*more)) == ["p2"], "the inline one waits for the one that runs"
+    assert started(machine.handler_ends(inline)) == ["i2"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_turns_change_nothing_but_the_cost(seed: int) -> None:
+    """Two machines over the same work, one of which is fed with events alone: they start the same jobs in the same order and tell
+    the same ends."""
+    logs: list[tuple[list[str], list[str]]] = []
+    for turns in (False, True):
+        draw = random.Random(seed)
+        machine = inline_machine()
+        starts: list[str] = []
+        ends: list[str] = []
+        running: list[LeasedJob] = []
+        count = 0
+        used = 0
+        for _ in range(3000):
+            for action in machine.log:
+                if isinstance(action, Start):
+                    running.append(action.job)
+                    starts.append(action.job.lease.job)
+                elif isinstance(action, Send) and isinstance(action.call.operation, Finish):
+                    ends += [lease.job for lease in action.call.operation.leases]
+            machine.log.clear()
+            machine.now_ms += draw.choice([0, 0, 1])
+            if running and draw.random() < 0.8:
+                job = running.pop()
+                following = machine.steps.turn(job.lease, machine.now_ns) if turns else None
+                if following is not None:
+                    used += 1
+                    running.append(following)
+                    starts.append(following.lease.job)
+                else:
+                    machine.on(HandlerEnded(job.lease, None))
+            elif isinstance(machine.work, Finish) and machine.work.claim is None:
+                machine.end()
+            elif "work" in machine.out and count < 400:
+                jobs = [machine.job(f"j{count + number}") for number in range(min(machine.claim.limit, 400 - count))]
+                count += len(jobs)
+                machine.give(*jobs)
+            elif "work" in machine.out:
+                machine.give()
+            if machine.steps.wake_at_ns(machine.now_ns) <= machine.now_ns + MS // 2:
+                machine.on(TimerFired())
+        assert (used > 100) == turns
+        logs.append((starts, sorted(ends)))
+    assert logs[0] == logs[1] and len(logs[0][0]) == len(logs[0][1]) == 400

@@ -1,0 +1,230 @@
+"""Inline handlers in a real worker: one after the other in one thread, and none of the rules bends for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Job, Malformed, Queue, Worker
+from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.schema import check_rows, raw_rows
+from tests.engine.helpers.waiting import rows_of, wait_until
+
+INLINE = "tests.engine.helpers.inline_handlers:handlers"
+
+
+@pytest.fixture
+def workers(tmp_path: Path, ironclaim_url: str) -> Iterator[Workers]:
+    made = Workers(tmp_path, ironclaim_url)
+    yield made
+    made.open_gate()
+    made.stop_all()
+
+
+@pytest.fixture
+def queue(ironclaim_url: str) -> Iterator[Queue]:
+    made = Queue("q", url=ironclaim_url)
+    yield made
+    made.close()
+
+
+def put(queue: Queue, workers: Workers, name: str, *jobs: str, what: str = "", **options: Any) -> None:
+    payload = {"folder": str(workers.folder), "what": what}
+    queue.enqueue_many([{"name": name, "payload": payload, "id": job, **options} for job in jobs])
+
+
+def start(workers: Workers, *options: str, name: str = "worker-1") -> Any:
+    return workers.start("--sweep-ms", "100", *options, name=name, handlers=INLINE)
+
+
+def error_of(queue: Queue, job: str) -> str:
+    with raw_client(queue.url) as client:
+        return client.hget(queue.model.keys.run(job), "error")
+
+
+def drained(queue: Queue, handlers: Handlers, **settings: Any) -> None:
+    Worker(queue, handlers, sweep_ms=50, **settings).run(burst=True)
+
+
+def test_inline_handlers_run_in_the_order_of_the_claims_and_one_at_a_time(queue: Queue) -> None:
+    handlers = Handlers()
+    ran: list[int] = []
+    running: list[int] = []
+    most: list[int] = []
+
+    @handlers("work", inline=True)
+    def work(job: Job) -> None:
+        running.append(1)
+        most.append(len(running))
+        ran.append(job.payload)
+        running.pop()
+
+    queue.enqueue_many([{"name": "work", "payload": number} for number in range(1000)])
+    drained(queue, handlers)
+    assert (ran, max(most)) == (list(range(1000)), 1)
+    counts = queue.counts()
+    assert (counts.finished, counts.active, counts.waiting) == (1000, 0, 0)
+
+
+def test_they_travel_in_batches(queue: Queue) -> None:
+    """Rule 21: short handlers fill 50 ms with many jobs, and their ends wait for company."""
+    handlers = Handlers()
+    handlers("work", inline=True)(lambda job: None)
+    queue.enqueue_many([{"name": "work", "payload": number} for number in range(2000)])
+    with raw_client(queue.url) as client:
+        client.config_resetstat()
+        drained(queue, handlers)
+        assert client.info("commandstats")["cmdstat_evalsha"]["calls"] < 150
+
+
+def test_kinds_mix_in_one_worker(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "hold", "slow")
+    worker = start(workers, "--burst", "--concurrency", "2")
+    wait_until(lambda: workers.marks("start", "slow"), "an inline handler runs")
+    put(queue, workers, "pooled", *(f"p{number}" for number in range(10)))
+    wait_until(lambda: len(workers.marks()) == 11, "the pool goes on beside it")
+    put(queue, workers, "quick", "q1", "q2")
+    workers.open_gate()
+    assert worker.wait(20) == 0
+    assert {mark.word for mark in workers.marks() if mark.job.startswith("p")} <= {"handler-0", "handler-1"}
+    assert len(workers.marks("ran")) == 2 and queue.counts().finished == 13
+    rows = raw_rows(workers.history())
+    check_rows(rows)
+    assert len([row for row in rows if row.get("f") == "handle" and row["type"] == "ok"]) == 13
+
+
+@pytest.mark.parametrize("name", ["hold", "spin"])
+def test_rule_14_a_busy_inline_handler_keeps_its_lease(queue: Queue, workers: Workers, name: str) -> None:
+    """Longer than three leases, whether it waits or keeps the interpreter busy."""
+    put(queue, workers, name, "a")
+    worker = start(workers, "--burst", "--lease-ms", "600")
+    wait_until(lambda: len(rows_of(workers.history(), "operation", f="extend", type="ok")) >= 9, "renewals of three leases")
+    workers.open_gate()
+    assert worker.wait(20) == 0
+    assert len(workers.marks("start")) == len(workers.marks("end")) == 1
+    assert queue.counts().finished == 1 and "lease with fence" not in workers.output()
+
+
+def test_an_inline_handler_hears_that_its_lease_is_lost(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "hold", "a")
+    start(workers, "--lease-ms", "600")
+    wait_until(lambda: workers.marks("start"), "it runs")
+    with raw_client(workers.url) as client:
+        client.hset(queue.model.keys.run("a"), "nonce", "somebody-else")
+    wait_until(lambda: workers.marks("lost", "a"), "the handler hears it")
+
+
+RAISED = [("value", "ValueError: no"), ("exit", "SystemExit: 3"), ("interrupt", "KeyboardInterrupt: ")]
+
+
+@pytest.mark.parametrize(("what", "error"), RAISED)
+def test_what_a_handler_raises_in_the_middle_of_a_batch_is_its_own_failed_run(
+    queue: Queue, workers: Workers, what: str, error: str
+) -> None:
+    put(queue, workers, "quick", *(f"a{number}" for number in range(50)))
+    put(queue, workers, "quick", "bad", what=what, attempts=2, backoff_ms=0)
+    put(queue, workers, "quick", *(f"b{number}" for number in range(50)))
+    assert start(workers, "--burst").wait(20) == 0
+    assert error_of(queue, "bad") == error
+    assert (len(workers.marks("ran", "bad")), ids_of(queue, "dead")) == (2, ["bad"])
+    assert len(workers.marks("ran")) == 102 and queue.counts().finished == 100
+
+
+def test_a_stop_gives_back_what_has_not_started_uncharged(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "quick", *(f"warm{number}" for number in range(100)))
+    worker = start(workers)
+    wait_until(lambda: queue.counts().finished == 100, "it has learned that its handlers are quick")
+    put(queue, workers, "hold", "slow")
+    wait_until(lambda: workers.marks("start", "slow"), "it runs")
+    put(queue, workers, "quick", *(f"j{number}" for number in range(20)))
+    wait_until(lambda: rows_of(workers.history(), "operation", f="release", type="ok") or queue.counts().active > 1, "in hand")
+    worker.terminate()
+    wait_until(lambda: queue.counts().active == 1, "all but the one that runs went back")
+    workers.open_gate()
+    assert worker.wait(20) == 0
+    counts = queue.counts()
+    assert (counts.finished, counts.waiting, counts.active) == (101, 20, 0)
+    assert not [mark for mark in workers.marks() if mark.job.startswith("j")]
+    start(workers, "--burst", name="worker-2")
+    wait_until(lambda: queue.counts().finished == 121, "another worker runs them")
+    claimed = [item for row in rows_of(workers.history("worker-2"), "operation", f="claim", type="ok") for item in row["items"]]
+    assert {(item["failures"], item["crashes"]) for item in claimed} == {(0, 0)}
+
+
+def test_rule_21_jobs_behind_a_slow_inline_handler_go_to_a_worker_that_idles(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "quick", *(f"warm{number}" for number in range(300)))
+    put(queue, workers, "hold", "slow", priority=9, delay_ms=700)
+    start(workers, "--lease-ms", "9000")
+    wait_until(lambda: queue.counts().finished == 300, "the first worker has learned that its handlers are quick")
+    put(queue, workers, "quick", *(f"j{number}" for number in range(400)), what="sleep")
+    wait_until(lambda: workers.marks("start", "slow"), "it runs with others in hand")
+    start(workers, name="worker-2")
+    wait_until(lambda: queue.counts().finished == 700, "nothing waits for the slow one", 8.0)
+    assert workers.marks("end") == [] and rows_of(workers.history(), "operation", f="release", type="ok") != []
+
+
+def test_a_worker_that_is_killed_with_a_batch_in_hand_loses_nothing(queue: Queue, workers: Workers) -> None:
+    jobs = [f"j{number}" for number in range(300)]
+    put(queue, workers, "quick", *jobs, what="sleep")
+    worker = start(workers, "--lease-ms", "600")
+    wait_until(lambda: len(workers.marks("ran")) > 100 and queue.counts().active > 3, "a batch is in hand")
+    worker.kill()
+    assert worker.wait(5) == -signal.SIGKILL and queue.counts().active > 0
+    assert start(workers, "--burst", "--lease-ms", "600", name="worker-2").wait(20) == 0
+    assert queue.counts().finished == 300 and {mark.job for mark in workers.marks("ran")} == set(jobs)
+
+
+def test_rule_12_a_job_that_takes_its_worker_along_is_marked_first_and_buried_alone(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "die", "poison", crashes_max=2)
+    put(queue, workers, "quick", *(f"j{number}" for number in range(30)))
+    for number in range(2):
+        worker = start(workers, "--lease-ms", "500", name=f"worker-{number}")
+        assert worker.wait(20) == -signal.SIGKILL
+    assert start(workers, "--burst", "--lease-ms", "500", name="last").wait(20) == 0
+    assert ids_of(queue, "dead") == ["poison"] and queue.counts().finished == 30
+    assert len(workers.marks("start", "poison")) == 2
+    marked = [row["items"][0]["job"] for row in rows_of(workers.history("worker-1"), "operation", f="mark", type="ok")]
+    assert "poison" in marked
+
+
+def test_a_worker_runs_inline_handlers_where_gevent_has_patched_the_process(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "quick", *(f"j{number}" for number in range(50)))
+    put(queue, workers, "pooled", "p")
+    patched = "from gevent import monkey; monkey.patch_all()\nimport sys; sys.argv[0] = 'engine'\n"
+    program = patched + "from engine.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    worker = workers.start("--burst", "--sweep-ms", "100", handlers=INLINE, program=program)
+    assert worker.wait(20) == 0, workers.output()
+    assert queue.counts().finished == 51 and {mark.pid for mark in workers.marks()} == {worker.pid} != {os.getpid()}
+
+
+def test_a_defect_in_a_decision_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever thread takes it: a worker that looks alive and does nothing is the worst of all."""
+    handlers = Handlers()
+    handlers("work", inline=True)(lambda job: None)
+    queue.enqueue("work", 1)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr("engine.steps.WorkerSteps._handler_ended", broken)
+    with pytest.raises(RuntimeError, match="a defect"):
+        Worker(queue, handlers, sweep_ms=50).run()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("caller-")]
+
+
+def test_an_async_function_cannot_run_inline() -> None:
+    handlers = Handlers()
+
+    async def work(job: Job) -> None: ...
+
+    with pytest.raises(Malformed, match="^inline: .*async"):
+        handlers("work", inline=True)(work)
+    handlers("work", inline=True)(lambda job: None)
+    assert handlers.inline == {"work"}
