@@ -20,7 +20,8 @@ _TRANSIENT = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "ASK",
 #: Error replies that refuse for longer than a call should wait: also not applied.
 _REFUSED = ("OOM", "READONLY", "MISCONF", "NOREPLICAS", "NOAUTH", "NOPERM", "WRONGPASS", "DENIED")
 _REFUSED_TEXT = "ERR max number of clients"
-#: A script met a key that its slot's move has taken away, perhaps after some of its writes: sent again because of rule 1 (rule 27).
+#: A script met a key that its slot's move has taken away, perhaps after some of its writes: rule 1 makes it safe to send it again
+#: (rule 27).
 _HALF_WAY_TEXT = "access a non local key"
 
 

@@ -1,25 +1,28 @@
 """The envelope of Lanes: `job:<id>`, one immutable string per job (rule 15).
 
-All integers are big-endian. `lua/lanes/include/envelope_open.lua` reads the same layout, the enqueue script writes the
-three fields in the middle, and `finish_jobs.lua` overwrites the whole with a tombstone.
+All integers are big-endian; times are 48 bits, which last for 8,900 years. Every waiting job has one of these, so what most
+jobs do not use has no room in it: 42 bytes, the class and the payload. `lua/lanes/include/envelope_open.lua` reads the same
+layout, the enqueue script writes sequence and times into the middle, and `finish_jobs.lua` overwrites the whole with a
+tombstone.
 
 | bytes | job | | bytes | tombstone |
 |---|---|---|---|---|
-| 0 | version, 1 | | 0 | version, 1 |
+| 1 | version, 1 | | 0 | version, 1 |
 | 1 | kind, 'J' | | 1 | kind, 'T' |
-| 2 | priority, 1 to 10 | | 2 | outcome: 1 finished, 2 discarded, 3 rejected: turned away by another job |
-| 3 | flags: bit 0 LIFO | | 3-10 | enqueue nonce |
-| 4-27 | sequence, enqueued_ms, due_ms (by the server) | | 11-18 | fence of the last ended token, 0 where rejected |
-| 28-35 | enqueue nonce | | 19 | length of its nonce |
-| 36-43 | not_after_ms | | 20- | its nonce; where rejected the id of that other job |
-| 44-45 | attempts | | | |
-| 46 | kind of back-off: 0 fixed, 1 exponential | | | |
-| 47 | crashes_max, 0 in old ones: 3 | | | |
-| 48-51 | backoff_ms | | | |
-| 52-55 | timeout_ms | | | |
-| 56, 57, 58, 59 | lengths of class, key, name (0: as the class), unique key | | | |
-| 60- | class, key, name, unique key | | | |
-| | 2 bytes length, then options as JSON (headers; later parent keys) | | | |
+| 1 | priority, 1 to 10 | | 2 | outcome: 1 finished, 2 discarded, 3 rejected: turned away by another job |
+| 1 | flags: 1 LIFO, 2 delayed, 4 timeout, 8 options | | 3-10 | enqueue nonce |
+| 6, 6 | sequence, enqueued_ms (by the server) | | 11-18 | fence of the last ended token, 0 where rejected |
+| 0 or 6 | due_ms (by the server), where delayed | | 19 | length of its nonce |
+| 8 | enqueue nonce | | 20- | its nonce; where rejected the id of that other job |
+| 6 | not_after_ms | | | |
+| 2 | attempts | | | |
+| 1 | kind of back-off: 0 fixed, 1 exponential | | | |
+| 1 | crashes_max | | | |
+| 4 | backoff_ms | | | |
+| 4 | lengths of class, key, name (0: as the class), unique key | | | |
+| | class, key, name, unique key | | | |
+| 0 or 4 | timeout_ms, where there is one | | | |
+| 0 or 2, n | length, then options as JSON (headers; later parent keys), where there are some | | | |
 | | the payload, to the end | | | |
 """
 
@@ -35,35 +38,47 @@ from engine.operations import Backoff, Enqueue, Lease, LeasedJob, Options
 VERSION = 1
 #: Kinds of back-off by their number in the envelope.
 _BACKOFFS: tuple[Backoff, ...] = ("fixed", "exponential")
-_CRASHES_MAX_OLD = 3
+_LIFO, _DELAYED, _TIMEOUT, _OPTIONS = 1, 2, 4, 8
 _HEAD = struct.Struct(">BBBB")
-_TAIL = struct.Struct(">8sQHBBIIBBBB")
-_TIMES = struct.Struct(">QQ")
+#: Attempts, back-off, crashes_max, backoff_ms, lengths.
+_COMMON = struct.Struct(">HBBIBBBB")
+_TIMEOUT_MS = struct.Struct(">I")
+#: Where the enqueue nonce begins, unless the job is delayed; and from there to the attempts.
+_NONCE_AT = 16
+_TO_COMMON = 14
 #: Forms that are kept; where each job has its own (unique keys), all of them are new.
 _FORMS_MAX = 1000
-_FIXED = struct.Struct(">BBBBQQQ8sQHBBIIBBBB")
 
 
 def encode(operation: Enqueue) -> tuple[bytes, bytes]:
     """The envelope without the fields that the server sets, as the parts before and after them."""
     options = operation.options
-    head = _HEAD.pack(VERSION, ord("J"), options.priority, int(options.lifo))
+    flags = (
+        _LIFO * options.lifo
+        + _DELAYED * (options.delay_ms > 0)
+        + _TIMEOUT * (options.timeout_ms > 0)
+        + _OPTIONS * bool(options.headers)
+    )
+    head = _HEAD.pack(VERSION, ord("J"), options.priority, flags)
     class_name, key, unique = operation.class_name.encode(), options.key.encode(), options.unique.encode()
-    extra = json.dumps({"headers": dict(options.headers)}, separators=(",", ":")).encode() if options.headers else b""
-    fixed = _TAIL.pack(
-        operation.nonce,
-        operation.not_after_ms,
+    common = _COMMON.pack(
         options.attempts,
         _BACKOFFS.index(options.backoff),
         options.crashes_max,
         options.backoff_ms,
-        options.timeout_ms,
         len(class_name),
         len(key),
         0,
         len(unique),
     )
-    return head, b"".join((fixed, class_name, key, unique, len(extra).to_bytes(2, "big"), extra, operation.payload))
+    parts = [operation.nonce, operation.not_after_ms.to_bytes(6, "big"), common, class_name, key, unique]
+    if options.timeout_ms:
+        parts.append(_TIMEOUT_MS.pack(options.timeout_ms))
+    if options.headers:
+        extra = json.dumps({"headers": dict(options.headers)}, separators=(",", ":")).encode()
+        parts += [len(extra).to_bytes(2, "big"), extra]
+    parts.append(operation.payload)
+    return head, b"".join(parts)
 
 
 class Form(NamedTuple):
@@ -82,48 +97,58 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
     """A claimed job from its envelope. `counters` are claims, failures, crashes. Raises ScriptFault for
     what the script could read and Python cannot, such as options that are no JSON."""
     try:
-        at = _FIXED.size + raw[56] + raw[57] + raw[58] + raw[59]
-        end = at + 2 + (raw[at] << 8 | raw[at + 1])
+        flags = raw[3]
+        common_at = _NONCE_AT + _TO_COMMON + (6 if flags & _DELAYED else 0)
+        at = common_at + 12
+        end = at + raw[at - 4] + raw[at - 3] + raw[at - 2] + raw[at - 1] + (4 if flags & _TIMEOUT else 0)
+        if flags & _OPTIONS:
+            end += 2 + (raw[end] << 8 | raw[end + 1])
         # All but the sequence, the times and the nonce. An envelope that is cut off has fewer bytes than its lengths say, so
         # it is never taken for a whole one.
-        alike = raw[:4] + raw[44:end]
+        alike = raw[:4] + raw[common_at:end]
         form = _forms.get(alike)
         if form is None:
-            form = _form(raw, at, end)
+            form = _form(alike, end - common_at + 4)
             if len(_forms) >= _FORMS_MAX:
                 _forms.clear()
             _forms[alike] = form
-        enqueued_ms, due_ms = _TIMES.unpack_from(raw, 12)
+        enqueued_ms = int.from_bytes(raw[10:16], "big")
+        due_ms = int.from_bytes(raw[16:22], "big") if flags & _DELAYED else 0
     except (struct.error, ValueError, IndexError, RecursionError) as error:
         raise ScriptFault(f"envelope of job {lease.job}: {error}") from error
     name, class_name, lane, options = form
     return LeasedJob(lease, deadline_ms, name, class_name, lane, raw[end:], options, enqueued_ms, due_ms, *counters)
 
 
-def _form(raw: bytes, at: int, end: int) -> Form:
-    """The parts of an envelope whose options lie between `at` and `end`. Raises ValueError or struct.error."""
-    version, kind, priority, flags, _, _, _, _, _, *more = _FIXED.unpack_from(raw)
-    numbers: list[int] = more
-    attempts, backoff, crashes_max, backoff_ms, timeout_ms, *lengths = numbers
+def _form(alike: bytes, length: int) -> Form:
+    """What the parts of an envelope say that are alike in many; there should be so many bytes of them. Raises ValueError or
+    struct.error."""
+    version, kind, priority, flags = _HEAD.unpack_from(alike)
+    numbers: tuple[int, ...] = _COMMON.unpack_from(alike, _HEAD.size)
+    attempts, backoff, crashes_max, backoff_ms, *lengths = numbers
     if version != VERSION or kind != ord("J") or backoff >= len(_BACKOFFS):
         raise ValueError(f"version {version} kind {kind} back-off {backoff}")
-    if end > len(raw):
-        raise ValueError(f"{len(raw)} bytes, the options end at {end}")
+    if len(alike) != length:
+        raise ValueError(f"{length - len(alike)} bytes are missing")
     texts: list[str] = []
-    start = _FIXED.size
-    for length in lengths:
-        texts.append(raw[start : start + length].decode())
-        start += length
+    at = _HEAD.size + _COMMON.size
+    for size in lengths:
+        texts.append(alike[at : at + size].decode())
+        at += size
     class_name, key, name, unique = texts
+    timeout_ms = 0
+    if flags & _TIMEOUT:
+        (timeout_ms,) = _TIMEOUT_MS.unpack_from(alike, at)
+        at += _TIMEOUT_MS.size
     options = Options(
         priority=priority,
-        lifo=bool(flags & 1),
+        lifo=bool(flags & _LIFO),
         attempts=attempts,
         backoff_ms=backoff_ms,
         timeout_ms=timeout_ms,
-        headers=_headers(raw[at + 2 : end]),
+        headers=_headers(alike[at + 2 :]),
         backoff=_BACKOFFS[backoff],
-        crashes_max=crashes_max or _CRASHES_MAX_OLD,
+        crashes_max=crashes_max,
         key=key,
         unique=unique,
     )

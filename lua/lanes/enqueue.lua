@@ -29,7 +29,7 @@
 --   dedup_ms      length of the window
 --   delay_ms      0 = claimable at once
 --   not_after_ms  server time after which this call is void
---   head          envelope before the three fields that the server sets: version, kind, priority, flags
+--   head          envelope before the fields that the server sets: version, kind, priority, flags
 --   tail          envelope after them, from the enqueue nonce on
 -- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the job that was there first
 -- @include server_us
@@ -101,7 +101,7 @@ local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local sequence = redis.call('INCR', seq)
 local priority, flags = string.byte(head, 3, 4)
 local due_ms = delay_ms > 0 and now_ms + delay_ms or 0
-local envelope = head .. struct.pack('>I8I8I8', sequence, now_ms, due_ms) .. tail
+local envelope = head .. struct.pack('>I6I6', sequence, now_ms) .. (due_ms > 0 and struct.pack('>I6', due_ms) or '') .. tail
 if redis.call('HEXISTS', classes, class) == 0 then redis.call('HSET', classes, class, '') end
 -- The key and the index before the job: a key whose holder is gone is taken over and an entry without a job is skipped, but a job
 -- without an entry would be lost (rule 1).

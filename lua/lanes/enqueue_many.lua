@@ -78,7 +78,7 @@ local function held_by(id, unique, dedup)
   if dedup ~= '' then taken['dedup:' .. dedup] = id end
 end
 local late = now_ms > not_after_ms
-local stamp = struct.pack('>I8I8', now_ms, 0)
+local stamp = struct.pack('>I6', now_ms)
 for page = 1, count, 500 do
   local last, job_keys = math.min(page + 499, count), {}
   for at = page, last do job_keys[at - page + 1] = KEYS[keys_at + 2 * at - 2] end
@@ -112,7 +112,7 @@ for page = 1, count, 500 do
       local times = stamp
       if delay_ms > 0 then
         local due_ms, member = now_ms + delay_ms, due_member(sequence, id)
-        times = struct.pack('>I8I8', now_ms, due_ms)
+        times = struct.pack('>I6I6', now_ms, due_ms)
         delayed[#delayed + 1], delayed[#delayed + 2] = due_ms, member
         -- The earliest of ours; the first of equals has the lower sequence.
         if not first_due or due_ms < first_due.due_ms then first_due = { due_ms = due_ms, member = member, wake = lane.wake } end
@@ -124,7 +124,7 @@ for page = 1, count, 500 do
         if priority > lane.best then lane.best = priority end
       end
       jobs[2 * fresh - 1] = key
-      jobs[2 * fresh] = string.sub(sealed, 1, 4) .. struct.pack('>I8', sequence) .. times .. string.sub(sealed, 5)
+      jobs[2 * fresh] = string.sub(sealed, 1, 4) .. struct.pack('>I6', sequence) .. times .. string.sub(sealed, 5)
     elseif result == 'duplicate' then
       for _, word in ipairs({ state, fence, first }) do known_states[#known_states + 1] = word end
     end

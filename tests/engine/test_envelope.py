@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,11 +20,12 @@ from tests.engine.helpers.producing import claim, raw_client
 LEASE = Lease("j", 7, "n")
 WORDS = st.text("abcXYZ_.:-019", min_size=1, max_size=128)
 U32 = st.integers(0, 2**32 - 1)
-U53 = st.integers(0, 2**53 - 1)
+U48 = st.integers(0, 2**48 - 1)
 OPTIONS = st.builds(
     Options,
     priority=st.integers(1, 10),
     lifo=st.booleans(),
+    delay_ms=st.just(0) | st.integers(1, validate.DURATION_MS_MAX),
     attempts=st.integers(1, validate.ATTEMPTS_MAX),
     backoff_ms=U32,
     timeout_ms=U32,
@@ -40,7 +41,7 @@ ENQUEUES = st.builds(
     name=WORDS,
     payload=st.binary(max_size=300),
     nonce=st.binary(min_size=8, max_size=8),
-    not_after_ms=U53,
+    not_after_ms=U48,
     options=OPTIONS,
 )
 #: What Lua finds in an envelope, as text, since its numbers are doubles.
@@ -60,9 +61,10 @@ SHARED_SERVER = settings(max_examples=100, deadline=None, suppress_health_check=
 
 
 def sealed(operation: Enqueue, sequence: int = 1, enqueued_ms: int = 2, due_ms: int = 3) -> bytes:
-    """The whole envelope, with the three fields that the script writes."""
+    """The whole envelope, with the fields that the script writes."""
     head, tail = envelope.encode(operation)
-    return head + struct.pack(">QQQ", sequence, enqueued_ms, due_ms) + tail
+    times = (sequence, enqueued_ms, *([due_ms] if operation.options.delay_ms else []))
+    return head + b"".join(number.to_bytes(6, "big") for number in times) + tail
 
 
 def sample(**changes: Any) -> Enqueue:
@@ -85,7 +87,7 @@ def lua(ironclaim_url: str) -> Iterator[Any]:
 
 
 @settings(deadline=None)
-@given(ENQUEUES, U53, U53, U53)
+@given(ENQUEUES, U48, U48, U48)
 def test_round_trip(operation: Enqueue, sequence: int, enqueued_ms: int, due_ms: int) -> None:
     job = opened(sealed(operation, sequence, enqueued_ms, due_ms))
     assert job == LeasedJob(
@@ -95,9 +97,9 @@ def test_round_trip(operation: Enqueue, sequence: int, enqueued_ms: int, due_ms:
         class_name=operation.class_name,
         lane=operation.lane,
         payload=operation.payload,
-        options=operation.options,
+        options=replace(operation.options, delay_ms=0),
         enqueued_ms=enqueued_ms,
-        due_ms=due_ms,
+        due_ms=due_ms if operation.options.delay_ms else 0,
         claims=1,
         failures=2,
         crashes=3,
@@ -105,10 +107,11 @@ def test_round_trip(operation: Enqueue, sequence: int, enqueued_ms: int, due_ms:
 
 
 @SHARED_SERVER
-@given(ENQUEUES, st.integers(1, 2**48), U53, U53)
+@given(ENQUEUES, U48, U48, U48)
 def test_lua_reads_what_python_wrote(lua: Any, operation: Enqueue, sequence: int, enqueued_ms: int, due_ms: int) -> None:
     options = operation.options
-    numbers = (options.priority, int(options.lifo), sequence, enqueued_ms, due_ms)
+    flags = options.lifo + 2 * (options.delay_ms > 0) + 4 * (options.timeout_ms > 0) + 8 * bool(options.headers)
+    numbers = (options.priority, flags, sequence, enqueued_ms, due_ms if options.delay_ms else 0)
     assert lua(sealed(operation, sequence, enqueued_ms, due_ms)) == [
         b"J",
         *(str(number).encode() for number in numbers),
@@ -148,7 +151,7 @@ def test_every_truncation_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "byte"), [(0, 0), (0, 2), (0, 255), (1, ord("T")), (1, 0), (46, 2), (60, 0xFF), (64, 0xFF), (68, 0xFF), (74, ord("["))]
+    ("at", "byte"), [(0, 0), (0, 2), (0, 255), (1, ord("T")), (1, 0), (32, 2), (42, 0xFF), (46, 0xFF), (50, 0xFF), (56, ord("["))]
 )
 def test_a_wrong_byte_is_noticed(at: int, byte: int) -> None:
     """Version, kind, back-off, class, key, unique key (UTF-8), and the options (JSON object)."""
@@ -158,19 +161,16 @@ def test_a_wrong_byte_is_noticed(at: int, byte: int) -> None:
         opened(bytes(raw))
 
 
-def test_an_envelope_from_before_the_bound_on_crashes_has_the_default() -> None:
-    raw = bytearray(sealed(sample(options=Options(crashes_max=7))))
-    assert opened(bytes(raw)).options.crashes_max == raw[47] == 7
-    raw[47] = 0
-    assert opened(bytes(raw)).options.crashes_max == 3
+def test_rule_15_what_a_plain_job_does_not_use_takes_no_room() -> None:
+    assert len(sealed(sample(options=Options()))) == 42 + len("work") + len(sample().payload)
 
 
 @pytest.mark.parametrize("extra", [b"[]", b"7", b'{"headers":[]}', b'{"headers":7}', b"nul"])
 def test_options_that_are_no_headers_are_noticed(extra: bytes) -> None:
     raw = sealed(sample(options=Options()))
-    at = raw.index(b"\0\0" + sample().payload)
+    before = raw[:3] + bytes((8,)) + raw[4 : -len(sample().payload)]
     with pytest.raises(ScriptFault, match="^envelope of job j: "):
-        opened(raw[:at] + len(extra).to_bytes(2, "big") + extra + sample().payload)
+        opened(before + len(extra).to_bytes(2, "big") + extra + sample().payload)
 
 
 def test_extreme_values_travel_through_a_real_queue(ironclaim_url: str) -> None:

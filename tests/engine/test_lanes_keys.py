@@ -28,9 +28,11 @@ def test_rule_15_a_waiting_job_is_one_string_and_its_place_in_the_lane(desk: Des
     job, lane, ready = desk.keys.job("j1"), desk.keys.lane("main"), desk.keys.ready("main")
     assert set(keys) - empty == {job, lane, ready, desk.keys.seq, desk.keys.classes, desk.keys.wake("main")}
     raw = keys[job][1]
-    fixed = struct.unpack(">BBBBQQQ8sQHBBIIBBBB", raw[:60])
-    assert fixed == (1, ord("J"), 7, 0, 1, START_MS, 0, b"nonce---", START_MS + 10_000, 4, 0, 3, 250, 60_000, 4, 0, 0, 0)
-    assert raw[60:] == b"main" + b"\0\0" + b'{"n":1}'
+    times = (1).to_bytes(6, "big") + START_MS.to_bytes(6, "big")
+    not_after = (START_MS + 10_000).to_bytes(6, "big")
+    assert raw[:30] == bytes((1, ord("J"), 7, 4)) + times + b"nonce---" + not_after
+    assert struct.unpack(">HBBIBBBB", raw[30:42]) == (4, 0, 3, 250, 4, 0, 0, 0)
+    assert raw[42:] == b"main" + (60_000).to_bytes(4, "big") + b'{"n":1}'
     assert keys[lane][1] == [(b"j1", (10 - 7) * BAND + MIDDLE + 1)]
     assert keys[ready][1] == [(b"main", float((10 - 7) * BAND))]
     assert keys[desk.keys.wake("main")][1] == [b"1"]

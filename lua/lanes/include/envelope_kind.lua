@@ -5,7 +5,9 @@ local function envelope_kind(raw)
   local version, kind = string.byte(raw, 1, 2)
   if version ~= 1 then return 'corrupt' end
   if kind == 84 then return #raw >= 20 and #raw >= 20 + string.byte(raw, 20) and 'T' or 'corrupt' end
-  if kind ~= 74 or #raw < 60 then return 'corrupt' end
-  local class_length, key_length, name_length, unique_length = string.byte(raw, 57, 60)
-  return #raw >= 60 + class_length + key_length + name_length + unique_length and 'J' or 'corrupt'
+  if kind ~= 74 or #raw < 42 then return 'corrupt' end
+  local at = math.floor(string.byte(raw, 4) / 2) % 2 == 1 and 48 or 42
+  if #raw < at then return 'corrupt' end
+  local class_length, key_length, name_length, unique_length = string.byte(raw, at - 3, at)
+  return #raw >= at + class_length + key_length + name_length + unique_length and 'J' or 'corrupt'
 end

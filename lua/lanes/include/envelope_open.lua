@@ -9,22 +9,22 @@ local function envelope_open(raw)
     return { kind = 'T', outcome = names[outcome], enqueue_nonce = enqueue_nonce, fence = string.format('%d', fence), nonce = nonce }
   end
   local job = { kind = 'corrupt' }
-  if version ~= 1 or kind ~= 74 or #raw < 60 then return job end
-  local class_length, key_length, name_length, unique_length = string.byte(raw, 57, 60)
-  if #raw < 60 + class_length + key_length + name_length + unique_length then return job end
+  if version ~= 1 or kind ~= 74 or #raw < 42 then return job end
+  local delayed = math.floor(string.byte(raw, 4) / 2) % 2 == 1
+  local at = delayed and 23 or 17
+  if #raw < at + 25 then return job end
+  local class_length, key_length, name_length, unique_length = string.byte(raw, at + 22, at + 25)
+  if #raw < at + 25 + class_length + key_length + name_length + unique_length then return job end
+  job.priority, job.flags, job.sequence, job.enqueued_ms = struct.unpack('>BBI6I6', raw, 3)
+  job.due_ms = delayed and struct.unpack('>I6', raw, 17) or 0
   local _
-  _, _, job.priority, job.flags, job.sequence, job.enqueued_ms, job.due_ms, job.enqueue_nonce, job.not_after_ms, job.attempts =
-    struct.unpack('>BBBBI8I8I8c8I8H', raw)
-  -- 0 in envelopes that were written before there was a bound on crashes.
-  job.crashes_max = string.byte(raw, 48)
-  if job.crashes_max == 0 then job.crashes_max = 3 end
-  local at = 61 + class_length
-  job.class = string.sub(raw, 61, at - 1)
+  job.enqueue_nonce, job.not_after_ms, job.attempts, _, job.crashes_max = struct.unpack('>c8I6HBB', raw, at)
+  at = at + 26
+  job.class = string.sub(raw, at, at + class_length - 1)
+  at = at + class_length
   job.lane = key_length == 0 and job.class or job.class .. '/' .. string.sub(raw, at, at + key_length - 1)
-  if unique_length > 0 then
-    at = at + key_length + name_length
-    job.unique = string.sub(raw, at, at + unique_length - 1)
-  end
+  at = at + key_length + name_length
+  job.unique = unique_length > 0 and string.sub(raw, at, at + unique_length - 1) or nil
   job.kind = 'J'
   return job
 end

@@ -5,10 +5,10 @@
 local function finish_jobs(prefix, active, done, stats, items, now_ms, turn, wakes, helpers)
   local reply, ended, ids, runs, dated, finished = {}, {}, {}, {}, {}, 0
   for _, item in ipairs(items) do
-    -- Most envelopes hold no unique key, and then their first 60 bytes say all that a finish needs.
-    local head = redis.call('GETRANGE', item.job_key, 0, 59)
-    if #head == 60 and string.sub(head, 1, 2) == '\1J' and string.byte(head, 60) == 0 then
-      item.job = { kind = 'J', enqueue_nonce = string.sub(head, 29, 36), not_after_ms = struct.unpack('>I8', head, 37) }
+    -- Most jobs were not delayed and have no unique key, and then the first 42 bytes of the envelope say all that a finish needs.
+    local head = redis.call('GETRANGE', item.job_key, 0, 41)
+    if #head == 42 and string.sub(head, 1, 2) == '\1J' and string.byte(head, 42) == 0 and string.byte(head, 4) % 4 < 2 then
+      item.job = { kind = 'J', enqueue_nonce = string.sub(head, 17, 24), not_after_ms = struct.unpack('>I6', head, 25) }
     else
       item.job = helpers.envelope_open(redis.call('GETRANGE', item.job_key, 0, 700))
     end
