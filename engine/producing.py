@@ -101,19 +101,8 @@ def draft(
     # Most jobs have the defaults, and to check those again costs half as much as all the rest. True and 5.0 equal 1 and 5, so
     # the types are compared as well, and before.
     given = (
-        priority,
-        lifo,
-        delay_ms,
-        attempts,
-        backoff_ms,
-        timeout_ms,
-        headers,
-        backoff,
-        crashes_max,
-        key,
-        unique,
-        dedup,
-        dedup_ms,
+        *(priority, lifo, delay_ms, attempts, backoff_ms, timeout_ms, headers, backoff, crashes_max),
+        *(key, unique, dedup, dedup_ms),
     )
     if tuple(map(type, given)) == _PLAIN_TYPES and given == _PLAIN:
         options = _PLAIN_OPTIONS
@@ -141,6 +130,14 @@ def new_id() -> str:
     return binascii.b2a_base64(os.urandom(16), newline=False)[:22].translate(_URL_SAFE).decode()
 
 
+def _new_ids() -> Iterator[str]:
+    """The same, for a bulk: 64 at a time, 18 random bytes as 24 characters each, of which two are dropped."""
+    while True:
+        text = binascii.b2a_base64(os.urandom(64 * 18), newline=False).translate(_URL_SAFE).decode()
+        for at in range(0, len(text), 24):
+            yield text[at : at + 22]
+
+
 def drafts(jobs: object, payload_bytes_max: int) -> list[Draft]:
     """Jobs, checked. Raises Malformed that names the first bad one by its index: `jobs[3].priority`."""
     if not isinstance(jobs, Iterable):
@@ -148,10 +145,11 @@ def drafts(jobs: object, payload_bytes_max: int) -> list[Draft]:
     found: list[Draft] = []
     known: set[str] = set()
     names: set[str] = set()
+    ids = _new_ids()
     for at, job in enumerate(cast("Iterable[object]", jobs)):
         if at == JOBS_MAX:
             raise Malformed("jobs", f"more than {JOBS_MAX} jobs", f"at most {JOBS_MAX} jobs in one call")
-        made = _draft_of(job, at, payload_bytes_max, names)
+        made = _draft_of(job, at, payload_bytes_max, names, ids)
         known.add(made.job)
         if len(known) == at:
             raise Malformed(f"jobs[{at}].id", made.job, "an id that no other job of the call has")
@@ -205,21 +203,21 @@ def enqueue_many(
     return _concluded(results, len(jobs))
 
 
-def _draft_of(job: object, at: int, payload_bytes_max: int, names: set[str]) -> Draft:
-    """One job of a bulk. `names` are those that were checked before."""
+def _draft_of(job: object, at: int, payload_bytes_max: int, names: set[str], ids: Iterator[str]) -> Draft:
+    """One job of a bulk. `names` are those that were checked before, `ids` new ones."""
     try:
         if isinstance(job, NewJob):
             options = _NEW_JOB_OPTIONS(job)
             known_name = cast("object", job.name)
             plain = isinstance(known_name, str) and known_name in names
             if plain and tuple(map(type, options)) == _PLAIN_TYPES and options == _PLAIN:
-                id = new_id() if job.id is None else validate.job_id(job.id)
+                id = next(ids) if job.id is None else validate.job_id(job.id)
                 return Draft(id, job.name, validate.payload_bytes(job.payload, payload_bytes_max), _PLAIN_OPTIONS)
             made = draft(job.name, job.payload, payload_bytes_max, id=job.id, **dict(zip(_OPTIONS, options, strict=True)))
         elif isinstance(job, Mapping):
             fields = cast("Mapping[str, Any]", job)
             if len(fields) == 2 and "payload" in fields and isinstance(name := fields.get("name"), str) and name in names:
-                return Draft(new_id(), name, validate.payload_bytes(fields["payload"], payload_bytes_max), _PLAIN_OPTIONS)
+                return Draft(next(ids), name, validate.payload_bytes(fields["payload"], payload_bytes_max), _PLAIN_OPTIONS)
             made = draft(payload_bytes_max=payload_bytes_max, **fields)
         else:
             raise TypeError

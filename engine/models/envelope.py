@@ -50,35 +50,46 @@ _TO_COMMON = 14
 _FORMS_MAX = 1000
 
 
+class Mould(NamedTuple):
+    """What the envelopes of all jobs with this name and these options have in common."""
+
+    name: str
+    options: Options
+    head: bytes
+    common: bytes
+
+
 def encode(operation: Enqueue) -> tuple[bytes, bytes]:
     """The envelope without the fields that the server sets, as the parts before and after them."""
-    options = operation.options
+    global _mould
+    mould = _mould
+    # Most jobs have the options of the one before: those that all jobs without options of their own share.
+    if mould is None or operation.options is not mould.options or operation.name != mould.name:
+        mould = _mould = _shape(operation.name, operation.options)
+    nonce_and_time = operation.nonce + operation.not_after_ms.to_bytes(6, "big")
+    return mould.head, nonce_and_time + mould.common + operation.payload
+
+
+#: The last one: replaced as a whole, so that threads may share it.
+_mould: Mould | None = None
+
+
+def _shape(name: str, options: Options) -> Mould:
     flags = (
         _LIFO * options.lifo
         + _DELAYED * (options.delay_ms > 0)
         + _TIMEOUT * (options.timeout_ms > 0)
         + _OPTIONS * bool(options.headers)
     )
-    head = _HEAD.pack(VERSION, ord("J"), options.priority, flags)
-    class_name, key, unique = operation.class_name.encode(), options.key.encode(), options.unique.encode()
-    common = _COMMON.pack(
-        options.attempts,
-        _BACKOFFS.index(options.backoff),
-        options.crashes_max,
-        options.backoff_ms,
-        len(class_name),
-        len(key),
-        0,
-        len(unique),
-    )
-    parts = [operation.nonce, operation.not_after_ms.to_bytes(6, "big"), common, class_name, key, unique]
+    class_name, key, unique = name.encode(), options.key.encode(), options.unique.encode()
+    numbers = (options.attempts, _BACKOFFS.index(options.backoff), options.crashes_max, options.backoff_ms)
+    parts = [_COMMON.pack(*numbers, len(class_name), len(key), 0, len(unique)), class_name, key, unique]
     if options.timeout_ms:
         parts.append(_TIMEOUT_MS.pack(options.timeout_ms))
     if options.headers:
         extra = json.dumps({"headers": dict(options.headers)}, separators=(",", ":")).encode()
         parts += [len(extra).to_bytes(2, "big"), extra]
-    parts.append(operation.payload)
-    return head, b"".join(parts)
+    return Mould(name, options, _HEAD.pack(VERSION, ord("J"), options.priority, flags), b"".join(parts))
 
 
 class Form(NamedTuple):
