@@ -134,6 +134,6 @@ class LanesKeys:
     @property
     def sweep(self) -> str:
         """Hash: state of the sweeps (ms): `max_lease_ms`, `recent_lease_ms`, `least_lease_ms`, `recent_least_ms`, `forgot_ms`,
-        `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11), `max_rest_ms`, `limits_changed_ms`; `test_clock` on
+        `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11), `rests_from_ms`, `limits_changed_ms`; `test_clock` on
         queues created for tests."""
         return f"{self.prefix}sweep"

@@ -50,7 +50,7 @@
 -- @include open_classes
 -- @include pick_jobs
 -- @include count_leases
--- @include rest_until
+-- @include rate_back
 -- @include leave_lane
 -- @include claim_known
 -- @include claim_jobs
@@ -95,7 +95,7 @@ for at = 1, (#KEYS - key_base) / 2 do
 end
 local helpers = { envelope_kind = envelope_kind, envelope_open = envelope_open, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, token_state = token_state,
   note_lease = note_lease, ready_lane = ready_lane, free_slots = free_slots, free_unique = free_unique, limit_room = limit_room,
-  is_paused = is_paused, open_classes = open_classes, pick_jobs = pick_jobs, count_leases = count_leases, rest_until = rest_until,
+  is_paused = is_paused, open_classes = open_classes, pick_jobs = pick_jobs, count_leases = count_leases, rate_back = rate_back,
   leave_lane = leave_lane, claim_known = claim_known }
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local _, wakes, unread = promote_due(prefix, turn, now_ms, 100, helpers)

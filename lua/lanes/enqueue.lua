@@ -78,12 +78,12 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
 local nonce = string.sub(tail, 1, 8)
-local result, state, fence, first = enqueue_known(prefix, envelope_open(redis.call('GET', job)), nonce, id, helpers)
+local known = envelope_open(redis.call('GET', job))
+local result, state, fence, first = enqueue_known(prefix, known, nonce, id, helpers)
 if result then
   -- Only a copy that was cut off before its last write finds its window not opened.
-  if result == 'repeated' and dedup_key ~= '' and now_ms <= not_after_ms then
-    redis.call('SET', dedup, id, 'NX', 'PXAT', now_ms + dedup_ms)
-  end
+  local until_ms = result == 'repeated' and dedup_key ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms or 0
+  if until_ms > now_ms then redis.call('SET', dedup, id, 'NX', 'PXAT', until_ms) end
   return { srv_us, result, state, fence, first }
 end
 if now_ms > not_after_ms then return { srv_us, 'refused', '', 0, id } end

@@ -67,15 +67,17 @@ local arguments_at = 6 + 2 * lane_count
 local count = (#ARGV - arguments_at + 1) / 3
 local keys_at = #KEYS - 2 * count + 1
 local letters, known_states, rejected, taken, keyed = {}, {}, {}, {}, {}
-local delayed, jobs, fresh, first_due = {}, {}, 0, nil
+local delayed, jobs, windows, fresh, first_due = {}, {}, {}, 0, nil
 local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
 -- Who keeps an item out: another job, or an earlier item of this call.
-local function held_by(id, unique, dedup)
-  if taken['unique:' .. unique] or taken['dedup:' .. dedup] then return taken['unique:' .. unique] or taken['dedup:' .. dedup], 'waiting', 0 end
+local function held_by(id, unique, dedup, delay_ms)
+  local earlier = taken['unique:' .. unique] or taken['dedup:' .. dedup]
+  if earlier then return earlier.id, earlier.state, 0 end
   local holder, state, fence = unique_holder(prefix, unique, dedup, id, helpers)
   if holder then return holder, state, fence end
-  if unique ~= '' then taken['unique:' .. unique] = id end
-  if dedup ~= '' then taken['dedup:' .. dedup] = id end
+  local item = { id = id, state = delay_ms > 0 and 'delayed' or 'waiting' }
+  if unique ~= '' then taken['unique:' .. unique] = item end
+  if dedup ~= '' then taken['dedup:' .. dedup] = item end
 end
 local late = now_ms > not_after_ms
 local stamp = struct.pack('>I6', now_ms)
@@ -94,11 +96,15 @@ for page = 1, count, 500 do
     end
     local result, state, fence, first
     if some_known then
-      result, state, fence, first = enqueue_known(prefix, envelope_open(redis.call('GET', key)), nonce, id, helpers)
+      local known = envelope_open(redis.call('GET', key))
+      result, state, fence, first = enqueue_known(prefix, known, nonce, id, helpers)
+      if result == 'repeated' and dedup ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms > now_ms then
+        windows[#windows + 1] = { dedup = dedup, id = id, until_ms = known.enqueued_ms + dedup_ms }
+      end
     end
     if not result and late then result = 'x' end
     if not result and (unique ~= '' or dedup ~= '') then
-      first, state, fence = held_by(id, unique, dedup)
+      first, state, fence = held_by(id, unique, dedup, delay_ms)
       if first then
         result = 'duplicate'
         rejected[#rejected + 1] = { key = key, holder = first }
@@ -136,6 +142,10 @@ if sequence > 281474976710655 then return redis.error_reply('IRONCLAIM sequence 
 local reply = { srv_us, table.concat(letters), known_states }
 
 for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, nonce, turned_away.holder, not_after_ms + 20000) end
+-- Of jobs that a copy has made which was cut off before its last writes.
+for _, window in ipairs(windows) do
+  redis.call('SET', prefix .. 'dedup:' .. window.dedup, window.id, 'NX', 'PXAT', window.until_ms)
+end
 if fresh == 0 then return reply end
 redis.call('INCRBY', seq, fresh)
 for _, lane in ipairs(lanes) do

@@ -17,7 +17,6 @@
 -- @include settled
 -- @include check_types
 -- @include administered
--- @include rest_until
 local sweep = KEYS[1]
 local paused = KEYS[2]
 local rest = KEYS[3]
@@ -35,7 +34,7 @@ now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
 local until_ms = length_ms > 0 and now_ms + length_ms or 0
-if until_ms > 0 then rest_until(prefix, sweep, 'w:' .. class, until_ms, now_ms) end
+if until_ms > 0 then redis.call('ZADD', rest, until_ms, 'w:' .. class) end
 redis.call('HSET', paused, class, string.format('%d %d', until_ms, length_ms))
 redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
 return { srv_us, 'done' }

@@ -85,10 +85,11 @@ local helpers = { envelope_open = envelope_open, due_member = due_member, to_lan
 
 redis.call('HSET', sweep, unpack(keep))
 for _, id in ipairs(ahead) do
-  redis.call('ZADD', active, 'XX', latest_ms, id)
+  -- `active` last: cut off in between, the next sweep finds the lease again.
   for name in string.gmatch(redis.call('HGET', prefix .. 'run:' .. id, 'limits') or '', '%S+') do
     redis.call('ZADD', prefix .. 'held:' .. name, 'XX', latest_ms, id)
   end
+  redis.call('ZADD', active, 'XX', latest_ms, id)
 end
 local taken, wakes = {}, {}
 for _, id in ipairs(expired) do

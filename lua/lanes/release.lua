@@ -20,6 +20,7 @@
 -- @include lane_score
 -- @include to_lane
 -- @include ready_lane
+-- @include lanes_back
 -- @include free_slots
 -- @include end_lease
 -- @include wake_push
@@ -51,9 +52,11 @@ local helpers = { free_slots = free_slots, ready_lane = ready_lane }
 for _, lease in ipairs(held) do
   local wake = to_lane(prefix, lease.id, lease.job, turn, lane_score)
   for limit in string.gmatch(lease.limits or '', '%S+') do
-    if redis.call('ZREM', prefix .. 'rate:' .. limit, lease.id .. ':' .. lease.fence) > 0
-      and redis.call('HGET', prefix .. 'parked', lease.job.lane) == 'rest' then
-      wake = ready_lane(prefix, lease.job.lane, turn)
+    local rate, place = prefix .. 'rate:' .. limit, lease.id .. ':' .. lease.fence
+    if redis.call('ZSCORE', rate, place) then
+      -- The lanes first: cut off in between, the next copy finds the place still taken and does both.
+      if string.sub(limit, 1, 2) == 'k:' then lanes_back(prefix, string.sub(limit, 3), turn, wakes, helpers) end
+      redis.call('ZREM', rate, place)
     end
   end
   end_lease(prefix, lease, 'released', turn, wakes, helpers)

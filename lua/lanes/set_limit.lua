@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Define, change or remove a limit (rule 20). It counts the leases of claims from now on. Lanes that wait for it come back, 100 keys in
--- this call and the others by the next sweeps.
+-- Define, change or remove a limit (rule 20). It counts the leases of claims from now on. Lanes that wait for it come back; of the
+-- one for all keys 100 that wait and 1,000 that rest in this call, the others by the next sweeps.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -21,6 +21,7 @@
 -- @include administered
 -- @include limit_room
 -- @include ready_lane
+-- @include lanes_back
 -- @include mend_limits
 -- @include is_paused
 -- @include wake_push
@@ -42,16 +43,16 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
-redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1)
+-- Of the one for all, lanes that wait for slots and lanes that rest: the sweeps look at all of them again (mend_limits).
+if limit == 'k:*' then redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1, 'rests_from_ms', 0) end
 if definition == '' then redis.call('HDEL', limits, limit) else redis.call('HSET', limits, limit, definition) end
--- Lanes that rest because of this limit's rate come back too: a claim sees what holds now.
 local turn, wakes, helpers = tonumber(redis.call('HGET', stats, 'turn') or 0), {},
   { limit_room = limit_room, ready_lane = ready_lane, is_paused = is_paused, wake_push = wake_push }
-for _, member in ipairs(redis.call('ZRANGE', prefix .. 'rest', 0, 999)) do
-  local lane = string.match(member, '^l:(.*)$')
-  if lane and (limit == 'k:*' or string.sub(lane, -#limit + 1) == '/' .. string.sub(limit, 3)) then ready_lane(prefix, lane, turn) end
+if limit == 'k:*' then
+  mend_limits(prefix, sweep, now_ms, turn, wakes, helpers)
+elseif string.sub(limit, 1, 2) == 'k:' then
+  lanes_back(prefix, string.sub(limit, 3), turn, wakes, helpers)
 end
-mend_limits(prefix, sweep, now_ms, turn, wakes, helpers)
 wake_classes(prefix, now_ms, helpers)
 redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
 return { srv_us, 'done' }

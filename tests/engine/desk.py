@@ -25,19 +25,24 @@ from engine.operations import (
     Finish,
     Lease,
     LeasedJob,
+    Limit,
     Mark,
     MarkResult,
     Operation,
     Options,
+    Pause,
     Promote,
     Promoted,
     Reap,
     Reaped,
+    Resume,
     Retry,
+    SetLimit,
 )
 from engine.queue import TEST_CLOCK_LEAST_MS, Queue
 
-START_MS = TEST_CLOCK_LEAST_MS + 1_000_000
+#: An hour and more after the least, so that a test may step back by one.
+START_MS = TEST_CLOCK_LEAST_MS + 4_000_000
 LEASE_MS = 9_000
 WRITES = (
     "SET",
@@ -89,9 +94,13 @@ class Desk:
         """Move the clock, and delete the keys that would have expired by then."""
         self.now_ms += ms
         self.queue.use_test_clock(self.now_ms)
-        for key in self.redis.scan_iter(count=1000):
-            if 0 < self.redis.pexpiretime(key) <= self.now_ms:  # type: ignore[operator]
-                self.redis.delete(key)
+        keys = list(self.redis.scan_iter(count=1000))
+        with self.redis.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.pexpiretime(key)
+            expired = [key for key, at_ms in zip(keys, pipe.execute(), strict=True) if 0 < at_ms <= self.now_ms]
+        if expired:
+            self.redis.delete(*expired)
 
     # -- operations
 
@@ -122,28 +131,63 @@ class Desk:
             return True
         return False
 
-    def enqueue_operation(self, job: str, *, nonce: bytes = b"nonce---", payload: object = None, **options: Any) -> Enqueue:
+    def enqueue_operation(
+        self, job: str, *, name: str = "main", nonce: bytes = b"nonce---", payload: object = None, **options: Any
+    ) -> Enqueue:
         data = validate.payload_bytes({"job": job} if payload is None else payload)
-        return Enqueue(job, "main", data, nonce, self.now_ms + 10_000, Options(**options))
+        return Enqueue(job, name, data, nonce, self.now_ms + 10_000, Options(**options))
 
     def enqueue_many_operation(self, *jobs: str, delays_ms: tuple[int, ...] = (), nonce: bytes = b"nonce---") -> EnqueueMany:
         """Many jobs in one piece; the first ones are delayed."""
         late = dict(zip(jobs, delays_ms, strict=False))
         return EnqueueMany(tuple(self.enqueue_operation(job, nonce=nonce, delay_ms=late.get(job, 0)) for job in jobs))
 
+    def enqueue_many_of(self, *jobs: tuple[str, str]) -> EnqueueMany:
+        """Many jobs in one piece, each with its key."""
+        return EnqueueMany(tuple(self.enqueue_operation(job, key=key) for job, key in jobs))
+
     def enqueue(self, *jobs: str, **options: Any) -> None:
         for job in jobs:
             enqueued: Enqueued = self.run(self.enqueue_operation(job, **options))
             assert enqueued.result == "created"
 
-    def claim_operation(self, worker: str = "a", limit: int = 10, lease_ms: int = LEASE_MS) -> Claim:
+    def claim_operation(
+        self,
+        worker: str = "a",
+        limit: int = 10,
+        lease_ms: int = LEASE_MS,
+        *,
+        classes: tuple[str, ...] = ("main",),
+        crashed_max: int = 1000,
+    ) -> Claim:
         """The next claim of a worker; its incarnation is its letter, sixteen times."""
         not_after_ms = self.now_ms + lease_ms * 4 // 5
-        return Claim(worker * 16, self._count(worker), limit, lease_ms, not_after_ms, worker, 1000, ("main",))
+        return Claim(worker * 16, self._count(worker), limit, lease_ms, not_after_ms, worker, 1000, classes, crashed_max)
 
-    def claim(self, worker: str = "a", limit: int = 10) -> list[LeasedJob]:
-        claimed: Claimed = self.run(self.claim_operation(worker, limit))
+    def claim(
+        self, worker: str = "a", limit: int = 10, *, classes: tuple[str, ...] = ("main",), crashed_max: int = 1000
+    ) -> list[LeasedJob]:
+        claimed: Claimed = self.run(self.claim_operation(worker, limit, classes=classes, crashed_max=crashed_max))
         return list(claimed.jobs)
+
+    def set_limit_operation(self, target: str, **limit: Any) -> SetLimit:
+        """Define a limit; without any bound: remove it."""
+        return SetLimit(self._op_id(), self.now_ms + 10_000, target, Limit(**limit) if limit else None)
+
+    def set_limit(self, target: str, **limit: Any) -> None:
+        assert self.run(self.set_limit_operation(target, **limit)).result == "done"
+
+    def pause_operation(self, name: str = "*", length_ms: int = 0) -> Pause:
+        return Pause(self._op_id(), self.now_ms + 10_000, name, length_ms)
+
+    def pause(self, name: str = "*", length_ms: int = 0) -> None:
+        assert self.run(self.pause_operation(name, length_ms)).result == "done"
+
+    def resume_operation(self, name: str = "*") -> Resume:
+        return Resume(self._op_id(), self.now_ms + 10_000, name)
+
+    def resume(self, name: str = "*") -> None:
+        assert self.run(self.resume_operation(name)).result == "done"
 
     def finish(self, *leases: Lease) -> list[tuple[str, str]]:
         ended: Ended = self.run(Finish(leases))
@@ -193,6 +237,9 @@ class Desk:
         ((lease, crashes),) = self.sweep_past(LEASE_MS + 1)
         return lease, crashes
 
+    def _op_id(self) -> str:
+        return f"{self._count('operations'):016x}"
+
     def _count(self, name: str) -> int:
         self._counters[name] = self._counters.get(name, 0) + 1
         return self._counters[name]
@@ -221,9 +268,11 @@ class Desk:
     def places(self, job: str) -> set[str]:
         """The structures that hold a job: lane, due, active, dead, or `ended` for a tombstone."""
         found: set[str] = set()
-        for name, key in (("lane", self.keys.lane("main")), ("active", self.keys.active), ("dead", self.keys.dead)):
+        for name, key in (("active", self.keys.active), ("dead", self.keys.dead)):
             if self.redis.zscore(key, job) is not None:
                 found.add(name)
+        if any(self.redis.zscore(key, job) is not None for key in self.redis.scan_iter(self.keys.lane("*"), count=1000)):
+            found.add("lane")
         if any(member.decode()[10:] == job for member in self.redis.zrange(self.keys.due, 0, -1)):  # type: ignore[union-attr]
             found.add("due")
         raw = self.redis.get(self.keys.job(job))

@@ -3,7 +3,7 @@
 -- open, nil when it did not look.
 -- keys: sweep, active, stats, record
 -- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, corrupt, turn
--- helpers: claim_known, open_classes, pick_jobs, limit_room, envelope_kind, bury_job, free_unique, note_lease, count_leases, leave_lane, rest_until
+-- helpers: claim_known, open_classes, pick_jobs, limit_room, envelope_kind, bury_job, free_unique, note_lease, count_leases, rate_back, leave_lane
 local function claim_jobs(keys, ask, now_ms, helpers)
   local nonce, prefix, corrupt = ask.incarnation .. ':' .. ask.counter, ask.prefix, ask.corrupt
   local known, jobs = helpers.claim_known(prefix, keys.active, keys.record, nonce, ask.counter, corrupt)
@@ -11,7 +11,7 @@ local function claim_jobs(keys, ask, now_ms, helpers)
   if now_ms > ask.not_after_ms then return 'void', jobs, corrupt end
 
   local open, closed, limited = helpers.open_classes(prefix, ask.classes, now_ms, helpers)
-  local picked, lanes, key_limits, turn = helpers.pick_jobs(open, limited, keys.active, ask, now_ms, helpers)
+  local picked, lanes, turn = helpers.pick_jobs(open, limited, keys.active, ask, now_ms, helpers)
 
   -- Write. `active` first: until the job leaves its lane, only the token that `run` names counts. What counts against a limit is
   -- named in `run` before it counts, so whatever ends the lease frees it.
@@ -42,22 +42,23 @@ local function claim_jobs(keys, ask, now_ms, helpers)
     jobs[slot], jobs[slot + 1], jobs[slot + 2], jobs[slot + 3] = job.id, job.fence, deadline_ms, job.claims
     jobs[slot + 4], jobs[slot + 5], jobs[slot + 6] = job.failures, job.crashes, job.raw
   end
-  for _, group in pairs(counted) do helpers.count_leases(prefix, group.limit, group.ids, group.fences, deadline_ms, now_ms) end
+  for _, group in pairs(counted) do helpers.count_leases(prefix, group.limit, group.ids, group.fences, deadline_ms, now_ms, helpers) end
   for _, lane in ipairs(lanes) do
     for _, id in ipairs(lane.unread) do
       helpers.bury_job(prefix, {}, id, now_ms, helpers)
       redis.call('HSET', prefix .. 'run:' .. id, 'error', 'corrupt envelope')
       corrupt[#corrupt + 1] = id
     end
-    helpers.leave_lane(prefix, keys.sweep, lane, ask.turn, now_ms, helpers)
+    helpers.leave_lane(prefix, lane, now_ms, helpers)
   end
   if turn > ask.turn then redis.call('HSET', keys.stats, 'turn', string.format('%d', turn)) end
   for _, class in ipairs(open) do
     if class.room <= 0 then closed[#closed + 1] = class end
   end
   for _, class in ipairs(closed) do
-    local _, until_ms = helpers.limit_room(prefix, class.limit, class.definition, now_ms)
-    if until_ms then helpers.rest_until(prefix, keys.sweep, 'w:' .. class.name, until_ms, now_ms) end
+    local _, until_ms, ahead = helpers.limit_room(prefix, class.limit, class.definition, now_ms)
+    helpers.rate_back(prefix, class.limit, ahead, now_ms)
+    if until_ms then redis.call('ZADD', prefix .. 'rest', until_ms, 'w:' .. class.name) end
   end
   for _, id in ipairs(corrupt) do leases[#leases + 1] = id .. ' corrupt' end
   redis.call('SET', keys.record, table.concat(leases, ' '), 'PXAT', math.max(ask.not_after_ms, deadline_ms) + ask.lease_ms)

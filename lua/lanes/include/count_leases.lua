@@ -1,6 +1,7 @@
 -- Count new leases against a limit: their slots, and their places in the window of its rate (rule 20). `ids` and `fences` of the
 -- leases; limit: limit, definition, ahead.
-local function count_leases(prefix, limit, ids, fences, deadline_ms, now_ms)
+-- helpers: rate_back
+local function count_leases(prefix, limit, ids, fences, deadline_ms, now_ms, helpers)
   local slots, rate, per_ms = string.match(limit.definition, '^(%d+) (%d+) (%d+)')
   local held, used = {}, {}
   for at, id in ipairs(ids) do
@@ -12,8 +13,7 @@ local function count_leases(prefix, limit, ids, fences, deadline_ms, now_ms)
   end
   if rate ~= '0' then
     local key = prefix .. 'rate:' .. limit.limit
-    -- A clock that stepped back has left these ahead: they count from now on, once (rule 10).
-    for _, member in ipairs(limit.ahead) do redis.call('ZADD', key, 'XX', now_ms, member) end
+    helpers.rate_back(prefix, limit.limit, limit.ahead, now_ms)
     for at = 1, #used, 1000 do redis.call('ZADD', key, unpack(used, at, math.min(at + 999, #used))) end
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now_ms - tonumber(per_ms))
     redis.call('PEXPIREAT', key, now_ms + tonumber(per_ms))

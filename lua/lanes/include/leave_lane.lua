@@ -1,14 +1,17 @@
 -- The last writes of a claim on one lane: what was taken leaves it; then it is ready for its next job, parked, or forgotten.
 -- lane: name, class, zset, jobs, skipped, unread, blocked (the limit that it ran into), turn.
--- helpers: limit_room, rest_until
-local function leave_lane(prefix, sweep, lane, turn, now_ms, helpers)
+-- helpers: limit_room, rate_back
+local function leave_lane(prefix, lane, now_ms, helpers)
   for _, ids in ipairs({ lane.jobs, lane.skipped, lane.unread }) do
     for at = 1, #ids, 1000 do redis.call('ZREM', lane.zset, unpack(ids, at, math.min(at + 999, #ids))) end
   end
   local head = redis.call('ZRANGE', lane.zset, 0, 0, 'WITHSCORES')
-  local room, until_ms = 1, nil
+  local room, until_ms, ahead = 1, nil, nil
   -- Asked once more: what was taken counts by now.
-  if lane.blocked then room, until_ms = helpers.limit_room(prefix, lane.blocked.limit, lane.blocked.definition, now_ms) end
+  if lane.blocked then
+    room, until_ms, ahead = helpers.limit_room(prefix, lane.blocked.limit, lane.blocked.definition, now_ms)
+    helpers.rate_back(prefix, lane.blocked.limit, ahead, now_ms)
+  end
   if not head[1] then
     redis.call('ZREM', lane.class.ready, lane.name)
   elseif room <= 0 then
@@ -16,7 +19,7 @@ local function leave_lane(prefix, sweep, lane, turn, now_ms, helpers)
     local waits = until_ms and 'rest' or limit
     -- The place where it waits, the word that it waits, and only then out of the ready ones: it is always found somewhere.
     if waits == 'rest' then
-      helpers.rest_until(prefix, sweep, 'l:' .. lane.name, until_ms, now_ms)
+      redis.call('ZADD', prefix .. 'rest', until_ms, 'l:' .. lane.name)
     else
       redis.call('ZADD', prefix .. 'blocking', 'NX', now_ms, limit)
       redis.call('ZADD', prefix .. 'parked:' .. limit, now_ms, lane.name)
@@ -25,6 +28,6 @@ local function leave_lane(prefix, sweep, lane, turn, now_ms, helpers)
     redis.call('ZREM', lane.class.ready, lane.name)
   else
     local band = math.floor(tonumber(head[2]) / 562949953421312)
-    redis.call('ZADD', lane.class.ready, band * 562949953421312 + (lane.turn or turn), lane.name)
+    redis.call('ZADD', lane.class.ready, band * 562949953421312 + lane.turn, lane.name)
   end
 end

@@ -14,6 +14,6 @@ local function limit_room(prefix, limit, definition, now_ms)
     local oldest = redis.call('ZRANGE', key, start_ms, '+inf', 'BYSCORE', 'LIMIT', used - rate, 1, 'WITHSCORES')
     until_ms = math.min(tonumber(oldest[2]), now_ms) + per_ms
   end
-  local ahead = redis.call('ZRANGE', key, '(' .. string.format('%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 1000)
+  local ahead = redis.call('ZRANGE', key, '(' .. string.format('%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 100000)
   return math.min(room, rate - used), used >= rate and until_ms or nil, ahead
 end

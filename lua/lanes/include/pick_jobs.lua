@@ -1,7 +1,7 @@
 -- What a claim will lease, and what it found on the way; reads only (rules 17 to 19). Ready lanes are visited in their order over
 -- all open classes, best band first, then virtual time. A visit ends after 10 jobs, or where the lane's next job has a lower band
 -- than the next ready lane; a lane that still has work goes behind the others of its band. A lone lane is emptied at once.
--- Returns jobs, lanes (each with what was picked and what leads nowhere, or the limit that blocks it), ids of unreadable jobs.
+-- Returns jobs, lanes (each with what was picked and what leads nowhere, its turn, and the limit that blocks it), the last turn.
 -- ask: prefix, limit, crashed_max, turn; limited: whether any limit is defined
 -- helpers: envelope_kind, limit_room
 local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
@@ -12,18 +12,18 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
     for at = 1, #page, 2 do
       local name = page[at]
       heads[#heads + 1] = { name = name, score = tonumber(page[at + 1]), class = class, key = string.sub(name, #class.name + 2),
-        zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {}, skipped = {}, unread = {} }
+        turn = tonumber(page[at + 1]) % band_size, zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {}, skipped = {}, unread = {} }
     end
     class.seen = class.seen + #page / 2
     class.tail = #page == 32 and heads[#heads].score or nil
   end
-  -- The place of the best head. What is not read yet of a class lies behind the last that was.
+  -- The place of the best head whose class has room left. What is not read yet of a class lies behind the last that was.
   local function best_head()
     local best
     repeat
       best = nil
       for at, head in ipairs(heads) do
-        if not best or head.score < heads[best].score then best = at end
+        if head.class.room > 0 and (not best or head.score < heads[best].score) then best = at end
       end
       local read = false
       for _, class in ipairs(classes) do
@@ -67,7 +67,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
         local raw = raws[at] or redis.call('GET', job_keys[at])
         local kind = helpers.envelope_kind(raw)
         if crashes > 0 and crashed >= ask.crashed_max then
-          head.class.passed = true
+          head.class.passed, head.passed = true, true
           bound = math.min(bound + 1, 2000 + most)
         elseif not kind or kind == 'T' or (run[5] and run[5] ~= '' and redis.call('ZSCORE', active, id)) then
           -- A live token elsewhere: this entry is left over from a script that was cut off, and must not start the job again.
@@ -107,33 +107,32 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
     local head = table.remove(heads, at)
     local class = head.class
     head.limit = limited and head.key ~= '' and limit_of(head) or nil
-    if class.room > 0 then
-      if not head.seen then
-        head.seen = true
-        visited[#visited + 1] = head
+    if not head.seen then
+      head.seen = true
+      visited[#visited + 1] = head
+    end
+    if head.limit and head.limit.room <= 0 then
+      head.blocked = head.limit
+    else
+      local rival = best_head()
+      local most = math.min(ask.limit - #picked, class.room, head.limit and head.limit.room or math.huge, rival and 10 or math.huge)
+      local taken = visit(head, most, rival and math.floor(heads[rival].score / band_size))
+      class.picked = class.picked + taken
+      class.room = class.room - taken
+      if head.limit then head.limit.room = head.limit.room - taken end
+      local next_job = redis.call('ZRANGE', head.zset, head.offset, head.offset, 'WITHSCORES')
+      -- It has had its turn, also when it is empty or blocked by now: it may be filled again before those come first that wait already.
+      if (taken > 0 or head.passed) and (rival or next_job[1]) then
+        turn = turn + 1
+        head.turn = turn
       end
       if head.limit and head.limit.room <= 0 then
         head.blocked = head.limit
-      else
-        local rival = best_head()
-        local most = math.min(ask.limit - #picked, class.room, head.limit and head.limit.room or math.huge, rival and 10 or math.huge)
-        local taken = visit(head, most, rival and math.floor(heads[rival].score / band_size))
-        class.picked = class.picked + taken
-        class.room = class.room - taken
-        if head.limit then head.limit.room = head.limit.room - taken end
-        if head.limit and head.limit.room <= 0 then
-          head.blocked = head.limit
-        elseif not full then
-          local next_job = redis.call('ZRANGE', head.zset, head.offset, head.offset, 'WITHSCORES')
-          if next_job[1] then
-            turn = turn + 1
-            head.turn = turn
-            head.score = math.floor(tonumber(next_job[2]) / band_size) * band_size + turn
-            heads[#heads + 1] = head
-          end
-        end
+      elseif next_job[1] and not full and (taken > 0 or not head.passed) then
+        head.score = math.floor(tonumber(next_job[2]) / band_size) * band_size + head.turn
+        heads[#heads + 1] = head
       end
     end
   end
-  return picked, visited, keys, turn
+  return picked, visited, turn
 end

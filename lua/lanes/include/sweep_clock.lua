@@ -27,7 +27,10 @@ local function sweep_clock(sweep, active, now_ms, most_ms)
     -- length, and half of such a lease, three quarters of the gap, is enough for its worker to be heard.
     no_reap_before_ms = now_ms + math.min(half_ms, math.max(math.floor(least_ms / 2), math.floor(gap_ms * 3 / 4)))
   end
-  return lease_ms, no_reap_before_ms, { 'max_lease_ms', lease_ms, 'recent_lease_ms', recent_ms,
+  local keep = { 'max_lease_ms', lease_ms, 'recent_lease_ms', recent_ms,
     'least_lease_ms', least_ms, 'recent_least_ms', recent_least_ms, 'forgot_ms', forgot_ms,
     'last_sweep_ms', now_ms, 'no_reap_before_ms', no_reap_before_ms }
+  -- Rests that began before the clock stepped back end too late.
+  if tonumber(kept[4] or now_ms) > now_ms then keep[#keep + 1], keep[#keep + 2] = 'rests_from_ms', now_ms end
+  return lease_ms, no_reap_before_ms, keep
 end

@@ -1,0 +1,112 @@
+"""What must hold in the raw keys of a queue after every call: where lanes are, what counts against limits, which unique keys are
+taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.engine.desk import Desk
+
+BAND = 2**49
+
+
+def members(desk: Desk, key: str) -> list[str]:
+    raw: Any = desk.redis.zrange(key, 0, -1)
+    return [member.decode() for member in raw]
+
+
+def hash_of(desk: Desk, key: str) -> dict[str, str]:
+    raw: Any = desk.redis.hgetall(key)
+    return {name.decode(): value.decode() for name, value in raw.items()}
+
+
+def names_of(desk: Desk, key: str) -> list[str]:
+    """What stands for the star in the keys of this pattern."""
+    at = len(key) - 1
+    return sorted(found.decode()[at:] for found in desk.redis.scan_iter(key, count=1000))
+
+
+def ready(desk: Desk, class_name: str = "main") -> list[str]:
+    return members(desk, desk.keys.ready(class_name))
+
+
+def parked(desk: Desk) -> dict[str, str]:
+    return hash_of(desk, desk.keys.parked)
+
+
+def markers(desk: Desk) -> list[str]:
+    """Classes with a marker."""
+    return names_of(desk, desk.keys.wake("*"))
+
+
+def take_markers(desk: Desk) -> list[str]:
+    """Classes with a marker, which is taken away as a worker would."""
+    found = markers(desk)
+    for name in found:
+        assert desk.redis.llen(desk.keys.wake(name)) == 1, "more than one marker"
+        desk.redis.delete(desk.keys.wake(name))
+    return found
+
+
+def check(desk: Desk, *, room: bool = False, cut: bool = False) -> None:
+    """Assert all of it. `room`: also that no lane waits for a slot while there is one. `cut`: a script was cut off, so a lane may
+    be in two places, and a lease that nobody has may count against less than it would."""
+    places, now_parked = lanes_by_place(desk), parked(desk)
+    for lane in names_of(desk, desk.keys.lane("*")):
+        where = places.get(lane, set())
+        assert "ready" in where or lane in now_parked, lane
+        assert cut or not ("ready" in where and lane in now_parked), (lane, where, now_parked[lane])
+        if lane in now_parked:
+            assert now_parked[lane] in where, (lane, where, now_parked[lane])
+    check_bands(desk, [lane for lane, where in places.items() if "ready" in where])
+    if not cut:
+        check_held(desk)
+    if room:
+        for limit in set(now_parked.values()) - {"rest"}:
+            definition = hash_of(desk, desk.keys.limits)
+            slots = int((definition.get(limit) or definition["k:*"]).split()[0])
+            assert len(members(desk, desk.keys.held(limit))) >= slots, (limit, "lanes wait while there is room")
+
+
+def lanes_by_place(desk: Desk) -> dict[str, set[str]]:
+    """For each lane: `ready`, `rest`, or the limits whose slots it waits for."""
+    places: dict[str, set[str]] = {}
+    for class_name in names_of(desk, desk.keys.ready("*")):
+        for lane in ready(desk, class_name):
+            assert lane.split("/")[0] == class_name
+            places.setdefault(lane, set()).add("ready")
+    for member in members(desk, desk.keys.rest):
+        if member.startswith("l:"):
+            places.setdefault(member[2:], set()).add("rest")
+    for limit in names_of(desk, desk.keys.parked_by("*")):
+        for lane in members(desk, desk.keys.parked_by(limit)):
+            places.setdefault(lane, set()).add(limit)
+    return places
+
+
+def check_bands(desk: Desk, lanes: list[str]) -> None:
+    """A ready lane stands in the band of its first job (an empty one anywhere: a claim drops it)."""
+    with desk.redis.pipeline(transaction=False) as pipe:
+        for lane in lanes:
+            pipe.zrange(desk.keys.lane(lane), 0, 0, withscores=True)
+            pipe.zscore(desk.keys.ready(lane.split("/")[0]), lane)
+        replies = pipe.execute()
+    for lane, head, score in zip(lanes, replies[::2], replies[1::2], strict=True):
+        if head:
+            assert int(score) // BAND == int(head[0][1]) // BAND, lane
+
+
+def check_held(desk: Desk) -> None:
+    """`held` names exactly the leases that count against a limit with slots, with the same deadline as `active`."""
+    active: Any = dict(desk.redis.zrange(desk.keys.active, 0, -1, withscores=True))
+    counted: dict[str, dict[str, float]] = {}
+    with desk.redis.pipeline(transaction=False) as pipe:
+        for job in active:
+            pipe.hget(desk.keys.run(job.decode()), "limits")
+        for (job, deadline_ms), limits in zip(active.items(), pipe.execute(), strict=True):
+            for limit in (limits or b"").decode().split():
+                counted.setdefault(limit, {})[job.decode()] = deadline_ms
+    for limit in names_of(desk, desk.keys.held("*")):
+        held: Any = desk.redis.zrange(desk.keys.held(limit), 0, -1, withscores=True)
+        found = {job.decode(): deadline_ms for job, deadline_ms in held}
+        assert found == counted.get(limit, {}), limit

@@ -1,0 +1,520 @@
+"""Rules 20 and 10: no more leases than a limit allows, no slot lost, no lane stuck while there is room, whatever the clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.operations import Bury, Failure, Finish, Lease, LeasedJob, Release
+from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.engine.helpers.lanes_state import check, hash_of, markers, members, parked, ready, take_markers
+
+__all__ = ["desk"]
+
+HOUR_MS = 3_600_000
+
+
+def jobs(desk: Desk, limit: int = 10, *, worker: str = "a", **options: Any) -> list[LeasedJob]:
+    found = desk.claim(worker, limit, **options)
+    check(desk)
+    return found
+
+
+def names(found: list[LeasedJob]) -> list[str]:
+    return [job.lease.job for job in found]
+
+
+def end(desk: Desk, how: str, lease: Lease) -> list[LeasedJob]:
+    """End a lease in one of the ways that free its slots; what a fused claim has claimed."""
+    if how == "fused":
+        return list(desk.run(Finish((lease,), desk.claim_operation(limit=1))).claimed.jobs)
+    if how == "finish":
+        desk.finish(lease)
+    elif how == "retry":
+        desk.retry(lease, delay_ms=60_000)
+    elif how == "bury":
+        desk.run(Bury((Failure(lease, "no"),)))
+    elif how == "release":
+        desk.run(Release((lease,)))
+    else:
+        assert [reaped for reaped, _ in desk.sweep_past(LEASE_MS + 1)] == [lease]
+    return []
+
+
+ENDS = ["finish", "fused", "retry", "bury", "release", "reap"]
+
+
+# -- concurrency
+
+
+def test_rule_20_a_name_runs_at_most_so_many_jobs_at_once(desk: Desk) -> None:
+    desk.set_limit("n:main", concurrency=3)
+    desk.enqueue(*(f"j{number}" for number in range(6)))
+    desk.enqueue("k0", key="k")
+    first = jobs(desk, worker="a", limit=2)
+    second = jobs(desk, worker="b")
+    assert (names(first), names(second)) == (["j0", "j1"], ["k0"])
+    assert jobs(desk, worker="c") == []
+    # Its lane stays ready: it is the class that is closed.
+    assert (ready(desk), parked(desk)) == (["main"], {})
+    assert members(desk, desk.keys.held("n:main")) == ["j0", "j1", "k0"]
+
+
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("target", ["n:main", "k:k", "k:*"])
+def test_rule_20_each_end_of_a_lease_frees_its_slot(desk: Desk, target: str, how: str) -> None:
+    desk.set_limit(target, concurrency=1)
+    desk.enqueue("j0", "j1", key="k")
+    limit = "n:main" if target == "n:main" else "k:k"
+    (job,) = jobs(desk)
+    assert desk.run_hash("j0")["limits"].split() == [limit]
+    assert members(desk, desk.keys.held(limit)) == ["j0"]
+    assert jobs(desk, worker="b") == []
+    take_markers(desk)
+    found = end(desk, how, job.lease)
+    check(desk, room=True)
+    if how == "fused":
+        assert names(found) == ["j1"]
+    else:
+        assert members(desk, desk.keys.held(limit)) == []
+        assert (ready(desk), parked(desk), markers(desk)) == (["main/k"], {}, ["main"])
+        # The job that came back was there before the other.
+        assert names(jobs(desk, worker="c")) == (["j0"] if how in ("release", "reap") else ["j1"])
+    assert len(members(desk, desk.keys.held(limit))) == 1
+
+
+def test_rule_20_a_key_is_shared_by_the_lanes_of_several_names(desk: Desk) -> None:
+    desk.set_limit("k:acme", concurrency=2)
+    for name in ("mail", "sms", "push"):
+        desk.enqueue(f"{name}0", f"{name}1", name=name, key="acme")
+    both = jobs(desk, classes=("mail", "sms"))
+    assert names(both) == ["mail0", "mail1"]
+    assert jobs(desk, worker="b", classes=("push",)) == []
+    take_markers(desk)
+    desk.finish(both[0].lease)
+    check(desk, room=True)
+    assert take_markers(desk) == ["push", "sms"]
+    assert names(jobs(desk, worker="b", classes=("push",))) == ["push0"]
+    assert jobs(desk, worker="c", classes=("sms",)) == []
+    check(desk, room=True)
+
+
+def test_rule_20_every_key_without_a_limit_of_its_own_has_the_one_for_all(desk: Desk) -> None:
+    desk.set_limit("k:*", concurrency=1)
+    desk.set_limit("k:big", concurrency=3)
+    for key in ("big", "small", "tiny", ""):
+        desk.enqueue(*(f"{key or 'none'}{number}" for number in range(4)), key=key)
+    found = names(jobs(desk, 20))
+    assert {name: sum(job.startswith(name) for job in found) for name in ("big", "small", "tiny", "none")} == {
+        "big": 3,
+        "small": 1,
+        "tiny": 1,
+        "none": 4,
+    }
+    # Without its own the key has the one for all: three are in hand.
+    desk.set_limit("k:big")
+    assert jobs(desk, worker="b") == []
+    check(desk, room=True)
+
+
+def test_rule_20_a_lease_counts_against_its_name_and_its_key(desk: Desk) -> None:
+    desk.set_limit("n:main", concurrency=2)
+    desk.set_limit("k:k", concurrency=1)
+    desk.enqueue("k0", "k1", key="k")
+    desk.enqueue("l0", "l1", key="l")
+    found = jobs(desk)
+    assert names(found) == ["k0", "l0"]
+    assert (members(desk, desk.keys.held("n:main")), members(desk, desk.keys.held("k:k"))) == (["k0", "l0"], ["k0"])
+    desk.finish(found[1].lease)
+    assert names(jobs(desk)) == ["l1"]
+    desk.finish(found[0].lease)
+    assert members(desk, desk.keys.held("k:k")) == []
+    assert names(jobs(desk)) == ["k1"]
+
+
+def test_rule_20_an_extension_moves_what_is_held_with_the_lease(desk: Desk) -> None:
+    desk.set_limit("n:main", concurrency=2)
+    desk.set_limit("k:k", concurrency=1)
+    desk.enqueue("j", key="k")
+    (job,) = jobs(desk)
+    desk.tick(3_000)
+    desk.run(desk.extend_operation(job.lease))
+    for limit in ("n:main", "k:k"):
+        assert desk.redis.zscore(desk.keys.held(limit), "j") == START_MS + 3_000 + LEASE_MS
+    check(desk)
+    desk.run(desk.extend_operation(Lease("j", job.lease.fence + 1, job.lease.nonce), renewal=2))
+    check(desk)
+
+
+def test_rule_20_a_repeated_claim_takes_no_second_slot(desk: Desk) -> None:
+    desk.set_limit("n:main", concurrency=2, rate=2, per_ms=1000)
+    desk.enqueue("j0", "j1")
+    call = desk.call(desk.claim_operation(limit=1))
+    desk.send(call)
+    before = desk.dump()
+    desk.tick(10)
+    assert names(list(desk.send(call).jobs)) == ["j0"]
+    assert desk.dump() == before
+    assert names(jobs(desk, worker="b")) == ["j1"]
+
+
+# -- changes of limits
+
+
+@pytest.mark.parametrize("change", ["raised", "removed", "rate instead"])
+def test_rule_20_a_thousand_parked_keys_come_back_when_the_limit_for_all_changes(desk: Desk, change: str) -> None:
+    desk.set_limit("k:*", concurrency=1)
+    many = 1050
+    for start in range(0, many, 525):
+        desk.run(
+            desk.enqueue_many_of(*((f"{number}-{at}", f"k{number}") for number in range(start, start + 525) for at in (0, 1)))
+        )
+    first: list[LeasedJob] = []
+    while found := desk.claim(limit=500):
+        first += found
+    assert len(first) == len(parked(desk)) == many
+    check(desk, room=True)
+    assert desk.claim() == []
+    bounds: dict[str, Any] = {"raised": {"concurrency": 2}, "removed": {}, "rate instead": {"rate": 1, "per_ms": 1000}}[change]
+    desk.set_limit("k:*", **bounds)
+    assert markers(desk) == ["main"]
+    sweeps = 0
+    while (swept := desk.reap()).sleep_ms == 0 and sweeps < 30:
+        sweeps += 1
+        desk.tick(1)
+    assert swept.sleep_ms > 0 and sweeps < 15
+    assert parked(desk) == {}
+    check(desk)
+    second: list[LeasedJob] = []
+    while found := desk.claim(limit=500):
+        second += found
+    assert len(second) == many
+
+
+@pytest.mark.parametrize("change", ["raised", "removed"])
+def test_rule_20_a_thousand_resting_keys_come_back_when_the_limit_for_all_changes(desk: Desk, change: str) -> None:
+    desk.set_limit("k:*", rate=1, per_ms=HOUR_MS)
+    many = 1100
+    desk.run(desk.enqueue_many_of(*((f"{number}-{at}", f"k{number}") for number in range(many) for at in (0, 1))))
+    first = [job for _ in range(4) for job in desk.claim(limit=300)]
+    while found := desk.claim(limit=300):
+        first += found
+    assert len(first) == many
+    assert set(parked(desk).values()) == {"rest"}
+    desk.set_limit("k:*", **({"rate": 2, "per_ms": HOUR_MS} if change == "raised" else {}))
+    for _ in range(3):
+        desk.reap()
+        desk.tick(1)
+    assert parked(desk) == {}
+    check(desk)
+    second: list[LeasedJob] = []
+    while found := desk.claim(limit=500):
+        second += found
+    assert len(second) == many
+
+
+def test_rule_20_a_keys_own_limit_brings_its_lanes_back_at_once_among_many_others(desk: Desk) -> None:
+    desk.set_limit("k:*", concurrency=1)
+    for number in range(250):
+        desk.enqueue(f"{number}-0", f"{number}-1", key=f"k{number:03d}")
+    assert len([job for _ in range(5) for job in desk.claim(limit=100)]) == 250
+    desk.claim(limit=300)
+    assert len(parked(desk)) == 250
+    desk.set_limit("k:k249", concurrency=2)
+    assert names(jobs(desk)) == ["249-1"]
+
+
+def test_rule_20_a_lowered_limit_waits_until_enough_have_ended(desk: Desk) -> None:
+    desk.set_limit("k:k", concurrency=3)
+    desk.enqueue(*(f"j{number}" for number in range(6)), key="k")
+    found = jobs(desk)
+    desk.set_limit("k:k", concurrency=1)
+    for job in found[:2]:
+        desk.finish(job.lease)
+        assert jobs(desk) == []
+        check(desk, room=True)
+    desk.finish(found[2].lease)
+    assert names(jobs(desk)) == ["j3"]
+
+
+def test_rule_20_a_limit_that_is_defined_while_jobs_are_in_hand_counts_the_claims_after_it(desk: Desk) -> None:
+    desk.enqueue(*(f"j{number}" for number in range(5)), key="k")
+    before = jobs(desk, 2)
+    desk.set_limit("k:k", concurrency=1)
+    desk.set_limit("n:main", concurrency=5)
+    (after,) = jobs(desk)
+    assert members(desk, desk.keys.held("k:k")) == ["j2"]
+    for job in before:
+        desk.finish(job.lease)
+    assert jobs(desk) == []
+    desk.finish(after.lease)
+    assert names(jobs(desk)) == ["j3"]
+
+
+def test_rule_20_a_limit_that_is_removed_while_jobs_are_in_hand_leaves_nothing_behind(desk: Desk) -> None:
+    desk.set_limit("k:k", concurrency=1)
+    desk.set_limit("n:main", concurrency=1)
+    desk.enqueue("j0", "j1", key="k")
+    (first,) = jobs(desk)
+    for target in ("k:k", "n:main"):
+        desk.set_limit(target)
+    (second,) = jobs(desk)
+    assert desk.run_hash("j1").get("limits", "") == ""
+    desk.finish(first.lease, second.lease)
+    check(desk)
+    for pattern in (desk.keys.held("*"), desk.keys.parked_by("*"), desk.keys.rate("*")):
+        assert desk.redis.keys(pattern) == []
+
+
+def test_rule_20_a_job_that_was_limited_before_counts_against_nothing_when_the_limit_is_gone(desk: Desk) -> None:
+    desk.set_limit("k:k", concurrency=1)
+    desk.enqueue("j0", key="k")
+    (job,) = jobs(desk)
+    desk.run(Release((job.lease,)))
+    desk.set_limit("k:k")
+    (again,) = jobs(desk)
+    assert desk.run_hash("j0")["limits"] == ""
+    desk.finish(again.lease)
+    assert desk.redis.keys(desk.keys.held("*")) == []
+
+
+# -- rates
+
+
+def claimable_at(desk: Desk, upto_ms: int) -> int:
+    """The first ms from now on at which a job can be claimed; it is claimed then."""
+    for passed in range(upto_ms + 1):
+        if jobs(desk):
+            return desk.now_ms
+        desk.tick(1)
+        assert passed < upto_ms, "never"
+    raise AssertionError("never")
+
+
+@pytest.mark.parametrize("target", ["n:main", "k:k"])
+def test_rule_20_a_sliding_window_frees_a_place_exactly_its_length_after_each_claim(desk: Desk, target: str) -> None:
+    desk.set_limit(target, rate=2, per_ms=100)
+    desk.enqueue(*(f"j{number}" for number in range(9)), key="k")
+    assert len(jobs(desk, 1)) == 1
+    desk.tick(30)
+    assert len(jobs(desk, 5)) == 1
+    take_markers(desk)
+    desk.tick(69)
+    assert desk.promote().sleep_ms == 1
+    assert jobs(desk) == []
+    desk.tick(1)
+    assert desk.promote().sleep_ms >= 0
+    assert markers(desk) == ["main"]
+    assert len(jobs(desk)) == 1
+    assert desk.now_ms == START_MS + 100
+    assert claimable_at(desk, 40) == START_MS + 130
+    assert claimable_at(desk, 80) == START_MS + 200
+
+
+@pytest.mark.parametrize("target", ["n:main", "k:k"])
+def test_rule_20_a_fixed_window_begins_anew_at_multiples_of_its_length(desk: Desk, target: str) -> None:
+    assert START_MS % 100 == 0
+    desk.set_limit(target, rate=2, per_ms=100, window="fixed")
+    desk.enqueue(*(f"j{number}" for number in range(9)), key="k")
+    desk.tick(90)
+    assert len(jobs(desk)) == 2
+    take_markers(desk)
+    desk.tick(9)
+    assert jobs(desk) == []
+    desk.tick(1)
+    assert desk.promote().sleep_ms >= 0
+    assert markers(desk) == ["main"]
+    assert len(jobs(desk)) == 2
+    assert jobs(desk) == []
+    desk.tick(99)
+    assert jobs(desk) == []
+    desk.tick(1)
+    assert len(jobs(desk)) == 2
+
+
+@pytest.mark.parametrize("window", ["sliding", "fixed"])
+@pytest.mark.parametrize("target", ["n:main", "k:k"])
+def test_rule_20_what_is_released_unstarted_gives_its_place_back_inside_the_window(desk: Desk, target: str, window: str) -> None:
+    desk.set_limit(target, rate=2, per_ms=HOUR_MS, window=window)
+    desk.enqueue("j0", "j1", "j2", key="k")
+    first, second = jobs(desk)
+    assert jobs(desk, worker="b") == []
+    take_markers(desk)
+    desk.run(Release((first.lease,)))
+    assert markers(desk) == ["main"]
+    assert names(jobs(desk, worker="b")) == ["j0"]
+    # What has ended otherwise has used its place.
+    desk.finish(second.lease)
+    assert jobs(desk, worker="c") == []
+
+
+def test_rule_20_a_released_place_of_a_key_lets_the_lanes_of_every_name_come_back(desk: Desk) -> None:
+    desk.set_limit("k:acme", rate=1, per_ms=HOUR_MS)
+    desk.enqueue("mail0", name="mail", key="acme")
+    desk.enqueue("sms0", name="sms", key="acme")
+    (job,) = jobs(desk, classes=("mail",))
+    assert jobs(desk, classes=("sms",)) == []
+    assert parked(desk) == {"sms/acme": "rest"}
+    take_markers(desk)
+    desk.run(Release((job.lease,)))
+    assert take_markers(desk) == ["mail", "sms"]
+    assert names(jobs(desk, classes=("sms",))) == ["sms0"]
+
+
+def test_rule_20_rate_and_slots_of_one_limit_both_hold(desk: Desk) -> None:
+    desk.set_limit("k:k", concurrency=1, rate=2, per_ms=1000)
+    desk.enqueue(*(f"j{number}" for number in range(4)), key="k")
+    (first,) = jobs(desk)
+    assert parked(desk) == {"main/k": "k:k"}
+    desk.finish(first.lease)
+    (second,) = jobs(desk)
+    desk.finish(second.lease)
+    check(desk, room=True)
+    assert jobs(desk) == []
+    assert parked(desk) == {"main/k": "rest"}
+    desk.tick(1000)
+    (third,) = jobs(desk)
+    desk.tick(1000)
+    assert jobs(desk, worker="b") == []
+    desk.finish(third.lease)
+    assert len(jobs(desk)) == 1
+
+
+def test_rule_20_ten_thousand_lanes_whose_windows_end_together_come_back_by_hundreds(desk: Desk) -> None:
+    with desk.redis.pipeline(transaction=False) as pipe:
+        pipe.hset(desk.keys.classes, "main", "")
+        for number in range(1000):
+            pipe.zadd(desk.keys.lane(f"main/k{number}"), {f"j{number}": 3e15})
+            pipe.hset(desk.keys.parked, f"main/k{number}", "rest")
+            pipe.zadd(desk.keys.rest, {f"l:main/k{number}": START_MS + 100})
+        pipe.execute()
+    desk.tick(100)
+    promotions = 1
+    while desk.promote().sleep_ms == 0:
+        promotions += 1
+    assert promotions == 10
+    assert (parked(desk), len(ready(desk))) == ({}, 1000)
+
+
+def test_rule_20_a_window_keeps_no_more_entries_than_it_counts(desk: Desk) -> None:
+    desk.set_limit("n:main", rate=3, per_ms=100)
+    desk.enqueue(*(f"j{number}" for number in range(20)))
+    for _ in range(6):
+        desk.finish(*[job.lease for job in jobs(desk)])
+        assert len(members(desk, desk.keys.rate("n:main"))) == 3
+        assert desk.redis.pexpiretime(desk.keys.rate("n:main")) == desk.now_ms + 100
+        desk.tick(100)
+
+
+# -- rule 10
+
+
+@pytest.mark.parametrize("target", ["n:main", "k:k"])
+@pytest.mark.parametrize("window", ["sliding", "fixed"])
+@pytest.mark.parametrize("ahead", [2, 1500], ids=["2", "more than 1,000"])
+def test_rule_10_a_clock_that_steps_back_an_hour_blocks_a_rate_for_one_window_at_most(
+    desk: Desk, target: str, window: str, ahead: int
+) -> None:
+    desk.set_limit(target, rate=ahead, per_ms=1000, window=window)
+    desk.run(desk.enqueue_many_of(*((f"j{number}", "k") for number in range(2 * ahead + 2))))
+    assert len(desk.claim(limit=1)) == 1
+    assert len(desk.claim(limit=ahead)) == ahead - 1
+    assert desk.claim() == []
+    desk.reap()
+    desk.tick(-HOUR_MS)
+    claimed_in_ms: dict[int, int] = {}
+    for _ in range(12):
+        desk.reap()
+        desk.promote()
+        claimed_in_ms[desk.now_ms] = len(desk.claim(limit=2000))
+        desk.tick(250)
+    check(desk)
+    assert sum(list(claimed_in_ms.values())[:5]) >= ahead, "still blocked after a window"
+    at = sorted(claimed_in_ms)
+    for start in at:
+        inside = sum(count for ms, count in claimed_in_ms.items() if start <= ms < start + 1000)
+        assert inside <= (ahead if window == "sliding" else 2 * ahead)
+
+
+def test_rule_10_a_rest_an_hour_ahead_ends_though_a_long_pause_was_once_made(desk: Desk) -> None:
+    """What bounds a rest is its own window, not the longest one there ever was."""
+    desk.pause("other", 24 * HOUR_MS)
+    desk.resume("other")
+    desk.set_limit("k:k", rate=1, per_ms=1000)
+    desk.set_limit("n:sms", rate=1, per_ms=1000)
+    desk.enqueue("j0", "j1", key="k")
+    desk.enqueue("s0", "s1", name="sms")
+    assert len(jobs(desk, classes=("main", "sms"))) == 2
+    desk.reap()
+    desk.tick(-HOUR_MS)
+    desk.reap()
+    # Told at once; the claims find that the windows are not over, and are told again when they are.
+    desk.promote()
+    assert take_markers(desk) == ["main", "sms"]
+    assert jobs(desk, classes=("main", "sms")) == []
+    desk.tick(1000)
+    desk.promote()
+    assert take_markers(desk) == ["main", "sms"]
+    assert sorted(names(jobs(desk, classes=("main", "sms")))) == ["j1", "s1"]
+
+
+def test_rule_10_thousands_of_rests_an_hour_ahead_end(desk: Desk) -> None:
+    with desk.redis.pipeline(transaction=False) as pipe:
+        pipe.hset(desk.keys.classes, "main", "")
+        for number in range(2500):
+            pipe.zadd(desk.keys.lane(f"main/k{number}"), {f"j{number}": 3e15})
+            pipe.hset(desk.keys.parked, f"main/k{number}", "rest")
+            pipe.zadd(desk.keys.rest, {f"l:main/k{number}": START_MS + 100})
+        pipe.execute()
+    desk.reap()
+    desk.tick(-HOUR_MS)
+    for _ in range(4):
+        desk.reap()
+        desk.tick(100)
+    assert parked(desk) == {}
+    check(desk)
+
+
+def test_rule_10_held_slots_an_hour_ahead_come_down_with_their_leases(desk: Desk) -> None:
+    desk.set_limit("k:k", concurrency=1)
+    desk.enqueue("j0", "j1", key="k")
+    (job,) = jobs(desk)
+    desk.reap()
+    desk.tick(-HOUR_MS)
+    desk.reap()
+    check(desk, room=True)
+    assert desk.redis.zscore(desk.keys.held("k:k"), "j0") == desk.now_ms + LEASE_MS
+    assert [lease for lease, _ in desk.sweep_past(LEASE_MS + 1)] == [job.lease]
+    assert names(jobs(desk)) == ["j0"]
+
+
+# -- leaks
+
+
+@pytest.mark.parametrize("target", ["n:main", "k:k"])
+def test_rule_20_the_sweep_mends_a_slot_that_nobody_holds(desk: Desk, target: str) -> None:
+    desk.set_limit(target, concurrency=1)
+    desk.enqueue("j0", "j1", key="k")
+    desk.redis.zadd(desk.keys.held(target), {"ghost": desk.now_ms + LEASE_MS})
+    assert desk.claim() == []
+    desk.sweep_past(LEASE_MS + 1)
+    desk.tick(1)
+    desk.reap()
+    take = take_markers(desk)
+    assert take == ["main"]
+    assert names(jobs(desk)) == ["j0"]
+    check(desk, room=True)
+
+
+def test_rule_20_a_lane_that_waits_for_nothing_is_found_by_the_sweep(desk: Desk) -> None:
+    desk.set_limit("k:k", concurrency=1)
+    desk.enqueue("j0", "j1", key="k")
+    (job,) = jobs(desk)
+    # Somebody ended the lease without freeing its slot.
+    desk.redis.zrem(desk.keys.held("k:k"), "j0")
+    desk.redis.zrem(desk.keys.active, "j0")
+    desk.reap()
+    assert (parked(desk), ready(desk)) == ({}, ["main/k"])
+    assert hash_of(desk, desk.keys.parked) == {}
+    assert job.lease.job == "j0"

@@ -1,0 +1,221 @@
+"""Rule 7: pauses, resumes and changes of limits are done once, and a late copy does nothing; what pauses mean for claims."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.operations import Finish, Operation
+from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.helpers.lanes_state import check, hash_of, markers, members, take_markers
+
+__all__ = ["desk"]
+
+HOUR_MS = 3_600_000
+BOTH = ("mail", "sms")
+
+
+def prepare(desk: Desk) -> None:
+    for name in BOTH:
+        desk.enqueue(f"{name}0", f"{name}1", name=name)
+    take_markers(desk)
+
+
+def claimed(desk: Desk, limit: int = 10, worker: str = "a") -> list[str]:
+    found = [job.lease.job for job in desk.claim(worker, limit, classes=BOTH)]
+    check(desk)
+    return found
+
+
+def test_rule_07_nothing_of_a_paused_name_is_claimed_until_it_is_resumed(desk: Desk) -> None:
+    prepare(desk)
+    desk.pause("mail")
+    assert claimed(desk) == ["sms0", "sms1"]
+    assert markers(desk) == []
+    desk.tick(HOUR_MS)
+    assert claimed(desk) == []
+    desk.resume("mail")
+    assert take_markers(desk) == ["mail"]
+    assert claimed(desk) == ["mail0", "mail1"]
+    assert desk.redis.exists(desk.keys.paused) == 0
+
+
+def test_rule_07_a_pause_of_the_queue_holds_whatever_is_resumed_by_name(desk: Desk) -> None:
+    prepare(desk)
+    desk.pause("mail")
+    desk.pause()
+    desk.resume("sms")
+    assert (claimed(desk), markers(desk)) == ([], [])
+    desk.resume()
+    assert take_markers(desk) == ["sms"]
+    assert claimed(desk) == ["sms0", "sms1"]
+    desk.resume("mail")
+    assert claimed(desk) == ["mail0", "mail1"]
+
+
+def test_rule_07_jobs_in_hand_go_on_while_their_name_is_paused(desk: Desk) -> None:
+    prepare(desk)
+    first, second, *others = desk.claim(classes=BOTH)
+    desk.pause()
+    desk.pause("mail")
+    assert desk.run(desk.extend_operation(first.lease)).items[0][0] == "ok"
+    assert desk.retry(second.lease, delay_ms=0) == ("ok", "retried")
+    reply = desk.run(Finish((first.lease, *(job.lease for job in others)), desk.claim_operation(classes=BOTH)))
+    assert {result for result, _ in reply.finished.items} == {"ok"}
+    assert reply.claimed.jobs == ()
+    desk.enqueue("new", name="mail")
+    assert claimed(desk) == []
+    desk.resume()
+    desk.resume("mail")
+    assert len(claimed(desk)) == 2
+
+
+@pytest.mark.parametrize("name", ["mail", "*"])
+def test_rule_07_a_pause_with_a_length_ends_to_the_ms_and_is_told(desk: Desk, name: str) -> None:
+    prepare(desk)
+    desk.pause(name, 5000)
+    paused = {"mail"} if name == "mail" else set(BOTH)
+    desk.tick(4999)
+    assert desk.promote().sleep_ms == 1
+    assert not paused & set(take_markers(desk))
+    assert not paused & {job[:-1] for job in claimed(desk)}
+    desk.tick(1)
+    desk.promote()
+    assert paused <= set(markers(desk))
+    assert len(claimed(desk)) == 2 * len(paused)
+    desk.reap()
+    assert desk.redis.exists(desk.keys.paused) == 0
+
+
+def test_rule_07_the_last_pause_counts(desk: Desk) -> None:
+    prepare(desk)
+    desk.pause("mail", 1000)
+    desk.pause("mail", 5000)
+    desk.tick(1000)
+    assert claimed(desk) == ["sms0", "sms1"]
+    desk.pause("mail")
+    desk.tick(HOUR_MS)
+    assert claimed(desk) == []
+    desk.pause("mail", 1000)
+    desk.tick(1000)
+    desk.promote()
+    assert markers(desk) == ["mail"]
+    assert claimed(desk) == ["mail0", "mail1"]
+
+
+def administrations(desk: Desk, what: str) -> Operation:
+    if what.startswith("pause"):
+        return desk.pause_operation("mail", 60_000 if what.endswith("length") else 0)
+    if what == "resume":
+        desk.pause("mail")
+        return desk.resume_operation("mail")
+    if what == "remove a limit":
+        desk.set_limit("n:mail", concurrency=1)
+        return desk.set_limit_operation("n:mail")
+    return desk.set_limit_operation("n:mail", concurrency=1, rate=5, per_ms=1000)
+
+
+WHATS = ["pause", "pause for a length", "resume", "set a limit", "remove a limit"]
+
+
+def undo(desk: Desk, what: str) -> None:
+    """What another operator does meanwhile."""
+    if what.startswith("pause"):
+        desk.resume("mail")
+    elif what == "resume":
+        desk.pause("mail")
+    elif what == "set a limit":
+        desk.set_limit("n:mail")
+    else:
+        desk.set_limit("n:mail", concurrency=1)
+
+
+@pytest.mark.parametrize("what", WHATS)
+def test_rule_07_an_administration_sent_again_is_not_done_again(desk: Desk, what: str) -> None:
+    prepare(desk)
+    call = desk.call(administrations(desk, what))
+    before = desk.dump()
+    assert desk.send(call).result == "done"
+    after = desk.dump()
+    assert after != before
+    desk.tick(500)
+    assert desk.send(call).result == "repeated"
+    assert desk.dump() == after
+    undo(desk, what)
+    undone = desk.dump()
+    for passed_ms in (0, 9_000, 1_000, 19_000):
+        desk.tick(passed_ms)
+        assert desk.send(call).result == "repeated"
+        assert {key: desk.dump().get(key) for key in undone} == {key: undone[key] for key in undone} or passed_ms == 19_000
+    for passed_ms in (1_000, 60_000, HOUR_MS):
+        desk.tick(passed_ms)
+        now = desk.dump()
+        assert desk.send(call).result == "refused"
+        assert desk.dump() == now
+
+
+@pytest.mark.parametrize("what", WHATS)
+def test_rule_07_a_first_copy_that_comes_too_late_is_refused_and_writes_nothing(desk: Desk, what: str) -> None:
+    prepare(desk)
+    call = desk.call(administrations(desk, what))
+    desk.tick(10_001)
+    before = desk.dump()
+    assert desk.send(call).result == "refused"
+    assert desk.dump() == before
+
+
+@pytest.mark.parametrize("what", WHATS)
+def test_rules_01_and_07_an_administration_cut_off_anywhere_is_done_by_the_next_copy(desk: Desk, what: str) -> None:
+    for writes in range(20):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        prepare(desk)
+        operation = administrations(desk, what)
+        take_markers(desk)
+        was_cut = desk.cut_off(operation, writes)
+        desk.tick(100)
+        assert desk.run(operation).result == ("done" if was_cut else "repeated")
+        check(desk)
+        expected = {"resume": 4, "remove a limit": 4, "set a limit": 3}.get(what, 2)
+        if expected > 2:
+            assert "mail" in markers(desk)
+        assert len(claimed(desk)) == expected
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+@pytest.mark.parametrize("name", ["mail", "*"])
+def test_rules_07_and_10_a_pause_that_a_clock_left_an_hour_ahead_ends_after_its_own_length(desk: Desk, name: str) -> None:
+    prepare(desk)
+    desk.pause("other", 24 * HOUR_MS)
+    desk.pause(name, 5000)
+    desk.reap()
+    desk.tick(-HOUR_MS)
+    desk.reap()
+    assert hash_of(desk, desk.keys.paused)[name] == f"{desk.now_ms + 5000} 5000"
+    take_markers(desk)
+    slept_ms = 0
+    while "mail" not in take_markers(desk):
+        assert "mail0" not in claimed(desk)
+        desk.tick(500)
+        slept_ms += 500
+        desk.reap()
+        desk.promote()
+        assert slept_ms <= 6000
+    assert slept_ms == 5000
+    assert "mail0" in claimed(desk)
+
+
+def test_rule_07_a_pause_keeps_limited_lanes_where_they_are(desk: Desk) -> None:
+    desk.set_limit("k:k", concurrency=1)
+    desk.enqueue("mail0", "mail1", name="mail", key="k")
+    (job,) = desk.claim(classes=BOTH)
+    desk.pause("mail")
+    desk.finish(job.lease)
+    check(desk, room=True)
+    assert claimed(desk) == []
+    assert members(desk, desk.keys.ready("mail")) == ["mail/k"]
+    desk.resume("mail")
+    assert claimed(desk) == ["mail1"]
+    desk.sweep_past(LEASE_MS + 1)
+    check(desk, room=True)

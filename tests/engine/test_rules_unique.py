@@ -1,0 +1,366 @@
+"""Rule 23: a unique key is its job's until that ends, a dedup key until its window ends; and rules 3 and 5 for both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.errors import ServerUnavailable
+from engine.operations import Bury, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Release, Retry
+from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.helpers.lanes_state import check
+
+__all__ = ["desk"]
+
+
+def add(desk: Desk, job: str, **options: Any) -> tuple[str, str, str]:
+    """Enqueue: the result, the job that was there first, and its state."""
+    reply: Enqueued = desk.run(desk.enqueue_operation(job, nonce=job.encode().ljust(8, b"-"), **options))
+    return reply.result, reply.holder, reply.state
+
+
+def created(job: str) -> tuple[str, str, str]:
+    return ("created", job, "")
+
+
+def holder(desk: Desk, key: str) -> str | None:
+    raw: Any = desk.redis.get(desk.keys.unique(key))
+    return raw.decode() if raw else None
+
+
+def lease_of(desk: Desk) -> Lease:
+    return desk.claim(limit=1)[0].lease
+
+
+def test_rule_23_a_unique_key_turns_others_away_through_all_states_of_its_job(desk: Desk) -> None:
+    assert add(desk, "j1", unique="u", delay_ms=100) == created("j1")
+    assert add(desk, "j2", unique="u") == ("duplicate", "j1", "delayed")
+    desk.tick(100)
+    desk.promote()
+    assert add(desk, "j3", unique="u") == ("duplicate", "j1", "waiting")
+    lease = lease_of(desk)
+    reply = desk.run(desk.enqueue_operation("j4", unique="u", nonce=b"4-------"))
+    assert (reply.result, reply.holder, reply.state, reply.fence) == ("duplicate", "j1", "active", lease.fence)
+    desk.retry(lease, delay_ms=100)
+    assert add(desk, "j5", unique="u") == ("duplicate", "j1", "delayed")
+    desk.tick(100)
+    desk.run(Release((lease_of(desk),)))
+    assert add(desk, "j6", unique="u", name="another", key="k") == ("duplicate", "j1", "waiting")
+    lease_of(desk)
+    desk.sweep_past(LEASE_MS + 1)
+    assert add(desk, "j7", unique="u") == ("duplicate", "j1", "waiting")
+    assert add(desk, "j8", unique="v") == created("j8")
+    assert add(desk, "j9") == created("j9")
+    assert [job.lease.job for job in desk.claim()] == ["j1", "j8", "j9"]
+
+
+@pytest.mark.parametrize("how", ["finish", "fused", "bury", "attempts", "crashes"])
+def test_rule_23_the_end_of_its_job_frees_the_key(desk: Desk, how: str) -> None:
+    add(desk, "j1", unique="u", attempts=1, crashes_max=2)
+    if how == "crashes":
+        desk.crash("j1")
+        assert holder(desk, "u") == "j1"
+        desk.crash("j1")
+    else:
+        lease = lease_of(desk)
+        if how == "finish":
+            desk.finish(lease)
+        elif how == "fused":
+            desk.run(Finish((lease,), desk.claim_operation()))
+        elif how == "bury":
+            desk.run(Bury((Failure(lease, "no"),)))
+        else:
+            assert desk.retry(lease) == ("ok", "buried")
+    assert holder(desk, "u") is None
+    assert add(desk, "j2", unique="u") == created("j2")
+    assert holder(desk, "u") == "j2"
+
+
+@pytest.mark.parametrize("what", ["gone", "ended", "dead", "names another key"])
+def test_rule_23_a_key_whose_holder_is_no_more_is_taken_over(desk: Desk, what: str) -> None:
+    """What a cut-off script or a lost tail of the server's data may leave."""
+    add(desk, "old", unique="other" if what == "names another key" else "u")
+    lease = lease_of(desk)
+    if what == "ended":
+        desk.finish(lease)
+    elif what == "dead":
+        desk.run(Bury((Failure(lease, "no"),)))
+    elif what == "gone":
+        desk.redis.delete(desk.keys.job("old"), desk.keys.run("old"))
+    desk.redis.set(desk.keys.unique("u"), "old")
+    assert add(desk, "new", unique="u") == created("new")
+    assert holder(desk, "u") == "new"
+
+
+@pytest.mark.parametrize("how", ["finish", "bury"])
+def test_rule_23_a_job_frees_only_its_own_key(desk: Desk, how: str) -> None:
+    add(desk, "j1", unique="u")
+    lease = lease_of(desk)
+    desk.redis.set(desk.keys.unique("u"), "somebody")
+    if how == "finish":
+        desk.finish(lease)
+    else:
+        desk.run(Bury((Failure(lease, "no"),)))
+    assert holder(desk, "u") == "somebody"
+
+
+def test_rule_23_a_repeated_end_does_not_free_the_key_of_the_next_job(desk: Desk) -> None:
+    add(desk, "j1", unique="u")
+    lease = lease_of(desk)
+    desk.finish(lease)
+    add(desk, "j2", unique="u")
+    assert desk.finish(lease) == [("repeated", "finished")]
+    assert holder(desk, "u") == "j2"
+
+
+def test_rule_23_a_dedup_window_lasts_its_length_whatever_becomes_of_its_job(desk: Desk) -> None:
+    assert add(desk, "j1", dedup="d", dedup_ms=1000) == created("j1")
+    assert add(desk, "j2", dedup="d", dedup_ms=1000) == ("duplicate", "j1", "waiting")
+    desk.finish(lease_of(desk))
+    desk.tick(999)
+    assert add(desk, "j3", dedup="d", dedup_ms=60_000) == ("duplicate", "j1", "finished")
+    assert add(desk, "j4", dedup="e", dedup_ms=1000) == created("j4")
+    desk.tick(1)
+    assert add(desk, "j5", dedup="d", dedup_ms=1000) == created("j5")
+    desk.redis.delete(desk.keys.job("j5"))
+    assert add(desk, "j6", dedup="d", dedup_ms=1000) == ("duplicate", "j5", "gone")
+
+
+def test_rule_23_both_options_of_one_job_keep_others_out_each_by_itself(desk: Desk) -> None:
+    assert add(desk, "j1", unique="u", dedup="d", dedup_ms=1000) == created("j1")
+    assert add(desk, "j2", unique="u", dedup="e", dedup_ms=1000) == ("duplicate", "j1", "waiting")
+    assert add(desk, "j3", unique="v", dedup="d", dedup_ms=1000) == ("duplicate", "j1", "waiting")
+    # Who was turned away has taken neither key.
+    assert add(desk, "j4", unique="v", dedup="e", dedup_ms=1000) == created("j4")
+    desk.finish(lease_of(desk))
+    assert add(desk, "j5", unique="u", dedup="d", dedup_ms=1000) == ("duplicate", "j1", "finished")
+    assert add(desk, "j6", unique="u") == created("j6")
+
+
+@pytest.mark.parametrize("option", ["unique", "dedup"])
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_rules_03_and_23_a_copy_of_a_call_that_was_turned_away_stays_turned_away(desk: Desk, option: str, many: bool) -> None:
+    options: dict[str, Any] = {"unique": "u"} if option == "unique" else {"dedup": "d", "dedup_ms": 1000}
+    add(desk, "j1", **options)
+    operation: Any = desk.enqueue_operation("late", nonce=b"late----", **options)
+    call = desk.call(EnqueueMany((operation,)) if many else operation)
+
+    def send() -> tuple[str, str, str]:
+        reply = desk.send(call)
+        item = reply.items[0] if many else reply
+        return item.result, item.holder, item.state
+
+    assert send() == ("duplicate", "j1", "waiting")
+    before = desk.dump()
+    assert send() == ("duplicate", "j1", "waiting")
+    assert desk.dump() == before
+    desk.finish(lease_of(desk))
+    desk.tick(2000)
+    for passed_ms in (0, 7_000, 1_001, 10_000):
+        desk.tick(passed_ms)
+        assert send() == ("duplicate", "j1", "finished"), "also after its not_after_ms, while the record lives"
+    desk.tick(60_000)
+    assert (send()[0], desk.claim("b")) == ("refused", [])
+    # The id is free for other calls all the while.
+    desk.redis.flushall()
+    desk.__init__(desk.queue.url)
+    add(desk, "j1", **options)
+    add(desk, "late", **options)
+    desk.finish(lease_of(desk))
+    desk.tick(1000)
+    assert desk.run(desk.enqueue_operation("late", nonce=b"another-", **options)).result == "created"
+
+
+def test_rule_23_a_repeated_enqueue_opens_no_second_window(desk: Desk) -> None:
+    call = desk.call(desk.enqueue_operation("j1", dedup="d", dedup_ms=1000))
+    assert desk.send(call).result == "created"
+    desk.tick(1500)
+    before = desk.dump()
+    assert desk.send(call).result == "repeated"
+    assert desk.dump() == before
+    assert add(desk, "j2", dedup="d", dedup_ms=1000) == created("j2")
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_rules_01_and_23_an_enqueue_cut_off_anywhere_and_sent_again_has_both_its_keys(desk: Desk, many: bool) -> None:
+    for writes in range(12):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        one = desk.enqueue_operation("j1", unique="u", dedup="d", dedup_ms=5000)
+        operation: Any = EnqueueMany((one,)) if many else one
+        was_cut = desk.cut_off(operation, writes)
+        desk.tick(300)
+        desk.run(operation)
+        assert holder(desk, "u") == "j1"
+        assert desk.redis.get(desk.keys.dedup("d")) == b"j1", writes
+        assert desk.redis.pexpiretime(desk.keys.dedup("d")) in (desk.now_ms + 4700, desk.now_ms + 5000)
+        assert [job.lease.job for job in desk.claim()] == ["j1"]
+        check(desk)
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_rules_01_and_23_an_enqueue_cut_off_and_never_sent_again_keeps_no_one_out_for_ever(desk: Desk, many: bool) -> None:
+    for writes in range(12):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        one = desk.enqueue_operation("j1", unique="u", dedup="d", dedup_ms=5000)
+        was_cut = desk.cut_off(EnqueueMany((one,)) if many else one, writes)
+        there = bool(desk.redis.exists(desk.keys.job("j1")))
+        assert add(desk, "j2", unique="u")[0] == ("duplicate" if there else "created"), writes
+        for job in desk.claim():
+            desk.finish(job.lease)
+        assert add(desk, "j3", unique="u") == created("j3")
+        check(desk)
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+@pytest.mark.parametrize("how", ["finish", "fused", "bury", "retry", "reap"])
+@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
+def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others_out(desk: Desk, how: str, resend: bool) -> None:
+    for writes in range(20):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        add(desk, "j1", unique="u", attempts=1, crashes_max=2)
+        if how == "reap":
+            desk.crash("j1")
+            lease = lease_of(desk)
+            desk.mark(lease)
+            desk.sweep_past(LEASE_MS)
+            desk.tick(1)
+        else:
+            lease = lease_of(desk)
+        failure = Failure(lease, "no")
+        operation: Any = {
+            "finish": Finish((lease,)),
+            "fused": Finish((lease,), desk.claim_operation()),
+            "bury": Bury((failure,)),
+            "retry": Retry((failure,)),
+            "reap": desk.reap_operation(),
+        }[how]
+        was_cut = desk.cut_off(operation, writes)
+        if resend:
+            desk.run(operation)
+        for _ in range(3):
+            desk.sweep_past(LEASE_MS + 1)
+            for job in desk.claim("b"):
+                desk.finish(job.lease)
+        assert add(desk, "j2", unique="u") == created("j2"), writes
+        assert holder(desk, "u") == "j2"
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+def test_rule_23_in_a_bulk_each_job_is_judged_by_itself_and_against_those_before_it(desk: Desk) -> None:
+    add(desk, "old", unique="taken", dedup="seen", dedup_ms=9000)
+    jobs = (
+        make(desk, "a", unique="u"),
+        make(desk, "b", unique="u"),
+        make(desk, "c", unique="taken"),
+        make(desk, "d", dedup="w", dedup_ms=1000, delay_ms=500),
+        make(desk, "e", dedup="w", dedup_ms=1000),
+        make(desk, "f", dedup="seen", dedup_ms=1000, unique="v"),
+        make(desk, "g", unique="v", name="other", key="k"),
+        make(desk, "h"),
+    )
+    call = desk.call(EnqueueMany(jobs))
+    first = desk.send(call)
+    assert [(item.job, item.result, item.holder, item.state) for item in first.items] == [
+        ("a", "created", "a", ""),
+        ("b", "duplicate", "a", "waiting"),
+        ("c", "duplicate", "old", "waiting"),
+        ("d", "created", "d", ""),
+        ("e", "duplicate", "d", "delayed"),
+        ("f", "duplicate", "old", "waiting"),
+        ("g", "created", "g", ""),
+        ("h", "created", "h", ""),
+    ]
+    before = desk.dump()
+    second = desk.send(call)
+    assert [(item.result.replace("repeated", "created"), item.holder, item.state) for item in second.items] == [
+        (item.result, item.holder, item.state) for item in first.items
+    ]
+    assert desk.dump() == before
+    assert [holder(desk, key) for key in ("u", "taken", "v")] == ["a", "old", "g"]
+    check(desk)
+    claimed = desk.claim(classes=("main", "other"))
+    assert {job.lease.job for job in claimed} == {"old", "a", "g", "h"}
+    desk.finish(*[job.lease for job in claimed])
+    # Everything but the windows is over, and a late copy still runs nothing.
+    assert [item.result for item in desk.send(call).items].count("created") == 0
+    desk.tick(500)
+    assert [job.lease.job for job in desk.claim()] == ["d"]
+
+
+def test_rules_01_and_23_a_bulk_with_keys_cut_off_anywhere_and_sent_again_makes_the_same_jobs(desk: Desk) -> None:
+    for writes in range(40):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        operation = EnqueueMany(
+            (
+                make(desk, "a", unique="u", key="k"),
+                make(desk, "b", unique="u"),
+                make(desk, "c", dedup="d", dedup_ms=5000, delay_ms=100),
+                make(desk, "e", dedup="d", dedup_ms=5000, name="other"),
+                make(desk, "f", unique="v", name="other"),
+            )
+        )
+        was_cut = desk.cut_off(operation, writes)
+        items = desk.run(operation).items
+        assert [item.result.replace("repeated", "created") for item in items] == [
+            "created",
+            "duplicate",
+            "created",
+            "duplicate",
+            "created",
+        ], writes
+        assert (holder(desk, "u"), holder(desk, "v")) == ("a", "f")
+        assert desk.redis.get(desk.keys.dedup("d")) == b"c", writes
+        check(desk)
+        desk.tick(100)
+        assert sorted(job.lease.job for job in desk.claim(classes=("main", "other"))) == ["a", "c", "f"]
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+def test_rule_23_under_memory_pressure_an_enqueue_takes_no_key_and_an_end_frees_its_own(desk: Desk) -> None:
+    add(desk, "j1", unique="u")
+    lease = lease_of(desk)
+    desk.redis.config_set("maxmemory", 1)
+    try:
+        before = desk.dump()
+        for options in ({"unique": "u"}, {"unique": "v"}, {"dedup": "d", "dedup_ms": 1000}):
+            operation: Enqueue = desk.enqueue_operation("j2", nonce=b"j2------", **options)
+            for each in (operation, EnqueueMany((operation,))):
+                with pytest.raises(ServerUnavailable, match="OOM"):
+                    desk.run(each)
+        assert desk.dump() == before
+        assert desk.finish(lease) == [("ok", "finished")]
+        assert holder(desk, "u") is None
+    finally:
+        desk.redis.config_set("maxmemory", 0)
+
+
+def make(desk: Desk, job: str, **options: Any) -> Enqueue:
+    """An enqueue whose nonce is that of a bulk."""
+    return desk.enqueue_operation(job, nonce=b"bulk----", **options)
+
+
+def test_rule_23_the_longest_keys_are_read_whole(desk: Desk) -> None:
+    """Scripts that only need its head read 700 bytes of an envelope."""
+    name, key, unique = "n" * 128, "k" * 100, "u" * 128
+    operation = desk.enqueue_operation("j1", unique=unique, key=key, name=name)
+    assert desk.run(operation).result == "created"
+    again = desk.enqueue_operation("j2", unique=unique, key=key, name=name, nonce=b"another-")
+    assert (desk.run(again).result, desk.run(again).holder) == ("duplicate", "j1")
+    (job,) = desk.claim(classes=(name,))
+    assert (job.options.key, job.options.unique, job.lane) == (key, unique, f"{name}/{key}")
+    desk.finish(job.lease)
+    assert holder(desk, unique) is None
