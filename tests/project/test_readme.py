@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import engine
+from tests.engine.helpers.producing import raw_client
 
 ROOT = Path(__file__).resolve().parents[2]
 SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-FACE, CHARGE, ASYNC, FIXTURE = SNIPPETS
+FACE, CHARGE, ASYNC, LIMITS, FIXTURE = SNIPPETS
 
 
 def test_the_public_face_is_ten_lines_and_they_run(ironclaim_url: str, tmp_path: Path) -> None:
@@ -51,6 +52,18 @@ def test_the_fence_reaches_the_system_that_is_written_to(ironclaim_url: str) -> 
     engine.Worker(queue, names["handlers"]).run(burst=True)
     queue.close()
     assert names["ledger"].fence > 1_700_000_000_000
+
+
+def test_limits_pauses_and_keys_that_keep_others_out(ironclaim_url: str) -> None:
+    names: dict[str, object] = {"Queue": engine.Queue}
+    exec(LIMITS.replace("redis://127.0.0.1:6379", ironclaim_url), names)
+    queue = engine.Queue("mails", url=ironclaim_url)
+    assert not queue.enqueue("report", {"day": 7}, unique="report-7").created
+    assert not queue.enqueue("remind", {"to": "ada"}, dedup="remind-ada", dedup_ms=1).created
+    with raw_client(ironclaim_url) as client:
+        assert client.hgetall("ic:{mails}:limits") == {"n:send": "0 100 1000 sliding", "k:*": "2 0 0 sliding"}
+        assert client.hkeys("ic:{mails}:paused") == ["send"]
+    queue.close()
 
 
 def test_the_fixture_snippet_is_a_test_that_passes(ironclaim_url: str) -> None:
