@@ -98,7 +98,8 @@ def check_bands(desk: Desk, lanes: list[str]) -> None:
 
 def check_held(desk: Desk) -> None:
     """`held` names exactly the leases that count against a limit with slots, with the same deadline as `active`."""
-    active: Any = dict(desk.redis.zrange(desk.keys.active, 0, -1, withscores=True))
+    entries: Any = desk.redis.zrange(desk.keys.active, 0, -1, withscores=True)
+    active: dict[bytes, float] = dict(entries)
     counted: dict[str, dict[str, float]] = {}
     with desk.redis.pipeline(transaction=False) as pipe:
         for job in active:
