@@ -45,8 +45,8 @@ MUTANTS: dict[str, Mutant] = {
             patches=(
                 Patch(
                     file="lanes/include/finish_jobs.lua",
-                    old="    if state == 'held' then\n",
-                    new="    if state == 'held' or (state == 'stale' and item.job) then\n",
+                    old="    local state, outcome = run[4] and run[1] == fence and run[2] == nonce and 'held' or nil, ''\n",
+                    new="    local state, outcome = run[4] and 'held' or nil, ''\n",
                 ),
             ),
         ),

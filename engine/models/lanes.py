@@ -86,7 +86,7 @@ class Lanes:
             case Claim():
                 return self._claim(operation, operation, ())
             case Finish(claim=None):
-                return self._ending("finish", operation, [_token(lease) for lease in operation.leases], operation.leases)
+                return self._ending("finish", operation, [lease[1:] for lease in operation.leases], operation.leases)
             case Finish(claim=Claim() as claim):
                 return self._claim(operation, claim, operation.leases)
             case Release():
@@ -196,7 +196,7 @@ class Lanes:
             "class_count": len(claim.classes),
         }
         class_keys = [key for name in claim.classes for key in (self.keys.ready(name), self.keys.wake(name))]
-        items = [word for lease in leases for word in _token(lease)]
+        items = [word for lease in leases for word in lease[1:]]
         named = {"record": self.keys.claim(claim.incarnation)}
         return self._call("claim", operation, values, named, (class_keys, self._job_keys(leases)), (claim.classes, items))
 

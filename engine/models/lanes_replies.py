@@ -46,6 +46,7 @@ from engine.operations import (
 )
 
 _END_RESULTS = {b"ok": "ok", b"repeated": "repeated", b"stale": "stale", b"void": "void"}
+_FINISHED: tuple[EndResult, str] = ("ok", "finished")
 _CLAIM_RESULTS = ("leased", "empty", "repeated", "void", "stale")
 _MARK_RESULTS = ("ok", "repeated", "stale")
 _ADMINISTERED_RESULTS = ("done", "repeated", "refused")
@@ -155,6 +156,11 @@ def _enqueued_many(operation: EnqueueMany, raw: Any) -> EnqueuedMany:
 
 
 def _ended(srv_us: int, flat: Any, count: int) -> Ended:
+    if isinstance(flat, int):
+        # Finishes of which all are ok.
+        if flat != count:
+            raise ValueError(f"{flat} items for {count} leases")
+        return Ended(srv_us, (_FINISHED,) * count)
     items = tuple((_end_result(flat[at]), flat[at + 1].decode()) for at in range(0, len(flat), 2))
     if len(items) != count:
         raise ValueError(f"{len(items)} items for {count} leases")

@@ -27,12 +27,13 @@
 --   crashed_max   most jobs with a crash behind them to lease
 --   class_count   how many classes
 --   classes       1 for each class: its name
---   items         3 for each item: id, fence, nonce
--- REPLY srv_us, finish reply, kind, sleep_ms, corrupt ids, jobs: id fence deadline_ms claims failures crashes envelope
+--   items         2 for each item: fence, nonce
+-- REPLY srv_us, finish reply (see finish.lua), kind, sleep_ms, corrupt ids, jobs: id fence deadline_ms claims failures crashes envelope
 -- @include server_us
 -- @include settled
 -- @include check_types
 -- @include envelope_kind
+-- @include envelope_seal
 -- @include envelope_open
 -- @include token_state
 -- @include ready_lane
@@ -86,20 +87,13 @@ settled(prefix)
 check_types(zsets, { sweep, stats, parked }, wake_lists)
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local key_base, argument_base = 9 + 2 * class_count, 11 + class_count
-local items = {}
-for at = 1, (#KEYS - key_base) / 2 do
-  local keys_at, arguments_at = key_base + 2 * at - 1, argument_base + 3 * at - 2
-  items[at] = { job_key = KEYS[keys_at], run_key = KEYS[keys_at + 1], id = ARGV[arguments_at], fence = ARGV[arguments_at + 1],
-    nonce = ARGV[arguments_at + 2] }
-end
-local helpers = { envelope_kind = envelope_kind, envelope_open = envelope_open, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, token_state = token_state,
+local helpers = { envelope_kind = envelope_kind, envelope_seal = envelope_seal, envelope_open = envelope_open, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, token_state = token_state,
   note_lease = note_lease, ready_lane = ready_lane, free_slots = free_slots, free_unique = free_unique, limit_room = limit_room,
   is_paused = is_paused, open_classes = open_classes, pick_jobs = pick_jobs, count_leases = count_leases, rate_back = rate_back,
   leave_lane = leave_lane, claim_known = claim_known }
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local _, wakes, unread = promote_due(prefix, turn, now_ms, 100, helpers)
-local finished = finish_jobs(prefix, active, done, stats, items, now_ms, turn, wakes, helpers)
+local finished = finish_jobs(prefix, 10 + 2 * class_count, 12 + class_count, now_ms, turn, wakes, helpers)
 local kind, jobs, corrupt, open = claim_jobs({ sweep = sweep, active = active, stats = stats, record = record },
   { prefix = prefix, classes = classes, incarnation = incarnation, counter = counter, limit = limit, lease_ms = lease_ms,
     not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, corrupt = unread, turn = turn }, now_ms, helpers)

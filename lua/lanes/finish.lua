@@ -10,8 +10,8 @@
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
---   items    3 for each item: id, fence, nonce
--- REPLY srv_us, for each item: ok | repeated | stale, outcome
+--   items    2 for each item: fence, nonce
+-- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all are ok
 -- @include server_us
 -- @include settled
 -- @include check_types
@@ -32,12 +32,8 @@ local prefix = ARGV[2]
 settled(prefix)
 check_types({ active, done }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
-local items, wakes = {}, {}
-for at = 1, (#KEYS - 4) / 2 do
-  items[at] = { job_key = KEYS[3 + 2 * at], run_key = KEYS[4 + 2 * at], id = ARGV[3 * at], fence = ARGV[3 * at + 1], nonce = ARGV[3 * at + 2] }
-end
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
-local finished = finish_jobs(prefix, active, done, stats, items, math.floor(srv_us / 1000), turn, wakes,
+local wakes, turn = {}, tonumber(redis.call('HGET', stats, 'turn') or 0)
+local finished = finish_jobs(prefix, 5, 3, math.floor(srv_us / 1000), turn, wakes,
   { envelope_open = envelope_open, token_state = token_state, free_slots = free_slots, ready_lane = ready_lane, free_unique = free_unique })
 for list in pairs(wakes) do wake_push(list) end
 return { srv_us, finished }

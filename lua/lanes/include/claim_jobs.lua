@@ -3,7 +3,7 @@
 -- open, nil when it did not look.
 -- keys: sweep, active, stats, record
 -- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, corrupt, turn
--- helpers: claim_known, open_classes, pick_jobs, limit_room, envelope_kind, bury_job, free_unique, note_lease, count_leases, rate_back, leave_lane
+-- helpers: claim_known, open_classes, pick_jobs, limit_room, envelope_kind, envelope_seal, bury_job, free_unique, note_lease, count_leases, rate_back, leave_lane
 local function claim_jobs(keys, ask, now_ms, helpers)
   local nonce, prefix, corrupt = ask.incarnation .. ':' .. ask.counter, ask.prefix, ask.corrupt
   local known, jobs = helpers.claim_known(prefix, keys.active, keys.record, nonce, ask.counter, corrupt)
@@ -30,12 +30,13 @@ local function claim_jobs(keys, ask, now_ms, helpers)
         counted[limit.limit] = group
       end
     end
+    local seal = helpers.envelope_seal(job.raw)
     -- What a fresh hash does not say is 0 and ''.
     if job.ran or words ~= '' then
-      redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'renewal', 0, 'owner', ask.owner, 'claims', job.claims,
+      redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'renewal', 0, 'owner', ask.owner, 'claims', job.claims,
         'failures', job.failures, 'crashes', job.crashes, 'limits', words)
     else
-      redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'owner', ask.owner, 'claims', job.claims)
+      redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'owner', ask.owner, 'claims', job.claims)
     end
     leases[at + 1] = job.id .. ' ' .. fence
     local slot = 7 * at - 6

@@ -1,52 +1,56 @@
 -- End leases as finished: the envelope becomes a tombstone that outlives every late copy (rules 3 and 5), and slots of limits and
--- unique keys come free. items: {job key, run key, id, fence, nonce}. Returns 2 values an item: result (ok | repeated | stale)
--- and outcome. The wake lists that gain work are added to `wakes`.
+-- unique keys come free. Item number `at` is KEYS job:<id> and run:<id> from `keys_at` on, ARGV fence and nonce from `arguments_at` on.
+-- Returns 2 values an item, result (ok | repeated | stale) and outcome; only their number where all are ok. The wake lists that gain
+-- work are added to `wakes`.
 -- helpers: envelope_open, token_state, free_slots, ready_lane, free_unique
-local function finish_jobs(prefix, active, done, stats, items, now_ms, turn, wakes, helpers)
-  local reply, ended, ids, runs, dated, finished = {}, {}, {}, {}, {}, 0
-  for _, item in ipairs(items) do
-    -- Most jobs were not delayed and have no unique key, and then the first 42 bytes of the envelope say all that a finish needs.
-    local head = redis.call('GETRANGE', item.job_key, 0, 41)
-    if #head == 42 and string.sub(head, 1, 2) == '\1J' and string.byte(head, 42) == 0 and string.byte(head, 4) % 4 < 2 then
-      item.job = { kind = 'J', enqueue_nonce = string.sub(head, 17, 24), not_after_ms = struct.unpack('>I6', head, 25) }
+local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, helpers)
+  local active, count, id_at = prefix .. 'active', (#KEYS - keys_at + 1) / 2, #prefix + 5
+  local reply, ids, runs, dated, ended, finished = {}, {}, {}, {}, {}, 0
+  local seals, limits, leaves = {}, {}, {}
+  for at = 1, count do
+    local job_key, run_key = KEYS[keys_at + 2 * at - 2], KEYS[keys_at + 2 * at - 1]
+    local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
+    local run = redis.call('HMGET', run_key, 'fence', 'nonce', 'limits', 'seal')
+    local state, outcome = run[4] and run[1] == fence and run[2] == nonce and 'held' or nil, ''
+    if state then
+      seals[at], limits[at] = run[4], run[3]
     else
-      item.job = helpers.envelope_open(redis.call('GETRANGE', item.job_key, 0, 700))
+      local job = helpers.envelope_open(redis.call('GETRANGE', job_key, 0, 700))
+      state, outcome = helpers.token_state(run_key, job, fence, nonce)
     end
-    local state, outcome, limits = helpers.token_state(item.run_key, item.job, item.fence, item.nonce)
     -- The same token twice in one call: the second one repeats the first.
-    if ended[item.id] == item.fence .. item.nonce then state, outcome = 'repeated', 'finished' end
-    item.limits = limits
+    if ended[job_key] then state, outcome = 'repeated', 'finished' end
     if state == 'held' then
-      ended[item.id] = item.fence .. item.nonce
-      item.ends = true
-      state, outcome = 'ok', 'finished'
-    end
-    -- Also for a repeat: a finish that was cut off after its tombstone leaves the lease behind.
-    item.leaves = item.ends or (outcome == 'finished' and redis.call('ZSCORE', active, item.id))
-    reply[#reply + 1] = state
-    reply[#reply + 1] = outcome
-  end
-  for _, item in ipairs(items) do
-    if item.ends then
-      local tombstone = '\1T\1' .. (item.job.enqueue_nonce or '\0\0\0\0\0\0\0\0')
-        .. struct.pack('>I8B', tonumber(item.fence), #item.nonce) .. item.nonce
-      redis.call('SET', item.job_key, tombstone, 'PXAT', math.max(item.job.not_after_ms or 0, now_ms) + 20000)
-      helpers.free_unique(prefix, item.job, item.id)
+      ended[job_key] = true
+      state, outcome, leaves[at] = 'ok', 'finished', true
       finished = finished + 1
-      dated[#dated + 1], dated[#dated + 2] = now_ms, item.id
+    elseif outcome == 'finished' and not ended[job_key] and redis.call('ZSCORE', active, string.sub(job_key, id_at)) then
+      -- A finish that was cut off after its tombstone has left the lease behind.
+      leaves[at], limits[at] = true, redis.call('HGET', run_key, 'limits')
     end
-    if item.leaves then
-      if not item.ends then item.limits = redis.call('HGET', item.run_key, 'limits') end
-      if item.limits then helpers.free_slots(prefix, item.limits, item.id, turn, wakes, helpers) end
-      ids[#ids + 1], runs[#runs + 1] = item.id, item.run_key
+    reply[2 * at - 1], reply[2 * at] = state, outcome
+  end
+  for at = 1, count do
+    if leaves[at] then
+      local job_key, seal = KEYS[keys_at + 2 * at - 2], seals[at]
+      local id = string.sub(job_key, id_at)
+      if seal then
+        local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
+        local tombstone = '\1T\1' .. string.sub(seal, 1, 8) .. struct.pack('>I8B', tonumber(fence), #nonce) .. nonce
+        redis.call('SET', job_key, tombstone, 'PXAT', math.max(struct.unpack('>I6', seal, 9), now_ms) + 20000)
+        if #seal > 14 then helpers.free_unique(prefix, { unique = string.sub(seal, 15) }, id) end
+        dated[#dated + 1], dated[#dated + 2] = now_ms, id
+      end
+      if limits[at] then helpers.free_slots(prefix, limits[at], id, turn, wakes, helpers) end
+      ids[#ids + 1], runs[#runs + 1] = id, KEYS[keys_at + 2 * at - 1]
     end
   end
-  for at = 1, #dated, 1000 do redis.call('ZADD', done, unpack(dated, at, math.min(at + 999, #dated))) end
+  for at = 1, #dated, 1000 do redis.call('ZADD', prefix .. 'done', unpack(dated, at, math.min(at + 999, #dated))) end
   -- `active` goes last, so that without a repeat the sweep still finds what is left.
   for at = 1, #ids, 1000 do
     redis.call('DEL', unpack(runs, at, math.min(at + 999, #ids)))
     redis.call('ZREM', active, unpack(ids, at, math.min(at + 999, #ids)))
   end
-  if finished > 0 then redis.call('HINCRBY', stats, 'finished', finished) end
-  return reply
+  if finished > 0 then redis.call('HINCRBY', prefix .. 'stats', 'finished', finished) end
+  return finished == count and count or reply
 end

@@ -54,7 +54,7 @@ def claim(queue: Queue, **wanted: Any) -> Claimed:
 @contextmanager
 def raw_client(url: str) -> Iterator[Any]:
     """redis-py itself, for what the engine does not do; typed Any, since its own types are partly unknown."""
-    client: Any = redis.Redis.from_url(url, decode_responses=True)
+    client: Any = redis.Redis.from_url(url, decode_responses=True, encoding_errors="backslashreplace")
     try:
         yield client
     finally:
