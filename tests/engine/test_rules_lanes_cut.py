@@ -1,4 +1,4 @@
-"""Rules 1, 4 and 5 in a queue with limits, rates, keys and pauses: each script cut off after each of its writes, then sent again
+"""Rules 1, 4 and 5 in a queue with limits, rates, keys and pauses: each script cut off after each of its writes and sent again,
 or never again; and each call sent twice."""
 
 from __future__ import annotations
