@@ -3,6 +3,10 @@
 PYTHON ?= python3
 SEED ?= 1
 MUTANT ?=
+QUICK ?=
+ONLY ?=
+PROFILE ?=
+FLOOR ?=
 RUN ?= runs/latest
 SERVER ?= valkey
 JOBS ?= 3
@@ -11,10 +15,11 @@ ARGS ?=
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench judge test check format doctor clean distclean
+.PHONY: help setup bench bench-engine judge test check format doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
+	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
 	@echo 'make test [ARGS="-k claim"]         all tests, in JOBS=3 processes'
 	@echo '  SERVER=redis                      bench and test: redis-server on PATH instead of the bundled Valkey'
@@ -38,6 +43,11 @@ test: TOOLS += browser
 
 bench: setup
 	@$(BIN)/python -m chaos bench --seed $(SEED) $(if $(MUTANT),--mutant $(MUTANT))
+
+# Its two servers are part of what it measures, so SERVER says nothing here.
+bench-engine: TOOLS += redis
+bench-engine: setup
+	@$(BIN)/python -m bench.micro $(if $(QUICK),--quick) $(if $(PROFILE),--profile) $(foreach part,$(ONLY),--only $(part)) $(if $(FLOOR),--floor-file $(FLOOR))
 
 judge: setup
 	@$(BIN)/python -m reports judge $(RUN)

@@ -18,6 +18,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "engine": ("engine", "redis", "croniter"),
     "engine/testing": ("engine", "pytest"),
     "bench": ("engine", "bench", "locust", "gevent", "psutil"),
+    # The micro-benchmarks compare the engine with bare clients, and draw what they found.
+    "bench/micro": ("engine", "bench", "psutil", "redis", "hiredis", "matplotlib", "pytest"),
     "chaos": ("engine", "bench", "chaos", "psutil", "redis", "requests", "toxiproxy"),
     "reports": ("reports", "engine.history", "pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
 }

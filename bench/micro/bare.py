@@ -1,0 +1,81 @@
+"""A bare redis-py loop that enqueues with the engine's own script, and builds the same id and the same bytes.
+
+No driver, no validation, no operation: what the engine adds to it is what the engine costs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+import engine
+from bench.micro.payload import NAME, PAYLOAD, compact
+from engine import producing
+from engine.call import Call
+
+#: What differs from job to job. A slot beyond these that differs as well is new to this loop, and it refuses to run.
+_OF_THE_JOB = {"job", "run", "id", "not_after_ms", "tail"}
+#: Bytes of the nonce and of `not_after_ms` at the beginning of the tail.
+_NONCE_BYTES, _VOID_BYTES = 8, 6
+_DEADLINE_MS = 10_000
+
+
+class NewSlot(Exception):
+    """The enqueue script has a slot that this loop does not know, so it would not build the same bytes."""
+
+
+class BareEnqueue:
+    """The loop for one queue. It learns the arguments that never change from two calls that the model builds."""
+
+    def __init__(self, queue: engine.Queue, plain: redis.Redis) -> None:
+        self._plain = plain
+        one, other = (self._call(queue, nonce, void_ms) for nonce, void_ms in ((b"nonce--1", 1), (b"nonce--2", 2)))
+        assert one.script is not None
+        names = (*one.script.keys, *one.script.arguments)
+        words, others = (*one.keys, *one.arguments), (*other.keys, *other.arguments)
+        differ = {name for name, a, b in zip(names, words, others, strict=True) if a != b}
+        if differ != _OF_THE_JOB:
+            raise NewSlot(f"enqueue: {sorted(differ)} differ from job to job, this loop knows {sorted(_OF_THE_JOB)}")
+        slots = dict(zip(names, words, strict=True))
+        payload = compact(PAYLOAD)
+        self._words: list[Any] = list(words)
+        self._at = {name: at for at, name in enumerate(names) if name in _OF_THE_JOB}
+        self._key_count = len(one.keys)
+        self._digest = str(plain.script_load(one.script.text))
+        job = str(slots["id"])
+        self._job_prefix, self._run_prefix = (str(slots[name]).removesuffix(job) for name in ("job", "run"))
+        # nonce and not_after_ms, then what all jobs share, then the payload
+        tail: Any = slots["tail"]
+        self._middle = tail[_NONCE_BYTES + _VOID_BYTES : len(tail) - len(payload)]
+        if tail != b"nonce--1" + (1).to_bytes(_VOID_BYTES, "big") + self._middle + payload:
+            raise NewSlot("enqueue: the tail of the envelope has another layout than this loop builds")
+
+    def run(self, jobs: int) -> None:
+        """Enqueue so many, one by one."""
+        words, at, middle, dumps = self._words, self._at, self._middle, _encoder()
+        at_job, at_run, at_id, at_void, at_tail = (at[name] for name in ("job", "run", "id", "not_after_ms", "tail"))
+        evalsha, digest, key_count, new_id = self._plain.evalsha, self._digest, self._key_count, producing.new_id
+        for _ in range(jobs):
+            job = new_id()
+            void_ms = int(time.time() * 1000) + _DEADLINE_MS
+            words[at_job] = self._job_prefix + job
+            words[at_run] = self._run_prefix + job
+            words[at_id] = job
+            words[at_void] = void_ms
+            words[at_tail] = os.urandom(_NONCE_BYTES) + void_ms.to_bytes(_VOID_BYTES, "big") + middle + dumps(PAYLOAD).encode()
+            evalsha(digest, key_count, *words)
+
+    @staticmethod
+    def _call(queue: engine.Queue, nonce: bytes, void_ms: int) -> Call[Any]:
+        draft = producing.draft(NAME, PAYLOAD, queue.payload_bytes_max)
+        return queue.model.call(draft.operation(nonce, void_ms))
+
+
+def _encoder() -> Callable[[object], str]:
+    """As the engine makes bytes, made once."""
+    return json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode

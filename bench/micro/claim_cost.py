@@ -1,0 +1,166 @@
+"""What a claim costs the server per job, over the depth of the queue, over what it may not take, and over lanes.
+
+Only the claims are sent by EVALSHA, so its statistics count nothing else; what keeps the queue at its depth, and what ends the
+jobs afterwards, goes by EVAL.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from statistics import mean, median
+from typing import Any
+
+import engine
+from bench.micro.jobs import Claims, fill, run_as_eval
+from bench.micro.payload import NAME, PAYLOAD
+from bench.micro.place import client, evalsha_stats, pinned_server
+from bench.micro.rounds import in_turns
+from engine import producing
+from engine.operations import EnqueueMany, Finish, Lease
+
+BATCH = 10
+#: Parts of a repetition.
+BLOCKS = 10
+
+_OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a queue looks like before the claims: how it is prepared, and the names that the worker claims."""
+
+    prepare: Callable[[engine.Queue], None]
+    classes: tuple[str, ...] = (NAME,)
+
+
+def scenes(depths: Sequence[int], lanes: Sequence[int], barred: int, free: int) -> dict[str, dict[str, Scene]]:
+    """The three groups of the target, each with its scenes by title."""
+    return {
+        "claim_deep": {f"{depth:,} waiting": Scene(lambda queue, depth=depth: fill(queue, depth)) for depth in depths},
+        "claim_blocked": {
+            "nothing in front": Scene(lambda queue: fill(queue, free)),
+            f"{barred:,} of another name": Scene(lambda queue: _behind_name(queue, barred, free)),
+            f"{barred:,} of a paused name": Scene(lambda queue: _behind_pause(queue, barred, free), (_OTHER, NAME)),
+            f"{barred:,} of a name at its limit": Scene(lambda queue: _behind_limit(queue, barred, free), (_OTHER, NAME)),
+            f"{barred:,} of a key at its limit": Scene(lambda queue: _behind_keys(queue, 1, barred, free)),
+        },
+        "claim_lanes": {
+            f"{count:,} lane{'s' if count > 1 else ''}": Scene(lambda queue, count=count: _behind_keys(queue, count - 1, 2, free))
+            for count in lanes
+        },
+    }
+
+
+def measure(claims: int, repeat: int, groups: Mapping[str, Mapping[str, Scene]], told: Callable[[str], None]) -> dict[str, Any]:
+    """Microseconds of the server per claimed job, a value a repetition; max / min of each group's medians."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for name, group in groups.items():
+        with ExitStack() as stack:
+            cells = {title: stack.enter_context(Cell(scene)) for title, scene in group.items()}
+            # Blocks take turns, not whole repetitions: what disturbs one scene for a moment then disturbs all of them.
+            runs = {title: _bound(cell, max(1, claims // BLOCKS)) for title, cell in cells.items()}
+            found[name] = {title: [] for title in cells}
+            for turn in range(repeat):
+                blocks = in_turns(runs, BLOCKS, lambda _: None)
+                for title, values in blocks.items():
+                    found[name][title].append(mean(values))
+                told(f"{name}: repetition {turn + 1} of {repeat}")
+    spans = {name: _span([median(values) for values in cells.values()]) for name, cells in found.items()}
+    return {"redis_us_per_job": found, "ratios": spans}
+
+
+def _behind_name(queue: engine.Queue, barred: int, free: int) -> None:
+    fill(queue, barred, name=_OTHER, priority=10)
+    fill(queue, free)
+
+
+def _behind_pause(queue: engine.Queue, barred: int, free: int) -> None:
+    queue.pause(_OTHER)
+    _behind_name(queue, barred, free)
+
+
+def _behind_limit(queue: engine.Queue, barred: int, free: int) -> None:
+    queue.set_limit(_OTHER, concurrency=1)
+    fill(queue, barred, name=_OTHER, priority=10)
+    _use_up(Claims(queue, (_OTHER,), owner=2), 1)
+    fill(queue, free)
+
+
+def _behind_keys(queue: engine.Queue, keys: int, jobs: int, free: int) -> None:
+    """Lanes whose keys have every slot taken, with so many jobs each, and one lane without a key that may be claimed."""
+    queue.set_limit(key="*", concurrency=1)
+    for number in range(keys):
+        fill(queue, jobs, key=f"tenant-{number}", priority=10)
+    _use_up(Claims(queue, owner=2), keys)
+    fill(queue, free)
+
+
+def _use_up(claims: Claims, slots: int) -> None:
+    """Take what the limits allow; the leases stay to the end."""
+    taken = sum(map(len, claims.take_all()))
+    if taken != slots:
+        raise RuntimeError(f"claim cost: {taken} jobs could be claimed where the limits have {slots} slots")
+
+
+class Cell:
+    """One server with one prepared queue."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    def __enter__(self) -> Cell:
+        with ExitStack() as stack:
+            server = stack.enter_context(pinned_server())
+            self._queue = stack.enter_context(engine.Queue("claims", url=server.url))
+            self._plain = client(server)
+            self._claims = Claims(self._queue, self._scene.classes)
+            self._scene.prepare(self._queue)
+            self._depth = self._free()
+            # A few claims that do not count: the first pays for what the preparation left behind.
+            self._finish([self._top_up(self._claims.take(BATCH)) for _ in range(20)])
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(self, claims: int) -> float:
+        """Claim so often; microseconds per job."""
+        self._plain.config_resetstat()
+        taken = [self._top_up(self._claims.take(BATCH)) for _ in range(claims)]
+        calls, usec = evalsha_stats(self._plain)
+        jobs = sum(map(len, taken))
+        if calls != claims or jobs != claims * BATCH:
+            raise RuntimeError(f"claim cost: {calls} calls and {jobs} jobs, not {claims} and {claims * BATCH}")
+        # A job from elsewhere would have left one more in this lane.
+        if self._free() != self._depth:
+            raise RuntimeError("claim cost: jobs were claimed that this worker may not take")
+        self._finish(taken)
+        return usec / jobs
+
+    def _top_up(self, leases: tuple[Lease, ...]) -> tuple[Lease, ...]:
+        """Put as many jobs into the lane as were taken out of it."""
+        drafts = [producing.draft(NAME, PAYLOAD, self._queue.payload_bytes_max) for _ in leases]
+        nonce, void_ms = os.urandom(8), self._queue.driver.not_after_ms()
+        run_as_eval(self._plain, self._queue.model.call(EnqueueMany(tuple(draft.operation(nonce, void_ms) for draft in drafts))))
+        return leases
+
+    def _free(self) -> int:
+        """Jobs in the lane that the claims are for."""
+        return int(self._plain.zcard(self._queue.model.keys.lane(NAME)))  # pyright: ignore[reportArgumentType]
+
+    def _finish(self, taken: list[tuple[Lease, ...]]) -> None:
+        for leases in taken:
+            run_as_eval(self._plain, self._queue.model.call(Finish(leases)))
+        self._plain.delete(self._queue.model.keys.done)
+
+
+def _bound(cell: Cell, claims: int) -> Callable[[], float]:
+    return lambda: cell.run(claims)
+
+
+def _span(values: list[float]) -> float:
+    return max(values) / min(values)

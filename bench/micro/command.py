@@ -1,0 +1,251 @@
+"""`python -m bench.micro`: measures, writes JSON and a figure, prints the table and the line of ratios."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.micro import claim_cost, drain, enqueue, floor_check, memory, pickup, profile, scripts, targets
+from bench.micro.card import machine_card, one_line
+from bench.micro.place import ROOT, Unpinnable, check_cores, pin_client, servers
+from bench.micro.rounds import Cost
+
+FOLDER = ROOT / "runs" / "bench-engine"
+
+#: The numbers that each part answers for.
+PARTS = {
+    "scripts": (),
+    "memory": ("bytes_valkey", "bytes_redis"),
+    "enqueue": ("enqueue", "bulk"),
+    "drain": ("drain",),
+    "claim_cost": ("claim_deep", "claim_blocked", "claim_lanes"),
+    "pickup": ("pickup_p50", "pickup_p99"),
+}
+
+#: Rounds of our floor beside another one, of which the best counts.
+FLOOR_REPEAT = 5
+
+#: Jobs of a profile that goes one by one; four times as many where they go together.
+PROFILE_JOBS = 10_000
+
+#: A load average above this means that somebody else needs one of the two cores.
+QUIET_LOAD = 0.5
+
+#: Exit codes: everything that was asked for has a number (met or missed), something is unknown, or Ctrl-C.
+MEASURED, UNKNOWN, INTERRUPTED = 0, 2, 130
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured."""
+
+    repeat: int
+    enqueue_jobs: int
+    drain_jobs: int
+    claims: int
+    depths: tuple[int, ...]
+    lanes: tuple[int, ...]
+    barred: int
+    free: int
+    memory_jobs: int
+    pickup_slices: int
+    pickup_jobs: int
+    script_rounds: int
+    floor_jobs: int
+
+
+FULL = Size(
+    repeat=5,
+    enqueue_jobs=8_000,
+    drain_jobs=40_000,
+    claims=1_000,
+    depths=(100, 10_000, 1_000_000),
+    lanes=(1, 100, 10_000),
+    barred=10_000,
+    free=10_000,
+    memory_jobs=100_000,
+    pickup_slices=10,
+    pickup_jobs=1_000,
+    script_rounds=300,
+    floor_jobs=10_000,
+)
+QUICK = Size(
+    repeat=3,
+    enqueue_jobs=2_000,
+    drain_jobs=10_000,
+    claims=200,
+    depths=(100, 10_000, 100_000),
+    lanes=(1, 100, 10_000),
+    barred=10_000,
+    free=1_000,
+    memory_jobs=20_000,
+    pickup_slices=3,
+    pickup_jobs=200,
+    script_rounds=50,
+    floor_jobs=5_000,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.micro", description="The engine's micro-benchmarks, as ratios.")
+    parser.add_argument("--quick", action="store_true", help="small numbers, one to two minutes: for trying things out")
+    parser.add_argument("--only", choices=PARTS, action="append", help="measure this part alone (may be given more than once)")
+    parser.add_argument("--profile", action="store_true", help="show where the client's time goes (a sampling profiler)")
+    parser.add_argument("--floor-file", type=Path, help="another program of the floor, which ours is held against")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the files go")
+    options = parser.parse_args(arguments)
+    try:
+        check_cores()
+    except Unpinnable as error:
+        print(f"bench-engine: {error}", file=sys.stderr)
+        return UNKNOWN
+    run = Run(QUICK if options.quick else FULL, options.only or list(PARTS), options.profile, options.floor_file, options.folder)
+    try:
+        return run.run()
+    except KeyboardInterrupt:
+        print("bench-engine: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+class Run:
+    """One run, from the card to the last line."""
+
+    def __init__(self, size: Size, parts: Sequence[str], profiled: bool, floor_file: Path | None, folder: Path) -> None:
+        self._size, self._parts, self._profiled, self._floor_file = size, parts, profiled, floor_file
+        self._started_s = time.monotonic()
+        self._base = folder / datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._servers = servers()
+        self._found: dict[str, Any] = {}
+        self._numbers: dict[str, float | None] = {}
+        self._failed = False
+
+    def run(self) -> int:
+        """Measure each part. One that fails is unknown, and the others go on."""
+        card = machine_card(self._servers)
+        pin_client()
+        print(one_line(card), flush=True)
+        if card["load"][0] > QUIET_LOAD:
+            print(f"the machine is not quiet (load {card['load'][0]:g}): other programs are measured as well", flush=True)
+        program = self._floor_file
+        if program is not None:
+            jobs, repeat = self._size.floor_jobs, FLOOR_REPEAT
+            self._measure(
+                "floor_check",
+                (),
+                lambda told: floor_check.compare(program.absolute(), jobs, repeat, told),
+            )
+        for name in self._parts:
+            self._measure(name, PARTS[name], self._measurements()[name])
+        if self._profiled:
+            self._measure("profile", (), lambda told: profile.measure(PROFILE_JOBS, told))
+        intervals = (self._found.get("pickup") or {}).get("interval", {})
+        self._write(card, intervals)
+        self._print(intervals)
+        return UNKNOWN if self._failed or None in self._numbers.values() else MEASURED
+
+    def _measurements(self) -> dict[str, Callable[[Callable[[str], None]], dict[str, Any]]]:
+        size = self._size
+        return {
+            "scripts": lambda told: scripts.measure(size.script_rounds, self._base.with_suffix(".scripts.json"), told),
+            "memory": lambda told: memory.measure(self._servers, size.memory_jobs, told),
+            "enqueue": lambda told: enqueue.measure(size.enqueue_jobs, size.repeat, told),
+            "drain": lambda told: drain.measure(size.drain_jobs, size.repeat, told),
+            "claim_cost": lambda told: claim_cost.measure(
+                size.claims, size.repeat, claim_cost.scenes(size.depths, size.lanes, size.barred, size.free), told
+            ),
+            "pickup": lambda told: pickup.measure(size.pickup_slices, size.pickup_jobs, told),
+        }
+
+    def _measure(self, name: str, keys: Sequence[str], work: Callable[[Callable[[str], None]], dict[str, Any]]) -> None:
+        try:
+            self._found[name] = work(lambda text: self._tell(f"{name}: {text}"))
+        except Exception as error:
+            # What one part could not do is no reason to throw away the others.
+            traceback.print_exc()
+            self._tell(f"{name}: {type(error).__name__}: {error}")
+            self._found[name] = None
+            self._failed = True
+        ratios = (self._found[name] or {}).get("ratios", {})
+        self._numbers |= {key: ratios.get(key) for key in keys}
+
+    def _tell(self, text: str) -> None:
+        print(f"{time.monotonic() - self._started_s:6.0f} s  {text}", flush=True)
+
+    def _write(self, card: dict[str, Any], intervals: dict[str, Any]) -> None:
+        bounds = {target.key: {"bound": target.bound, "at_least": target.at_least} for target in targets.TARGETS}
+        verdicts = {target.key: targets.verdict(target, self._numbers) for target in targets.TARGETS}
+        whole = {
+            "machine": card,
+            "numbers": self._numbers,
+            "intervals": intervals,
+            "targets": bounds,
+            "verdicts": verdicts,
+            "parts": self._found,
+        }
+        self._base.with_suffix(".json").write_text(json.dumps(whole, indent=1) + "\n")
+        # Here, because a part that is run alone should not wait for matplotlib.
+        from bench.micro.figure import draw
+
+        draw(self._found, self._numbers, one_line(card), self._base.with_suffix(".png"))
+
+    def _print(self, intervals: dict[str, Any]) -> None:
+        print()
+        for line in details(self._found):
+            print(line)
+        for line in targets.table(self._numbers, intervals):
+            print(line)
+        print()
+        for path in (self._base.with_suffix(".json"), self._base.with_suffix(".png")):
+            print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+        print(targets.ratio_line(self._numbers), flush=True)
+
+
+def details(found: dict[str, Any]) -> list[str]:
+    """Every row of every part, as medians."""
+    lines: list[str] = []
+
+    def section(title: str, rows: dict[str, str]) -> None:
+        if rows:
+            width = max(map(len, rows))
+            lines.extend([title, *(f"  {name:<{width}}  {text}" for name, text in rows.items()), ""])
+
+    for name in ("enqueue", "drain"):
+        part = found.get(name) or {}
+        section(
+            f"{name}: jobs per second; µs a job of scripts, server, client",
+            {row: _costs(part, row) for row in part.get("jobs_per_s", {})},
+        )
+    for group, cells in ((found.get("claim_cost") or {}).get("redis_us_per_job", {})).items():
+        section(f"{group}: server µs per claimed job", {title: f"{median(values):7.2f}" for title, values in cells.items()})
+    for server, states in ((found.get("memory") or {}).get("bytes_per_job", {})).items():
+        section(f"memory: bytes per job, {server}", {state: f"{count:7.1f}" for state, count in (states or {}).items()})
+    pickup_ms = (found.get("pickup") or {}).get("pickup_ms", {})
+    section("pickup: ms", {f"{name}, {role}": f"{ms:7.3f}" for name, roles in pickup_ms.items() for role, ms in roles.items()})
+    each = (found.get("scripts") or {}).get("scripts", {})
+    section(
+        "scripts: µs of a round trip, of the server",
+        {title: f"{row['us']:8.1f}  {row['redis_us']:8.1f}" for title, row in each.items()},
+    )
+    check = found.get("floor_check")
+    if check:
+        shown = {name: f"{ratio:.3f}" for name, ratio in check["ours_over_theirs"].items()}
+        section(f"our floor / the other one ({'close' if check['close'] else 'NOT within 10 %'})", shown)
+    for title, text in ((found.get("profile") or {}).get("profiles", {})).items():
+        lines.extend([f"profile: {title}", *text, ""])
+    return lines
+
+
+def _costs(part: dict[str, Any], row: str) -> str:
+    jobs_per_s, *us = (median(part[field][row]) for field in Cost._fields)
+    return f"{jobs_per_s:9,.0f}" + "".join(f"  {value:7.2f}" for value in us)

@@ -1,0 +1,74 @@
+"""Drain: one worker process on a queue that was filled before, by path and by how much it takes ahead, next to the floor."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import engine
+from bench.micro.drain_process import Order
+from bench.micro.floor import Floor
+from bench.micro.jobs import fill
+from bench.micro.place import client, evalsha_stats, pinned_server, server_cpu_s, start_module
+from bench.micro.rounds import Cost, columns, in_turns, ratio
+
+#: The floor's batch that the target names, and the paths and prefetches that are measured.
+FLOOR_BATCH = 50
+FLOOR_BATCHES = (1, 10, FLOOR_BATCH)
+#: The worker's own default is what the target is for.
+PREFETCH: int = inspect.signature(engine.Worker).parameters["prefetch"].default
+PREFETCHES = tuple(sorted({16, 64, PREFETCH, 256}))
+PATHS = ("inline", "threads", "asyncio")
+_TIMEOUT_S = 300
+
+
+def measure(jobs: int, repeat: int, told: Callable[[str], None]) -> dict[str, Any]:
+    """Jobs a second of each case, a value a repetition, and the ratio of the inline path to the floor."""
+    with pinned_server() as server, engine.Queue("drain", url=server.url) as queue:
+        plain = client(server)
+        floor = Floor(plain, server.port)
+
+        def one(path: str, prefetch: int, jobs: int) -> Cost:
+            plain.flushall()
+            if path == "floor":
+                floor.fill(jobs)
+            else:
+                fill(queue, jobs)
+            plain.config_resetstat()
+            server_s = server_cpu_s(plain)
+            answer = drain_once(server.url, queue.name, jobs, path, prefetch)
+            server_s = server_cpu_s(plain) - server_s
+            script_us = evalsha_stats(plain)[1]
+            per_job = (script_us / jobs, 1e6 * server_s / jobs, 1e6 * answer["cpu_s"] / jobs)
+            return Cost(jobs / answer["seconds"], *per_job)
+
+        def case(path: str, prefetch: int) -> Callable[[], Cost]:
+            # One at a time is ten times slower, and as exact with fewer jobs.
+            return lambda: one(path, prefetch, jobs if prefetch > 1 else -(-jobs // 10))
+
+        cases = {f"floor, batch {batch}": case("floor", batch) for batch in FLOOR_BATCHES}
+        cases |= {f"inline, prefetch {prefetch}": case("inline", prefetch) for prefetch in PREFETCHES}
+        cases |= {f"{path}, prefetch {PREFETCH}": case(path, PREFETCH) for path in PATHS if path != "inline"}
+        found = in_turns(cases, repeat, told)
+    costs = columns(found)
+    rates = costs["jobs_per_s"]
+    return {
+        **costs,
+        "ratios": {"drain": ratio(rates[f"inline, prefetch {PREFETCH}"], rates[f"floor, batch {FLOOR_BATCH}"])},
+    }
+
+
+def drain_once(url: str, queue: str, jobs: int, path: str, prefetch: int, profile: bool = False) -> dict[str, Any]:
+    """Drain in a process of its own, and hear what it took: `seconds`, `cpu_s`, `profile`."""
+    child = start_module("bench.micro.drain_process", json.dumps(asdict(Order(url, queue, jobs, path, prefetch, profile))))
+    try:
+        output = child.communicate(timeout=_TIMEOUT_S)[0]
+    finally:
+        child.kill()
+        child.wait()
+    if child.returncode:
+        raise RuntimeError(f"drain: the process of path {path} ended with code {child.returncode}")
+    return json.loads(output)

@@ -1,0 +1,160 @@
+"""Every script of Lanes by itself: one round trip on a server of its own, and what the server spent on it.
+
+    python -m pytest bench/micro/each_script.py --benchmark-min-rounds=300
+
+The name keeps it out of the suite: nothing here can fail for being slow. What prepares a call goes by EVAL, so that the
+statistics of EVALSHA hold the measured calls alone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+import engine
+from bench.micro.jobs import LEASE_MS, Claims, run_as_eval
+from bench.micro.payload import NAME, PAYLOAD
+from bench.micro.place import client, evalsha_stats, pin_client, pinned_server
+from engine import producing
+from engine.call import Call
+from engine.operations import (
+    Bury,
+    Count,
+    Enqueue,
+    EnqueueMany,
+    Extend,
+    Failure,
+    Finish,
+    Lease,
+    Limit,
+    Listing,
+    MakeTestQueue,
+    Mark,
+    Pause,
+    Promote,
+    Reap,
+    Release,
+    Resume,
+    Retry,
+    SetLimit,
+)
+from engine.scripts import load_folder, scripts_folder
+
+BATCH = 10
+BULK = 100
+_DELAY_MS = 1
+_INCARNATION = "00000000000000b2"
+
+
+class Desk:
+    """One queue on its server, and what is needed before a script can do its work."""
+
+    def __init__(self, queue: engine.Queue, plain: redis.Redis) -> None:
+        self.queue, self.plain = queue, plain
+        self.claims = Claims(queue)
+        self._counter = 0
+        self.queue.driver.server_now_ms()
+
+    def enqueues(self, count: int, **options: Any) -> tuple[Enqueue, ...]:
+        """Operations that create so many jobs."""
+        drafts = [producing.draft(NAME, PAYLOAD, self.queue.payload_bytes_max, **options) for _ in range(count)]
+        nonce, void_ms = os.urandom(8), self.void_ms()
+        return tuple(draft.operation(nonce, void_ms) for draft in drafts)
+
+    def void_ms(self) -> int:
+        """The time after which a call made now is void."""
+        return self.queue.driver.not_after_ms()
+
+    def waiting(self, count: int = BATCH, **options: Any) -> None:
+        """So many jobs more."""
+        run_as_eval(self.plain, self.queue.model.call(EnqueueMany(self.enqueues(count, **options))))
+
+    def leased(self, count: int = BATCH) -> tuple[Lease, ...]:
+        """So many jobs in hand."""
+        self.waiting(count)
+        return tuple(job.lease for job in run_as_eval(self.plain, self.claims.call(count)).jobs)
+
+    def failed(self) -> tuple[Failure, ...]:
+        """Jobs in hand whose handlers failed."""
+        return tuple(Failure(lease, "RuntimeError: planned", 60_000) for lease in self.leased())
+
+    def counter(self) -> int:
+        """The next sweep's."""
+        self._counter += 1
+        return self._counter
+
+
+def _claim(desk: Desk) -> Call[Any]:
+    desk.waiting()
+    return desk.claims.call(BATCH)
+
+
+def _finish_and_claim(desk: Desk) -> Call[Any]:
+    leases = desk.leased()
+    desk.waiting()
+    return desk.claims.call(BATCH, leases)
+
+
+def _promote(desk: Desk) -> Call[Any]:
+    desk.waiting(delay_ms=_DELAY_MS)
+    time.sleep(2 * _DELAY_MS / 1000)
+    return desk.queue.model.call(Promote(_INCARNATION, desk.counter(), 1000, 1000))
+
+
+#: Name of the benchmark, which begins with that of the script -> what builds the call.
+CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
+    "enqueue": lambda desk: desk.queue.model.call(desk.enqueues(1)[0]),
+    f"enqueue_many {BULK}": lambda desk: desk.queue.model.call(EnqueueMany(desk.enqueues(BULK))),
+    f"claim {BATCH}": _claim,
+    f"claim {BATCH} and finish {BATCH}": _finish_and_claim,
+    f"finish {BATCH}": lambda desk: desk.queue.model.call(Finish(desk.leased())),
+    f"release {BATCH}": lambda desk: desk.queue.model.call(Release(desk.leased())),
+    f"retry {BATCH}": lambda desk: desk.queue.model.call(Retry(desk.failed())),
+    f"bury {BATCH}": lambda desk: desk.queue.model.call(Bury(desk.failed())),
+    f"extend {BATCH}": lambda desk: desk.queue.model.call(Extend(desk.leased(), 1, LEASE_MS, desk.void_ms())),
+    "mark": lambda desk: desk.queue.model.call(Mark(desk.leased(1)[0])),
+    f"promote {BATCH}": _promote,
+    "reap nothing": lambda desk: desk.queue.model.call(Reap(_INCARNATION, desk.counter(), 1000, 1000, 1000)),
+    "counts": lambda desk: desk.queue.model.call(Count()),
+    f"listing {BULK}": lambda desk: desk.queue.model.call(Listing(0, BULK)),
+    "pause": lambda desk: desk.queue.model.call(Pause(os.urandom(8).hex(), desk.void_ms(), NAME, 0)),
+    "resume": lambda desk: desk.queue.model.call(Resume(os.urandom(8).hex(), desk.void_ms(), NAME)),
+    "set_limit": lambda desk: desk.queue.model.call(
+        SetLimit(os.urandom(8).hex(), desk.void_ms(), "k:tenant", Limit(concurrency=1))
+    ),
+    "make_test_queue refused": lambda desk: desk.queue.model.call(MakeTestQueue()),
+}
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Desk]:
+    """A server on its core, this process on the other."""
+    pin_client()
+    with pinned_server() as server, engine.Queue("scripts", url=server.url) as queue:
+        yield Desk(queue, client(server))
+
+
+def test_every_script_has_a_benchmark() -> None:
+    """A new script must come into the table above."""
+    assert {title.split()[0] for title in CALLS} == set(load_folder(scripts_folder() / "lanes"))
+
+
+@pytest.mark.parametrize("title", CALLS)
+def test_script(benchmark: Any, desk: Desk, title: str, request: pytest.FixtureRequest) -> None:
+    """One script: a call a round, each built and prepared outside the measured time."""
+    desk.plain.flushall(asynchronous=False)
+    desk.waiting(BULK)
+    desk.plain.config_resetstat()
+
+    def prepared() -> tuple[tuple[Call[Any]], dict[str, Any]]:
+        return (CALLS[title](desk),), {}
+
+    benchmark.group = "scripts"
+    benchmark.pedantic(desk.queue.driver.run, setup=prepared, rounds=request.config.getoption("benchmark_min_rounds"))
+    calls, usec = evalsha_stats(desk.plain)
+    benchmark.extra_info["redis_us_per_call"] = round(usec / calls, 2)

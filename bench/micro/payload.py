@@ -1,0 +1,26 @@
+"""The payload of every measurement: 200 bytes of compact JSON, the usual size of a job's arguments."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+PAYLOAD: dict[str, Any] = {
+    "user_id": 1234567,
+    "email": "someone.example.two@example.com",
+    "action": "send_welcome_email",
+    "locale": "en_US",
+    "attempt": 1,
+    "tags": ["a", "b", "c"],
+    "trace": "4bf92f3577b34da6a3ce929d0e0e4736",
+    "t": 0.125,
+    "n": 1,
+}
+
+#: Name of the measured jobs.
+NAME = "bench"
+
+
+def compact(payload: object) -> bytes:
+    """The payload as the engine stores it."""
+    return json.dumps(payload, separators=(",", ":")).encode()

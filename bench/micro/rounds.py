@@ -1,0 +1,66 @@
+"""Repetitions that take turns, and what is read from them."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class Cost(NamedTuple):
+    """What a job cost in one repetition. The two processors' times say what bounds the rate: the one that is close to the whole.
+
+    `script_us` is the server's time inside scripts, part of `server_us`.
+    """
+
+    jobs_per_s: float
+    script_us: float
+    server_us: float
+    client_us: float
+
+
+def columns(rows: Mapping[str, Sequence[Cost]]) -> dict[str, dict[str, list[float]]]:
+    """Each field of the costs by row, as it is written down."""
+    return {field: {name: [getattr(cost, field) for cost in costs] for name, costs in rows.items()} for field in Cost._fields}
+
+
+def in_turns(cases: Mapping[str, Callable[[], T]], repeat: int, told: Callable[[str], None]) -> dict[str, list[T]]:
+    """Run each case `repeat` times; each round begins with another case, so that none always runs first."""
+    names = list(cases)
+    results: dict[str, list[T]] = {name: [] for name in names}
+    for turn in range(repeat):
+        start = turn % len(names)
+        for name in names[start:] + names[:start]:
+            results[name].append(cases[name]())
+        told(f"repetition {turn + 1} of {repeat}")
+    return results
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Median of the ratios of repetitions that ran next to each other: what slows a whole repetition down cancels out."""
+    return median(mine / other for mine, other in zip(ours, theirs, strict=True))
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of the values does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def interval(
+    ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]], share: float, *, seed: int = 1, draws: int = 1000
+) -> tuple[float, float]:
+    """95 % interval of the ratio of two quantiles, from resampling whole slices: samples within a slice share their
+    disturbances, so the slice is what was drawn independently."""
+    random_draws = random.Random(seed)
+    ratios: list[float] = []
+    for _ in range(draws):
+        top, bottom = (
+            [value for slice_ in random_draws.choices(slices, k=len(slices)) for value in slice_] for slices in (ours, theirs)
+        )
+        ratios.append(quantile(top, share) / quantile(bottom, share))
+    return quantile(ratios, 0.025), quantile(ratios, 0.975)

@@ -1,0 +1,35 @@
+"""Runs the benchmarks of the single scripts, and reads what pytest-benchmark wrote about them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.micro.place import ROOT
+
+_FILE = "bench/micro/each_script.py"
+_TIMEOUT_S = 300
+_NANO = 1e6
+
+
+class ScriptsFailed(Exception):
+    """The benchmarks of the scripts ended with an error; the message holds the last lines of what they said."""
+
+
+def measure(rounds: int, output: Path, told: Callable[[str], None]) -> dict[str, Any]:
+    """Microseconds of each script: the median round trip, and the server's share. `output` gets pytest-benchmark's own file."""
+    options = [f"--benchmark-min-rounds={rounds}", f"--benchmark-json={output}", "--benchmark-columns=median"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *options, _FILE]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    if done.returncode:
+        raise ScriptsFailed("\n".join(done.stdout.splitlines()[-15:]))
+    found = {
+        row["params"]["title"]: {"us": row["stats"]["median"] * _NANO, "redis_us": row["extra_info"]["redis_us_per_call"]}
+        for row in json.loads(output.read_text())["benchmarks"]
+    }
+    told(f"{len(found)} benchmarks")
+    return {"scripts": found}

@@ -1,0 +1,135 @@
+"""The arithmetic of the micro-benchmarks: repetitions in turns, ratios, intervals, targets, and what is printed of them."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+
+import pytest
+
+from bench.micro.command import details
+from bench.micro.rounds import in_turns, interval, quantile, ratio
+from bench.micro.sampler import Sampler, tell
+from bench.micro.targets import TARGETS, ratio_line, table
+
+KEYS = (
+    *("enqueue", "bulk", "drain", "pickup_p50", "pickup_p99"),
+    *("claim_deep", "claim_blocked", "claim_lanes", "bytes_valkey", "bytes_redis"),
+)
+
+
+def test_each_round_begins_with_another_case() -> None:
+    seen: list[str] = []
+    told: list[str] = []
+
+    def case(name: str) -> str:
+        seen.append(name)
+        return name
+
+    found = in_turns({name: lambda name=name: case(name) for name in "abc"}, 4, told.append)
+    assert "".join(seen) == "abcbcacababc"
+    assert found == {name: [name] * 4 for name in "abc"}
+    assert told[-1] == "repetition 4 of 4"
+
+
+def test_a_ratio_compares_what_ran_side_by_side() -> None:
+    # the machine halves its speed after the second repetition: each pair still says 0.5, the medians of both would not
+    assert ratio([50, 50, 25, 25, 24], [100, 100, 50, 50, 60]) == 0.5
+    with pytest.raises(ValueError):
+        ratio([1, 2], [1])
+
+
+def test_quantiles_are_samples() -> None:
+    values = [float(value) for value in range(100, 0, -1)]
+    assert (quantile(values, 0.5), quantile(values, 0.99), quantile(values, 1.0), quantile([7.0], 0.5)) == (50, 99, 100, 7)
+
+
+def test_the_interval_comes_from_slices_and_from_its_seed() -> None:
+    even = [[1.0, 2.0, 3.0]] * 10
+    assert interval([[2.0, 4.0, 6.0]] * 10, even, 0.5) == (2.0, 2.0)
+    # one bad slice in ten: its samples come and go together, so the interval is wide
+    low, high = interval([[10.0, 10.0, 10.0], *even[1:]], even, 0.99)
+    assert (low, high) == (1.0, 10 / 3)
+    spread = [[1.0 + number / 10] for number in range(10)]
+    assert interval(spread, even, 0.5, seed=3) == interval(spread, even, 0.5, seed=3)
+    low, high = interval(spread, even, 0.5)
+    assert low < quantile([value for slice_ in spread for value in slice_], 0.5) / 2.0 < high
+
+
+def test_the_last_line_has_every_number_in_its_place() -> None:
+    numbers = {key: 1.2345 for key in KEYS} | {"bytes_valkey": 438.94, "bytes_redis": 551.06}
+    line = ratio_line(numbers)
+    assert line == (
+        "ratios: enqueue=1.234 bulk=1.234 drain=1.234 pickup_p50=1.234 pickup_p99=1.234 claim_deep=1.234 "
+        "claim_blocked=1.234 claim_lanes=1.234 bytes_valkey=438.9 bytes_redis=551.1"
+    )
+    assert tuple(re.findall(r"(\w+)=", line)) == tuple(target.key for target in TARGETS) == KEYS
+
+
+def test_what_is_unknown_or_was_not_asked_for_is_no_number() -> None:
+    line = ratio_line({"bytes_redis": None, "drain": 0.7})
+    assert "drain=0.700 " in line and "enqueue=- " in line and line.endswith("bytes_redis=unknown")
+    rows = {row.split("  ")[0]: row for row in table({"bytes_redis": None, "drain": 0.7})[1:]}
+    assert rows["bytes per waiting job, Redis"].split()[-1] == "unknown"
+    assert rows["drain, inline handler / the floor in batches of 50"].endswith("met")
+    assert rows["bytes per waiting job, Valkey"].endswith("<= 439")
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.key)
+def test_the_table_says_met_and_missed_by_the_number_and_not_by_its_text(target) -> None:
+    # both are printed like the bound itself
+    better, worse = (target.bound + step * (1 if target.at_least else -1) for step in (1e-5, -1e-5))
+    assert target.shown(better) == target.shown(worse)
+    assert [line for line in table({target.key: better}) if line.endswith("  met")]
+    assert [line for line in table({target.key: worse}) if line.endswith("  missed")]
+    assert target.met(target.bound) and target.reach(better) > 1 > target.reach(worse)
+
+
+def test_the_table_shows_an_interval_beside_its_number() -> None:
+    assert "1.050 (0.990 to 1.120)" in "\n".join(table({"pickup_p50": 1.05}, {"pickup_p50": (0.99, 1.12)}))
+
+
+def test_details_are_medians_and_leave_out_what_failed() -> None:
+    found = {
+        "enqueue": None,
+        "drain": {
+            "jobs_per_s": {"floor, batch 50": [1000.0, 3000.0, 2000.0]},
+            "script_us": {"floor, batch 50": [9.0, 8.0, 10.0]},
+            "server_us": {"floor, batch 50": [12.0]},
+            "client_us": {"floor, batch 50": [7.0]},
+        },
+        "memory": {"bytes_per_job": {"valkey": {"waiting": 438.0}, "redis": None}},
+    }
+    assert [line.split() for line in details(found)] == [
+        ["drain:", "jobs", "per", "second;", "µs", "a", "job", "of", "scripts,", "server,", "client"],
+        *(["floor,", "batch", "50", "2,000", "9.00", "12.00", "7.00"], []),
+        *(["memory:", "bytes", "per", "job,", "valkey"], ["waiting", "438.0"], []),
+    ]
+
+
+def test_a_profile_counts_lines_and_functions() -> None:
+    head = "Stack (most recent call first):\n"
+    stack = f'{head}  File "/a/engine/x.py", line 3 in f\n  File "/a/engine/y.py", line 9 in <listcomp>\n'
+    other = f'{head}  File "/a/engine/y.py", line 10 in g\n'
+    assert tell(stack * 3 + other, most=15) == [
+        "4 samples",
+        *("  the line itself", "     75.0%  engine/x.py:3 f", "     25.0%  engine/y.py:10 g"),
+        "  the function and what it calls",
+        *("     75.0%  engine/x.py f", "     75.0%  engine/y.py <listcomp>", "     25.0%  engine/y.py g"),
+    ]
+
+
+def test_the_sampler_sees_every_thread_that_works() -> None:
+    def spin() -> None:
+        end_s = time.thread_time() + 0.1
+        while time.thread_time() < end_s:
+            pass
+
+    with Sampler() as sampler:
+        thread = threading.Thread(target=spin)
+        thread.start()
+        thread.join()
+    assert re.search(r"%  bench/test_micro_numbers.py:\d+ spin", "\n".join(sampler.lines()))
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
