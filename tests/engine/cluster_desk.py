@@ -12,7 +12,7 @@ from engine.call import Call
 from engine.models.lanes import Lanes
 from engine.models.lanes_keys import LanesKeys
 from engine.operations import Limit, MakeTestQueue, Pause, SetLimit
-from engine.testing import EmbeddedCluster
+from engine.testing.cluster import EmbeddedCluster
 from engine.testing.ports import LOOPBACK
 from tests.engine.desk import START_MS, Desk
 

@@ -31,7 +31,7 @@ from engine.operations import (
     Retry,
     SetLimit,
 )
-from engine.testing import EmbeddedCluster
+from engine.testing.cluster import EmbeddedCluster
 from tests.engine.cluster_desk import ClusterDesk, NotNow
 from tests.engine.desk import LEASE_MS
 

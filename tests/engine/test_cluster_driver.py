@@ -15,7 +15,7 @@ from engine.errors import OutcomeUnknown, ServerUnavailable
 from engine.models.lanes import Lanes
 from engine.operations import Claim, Count, Enqueue, Enqueued, Options
 from engine.scripts import Script
-from engine.testing import EmbeddedCluster
+from engine.testing.cluster import EmbeddedCluster
 
 DEADLINE_MS = 300
 

@@ -15,14 +15,15 @@ import pytest
 import redis
 
 import engine.testing.cluster as cluster_module
-from engine.testing import EmbeddedCluster, ServerFailed, free_port
+from engine.testing import ServerFailed, free_port
+from engine.testing.cluster import EmbeddedCluster
 from tests.engine.helpers.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
 OWNER_PROGRAM = """
 import time
-from engine.testing import EmbeddedCluster
+from engine.testing.cluster import EmbeddedCluster
 with EmbeddedCluster() as cluster:
     print(*cluster.pids, flush=True)
     time.sleep(600)

@@ -29,7 +29,7 @@ from engine.operations import (
     Reap,
     SetLimit,
 )
-from engine.testing import EmbeddedCluster, SlotMove
+from engine.testing.cluster import EmbeddedCluster, SlotMove
 from tests.engine.cluster_desk import NotNow, Router
 from tests.engine.helpers.waiting import wait_until
 
