@@ -22,6 +22,16 @@ from engine.errand import Errand
 from engine.errors import Malformed
 from engine.handshake import Handshake
 
+Pack = Callable[[tuple[object, ...]], bytes]
+_pack: Pack | None
+try:
+    # What redis-py uses as well where it is installed, without the way through its layers.
+    from hiredis import pack_command  # pyright: ignore[reportUnknownVariableType]
+
+    _pack = cast("Pack", pack_command)
+except ImportError:
+    _pack = None
+
 #: redis-py's own types leave these methods partly unknown.
 Connection = Any
 
@@ -97,8 +107,8 @@ def read_replies(connection: Connection, count: int, replies: list[Any]) -> None
 
 def packed(connection: Connection, errands: Sequence[Errand]) -> list[bytes]:
     """The bytes of calls that go out together. Many are one piece, and so one write."""
-    if len(errands) == 1:
-        return connection.pack_command(*errands[0].call.words())
+    if _pack is not None:
+        return [b"".join([_pack(errand.call.words()) for errand in errands])]
     return [b"".join(chunk for errand in errands for chunk in connection.pack_command(*errand.call.words()))]
 
 

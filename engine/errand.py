@@ -52,7 +52,8 @@ def pipeline(calls: Sequence[Call[Any]]) -> Sequence[Call[Any]]:
 
 def loads_again(replies: Sequence[Any]) -> bool:
     """Whether the next call needs a new connection, whose handshake loads the scripts again (rule 28)."""
-    return any(isinstance(reply, Exception) and trouble_of(reply, sent=True) is Trouble.TRANSIENT for reply in replies)
+    errors = [reply for reply in replies if isinstance(reply, Exception)]
+    return any(trouble_of(error, sent=True) is Trouble.TRANSIENT for error in errors)
 
 
 class Errand:

@@ -125,11 +125,9 @@ class Executor:
 
     def ended(self, leased: LeasedJob, error: str | None, inline: bool) -> LeasedJob | None:
         """A run is over. The job that runs next in its place, if there is one."""
-        if error is None:
-            with self._lock:
-                following = None if self._over else self._steps.turn(leased.lease, time.monotonic_ns())
-            if following is not None:
-                return following
+        following = self._turn(leased) if error is None else None
+        if following is not None:
+            return following
         decided = self._decide(HandlerEnded(leased.lease, error), pool=not inline)
         for send in decided.sends:
             self._pass_on(send, park=inline)
@@ -138,6 +136,15 @@ class Executor:
         return decided.inline if inline else decided.pooled
 
     # -- deciding
+
+    def _turn(self, ended: LeasedJob) -> LeasedJob | None:
+        """The cheap way from one job to the next, where nothing else is to be decided."""
+        with self._lock:
+            try:
+                return None if self._over else self._steps.turn(ended.lease, time.monotonic_ns())
+            except BaseException as failure:
+                self._end(failure)
+                return None
 
     def _feed(self, event: Event) -> None:
         """Tell the machine, and let the callers do what comes of it."""
@@ -211,7 +218,12 @@ class Executor:
         if send.channel not in ("work", "finish"):
             self._tasks.put(send)
             return
-        departed = Departed(send, self._driver.depart(send.call, again=send.again))
+        try:
+            departed = Departed(send, self._driver.depart(send.call, again=send.again))
+        except Exception:
+            # A defect of ours. Whoever runs handlers goes on; the caller that takes the call up meets it again, and says so.
+            self._tasks.put(send)
+            return
         if not park:
             self._tasks.put(departed)
             return
@@ -233,6 +245,14 @@ class Executor:
                 self._tasks.put(departed)
 
     def _serve(self) -> None:
+        """A caller's thread."""
+        try:
+            self._take_up()
+        except BaseException as failure:
+            # A defect of ours, or an observer that raises: without its callers the worker would look alive and do nothing.
+            self._end(failure)
+
+    def _take_up(self) -> None:
         """Take up what is to be done, and what comes of it."""
         task: Task | None = None
         while True:

@@ -134,29 +134,22 @@ class InHand:
         line.crashed += len(waiting)
         return Begun(tuple(started), tuple(too_late), mark)
 
-    def following(self, lease: Lease, now_ns: int) -> tuple[Held, Held] | None:
-        """The job that runs under this lease and the one that may take its place now; None where more must be decided for either
-        than their order."""
-        for line in self.lines:
-            ending = line.running.get(lease)
-            if ending is None:
-                continue
-            if ending.job.crashes or not line.ready:
-                return None
-            head = line.ready[0]
-            if head.job.crashes or head.lease_until_ns - now_ns < self._margin_ns:
-                return None
-            return ending, head
-        return None
+    def line_running(self, lease: Lease) -> Line | None:
+        """The line that the running job of this lease is of."""
+        return next((line for line in self.lines if lease in line.running), None)
 
-    def swap(self, ending: Held, head: Held, now_ns: int) -> int:
-        """Carry out what `following` found: the one leaves the hand, the other runs. Returns the time that the first one took."""
-        line = self._line_of(ending.job)
-        del line.running[ending.job.lease]
+    def swap(self, line: Line, lease: Lease, now_ns: int) -> tuple[LeasedJob, int] | None:
+        """The job of this lease has ended and the next of its line starts in its place. Returns that job and the time that the
+        first one took; None, with nothing done, where more is to be decided for either."""
+        ending, head = line.running[lease], line.ready[0]
+        job = head.job
+        if ending.job.crashes or job.crashes or head.lease_until_ns - now_ns < self._margin_ns:
+            return None
+        del line.running[lease]
         line.ready.popleft()
-        head.since_ns, since_ns = now_ns, ending.since_ns
-        line.running[head.job.lease] = head
-        return now_ns - since_ns
+        head.since_ns = now_ns
+        line.running[job.lease] = head
+        return job, now_ns - ending.since_ns
 
     def is_marking(self, lease: Lease) -> bool:
         """Whether this job still waits for its mark."""
@@ -206,7 +199,7 @@ class InHand:
 
     def ended(self, lease: Lease, now_ns: int) -> tuple[LeasedJob, int]:
         """A handler has ended: its job leaves the hand. Returns the job and the time that it took."""
-        line = self.pooled if lease in self.pooled.running else self.inline
+        line = self.inline if lease in self.inline.running else self.pooled
         held = line.running.pop(lease)
         self._uncrash(lease)
         return held.job, now_ns - held.since_ns
@@ -219,7 +212,12 @@ class InHand:
     @property
     def startable(self) -> int:
         """Jobs that start as soon as a handler is free."""
-        return sum(line.startable for line in self.lines)
+        return self.pooled.startable + self.inline.startable
+
+    @property
+    def busy(self) -> bool:
+        """Whether no place is free, of whichever kind."""
+        return all(len(line.running) >= line.places for line in self.lines)
 
     def oldest_wait_ns(self) -> int | None:
         """Since when a job waits for a free handler."""

@@ -31,7 +31,10 @@ class Prefetch:
     def ended(self, took_ns: int) -> None:
         """A handler has ended after this time."""
         self._mean_ns += (took_ns - self._mean_ns) * (_NEWEST if self._mean_ns else 1)
-        self._grown = max(1, min(2 * self._grown, self._fill(self._places), self._most))
+        grown = min(2 * self._grown, self._most)
+        if not self._mean_ns or grown * self._mean_ns > self._places * FILL_MS * MS:
+            grown = min(grown, self._fill(self._places))
+        self._grown = grown or 1
 
     def ahead(self, running_since_ns: Iterable[int], now_ns: int, places: int | None = None) -> int:
         """Jobs to have in hand beyond those that run. `running_since_ns`: when the handlers that run were started, oldest first.

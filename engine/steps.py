@@ -12,8 +12,8 @@ from typing import Any
 
 from engine import backoff
 from engine.call import Call
-from engine.channels import RESEND_MS, Channels
-from engine.class_turns import ClassTurns
+from engine.channels import Channels
+from engine.claiming import Claiming
 from engine.in_hand import InHand
 from engine.operations import (
     Bury,
@@ -42,6 +42,7 @@ from engine.operations import (
 )
 from engine.owed import Owed
 from engine.prefetch import LINGER_MS, WAIT_MS_MAX, Prefetch
+from engine.renewing import Renewing
 from engine.server_clock import ServerClock
 from engine.step_values import (
     MS,
@@ -81,12 +82,9 @@ class WorkerSteps:
         self._settings = settings
         self._build = build
         self._clock = clock
-        self._new_incarnation = new_incarnation
         self._draw = draw
-        self._incarnation = new_incarnation()
-        self._counter = 0
-        self._renewal = 0
-        self._turns = ClassTurns(settings.classes)
+        self._claiming = Claiming(settings, clock, new_incarnation)
+        self._renewing = Renewing(settings, clock, now_ns)
         self._hand = InHand(settings)
         self._prefetch = Prefetch(settings.places, settings.prefetch)
         self._ahead = min(1, settings.prefetch)
@@ -98,10 +96,6 @@ class WorkerSteps:
         self._finishing: tuple[Lease, ...] = ()
         self._channels = Channels()
         self._sweeping = Sweeping(settings, now_ns)
-        self._hungry = True
-        # Work was heard of since the last claim was built: that claim may have been answered before the work came.
-        self._heard = False
-        self._renew_at_ns = now_ns + settings.lease_ms * MS // 3
         self._stopping_since_ns: int | None = None
         self._exited = False
         self._asked_ns: int | None = None
@@ -120,7 +114,7 @@ class WorkerSteps:
         """When to feed TimerFired if nothing happens before."""
         times = self._channels.pauses()
         if not self._channels.busy("renew"):
-            times.append(self._renew_at_ns)
+            times.append(self._renewing.at_ns)
         if not self._channels.busy("sweep"):
             times.append(self._sweeping.at_ns)
         lease_end_ns = self._hand.next_end_ns()
@@ -186,18 +180,21 @@ class WorkerSteps:
         What more than the next start may follow from the end (a call to send, a wait) is decided within the 5 ms that a finish
         may linger, and at once where there is no next job.
         """
-        if self._hand.startable:
-            self._turn_asked_ns = now_ns
-        if self._stopping_since_ns is not None or self._asked_ns is None or not 0 < self._asked_ns - now_ns <= LINGER_MS * MS:
+        line = self._hand.line_running(lease)
+        if line is None or not line.ready:
             return None
-        two = self._hand.following(lease, now_ns)
-        if two is None:
+        self._turn_asked_ns = now_ns
+        if self._asked_ns is None or not 0 < self._asked_ns - now_ns <= LINGER_MS * MS:
             return None
         if self._channels.free("work") and not self._owed.lingers(self._hand.startable - 1, now_ns, more=1):
             return None
-        self._prefetch.ended(self._hand.swap(*two, now_ns))
+        swapped = self._hand.swap(line, lease, now_ns)
+        if swapped is None:
+            return None
+        following, took_ns = swapped
+        self._prefetch.ended(took_ns)
         self._owed.finish(lease, now_ns)
-        return two[1].job
+        return following
 
     def _was_starved(self, now_ns: int) -> bool:
         """Whether the machine was woken so late that a renewal may have come too late for it (rule 14)."""
@@ -221,13 +218,12 @@ class WorkerSteps:
                 self._extended(event, operation, reply, actions)
             case Reaped():
                 self._sweeping.reaped(reply)
-                self._hear(bool(reply.leases))
+                self._claiming.hear(bool(reply.leases))
             case Promoted():
-                self._hear(reply.promoted > 0)
+                self._claiming.hear(reply.promoted > 0)
                 self._sweeping.promoted(reply, event.done_ns)
             case Woken():
-                self._turns.waited(marker=reply.marker)
-                self._hear(reply.marker)
+                self._claiming.waited(marker=reply.marker)
                 if reply.marker and not self._room():
                     # The marker is taken and this worker cannot claim: a sweep re-arms it for the others.
                     self._sweeping.at_ns = event.done_ns
@@ -250,12 +246,8 @@ class WorkerSteps:
             self._take_new_incarnation()
         self._hand.add(claimed.jobs, self._channels.first_send_ns(event), now_ns)
         self._owed.bury(claimed.unreadable)
-        # Fewer than asked for: nothing was left, or the script has left a marker for what was.
         claim = event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
-        asked = claim.limit if isinstance(claim, Claim) else 0
-        full = len(claimed.jobs) + len(claimed.unreadable) >= asked
-        more = full or self._heard or claimed.result not in ("leased", "empty")
-        self._hungry = self._turns.claimed(more=more)
+        self._claiming.answered(claim if isinstance(claim, Claim) else None, claimed)
         self._sweeping.not_after(event.done_ns, claimed.sleep_ms)
 
     def _extended(self, event: Answered, operation: Operation, reply: Extended, actions: list[Action]) -> None:
@@ -265,8 +257,7 @@ class WorkerSteps:
         self._hand.renewed([lease for lease, (result, _) in results if result in ("ok", "repeated")], event.first_send_ns)
         for lease, (result, _) in results:
             if result == "void":
-                # It came too late to count. This reply has set the clock right, so the next one need not wait.
-                self._renew_at_ns = min(self._renew_at_ns, event.done_ns + RESEND_MS * MS)
+                self._renewing.came_late(event.done_ns)
             elif result == "stale" and self._hand.lose(lease):
                 # The handler is told; when it ends, its finish is sent all the same (rule 37).
                 actions.append(LoseLease(lease, self._starved_ms))
@@ -275,7 +266,7 @@ class WorkerSteps:
         job, took_ns = self._hand.ended(event.lease, now_ns)
         self._prefetch.ended(took_ns)
         # The next job with a crash behind it may be claimed: it was passed by while this one ran.
-        self._hear(job.crashes > 0)
+        self._claiming.hear(job.crashes > 0)
         if job.crashes:
             self._crashed_end = event.lease
         if event.error is not None:
@@ -298,7 +289,7 @@ class WorkerSteps:
                 # One claim is outstanding per incarnation, and it is re-sent until it is answered (rule 4).
                 self._channels.resend(event.channel, event.call, now_ns, unanswered_since_ns=event.first_send_ns)
             case Claim():
-                self._hungry = True
+                self._claiming.hungry = True
                 self._channels.pause("work", now_ns)
             case Mark(lease=lease):
                 # Nobody could charge its next crash: another worker may have better luck.
@@ -307,18 +298,16 @@ class WorkerSteps:
             case Promote() | Reap() | Count():
                 self._sweeping.failed(now_ns)
             case Extend():
-                self._renew_at_ns = now_ns + RESEND_MS * MS
+                self._renewing.soon(now_ns)
             case Wait():
-                self._hungry = True
+                self._claiming.hungry = True
                 self._channels.pause("wake", now_ns)
             case _:
                 pass
 
     def _take_new_incarnation(self) -> None:
         self._channels.drop_claim()
-        self._incarnation = self._new_incarnation()
-        self._counter = 0
-        self._hungry = True
+        self._claiming.take_new_incarnation()
 
     # -- decisions
 
@@ -367,7 +356,7 @@ class WorkerSteps:
         claim = self._next_claim(now_ns)
         if self._owed.finishes:
             return Finish(self._owed.take_finishes(), claim)
-        return claim if self._hungry else None
+        return claim if self._claiming.hungry else None
 
     def _lingers(self, now_ns: int) -> bool:
         """Whether finishes wait for others to travel with: for 5 ms, and only while more jobs wait for a handler than have ended,
@@ -379,51 +368,34 @@ class WorkerSteps:
         free = self._settings.places + self._ahead - self.in_hand
         if free <= 0 or self._stopping_since_ns is not None or not self._clock.known:
             return None
-        if not self._owed.finishes and free < self._hand.startable:
+        if not self._owed.finishes and self._hand.busy and free < self._hand.startable:
             # It would bring a few, and the next one many: as long as most of what was taken ahead has not started, it can wait.
             return None
-        if not self._hungry and not self._owed.finishes:
+        if not self._claiming.hungry and not self._owed.finishes:
             return None
-        self._counter += 1
-        self._heard = False
-        return Claim(
-            incarnation=self._incarnation,
-            counter=self._counter,
-            limit=free,
-            lease_ms=self._settings.lease_ms,
-            not_after_ms=self._clock.now_ms(now_ns) + self._settings.lease_ms * 4 // 5,
-            owner=self._settings.name,
-            sleep_max_ms=self._settings.sweep_ms,
-            classes=self._turns.current(),
-            crashed_max=0 if self._hand.has_crashed else 1,
-        )
+        return self._claiming.next_claim(free, 0 if self._hand.has_crashed else 1, now_ns)
 
     def _use_renew_channel(self, now_ns: int, actions: list[Action]) -> None:
-        if self._channels.busy("renew") or now_ns < self._renew_at_ns:
+        if self._channels.busy("renew") or now_ns < self._renewing.at_ns:
             return
-        self._renew_at_ns = now_ns + self._settings.lease_ms * MS // 3
-        leases = self._hand.leases() + self._owed.leases()
-        if not leases or not self._clock.known:
-            return
-        self._renewal += 1
-        not_after_ms = self._clock.now_ms(now_ns) + self._settings.lease_ms // 3
-        renewal = Extend(tuple(leases), self._renewal, self._settings.lease_ms, not_after_ms)
-        self._channels.send("renew", self._build(renewal), actions)
+        self._renewing.begin(now_ns)
+        renewal = self._renewing.next_renewal(self._hand.leases() + self._owed.leases(), now_ns)
+        if renewal is not None:
+            self._channels.send("renew", self._build(renewal), actions)
 
     def _use_sweep_channel(self, now_ns: int, actions: list[Action]) -> None:
         if self._channels.busy("sweep"):
             return
-        operation = self._sweeping.next_operation(self._incarnation, now_ns)
+        operation = self._sweeping.next_operation(self._claiming.incarnation, now_ns)
         if operation is not None:
             self._channels.send("sweep", self._build(operation), actions)
 
     def _use_wake_channel(self, actions: list[Action]) -> None:
         """Block for a marker only when the last claim found nothing more and there is room (rule 22)."""
-        if self._hungry or not self._room() or self._stopping_since_ns is not None:
+        if self._claiming.hungry or not self._room() or self._stopping_since_ns is not None:
             return
         if self._channels.free("wake"):
-            block_ms = max(1, self._settings.sweep_ms // self._turns.groups)
-            self._channels.send("wake", self._build(Wait(block_ms, self._turns.current())), actions)
+            self._channels.send("wake", self._build(self._claiming.next_wait()), actions)
 
     def _maybe_exit(self, now_ns: int, actions: list[Action]) -> None:
         if self._stopping_since_ns is None or self._exited:
@@ -433,10 +405,6 @@ class WorkerSteps:
         if idle or now_ns - self._stopping_since_ns >= self._settings.grace_ms * MS:
             self._exited = True
             actions.append(Exit())
-
-    def _hear(self, of_work: bool) -> None:
-        self._hungry = self._hungry or of_work
-        self._heard = self._heard or of_work
 
     def _room(self) -> bool:
         return self._settings.places + self._ahead > self.in_hand

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
+from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable, producing
 from engine.driver import SyncDriver
 from engine.operations import Failure, Finish, Retry, Wait
 from engine.testing import EmbeddedServer, free_port
@@ -67,6 +67,47 @@ def test_a_call_that_was_harmed_is_sent_again_and_applied_once(
     assert queue.enqueue("work", {"n": 1}, id="j").result == result
     assert relay.calls == before + 2
     assert ids_of(direct, "waiting") == ["j"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "result"), [("lose_reply", "repeated"), ("cut_reply", "repeated"), ("lose_request", "created"), (None, "created")]
+)
+def test_a_call_that_departed_arrives_in_another_thread(
+    relay: Relay, queue: Queue, direct: Queue, rule: Rule | None, result: str
+) -> None:
+    """The two halves of a send: the first one waits for nothing, the second one sends again if need be."""
+    queue.counts()
+    if rule is not None:
+        relay.next(rule)
+    draft = producing.draft("work", {}, 1000, id="j")
+    flight = queue.driver.depart(queue.model.call(draft.operation(b"nonce---", queue.driver.not_after_ms())))
+    assert flight.connection is not None
+    with ThreadPoolExecutor(1) as other:
+        sent = other.submit(queue.driver.arrive, flight).result()
+    assert (sent.reply.result, sent.definite) == (result, rule is None)
+    assert ids_of(direct, "waiting") == ["j"]
+    assert queue.counts().waiting == 1, "the connection in the pool is at the right reply"
+
+
+@pytest.mark.parametrize("how", ["no idle connection", "a closed one"])
+def test_a_call_that_could_not_depart_is_sent_when_it_arrives(relay: Relay, queue: Queue, direct: Queue, how: str) -> None:
+    queue.counts()
+    if how == "a closed one":
+        relay.down()
+        relay.up()
+    else:
+        queue.close()
+    draft = producing.draft("work", {}, 1000, id="j")
+    flight = queue.driver.depart(queue.model.call(draft.operation(b"nonce---", queue.driver.not_after_ms())))
+    assert queue.driver.arrive(flight).reply.created
+    assert ids_of(direct, "waiting") == ["j"]
+
+
+def test_without_hiredis_redis_py_packs_the_calls(queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.connections._pack", None)
+    assert queue.enqueue("work", {"n": 1}, id="a").created
+    queue.enqueue_many([{"name": "work", "payload": 1, "id": "b"}, {"name": "work", "payload": 1, "id": "c"}])
+    assert sorted(ids_of(direct, "waiting")) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("times", [2, 3])

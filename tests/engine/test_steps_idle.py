@@ -83,20 +83,32 @@ def test_a_stop_waits_for_the_answer() -> None:
     assert exits(machine.answer("finish", machine._ended(machine.out["finish"].operation)))
 
 
-def test_a_claim_for_a_few_places_waits_while_many_jobs_have_not_started() -> None:
-    """It would bring one job where the next one brings half of what is taken ahead."""
-    machine = Machine(concurrency=1, prefetch=64)
+def ahead(machine: Machine) -> list[LeasedJob]:
+    """Warm up, take all but two of what may be taken, and hear of more work."""
     for number in range(12):
         job = machine.job(f"warm{number}")
         machine.give(job)
         machine.wait(1)
         machine.handler_ends(job)
-    limit = machine.claim.limit
-    jobs = [machine.job(f"j{number}") for number in range(limit - 2)]
+    jobs = [machine.job(f"j{number}") for number in range(machine.claim.limit - 2)]
     machine.give(*jobs)
+    machine.sweep(promoted=1)
+    return jobs
+
+
+def test_a_claim_for_a_few_places_waits_while_many_jobs_have_not_started() -> None:
+    """It would bring two jobs where the next one brings half of what is taken ahead."""
+    machine = Machine(concurrency=1, prefetch=64)
+    jobs = ahead(machine)
     assert machine.work is None
     ended = 0
     while machine.work is None:
         machine.handler_ends(jobs[ended])
         ended += 1
-    assert ended > limit // 3 and machine.claim.limit > limit // 3
+    assert ended > len(jobs) // 3 and machine.claim.limit >= ended
+
+
+def test_it_does_not_wait_while_a_place_of_the_other_kind_is_free() -> None:
+    machine = Machine(concurrency=1, prefetch=64, inline=frozenset({"inline"}))
+    ahead(machine)
+    assert 0 < machine.claim.limit < 5, "the inline place is free, whatever waits for the other one"

@@ -121,20 +121,17 @@ def test_an_inline_handler_hears_that_its_lease_is_lost(queue: Queue, workers: W
     wait_until(lambda: workers.marks("lost", "a"), "the handler hears it")
 
 
-RAISED = [("value", "ValueError: no"), ("exit", "SystemExit: 3"), ("interrupt", "KeyboardInterrupt: ")]
-
-
-@pytest.mark.parametrize(("what", "error"), RAISED)
-def test_what_a_handler_raises_in_the_middle_of_a_batch_is_its_own_failed_run(
-    queue: Queue, workers: Workers, what: str, error: str
-) -> None:
-    put(queue, workers, "quick", *(f"a{number}" for number in range(50)))
-    put(queue, workers, "quick", "bad", what=what, attempts=2, backoff_ms=0)
-    put(queue, workers, "quick", *(f"b{number}" for number in range(50)))
+def test_what_a_handler_raises_in_the_middle_of_a_batch_is_its_own_failed_run(queue: Queue, workers: Workers) -> None:
+    raised = {"value": "ValueError: no", "exit": "SystemExit: 3", "interrupt": "KeyboardInterrupt: "}
+    for what in raised:
+        put(queue, workers, "quick", *(f"{what}-{number}" for number in range(20)))
+        put(queue, workers, "quick", what, what=what, attempts=2, backoff_ms=0)
+    put(queue, workers, "quick", *(f"last-{number}" for number in range(20)))
     assert start(workers, "--burst").wait(20) == 0
-    assert error_of(queue, "bad") == error
-    assert (len(workers.marks("ran", "bad")), ids_of(queue, "dead")) == (2, ["bad"])
-    assert len(workers.marks("ran")) == 102 and queue.counts().finished == 100
+    assert {what: error_of(queue, what) for what in raised} == raised
+    assert [len(workers.marks("ran", what)) for what in raised] == [2, 2, 2]
+    assert sorted(ids_of(queue, "dead")) == sorted(raised)
+    assert len(workers.marks("ran")) == 86 and queue.counts().finished == 80
 
 
 def test_a_stop_gives_back_what_has_not_started_uncharged(queue: Queue, workers: Workers) -> None:
@@ -160,13 +157,13 @@ def test_a_stop_gives_back_what_has_not_started_uncharged(queue: Queue, workers:
 
 def test_rule_21_jobs_behind_a_slow_inline_handler_go_to_a_worker_that_idles(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "quick", *(f"warm{number}" for number in range(300)))
-    put(queue, workers, "hold", "slow", priority=9, delay_ms=700)
     start(workers, "--lease-ms", "9000")
     wait_until(lambda: queue.counts().finished == 300, "the first worker has learned that its handlers are quick")
     put(queue, workers, "quick", *(f"j{number}" for number in range(400)), what="sleep")
+    put(queue, workers, "hold", "slow", priority=9)
     wait_until(lambda: workers.marks("start", "slow"), "it runs with others in hand")
     start(workers, name="worker-2")
-    wait_until(lambda: queue.counts().finished == 700, "nothing waits for the slow one", 8.0)
+    wait_until(lambda: queue.counts().finished == 700, "nothing waits for the slow one")
     assert workers.marks("end") == [] and rows_of(workers.history(), "operation", f="release", type="ok") != []
 
 
@@ -204,7 +201,8 @@ def test_a_worker_runs_inline_handlers_where_gevent_has_patched_the_process(queu
     assert queue.counts().finished == 51 and {mark.pid for mark in workers.marks()} == {worker.pid} != {os.getpid()}
 
 
-def test_a_defect_in_a_decision_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("where", ["steps.WorkerSteps._handler_ended", "steps.WorkerSteps.turn", "running.Running.run_inline"])
+def test_a_defect_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Whichever thread takes it: a worker that looks alive and does nothing is the worst of all."""
     handlers = Handlers()
     handlers("work", inline=True)(lambda job: None)
@@ -213,7 +211,7 @@ def test_a_defect_in_a_decision_ends_the_worker_loudly(queue: Queue, monkeypatch
     def broken(*_: object) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr("engine.steps.WorkerSteps._handler_ended", broken)
+    monkeypatch.setattr(f"engine.{where}", broken)
     with pytest.raises(RuntimeError, match="a defect"):
         Worker(queue, handlers, sweep_ms=50).run()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("caller-")]

@@ -1,0 +1,73 @@
+"""A worker's claims: under which identity, of which classes, and whether there is reason for one. Pure code, a part of the step
+machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.class_turns import ClassTurns
+from engine.operations import Claim, Claimed, Wait
+from engine.server_clock import ServerClock
+from engine.step_values import Settings
+
+
+class Claiming:
+    """Counts the claims of one incarnation (rule 4) and remembers whether work may be there.
+
+    A worker is hungry until a claim has found nothing more, and again when it hears of work.
+    """
+
+    def __init__(self, settings: Settings, clock: ServerClock, new_incarnation: Callable[[], str]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._new_incarnation = new_incarnation
+        self.incarnation = new_incarnation()
+        self._counter = 0
+        self._turns = ClassTurns(settings.classes)
+        #: There is reason for a claim.
+        self.hungry = True
+        # Work was heard of since the last claim was built: that claim may have been answered before the work came.
+        self._heard = False
+
+    def take_new_incarnation(self) -> None:
+        """Another process uses this one."""
+        self.incarnation = self._new_incarnation()
+        self._counter = 0
+        self.hungry = True
+
+    def hear(self, of_work: bool) -> None:
+        """Something happened after which there may be work."""
+        self.hungry = self.hungry or of_work
+        self._heard = self._heard or of_work
+
+    def waited(self, *, marker: bool) -> None:
+        """A wait for a marker ended."""
+        self._turns.waited(marker=marker)
+        self.hear(marker)
+
+    def answered(self, claim: Claim | None, claimed: Claimed) -> None:
+        """What a claim found. Fewer than it asked for: nothing was left, or the script has left a marker for what was."""
+        asked = claim.limit if claim is not None else 0
+        full = len(claimed.jobs) + len(claimed.unreadable) >= asked
+        more = full or self._heard or claimed.result not in ("leased", "empty")
+        self.hungry = self._turns.claimed(more=more)
+
+    def next_claim(self, limit: int, crashed_max: int, now_ns: int) -> Claim:
+        """The next claim, which goes out now. The server's time must be known."""
+        self._counter += 1
+        self._heard = False
+        return Claim(
+            incarnation=self.incarnation,
+            counter=self._counter,
+            limit=limit,
+            lease_ms=self._settings.lease_ms,
+            not_after_ms=self._clock.now_ms(now_ns) + self._settings.lease_ms * 4 // 5,
+            owner=self._settings.name,
+            sleep_max_ms=self._settings.sweep_ms,
+            classes=self._turns.current(),
+            crashed_max=crashed_max,
+        )
+
+    def next_wait(self) -> Wait:
+        """The wait for a marker, of all groups of classes in one sweep interval (rule 22)."""
+        return Wait(max(1, self._settings.sweep_ms // self._turns.groups), self._turns.current())
