@@ -39,9 +39,12 @@ _PLAIN_OPTIONS = Options()
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NewJob:
-    """A job to enqueue with `enqueue_many`. The fields are the arguments of `enqueue`, with the same bounds and defaults."""
+    """A job to enqueue with `enqueue_many`. The fields are the arguments of `enqueue`, with the same bounds and defaults.
+
+    Not frozen: making a frozen one takes as long as encoding its payload.
+    """
 
     name: str
     payload: object
