@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,7 +25,9 @@ def measure(rounds: int, output: Path, told: Callable[[str], None]) -> dict[str,
     """Microseconds of each script: the median round trip, and the server's share. `output` gets pytest-benchmark's own file."""
     options = [f"--benchmark-min-rounds={rounds}", f"--benchmark-json={output}", "--benchmark-columns=median"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *options, _FILE]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    # Of a pytest that runs this: in one of several processes of its own, pytest-benchmark would measure nothing.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S)
     if done.returncode:
         raise ScriptsFailed("\n".join(done.stdout.splitlines()[-15:]))
     found = {
