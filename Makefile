@@ -10,19 +10,22 @@ FLOOR ?=
 RUN ?= runs/latest
 SERVER ?= valkey
 JOBS ?= 3
+MINUTES ?= 1
 ARGS ?=
 
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench bench-engine judge test check format doctor clean distclean
+.PHONY: help setup bench bench-engine judge test simulate simulate-rules check format doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
 	@echo 'make test [ARGS="-k claim"]         all tests, in JOBS=3 processes'
-	@echo '  SERVER=redis                      bench and test: redis-server on PATH instead of the bundled Valkey'
+	@echo 'make simulate [SEED=1] [MINUTES=1]  the deterministic simulator: the real scripts, every mishap from one seed'
+	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 minutes)'
+	@echo '  SERVER=redis                      bench, test and simulate: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
 	@echo 'make check                          ruff and pyright'
 	@echo 'make format                         let ruff format the sources'
@@ -35,7 +38,7 @@ setup:
 
 ifeq ($(SERVER),redis)
 TOOLS := redis
-bench test: export IRONCLAIM_REDIS_SERVER := redis-server
+bench test simulate simulate-rules: export IRONCLAIM_REDIS_SERVER := redis-server
 else ifneq ($(SERVER),valkey)
 $(error SERVER=$(SERVER): it must be valkey or redis)
 endif
@@ -54,6 +57,12 @@ judge: setup
 
 test: setup
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --no-loadscope-reorder $(ARGS)
+
+simulate: setup
+	@$(BIN)/python -m chaos.simulate run --seed $(SEED) --minutes $(MINUTES)
+
+simulate-rules: setup
+	@$(BIN)/python -m chaos.simulate rules --seed $(SEED)
 
 doctor:
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -m chaos.doctor; else $(PYTHON) -m chaos.doctor; fi

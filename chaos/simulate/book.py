@@ -1,0 +1,64 @@
+"""What has happened in an episode as far as the invariants need it. What a failover may take back is kept for the era only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+#: (id, enqueue nonce): one job, where an id may be used again.
+Birth = tuple[str, bytes]
+
+
+@dataclass(slots=True)
+class Book:
+    """The memory of the judge. Times are monotonic ns of the episode."""
+
+    #: Jobs that were created in this era, and those that ended in it.
+    created: set[Birth] = field(default_factory=set)
+    ended: set[Birth] = field(default_factory=set)
+    #: Accepted finishes.
+    finishes: dict[Birth, int] = field(default_factory=dict)
+    #: How each lease ended, by token.
+    outcomes: dict[tuple[str, str], str] = field(default_factory=dict)
+    #: The highest fence of each job, in this era and in all.
+    fences: dict[Birth, int] = field(default_factory=dict)
+    fences_ever: dict[str, int] = field(default_factory=dict)
+    #: Claims that have leased something.
+    claims: set[str] = field(default_factory=set)
+    #: The last sweep of each incarnation that arrived; an older one that comes after it does nothing.
+    sweeps: dict[str, int] = field(default_factory=dict)
+    #: Tokens whose handler has started, in all eras.
+    started: set[tuple[str, str]] = field(default_factory=set)
+    #: Jobs whose producer was told that nothing was applied.
+    nothing: set[Birth] = field(default_factory=set)
+    #: Since when an id has been claimable, and since when a lease or a due time is over.
+    claimable_ns: dict[str, int] = field(default_factory=dict)
+    overdue_ns: dict[str, int] = field(default_factory=dict)
+    #: When a lease was claimed.
+    leased_ns: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    #: Claims that count against a rate: limit, then token and time (ms).
+    rates: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: Tokens that hold a slot of a limit.
+    slotted: dict[str, set[str]] = field(default_factory=dict)
+    #: Open windows of dedup keys: until when (ms), and the job that opened it.
+    windows: dict[str, tuple[int, str]] = field(default_factory=dict)
+    #: Administration calls that were done.
+    operations: set[str] = field(default_factory=set)
+
+    def new_era(self) -> None:
+        """A failover has taken the last writes back."""
+        for kept in (
+            self.created,
+            self.ended,
+            self.finishes,
+            self.outcomes,
+            self.fences,
+            self.claims,
+            self.sweeps,
+            self.operations,
+        ):
+            kept.clear()
+        self.rates.clear()
+        self.windows.clear()
+        self.claimable_ns.clear()
+        self.overdue_ns.clear()

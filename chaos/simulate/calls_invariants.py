@@ -1,0 +1,323 @@
+"""Invariants of one delivery: what a call may do to the keys, and what it must answer."""
+
+from __future__ import annotations
+
+from chaos.simulate.book import Book
+from chaos.simulate.limits_invariants import check_limits, check_turns, check_windows, claimable, wanted_results
+from chaos.simulate.server import Delivery
+from chaos.simulate.state import State
+from chaos.simulate.world import Found
+from engine.operations import (
+    Bury,
+    Claim,
+    Claimed,
+    Ended,
+    Enqueue,
+    Enqueued,
+    EnqueuedMany,
+    EnqueueMany,
+    Extend,
+    Extended,
+    Finish,
+    FinishedAndClaimed,
+    Lease,
+    Mark,
+    Promote,
+    Reap,
+    Release,
+    Retry,
+)
+
+CLAIM_BYTES_MAX = 1 << 20
+
+
+def check_call(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:
+    """All of them, on one delivery that was carried out as a whole."""
+    _jobs_born_and_ended(delivery, book)
+    fresh = _leases(delivery, book, clock_runs)
+    check_limits(delivery, fresh, book, clock_runs=clock_runs)
+    check_turns(delivery, fresh)
+    operation, reply = delivery.operation, delivery.reply
+    match operation:
+        case Claim() if isinstance(reply, Claimed):
+            _claimed(delivery, operation, reply)
+        case Finish(claim=Claim() as claim) if isinstance(reply, FinishedAndClaimed):
+            _ended(delivery, operation.leases, reply.finished, book)
+            _claimed(delivery, claim, reply.claimed)
+        case Finish() | Release() if isinstance(reply, Ended):
+            _ended(delivery, operation.leases, reply, book)
+        case Retry() | Bury() if isinstance(reply, Ended):
+            _ended(delivery, tuple(failure.lease for failure in operation.failures), reply, book)
+        case Extend() if isinstance(reply, Extended):
+            _extended(delivery, operation, reply)
+        case Enqueue() if isinstance(reply, Enqueued):
+            _enqueued(delivery, (reply,), book, clock_runs)
+        case EnqueueMany() if isinstance(reply, EnqueuedMany):
+            _enqueued(delivery, reply.items, book, clock_runs)
+        case _:
+            pass
+    _markers(delivery, book)
+    if isinstance(operation, Reap):
+        _reaped(delivery)
+    if isinstance(operation, Reap | Promote):
+        book.sweeps[operation.incarnation] = max(operation.counter, book.sweeps.get(operation.incarnation, 0))
+
+
+def token_of(lease: Lease) -> str:
+    """The token as the scripts write it."""
+    return f"{lease.fence}:{lease.nonce}"
+
+
+def _leases_of(delivery: Delivery) -> tuple[Lease, ...]:
+    return delivery.operation.leases if isinstance(delivery.operation, Finish) else ()
+
+
+def _jobs_born_and_ended(delivery: Delivery, book: Book) -> None:
+    """Rules 3 and 34: a job is born once, by its own call and in time; it ends once, by the finish of its token; it never
+    comes back and never vanishes."""
+    before, after = delivery.before, delivery.after
+    for name in after.changed:
+        if not name.startswith("job:"):
+            continue
+        job, old, new = name[4:], before.job(name[4:]), after.job(name[4:])
+        if old is not None and old.kind == "J" and new is None:
+            raise Found("lost", f"{job} was a live job and its envelope is gone", (job,))
+        if new is None or new.kind in "?R":
+            continue
+        birth = (job, new.nonce)
+        if new.kind == "J" and (old is None or old.kind != "J" or old.nonce != new.nonce):
+            _born(delivery, job, new.nonce, book)
+        elif new.kind == "T" and (old is None or old.kind != "T"):
+            ends = {token_of(lease) for lease in _leases_of(delivery) if lease.job == job}
+            if new.token not in ends:
+                raise Found("one finish", f"{job} has ended under {new.token}, which no finish named", (job,))
+            book.finishes[birth] = book.finishes.get(birth, 0) + 1
+            if book.finishes[birth] > 1:
+                raise Found("one finish", f"{job} is finished for the second time in this era", (job,))
+            book.ended.add(birth)
+
+
+def _born(delivery: Delivery, job: str, nonce: bytes, book: Book) -> None:
+    birth = (job, nonce)
+    operation = delivery.operation
+    if birth in book.ended:
+        raise Found("undead", f"{job} has ended, and a late copy of its enqueue has made it a job again", (job,))
+    if birth in book.created:
+        raise Found("undead", f"{job} is made a second time by the same call", (job,))
+    if birth in book.nothing:
+        raise Found("told nothing", f"the producer of {job} was told that nothing was applied, and now it is there", (job,))
+    not_after_ms = operation.not_after_ms if isinstance(operation, Enqueue) else 0
+    if isinstance(operation, EnqueueMany):
+        not_after_ms = operation.jobs[0].not_after_ms
+    if delivery.now_ms > not_after_ms:
+        late_ms = delivery.now_ms - not_after_ms
+        raise Found("late enqueue", f"{job} is made {late_ms} ms after its call was void", (job,))
+    book.created.add(birth)
+
+
+def _leases(delivery: Delivery, book: Book, clock_runs: bool) -> list[str]:
+    """Rules 4 and 6: a claim leases once and in time; a lease takes nobody's place; its fence is the highest there was."""
+    before, after = delivery.before, delivery.after
+    operation = delivery.operation
+    claim = operation.claim if isinstance(operation, Finish) else operation
+    nonce = f"{claim.incarnation}:{claim.counter}" if isinstance(claim, Claim) else ""
+    fresh: list[str] = []
+    for name in after.changed:
+        if not name.startswith("run:"):
+            continue
+        job, old, new = name[4:], before.run(name[4:]), after.run(name[4:])
+        if not new.token or new.token == old.token:
+            continue
+        if not isinstance(claim, Claim) or new.token.split(":", 1)[1] != nonce:
+            raise Found("lease", f"{job} has a new token that no claim asked for", (job,))
+        if old.token and job in before.zset("active"):
+            raise Found("one token", f"{job} is leased under {old.token} and again under {new.token}", (job,))
+        if nonce in book.claims:
+            raise Found("claim twice", f"a second copy of claim {claim.counter} has leased {job} as well", (job,))
+        if delivery.now_ms > claim.not_after_ms:
+            raise Found(
+                "late claim", f"{job} is leased {delivery.now_ms - claim.not_after_ms} ms after the claim was void", (job,)
+            )
+        known = book.fences_ever.get(job, 0)
+        if clock_runs and new.fence <= known:
+            raise Found("fence", f"{job} is leased with fence {new.fence}, it has had {known}", (job,))
+        book.fences_ever[job] = max(known, new.fence)
+        book.leased_ns[(job, new.token)] = delivery.message.line.process.world.now_ns
+        fresh.append(job)
+    if fresh and isinstance(claim, Claim):
+        book.claims.add(nonce)
+        _order(delivery, claim, fresh)
+    return fresh
+
+
+def _order(delivery: Delivery, claim: Claim, fresh: list[str]) -> None:
+    """Rule 19: FIFO per lane and priority. Rule 12: at most so many with a crash behind them, and only those are passed by."""
+    after = delivery.after
+    crashed = [job for job in fresh if delivery.before.run(job).crashes]
+    if len(crashed) > claim.crashed_max:
+        raise Found(
+            "poison pair",
+            f"one claim leases {len(crashed)} jobs with a crash behind them, {claim.crashed_max} asked for",
+            tuple(crashed),
+        )
+    for name in after.names("lane:"):
+        for job, score in after.zset(name).items():
+            if after.run(job).crashes:
+                continue
+            for other in fresh:
+                envelope = after.job(other)
+                if envelope is None or "lane:" + envelope.lane != name:
+                    continue
+                middle = (10 - envelope.priority) * (1 << 49) + (1 << 48)
+                place = middle - envelope.sequence if envelope.lifo else middle + envelope.sequence
+                if place > score:
+                    raise Found("order", f"{other} is leased, and {job}, before it in the same lane, is not", (job, other))
+
+
+def _claimed(delivery: Delivery, claim: Claim, reply: Claimed) -> None:
+    """A repeat tells the leases that still live, all of them; a claim brings at most 1 MiB (rules 4 and 17)."""
+    after = delivery.after
+    nonce = f"{claim.incarnation}:{claim.counter}"
+    told = {job.lease.job for job in reply.jobs} | {failure.lease.job for failure in reply.unreadable}
+    if reply.result in ("leased", "repeated"):
+        held = {job for job in after.zset("active") if after.run(job).token.endswith(":" + nonce)}
+        if told != held:
+            odd = tuple(sorted(told ^ held))
+            raise Found("claim reply", f"claim {claim.counter} was told {sorted(told)} and holds {sorted(held)}", odd)
+    size = sum(len(job.payload) for job in reply.jobs)
+    if len(reply.jobs) > 1 and size > CLAIM_BYTES_MAX and reply.result == "leased":
+        raise Found("claim size", f"one claim brings {size} bytes of payload in {len(reply.jobs)} jobs")
+    if len(told) > claim.limit:
+        raise Found("claim size", f"a claim of {claim.limit} brings {len(told)} jobs")
+
+
+def _ended(delivery: Delivery, leases: tuple[Lease, ...], reply: Ended, book: Book) -> None:
+    """Rules 5 and 11: a live token is accepted however late, once; a repeat returns what the first one returned."""
+    before, after = delivery.before, delivery.after
+    for lease, (result, outcome) in zip(leases, reply.items, strict=True):
+        job, token = lease.job, token_of(lease)
+        old, key = before.run(job), (lease.job, token_of(lease))
+        tombstone = before.job(job)
+        live = old.token == token and job in before.zset("active")
+        known = old.ended == token or (tombstone is not None and tombstone.kind == "T" and tombstone.token == token)
+        if result == "ok":
+            if not live:
+                raise Found("zombie", f"{token} of {job} has ended, and a {_what(delivery)} under it is accepted", (job,))
+            book.outcomes[key] = outcome
+            _charged(delivery, job, old.failures, old.crashes, after, outcome)
+        elif live:
+            raise Found("live refused", f"the {_what(delivery)} of the live token {token} of {job} is {result}", (job,))
+        elif result == "stale" and known:
+            raise Found("repeat", f"{job} was ended under {token}; a repeat of that {_what(delivery)} is told stale", (job,))
+        elif result == "repeated" and book.outcomes.get(key, outcome) != outcome:
+            raise Found("repeat", f"{job}: the first {_what(delivery)} was told {book.outcomes[key]}, a repeat {outcome}", (job,))
+
+
+def _what(delivery: Delivery) -> str:
+    return type(delivery.operation).__name__.lower()
+
+
+def _charged(delivery: Delivery, job: str, failures: int, crashes: int, after: State, outcome: str) -> None:
+    """A release costs nothing, a failed run one attempt, and attempts are bounded."""
+    run, envelope = after.run(job), after.job(job)
+    if outcome == "released" and (run.failures, run.crashes) != (failures, crashes):
+        raise Found("charge", f"giving {job} back unstarted has charged it", (job,))
+    if outcome in ("retried", "buried") and isinstance(delivery.operation, Retry) and envelope is not None:
+        if run.failures != failures + 1:
+            raise Found("charge", f"{job} failed once and is charged from {failures} to {run.failures}", (job,))
+        if (outcome == "buried") != (run.failures >= envelope.attempts):
+            raise Found("charge", f"{job} is {outcome} after {run.failures} of {envelope.attempts} runs", (job,))
+
+
+def _extended(delivery: Delivery, operation: Extend, reply: Extended) -> None:
+    """Rules 9 and 11: a live token is renewed, but not by a call that comes too late."""
+    before, after = delivery.before, delivery.after
+    for lease, (result, _) in zip(operation.leases, reply.items, strict=True):
+        job = lease.job
+        live = before.run(job).token == token_of(lease) and job in before.zset("active")
+        if live and result == "stale":
+            raise Found("live refused", f"a renewal of the live token of {job} is told stale", (job,))
+        if not live and result in ("ok", "repeated"):
+            raise Found("zombie", f"a renewal of {job} under a token that has ended is told {result}", (job,))
+        if live and after.zset("active").get(job, 0) > before.zset("active")[job] and delivery.now_ms > operation.not_after_ms:
+            late_ms = delivery.now_ms - operation.not_after_ms
+            raise Found("late renewal", f"a copy of a renewal arms the lease of {job} {late_ms} ms after it was void", (job,))
+
+
+def _enqueued(delivery: Delivery, replies: tuple[Enqueued, ...], book: Book, clock_runs: bool) -> None:
+    """Rules 3 and 23: what the caller is told is what the keys say."""
+    for reply, (job, wanted) in zip(replies, wanted_results(delivery, book), strict=True):
+        if wanted and reply.result != wanted:
+            raise Found("enqueue reply", f"the enqueue of {job} is told {reply.result} and is {wanted}", (job,))
+    operation = delivery.operation
+    jobs = operation.jobs if isinstance(operation, EnqueueMany) else (operation,) if isinstance(operation, Enqueue) else ()
+    created = [job for job, reply in zip(jobs, replies, strict=True) if reply.result == "created"]
+    check_windows(delivery, created, book, clock_runs=clock_runs)
+
+
+def _markers(delivery: Delivery, book: Book) -> None:
+    """Rule 22: what makes work claimable leaves a marker; so does a claim that leaves work, and a sweep that finds some."""
+    before, after, operation, reply = delivery.before, delivery.after, delivery.operation, delivery.reply
+    _due_marker(delivery)
+    claimed = reply.claimed if isinstance(reply, FinishedAndClaimed) else reply
+    claim = operation.claim if isinstance(operation, Finish) else operation
+    for name in after.names("ready:"):
+        class_name = name[6:]
+        if after.number("wake:" + class_name):
+            continue
+        jobs = claimable(after, class_name, delivery.now_ms)
+        if not jobs:
+            continue
+        # A lane that was ready and whose key had no slot has had its marker: whoever took it claims soon, and may park it.
+        known = claimable(before, class_name, delivery.now_ms, keys=False)
+        gained = [job for job in jobs if job not in known]
+        if gained and not (isinstance(claim, Claim) and class_name in claim.classes):
+            raise Found("marker", f"{gained[0]} became claimable and no marker says so", (gained[0],))
+        if (
+            isinstance(claim, Claim)
+            and class_name in claim.classes
+            and isinstance(claimed, Claimed)
+            and claimed.result == "leased"
+        ):
+            passed = any(after.run(job).crashes for lane in after.zset(name) for job in after.zset("lane:" + lane))
+            if not passed:
+                raise Found("marker", f"a claim has left {jobs[0]} of class {class_name} and no marker", (jobs[0],))
+        if isinstance(operation, Reap | Promote) and operation.counter > book.sweeps.get(operation.incarnation, 0):
+            raise Found("marker", f"a sweep has found {jobs[0]} in class {class_name} and left no marker", (jobs[0],))
+
+
+def _due_marker(delivery: Delivery) -> None:
+    before, after = delivery.before, delivery.after
+    head = next(iter(after.zset("due")), "")
+    if head and head not in before.zset("due") and isinstance(delivery.operation, Enqueue | EnqueueMany | Retry):
+        envelope = after.job(head[10:])
+        if envelope is not None and envelope.kind == "J" and not after.number("wake:" + envelope.class_name):
+            raise Found("marker", f"{head[10:]} is the first to be due now and no marker says so", (head[10:],))
+
+
+def _reaped(delivery: Delivery) -> None:
+    """Leases are taken when they have run out; crashes are charged by rule 12; a clock that stepped back is mended (rule 10)."""
+    before, after = delivery.before, delivery.after
+    for job, deadline_ms in before.zset("active").items():
+        if job in after.zset("active"):
+            continue
+        old, new = before.run(job), after.run(job)
+        if deadline_ms >= delivery.now_ms:
+            raise Found(
+                "early reap", f"the lease of {job} is taken {deadline_ms - delivery.now_ms:.0f} ms before its end", (job,)
+            )
+        charged = old.crashes == 0 or old.marked == old.token
+        envelope = after.job(job)
+        if envelope is not None and envelope.kind == "J" and new.crashes != old.crashes + charged:
+            raise Found("charge", f"{job} had {old.crashes} crashes, marked {charged}, and has {new.crashes}", (job,))
+        buried = job in after.zset("dead")
+        if envelope is not None and envelope.kind == "J" and buried != (new.crashes >= envelope.crashes_max):
+            raise Found("charge", f"{job} with {new.crashes} of {envelope.crashes_max} crashes is buried: {buried}", (job,))
+
+
+def check_mark(delivery: Delivery) -> None:
+    """A mark that was accepted is kept with the token that it names."""
+    operation = delivery.operation
+    kept = not isinstance(operation, Mark) or delivery.after.run(operation.lease.job).marked == token_of(operation.lease)
+    if isinstance(operation, Mark) and not kept and getattr(delivery.reply, "result", "") == "ok":
+        raise Found("mark", f"the mark of {operation.lease.job} is not kept", (operation.lease.job,))

@@ -1,0 +1,98 @@
+"""Episode after episode until the time is up or an invariant is broken."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from chaos.simulate.episode import Plan, Result, Stage, plan_of
+from chaos.simulate.profile import PROFILES, Profile
+from chaos.simulate.shrink import Shrinker
+from chaos.simulate.trace import readable
+
+#: How long a failing episode may be shrunk.
+SHRINK_S = 20.0
+_TELL_S = 5.0
+#: A run this long must have met all of `EXPECTED`.
+WHOLE_S = 60.0
+
+#: What a run has to meet: one that never saw a lease reaped or a late claim refused has proved little about them.
+EXPECTED = (
+    *("enqueue created", "enqueue repeated", "enqueue duplicate", "enqueue refused"),
+    *("claim leased", "claim empty", "claim repeated", "claim void", "claim stale"),
+    *("finish ok", "finish repeated", "finish stale", "retry ok", "retry ok buried", "retry repeated", "retry stale"),
+    *("release ok", "extend ok", "extend repeated", "extend void", "extend stale", "mark ok", "mark repeated", "mark stale"),
+    *("reaped", "promoted", "crash buried", "corrupt buried", "marker handed out", "cut off", "refused for memory"),
+    *("producer told created", "producer told unknown", "producer told unavailable", "producer told duplicate"),
+    *("administration done", "administration repeated"),
+)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run has done."""
+
+    steps: int = 0
+    episodes: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    def add(self, result: Result) -> None:
+        """One more episode."""
+        self.steps += result.steps
+        self.episodes += 1
+        self.counts.update(result.counts)
+        self.faults.update(fault.kind for fault in result.faults)
+
+    @property
+    def a_minute(self) -> int:
+        """Steps a minute."""
+        return int(self.steps / max(self.seconds, 1e-9) * 60)
+
+    @property
+    def missed(self) -> list[str]:
+        """Kinds of replies that should have occurred and did not."""
+        return [kind for kind in EXPECTED if not self.counts[kind]]
+
+
+def search(
+    stage: Stage,
+    seed: int,
+    seconds: float,
+    tell: Callable[[str], None],
+    profiles: Sequence[Profile] = PROFILES,
+    finds: Sequence[str] = (),
+) -> tuple[Tally, tuple[Plan, Result] | None]:
+    """Play episodes for so long; the first that breaks an invariant (one of `finds`, if any are named)."""
+    chooser = random.Random(seed)
+    tally = Tally()
+    start_s = told_s = time.monotonic()
+    while True:
+        for profile in profiles:
+            plan = plan_of(chooser.getrandbits(48), profile)
+            result = stage.play(plan)
+            now_s = time.monotonic()
+            tally.add(result)
+            tally.seconds = now_s - start_s
+            if result.found is not None and (not finds or result.found.invariant in finds):
+                return tally, (plan, result)
+            if now_s - told_s >= _TELL_S:
+                told_s = now_s
+                tell(progress(tally))
+            if tally.seconds >= seconds:
+                return tally, None
+
+
+def progress(tally: Tally) -> str:
+    """One line while it runs."""
+    faults = ", ".join(f"{kind} {count}" for kind, count in sorted(tally.faults.items()))
+    return f"{tally.steps} steps, {tally.a_minute} a minute, {tally.episodes} episodes; faults: {faults or 'none'}"
+
+
+def shrunk(stage: Stage, plan: Plan, result: Result, budget_s: float = SHRINK_S) -> list[str]:
+    """The trace of a failing episode, made small: at most 30 lines."""
+    return readable(Shrinker(stage, plan, result, budget_s).shrink()[1])

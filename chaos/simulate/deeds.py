@@ -1,0 +1,123 @@
+"""What the producers of an episode will do: calls that make jobs, and calls of the administration."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.simulate.profile import Profile
+from engine.operations import Limit, Operation, Pause, Resume, SetLimit
+from engine.producing import NewJob
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One call: its jobs, as one `enqueue` or one `enqueue_many`; or `asks`, an administration call that lacks only the time
+    after which it is void. `number` names it in the trace."""
+
+    at_ms: int
+    number: int
+    jobs: tuple[NewJob, ...] = ()
+    many: bool = False
+    asks: Pause | Resume | SetLimit | None = None
+
+
+def plan_deeds(profile: Profile, chooser: random.Random) -> tuple[Deed, ...]:
+    """What the producers of an episode will do."""
+    deeds = _administration(profile, chooser)
+    first = len(deeds)
+    made: list[str] = []
+    while len(made) < profile.jobs:
+        at_ms = int(chooser.random() * profile.chaos_ms)
+        if chooser.random() < 0.3 and len(deeds) > first:
+            at_ms = deeds[-1].at_ms + chooser.randrange(3)
+        many = chooser.random() < profile.bulk
+        names: list[str] = []
+        for _ in range(chooser.randint(2, profile.bulk_most) if many else 1):
+            # An id that is used again later is used twice in different calls only.
+            old = [name for name in made if name not in names]
+            if old and chooser.random() < profile.again:
+                names.append(chooser.choice(old))
+            else:
+                made.append(f"j{len(made) + 1}")
+                names.append(made[-1])
+        jobs = tuple(_job(profile, name, chooser) for name in names)
+        deeds.append(Deed(at_ms, len(deeds), jobs, many))
+    return tuple(deeds)
+
+
+def resume_all(profile: Profile, first_number: int) -> tuple[Deed, ...]:
+    """Whatever is paused in the end is resumed."""
+    names = ("*", *profile.names)
+    return tuple(Deed(0, first_number + at, asks=Resume(_op_id(first_number + at), 0, name)) for at, name in enumerate(names))
+
+
+def _administration(profile: Profile, chooser: random.Random) -> list[Deed]:
+    deeds: list[Deed] = []
+    windows = {kind: (chooser.choice((400, 1000, 2500)), chooser.choice(("fixed", "sliding"))) for kind in "nk"}
+    targets = [f"n:{name}" for name in profile.names] + [f"k:{key}" for key in profile.keys] + ["k:*"] * bool(profile.keys)
+    for at in range(profile.limits):
+        at_ms = int(chooser.random() * profile.chaos_ms / (4 if at < 3 else 1))
+        target = chooser.choice(targets)
+        limit = None if at >= 3 and chooser.random() < 0.3 else _limit(profile, chooser, *windows[target[0]])
+        deeds.append(Deed(at_ms, len(deeds), asks=SetLimit(_op_id(len(deeds)), 0, target, limit)))
+    for _ in range(profile.pauses):
+        at_ms = int(chooser.random() * profile.chaos_ms)
+        name = chooser.choice(("*", *profile.names))
+        length_ms = chooser.choice((0, 500, 4000))
+        deeds.append(Deed(at_ms, len(deeds), asks=Pause(_op_id(len(deeds)), 0, name, length_ms)))
+        if chooser.random() < 0.7:
+            later_ms = at_ms + chooser.randint(1, 4000)
+            deeds.append(Deed(later_ms, len(deeds), asks=Resume(_op_id(len(deeds)), 0, name)))
+    return deeds
+
+
+def _limit(profile: Profile, chooser: random.Random, per_ms: int, window: Any) -> Limit:
+    slots = chooser.randint(1, 3)
+    if not profile.rated:
+        return Limit(concurrency=slots)
+    return Limit(slots if chooser.random() < 0.3 else 0, chooser.randint(1, 4), per_ms, window)
+
+
+def _op_id(number: int) -> str:
+    return f"{number:016x}"
+
+
+def _job(profile: Profile, name: str, chooser: random.Random) -> NewJob:
+    draw = chooser.random()
+    does = "crash" if draw < profile.poison else "fail" if draw < profile.poison + profile.failing / 2 else "ok"
+    if does == "ok" and draw < profile.poison + profile.failing:
+        does = "flake"
+    payload: dict[str, Any] = {"does": does}
+    if chooser.random() < profile.big:
+        payload["bytes"] = "x" * chooser.randint(100_000, 190_000)
+    dedup = f"d{chooser.randint(1, 3)}" if chooser.random() < profile.dedup else None
+    return NewJob(
+        chooser.choice(profile.names),
+        payload,
+        id=name,
+        delay_ms=chooser.randint(1, 8000) if chooser.random() < profile.delayed else 0,
+        priority=chooser.choice((5, 5, 5, 5, 1, 9)),
+        lifo=chooser.random() < 0.15,
+        attempts=chooser.choice((1, 2, 3, 3)),
+        backoff_ms=chooser.choice((0, 50, 800)),
+        crashes_max=chooser.choice((2, 3, 3)),
+        key=chooser.choice(profile.keys) if profile.keys and chooser.random() < profile.keyed else None,
+        unique=f"u{chooser.randint(1, 3)}" if chooser.random() < profile.unique else None,
+        dedup=dedup,
+        dedup_ms=chooser.randint(100, 8000) if dedup else 0,
+    )
+
+
+def asked_by(deed: Deed, not_after_ms: int) -> Operation:
+    """The administration call of a deed, with the time after which it is void."""
+    asks = deed.asks
+    assert asks is not None
+    match asks:
+        case Pause():
+            return Pause(asks.op_id, not_after_ms, asks.class_name, asks.length_ms)
+        case Resume():
+            return Resume(asks.op_id, not_after_ms, asks.class_name)
+        case SetLimit():
+            return SetLimit(asks.op_id, not_after_ms, asks.target, asks.limit)

@@ -1,0 +1,271 @@
+"""One episode: an empty queue, some processes, faults for a while; then nothing is in the way any more and all must end well."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from chaos.simulate.chance import Chance, Fault
+from chaos.simulate.deeds import Deed, plan_deeds, resume_all
+from chaos.simulate.judge import Judge
+from chaos.simulate.producer import Producer
+from chaos.simulate.profile import Profile
+from chaos.simulate.server import Scripts, SimulatedServer
+from chaos.simulate.wire import Wire
+from chaos.simulate.worker import SimulatedWorker
+from chaos.simulate.world import MS, Found, Row, TimeIsUp, World
+from engine.models.lanes import Lanes
+from engine.operations import MakeTestQueue
+
+QUEUE = "sim"
+#: A dead worker's place is taken after this.
+_RESTART_MS = 700
+#: Rule 37: what was claimable before the last heal has started this long after it, beyond one lease.
+_RECOVERY_MS = 6_000
+#: Windows of rates are shorter, and so is the time between sweeps.
+_MENDING_MS = 4_000
+#: Tombstones, records and the like live no longer than this.
+_LEFTOVERS_MS = 120_000
+#: No job is delayed for longer.
+_DELAY_MS_MAX = 10_000
+#: No clock is ever further from its start than this.
+_CLOCK_MS_MAX = 40_000_000
+#: Full at 2^48: this many sequences are left.
+_SEQUENCES_LEFT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that an episode follows from. `faults` None: those of the seed."""
+
+    seed: int
+    profile: Profile
+    deeds: tuple[Deed, ...]
+    faults: tuple[Fault, ...] | None = None
+    #: Not played beyond this time.
+    until_ns: int = 0
+
+
+@dataclass(slots=True)
+class Result:
+    """How an episode went."""
+
+    steps: int
+    rows: list[Row]
+    faults: list[Fault]
+    found: Found | None
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+def plan_of(seed: int, profile: Profile) -> Plan:
+    """The plan that a seed makes of a profile."""
+    return Plan(seed, profile, plan_deeds(profile, random.Random(seed)))
+
+
+class Stage:
+    """A server and the scripts of one model: where episodes are played, one after the other."""
+
+    def __init__(self, wire: Wire, model: Lanes) -> None:
+        self.wire = wire
+        self.model = model
+        model.now_ms = 0
+        self.scripts = Scripts(wire, model.scripts)
+
+    def play(self, plan: Plan) -> Result:
+        """One episode."""
+        return _Episode(self, plan).play()
+
+
+class _Episode:
+    def __init__(self, stage: Stage, plan: Plan) -> None:
+        self._plan = plan
+        self._profile = plan.profile
+        self._chance = Chance(plan.seed, plan.faults)
+        self._counts: Counter[str] = Counter()
+        self._world = World(plan.profile, self._chance, plan.until_ns)
+        self._server = SimulatedServer(self._world, stage.wire, stage.model, stage.scripts, self._counts)
+        self._judge = Judge(self._world, self._server, self._counts)
+        self._server.judge = self._judge
+        self._stage = stage
+        self._alive: list[SimulatedWorker] = []
+        self._born = 0
+        self._stopping = False
+        self._healed_ns = 0
+        self._resumes = 0
+
+    def play(self) -> Result:
+        found: Found | None = None
+        with self._world.clock_of_errands():
+            try:
+                self._act()
+            except Found as broken:
+                found = broken
+            except TimeIsUp:
+                pass
+        return Result(self._world.steps, self._world.rows, self._chance.struck, found, self._counts)
+
+    def _act(self) -> None:
+        world, profile = self._world, self._profile
+        made = self._stage.model.call(MakeTestQueue())
+        self._stage.wire.do(*made.words())
+        if profile.full_queue:
+            self._server.set_raw(("SET", self._stage.model.keys.seq, (1 << 48) - _SEQUENCES_LEFT))
+        self._server.read()
+        for _ in range(profile.workers):
+            self._hire()
+        producer = Producer(world, self._server, self._judge, self._plan.deeds)
+        self._plan_mishaps()
+        chaos_end_ns = world.now_ns + profile.chaos_ms * MS
+        world.run(chaos_end_ns, lambda: False)
+        self._chance.healed = True
+        self._server.settle()
+        for process in self._alive:
+            process.thaw()
+            process.cut_until_ns = min(process.cut_until_ns, world.now_ns)
+        self._wait_for_the_end(producer)
+        self._part()
+
+    def _plan_mishaps(self) -> None:
+        """What happens to keys and processes at a time, not at a message: envelopes that rot, and workers that are stopped."""
+        world, profile = self._world, self._profile
+        for number in range(20):
+            at_ns = world.now_ns + int(world.chance.draw("mishaps", number, 1) * profile.chaos_ms) * MS
+            if profile.corrupt and world.chance.fault("rot", number, {"rot": profile.corrupt}):
+                world.at(at_ns, self._rot, number)
+            if profile.stops and number < 5 and world.chance.fault("stop", number, {"stop": profile.stops}):
+                world.at(at_ns, self._stop_one, number)
+
+    def _rot(self, number: int) -> None:
+        """The envelope of a job that waits becomes unreadable."""
+        state = self._server.state
+        waiting = [job for job, places in state.places.items() if places[0].startswith(("lane:", "due"))]
+        waiting = [job for job in waiting if (known := state.job(job)) is not None and known.kind == "J"]
+        if not waiting:
+            return
+        job = waiting[int(self._chance.draw("rot", number, 5) * len(waiting))]
+        self._server.set_raw(("SET", self._stage.model.keys.job(job), b"\x07rotten"))
+        self._counts["envelope rotten"] += 1
+        self._world.note("disk", "rot", "the envelope is unreadable", (job,), fault=True)
+
+    def _stop_one(self, number: int) -> None:
+        candidates = [worker for worker in self._alive if not worker.stopping]
+        if candidates:
+            worker = candidates[int(self._chance.draw("stop", number, 5) * len(candidates))]
+            self._world.note(worker.name, "is asked to stop", fault=True)
+            worker.stop()
+
+    def _hire(self) -> None:
+        if self._stopping:
+            return
+        self._born += 1
+        self._alive.append(SimulatedWorker(self._world, self._server, self._judge, f"w{self._born}", self._leaves))
+
+    def _leaves(self, worker: SimulatedWorker) -> None:
+        self._alive.remove(worker)
+        self._healed_ns = self._world.now_ns
+        if not self._stopping:
+            delay_ms = _RESTART_MS * (0.5 + self._chance.draw("restart", self._born))
+            self._world.at(self._world.now_ns + int(delay_ms * MS), self._hire)
+
+    # -- the end
+
+    def _wait_for_the_end(self, producer: Producer) -> None:
+        """Faults have stopped. Rule 37: at T = lease + 6 s after the last heal nothing is left over from before; by and by all
+        jobs end. A handler that kills its process starts the time anew."""
+        world, profile = self._world, self._profile
+        self._healed_ns = world.now_ns
+        # Messages that are still late, and calls that their drivers still repeat.
+        world.disturbed(world.now_ns)
+        bound_ns = (profile.lease_ms + _RECOVERY_MS) * MS
+        most_ms = 2 * bound_ns // MS + self._work_ms() + _LEFTOVERS_MS
+        give_up_ns = world.now_ns + most_ms * MS
+        while not self._all_over(producer):
+            world.run(min(give_up_ns, world.now_ns + 500 * MS), self._over(producer))
+            heal_ns = max(self._healed_ns, world.trouble_ns, self._server.set_ns)
+            if world.now_ns > heal_ns + bound_ns:
+                self._left_over(heal_ns)
+            self._wait_no_hours()
+            if not producer.open and self._server.state.table("paused"):
+                # Not before the last call that pauses is over.
+                self._resumes += 1
+                producer.does(resume_all(profile, 1000 * self._resumes))
+            if world.now_ns >= give_up_ns:
+                left = tuple(job for job, envelope in self._server.state.jobs() if self._lives(job, envelope.kind))
+                raise Found(
+                    "liveness", f"{', '.join(left) or 'a producer'} has not ended {most_ms} ms after the last fault", left
+                )
+
+    def _wait_no_hours(self) -> None:
+        """Due times are left alone when the clock steps back (rule 10), by an hour perhaps."""
+        state = self._server.state
+        if self._profile.clock_runs or state.zset("active") or state.names("lane:"):
+            return
+        ahead_ms = min(state.zset("due").values(), default=0) - self._server.now_ms()
+        if ahead_ms > _DELAY_MS_MAX:
+            self._server.correct_clock(int(ahead_ms) - _DELAY_MS_MAX)
+
+    def _work_ms(self) -> int:
+        """All runs that the jobs may need, one after the other."""
+        runs = sum(
+            job.attempts * (self._profile.handler_ms[1] + job.backoff_ms + 100) for deed in self._plan.deeds for job in deed.jobs
+        )
+        crashes = sum(job.crashes_max for deed in self._plan.deeds for job in deed.jobs if "crash" in str(job.payload))
+        return int(runs / 2) + crashes * 2 * self._profile.lease_ms
+
+    def _over(self, producer: Producer) -> Callable[[], bool]:
+        return lambda: self._all_over(producer)
+
+    def _all_over(self, producer: Producer) -> bool:
+        state = self._server.state
+        return (
+            not producer.open
+            and not state.table("paused")
+            and not state.zset("active")
+            and not state.zset("due")
+            and not state.names("lane:")
+        )
+
+    def _lives(self, job: str, kind: str) -> bool:
+        return kind not in "TR" and job not in self._server.state.zset("dead")
+
+    def _left_over(self, heal_ns: int) -> None:
+        """What was claimable or overdue before the last heal and still is."""
+        book = self._judge.book
+        for job, since_ns in {**book.claimable_ns, **book.overdue_ns}.items():
+            if since_ns < heal_ns:
+                late_ms = (self._world.now_ns - heal_ns) // MS
+                raise Found("liveness", f"{job} is where it was before the last fault, {late_ms} ms ago", (job,))
+
+    def _part(self) -> None:
+        """All workers stop; what is left is what may be: the dead, the last finished ones, and what counts and configures."""
+        world = self._world
+        # Sweeps mend what is left: ends of windows, limits that nothing waits for any more.
+        world.run(world.now_ns + _MENDING_MS * MS, lambda: False)
+        self._stopping = True
+        for worker in list(self._alive):
+            worker.stop()
+        end_ns = world.now_ns + 40_000 * MS
+        world.run(end_ns, lambda: not self._alive)
+        if self._alive:
+            raise Found("stop", f"{self._alive[0].name} has not left 40 s after it was told to")
+        world.run(world.now_ns + _LEFTOVERS_MS * MS, lambda: False)
+        # Where the clock was set back, keys expire by the time that it showed before.
+        self._server.read(self._server.now_ms() + (0 if self._profile.clock_runs else _CLOCK_MS_MAX))
+        state = self._server.state
+        dead = state.zset("dead")
+        for name in state.raw:
+            kind, _, rest = name.partition(":")
+            if kind in ("job", "run") and rest in dead:
+                continue
+            if kind == "unique" and not self._profile.exact:
+                # Of an enqueue that was cut off before its job was there; the next one with this key takes it over.
+                continue
+            if name not in _LASTING and kind != "wake":
+                jobs = (rest,) if kind in ("job", "run") else ()
+                raise Found("leak", f"{name} is left when all has ended", jobs)
+
+
+#: Keys that outlive all jobs.
+_LASTING = frozenset({"sweep", "seq", "classes", "stats", "dead", "done", "limits"})

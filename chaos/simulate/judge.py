@@ -1,0 +1,228 @@
+"""Checks each step of an episode: after a delivery the raw keys, after an event of a process what that process holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from chaos.simulate.book import Book
+from chaos.simulate.calls_invariants import check_call, check_mark, token_of
+from chaos.simulate.keys_invariants import check_keys
+from chaos.simulate.line import Outcome, describe_name
+from chaos.simulate.server import Delivery, SimulatedServer
+from chaos.simulate.state import State
+from chaos.simulate.telling import jobs_of, results_of, tell
+from chaos.simulate.timely import AFTERMATH_MS, Timely
+from chaos.simulate.world import EPOCH_MS, MS, Found, World
+from engine.errand import Sent
+from engine.errors import ScriptFault
+from engine.operations import (
+    Claim,
+    Claimed,
+    Enqueue,
+    EnqueueMany,
+    Finish,
+    FinishedAndClaimed,
+    LeasedJob,
+    Operation,
+    Reaped,
+    Release,
+)
+
+if TYPE_CHECKING:
+    from chaos.simulate.worker import SimulatedWorker
+
+#: Far beyond any episode that ends.
+_STEPS_MAX = 20_000
+
+
+class Judge:
+    """The invariants of one episode."""
+
+    def __init__(self, world: World, server: SimulatedServer, counts: Counter[str]) -> None:
+        self.world = world
+        self.book = Book()
+        self.owners: dict[str, SimulatedWorker] = {}
+        self.workers: list[SimulatedWorker] = []
+        self._server = server
+        self._counts = counts
+        self._profile = world.profile
+        self._timely = Timely(world, server, self)
+        self._memory_refusals = "memory" in self._profile.server
+
+    def knows(self, incarnation: str, worker: SimulatedWorker) -> None:
+        """Whose incarnation it is."""
+        self.owners[incarnation] = worker
+        if worker not in self.workers:
+            self.workers.append(worker)
+
+    def owner_of(self, token: str) -> SimulatedWorker | None:
+        """The worker that a token was given to."""
+        return self.owners.get(token.split(":")[1]) if ":" in token else None
+
+    def new_era(self, state: State) -> None:
+        """A failover has taken the last writes back."""
+        self.book.new_era()
+        for job, envelope in state.jobs():
+            if envelope.kind == "R":
+                continue
+            if envelope.kind == "T":
+                self.book.ended.add((job, envelope.nonce))
+                self.book.finishes[(job, envelope.nonce)] = 1
+            self.book.created.add((job, envelope.nonce))
+        check_keys(state, self.book, exact=self._profile.exact)
+
+    # -- after a delivery
+
+    def delivered(self, delivery: Delivery) -> None:
+        """All invariants after one delivery."""
+        message = delivery.message
+        copy = " copy" if message.copy else ""
+        what = f"{describe_name(message.call)}#{message.number}{copy}"
+        if delivery.error:
+            self._refused(delivery, what)
+        else:
+            for result in results_of(delivery):
+                self._counts[result] += 1
+            self.world.note(message.line.name, what, tell(delivery), jobs_of(delivery))
+        exact = self._profile.exact
+        if exact and not delivery.error:
+            check_call(delivery, self.book, clock_runs=self._profile.clock_runs)
+            check_mark(delivery)
+        check_keys(delivery.after, self.book, exact=exact)
+        if isinstance(delivery.reply, Reaped):
+            self._live_leases(delivery, delivery.reply)
+        self._dead_leases(delivery.after)
+        self._timely.check(delivery.after)
+
+    def _refused(self, delivery: Delivery, what: str) -> None:
+        self.world.note(delivery.message.line.name, what, delivery.error[:60], jobs_of(delivery))
+        self._counts["refused for memory" if "OOM" in delivery.error else "cut off" if delivery.cut else "error"] += 1
+        enqueues = isinstance(delivery.operation, Enqueue | EnqueueMany)
+        if delivery.cut or (enqueues and self._memory_refusals and "OOM" in delivery.error):
+            return
+        if enqueues and self._profile.full_queue and "sequence exhausted" in delivery.error:
+            return
+        rule = "memory" if "OOM" in delivery.error else "script error"
+        raise Found(rule, f"{what} was answered {delivery.error}", jobs_of(delivery))
+
+    def _live_leases(self, delivery: Delivery, reply: Reaped) -> None:
+        """Rule 11: who lives and can be heard keeps its leases, also when the server stood still."""
+        now_ns, lease_ns = self.world.now_ns, self._profile.lease_ms * MS
+        if self._profile.lease_ms < 9000:
+            # Too short for a call that has to be sent again.
+            return
+        for lease, _ in reply.leases:
+            worker = self.owners.get(lease.nonce.split(":")[0])
+            if (
+                worker is None
+                or not worker.alive
+                or lease not in worker.running
+                or lease.job not in delivery.before.zset("active")
+            ):
+                continue
+            since_ns = max(worker.trouble_ns, self._server.set_ns)
+            if now_ns - since_ns > lease_ns + AFTERMATH_MS * MS:
+                raise Found(
+                    "live lease", f"the lease of {lease.job} is taken from {worker.name}, which lives and renews it", (lease.job,)
+                )
+
+    def _dead_leases(self, state: State) -> None:
+        """Rules 4 and 9: what a dead worker sent before its death, however late it arrives, does not keep a job for long."""
+        lease_ms = self._profile.lease_ms
+        for job, deadline_ms in state.zset("active").items():
+            run = state.run(job)
+            worker = self.owner_of(run.token)
+            if worker is None or worker.alive or self._server.set_ns > worker.born_ns:
+                continue
+            died_ms = EPOCH_MS + self._server.offset_ms + worker.died_ns // MS
+            most_ms = lease_ms + (lease_ms // 3 if run.renewal else lease_ms * 4 // 5)
+            if deadline_ms > died_ms + most_ms + 10:
+                over_ms = deadline_ms - died_ms
+                raise Found(
+                    "ghost lease", f"{worker.name} is dead, and its lease of {job} ends {over_ms:.0f} ms after it", (job,)
+                )
+
+    # -- after an event of a process
+
+    def sends(self, worker: SimulatedWorker, operation: Operation) -> None:
+        """Rule 4: one claim is outstanding, and it is sent until it is answered."""
+        claim = operation.claim if isinstance(operation, Finish) else operation
+        if isinstance(claim, Claim):
+            nonce = f"{claim.incarnation}:{claim.counter}"
+            if worker.asked not in ("", nonce):
+                raise Found("claim given up", f"{worker.name} claims anew while its claim {worker.asked} is unanswered")
+            worker.asked = nonce
+        if isinstance(operation, Finish):
+            for lease in operation.leases:
+                worker.untold.pop(lease, None)
+        elif isinstance(operation, Release):
+            for lease in operation.leases:
+                worker.unstarted.pop(lease, None)
+
+    def hears(self, worker: SimulatedWorker, operation: Operation, outcome: Outcome) -> None:
+        """What a call brought to a worker."""
+        asks = isinstance(operation, Claim) or (isinstance(operation, Finish) and operation.claim is not None)
+        if asks and (isinstance(outcome, Sent | ScriptFault)):
+            worker.asked = ""
+        reply = outcome.reply if isinstance(outcome, Sent) else None
+        claimed = reply.claimed if isinstance(reply, FinishedAndClaimed) else reply
+        if isinstance(claimed, Claimed):
+            for job in claimed.jobs:
+                worker.unstarted[job.lease] = (self.world.now_ns, job)
+
+    def acted(self, worker: SimulatedWorker) -> None:
+        """What a worker holds after an event."""
+        profile, steps = self._profile, worker.steps
+        assert steps is not None
+        if len(worker.running) > worker.settings.places:
+            raise Found("concurrency", f"{worker.name} runs {len(worker.running)} handlers, {worker.settings.places} may run")
+        if steps.in_hand > worker.settings.places + profile.prefetch and not self.world.trouble_ns:
+            raise Found("prefetch", f"{worker.name} has {steps.in_hand} jobs in hand")
+        if self.world.steps > _STEPS_MAX:
+            raise Found("busy loop", f"{self.world.steps} steps, and no end")
+        self._timely.in_hand(worker)
+        room = steps.in_hand < worker.settings.places and not worker.stopping
+        if not room:
+            worker.room_since_ns = None
+        elif worker.room_since_ns is None:
+            worker.room_since_ns = self.world.now_ns
+
+    def starts(self, worker: SimulatedWorker, job: LeasedJob) -> None:
+        """A handler starts: under a lease that lives (rule 9), once for each token, and one poisonous job at a time (rule 12)."""
+        lease, token = job.lease, token_of(job.lease)
+        self._counts["handler started"] += 1
+        if (lease.job, token) in self.book.started:
+            raise Found("one start", f"{worker.name} starts {lease.job} twice under {token}", (lease.job,))
+        self.book.started.add((lease.job, token))
+        state = self._server.state
+        leased_ns = self.book.leased_ns.get((lease.job, token), 0)
+        known = (lease.job, token) in self.book.leased_ns
+        if known and leased_ns >= self._server.era_ns and self._server.set_ns <= leased_ns:
+            run = state.run(lease.job)
+            if run.token != token or lease.job not in state.zset("active"):
+                now = f"the token is {run.token}" if run.token else "nobody holds it"
+                raise Found("start without lease", f"{worker.name} starts {lease.job} under {token}, and {now}", (lease.job,))
+            if job.crashes and run.marked != token:
+                raise Found("mark", f"{lease.job} has a crash behind it and starts without its mark", (lease.job,))
+        others = [other.lease.job for other in worker.running.values() if other.crashes]
+        if job.crashes and others:
+            raise Found(
+                "poison pair",
+                f"{worker.name} runs {lease.job} beside {others[0]}, both with a crash behind them",
+                (lease.job, others[0]),
+            )
+
+    def told(self, job: str, nonce: bytes, told: str) -> None:
+        """What a producer hears: `created` is true, and after `nothing was applied` nothing ever is."""
+        self._counts[f"producer told {told}"] += 1
+        birth = (job, nonce)
+        if told in ("created", "repeated"):
+            if self._server.era == 0 and birth not in self.book.created and self._profile.exact:
+                raise Found("told created", f"the producer of {job} was told that it is there, and it never was", (job,))
+        elif told in ("duplicate", "refused", "unavailable"):
+            if birth in self.book.created and self._profile.exact:
+                raise Found("told nothing", f"the producer of {job} was told {told}, and its job was made", (job,))
+            self.book.nothing.add(birth)
+        # Not yet after "duplicate of an ended one": a copy of that call may still come within its time and after the tombstone of
+        # the other job, and is then accepted.

@@ -1,0 +1,118 @@
+"""The producers of an episode: what `Queue.enqueue` and `Queue.enqueue_many` do, through `engine.producing`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.simulate.deeds import Deed, asked_by
+from chaos.simulate.line import Line, Outcome, Process
+from chaos.simulate.server import SimulatedServer
+from chaos.simulate.world import MS, World
+from engine import administering, producing
+from engine.delivery import DEADLINE_MS
+from engine.errors import EngineError, OutcomeUnknown, PartlyEnqueued, ScriptFault
+from engine.operations import Enqueued
+from engine.producing import Draft
+from engine.server_clock import ServerClock
+
+if TYPE_CHECKING:
+    from chaos.simulate.judge import Judge
+
+BYTES_MAX = 600_000
+
+
+class Producer(Process):
+    """Carries out deeds, each on a connection of its own, and tells the judge what its caller was told."""
+
+    def __init__(self, world: World, server: SimulatedServer, judge: Judge, deeds: tuple[Deed, ...]) -> None:
+        super().__init__(world, "producer")
+        self._server = server
+        self._judge = judge
+        self._clock = ServerClock()
+        self.open = 0
+        self.does(deeds)
+
+    def does(self, deeds: tuple[Deed, ...]) -> None:
+        """Take on more deeds, from now on."""
+        for deed in deeds:
+            self.open += 1
+            self.at(self.world.now_ns + deed.at_ms * MS, self._begin, deed)
+
+    def _begin(self, deed: Deed) -> None:
+        line = self._server.knows(Line(self, self._server, f"call{deed.number}", self._clock))
+        act = self._enqueue if deed.asks is None else self._administer
+        if self._clock.known:
+            act(deed, line)
+        else:
+            line.greet(lambda: act(deed, line))
+
+    def _administer(self, deed: Deed, line: Line, *, first: bool = True) -> None:
+        def done(outcome: Outcome) -> None:
+            if not isinstance(outcome, EngineError) and first and administering.came_late(outcome):
+                self._administer(deed, line, first=False)
+                return
+            self.open -= 1
+
+        line.carry(self._server.model.call(asked_by(deed, self._not_after_ms())), done)
+
+    def _enqueue(self, deed: Deed, line: Line) -> None:
+        nonce = b"%08d" % (deed.number + 1)
+        drafts = producing.drafts(deed.jobs, BYTES_MAX)
+        if deed.many:
+            self._many(drafts, nonce, line)
+        else:
+            self._one(drafts[0], nonce, line, first=True)
+
+    def _not_after_ms(self) -> int:
+        return self._clock.now_ms(self.world.now_ns) + DEADLINE_MS
+
+    def _one(self, draft: Draft, nonce: bytes, line: Line, *, first: bool) -> None:
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome, EngineError):
+                self._hears(nonce, [(draft.job, outcome)])
+            elif first and producing.came_late(outcome):
+                self._one(draft, nonce, line, first=False)
+            else:
+                try:
+                    self._hears(nonce, [(draft.job, producing.enqueued(outcome))])
+                except OutcomeUnknown as unknown:
+                    self._hears(nonce, [(draft.job, unknown)])
+
+        operation = draft.operation(nonce, self._not_after_ms())
+        line.carry(self._server.model.call(operation), done)
+
+    def _many(self, drafts: list[Draft], nonce: bytes, line: Line) -> None:
+        steps = producing.enqueue_many(drafts, nonce, self._not_after_ms, self._server.model.call)
+        names = [draft.job for draft in drafts]
+
+        def go_on(outcomes: list[Outcome] | None) -> None:
+            results: list[Enqueued | EngineError]
+            try:
+                calls = next(steps) if outcomes is None else steps.send(outcomes)
+            except StopIteration as end:
+                results = end.value
+            except PartlyEnqueued as partly:
+                results = list(partly.results)
+            except EngineError as error:
+                results = [error] * len(names)
+            else:
+                (call,) = calls
+                line.carry(call, lambda outcome: go_on([outcome]))
+                return
+            self._hears(nonce, list(zip(names, results, strict=True)))
+
+        go_on(None)
+
+    def _hears(self, nonce: bytes, results: list[tuple[str, Enqueued | EngineError]]) -> None:
+        self.open -= 1
+        for job, result in results:
+            if isinstance(result, Enqueued):
+                told = result.result
+                if told == "duplicate" and result.state == "finished" and result.holder in ("", job):
+                    told = "duplicate of an ended one"
+            elif isinstance(result, OutcomeUnknown | ScriptFault):
+                told = "unknown"
+            else:
+                told = "unavailable"
+            self.world.note("producer", f"hears of {job}", told, (job,))
+            self._judge.told(job, nonce, told)

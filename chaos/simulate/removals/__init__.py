@@ -1,0 +1,16 @@
+"""The registry: the rules of the protocol that can be taken away, and what must find that.
+
+`finds` names invariants; a removal that only others would find does not count as found.
+"""
+
+from __future__ import annotations
+
+from chaos.simulate.removals.identity import IDENTITY
+from chaos.simulate.removals.lanes import LANES
+from chaos.simulate.removals.leases import LEASES
+from chaos.simulate.removals.storage import STORAGE
+
+#: Rules that no patch of a script or of a decision can take away, or whose loss the simulator cannot see, and why.
+NOT_REMOVABLE: dict[int, str] = {}
+
+REMOVALS = tuple(sorted((*IDENTITY, *LEASES, *STORAGE, *LANES), key=lambda removal: removal.rule))

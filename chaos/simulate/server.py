@@ -1,0 +1,291 @@
+"""The server of an episode: real scripts on a real server; the time, the arrivals and the mishaps come from the simulator."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from chaos.simulate.chance import Fault, spread_ms
+from chaos.simulate.cutting import cut_text
+from chaos.simulate.line import Line, Message
+from chaos.simulate.read_state import READ_STATE
+from chaos.simulate.state import EMPTY, State, open_state
+from chaos.simulate.wire import Wire
+from chaos.simulate.world import EPOCH_MS, MS, Found, World
+from engine.client_errors import message_of
+from engine.errors import ScriptFault
+from engine.models.lanes import Lanes
+from engine.operations import Operation, Reply, Wait
+from engine.scripts import Script
+
+if TYPE_CHECKING:
+    from chaos.simulate.judge import Judge
+
+#: A clock that jumps forward and back by more than the life of a tombstone is outside the promise (rule 3).
+_FORWARD_MS_MAX = 15_000
+_SAVED = "saved:"
+
+
+class Scripts:
+    """The scripts of one model on one server, and those that stop in the middle."""
+
+    def __init__(self, wire: Wire, scripts: Mapping[str, Script]) -> None:
+        self.reader = _digest(READ_STATE)
+        cut = {name: cut_text(script) for name, script in scripts.items()}
+        self.cut = {scripts[name].digest: _digest(text) for name, text in cut.items()}
+        for text in (READ_STATE, *(script.text for script in scripts.values()), *cut.values()):
+            wire.do("SCRIPT", "LOAD", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One request as it was carried out, with the states before and after it. `reply` is None for an error, told by `error`."""
+
+    message: Message
+    operation: Operation
+    reply: Reply | None
+    error: str
+    before: State
+    after: State
+    now_ms: int
+    cut: bool
+
+
+class SimulatedServer:
+    """Takes messages in, in the order of their arrival; tells the judge of each delivery."""
+
+    def __init__(self, world: World, wire: Wire, model: Lanes, scripts: Scripts, counts: Counter[str]) -> None:
+        self.world = world
+        self.model = model
+        self.state = EMPTY
+        self.judge: Judge
+        self.era = 0
+        self.era_ns = 0
+        self.offset_ms = 0
+        #: When the clock was last set (monotonic).
+        self.set_ns = 0
+        self._lowest_ms = 0
+        self._wire = wire
+        self._scripts = scripts
+        self._counts = counts
+        self._prefix = model.keys.prefix
+        self._deliveries = 0
+        self._stalled_until_ns = 0
+        self._waiting: list[tuple[Message, tuple[str, ...], int]] = []
+        self._lines: list[Line] = []
+        self._restore_at: int | None = None
+        self._full_until: int | None = None
+        wire.ask([("FLUSHALL", "SYNC"), ("CONFIG", "SET", "maxmemory", "0")])
+
+    def now_ms(self) -> int:
+        """The time by the server's clock."""
+        return EPOCH_MS + self.offset_ms + self.world.now_ns // MS
+
+    def correct_clock(self, forward_ms: int) -> None:
+        """Somebody notices that the clock is behind and sets it right."""
+        self.offset_ms += forward_ms
+        self.set_ns = self.world.now_ns
+        self.world.note("server", "clock set right", f"{forward_ms} ms forward", fault=True)
+
+    def knows(self, line: Line) -> Line:
+        """Lines whose connections break with the server."""
+        self._lines.append(line)
+        return line
+
+    def arrive(self, message: Message) -> None:
+        """A copy of a request reaches the server."""
+        if self.world.now_ns < self._stalled_until_ns:
+            self.world.at(self._stalled_until_ns, self.arrive, message)
+            return
+        call = message.call
+        if call is None:
+            message.line.take_reply(message, self.now_ms() * 1000)
+        elif isinstance(call.operation, Wait):
+            self._wait(message, call.operation)
+        else:
+            self._deliver(message)
+
+    def set_raw(self, *commands: tuple[Any, ...]) -> None:
+        """Write raw keys, as somebody who is not the engine."""
+        for reply in self._wire.ask(commands):
+            if isinstance(reply, Exception):
+                raise reply
+        self.read()
+
+    def read(self, now_ms: int | str = "") -> None:
+        """Read the state; with a time, expire first."""
+        reply = self._wire.do("EVALSHA", self._scripts.reader, 0, self._prefix, now_ms)
+        self.state = open_state(reply, self.state)
+
+    def settle(self) -> None:
+        """No mishap lasts longer than this."""
+        self._stalled_until_ns = self.world.now_ns
+        if self._restore_at is not None:
+            self._lose_tail()
+        self._memory(full=False)
+
+    def drop_waits(self, lines: tuple[Line, ...]) -> None:
+        """Hear that the clients of these lines are gone."""
+        self._waiting = [entry for entry in self._waiting if entry[0].line not in lines]
+
+    # -- calls
+
+    def _deliver(self, message: Message) -> None:
+        fault = None if message.copy else self.world.chance.fault("server", self._deliveries, self.world.profile.server)
+        self._deliveries += 1
+        if self._restore_at is not None and self._deliveries >= self._restore_at:
+            self._lose_tail()
+        if self._full_until is not None and self._deliveries >= self._full_until:
+            self._memory(full=False)
+        if fault is not None and self._strikes(fault, message):
+            return
+        self._carry_out(message, fault if fault is not None and fault.kind == "cut script" else None)
+
+    def _carry_out(self, message: Message, cut: Fault | None) -> None:
+        call = message.call
+        assert call is not None and call.script is not None
+        now_ms = self.now_ms()
+        arguments = list(call.arguments)
+        if "now_ms" in call.script.arguments:
+            arguments[call.script.arguments.index("now_ms")] = now_ms
+        digest = call.script.digest
+        if cut is not None:
+            digest = self._scripts.cut[digest]
+            arguments.append(int(cut.size * 8))
+        commands: list[tuple[Any, ...]] = []
+        if 0 < self.state.expires_ms <= now_ms:
+            commands.append(("EVALSHA", self._scripts.reader, 0, self._prefix, now_ms))
+        commands.append(("EVALSHA", digest, len(call.keys), *call.keys, *arguments))
+        commands.append(("EVALSHA", self._scripts.reader, 0, self._prefix, ""))
+        replies = self._wire.ask(commands)
+        if len(replies) == 3:
+            self.state = open_state(replies[0], self.state)
+        raw, read = replies[-2:]
+        before, self.state = self.state, open_state(read, self.state)
+        self.world.steps += 1
+        error = message_of(raw) if isinstance(raw, redis.ResponseError) else ""
+        try:
+            reply = None if error else call.parse(raw)
+        except ScriptFault as fault:
+            raise Found("contract", str(fault)) from fault
+        delivery = Delivery(message, call.operation, reply, error, before, self.state, now_ms, cut is not None and bool(error))
+        self.judge.delivered(delivery)
+        message.line.take_reply(message, raw)
+        self._serve_waits()
+
+    # -- waits
+
+    def _wait(self, message: Message, wait: Wait) -> None:
+        assert message.call is not None
+        keys = tuple(str(word)[len(self._prefix) :] for word in message.call.arguments[1:-1])
+        until_ns = self.world.now_ns + wait.block_ms * MS
+        entry = (message, keys, until_ns)
+        self._waiting.append(entry)
+        self._serve_waits()
+        if entry in self._waiting:
+            self.world.at(until_ns, self._wait_over, entry)
+
+    def _wait_over(self, entry: tuple[Message, tuple[str, ...], int]) -> None:
+        if entry in self._waiting:
+            self._waiting.remove(entry)
+            entry[0].line.take_reply(entry[0], None)
+
+    def _serve_waits(self) -> None:
+        """Hand each marker to whoever has blocked for it longest."""
+        for entry in list(self._waiting):
+            full = next((key for key in entry[1] if self.state.number(key) > 0), None)
+            if full is None:
+                continue
+            self._waiting.remove(entry)
+            self._wire.do("LPOP", self._prefix + full)
+            self.read()
+            self.world.steps += 1
+            self._counts["marker handed out"] += 1
+            message = entry[0]
+            taken = message.line.waits_for(message)
+            self.world.note(message.line.name, f"Wait#{message.number}", "marker" if taken else "marker, nobody hears it")
+            message.line.take_reply(message, [self._prefix + full, b"1"])
+
+    # -- mishaps
+
+    def _strikes(self, fault: Fault, message: Message) -> bool:
+        """Whether the message has to come again later."""
+        world = self.world
+        if fault.kind == "cut script":
+            world.note("server", "the next script is cut off", f"after {int(fault.size * 8)} writes", fault=True)
+            world.disturbed(world.now_ns + 12_000 * MS)
+            return False
+        told = ""
+        if fault.kind == "stall":
+            length_ms = spread_ms(fault.size, 300, 30_000)
+            self._stalled_until_ns = world.now_ns + int(length_ms * MS)
+            world.disturbed(self._stalled_until_ns)
+            told = f"{length_ms:.0f} ms"
+            world.at(self._stalled_until_ns, self.arrive, message)
+        elif fault.kind.startswith("clock"):
+            told = self._step_clock(fault)
+        elif fault.kind == "failover" and self._restore_at is None:
+            told = self._begin_losing(1 + int(fault.size * 15))
+        elif fault.kind == "memory" and self._full_until is None:
+            self._full_until = self._deliveries + 5 + int(fault.size * 80)
+            self._memory(full=True)
+            told = "full"
+            world.disturbed(world.now_ns + MS)
+        world.note("server", fault.kind, told, fault=True)
+        return fault.kind == "stall"
+
+    def _step_clock(self, fault: Fault) -> str:
+        length_ms = int(spread_ms(fault.size, 500, 3_600_000))
+        if fault.kind == "clock back":
+            self.offset_ms -= length_ms
+            self._lowest_ms = min(self._lowest_ms, self.offset_ms)
+        else:
+            self.offset_ms = min(self.offset_ms + length_ms, self._lowest_ms + _FORWARD_MS_MAX)
+        self.set_ns = self.world.now_ns
+        self.world.disturbed(self.world.now_ns + MS)
+        return f"to {self.offset_ms} ms from the start"
+
+    def _begin_losing(self, deliveries: int) -> str:
+        names = [self._prefix + name for name in self.state.raw]
+        if names:
+            self.set_raw(*(("COPY", name, _SAVED + name, "REPLACE") for name in names))
+        self._restore_at = self._deliveries + deliveries
+        return f"what the next {deliveries} deliveries write will be lost"
+
+    def _lose_tail(self) -> None:
+        """Another server takes over, without the last writes; all connections break."""
+        self._restore_at = None
+        saved = self._wire.do("KEYS", _SAVED + "*")
+        names = [self._prefix + name for name in self.state.raw]
+        commands: list[tuple[Any, ...]] = [("DEL", *names)] if names else []
+        commands += [("RENAME", name, name[len(_SAVED) :]) for name in sorted(saved)]
+        self.set_raw(*commands)
+        self.era += 1
+        self.era_ns = self.world.now_ns
+        self._waiting.clear()
+        self.world.note("server", "failover", f"era {self.era} begins without the last writes", fault=True)
+        self.world.disturbed(self.world.now_ns + MS)
+        for line in self._lines:
+            line.process.disturbed(self.world.now_ns + MS)
+            line.breaks()
+        self.judge.new_era(self.state)
+        # Nobody takes over within the same millisecond.
+        length_ms = spread_ms(self.world.chance.draw("takeover", self.era), 20, 8_000)
+        self._stalled_until_ns = self.world.now_ns + int(length_ms * MS)
+        self.world.disturbed(self._stalled_until_ns)
+
+    def _memory(self, *, full: bool) -> None:
+        self._wire.do("CONFIG", "SET", "maxmemory", "1" if full else "0")
+        if not full and self._full_until is not None:
+            self._full_until = None
+            self.world.note("server", "memory", "free again", fault=True)
+            self.world.disturbed(self.world.now_ns + MS)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,89 @@
+"""Makes a failing episode small: leaves out faults, deeds and jobs as long as the same invariant stays broken (ddmin)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from chaos.simulate.chance import Fault
+from chaos.simulate.deeds import Deed
+from chaos.simulate.episode import Plan, Result, Stage
+from chaos.simulate.world import MS
+
+T = TypeVar("T")
+
+#: A smaller episode may take this much longer than the whole one until it fails.
+_LONGER_MS = 30_000
+
+
+class Shrinker:
+    """Plays smaller and smaller versions of one failing episode, for at most `budget_s`."""
+
+    def __init__(self, stage: Stage, plan: Plan, result: Result, budget_s: float) -> None:
+        assert result.found is not None
+        self._stage = stage
+        self._invariant = result.found.invariant
+        self._deadline_s = time.monotonic() + budget_s
+        self._until_ns = result.rows[-1].at_ns + _LONGER_MS * MS if result.rows else 0
+        self.plan = plan
+        self.result = result
+
+    def shrink(self) -> tuple[Plan, Result]:
+        """The smallest version found, and how it went."""
+        if not self._try(replace(self.plan, faults=tuple(self.result.faults))):
+            return self.plan, self.result
+        for _ in range(2):
+            before = self.plan
+            self._less(tuple(self.plan.deeds), self._with_deeds)
+            self._less(tuple(self.plan.faults or ()), self._with_faults)
+            self._fewer_jobs()
+            if self.plan == before or self._late():
+                break
+        return self.plan, self.result
+
+    def _with_deeds(self, deeds: Sequence[Deed]) -> Plan:
+        return replace(self.plan, deeds=tuple(deeds))
+
+    def _with_faults(self, faults: Sequence[Fault]) -> Plan:
+        return replace(self.plan, faults=tuple(faults))
+
+    def _less(self, items: tuple[T, ...], plan_with: Callable[[Sequence[T]], Plan]) -> None:
+        """ddmin: drop pieces, first large, then small."""
+        pieces = 2
+        while items and not self._late():
+            size = max(1, -(-len(items) // pieces))
+            for start in range(0, len(items), size):
+                rest = items[:start] + items[start + size :]
+                if self._late():
+                    return
+                if self._try(plan_with(rest)):
+                    items, pieces = rest, max(2, pieces - 1)
+                    break
+            else:
+                if size == 1:
+                    return
+                pieces = min(len(items), pieces * 2)
+
+    def _fewer_jobs(self) -> None:
+        for at in range(len(self.plan.deeds)):
+            while len(self.plan.deeds[at].jobs) > 1 and not self._late():
+                deed = self.plan.deeds[at]
+                for leave_out in range(len(deed.jobs)):
+                    fewer = replace(deed, jobs=deed.jobs[:leave_out] + deed.jobs[leave_out + 1 :])
+                    deeds = (*self.plan.deeds[:at], fewer, *self.plan.deeds[at + 1 :])
+                    if self._try(self._with_deeds(deeds)):
+                        break
+                else:
+                    break
+
+    def _try(self, plan: Plan) -> bool:
+        result = self._stage.play(replace(plan, until_ns=self._until_ns))
+        if result.found is None or result.found.invariant != self._invariant:
+            return False
+        self.plan, self.result = plan, result
+        return True
+
+    def _late(self) -> bool:
+        return time.monotonic() > self._deadline_s

@@ -1,0 +1,147 @@
+"""Replies in a few words, for the trace and for the counts that show what a run has met."""
+
+from __future__ import annotations
+
+from chaos.simulate.server import Delivery
+from engine.operations import (
+    Administered,
+    Bury,
+    Claimed,
+    Ended,
+    Enqueue,
+    Enqueued,
+    EnqueuedMany,
+    EnqueueMany,
+    Extend,
+    Extended,
+    Finish,
+    FinishedAndClaimed,
+    Lease,
+    Mark,
+    Marked,
+    Operation,
+    Pause,
+    Promoted,
+    Reaped,
+    Release,
+    Resume,
+    Retry,
+    SetLimit,
+)
+
+
+def leases_of(operation: Operation) -> tuple[Lease, ...]:
+    """The leases that an operation names."""
+    match operation:
+        case Finish() | Release() | Extend():
+            return operation.leases
+        case Retry() | Bury():
+            return tuple(failure.lease for failure in operation.failures)
+        case Mark():
+            return (operation.lease,)
+        case _:
+            return ()
+
+
+def jobs_of(delivery: Delivery) -> tuple[str, ...]:
+    """Ids that a delivery is about."""
+    operation, reply = delivery.operation, delivery.reply
+    ids = [lease.job for lease in leases_of(operation)]
+    if isinstance(operation, Enqueue):
+        ids.append(operation.job)
+    elif isinstance(operation, EnqueueMany):
+        ids += [job.job for job in operation.jobs]
+    claimed = reply.claimed if isinstance(reply, FinishedAndClaimed) else reply
+    if isinstance(claimed, Claimed):
+        ids += [job.lease.job for job in claimed.jobs] + list(claimed.corrupt)
+    elif isinstance(reply, Reaped):
+        ids += [lease.job for lease, _ in reply.leases] + list(reply.buried) + list(reply.corrupt)
+    elif isinstance(reply, Promoted) and reply.promoted:
+        ids += [member[10:] for member in delivery.before.zset("due") if member not in delivery.after.zset("due")]
+    return tuple(dict.fromkeys(ids))
+
+
+def results_of(delivery: Delivery) -> list[str]:
+    """What the counts call each result of a reply."""
+    name, reply = type(delivery.operation).__name__.lower(), delivery.reply
+    match reply:
+        case Enqueued():
+            return [f"enqueue {reply.result}"]
+        case EnqueuedMany():
+            return [f"enqueue {item.result}" for item in reply.items]
+        case FinishedAndClaimed():
+            return [f"finish {result}" for result, _ in reply.finished.items] + _claim_results(reply.claimed)
+        case Claimed():
+            return _claim_results(reply)
+        case Ended():
+            return [f"{name} {result}" + (" buried" if outcome == "buried" else "") for result, outcome in reply.items]
+        case Extended():
+            return [f"extend {result}" for result, _ in reply.items]
+        case Marked():
+            return [f"mark {reply.result}"]
+        case Administered():
+            return [f"administration {reply.result}"]
+        case Reaped():
+            return ["reaped"] * len(reply.leases) + ["crash buried"] * len(reply.buried) + ["corrupt buried"] * len(reply.corrupt)
+        case Promoted():
+            return ["promoted"] * reply.promoted + ["corrupt buried"] * len(reply.corrupt)
+        case _:
+            return []
+
+
+def tell(delivery: Delivery) -> str:
+    """A reply in a few words."""
+    operation, reply = delivery.operation, delivery.reply
+    match reply:
+        case Enqueued():
+            return f"{reply.job} {reply.result}"
+        case EnqueuedMany():
+            return ", ".join(f"{item.job} {item.result}" for item in reply.items)
+        case FinishedAndClaimed():
+            return f"{_ended(operation, reply.finished)}; {_claimed(reply.claimed)}"
+        case Claimed():
+            return _claimed(reply)
+        case Ended():
+            return _ended(operation, reply)
+        case Extended():
+            pairs = zip(leases_of(operation), reply.items, strict=True)
+            return ", ".join(f"{lease.job} {result}" for lease, (result, _) in pairs)
+        case Marked():
+            return f"{leases_of(operation)[0].job} {reply.result}"
+        case Administered():
+            return f"{reply.result}: {_asked(operation)}"
+        case Reaped():
+            taken = [f"{lease.job} taken, {crashes} crashes" for lease, crashes in reply.leases]
+            return ", ".join(taken + [f"{job} buried" for job in reply.buried])
+        case Promoted():
+            return f"{reply.promoted} promoted" if reply.promoted else ""
+        case _:
+            return ""
+
+
+def _ended(operation: Operation, reply: Ended) -> str:
+    pairs = zip(leases_of(operation), reply.items, strict=True)
+    return ", ".join(f"{lease.job} {result} {outcome}".rstrip() for lease, (result, outcome) in pairs)
+
+
+def _asked(operation: Operation) -> str:
+    match operation:
+        case Pause():
+            return f"pause {operation.class_name} for {operation.length_ms or 'ever'}"
+        case Resume():
+            return f"resume {operation.class_name}"
+        case SetLimit(limit=limit, target=target) if limit is not None:
+            return f"{target}: {limit.concurrency} at once, {limit.rate} in {limit.per_ms} ms {limit.window}"
+        case SetLimit():
+            return f"{operation.target}: no limit"
+        case _:
+            return ""
+
+
+def _claim_results(reply: Claimed) -> list[str]:
+    return [f"claim {reply.result}"] + ["corrupt buried"] * len(reply.corrupt)
+
+
+def _claimed(reply: Claimed) -> str:
+    jobs = " ".join(f"{job.lease.job}@{job.lease.fence % 10_000_000}" for job in reply.jobs)
+    return f"{reply.result} {jobs}".rstrip()

@@ -1,0 +1,98 @@
+"""Invariants of time: what must happen soon when nothing is in the way, and all of it in the end (rules 13, 22 and 37)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.simulate.limits_invariants import claimable
+from chaos.simulate.server import SimulatedServer
+from chaos.simulate.state import State
+from chaos.simulate.world import MS, Found, World
+
+if TYPE_CHECKING:
+    from chaos.simulate.judge import Judge
+    from chaos.simulate.worker import SimulatedWorker
+
+#: A process may still be busy for so long with what a fault has left behind: a timeout, a pause, a new connection.
+AFTERMATH_MS = 4_000
+#: Travel and timers.
+_SLACK_MS = 60
+#: A finish waits for others for 5 ms, and for its timer.
+_LINGER_MS = 8
+#: 200 ms until a job is given back, 50 ms until a handler counts as slow, and the mean time of a run.
+_HOARD_MS = 1_000
+#: Delayed jobs start within 100 ms of their due time (rule 13).
+_DUE_MS = 100
+
+
+class Timely:
+    """Watches how long work lies where it should not."""
+
+    def __init__(self, world: World, server: SimulatedServer, judge: Judge) -> None:
+        self._world = world
+        self._server = server
+        self._judge = judge
+
+    def check(self, state: State) -> None:
+        """After a delivery: work that may be claimed is, due jobs are promoted, leases that have ended are taken."""
+        world, book = self._world, self._judge.book
+        now_ns, now_ms = world.now_ns, self._server.now_ms()
+        waiting = [job for name in state.names("ready:") for job in claimable(state, name[6:], now_ms)]
+        over = [member[10:] for member, due_ms in state.zset("due").items() if due_ms < now_ms]
+        over += [job for job, deadline_ms in state.zset("active").items() if deadline_ms < now_ms]
+        over += [member for member, until_ms in state.zset("rest").items() if until_ms < now_ms]
+        for known, found in ((book.claimable_ns, waiting), (book.overdue_ns, over)):
+            for job in [job for job in known if job not in found]:
+                del known[job]
+            for job in found:
+                known.setdefault(job, now_ns)
+        if not (waiting or over):
+            return
+        calm_ns = self._calm_since_ns()
+        idle = self._idle_since_ns(calm_ns)
+        if idle is None:
+            return
+        worker, idle_ns = idle
+        sweep_ms = worker.settings.sweep_ms
+        for job, since_ns in book.claimable_ns.items():
+            waited_ms = (now_ns - max(since_ns, idle_ns)) // MS
+            if waited_ms > sweep_ms + _SLACK_MS:
+                raise Found("pickup", f"{job} can be claimed, {worker.name} is idle, and {waited_ms} ms pass", (job,))
+        if not self._may_reap(state, now_ms):
+            return
+        for job, since_ns in book.overdue_ns.items():
+            waited_ms = (now_ns - max(since_ns, idle_ns)) // MS
+            if waited_ms > _DUE_MS + _SLACK_MS:
+                raise Found("due", f"{job} is over its time, {worker.name} is idle, and {waited_ms} ms pass", (job,))
+
+    def in_hand(self, worker: SimulatedWorker) -> None:
+        """Rule 21, after an event of a worker: finishes linger for 5 ms, jobs that a slow worker has taken ahead go back."""
+        now_ns = self._world.now_ns
+        if worker.stopping or now_ns < self._calm_since_ns():
+            return
+        for lease, ended_ns in worker.untold.items():
+            if not worker.works and now_ns - ended_ns > _LINGER_MS * MS:
+                waited_ms = (now_ns - ended_ns) // MS
+                raise Found(
+                    "linger", f"{lease.job} has ended on {worker.name}, and {waited_ms} ms later no call says so", (lease.job,)
+                )
+        for lease, (since_ns, job) in worker.unstarted.items():
+            if now_ns - since_ns > _HOARD_MS * MS and not job.crashes:
+                waited_ms = (now_ns - since_ns) // MS
+                raise Found("hoard", f"{worker.name} has kept {lease.job} for {waited_ms} ms without starting it", (lease.job,))
+
+    def _calm_since_ns(self) -> int:
+        return max(self._world.trouble_ns, self._server.set_ns) + AFTERMATH_MS * MS
+
+    def _idle_since_ns(self, calm_ns: int) -> tuple[SimulatedWorker, int] | None:
+        """The worker that has had a free handler for longest."""
+        best: tuple[SimulatedWorker, int] | None = None
+        for worker in self._judge.workers:
+            if worker.alive and worker.room_since_ns is not None and not worker.stopping:
+                since_ns = max(worker.room_since_ns, calm_ns)
+                if best is None or since_ns < best[1]:
+                    best = (worker, since_ns)
+        return best
+
+    def _may_reap(self, state: State, now_ms: int) -> bool:
+        return now_ms >= int(float(state.table("sweep").get("no_reap_before_ms", 0)))

@@ -1,0 +1,226 @@
+"""A worker of an episode: the engine's own step machine; its handlers, its timers and its death are played."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from chaos.simulate.chance import spread_ms
+from chaos.simulate.line import Line, Outcome, Process
+from chaos.simulate.server import SimulatedServer
+from chaos.simulate.world import MS, World
+from engine.call import Call
+from engine.errors import EngineError, ScriptFault
+from engine.operations import Lease, LeasedJob
+from engine.server_clock import ServerClock
+from engine.step_values import (
+    Answered,
+    Channel,
+    Event,
+    Exit,
+    HandlerEnded,
+    LoseLease,
+    Send,
+    Settings,
+    Start,
+    StopAsked,
+    TimerFired,
+    Unanswered,
+)
+from engine.steps import WorkerSteps
+
+if TYPE_CHECKING:
+    from chaos.simulate.judge import Judge
+
+CHANNELS: tuple[Channel, ...] = ("work", "finish", "renew", "sweep", "wake")
+
+
+class SimulatedWorker(Process):
+    """One worker process from its start to its end. `gone` hears when it has died or left."""
+
+    def __init__(
+        self, world: World, server: SimulatedServer, judge: Judge, name: str, gone: Callable[[SimulatedWorker], None]
+    ) -> None:
+        super().__init__(world, name)
+        profile = world.profile
+        self.settings = Settings(
+            name,
+            profile.concurrency,
+            profile.prefetch,
+            profile.lease_ms,
+            profile.sweep_ms,
+            30_000,
+            profile.names,
+            inline=frozenset(profile.inline),
+        )
+        self.steps: WorkerSteps | None = None
+        self.incarnations: list[str] = []
+        self.running: dict[Lease, LeasedJob] = {}
+        #: Jobs in hand whose handler has not started, and finished ones that no call has told, with the time.
+        self.unstarted: dict[Lease, tuple[int, LeasedJob]] = {}
+        self.untold: dict[Lease, int] = {}
+        #: The claim that has not been answered.
+        self.asked = ""
+        #: Since when it has had a free handler, by its own count.
+        self.room_since_ns: int | None = None
+        self.stopping = False
+        self._server = server
+        self._judge = judge
+        self._gone = gone
+        self._clock = ServerClock()
+        self._events = 0
+        self._timer = 0
+        block_ms = {"wake": self.settings.sweep_ms}
+        self._lines = {
+            channel: server.knows(Line(self, server, channel, self._clock, block_ms.get(channel, 0))) for channel in CHANNELS
+        }
+        self._lines["work"].greet(self._begin)
+
+    def stop(self) -> None:
+        """Ask for a graceful stop."""
+        self.stopping = True
+        if self.steps is None:
+            self._leave("left")
+        else:
+            self.at(self.world.now_ns, self._on, StopAsked())
+
+    def kill(self, why: str) -> None:
+        """SIGKILL: nothing more happens here; what it has sent may still arrive."""
+        self.world.note(self.name, "killed", why, tuple(lease.job for lease in self.running), fault=True)
+        self.disturbed(self.world.now_ns)
+        self._leave("killed")
+
+    def _leave(self, how: str) -> None:
+        self.alive = False
+        self.died_ns = self.world.now_ns
+        # Without power the server does not even hear that the connections are gone.
+        if how == "killed" and self.world.chance.draw(self.name, 0, 4) < 0.3:
+            self.world.at(self.died_ns + self.settings.sweep_ms * MS, self._server.drop_waits, tuple(self._lines.values()))
+        else:
+            self.world.at(self.died_ns + MS, self._server.drop_waits, tuple(self._lines.values()))
+        self._gone(self)
+
+    # -- the executor
+
+    def _begin(self) -> None:
+        steps = WorkerSteps(
+            self.settings, self._server.model.call, self._clock, self._incarnation, self.world.now_ns, self._jitter
+        )
+        self.steps = steps
+        self._on(TimerFired())
+
+    def _on(self, event: Event) -> None:
+        steps, world = self.steps, self.world
+        assert steps is not None
+        world.steps += 1
+        self._events += 1
+        fault = world.chance.fault(self.name, self._events, world.profile.process)
+        actions = steps.on(event, world.now_ns)
+        if fault is not None and fault.kind == "kill":
+            # It dies in the middle of what it has decided.
+            actions = actions[: int(fault.size * (len(actions) + 1))]
+        for action in actions:
+            match action:
+                case Send():
+                    self._send(action)
+                case Start():
+                    self._start(action.job)
+                case LoseLease():
+                    self.unstarted.pop(action.lease, None)
+                    world.note(self.name, "is told that the lease ended", "", (action.lease.job,))
+                case Exit():
+                    world.note(self.name, "leaves")
+                    self._leave("left")
+                    return
+        if fault is not None:
+            self._strike(fault.kind, fault.size)
+            if not self.alive:
+                return
+        self._judge.acted(self)
+        self._timer += 1
+        late_ns = int(world.chance.draw(self.name, self._events, 3) * MS)
+        self.at(steps.wake_at_ns(world.now_ns) + late_ns, self._timer_fires, self._timer)
+
+    def _timer_fires(self, timer: int) -> None:
+        if timer == self._timer:
+            self._on(TimerFired())
+
+    def _strike(self, kind: str, size: float) -> None:
+        world = self.world
+        if kind == "kill":
+            self.kill("SIGKILL")
+            return
+        length_ms = spread_ms(size, 20, 4 * self.settings.lease_ms)
+        until_ns = world.now_ns + int(length_ms * MS)
+        if kind == "freeze":
+            self.freeze(until_ns)
+        else:
+            self.cut_until_ns = until_ns
+        world.note(self.name, kind, f"for {length_ms:.0f} ms", tuple(lease.job for lease in self.running), fault=True)
+        self.disturbed(until_ns)
+
+    @property
+    def works(self) -> bool:
+        """Whether a call is on its way on the work channel."""
+        return self._lines["work"].busy
+
+    def _send(self, send: Send) -> None:
+        started_ns = self.world.now_ns
+        self._judge.sends(self, send.call.operation)
+
+        def done(outcome: Outcome) -> None:
+            self._judge.hears(self, send.call.operation, outcome)
+            if isinstance(outcome, EngineError):
+                self.world.note(f"{self.name}.{send.channel}", f"gives up {type(send.call.operation).__name__}", str(outcome))
+                self._on(Unanswered(send.channel, send.call, started_ns, isinstance(outcome, ScriptFault)))
+            else:
+                self._on(Answered(send.channel, send.call, outcome.reply, outcome.first_send_ns, outcome.done_ns))
+
+        call: Call[object] = send.call
+        self._lines[send.channel].carry(call, done, again=send.again)
+
+    # -- handlers
+
+    def _start(self, job: LeasedJob) -> None:
+        world = self.world
+        self._judge.starts(self, job)
+        self.running[job.lease] = job
+        self.unstarted.pop(job.lease, None)
+        world.note(self.name, f"starts {job.lease.job}", f"fence {job.lease.fence}, crashes {job.crashes}", (job.lease.job,))
+        least_ms, most_ms = world.profile.handler_ms
+        took_ms = spread_ms(world.chance.draw("handler " + job.lease.job, job.claims), least_ms, most_ms)
+        self.at(world.now_ns + int(took_ms * MS), self._handler_ends, job)
+
+    def _handler_ends(self, job: LeasedJob) -> None:
+        does = json.loads(job.payload)["does"]
+        world, name = self.world, job.lease.job
+        if does == "crash":
+            self.kill(f"by the handler of {name}")
+            return
+        del self.running[job.lease]
+        fails = does == "fail" or (does == "flake" and world.chance.draw("flake " + name, job.claims) < 0.6)
+        world.note(self.name, f"handler of {name} ends", "failed" if fails else "", (name,))
+        assert self.steps is not None
+        if not fails:
+            self.untold[job.lease] = world.now_ns
+            # What the executor does first: the next job of the same place starts without a whole decision.
+            following = self.steps.turn(job.lease, world.now_ns)
+            if following is not None:
+                world.steps += 1
+                self._start(following)
+                self._judge.acted(self)
+                return
+        self._on(HandlerEnded(job.lease, "it failed" if fails else None))
+
+    # -- chance
+
+    def _incarnation(self) -> str:
+        number = len(self.incarnations)
+        high, low = (int(self.world.chance.draw("incarnation " + self.name, number, salt) * (1 << 32)) for salt in (0, 1))
+        self.incarnations.append(f"{high:08x}{low:08x}")
+        self._judge.knows(self.incarnations[-1], self)
+        return self.incarnations[-1]
+
+    def _jitter(self) -> float:
+        return self.world.chance.draw("backoff " + self.name, self._events)

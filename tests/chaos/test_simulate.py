@@ -1,0 +1,115 @@
+"""The simulator: a seed replays to the byte, the clean engine is clean, a rule that is taken away is found and told briefly."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from chaos.simulate.campaign import search
+from chaos.simulate.chance import Chance
+from chaos.simulate.episode import QUEUE, Stage, plan_of
+from chaos.simulate.patching import Edit, Removal, Rotten, check_fits, removed
+from chaos.simulate.profile import BY_NAME, PROFILES
+from chaos.simulate.removals import NOT_REMOVABLE, REMOVALS
+from chaos.simulate.rules import look
+from chaos.simulate.trace import LINES_MAX, digest
+from chaos.simulate.wire import Wire
+from engine.models.lanes import Lanes
+from engine.testing import EmbeddedServer
+
+#: Rules that issue 5 wants to see taken away.
+RULES = {*range(1, 7), *range(9, 14), *range(16, 24)}
+
+
+@pytest.fixture
+def stage(ironclaim_server: EmbeddedServer) -> Iterator[Stage]:
+    wire = Wire(ironclaim_server.port)
+    yield Stage(wire, Lanes(QUEUE))
+    wire.do("CONFIG", "SET", "maxmemory", "0")
+    wire.close()
+
+
+def test_the_clean_engine_breaks_no_invariant(stage: Stage) -> None:
+    profiles = [BY_NAME[name] for name in ("everything", "late copies", "failover", "limits and kills")]
+    tally, failure = search(stage, 5, 1.5, lambda _: None, profiles)
+    assert failure is None, failure and failure[1].found
+    assert tally.steps > 500
+    for kind in ("claim leased", "finish ok", "enqueue duplicate", "handler started"):
+        assert tally.counts[kind], kind
+
+
+def test_a_seed_replays_to_the_byte(stage: Stage) -> None:
+    plan = plan_of(11, BY_NAME["everything"])
+    first = stage.play(plan)
+    assert len(first.rows) > 100
+    assert digest(stage.play(plan)) == digest(first)
+    assert digest(stage.play(plan_of(12, BY_NAME["everything"]))) != digest(first)
+
+
+def test_a_seed_replays_under_another_hash_order(stage: Stage, ironclaim_server: EmbeddedServer) -> None:
+    here = digest(stage.play(plan_of(3, BY_NAME["limits"])))
+    code = (
+        "import sys; from chaos.simulate.episode import QUEUE, Stage, plan_of; from chaos.simulate.profile import BY_NAME;"
+        "from chaos.simulate.trace import digest; from chaos.simulate.wire import Wire; from engine.models.lanes import Lanes;"
+        "print(digest(Stage(Wire(int(sys.argv[1])), Lanes(QUEUE)).play(plan_of(3, BY_NAME['limits']))))"
+    )
+    words = [sys.executable, "-c", code, str(ironclaim_server.port)]
+    environment = {**os.environ, "PYTHONHASHSEED": "7" if os.environ.get("PYTHONHASHSEED") != "7" else "8"}
+    there = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert there.stdout.strip() == here
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="no redis-server on PATH")
+def test_a_seed_replays_on_the_other_server(stage: Stage) -> None:
+    plan = plan_of(3, BY_NAME["limits"])
+    with EmbeddedServer(binary="redis-server") as server:
+        wire = Wire(server.port)
+        assert digest(Stage(wire, Lanes(QUEUE)).play(plan)) == digest(stage.play(plan))
+        wire.close()
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["a tombstone lives for half a second", "a renewal is refused under memory pressure", "a lease holds no slot"],
+)
+def test_a_rule_that_is_taken_away_is_found(ironclaim_server: EmbeddedServer, what: str) -> None:
+    (removal,) = [removal for removal in REMOVALS if removal.what == what]
+    verdict = look(removal, ironclaim_server.port, seed=1, seconds=30, shrink_s=0.7)
+    assert verdict.invariant in removal.finds
+    assert 2 <= len(verdict.lines) <= LINES_MAX
+    assert verdict.lines[-1].startswith(f"broken: {verdict.invariant}: ")
+
+
+def test_each_rule_is_taken_away_or_said_not_to_be() -> None:
+    assert {removal.rule for removal in REMOVALS} | set(NOT_REMOVABLE) >= RULES
+    for removal in REMOVALS:
+        assert set(removal.profiles) <= set(BY_NAME), removal.what
+        check_fits(removal)
+
+
+def test_a_removal_of_a_text_that_is_gone_is_an_error() -> None:
+    for where in ("reap.lua", "engine.steps:WorkerSteps.on"):
+        rotten = Removal(1, "nothing", (Edit(where, "no such text", ""),), ("one place",), ("calm",))
+        with pytest.raises(Rotten), removed(rotten, QUEUE):
+            pass
+
+
+def test_only_the_faults_that_are_named_strike() -> None:
+    rates = {"copy": 0.2, "break": 0.2}
+    chance = Chance(4)
+    all_of_them = [fault for at in range(50) if (fault := chance.fault("w1.work", at, rates))]
+    assert len(all_of_them) > 5 and chance.struck == all_of_them
+    some = Chance(4, all_of_them[::2])
+    struck = [some.fault("w1.work", at, rates) for at in range(50)]
+    assert [fault for fault in struck if fault is not None] == all_of_them[::2]
+    some.healed = True
+    assert some.fault(all_of_them[0].site, all_of_them[0].at, rates) is None
+
+
+def test_profiles_have_names_of_their_own() -> None:
+    assert len(BY_NAME) == len(PROFILES)
