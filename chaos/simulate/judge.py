@@ -224,5 +224,3 @@ class Judge:
             if birth in self.book.created and self._profile.exact:
                 raise Found("told nothing", f"the producer of {job} was told {told}, and its job was made", (job,))
             self.book.nothing.add(birth)
-        # Not yet after "duplicate of an ended one": a copy of that call may still come within its time and after the tombstone of
-        # the other job, and is then accepted.

@@ -108,8 +108,6 @@ class Producer(Process):
         for job, result in results:
             if isinstance(result, Enqueued):
                 told = result.result
-                if told == "duplicate" and result.state == "finished" and result.holder in ("", job):
-                    told = "duplicate of an ended one"
             elif isinstance(result, OutcomeUnknown | ScriptFault):
                 told = "unknown"
             else:

@@ -84,6 +84,8 @@ if result then
   -- Only a copy that was cut off before its last write finds its window not opened.
   local until_ms = result == 'repeated' and dedup_key ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms or 0
   if until_ms > now_ms then redis.call('SET', dedup, id, 'NX', 'PXAT', until_ms) end
+  -- Who was told of a job that has ended must be told so by a late copy as well.
+  if result == 'duplicate' and known.kind == 'T' then redis.call('PEXPIREAT', job, not_after_ms + 20000, 'GT') end
   return { srv_us, result, state, fence, first }
 end
 if now_ms > not_after_ms then return { srv_us, 'refused', '', 0, id } end

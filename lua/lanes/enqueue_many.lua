@@ -67,7 +67,7 @@ local arguments_at = 6 + 2 * lane_count
 local count = (#ARGV - arguments_at + 1) / 3
 local keys_at = #KEYS - 2 * count + 1
 local letters, known_states, rejected, taken, keyed = {}, {}, {}, {}, {}
-local delayed, jobs, windows, fresh, first_due = {}, {}, {}, 0, nil
+local delayed, jobs, windows, tombstones, fresh, first_due = {}, {}, {}, {}, 0, nil
 local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
 -- Who keeps an item out: another job, or an earlier item of this call.
 local function held_by(id, unique, dedup, delay_ms)
@@ -101,6 +101,7 @@ for page = 1, count, 500 do
       if result == 'repeated' and dedup ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms > now_ms then
         windows[#windows + 1] = { dedup = dedup, id = id, until_ms = known.enqueued_ms + dedup_ms }
       end
+      if result == 'duplicate' and known.kind == 'T' then tombstones[#tombstones + 1] = key end
     end
     if not result and late then result = 'x' end
     if not result and (unique ~= '' or dedup ~= '') then
@@ -146,6 +147,8 @@ for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, nonce,
 for _, window in ipairs(windows) do
   redis.call('SET', prefix .. 'dedup:' .. window.dedup, window.id, 'NX', 'PXAT', window.until_ms)
 end
+-- Who was told of a job that has ended must be told so by a late copy as well.
+for _, key in ipairs(tombstones) do redis.call('PEXPIREAT', key, not_after_ms + 20000, 'GT') end
 if fresh == 0 then return reply end
 redis.call('INCRBY', seq, fresh)
 for _, lane in ipairs(lanes) do

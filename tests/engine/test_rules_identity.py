@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.call import Call
@@ -438,3 +440,22 @@ def test_a_claim_repeats_after_an_answer_that_leased_nothing(desk: Desk) -> None
     assert desk.run(claim).result == "empty"
     desk.enqueue("j1")
     assert (desk.run(claim).result, desk.places("j1")) == ("repeated", {"lane"})
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_rule_03_who_was_told_of_an_ended_job_is_told_so_by_a_late_copy_as_well(desk: Desk, bulk: bool) -> None:
+    """The tombstone outlives the copies of every call that it has answered, not only those of the call that made the job."""
+    desk.enqueue("j1")
+    desk.finish(*(job.lease for job in desk.claim()))
+    ends_ms: Any = desk.redis.pexpiretime(desk.keys.job("j1"))
+    desk.tick(ends_ms - desk.now_ms - 1)
+    other = desk.enqueue_many_operation("j1", nonce=b"another-") if bulk else desk.enqueue_operation("j1", nonce=b"another-")
+    call = desk.call(other)
+    assert results_of(desk.send(call)) == ["duplicate"]
+    desk.tick(9_000)
+    assert desk.now_ms > ends_ms and results_of(desk.send(call)) == ["duplicate"]
+    assert desk.places("j1") == {"ended"}
+
+
+def results_of(reply: Any) -> list[str]:
+    return [item.result for item in getattr(reply, "items", None) or [reply]]

@@ -14,9 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 #: Beside the standard library. `reports` may use one module of the engine; only the engine's testing folder may know pytest, and
-#: only the cluster in it a client: see the test of a fresh interpreter.
+#: only the cluster in it a client: see the test of a fresh interpreter. hiredis is used where redis-py has it.
 ALLOWED: dict[str, tuple[str, ...]] = {
-    "engine": ("engine", "redis", "croniter"),
+    "engine": ("engine", "redis", "croniter", "hiredis"),
     "engine/testing": ("engine", "pytest", "redis"),
     "bench": ("engine", "bench", "locust", "gevent", "psutil"),
     # The micro-benchmarks compare the engine with bare clients, and draw what they found.
