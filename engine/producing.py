@@ -9,7 +9,7 @@ import binascii
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, NamedTuple, cast
 
 from engine import validate
@@ -63,6 +63,9 @@ class NewJob:
     unique: str | None = None
     dedup: str | None = None
     dedup_ms: int = 0
+
+
+_NEW_JOB_DEFAULTS = _NEW_JOB_OPTIONS(NewJob("", None))
 
 
 class Draft(NamedTuple):
@@ -213,7 +216,8 @@ def _draft_of(job: object, at: int, payload_bytes_max: int, names: set[str], ids
             options = _NEW_JOB_OPTIONS(job)
             known_name = cast("object", job.name)
             plain = isinstance(known_name, str) and known_name in names
-            if plain and tuple(map(type, options)) == _PLAIN_TYPES and options == _PLAIN:
+            # The very objects: whatever equals them and is none of them is checked.
+            if plain and all(map(is_, options, _NEW_JOB_DEFAULTS)):
                 id = next(ids) if job.id is None else validate.job_id(job.id)
                 return Draft(id, job.name, validate.payload_bytes(job.payload, payload_bytes_max), _PLAIN_OPTIONS)
             made = draft(job.name, job.payload, payload_bytes_max, id=job.id, **dict(zip(_OPTIONS, options, strict=True)))

@@ -48,7 +48,7 @@ def scenes(depths: Sequence[int], lanes: Sequence[int], barred: int, free: int) 
             f"{barred:,} of a key at its limit": Scene(lambda queue: _behind_keys(queue, 1, barred, free)),
         },
         "claim_lanes": {
-            f"{count:,} lane{'s' if count > 1 else ''}": Scene(lambda queue, count=count: _behind_keys(queue, count - 1, 2, free))
+            f"{count:,} lane{'s' if count > 1 else ''}": Scene(lambda queue, count=count: _among(queue, count, max(lanes), free))
             for count in lanes
         },
     }
@@ -96,6 +96,17 @@ def _behind_keys(queue: engine.Queue, keys: int, jobs: int, free: int) -> None:
         fill(queue, jobs, key=f"tenant-{number}", priority=10)
     _use_up(Claims(queue, owner=2), keys)
     fill(queue, free)
+
+
+def _among(queue: engine.Queue, lanes: int, most: int, free: int) -> None:
+    """All but one of the lanes blocked. Each blocked lane has a lease and a waiting job; where there are fewer lanes, a name
+    without lanes has as many more of both, so that the scenes differ in lanes only: keys and leases alone cost a claim more,
+    with one lane as with ten thousand."""
+    others = most - lanes
+    fill(queue, others, name=_OTHER)
+    _use_up(Claims(queue, (_OTHER,), owner=3), others)
+    fill(queue, others, name=_OTHER)
+    _behind_keys(queue, lanes - 1, 2, free)
 
 
 def _use_up(claims: Claims, slots: int) -> None:
