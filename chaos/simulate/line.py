@@ -150,7 +150,7 @@ class Line:
             return
         lost = False
         if fault is not None:
-            late_ms = spread_ms(fault.size, 5, 30_000)
+            late_ms = spread_ms(fault.size, 5, world.profile.late_ms_most)
             told, effect_ns = f"{late_ms:.0f} ms late", now_ns + int(late_ms * MS)
             match fault.kind:
                 case "lose request":

@@ -33,6 +33,8 @@ class Profile:
     jobs: int = 14
     chaos_ms: int = 25_000
     network: Mapping[str, float] = field(default_factory=lambda: NETWORK)
+    #: How late a message or a copy may come. A tombstone outlives all but those that come half a minute late.
+    late_ms_most: int = 30_000
     process: Mapping[str, float] = field(default_factory=lambda: PROCESS)
     server: Mapping[str, float] = field(default_factory=lambda: SERVER)
     poison: float = 0.05
@@ -126,7 +128,14 @@ PROFILES = (
         failing=0.5,
         again=0.25,
     ),
-    Profile("late copies", network={"copy": 0.12, "late request": 0.05}, process={"kill": 0.002}, server=_QUIET, again=0.4),
+    Profile(
+        "late copies",
+        network={"copy": 0.12, "late request": 0.05},
+        late_ms_most=60_000,
+        process={"kill": 0.002},
+        server=_QUIET,
+        again=0.4,
+    ),
     Profile(
         "dead letters",
         lease_ms=3000,
