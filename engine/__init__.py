@@ -76,3 +76,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module engine has no attribute {name}")
     return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names too, before their first use: for help and completion."""
+    return sorted({*globals(), *__all__})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -77,14 +78,20 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument("handlers", metavar="MODULE:HANDLERS", help="where the engine.Handlers object is")
     worker.add_argument("--queue", required=True, help="name of the queue")
     worker.add_argument("--url", default="redis://127.0.0.1:6379", help="server of the queue: redis://, rediss:// or unix://")
-    worker.add_argument("--name", default="worker-1", help="for people and for the history")
+    worker.add_argument("--name", default=f"worker-{os.getpid()}", help="for people and for the history")
     worker.add_argument("--concurrency", type=int, default=8, help="handlers at once")
     worker.add_argument("--prefetch", type=int, default=128, help="most jobs leased ahead of the handlers; 0 = none")
     worker.add_argument("--lease-ms", type=int, default=9000, help="how long a job stays leased without a renewal")
-    worker.add_argument("--sweep-ms", type=int, default=1000, help="longest time between two sweeps")
+    worker.add_argument(
+        "--sweep-ms", type=int, default=1000, help="longest time between two sweeps; at most a quarter of the lease"
+    )
     worker.add_argument("--grace-ms", type=int, default=30_000, help="how long a stop waits for handlers")
     worker.add_argument("--processes", type=int, default=0, help="run plain handlers in this many child processes, one each")
-    worker.add_argument("--burst", action="store_true", help="stop when no job waits, is delayed or is in hand")
+    worker.add_argument(
+        "--burst",
+        action="store_true",
+        help="stop when no job that has a handler here waits, and none is delayed or in hand",
+    )
     worker.add_argument("--history", type=Path, help="append history rows to this file")
     worker.add_argument("--lua", type=Path, help="take the scripts from this folder")
     return parser

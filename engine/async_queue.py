@@ -61,16 +61,18 @@ class AsyncQueue(Surface):
     ) -> Enqueued:
         """Put one job into the queue; it is there once, however often the network makes the engine send it (rule 3).
 
-        `payload` is any JSON value of at most `payload_bytes_max` bytes. `priority` 1 to 10, 10 first. `attempts` counts runs,
-        the first one included; `backoff_ms` is the wait after the first that failed, and with `backoff="exponential"` each
-        further wait is twice the one before, up to an hour. At `crashes_max`, 2 to 255, workers lost in its handler the job is
-        buried. `timeout_ms` travels with the job; no worker enforces it yet. Jobs of one name take turns by their `key`, a tenant
-        for one, and limits may be set for it. `unique` keeps a second job with this text out until the first has ended, `dedup`
-        until `dedup_ms` have passed since the first (rule 23). `intended_ns` (monotonic) is only told to the
-        observer.
+        `payload` is any JSON value of at most `payload_bytes_max` bytes; as JSON has it, a tuple arrives as a list and a key as
+        text. `priority` 1 to 10, 10 first. `attempts` counts runs, the first one included; `backoff_ms` is the wait after one
+        that failed. With `backoff="exponential"` it doubles with each further one, up to an hour, and what is waited is between
+        half of that and all of it, by chance. At `crashes_max`, 2 to 255, workers lost in its handler the job is buried.
+        `timeout_ms` travels with the job; no worker enforces it yet. Jobs of one name take turns by their `key`, a tenant for
+        one, and limits may be set for it. `unique` keeps a second job with this text out until the first has ended, `dedup` until
+        `dedup_ms` have passed since the first (rule 23). `intended_ns` (monotonic) is only told to the observer.
 
         Returns Enqueued: `created`, or `duplicate` when the id was already there or `holder` keeps it out. Raises
-        Malformed before any I/O, ServerUnavailable when nothing was applied, OutcomeUnknown when that cannot be said.
+        Malformed before any I/O, ServerUnavailable when nothing was applied, OutcomeUnknown when that cannot be said:
+        with an `id` of your own the same call may be sent again, for it is there once; without one it could be there twice. An id
+        is known for 20 s after its job has finished.
         """
         draft = producing.draft(
             name,
@@ -104,8 +106,8 @@ class AsyncQueue(Surface):
         """Put many jobs into the queue, each there once, in this order; what came of each, in the same order.
 
         `jobs` are NewJob, or mappings with its fields: `{"name": ..., "payload": ...}` and the options of `enqueue`; at most
-        100,000, all with different ids. Up to 1,000 jobs or 1 MiB go in one piece, all of them or none; more go as several
-        pieces in pipelines, and then another producer's jobs may come between the pieces.
+        100,000, all with different ids; give ids to be able to send all of them again. Up to 1,000 jobs or 1 MiB go in one piece,
+        all of them or none; more go as several pieces in pipelines, and then another producer's jobs may come between the pieces.
 
         Raises Malformed that names the bad job by its index, before any I/O: then nothing was sent. Raises ServerUnavailable
         and OutcomeUnknown as `enqueue` does; when only some pieces failed, PartlyEnqueued, whose `results` tells them apart.
@@ -151,7 +153,7 @@ class AsyncQueue(Surface):
         await self._administer(administering.remove_limit(name, key))
 
     async def counts(self) -> Counts:
-        """Jobs in each state."""
+        """Jobs in each state. `waiting` also counts those that no worker has a handler for."""
         async with self.driver.turns:
             return await self.driver.run(self.model.call(Count()))
 

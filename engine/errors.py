@@ -38,11 +38,13 @@ class LeaseLost(EngineError):
 
 
 class OutcomeUnknown(EngineError):
-    """The call was sent and not answered within its deadline: it may have been applied, now or later."""
+    """The call was sent and not answered within its deadline: it may have been applied, now or later. An enqueue with an id of
+    yours may be sent again."""
 
 
 class PartlyEnqueued(OutcomeUnknown):
-    """Some jobs of an `enqueue_many` were answered, and others were not. Sending all of them again with the same ids is safe.
+    """Some jobs of an `enqueue_many` were answered, and others were not. Sending all of them again with the same ids is safe;
+    jobs that you gave no id get a new one each time.
 
     `results` holds for each job, in the order given, what came of it: an Enqueued, or the error of its call, which says whether
     it may have been applied (OutcomeUnknown) or certainly was not (ServerUnavailable).

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from engine.driver import Flight, SyncDriver
 from engine.errors import EngineError, ScriptFault, UnsafeServer
-from engine.operations import LeasedJob
+from engine.operations import LeasedJob, Reaped
 from engine.running import Running
 from engine.step_values import (
     MS,
@@ -178,6 +178,8 @@ class Executor:
                             log.warning("job %s: lease with fence %d lost%s", action.lease.job, action.lease.fence, _why(action))
                             self._running.lose(action.lease)
                         case Exit():
+                            if self._steps.in_hand:
+                                log.warning("stopped with %d jobs in hand: their leases will run out", self._steps.in_hand)
                             self._end(None)
                 self._wake_at_ns = self._steps.wake_at_ns(now_ns)
                 if self._parked:
@@ -291,7 +293,18 @@ class Executor:
             # A defect of ours must not leave the channel without its answer, for the worker would look alive and do nothing.
             log.exception("%s: unexpected", type(send.call.operation).__name__)
             return Unanswered(send.channel, send.call, started_ns, fault=True)
+        if isinstance(sent.reply, Reaped):
+            _tell_reaped(sent.reply)
         return Answered(send.channel, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
+
+
+def _tell_reaped(reaped: Reaped) -> None:
+    """Nobody else says that a job is dead: the workers that it killed cannot."""
+    if reaped.leases:
+        first = reaped.leases[0][0].job
+        log.warning("%d leases ran out, their workers are gone or stand still; the first: job %s", len(reaped.leases), first)
+    for job in reaped.buried:
+        log.warning("job %s is dead: it has crashed too often", job)
 
 
 def _why(lost: LoseLease) -> str:

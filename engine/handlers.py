@@ -21,8 +21,9 @@ _making_event = threading.Lock()
 
 
 class Job:
-    """One run of a job. `fence` grows with every claim: pass it to the systems that you write to, and let them refuse a
-    smaller one, for a handler runs *at least* once (rule 34)."""
+    """One run of a job. A handler runs *at least* once (rule 34): write `id` down together with an effect that must not come
+    twice. `fence` grows with every claim of the job: a system that stores what a run writes can refuse a smaller one, which
+    stops a zombie's late write. It does not stop the next run, and fences of different jobs do not compare."""
 
     __slots__ = ("_leased", "_lost", "_lost_event", "_payload")
 
@@ -56,6 +57,9 @@ class Job:
         self._lost = True
         if self._lost_event is not None:
             self._lost_event.set()
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} ({self.name}), fence {self.fence}>"
 
     @property
     def id(self) -> str:
@@ -126,9 +130,14 @@ class Handlers:
         one after the other in one thread, which costs a fraction of a thread's turn for each. One that blocks holds up the other
         inline jobs of its worker, and nothing else.
 
-        Raises Malformed for a bad name or one that is taken, for a generator, since calling it would run nothing, and for an
-        async function that is to run inline.
+        Raises Malformed for a bad name or one that is taken, for what cannot be called with one argument, for a generator, since
+        calling it would run nothing, and for an async function that is to run inline.
         """
+        given: object = name
+        if callable(given):
+            raise Malformed("name", given, 'text: @handlers("name"), with the name that jobs are enqueued under')
+        if not isinstance(inline, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Malformed("inline", inline, "True or False")
         checked = validate.job_name(name)
         if checked in self._by_name:
             raise Malformed("name", checked, "a name that has no handler yet")
@@ -137,6 +146,8 @@ class Handlers:
             call = getattr(handler, "__call__", None)  # noqa: B004
             if any(inspect.isgeneratorfunction(part) or inspect.isasyncgenfunction(part) for part in (handler, call)):
                 raise Malformed("handler", handler, "a function or an async function, without yield")
+            if not _takes_a_job(handler):
+                raise Malformed("handler", handler, "something to call with one argument, the Job")
             if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
                 if inline:
                     raise Malformed("inline", inline, "False for an async function")
@@ -168,6 +179,21 @@ class Handlers:
         if handler is None:
             raise Malformed("name", name, f"one that this worker handles: {', '.join(sorted(self._by_name)) or 'none'}")
         return handler
+
+
+def _takes_a_job(handler: object) -> bool:
+    """Whether it can be called with one argument. True where Python cannot tell, as for some functions in C."""
+    if not callable(handler):
+        return False
+    try:
+        signature = inspect.signature(handler)
+    except ValueError:
+        return True
+    try:
+        signature.bind(None)
+    except TypeError:
+        return False
+    return True
 
 
 def call_plain(handler: Handler, job: Job) -> None:

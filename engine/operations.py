@@ -399,7 +399,8 @@ class Administered:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Jobs in each state at one instant; `finished` and `buried` count all that ever were."""
+    """Jobs in each state at one instant. `done` keeps the last 1,000 that finished; `finished` and `buried` count all that ever
+    were."""
 
     srv_us: int
     waiting: int

@@ -33,6 +33,7 @@ _OPTIONS = (
     *("priority", "lifo", "delay_ms", "attempts", "backoff_ms", "timeout_ms", "headers", "backoff", "crashes_max"),
     *("key", "unique", "dedup", "dedup_ms"),
 )
+_FIELDS = ("name", "payload", "id", *_OPTIONS)
 _NEW_JOB_OPTIONS = attrgetter(*_OPTIONS)
 _PLAIN_TYPES = tuple(map(type, _PLAIN))
 _PLAIN_OPTIONS = Options()
@@ -235,9 +236,15 @@ def _draft_of(job: object, at: int, payload_bytes_max: int, names: set[str], ids
     except TypeError:
         # A field too many or too few, told below.
         pass
-    raise Malformed(
-        f"jobs[{at}]", cast("object", job), f"a NewJob, or a mapping with its fields: {', '.join(NewJob.__match_args__)}, ..."
-    )
+    bound = "a NewJob, or a mapping with its fields: name, payload, and the options of enqueue"
+    if isinstance(job, Mapping):
+        given = cast("Mapping[object, object]", job)
+        for field in given:
+            if field not in _FIELDS:
+                raise Malformed(f"jobs[{at}]", field, f"one of the fields {', '.join(_FIELDS)}")
+        missing = [field for field in _FIELDS[:2] if field not in given]
+        bound = f"{bound}; it lacks {' and '.join(missing)}"
+    raise Malformed(f"jobs[{at}]", cast("object", job), bound)
 
 
 def _parts(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:

@@ -122,8 +122,9 @@ class Running:
         failure = child.run(reference, leased)
         if failure is None:
             return None
-        log.warning("job %s (%s) failed: %s\n%s", leased.lease.job, leased.name, *failure)
-        return failure[0]
+        error, trace = failure
+        log.warning("%s failed: %s%s", _run_of(leased), error, f"\n{trace}".rstrip())
+        return error
 
     async def _run_coroutines(self, leased: LeasedJob) -> None:
         """Run a coroutine, and those of the jobs that follow."""
@@ -163,7 +164,7 @@ class Running:
 
     def _failed(self, leased: LeasedJob, failure: BaseException) -> str:
         error = describe(failure)
-        log.warning("job %s (%s) failed: %s", leased.lease.job, leased.name, error, exc_info=failure)
+        log.warning("%s failed: %s", _run_of(leased), error, exc_info=failure)
         return error
 
     def _ends(self, leased: LeasedJob, ticket: object, start_ns: int, error: str | None, *, inline: bool) -> LeasedJob | None:
@@ -173,6 +174,11 @@ class Running:
         if self._observer is not None:
             self._observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
         return self._ended(leased, error, inline)
+
+
+def _run_of(leased: LeasedJob) -> str:
+    """The run for the log: whether a failure is the job's last one is what people ask first."""
+    return f"job {leased.lease.job} ({leased.name}), attempt {leased.failures + 1} of {leased.options.attempts},"
 
 
 def check_references(handlers: Handlers) -> None:

@@ -69,9 +69,11 @@ def limit(*, concurrency: object, rate: object, per_ms: object, window: object) 
     slots = integer("concurrency", concurrency, 0, RATE_MAX)
     claims = integer("rate", rate, 0, RATE_MAX)
     length_ms = integer("per_ms", per_ms, 1 if claims else 0, DURATION_MS_MAX)
+    if length_ms and not claims:
+        raise Malformed("per_ms", per_ms, "0 without a rate: a concurrency has no length of time")
     if not slots and not claims:
         raise Malformed("concurrency", concurrency, "a concurrency or a rate of at least 1")
-    return Limit(slots, claims, length_ms if claims else 0, windows[window])
+    return Limit(slots, claims, length_ms, windows[window])
 
 
 def intended_ns(value: object) -> int | None:
@@ -170,8 +172,9 @@ def _headers(value: object) -> tuple[tuple[str, str], ...]:
         if not isinstance(key, str) or not isinstance(text, str):
             raise Malformed("headers", items, bound)
         pairs.append((key, text))
-    if len(json.dumps(dict(pairs)).encode()) > HEADERS_BYTES_MAX:
-        raise Malformed("headers", f"{len(pairs)} headers", bound)
+    size = len(json.dumps(dict(pairs)).encode())
+    if size > HEADERS_BYTES_MAX:
+        raise Malformed("headers", f"{size} bytes", bound)
     return tuple(pairs)
 
 

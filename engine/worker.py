@@ -31,6 +31,8 @@ log = logging.getLogger("ironclaim.worker")
 
 #: Child processes of one worker.
 PROCESSES_MAX = 64
+#: Allowed beside every lease: a caller who gives a short lease alone has not asked for it.
+_SWEEP_MS = 1000
 #: A start that takes longer says so.
 _PATIENCE_S = 2.0
 
@@ -52,18 +54,23 @@ class Worker:
 
     def __init__(
         self,
-        jobs: Queue,
+        queue: Queue,
         handlers: Handlers,
         *,
         name: str = "",
         concurrency: int = 8,
         prefetch: int = 128,
         lease_ms: int = 9000,
-        sweep_ms: int = 1000,
+        sweep_ms: int = _SWEEP_MS,
         grace_ms: int = 30_000,
         processes: int = 0,
     ) -> None:
-        self._queue = jobs
+        # An AsyncQueue, or the name of a queue, would else be an AttributeError inside of `run`.
+        if not isinstance(queue, Queue):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Malformed("queue", queue, "a Queue")
+        if not isinstance(handlers, Handlers):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Malformed("handlers", handlers, "a Handlers object")
+        self._queue = queue
         processes = validate.integer("processes", processes, 0, PROCESSES_MAX)
         concurrency = validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX)
         lease = validate.integer("lease_ms", lease_ms, 100, 86_400_000)
@@ -74,7 +81,7 @@ class Worker:
             prefetch=validate.integer("prefetch", prefetch, 0, validate.CONCURRENCY_MAX),
             lease_ms=lease,
             # Settings bring it down to a quarter of the lease.
-            sweep_ms=validate.integer("sweep_ms", sweep_ms, 10, lease),
+            sweep_ms=validate.integer("sweep_ms", sweep_ms, 10, max(lease, _SWEEP_MS)),
             grace_ms=validate.integer("grace_ms", grace_ms, 0, 86_400_000),
             classes=tuple(handlers.by_name),
             inline=handlers.inline,
@@ -125,7 +132,8 @@ class Worker:
             places=settings.concurrency,
             processes=self._processes,
         )
-        log.info("worker %s: queue %s, %d handlers", settings.name, self._queue.name, settings.places)
+        names = ", ".join(sorted(settings.classes))
+        log.info("worker %s: queue %s, %d jobs at once, runs %s", settings.name, self._queue.name, settings.places, names)
         try:
             with self._signals():
                 executor.run(running)

@@ -168,6 +168,23 @@ def test_one_bad_job_is_named_by_its_index_and_nothing_is_sent(kind: str, runner
     assert "\n" not in str(caught.value) and "it must be" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (
+            {"name": "work", "payload": 1, "prioritty": 1},
+            "jobs[0]: 'prioritty' is not allowed, it must be one of the fields name, ",
+        ),
+        ({"name": "work"}, "; it lacks payload"),
+        ({"key": "acme"}, "; it lacks name and payload"),
+    ],
+)
+def test_the_field_too_many_or_too_few_is_named(direct: Queue, job: Any, said: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        direct.enqueue_many([job])
+    assert said in str(caught.value)
+
+
 def test_the_number_of_jobs_and_the_size_of_a_payload_have_bounds(
     kind: str, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from engine import Handlers, Malformed, Queue, Worker, validate
+from engine import AsyncQueue, Handlers, Job, Malformed, Queue, Worker, validate
+from engine.operations import Lease, LeasedJob, Options
 from engine.testing import free_port
 from tests.engine.helpers.producing import raw_client, some_handlers
 
@@ -143,7 +146,7 @@ def test_headers(queue: Queue) -> None:
         priority=5, lifo=False, delay_ms=0, attempts=1, backoff_ms=0, timeout_ms=0, headers={"h": "x" * fill}
     )
     assert taken.headers == (("h", "x" * fill),)
-    refused("headers", "1 headers", queue.enqueue, "work", {}, headers={"h": "x" * (fill + 1)})
+    refused("headers", "8193 bytes", queue.enqueue, "work", {}, headers={"h": "x" * (fill + 1)})
     for headers in (7, "a=b", [("a", "b")], {"a": 1}, {1: "a"}, {"a": None}, {"a": b"b"}):
         refused("headers", headers, queue.enqueue, "work", {}, headers=headers)
 
@@ -199,8 +202,28 @@ def test_settings_of_a_worker(queue: Queue, setting: str, least: int, most: int)
 
 
 def test_a_sweep_that_would_come_later_than_a_lease_lasts(queue: Queue) -> None:
-    refused("sweep_ms", 501, Worker, queue, some_handlers(), lease_ms=500, sweep_ms=501)
-    Worker(queue, some_handlers(), lease_ms=500, sweep_ms=500)
+    refused("sweep_ms", 2001, Worker, queue, some_handlers(), lease_ms=2000, sweep_ms=2001)
+    Worker(queue, some_handlers(), lease_ms=2000, sweep_ms=2000)
+
+
+def test_a_short_lease_needs_no_other_setting(queue: Queue) -> None:
+    Worker(queue, some_handlers(), lease_ms=100)
+
+
+@pytest.mark.parametrize("wrong", ["q", None, AsyncQueue("q")])
+def test_a_worker_of_something_else_than_a_queue(wrong: Any) -> None:
+    refused("queue", wrong, Worker, wrong, some_handlers())
+
+
+def test_a_worker_with_something_else_than_handlers(queue: Queue) -> None:
+    refused("handlers", {}, Worker, queue, {})
+
+
+@pytest.mark.parametrize("per_ms", [1, 1000])
+def test_a_length_of_time_without_a_rate(queue: Queue, per_ms: int) -> None:
+    """Whoever gives it thinks that it does something."""
+    refused("per_ms", per_ms, queue.set_limit, "work", concurrency=2, per_ms=per_ms)
+    refused("per_ms", per_ms, queue.set_limit, "work", per_ms=per_ms)
 
 
 def test_a_handler_name_that_is_taken() -> None:
@@ -236,3 +259,41 @@ def test_a_queue_may_have_another_limit_of_payloads(ironclaim_url: str) -> None:
     for bad in (0, 64 * 1024 * 1024 + 1, "1", None, True):
         with pytest.raises(Malformed, match="^payload_bytes_max: "):
             Queue("q", payload_bytes_max=bad)  # type: ignore[arg-type]
+
+
+def without_argument() -> None: ...
+
+
+def with_two(_job: object, _more: object) -> None: ...
+
+
+@pytest.mark.parametrize("wrong", [without_argument, with_two, 7, None, "work"])
+def test_a_handler_that_cannot_be_called_with_a_job(wrong: Any) -> None:
+    """Else every run of its jobs fails, until they are dead."""
+    handlers = Handlers()
+    refused("handler", wrong, handlers("work"), wrong)
+    assert not handlers.by_name
+
+
+@pytest.mark.parametrize("right", [print, lambda job, times=2: None, lambda *jobs: None, Handlers().find, dict])
+def test_a_handler_that_takes_more_than_it_must(right: Any) -> None:
+    Handlers()("work")(right)
+
+
+def test_a_decorator_without_a_name() -> None:
+    assert '@handlers("name")' in refused("name", without_argument, Handlers(), without_argument)
+
+
+@pytest.mark.parametrize("inline", [1, "no", None])
+def test_inline_is_a_bool(inline: Any) -> None:
+    refused("inline", inline, Handlers(), "work", inline=inline)
+
+
+def test_a_job_says_what_it_is() -> None:
+    leased = LeasedJob(Lease("j1", 7, ""), 0, "work", "work", "work", b"1", Options(), 0, 0, 1, 0, 0)
+    assert repr(Job(leased)) == "<Job j1 (work), fence 7>"
+
+
+def test_public_names_show_before_their_first_use() -> None:
+    code = "import engine; assert set(engine.__all__) <= set(dir(engine))"
+    subprocess.run([sys.executable, "-c", code], check=True)

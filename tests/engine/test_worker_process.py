@@ -193,3 +193,31 @@ def test_a_server_that_is_not_there_is_a_sign_of_life_and_then_one_line(without_
     waiting, error = without_server.output().splitlines()
     assert waiting.endswith("worker worker-1: the server does not answer yet")
     assert error.startswith("engine worker: cannot connect, nothing was applied: ")
+
+
+def test_the_log_tells_an_attempt_from_the_last_one(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "raise", "bad", what="value", attempts=2, backoff_ms=0)
+    assert workers.start("--burst", "--sweep-ms", "50").wait(20) == 0
+    assert all(workers.output().count(f"job bad (raise), attempt {run} of 2, failed: ") == 1 for run in (1, 2))
+
+
+def test_the_log_tells_what_became_of_a_job_that_kills_its_workers(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "poison", "bad", crashes_max=2)
+    while workers.start("--burst", "--lease-ms", "300").wait(20) == -signal.SIGKILL:
+        assert "is dead" not in workers.output()
+    assert "1 leases ran out, their workers are gone or stand still; the first: job bad\n" in workers.output()
+    assert workers.output().count("job bad is dead: it has crashed too often\n") == 1
+
+
+def test_the_log_tells_what_a_stop_leaves_behind(queue: Queue, workers: Workers) -> None:
+    put(queue, workers, "hold", "a")
+    worker = workers.start("--grace-ms", "100")
+    wait_until(lambda: workers.marks("start"), "it runs")
+    worker.terminate()
+    assert worker.wait(20) == 0
+    assert "stopped with 1 jobs in hand: their leases will run out\n" in workers.output()
+
+
+def test_the_log_names_the_handlers(workers: Workers) -> None:
+    assert workers.start("--burst", "--concurrency", "3").wait(20) == 0
+    assert "worker worker-1: queue q, 3 jobs at once, runs " in workers.output() and "mark, poison, raise" in workers.output()

@@ -12,7 +12,7 @@ from tests.engine.helpers.producing import raw_client
 
 ROOT = Path(__file__).resolve().parents[2]
 SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-FACE, CHARGE, ASYNC, LIMITS, FIXTURE = SNIPPETS
+FACE, CHARGE, RENDER, ASYNC, LIMITS, FIXTURE = SNIPPETS
 
 
 def test_the_public_face_is_ten_lines_and_they_run(ironclaim_url: str, tmp_path: Path) -> None:
@@ -35,23 +35,50 @@ def test_the_public_face_is_ten_lines_and_they_run(ironclaim_url: str, tmp_path:
     assert (counts.finished, counts.waiting, counts.active, counts.delayed) == (1, 0, 0, 0)
 
 
-def test_the_fence_reaches_the_system_that_is_written_to(ironclaim_url: str) -> None:
+def test_a_charge_comes_once_however_often_it_runs_and_every_charge_comes(ironclaim_url: str) -> None:
+    """With the fence of an account instead, the second run charged again, and of two jobs with one fence the second did not."""
+
     class Ledger:
         def __init__(self) -> None:
-            self.fence = 0
+            self.charged: dict[str, int] = {}
+            self.runs = 0
 
-        def charge(self, account: str, amount: int, *, fence: int) -> None:
-            assert (account, amount) == ("a1", 5)
-            assert fence > self.fence
-            self.fence = fence
+        def charge(self, account: str, amount: int, *, job: str) -> None:
+            assert account == "a1"
+            self.runs += 1
+            self.charged.setdefault(job, amount)
+            if self.runs == 1:
+                raise OSError("charged, but the handler does not hear of it")
 
     names = {"handlers": engine.Handlers(), "ledger": Ledger()}
     exec(CHARGE, names)
     queue = engine.Queue("money", url=ironclaim_url)
-    queue.enqueue("charge", {"account": "a1", "amount": 5})
-    engine.Worker(queue, names["handlers"]).run(burst=True)
+    queue.enqueue_many([engine.NewJob("charge", {"account": "a1", "amount": 5}, id=job, backoff_ms=0) for job in ("c1", "c2")])
+    engine.Worker(queue, names["handlers"], sweep_ms=50).run(burst=True)
     queue.close()
-    assert names["ledger"].fence > 1_700_000_000_000
+    assert names["ledger"].runs == 3
+    assert names["ledger"].charged == {"c1": 5, "c2": 5}
+
+
+def test_rule_34_a_store_that_keeps_the_fence_refuses_the_late_write_of_a_run_before(ironclaim_url: str) -> None:
+    stored: dict[str, tuple[int, str]] = {}
+
+    class Pages:
+        def store(self, job: str, *, html: str, fence: int) -> None:
+            if fence > stored.get(job, (0, ""))[0]:
+                stored[job] = (fence, html)
+
+    pages = Pages()
+    names = {"handlers": engine.Handlers(), "pages": pages}
+    exec(RENDER, names)
+    queue = engine.Queue("pages", url=ironclaim_url)
+    queue.enqueue("render", {"title": "new"}, id="p1")
+    engine.Worker(queue, names["handlers"], sweep_ms=50).run(burst=True)
+    queue.close()
+    fence, _ = stored["p1"]
+    assert fence > 1_700_000_000_000
+    pages.store("p1", html="of a zombie", fence=fence - 1)
+    assert stored["p1"] == (fence, "<h1>new</h1>")
 
 
 def test_limits_pauses_and_keys_that_keep_others_out(ironclaim_url: str) -> None:
