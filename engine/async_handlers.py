@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import threading
 from collections.abc import Callable, Coroutine
@@ -26,6 +27,8 @@ class LoopThread:
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
+        # Each coroutine starts with the context variables of now, not with those of whoever starts it: another handler may.
+        self._context = contextvars.copy_context()
 
     def run(self, start: Start) -> None:
         """Run a coroutine on the loop, beside the others. Safe from any thread; does not wait."""
@@ -46,7 +49,7 @@ class LoopThread:
         thread.join(2 * CLEAN_UP_S)
 
     def _create(self, start: Start) -> None:
-        task = asyncio.get_running_loop().create_task(start())
+        task = asyncio.get_running_loop().create_task(start(), context=self._context.copy())
         # The loop itself holds its tasks weakly.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed
@@ -198,13 +201,36 @@ def _takes_a_job(handler: object) -> bool:
 
 def call_plain(handler: Handler, job: Job) -> None:
     """Run a plain handler. Raises what it raises, and TypeError when it returns something that still waits to be run."""
-    result = handler(job)
+    pid = os.getpid()
+    try:
+        result = handler(job)
+    except BaseException as failure:
+        if os.getpid() != pid:
+            end_fork(failure)
+        raise
+    if os.getpid() != pid:
+        end_fork(None)
     if result is None:
         return
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
         raise TypeError(f"the handler of {job.name} returned a {type(result).__name__}: make it an async function")
+
+
+def end_fork(failure: BaseException | None) -> NoReturn:
+    """End a process that a handler has forked and that comes out of the handler with `failure`, as a program ends that does: its
+    parent has the job, and what this process told the server or ran next would be told and run twice."""
+    code = 0 if failure is None else 1
+    try:
+        if isinstance(failure, SystemExit) and (failure.code is None or isinstance(failure.code, int)):
+            code = failure.code or 0
+        elif failure is not None:
+            traceback.print_exception(failure)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code & 0xFF)
 
 
 def describe(failure: BaseException) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import queue
 import threading
 import time
@@ -18,7 +19,7 @@ from typing import Any
 
 from engine.async_handlers import LoopThread
 from engine.children import Child, reference_of
-from engine.handlers import Handlers, Job, call_plain, describe
+from engine.handlers import Handlers, Job, call_plain, describe, end_fork
 from engine.observer import Observer
 from engine.operations import Lease, LeasedJob
 
@@ -60,7 +61,7 @@ class Running:
     def start(self, leased: LeasedJob) -> None:
         """Run the handler of a job. Does not wait."""
         if self._handlers.is_coroutine(leased.name):
-            self._loop.run(partial(self._run_coroutines, leased))
+            self._loop.run(partial(self._run_coroutine, leased))
         else:
             self._work.put(leased)
 
@@ -126,25 +127,24 @@ class Running:
         log.warning("%s failed: %s%s", _run_of(leased), error, f"\n{trace}".rstrip())
         return error
 
-    async def _run_coroutines(self, leased: LeasedJob) -> None:
-        """Run a coroutine, and those of the jobs that follow."""
-        following: LeasedJob | None = leased
-        while following is not None:
-            if not self._handlers.is_coroutine(following.name):
-                self.start(following)
-                return
-            following = await self._run_coroutine(following)
-
-    async def _run_coroutine(self, leased: LeasedJob) -> LeasedJob | None:
+    async def _run_coroutine(self, leased: LeasedJob) -> None:
         start_ns, ticket = self._begins(leased)
         error: str | None = None
+        pid = os.getpid()
         try:
             handler: Any = self._handlers.find(leased.name)
             await handler(self._job(leased))
         except BaseException as failure:
+            if os.getpid() != pid:
+                end_fork(failure)
             # Also CancelledError: the run has not done its work.
             error = self._failed(leased, failure)
-        return self._ends(leased, ticket, start_ns, error, inline=False)
+        if os.getpid() != pid:
+            end_fork(None)
+        following = self._ends(leased, ticket, start_ns, error, inline=False)
+        if following is not None:
+            # In a task of its own: what a handler does to its task (cancel it, set context variables) is not for the next job.
+            self.start(following)
 
     def _begins(self, leased: LeasedJob) -> tuple[int, object]:
         if self._observer is None:

@@ -23,6 +23,7 @@ from tests.engine.helpers.schema import check_rows, raw_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
 
 KINDS = "tests.engine.helpers.kinds_of_handlers:handlers"
+INLINE = "tests.engine.helpers.inline_handlers:handlers"
 
 
 @pytest.fixture
@@ -332,3 +333,30 @@ def test_a_worker_runs_coroutines_and_functions_where_gevent_has_patched_the_pro
     assert worker.wait(20) == 0, workers.output()
     assert len(workers.marks("ran")) == 5 and queue.counts().finished == 6
     assert {mark.pid for mark in workers.marks()} == {worker.pid} != {os.getpid()}
+
+
+def test_each_coroutine_has_a_task_of_its_own(queue: Queue, workers: Workers) -> None:
+    """What one does to its task does not reach the job that runs next in its place."""
+    put(queue, workers, "async-task", *(f"j{number}" for number in range(30)), what="cancel")
+    assert start(workers, "--burst", "--concurrency", "1").wait(20) == 0
+    assert [mark.word for mark in workers.marks()] == ["ran"] * 30
+    assert queue.counts().finished == 30
+
+
+@pytest.mark.parametrize("kind", ["fork", "async-fork", "fork-inline", "in a process"])
+def test_a_process_that_a_handler_forks_ends_with_the_handler(queue: Queue, workers: Workers, kind: str) -> None:
+    """It is no worker: it runs no other job, and what came of it there is not told."""
+    name = "fork" if kind == "in a process" else kind
+    for what in ("return", "exit", "raise"):
+        put(queue, workers, name, *(f"{what}{number}" for number in range(3)), what=what)
+    options = ("--burst", "--concurrency", "1", "--sweep-ms", "100")
+    processes = ("--processes", "1") if kind == "in a process" else ()
+    handlers = INLINE if kind == "fork-inline" else KINDS
+    worker = workers.start(*options, *processes, handlers=handlers)
+    assert worker.wait(20) == 0, workers.output()
+    counts = queue.counts()
+    assert (counts.finished, counts.dead, counts.active) == (9, 0, 0)
+    codes = {"return": 0, "exit": 3, "raise": 1}
+    for what, code in codes.items():
+        for number in range(3):
+            assert [mark.word for mark in workers.marks("", f"{what}{number}")] == ["ran", f"child-{code}"], workers.output()

@@ -9,6 +9,7 @@ import threading
 import time
 
 from engine import Handlers, Job
+from tests.engine.helpers.kinds_of_handlers import fork_in
 from tests.engine.helpers.worker_handlers import _mark as mark_in
 
 handlers = Handlers()
@@ -52,6 +53,9 @@ def die(job: Job) -> None:
     """Take the worker along."""
     mark_in(job, "start")
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+handlers("fork-inline", inline=True)(fork_in)
 
 
 @handlers("pooled")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import ctypes
 import os
 import signal
@@ -100,6 +101,45 @@ def die(job: Job) -> None:
             time.sleep(0.01)
         os._exit(0)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fork_in(job: Job) -> None:
+    """Fork; the child comes out of the handler as the payload says, and its exit code is marked."""
+    mark_in(job, "ran")
+    child = os.fork()
+    if child:
+        mark_in(job, f"child-{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
+    elif job.payload["what"] == "exit":
+        sys.exit(3)
+    elif job.payload["what"] == "raise":
+        raise ValueError("in the child")
+
+
+@handlers("fork")
+def fork(job: Job) -> None:
+    """Fork in a plain function."""
+    fork_in(job)
+
+
+@handlers("async-fork")
+async def async_fork(job: Job) -> None:
+    """Fork in a coroutine."""
+    fork_in(job)
+
+
+var: contextvars.ContextVar[str] = contextvars.ContextVar("var", default="")
+
+
+@handlers("async-task")
+async def async_task(job: Job) -> None:
+    """Mark what is left of other jobs in this task, and leave something in it."""
+    mark_in(job, f"ran{var.get()}")
+    var.set("-after-another")
+    await asyncio.sleep(0)
+    task = asyncio.current_task()
+    if job.payload["what"] == "cancel" and task is not None:
+        # Takes effect where the task waits next, which this handler does not.
+        task.cancel()
 
 
 @handlers("grip")
