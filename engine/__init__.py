@@ -75,7 +75,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module engine has no attribute {name}")
-    return getattr(import_module(_HOME_OF[name]), name)
+    value = getattr(import_module(_HOME_OF[name]), name)
+    # Asked for once: `engine.NewJob` in a loop would take longer to find than to make.
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -138,13 +138,14 @@ class Lanes:
 
     def _enqueue_many(self, operation: EnqueueMany) -> Call[Any]:
         keys, first = self.keys, operation.jobs[0]
-        job_prefix, run_prefix = keys.job(""), keys.run("")
+        job_prefix = keys.job("")
         lanes: dict[tuple[str, str], str] = {}
         uniques: list[str] = []
         item_keys: list[str] = []
+        places: list[object] = []
         items: list[object] = []
         # Most jobs of a call have their name and options in common, and with them all of the envelope but the payload.
-        known: dict[tuple[str, int], tuple[object, bytes]] = {}
+        known: dict[tuple[str, int], tuple[str, bytes]] = {}
         for job in operation.jobs:
             mark = (job.name, id(job.options))
             common = known.get(mark)
@@ -152,21 +153,25 @@ class Lanes:
                 lane = lanes.setdefault((job.name, job.options.key), str(len(lanes) + 1))
                 place = self._place(job.options, lane, uniques)
                 common = known[mark] = (place, b"".join(envelope.encode(job._replace(payload=b""))))
-            item_keys += (job_prefix + job.job, run_prefix + job.job)
-            items += (job.job, common[0], common[1] + job.payload)
+            item_keys.append(job_prefix + job.job)
+            items.append(common[1] + job.payload)
+            if common[0]:
+                places += (len(items), common[0])
         lane_keys: list[str] = []
         lane_names: list[str] = []
         for name, key in lanes:
             lane = f"{name}/{key}" if key else name
             lane_keys += (keys.ready(name), keys.lane(lane), keys.wake(name))
             lane_names += (name, lane)
-        values = {"nonce": first.nonce, "not_after_ms": first.not_after_ms, "lane_count": len(lanes)}
-        return self._call("enqueue_many", operation, values, {}, (lane_keys, uniques, item_keys), (lane_names, items))
+        counts = {"lane_count": len(lanes), "place_count": len(places) // 2}
+        values = {"nonce": first.nonce, "not_after_ms": first.not_after_ms, **counts}
+        return self._call("enqueue_many", operation, values, {}, (lane_keys, uniques, item_keys), (lane_names, places, items))
 
-    def _place(self, options: Options, lane: str, uniques: list[str]) -> object:
-        """Where a job of a call goes, as its script reads it; its unique and dedup keys are added to `uniques`."""
-        if lane == "1" and not options.unique and not options.dedup:
-            return options.delay_ms
+    def _place(self, options: Options, lane: str, uniques: list[str]) -> str:
+        """Where a job of a call goes, as its script reads it; '' is the first lane at once. Its unique and dedup keys are added
+        to `uniques`."""
+        if lane == "1" and not options.delay_ms and not options.unique and not options.dedup:
+            return ""
         uniques += [self.keys.unique(options.unique)] if options.unique else []
         uniques += [self.keys.dedup(options.dedup)] if options.dedup else []
         return f"{options.delay_ms} {lane} {options.unique or '/'} {options.dedup or '/'} {options.dedup_ms}"

@@ -13,16 +13,18 @@
 --   stats    hash    counters
 --   lanes    3 for each lane: ready:<class>, lane:<lane>, wake:<class>
 --   uniques  1 for each unique or dedup key of the items: unique:<key> or dedup:<key>
---   items    2 for each item: job:<id>, run:<id>
+--   items    1 for each item: job:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
 --   nonce         enqueue nonce of the call
 --   not_after_ms  server time after which this call is void
 --   lane_count    how many lanes
+--   place_count   how many items have a place of their own
 --   lanes         2 for each lane: class, lane name
---   items         3 for each item: id, place, envelope without the fields that the server sets. place: delay_ms (0 = claimable at once), and
---                 where they are not 1, /, / and 0 the number of the lane, unique key, dedup key and dedup_ms, with spaces between
+--   places        2 for each place: number of the item, and with spaces between delay_ms (0 = claimable at once), number of the lane,
+--                 unique key, dedup key (/ = none), dedup_ms; items without a place go into the first lane at once
+--   items         1 for each item: envelope without the fields that the server sets
 -- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused), then for each duplicate: state, fence, id of the
 --       job that was there first
 -- @include server_us
@@ -49,12 +51,13 @@ local prefix = ARGV[2]
 local nonce = ARGV[3]
 local not_after_ms = tonumber(ARGV[4])
 local lane_count = tonumber(ARGV[5])
+local place_count = tonumber(ARGV[6])
 
 -- Read everything. Most often no id is known, and a page of 500 then costs one EXISTS.
 local lanes, zsets, wakes = {}, { due, active, dead }, {}
 for at = 1, lane_count do
   local ready, lane, wake = KEYS[6 + 3 * at], KEYS[7 + 3 * at], KEYS[8 + 3 * at]
-  lanes[at] = { class = ARGV[4 + 2 * at], name = ARGV[5 + 2 * at], ready = ready, zset = lane, wake = wake, waiting = {}, size = 0, best = 0 }
+  lanes[at] = { class = ARGV[5 + 2 * at], name = ARGV[6 + 2 * at], ready = ready, zset = lane, wake = wake, waiting = {}, size = 0, best = 0 }
   zsets[#zsets + 1], zsets[#zsets + 2], wakes[at] = ready, lane, wake
 end
 settled(prefix)
@@ -63,9 +66,13 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local sequence = tonumber(redis.call('GET', seq) or 0)
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
-local arguments_at = 6 + 2 * lane_count
-local count = (#ARGV - arguments_at + 1) / 3
-local keys_at = #KEYS - 2 * count + 1
+local places_at = 5 + 2 * lane_count
+local places = {}
+for at = 1, place_count do places[tonumber(ARGV[places_at + 2 * at])] = ARGV[places_at + 2 * at + 1] end
+-- Item number `at` is KEYS[keys_at + at] and ARGV[items_at + at].
+local items_at = places_at + 1 + 2 * place_count
+local count = #ARGV - items_at
+local keys_at, id_at = #KEYS - count, #prefix + 5
 local letters, known_states, rejected, taken, keyed = {}, {}, {}, {}, {}
 local delayed, jobs, windows, tombstones, fresh, first_due = {}, {}, {}, {}, 0, nil
 local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
@@ -83,13 +90,13 @@ local late = now_ms > not_after_ms
 local stamp = struct.pack('>I6', now_ms)
 for page = 1, count, 500 do
   local last, job_keys = math.min(page + 499, count), {}
-  for at = page, last do job_keys[at - page + 1] = KEYS[keys_at + 2 * at - 2] end
+  for at = page, last do job_keys[at - page + 1] = KEYS[keys_at + at] end
   local some_known = redis.call('EXISTS', unpack(job_keys)) > 0
   for at = page, last do
-    local item_at, key = arguments_at + 3 * at - 3, KEYS[keys_at + 2 * at - 2]
-    local id, place, sealed = ARGV[item_at], ARGV[item_at + 1], ARGV[item_at + 2]
-    local delay_ms, lane, unique, dedup, dedup_ms = tonumber(place), lanes[1], '', '', 0
-    if not delay_ms then
+    local key, sealed, place = KEYS[keys_at + at], ARGV[items_at + at], places[at]
+    local id = string.sub(key, id_at)
+    local delay_ms, lane, unique, dedup, dedup_ms = 0, lanes[1], '', '', 0
+    if place then
       delay_ms, lane, unique, dedup, dedup_ms = string.match(place, '^(%d+) (%d+) (%S+) (%S+) (%d+)$')
       delay_ms, lane, dedup_ms = tonumber(delay_ms), lanes[tonumber(lane)], tonumber(dedup_ms)
       unique, dedup = unique ~= '/' and unique or '', dedup ~= '/' and dedup or ''

@@ -91,7 +91,7 @@ def test_one_call_in_order_with_every_option(relay: Relay, queue: Any, direct: Q
     items = queue.enqueue_many(iter(jobs))
     assert relay.calls == before + 1
     assert results(items) == ["created"] * 4 and [item.job for item in items[:3]] == ["j0", "j1", "j2"]
-    assert len(items[3].job) == 22 and all(item.srv_us == items[0].srv_us for item in items)
+    assert len(items[3].job) == 20 and all(item.srv_us == items[0].srv_us for item in items)
     assert ids_of(direct, "delayed") == ["j1"]
     found = claim(direct, classes=("a", "b", "c", "d")).jobs
     assert [job.name for job in found] == ["a", "c", "d"]
