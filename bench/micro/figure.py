@@ -78,7 +78,7 @@ def _drain(panel: Axes, part: Mapping[str, Any]) -> None:
     panel.set_xlim(0, 1.15 * max(max(values) for values in part["jobs_per_s"].values()) / 1000)
     panel.set_title("Drain of one worker process, by path and batch")
     panel.set_xlabel("1,000 jobs per second; median, whiskers: least and most")
-    panel.legend(loc="lower right", fontsize=9, facecolor="white", framealpha=0.9, frameon=True, edgecolor="none")
+    panel.legend(loc="upper right", fontsize=9, facecolor="white", framealpha=0.9, frameon=True, edgecolor="none")
     panel.grid(axis="x")
 
 
