@@ -1,9 +1,10 @@
 -- Lease up to `ask.limit` jobs of the classes under (fence, nonce). Returns kind, jobs (7 values each), the ids buried as corrupt,
--- those of `ask.corrupt`, which the promotion before it has buried, among them, and the classes that were
--- open, nil when it did not look.
+-- those of `ask.corrupt`, which the promotion before it has buried, among them, and the classes that were open, nil when it did not
+-- look.
 -- keys: sweep, active, stats, record
 -- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, corrupt, turn
--- helpers: claim_known, open_classes, pick_jobs, limit_room, envelope_kind, envelope_seal, bury_job, free_unique, note_lease, count_leases, rate_back, leave_lane
+-- helpers: claim_known, open_classes, pick_jobs, limit_room, envelope_kind, envelope_seal, bury_job, free_unique, note_lease,
+--   count_leases, rate_back, leave_lane
 local function claim_jobs(keys, ask, now_ms, helpers)
   local nonce, prefix, corrupt = ask.incarnation .. ':' .. ask.counter, ask.prefix, ask.corrupt
   local known, jobs = helpers.claim_known(prefix, keys.active, keys.record, nonce, ask.counter, corrupt)
