@@ -42,11 +42,6 @@ def remove_limit(name: object, key: object) -> Draft:
     return lambda not_after_ms: SetLimit(op_id, not_after_ms, target, none)
 
 
-def came_late(sent: Sent) -> bool:
-    """True for a refusal with no copy unanswered: the estimate of the server's time was off, so start once more."""
-    return sent.definite and isinstance(sent.reply, Administered) and not sent.reply.done
-
-
 def conclude(sent: Sent) -> None:
     """Raises OutcomeUnknown for a refusal that an unanswered copy may belie."""
     if not isinstance(sent.reply, Administered):

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from engine import administering, producing, validate
 from engine.async_driver import AsyncDriver
+from engine.errand import Sent
 from engine.observer import Observer
-from engine.operations import Backoff, Count, Counts, Enqueued, Snapshot, Window
+from engine.operations import Backoff, Count, Counts, Enqueued, Operation, Snapshot, Window
 from engine.producing import NewJob
 from engine.surface import Surface
 
@@ -95,11 +96,7 @@ class AsyncQueue(Surface):
         )
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
-        async with self.driver.turns:
-            await self.driver.server_now_ms()
-            sent = await self.driver.send(self.model.call(draft.operation(nonce, self.driver.not_after_ms())), intended_ns)
-            if producing.came_late(sent):
-                sent = await self.driver.send(self.model.call(draft.operation(nonce, self.driver.not_after_ms())), intended_ns)
+        sent = await self._send_in_time(lambda not_after_ms: draft.operation(nonce, not_after_ms), intended_ns)
         return producing.enqueued(sent)
 
     async def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
@@ -174,12 +171,16 @@ class AsyncQueue(Surface):
         await self.driver.close()
 
     async def _administer(self, draft: administering.Draft) -> None:
+        administering.conclude(await self._send_in_time(draft))
+
+    async def _send_in_time(self, operation: Callable[[int], Operation], intended_ns: int | None = None) -> Sent:
+        """Send an operation that is void after the time that it is given; once more when that was reckoned wrongly (rule 3)."""
         async with self.driver.turns:
             await self.driver.server_now_ms()
-            sent = await self.driver.send(self.model.call(draft(self.driver.not_after_ms())))
-            if administering.came_late(sent):
-                sent = await self.driver.send(self.model.call(draft(self.driver.not_after_ms())))
-        administering.conclude(sent)
+            sent = await self.driver.send(self.model.call(operation(self.driver.not_after_ms())), intended_ns)
+            if sent.came_late:
+                sent = await self.driver.send(self.model.call(operation(self.driver.not_after_ms())), intended_ns)
+        return sent
 
     async def __aenter__(self) -> AsyncQueue:
         return self

@@ -16,6 +16,7 @@ from engine.client_errors import message_of, trouble_of
 from engine.delivery import Delivery, GiveUp, Trouble, Verdict
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault, ServerUnavailable, UnsafeServer
 from engine.observer import Observer, Outcome
+from engine.operations import Administered, Enqueued, EnqueuedMany
 from engine.server_clock import ServerClock
 
 #: Calls that go out together.
@@ -30,6 +31,18 @@ class Sent(NamedTuple):
     first_send_ns: int
     done_ns: int
     definite: bool
+
+    @property
+    def came_late(self) -> bool:
+        """True for a refusal with no copy unanswered: the estimate of the server's time was off. It has been learned anew, so
+        start once more (rule 3)."""
+        match self.reply:
+            case Enqueued() | Administered():
+                return self.definite and self.reply.result == "refused"
+            case EnqueuedMany():
+                return self.definite and any(item.result == "refused" for item in self.reply.items)
+            case _:
+                return False
 
 
 class NotSent(Exception):

@@ -164,14 +164,6 @@ def drafts(jobs: object, payload_bytes_max: int) -> list[Draft]:
     return found
 
 
-def came_late(sent: Sent) -> bool:
-    """True for a refusal with no copy unanswered: the estimate of the server's time was off. It has been learned anew, so start
-    once more (rule 3)."""
-    if isinstance(sent.reply, EnqueuedMany):
-        return sent.definite and any(item.result == "refused" for item in sent.reply.items)
-    return sent.definite and isinstance(sent.reply, Enqueued) and sent.reply.result == "refused"
-
-
 def enqueued(sent: Sent) -> Enqueued:
     """What came of an enqueue. Raises OutcomeUnknown for a refusal that an unanswered copy may belie."""
     if not isinstance(sent.reply, Enqueued):
@@ -199,7 +191,7 @@ def enqueue_many(
     for at in range(0, len(parts), _PIPELINE_CALLS):
         flight = parts[at : at + _PIPELINE_CALLS]
         outcomes = yield [call(part) for part in flight]
-        late = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Sent) and came_late(outcome)]
+        late = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Sent) and outcome.came_late]
         if late:
             for number, outcome in zip(late, (yield [call(flight[number]) for number in late]), strict=True):
                 outcomes[number] = outcome

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from engine import administering, producing, validate
 from engine.driver import SyncDriver
+from engine.errand import Sent
 from engine.observer import Observer
-from engine.operations import Backoff, Count, Counts, Enqueued, Snapshot, Window
+from engine.operations import Backoff, Count, Counts, Enqueued, Operation, Snapshot, Window
 from engine.producing import NewJob
 from engine.surface import TEST_CLOCK_LEAST_MS as TEST_CLOCK_LEAST_MS
 from engine.surface import Surface
@@ -95,10 +96,7 @@ class Queue(Surface):
         )
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
-        self.driver.server_now_ms()
-        sent = self.driver.send(self.model.call(draft.operation(nonce, self.driver.not_after_ms())), intended_ns)
-        if producing.came_late(sent):
-            sent = self.driver.send(self.model.call(draft.operation(nonce, self.driver.not_after_ms())), intended_ns)
+        sent = self._send_in_time(lambda not_after_ms: draft.operation(nonce, not_after_ms), intended_ns)
         return producing.enqueued(sent)
 
     def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
@@ -169,11 +167,15 @@ class Queue(Surface):
         self.driver.close()
 
     def _administer(self, draft: administering.Draft) -> None:
+        administering.conclude(self._send_in_time(draft))
+
+    def _send_in_time(self, operation: Callable[[int], Operation], intended_ns: int | None = None) -> Sent:
+        """Send an operation that is void after the time that it is given; once more when that was reckoned wrongly (rule 3)."""
         self.driver.server_now_ms()
-        sent = self.driver.send(self.model.call(draft(self.driver.not_after_ms())))
-        if administering.came_late(sent):
-            sent = self.driver.send(self.model.call(draft(self.driver.not_after_ms())))
-        administering.conclude(sent)
+        sent = self.driver.send(self.model.call(operation(self.driver.not_after_ms())), intended_ns)
+        if sent.came_late:
+            sent = self.driver.send(self.model.call(operation(self.driver.not_after_ms())), intended_ns)
+        return sent
 
     def __enter__(self) -> Queue:
         return self

@@ -8,7 +8,7 @@ from chaos.simulate.deeds import Deed, asked_by
 from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
-from engine import administering, producing
+from engine import producing
 from engine.delivery import DEADLINE_MS
 from engine.errors import EngineError, OutcomeUnknown, PartlyEnqueued, ScriptFault
 from engine.operations import Enqueued
@@ -48,7 +48,7 @@ class Producer(Process):
 
     def _administer(self, deed: Deed, line: Line, *, first: bool = True) -> None:
         def done(outcome: Outcome) -> None:
-            if not isinstance(outcome, EngineError) and first and administering.came_late(outcome):
+            if not isinstance(outcome, EngineError) and first and outcome.came_late:
                 self._administer(deed, line, first=False)
                 return
             self.open -= 1
@@ -70,7 +70,7 @@ class Producer(Process):
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, EngineError):
                 self._hears(nonce, [(draft.job, outcome)])
-            elif first and producing.came_late(outcome):
+            elif first and outcome.came_late:
                 self._one(draft, nonce, line, first=False)
             else:
                 try:
