@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,13 +14,6 @@ from engine.testing import EmbeddedServer
 from tests.engine.helpers.producing import claim, ids_of, raw_client, some_handlers
 
 FIT = {"redis_version": "7.2.4", "maxmemory_policy": "noeviction"}
-
-
-@pytest.fixture
-def queue(ironclaim_url: str) -> Iterator[Queue]:
-    made = Queue("q", url=ironclaim_url)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("version", ["7.0", "7.0.0", "7.2.4", "8.1.0", "10.0.1", "255.255.255"])

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from engine import Queue
 from engine.testing import EmbeddedServer
@@ -19,20 +15,6 @@ from tests.engine.helpers.waiting import rows_of, wait_until
 
 LEASE_MS = 1000
 SHORT = ("--lease-ms", str(LEASE_MS), "--sweep-ms", "200")
-
-
-@pytest.fixture
-def workers(tmp_path: Path, ironclaim_url: str) -> Iterator[Workers]:
-    made = Workers(tmp_path, ironclaim_url)
-    yield made
-    made.stop_all()
-
-
-@pytest.fixture
-def queue(ironclaim_url: str) -> Iterator[Queue]:
-    made = Queue("q", url=ironclaim_url)
-    yield made
-    made.close()
 
 
 def hold(queue: Queue, workers: Workers, *jobs: str) -> None:

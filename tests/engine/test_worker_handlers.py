@@ -26,21 +26,6 @@ KINDS = "tests.engine.helpers.kinds_of_handlers:handlers"
 INLINE = "tests.engine.helpers.inline_handlers:handlers"
 
 
-@pytest.fixture
-def workers(tmp_path: Path, ironclaim_url: str) -> Iterator[Workers]:
-    made = Workers(tmp_path, ironclaim_url)
-    yield made
-    made.open_gate()
-    made.stop_all()
-
-
-@pytest.fixture
-def queue(ironclaim_url: str) -> Iterator[Queue]:
-    made = Queue("q", url=ironclaim_url)
-    yield made
-    made.close()
-
-
 def put(queue: Queue, workers: Workers, name: str, *jobs: str, what: str = "", **options: Any) -> None:
     payload = {"folder": str(workers.folder), "what": what}
     for job in jobs:

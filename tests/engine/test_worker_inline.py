@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,21 +16,6 @@ from tests.engine.helpers.schema import check_rows, raw_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
 
 INLINE = "tests.engine.helpers.inline_handlers:handlers"
-
-
-@pytest.fixture
-def workers(tmp_path: Path, ironclaim_url: str) -> Iterator[Workers]:
-    made = Workers(tmp_path, ironclaim_url)
-    yield made
-    made.open_gate()
-    made.stop_all()
-
-
-@pytest.fixture
-def queue(ironclaim_url: str) -> Iterator[Queue]:
-    made = Queue("q", url=ironclaim_url)
-    yield made
-    made.close()
 
 
 def put(queue: Queue, workers: Workers, name: str, *jobs: str, what: str = "", **options: Any) -> None:

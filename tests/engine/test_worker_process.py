@@ -18,20 +18,6 @@ from tests.engine.helpers.schema import check_rows, raw_rows
 from tests.engine.helpers.waiting import rows_of, wait_until
 
 
-@pytest.fixture
-def workers(tmp_path: Path, ironclaim_url: str) -> Iterator[Workers]:
-    made = Workers(tmp_path, ironclaim_url)
-    yield made
-    made.stop_all()
-
-
-@pytest.fixture
-def queue(ironclaim_url: str) -> Iterator[Queue]:
-    made = Queue("q", url=ironclaim_url)
-    yield made
-    made.close()
-
-
 @pytest.fixture(scope="module", autouse=True)
 def without_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     """A worker that looks for its server while the other tests run, since it does so for ten seconds."""
