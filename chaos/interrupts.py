@@ -19,7 +19,6 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._caught = ""
-        self._urgent = False
         self._before: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __enter__(self) -> Interrupts:
@@ -43,15 +42,6 @@ class Interrupts:
         caught, self._caught = self._caught, ""
         return f"interrupted by {caught}" if caught else ""
 
-    def expect(self) -> None:
-        """From now on a signal raises Interrupted where it arrives, once; one that came and was not taken raises here."""
-        self._urgent = True
-        self.check()
-
-    def defer(self) -> None:
-        """From now on signals are only noted, as before `expect`."""
-        self._urgent = False
-
     def ignore(self) -> None:
         """From now on, and after the block too, signals do nothing: all that is left is to exit."""
         for number in self._before:
@@ -59,8 +49,6 @@ class Interrupts:
         self._before.clear()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        # Nothing is raised here: an exception out of a handler would come wherever the main thread happens to be, inside of
+        # `Popen.wait` too, between taking its lock and the line that would give it back.
         self._caught = signal.Signals(number).name
-        if self._urgent:
-            # Once: what cleans up behind the exception is not to be cut off by an impatient second signal.
-            self._urgent = False
-            self.check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,9 @@ UNKNOWN = EXIT_CODES["unknown"]
 
 #: Spark needs about half a minute; a judge that takes this long is stuck.
 JUDGE_TIMEOUT_S = 900
+
+#: How often the wait for the judge looks whether a signal has come.
+LOOK_S = 0.1
 
 #: A judge that is told to stop ends its JVM and removes its scratch files within this, or is killed.
 STOP_GRACE_S = 3.0
@@ -37,21 +41,31 @@ def judge(run: Path, interrupts: Interrupts, command: Sequence[str] | None = Non
     """Judge a run, its output passed through. Returns the exit code (0, 1 or 2) and a complaint, empty when all went well.
 
     An exit code alone is not believed: an interpreter that crashes exits with 1 too. It must agree with verdict.json.
-    Raises Interrupted as soon as a signal comes; the judge is gone then.
+    Raises Interrupted soon after a signal; the judge is gone then.
     """
     process = start_guarded(command or judge_command(run), cwd=ROOT, env=judge_environment())
     try:
-        interrupts.expect()
-        code = process.wait(JUDGE_TIMEOUT_S)
+        code = exit_code(process, interrupts)
     except subprocess.TimeoutExpired:
         return UNKNOWN, f"the judge did not end within {JUDGE_TIMEOUT_S} s"
     finally:
-        interrupts.defer()
         stop(process)
     written = written_code(run / "verdict.json")
     if written is None or written != code:
         return UNKNOWN, f"the judge gave no usable verdict (exit code {code}, verdict.json says {written})"
     return code, ""
+
+
+def exit_code(process: subprocess.Popen[bytes], interrupts: Interrupts) -> int:
+    """Wait for the judge. Raises Interrupted within `LOOK_S` of a signal, and TimeoutExpired for a judge that is stuck."""
+    deadline_s = time.monotonic() + JUDGE_TIMEOUT_S
+    while True:
+        interrupts.check()
+        try:
+            return process.wait(LOOK_S)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= deadline_s:
+                raise
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,3 +117,44 @@ def test_a_signal_that_was_dealt_with_does_not_end_the_judge(tmp_path: Path) -> 
         assert interrupts.take() == "interrupted by SIGINT"
         assert judge(tmp_path, interrupts, command(2, tmp_path, {"verdict": "unknown"})) == (2, "")
         assert interrupts.take() == ""
+
+
+class InterruptingLock:
+    """A lock whose first taker gets Ctrl-C between taking it and the next line, as a busy machine may have it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._first = True
+
+    def acquire(self, blocking: bool = True) -> bool:
+        taken = self._lock.acquire(timeout=10) if blocking else self._lock.acquire(blocking=False)
+        assert taken or not blocking, "the lock was left taken"
+        if self._first:
+            self._first = False
+            os.kill(os.getpid(), signal.SIGINT)
+        return taken
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def test_a_signal_inside_the_wait_for_the_judge_does_not_leave_its_lock_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = judge_module.start_guarded
+
+    def start_with_lock(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process = start(*arguments, **options)
+        setattr(process, "_waitpid_lock", InterruptingLock())  # noqa: B010
+        return process
+
+    monkeypatch.setattr(judge_module, "start_guarded", start_with_lock)
+    ignorant = ENDLESS.format(on_term="signal.SIG_DFL", begun=str(tmp_path / "begun"))
+    with Interrupts() as interrupts, pytest.raises(Interrupted, match="interrupted by SIGINT"):
+        judge(tmp_path, interrupts, [sys.executable, "-c", ignorant])
