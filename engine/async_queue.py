@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -11,8 +12,9 @@ from typing import Any, TypeVar
 from engine import administering, producing, validate
 from engine.async_driver import AsyncDriver
 from engine.errand import Sent
+from engine.face import Ask, InTime, Steps
 from engine.observer import Observer
-from engine.operations import Backoff, Count, Counts, Enqueued, Operation, Snapshot, Window
+from engine.operations import Backoff, Count, Counts, Enqueued, Snapshot, Window
 from engine.producing import NewJob
 from engine.surface import Surface
 
@@ -96,7 +98,7 @@ class AsyncQueue(Surface):
         )
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
-        sent = await self._send_in_time(lambda not_after_ms: draft.operation(nonce, not_after_ms), intended_ns)
+        sent = await self._send_in_time(InTime(partial(draft.operation, nonce), intended_ns))
         return producing.enqueued(sent)
 
     async def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
@@ -156,30 +158,43 @@ class AsyncQueue(Surface):
 
     async def snapshot(self) -> Snapshot:
         """The ids of every state, in pages of 1,000; one page is one instant, several are not."""
-        async with self.driver.turns:
-            return await _carry_out(self._pages(), self.driver.run)
+        return await self.carry_out(self._pages())
 
     async def use_test_clock(self, now_ms: int) -> None:
         """Give the scripts this time instead of the server's (DESIGN 3.4). Only on a queue that has never held a job, or one
         that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys expire by the
         server's own clock, so an expiry in its past would delete what the script has just written."""
-        async with self.driver.turns:
-            await _carry_out(self._taking_test_clock(now_ms, self.driver.clock), self.driver.run)
+        await self.carry_out(self._taking_test_clock(now_ms, self.driver.clock))
 
     async def close(self) -> None:
         """Close the idle connections."""
         await self.driver.close()
 
-    async def _administer(self, draft: administering.Draft) -> None:
-        administering.conclude(await self._send_in_time(draft))
+    async def carry_out(self, steps: Steps[T]) -> T:
+        """Run what a part of the engine has decided, to its end: for the engine's own parts."""
+        try:
+            ask = next(steps)
+            while True:
+                ask = steps.send(await self._answer(ask))
+        except StopIteration as end:
+            return end.value
 
-    async def _send_in_time(self, operation: Callable[[int], Operation], intended_ns: int | None = None) -> Sent:
+    async def _answer(self, ask: Ask) -> Any:
+        if isinstance(ask, InTime):
+            return await self._send_in_time(ask)
+        async with self.driver.turns:
+            return await self.driver.run(ask)
+
+    async def _administer(self, draft: administering.Draft) -> None:
+        administering.conclude(await self._send_in_time(InTime(draft)))
+
+    async def _send_in_time(self, asked: InTime) -> Sent:
         """Send an operation that is void after the time that it is given; once more when that was reckoned wrongly (rule 3)."""
         async with self.driver.turns:
             await self.driver.server_now_ms()
-            sent = await self.driver.send(self.model.call(operation(self.driver.not_after_ms())), intended_ns)
+            sent = await self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), asked.intended_ns)
             if sent.came_late:
-                sent = await self.driver.send(self.model.call(operation(self.driver.not_after_ms())), intended_ns)
+                sent = await self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), asked.intended_ns)
         return sent
 
     async def __aenter__(self) -> AsyncQueue:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -11,8 +12,9 @@ from typing import Any, TypeVar
 from engine import administering, producing, validate
 from engine.driver import SyncDriver
 from engine.errand import Sent
+from engine.face import InTime, Steps
 from engine.observer import Observer
-from engine.operations import Backoff, Count, Counts, Enqueued, Operation, Snapshot, Window
+from engine.operations import Backoff, Count, Counts, Enqueued, Snapshot, Window
 from engine.producing import NewJob
 from engine.surface import TEST_CLOCK_LEAST_MS as TEST_CLOCK_LEAST_MS
 from engine.surface import Surface
@@ -96,7 +98,7 @@ class Queue(Surface):
         )
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
-        sent = self._send_in_time(lambda not_after_ms: draft.operation(nonce, not_after_ms), intended_ns)
+        sent = self._send_in_time(InTime(partial(draft.operation, nonce), intended_ns))
         return producing.enqueued(sent)
 
     def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
@@ -154,27 +156,36 @@ class Queue(Surface):
 
     def snapshot(self) -> Snapshot:
         """The ids of every state, in pages of 1,000; one page is one instant, several are not."""
-        return _carry_out(self._pages(), self.driver.run)
+        return self.carry_out(self._pages())
 
     def use_test_clock(self, now_ms: int) -> None:
         """Give the scripts this time instead of the server's (DESIGN 3.4). Only on a queue that has never held a job, or one
         that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys expire by the
         server's own clock, so an expiry in its past would delete what the script has just written."""
-        _carry_out(self._taking_test_clock(now_ms, self.driver.clock), self.driver.run)
+        self.carry_out(self._taking_test_clock(now_ms, self.driver.clock))
 
     def close(self) -> None:
         """Close the idle connections."""
         self.driver.close()
 
-    def _administer(self, draft: administering.Draft) -> None:
-        administering.conclude(self._send_in_time(draft))
+    def carry_out(self, steps: Steps[T]) -> T:
+        """Run what a part of the engine has decided, to its end: for the engine's own parts."""
+        try:
+            ask = next(steps)
+            while True:
+                ask = steps.send(self._send_in_time(ask) if isinstance(ask, InTime) else self.driver.run(ask))
+        except StopIteration as end:
+            return end.value
 
-    def _send_in_time(self, operation: Callable[[int], Operation], intended_ns: int | None = None) -> Sent:
+    def _administer(self, draft: administering.Draft) -> None:
+        administering.conclude(self._send_in_time(InTime(draft)))
+
+    def _send_in_time(self, asked: InTime) -> Sent:
         """Send an operation that is void after the time that it is given; once more when that was reckoned wrongly (rule 3)."""
         self.driver.server_now_ms()
-        sent = self.driver.send(self.model.call(operation(self.driver.not_after_ms())), intended_ns)
+        sent = self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), asked.intended_ns)
         if sent.came_late:
-            sent = self.driver.send(self.model.call(operation(self.driver.not_after_ms())), intended_ns)
+            sent = self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), asked.intended_ns)
         return sent
 
     def __enter__(self) -> Queue:

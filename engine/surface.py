@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 from engine import validate
-from engine.call import Call
 from engine.errors import Malformed, ScriptFault
+from engine.face import Steps
 from engine.models.lanes import Lanes
 from engine.observer import Observer
 from engine.operations import Listing, MakeTestQueue, Snapshot
@@ -40,7 +38,7 @@ class Surface:
         self.observer = observer
         self.model = Lanes(self.name, lua=self.lua)
 
-    def _pages(self) -> Generator[Call[Any], Snapshot, Snapshot]:
+    def _pages(self) -> Steps[Snapshot]:
         """The calls of a snapshot: yields each, is sent its reply, returns all of them as one."""
         states: dict[str, list[tuple[str, int]]] = {}
         srv_us = 0
@@ -53,7 +51,7 @@ class Surface:
                 return Snapshot(srv_us, states)
         raise ScriptFault(f"snapshot: more than {_PAGES_MAX * _PAGE} jobs in one state")
 
-    def _taking_test_clock(self, now_ms: object, clock: ServerClock) -> Generator[Call[bool], bool]:
+    def _taking_test_clock(self, now_ms: object, clock: ServerClock) -> Steps[None]:
         """The call that lets a queue take its time from a test, the first time; then the time itself."""
         now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)
         if self.model.now_ms is None:

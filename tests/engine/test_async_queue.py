@@ -229,30 +229,9 @@ def test_the_loop_goes_on_while_a_call_waits(relay: Relay) -> None:
 
 # -- parity
 
-#: Everything that people call.
-PUBLIC = sorted(name for name in dir(Queue) if not name.startswith("_") and callable(getattr(Queue, name)))
-
 
 def parameters(function: Any) -> list[tuple[str, Any, Any, Any]]:
     return [(p.name, p.kind, p.default, p.annotation) for p in inspect.signature(function).parameters.values()]
-
-
-def test_both_faces_have_the_same_calls() -> None:
-    twins = sorted(name for name in dir(AsyncQueue) if not name.startswith("_") and callable(getattr(AsyncQueue, name)))
-    assert twins == PUBLIC
-    administration = {"pause", "resume", "set_limit", "remove_limit"}
-    assert {"enqueue", "enqueue_many", "counts", "snapshot", "use_test_clock", "close"} | administration == set(PUBLIC)
-    assert parameters(Queue) == parameters(AsyncQueue)
-    assert hasattr(Queue, "__enter__") and hasattr(AsyncQueue, "__aenter__")
-
-
-@pytest.mark.parametrize("name", PUBLIC)
-def test_both_faces_have_the_same_signatures_and_documentation(name: str) -> None:
-    sync, twin = getattr(Queue, name), getattr(AsyncQueue, name)
-    assert parameters(sync) == parameters(twin)
-    assert inspect.signature(sync).return_annotation == inspect.signature(twin).return_annotation
-    assert inspect.getdoc(sync) == inspect.getdoc(twin) != ""
-    assert inspect.iscoroutinefunction(twin) and not inspect.iscoroutinefunction(sync)
 
 
 @pytest.mark.parametrize("name", ["run", "send", "send_many", "server_now_ms", "not_after_ms", "close"])

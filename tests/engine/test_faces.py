@@ -1,0 +1,41 @@
+"""Parity: the synchronous and the asyncio face of everything have the same calls, signatures and documentation."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from engine import AsyncQueue, Queue
+
+#: Each part of a queue: its synchronous class and its asyncio class.
+PAIRS: list[tuple[type[Any], type[Any]]] = [
+    (Queue, AsyncQueue),
+]
+CALLS = [
+    (sync, twin, name)
+    for sync, twin in PAIRS
+    for name in sorted({*dir(sync), *dir(twin)})
+    if not name.startswith("_") and inspect.isroutine(getattr(sync, name, None) or getattr(twin, name, None))
+]
+
+
+def parameters(function: Any) -> list[tuple[str, Any, Any, Any]]:
+    return [(p.name, p.kind, p.default, p.annotation) for p in inspect.signature(function).parameters.values()]
+
+
+@pytest.mark.parametrize(("sync", "twin", "name"), CALLS, ids=lambda value: getattr(value, "__name__", value))
+def test_both_faces_have_the_same_signatures_and_documentation(sync: type[Any], twin: type[Any], name: str) -> None:
+    one, other = getattr(sync, name), getattr(twin, name)
+    assert parameters(one) == parameters(other)
+    assert inspect.signature(one).return_annotation == inspect.signature(other).return_annotation
+    assert inspect.getdoc(one) == inspect.getdoc(other) != ""
+    waits = inspect.iscoroutinefunction(other) or inspect.isasyncgenfunction(other)
+    assert waits and not inspect.iscoroutinefunction(one)
+
+
+@pytest.mark.parametrize(("sync", "twin"), PAIRS)
+def test_both_faces_are_made_alike(sync: type[Any], twin: type[Any]) -> None:
+    assert [p[:3] for p in parameters(sync)] == [p[:3] for p in parameters(twin)]
+    assert hasattr(sync, "__enter__") == hasattr(twin, "__aenter__")
