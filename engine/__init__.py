@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from engine.handlers import Handlers, Job
     from engine.operations import Counts, Enqueued, Snapshot
+    from engine.options import JobOptions
     from engine.producing import NewJob
     from engine.queue import Queue
     from engine.worker import Worker
@@ -44,6 +45,7 @@ _HOMES = {
     ),
     "engine.handlers": ("Handlers", "Job"),
     "engine.operations": ("Counts", "Enqueued", "Snapshot"),
+    "engine.options": ("JobOptions",),
     "engine.producing": ("NewJob",),
     "engine.queue": ("Queue",),
     "engine.worker": ("Worker",),
@@ -57,6 +59,7 @@ __all__ = [
     "Enqueued",
     "Handlers",
     "Job",
+    "JobOptions",
     "LeaseLost",
     "Malformed",
     "NewJob",

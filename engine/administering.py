@@ -63,4 +63,4 @@ def _target(name: object, key: object) -> str:
         raise Malformed("name", name, "a name or a key, one of the two")
     if name is not None:
         return f"n:{validate.job_name(name)}"
-    return "k:*" if key == "*" else f"k:{validate.limit_key(key)}"
+    return "k:*" if key == "*" else f"k:{validate.limit_key('key', key)}"

@@ -7,14 +7,15 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from engine import administering, producing, validate
 from engine.async_driver import AsyncDriver
 from engine.errand import Sent
 from engine.face import Ask, InTime, Steps
 from engine.observer import Observer
-from engine.operations import Backoff, Count, Counts, Enqueued, Snapshot, Window
+from engine.operations import Count, Counts, Enqueued, Snapshot, Window
+from engine.options import JobOptions
 from engine.producing import NewJob
 from engine.surface import Surface
 
@@ -42,60 +43,19 @@ class AsyncQueue(Surface):
         self.driver = AsyncDriver(url, self.model.scripts.values(), observer=observer)
 
     async def enqueue(
-        self,
-        name: str,
-        payload: object,
-        *,
-        id: str | None = None,
-        delay_ms: int = 0,
-        priority: int = 5,
-        lifo: bool = False,
-        attempts: int = 3,
-        backoff_ms: int = 1000,
-        backoff: Backoff = "fixed",
-        crashes_max: int = 3,
-        timeout_ms: int = 0,
-        headers: Mapping[str, str] | None = None,
-        key: str | None = None,
-        unique: str | None = None,
-        dedup: str | None = None,
-        dedup_ms: int = 0,
-        intended_ns: int | None = None,
+        self, name: str, payload: object, *, id: str | None = None, intended_ns: int | None = None, **options: Unpack[JobOptions]
     ) -> Enqueued:
         """Put one job into the queue; it is there once, however often the network makes the engine send it (rule 3).
 
         `payload` is any JSON value of at most `payload_bytes_max` bytes; as JSON has it, a tuple arrives as a list and a key as
-        text. `priority` 1 to 10, 10 first. `attempts` counts runs, the first one included; `backoff_ms` is the wait after one
-        that failed. With `backoff="exponential"` it doubles with each further one, up to an hour, and what is waited is between
-        half of that and all of it, by chance. At `crashes_max`, 2 to 255, workers lost in its handler the job is buried.
-        `timeout_ms` travels with the job; no worker enforces it yet. Jobs of one name take turns by their `key`, a tenant for
-        one, and limits may be set for it. `unique` keeps a second job with this text out until the first has ended, `dedup` until
-        `dedup_ms` have passed since the first (rule 23). `intended_ns` (monotonic) is only told to the observer.
+        text. `options`: see JobOptions. `intended_ns` (monotonic) is only told to the observer.
 
         Returns Enqueued: `created`, or `duplicate` when the id was already there or `holder` keeps it out. Raises
         Malformed before any I/O, ServerUnavailable when nothing was applied, OutcomeUnknown when that cannot be said:
         with an `id` of your own the same call may be sent again, for it is there once; without one it could be there twice. An id
         is known for 20 s after its job has finished.
         """
-        draft = producing.draft(
-            name,
-            payload,
-            self.payload_bytes_max,
-            id=id,
-            delay_ms=delay_ms,
-            priority=priority,
-            lifo=lifo,
-            attempts=attempts,
-            backoff_ms=backoff_ms,
-            backoff=backoff,
-            crashes_max=crashes_max,
-            timeout_ms=timeout_ms,
-            headers=headers,
-            key=key,
-            unique=unique,
-            dedup=dedup,
-            dedup_ms=dedup_ms,
-        )
+        draft = producing.draft(name, payload, self.payload_bytes_max, id, options)
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
         sent = await self._send_in_time(InTime(partial(draft.operation, nonce), intended_ns))

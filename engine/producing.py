@@ -8,15 +8,16 @@ from __future__ import annotations
 import binascii
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from operator import attrgetter, is_
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple, Unpack, cast
 
 from engine import validate
 from engine.call import Call
 from engine.errand import Sent
 from engine.errors import EngineError, Malformed, OutcomeUnknown, PartlyEnqueued, ScriptFault, ServerUnavailable, UnsafeServer
-from engine.operations import Backoff, Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options
+from engine.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options
+from engine.options import OPTIONS, JobOptions, checked
 
 #: Jobs of one `enqueue_many`: all of them are checked, and held in memory, before the first is sent.
 JOBS_MAX = 100_000
@@ -27,46 +28,29 @@ CALL_BYTES_MAX = 1024 * 1024
 _ENVELOPE_BYTES = 256
 #: Calls that go out in one pipeline.
 _PIPELINE_CALLS = 8
-#: The options of a job that has none of its own, as they are given and as they are checked.
-_PLAIN = (5, False, 0, 3, 1000, 0, None, "fixed", 3, None, None, None, 0)
-_OPTIONS = (
-    *("priority", "lifo", "delay_ms", "attempts", "backoff_ms", "timeout_ms", "headers", "backoff", "crashes_max"),
-    *("key", "unique", "dedup", "dedup_ms"),
-)
-_FIELDS = ("name", "payload", "id", *_OPTIONS)
-_NEW_JOB_OPTIONS = attrgetter(*_OPTIONS)
-_PLAIN_TYPES = tuple(map(type, _PLAIN))
-_PLAIN_OPTIONS = Options()
+_FIELDS = ("name", "payload", "id", *OPTIONS)
+#: What a job without options of its own is given.
+NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class NewJob:
-    """A job to enqueue with `enqueue_many`. The fields are the arguments of `enqueue`, with the same bounds and defaults.
+    """A job to enqueue with `enqueue_many`: the arguments of `enqueue`, with the same bounds and defaults.
 
     Not frozen: making a frozen one takes as long as encoding its payload.
     """
 
     name: str
     payload: object
-    _: KW_ONLY
-    id: str | None = None
-    delay_ms: int = 0
-    priority: int = 5
-    lifo: bool = False
-    attempts: int = 3
-    backoff_ms: int = 1000
-    backoff: Backoff = "fixed"
-    crashes_max: int = 3
-    timeout_ms: int = 0
-    headers: Mapping[str, str] | None = None
-    key: str | None = None
-    unique: str | None = None
-    dedup: str | None = None
-    dedup_ms: int = 0
+    id: str | None
+    options: JobOptions
 
-
-_NEW_JOB_DEFAULTS = _NEW_JOB_OPTIONS(NewJob("", None))
+    def __init__(self, name: str, payload: object, *, id: str | None = None, **options: Unpack[JobOptions]) -> None:
+        self.name = name
+        self.payload = payload
+        self.id = id
+        self.options = options
 
 
 class Draft(NamedTuple):
@@ -83,53 +67,13 @@ class Draft(NamedTuple):
 
 
 def draft(
-    name: object,
-    payload: object,
-    payload_bytes_max: int,
-    *,
-    id: object = None,
-    delay_ms: object = 0,
-    priority: object = 5,
-    lifo: object = False,
-    attempts: object = 3,
-    backoff_ms: object = 1000,
-    backoff: object = "fixed",
-    crashes_max: object = 3,
-    timeout_ms: object = 0,
-    headers: object = None,
-    key: object = None,
-    unique: object = None,
-    dedup: object = None,
-    dedup_ms: object = 0,
+    name: object, payload: object, payload_bytes_max: int, id: object = None, options: Mapping[str, object] = NO_OPTIONS
 ) -> Draft:
     """A job, checked. Raises Malformed."""
     job = new_id() if id is None else validate.job_id(id)
     job_name = validate.job_name(name)
-    # Most jobs have the defaults, and to check those again costs half as much as all the rest. True and 5.0 equal 1 and 5, so
-    # the types are compared as well, and before.
-    given = (
-        *(priority, lifo, delay_ms, attempts, backoff_ms, timeout_ms, headers, backoff, crashes_max),
-        *(key, unique, dedup, dedup_ms),
-    )
-    if tuple(map(type, given)) == _PLAIN_TYPES and given == _PLAIN:
-        options = _PLAIN_OPTIONS
-    else:
-        options = validate.options(
-            priority=priority,
-            lifo=lifo,
-            delay_ms=delay_ms,
-            attempts=attempts,
-            backoff_ms=backoff_ms,
-            timeout_ms=timeout_ms,
-            headers=headers,
-            backoff=backoff,
-            crashes_max=crashes_max,
-            key=key,
-            unique=unique,
-            dedup=dedup,
-            dedup_ms=dedup_ms,
-        )
-    return Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), options)
+    made = checked(options)
+    return Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), made)
 
 
 def new_id() -> str:
@@ -204,39 +148,34 @@ def enqueue_many(
 
 def _draft_of(job: object, at: int, payload_bytes_max: int, names: set[str], ids: Iterator[str]) -> Draft:
     """One job of a bulk. `names` are those that were checked before, `ids` new ones."""
+    if isinstance(job, NewJob):
+        name, payload, id, options = cast("object", job.name), job.payload, job.id, cast("Mapping[str, object]", job.options)
+    else:
+        name, payload, id, options = _fields_of(job, at)
     try:
-        if isinstance(job, NewJob):
-            options = _NEW_JOB_OPTIONS(job)
-            known_name = cast("object", job.name)
-            plain = isinstance(known_name, str) and known_name in names
-            # The very objects: whatever equals them and is none of them is checked.
-            if plain and all(map(is_, options, _NEW_JOB_DEFAULTS)):
-                id = next(ids) if job.id is None else validate.job_id(job.id)
-                return Draft(id, job.name, validate.payload_bytes(job.payload, payload_bytes_max), _PLAIN_OPTIONS)
-            made = draft(job.name, job.payload, payload_bytes_max, id=job.id, **dict(zip(_OPTIONS, options, strict=True)))
-        elif isinstance(job, Mapping):
-            fields = cast("Mapping[str, Any]", job)
-            if len(fields) == 2 and "payload" in fields and isinstance(name := fields.get("name"), str) and name in names:
-                return Draft(next(ids), name, validate.payload_bytes(fields["payload"], payload_bytes_max), _PLAIN_OPTIONS)
-            made = draft(payload_bytes_max=payload_bytes_max, **fields)
-        else:
-            raise TypeError
-        names.add(made.name)
-        return made
+        # A name that was checked before need not be checked again.
+        if not (isinstance(name, str) and name in names):
+            name = validate.job_name(name)
+            names.add(name)
+        checked_id = next(ids) if id is None else validate.job_id(id)
+        return Draft(checked_id, name, validate.payload_bytes(payload, payload_bytes_max), checked(options))
     except Malformed as error:
         raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from None
-    except TypeError:
-        # A field too many or too few, told below.
-        pass
+
+
+def _fields_of(job: object, at: int) -> tuple[object, object, object, Mapping[str, object]]:
+    """Name, payload, id and options of a job that is a mapping. Raises Malformed for anything else."""
     bound = "a NewJob, or a mapping with its fields: name, payload, and the options of enqueue"
-    if isinstance(job, Mapping):
-        given = cast("Mapping[object, object]", job)
-        for field in given:
-            if field not in _FIELDS:
-                raise Malformed(f"jobs[{at}]", field, f"one of the fields {', '.join(_FIELDS)}")
-        missing = [field for field in _FIELDS[:2] if field not in given]
-        bound = f"{bound}; it lacks {' and '.join(missing)}"
-    raise Malformed(f"jobs[{at}]", cast("object", job), bound)
+    if not isinstance(job, Mapping):
+        raise Malformed(f"jobs[{at}]", job, bound)
+    options = dict(cast("Mapping[Any, object]", job))
+    missing = [field for field in _FIELDS[:2] if field not in options]
+    for field in options:
+        if field not in _FIELDS:
+            raise Malformed(f"jobs[{at}]", field, f"one of the fields {', '.join(_FIELDS)}")
+    if missing:
+        raise Malformed(f"jobs[{at}]", cast("object", job), f"{bound}; it lacks {' and '.join(missing)}")
+    return options.pop("name"), options.pop("payload"), options.pop("id", None), options
 
 
 def _parts(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import Malformed
-from engine.operations import Backoff, Limit, Options, Window
+from engine.operations import Limit, Window
 
 #: The default limit of a payload, and the most that a queue may set.
 PAYLOAD_BYTES_MAX = 512 * 1024
@@ -56,9 +56,14 @@ def job_name(value: object) -> str:
     return _matching("name", value, _NAME)
 
 
-def limit_key(value: object) -> str:
+def limit_key(field: str, value: object) -> str:
     """A tenant or limit key."""
-    return _matching("key", value, _KEY)
+    return _matching(field, value, _KEY)
+
+
+def text(field: str, value: object) -> str:
+    """A text of the characters that names may have."""
+    return _matching(field, value, _NAME)
 
 
 def limit(*, concurrency: object, rate: object, per_ms: object, window: object) -> Limit:
@@ -118,63 +123,20 @@ def payload_bytes(value: object, most: int = PAYLOAD_BYTES_MAX) -> bytes:
     return data
 
 
-def options(
-    *,
-    priority: object,
-    lifo: object,
-    delay_ms: object,
-    attempts: object,
-    backoff_ms: object,
-    timeout_ms: object,
-    headers: object,
-    backoff: object = "fixed",
-    crashes_max: object = 3,
-    key: object = None,
-    unique: object = None,
-    dedup: object = None,
-    dedup_ms: object = 0,
-) -> Options:
-    """A job's options."""
-    kinds: dict[object, Backoff] = {"fixed": "fixed", "exponential": "exponential"}
-    if not isinstance(backoff, str) or backoff not in kinds:
-        raise Malformed("backoff", backoff, "fixed or exponential")
-    if not isinstance(lifo, bool):
-        raise Malformed("lifo", lifo, "True or False")
-    window_ms = integer("dedup_ms", dedup_ms, 0, DURATION_MS_MAX)
-    if (dedup is None) != (window_ms == 0):
-        raise Malformed("dedup_ms", dedup_ms, "at least 1 together with dedup, and 0 without")
-    return Options(
-        priority=integer("priority", priority, 1, 10),
-        lifo=lifo,
-        delay_ms=integer("delay_ms", delay_ms, 0, DURATION_MS_MAX),
-        attempts=integer("attempts", attempts, 1, ATTEMPTS_MAX),
-        backoff_ms=integer("backoff_ms", backoff_ms, 0, BACKOFF_MS_MAX),
-        timeout_ms=integer("timeout_ms", timeout_ms, 0, BACKOFF_MS_MAX),
-        headers=_headers(headers),
-        backoff=kinds[backoff],
-        crashes_max=integer("crashes_max", crashes_max, CRASHES_LEAST, CRASHES_MAX),
-        key="" if key is None else limit_key(key),
-        unique="" if unique is None else _matching("unique", unique, _NAME),
-        dedup="" if dedup is None else _matching("dedup", dedup, _NAME),
-        dedup_ms=window_ms,
-    )
-
-
-def _headers(value: object) -> tuple[tuple[str, str], ...]:
+def headers(field: str, value: object) -> tuple[tuple[str, str], ...]:
+    """Headers of a job, as pairs."""
     bound = f"a mapping of text to text of at most {HEADERS_BYTES_MAX} bytes"
-    if value is None:
-        return ()
     if not isinstance(value, Mapping):
-        raise Malformed("headers", value, bound)
+        raise Malformed(field, value, bound)
     pairs: list[tuple[str, str]] = []
     items: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
     for key, text in items.items():
         if not isinstance(key, str) or not isinstance(text, str):
-            raise Malformed("headers", items, bound)
+            raise Malformed(field, items, bound)
         pairs.append((key, text))
     size = len(json.dumps(dict(pairs)).encode())
     if size > HEADERS_BYTES_MAX:
-        raise Malformed("headers", f"{size} bytes", bound)
+        raise Malformed(field, f"{size} bytes", bound)
     return tuple(pairs)
 
 

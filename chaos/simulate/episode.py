@@ -18,6 +18,7 @@ from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import MS, Found, Row, TimeIsUp, World
 from engine.models.lanes import Lanes
 from engine.operations import MakeTestQueue
+from engine.options import checked
 
 QUEUE = "sim"
 #: A dead worker's place is taken after this.
@@ -208,10 +209,9 @@ class _Episode:
 
     def _work_ms(self) -> int:
         """All runs that the jobs may need, one after the other."""
-        runs = sum(
-            job.attempts * (self._profile.handler_ms[1] + job.backoff_ms + 100) for deed in self._plan.deeds for job in deed.jobs
-        )
-        crashes = sum(job.crashes_max for deed in self._plan.deeds for job in deed.jobs if "crash" in str(job.payload))
+        jobs = [(job, checked(job.options)) for deed in self._plan.deeds for job in deed.jobs]
+        runs = sum(options.attempts * (self._profile.handler_ms[1] + options.backoff_ms + 100) for _, options in jobs)
+        crashes = sum(options.crashes_max for job, options in jobs if "crash" in str(job.payload))
         return int(runs / 2) + crashes * 2 * self._profile.lease_ms
 
     def _over(self, producer: Producer) -> Callable[[], bool]:

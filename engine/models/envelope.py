@@ -22,7 +22,7 @@ tombstone.
 | 4 | lengths of class, key, name (0: as the class), unique key | | | |
 | | class, key, name, unique key | | | |
 | 0 or 4 | timeout_ms, where there is one | | | |
-| 0 or 2, n | length, then options as JSON (headers; later parent keys), where there are some | | | |
+| 0 or 2, n | length, then the options of `_EXTRAS` that are not the default, as JSON, where there are some | | | |
 | | the payload, to the end | | | |
 """
 
@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 from engine.errors import ScriptFault
@@ -75,20 +76,19 @@ _mould: Mould | None = None
 
 
 def _shape(name: str, options: Options) -> Mould:
-    flags = (
-        _LIFO * options.lifo
-        + _DELAYED * (options.delay_ms > 0)
-        + _TIMEOUT * (options.timeout_ms > 0)
-        + _OPTIONS * bool(options.headers)
-    )
+    flags = _LIFO * options.lifo + _DELAYED * (options.delay_ms > 0) + _TIMEOUT * (options.timeout_ms > 0)
+    extras = {
+        field: extra.write(value) for field, extra in _EXTRAS.items() if (value := getattr(options, field)) != extra.default
+    }
     class_name, key, unique = name.encode(), options.key.encode(), options.unique.encode()
     numbers = (options.attempts, _BACKOFFS.index(options.backoff), options.crashes_max, options.backoff_ms)
     parts = [_COMMON.pack(*numbers, len(class_name), len(key), 0, len(unique)), class_name, key, unique]
     if options.timeout_ms:
         parts.append(_TIMEOUT_MS.pack(options.timeout_ms))
-    if options.headers:
-        extra = json.dumps({"headers": dict(options.headers)}, separators=(",", ":")).encode()
-        parts += [len(extra).to_bytes(2, "big"), extra]
+    if extras:
+        flags += _OPTIONS
+        text = json.dumps(extras, separators=(",", ":")).encode()
+        parts += [len(text).to_bytes(2, "big"), text]
     return Mould(name, options, _HEAD.pack(VERSION, ord("J"), options.priority, flags), b"".join(parts))
 
 
@@ -157,22 +157,43 @@ def _form(alike: bytes, length: int) -> Form:
         attempts=attempts,
         backoff_ms=backoff_ms,
         timeout_ms=timeout_ms,
-        headers=_headers(alike[at + 2 :]),
         backoff=_BACKOFFS[backoff],
         crashes_max=crashes_max,
         key=key,
         unique=unique,
+        **_read_extras(alike[at + 2 :]),
     )
     return Form(name or class_name, class_name, f"{class_name}/{key}" if key else class_name, options)
 
 
-def _headers(extra: bytes) -> tuple[tuple[str, str], ...]:
-    """The headers in the options. Raises ValueError for anything but an object of texts."""
-    options: Any = json.loads(extra) if extra else {}
-    headers: Any = cast("dict[str, Any]", options).get("headers", {}) if isinstance(options, dict) else None
-    if not isinstance(headers, dict):
-        raise ValueError("options without headers that are an object")
-    pairs = tuple(cast("dict[str, Any]", headers).items())
-    if not all(isinstance(value, str) for _, value in pairs):
+def _read_headers(value: Any) -> tuple[tuple[str, str], ...]:
+    """Headers as pairs. Raises ValueError for anything but an object of texts."""
+    if not isinstance(value, dict):
+        raise ValueError("headers that are no object")
+    pairs = tuple(cast("dict[str, Any]", value).items())
+    if not all(isinstance(text, str) for _, text in pairs):
         raise ValueError("a header that is no text")
     return pairs
+
+
+class Extra(NamedTuple):
+    """An option that few jobs have, as a part of a JSON object. `read` raises ValueError for what `write` never makes."""
+
+    default: Any
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+
+#: By the names of their fields in Options.
+_EXTRAS: dict[str, Extra] = {
+    "headers": Extra((), dict, _read_headers),
+}
+
+
+def _read_extras(text: bytes) -> dict[str, Any]:
+    """The options in this JSON; those that only a later engine knows are passed over. Raises ValueError."""
+    given: Any = json.loads(text) if text else {}
+    if not isinstance(given, dict):
+        raise ValueError("options that are no object")
+    known = cast("dict[str, Any]", given)
+    return {name: _EXTRAS[name].read(value) for name, value in known.items() if name in _EXTRAS}

@@ -240,11 +240,6 @@ def test_both_drivers_have_the_same_calls(name: str) -> None:
     assert parameters(sync) == parameters(twin) and inspect.getdoc(sync) == inspect.getdoc(twin)
 
 
-def test_new_job_has_the_options_of_enqueue() -> None:
-    wanted = [p for p in parameters(Queue.enqueue)[1:] if p[0] != "intended_ns"]
-    assert parameters(NewJob) == wanted
-
-
 def a_day_of(queue: Any) -> list[Any]:
     """What a producer does in a day, and what it hears."""
     heard: list[Any] = []

@@ -4,7 +4,6 @@ fails."""
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from engine import Malformed, NewJob, OutcomeUnknown, PartlyEnqueued, Queue, ScriptFault, ServerUnavailable, producing, validate
+from engine import Malformed, NewJob, OutcomeUnknown, PartlyEnqueued, Queue, ScriptFault, ServerUnavailable, producing
 from engine.history import HistoryFile
 from engine.models.lanes import Lanes
 from engine.operations import EnqueueMany
+from engine.options import OPTIONS, checked
 from engine.recorder import Recorder
 from engine.testing import EmbeddedServer, free_port
 from tests.engine.desk import Desk, desk
@@ -331,8 +331,7 @@ def test_a_reply_outside_the_contract_is_a_fault(raw: Any) -> None:
 def test_a_job_without_options_has_those_that_checking_its_defaults_gives() -> None:
     """They are not checked again for each job."""
     (plain,) = producing.drafts([NewJob("work", 1)], 100)
-    fields = {name: getattr(NewJob("work", 1), name) for name in inspect.signature(validate.options).parameters}
-    assert plain.options == validate.options(**fields)
+    assert plain.options == checked({name: option.default for name, option in OPTIONS.items()})
 
 
 @pytest.mark.parametrize("options", [{"priority": 5.5}, {"lifo": 0}, {"attempts": True}, {"headers": ()}, {"delay_ms": False}])

@@ -18,13 +18,6 @@ from tests.engine.helpers.producing import raw_client, some_handlers
 
 NAMES = ("a", "A-z_0.9:", "q" * 128)
 BAD_NAMES = ("", "q" * 129, "two words", "new\n", "ä", "a/b", "{a}", "a|b", "nul\0", None, 7, b"bytes", ["a"])
-WHOLE_BOUNDS = {
-    "priority": (1, 10),
-    "delay_ms": (0, validate.DURATION_MS_MAX),
-    "attempts": (1, validate.ATTEMPTS_MAX),
-    "backoff_ms": (0, validate.BACKOFF_MS_MAX),
-    "timeout_ms": (0, validate.BACKOFF_MS_MAX),
-}
 NOT_WHOLE = (True, False, None, "5", b"5", 1.5, math.nan, math.inf, -math.inf, [1], 10**400)
 
 
@@ -72,22 +65,6 @@ def test_names_and_ids_outside_their_bounds(queue: Queue, name: Any) -> None:
 def test_ids_of_schedules_are_not_for_callers(queue: Queue) -> None:
     assert "cron:" in refused("id", "cron:nightly:1", queue.enqueue, "work", {}, id="cron:nightly:1")
     assert validate.job_id("my-cron:1") == "my-cron:1"
-
-
-@pytest.mark.parametrize("option", WHOLE_BOUNDS)
-def test_whole_numbers(queue: Queue, option: str) -> None:
-    least, most = WHOLE_BOUNDS[option]
-    for value in (least, most, float(least)):
-        taken = validate.integer(option, value, least, most)
-        assert taken == value and type(taken) is int
-    for value in (least - 1, most + 1, -(10**18), *NOT_WHOLE):
-        message = refused(option, value, queue.enqueue, "work", {}, **{option: value})
-        assert str(least) in message and str(most) in message
-
-
-def test_lifo_is_a_bool(queue: Queue) -> None:
-    for value in (1, 0, None, "yes"):
-        refused("lifo", value, queue.enqueue, "work", {}, lifo=value)
 
 
 def test_the_greatest_payload_and_one_byte_more(queue: Queue) -> None:
@@ -138,17 +115,6 @@ def test_values_that_cannot_even_be_printed(queue: Queue, make: Callable[[], Any
         queue.enqueue("work", value)
     with pytest.raises(Malformed, match="^priority: "):
         queue.enqueue("work", {}, priority=value)
-
-
-def test_headers(queue: Queue) -> None:
-    fill = validate.HEADERS_BYTES_MAX - len(json.dumps({"h": ""}))
-    taken = validate.options(
-        priority=5, lifo=False, delay_ms=0, attempts=1, backoff_ms=0, timeout_ms=0, headers={"h": "x" * fill}
-    )
-    assert taken.headers == (("h", "x" * fill),)
-    refused("headers", "8193 bytes", queue.enqueue, "work", {}, headers={"h": "x" * (fill + 1)})
-    for headers in (7, "a=b", [("a", "b")], {"a": 1}, {1: "a"}, {"a": None}, {"a": b"b"}):
-        refused("headers", headers, queue.enqueue, "work", {}, headers=headers)
 
 
 @pytest.mark.parametrize("value", [True, "soon", 1.5, math.nan])

@@ -1,0 +1,130 @@
+"""The table of options: every bound from both sides, and the same names wherever options are given or read."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+import pytest
+
+from engine import JobOptions, Malformed, NewJob, Queue
+from engine.models.envelope import decode, encode
+from engine.operations import Enqueue, Lease, Options
+from engine.options import OPTIONS, PLAIN, Checked, Choice, Flag, Whole, checked
+from engine.testing import free_port
+from engine.validate import HEADERS_BYTES_MAX, KEY_CHARS_MAX
+
+NOT_WHOLE = (True, False, None, "5", b"5", 1.5, math.nan, math.inf, -math.inf, [1], 10**400)
+BAD_TEXTS = ("", "two words", "new\n", "ä", "a/b", "{a}", "nul\0", 7, b"bytes", ["a"])
+HEADER_FILL = HEADERS_BYTES_MAX - len(json.dumps({"h": ""}))
+
+#: For each option that is no number, flag or choice: values inside its bound with what the engine reads, and values outside.
+EXAMPLES: dict[str, tuple[list[tuple[Any, Any]], list[Any]]] = {
+    "headers": (
+        [({}, ()), ({"h": "x" * HEADER_FILL}, (("h", "x" * HEADER_FILL),))],
+        [{"h": "x" * (HEADER_FILL + 1)}, 7, "a=b", [("a", "b")], {"a": 1}, {1: "a"}, {"a": None}, {"a": b"b"}],
+    ),
+    "key": ([("k" * KEY_CHARS_MAX, "k" * KEY_CHARS_MAX)], ["k" * (KEY_CHARS_MAX + 1), *BAD_TEXTS]),
+    "unique": ([("u" * 128, "u" * 128)], ["u" * 129, *BAD_TEXTS]),
+    "dedup": ([("d" * 128, "d" * 128)], ["d" * 129, *BAD_TEXTS]),
+}
+#: Options that an option needs beside it.
+COMPANIONS: dict[str, dict[str, Any]] = {"dedup": {"dedup_ms": 1}, "dedup_ms": {"dedup": "d"}}
+
+
+def cases() -> Iterator[tuple[str, Any, Any]]:
+    """Name, value inside the bound, what the engine reads."""
+    for name, option in OPTIONS.items():
+        match option:
+            case Whole(_, least, most):
+                yield from ((name, value, int(value)) for value in (least, most, float(most)) if value or name not in COMPANIONS)
+            case Flag():
+                yield from ((name, value, value) for value in (False, True))
+            case Choice(_, words):
+                yield from ((name, word, word) for word in words)
+            case Checked():
+                yield from ((name, value, read) for value, read in EXAMPLES[name][0])
+
+
+def bad_cases() -> Iterator[tuple[str, Any]]:
+    for name, option in OPTIONS.items():
+        match option:
+            case Whole(_, least, most):
+                yield from ((name, value) for value in (least - 1, most + 1, -(10**18), *NOT_WHOLE))
+            case Flag():
+                yield from ((name, value) for value in (1, 0, None, "yes"))
+            case Choice(_, words):
+                yield from ((name, value) for value in (words[0].upper(), "", None, 0, [words[0]]))
+            case Checked():
+                yield from ((name, value) for value in EXAMPLES[name][1])
+
+
+@pytest.mark.parametrize(("name", "value", "read"), list(cases()))
+def test_inside_its_bound(name: str, value: Any, read: Any) -> None:
+    taken = getattr(checked({name: value, **COMPANIONS.get(name, {})}), name)
+    assert taken == read and type(taken) is type(read)
+
+
+@pytest.fixture(scope="module")
+def queue() -> Iterator[Queue]:
+    """A queue whose url leads to a port where nothing listens: any I/O would fail with another error than Malformed."""
+    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
+    made.driver.deadline_ms = 0
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("name", "value"), list(bad_cases()))
+def test_outside_its_bound(queue: Queue, name: str, value: Any) -> None:
+    given: Any = {name: value, **COMPANIONS.get(name, {})}
+    with pytest.raises(Malformed) as caught:
+        queue.enqueue("work", {}, **given)
+    assert caught.value.field == name
+    message = str(caught.value)
+    assert message.startswith(f"{name}: ") and "it must be" in message and "\n" not in message
+    with pytest.raises(Malformed, match=rf"^jobs\[0\]\.{name}: "):
+        queue.enqueue_many([NewJob("work", {}, **given)])
+
+
+@pytest.mark.parametrize(("name", "companion"), COMPANIONS.items())
+def test_an_option_that_needs_another(name: str, companion: dict[str, Any]) -> None:
+    alone: Any = {name: 1 if isinstance(OPTIONS[name], Whole) else "d"}
+    with pytest.raises(Malformed, match="it must be"):
+        checked(alone)
+    assert checked(alone | companion) != PLAIN
+
+
+def test_an_option_that_does_not_exist(queue: Queue) -> None:
+    with pytest.raises(Malformed, match=r"^prioritty: 9 .*one of the options delay_ms, priority, "):
+        queue.enqueue("work", {}, **{"prioritty": 9})  # type: ignore[arg-type]
+
+
+def test_the_table_the_callers_type_and_the_engines_type_have_the_same_names() -> None:
+    assert set(OPTIONS) == set(get_type_hints(JobOptions)) == {field.name for field in fields(Options)}
+    assert checked({name: option.default for name, option in OPTIONS.items()}) == PLAIN == Options()
+    assert {name for name, option in OPTIONS.items() if isinstance(option, Checked)} == set(EXAMPLES)
+
+
+def test_a_new_job_takes_what_enqueue_takes() -> None:
+    def parameters(function: Any) -> list[tuple[str, Any, Any, Any]]:
+        return [(p.name, p.kind, p.default, p.annotation) for p in inspect.signature(function).parameters.values()]
+
+    wanted = [p for p in parameters(Queue.enqueue)[1:] if p[0] != "intended_ns"]
+    assert parameters(NewJob) == wanted
+
+
+#: Those that do not travel with the job: they decide what becomes of the enqueue.
+STAY = {"dedup", "dedup_ms", "delay_ms"}
+
+
+@pytest.mark.parametrize(("name", "value", "read"), [case for case in cases() if case[0] not in STAY])
+def test_it_travels_in_the_envelope(name: str, value: Any, read: Any) -> None:
+    options = checked({name: value})
+    head, tail = encode(Enqueue("j", "work", b"{}", b"nonce---", 1000, options))
+    job = decode(head + bytes(12) + tail, Lease("j", 1, "n"), 0, (1, 0, 0))
+    assert getattr(job.options, name) == read
+    assert (job.options, job.payload) == (options, b"{}")
