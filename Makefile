@@ -12,17 +12,19 @@ SERVER ?= valkey
 JOBS ?= 3
 MINUTES ?= 1
 ARGS ?=
+MODEL ?=
 
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench bench-engine judge test simulate simulate-rules check format doctor clean distclean
+.PHONY: help setup bench bench-engine judge test features simulate simulate-rules check format doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
 	@echo 'make test [ARGS="-k claim"]         all tests, in JOBS=3 processes'
+	@echo 'make features [MODEL=lanes]         which features of the five seeds tests prove, of one model or of any'
 	@echo 'make simulate [SEED=1] [MINUTES=1]  the deterministic simulator: the real scripts, every mishap from one seed'
 	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 minutes)'
 	@echo '  SERVER=redis                      bench, test and simulate: redis-server on PATH instead of the bundled Valkey'
@@ -57,6 +59,9 @@ judge: setup
 
 test: setup
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --no-loadscope-reorder $(ARGS)
+
+features: setup
+	@$(BIN)/python -m tests.features $(if $(MODEL),--model $(MODEL))
 
 simulate: setup
 	@$(BIN)/python -m chaos.simulate run --seed $(SEED) --minutes $(MINUTES)

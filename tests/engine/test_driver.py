@@ -150,6 +150,7 @@ def test_a_delay_within_the_time_of_a_reply_is_waited_for(relay: Relay, queue: Q
     assert relay.calls == 2
 
 
+@pytest.mark.feature("BL33")
 def test_a_server_that_comes_back_within_the_deadline(relay: Relay, queue: Queue, direct: Queue) -> None:
     relay.down()
     back = threading.Timer(0.4, relay.up)

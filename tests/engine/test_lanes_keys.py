@@ -21,6 +21,7 @@ def order(desk: Desk) -> list[str]:
     return [job.lease.job for job in desk.claim("o", limit=100)]
 
 
+@pytest.mark.feature("BN01", "MQ01", "BQ05")
 def test_rule_15_a_waiting_job_is_one_string_and_its_place_in_the_lane(desk: Desk) -> None:
     empty = set(desk.dump())
     desk.enqueue("j1", payload={"n": 1}, priority=7, attempts=4, backoff_ms=250, timeout_ms=60_000)
@@ -38,6 +39,7 @@ def test_rule_15_a_waiting_job_is_one_string_and_its_place_in_the_lane(desk: Des
     assert keys[desk.keys.wake("main")][1] == [b"1"]
 
 
+@pytest.mark.feature("MQ05")
 def test_rule_15_run_lives_from_the_first_claim_to_the_end_and_a_tombstone_follows(desk: Desk) -> None:
     desk.enqueue("j1")
     assert desk.run_hash("j1") == {}
@@ -50,6 +52,7 @@ def test_rule_15_run_lives_from_the_first_claim_to_the_end_and_a_tombstone_follo
     assert desk.redis.zrange(desk.keys.done, 0, -1, withscores=True) == [(b"j1", float(START_MS))]
 
 
+@pytest.mark.feature("BQ11", "BL03")
 def test_rule_16_higher_priority_first_then_first_in_first_out_and_lifo_before_its_equals(desk: Desk) -> None:
     desk.enqueue("low", priority=1)
     desk.enqueue("a", "b")
@@ -71,6 +74,7 @@ def test_rule_16_sequences_refuse_loudly_at_2_to_the_48(desk: Desk) -> None:
     assert desk.dump() == before
 
 
+@pytest.mark.feature("BL04")
 def test_rule_16_equal_due_times_keep_the_order_of_enqueue_past_every_digit(desk: Desk) -> None:
     desk.redis.set(desk.keys.seq, 32**2 - 3)
     jobs = [f"j{number}" for number in (5, 1, 4, 2, 3)]
@@ -93,6 +97,7 @@ def test_rule_16_a_failed_job_goes_back_to_its_old_place(desk: Desk) -> None:
     assert order(desk) == ["first", "second"]
 
 
+@pytest.mark.feature("BQ28", "BL08", "MQ14")
 def test_attempts_used_up_bury_the_job_with_its_envelope_and_the_reason(desk: Desk) -> None:
     desk.enqueue("j1", attempts=2)
     (job,) = desk.claim()
@@ -117,6 +122,7 @@ def test_release_gives_back_to_the_old_place_without_charging(desk: Desk) -> Non
     assert order(desk) == ["j1", "j2"]
 
 
+@pytest.mark.feature("BL18")
 def test_a_reaped_job_goes_back_to_its_old_place_and_a_crash_is_counted(desk: Desk) -> None:
     desk.enqueue("j1", "j2")
     first, _ = (job.lease for job in desk.claim())
@@ -131,6 +137,7 @@ def test_a_reaped_job_goes_back_to_its_old_place_and_a_crash_is_counted(desk: De
     assert order(desk) == ["j1", "j2"]
 
 
+@pytest.mark.feature("BQ06", "BQ08", "BN05", "MQ07")
 def test_rule_13_a_claim_promotes_up_to_100_due_jobs_first(desk: Desk) -> None:
     desk.enqueue(*[f"j{number:03}" for number in range(150)], delay_ms=100)
     desk.tick(100)
@@ -138,6 +145,7 @@ def test_rule_13_a_claim_promotes_up_to_100_due_jobs_first(desk: Desk) -> None:
     assert len(desk.claim("b", limit=150)) == 50
 
 
+@pytest.mark.feature("BL19")
 def test_rule_13_claims_and_sweeps_say_how_long_one_may_sleep(desk: Desk) -> None:
     assert desk.run(desk.claim_operation()).sleep_ms == 1000
     desk.enqueue("soon", delay_ms=300)
@@ -201,6 +209,7 @@ def test_an_index_entry_without_a_job_is_skipped(desk: Desk) -> None:
     assert desk.places("ghost") == set()
 
 
+@pytest.mark.feature("BN12")
 @pytest.mark.parametrize("damage", [b"", b"\x01J", b"\x09" + b"J" * 80, b"\x01X" + b"\0" * 80, b"\x01J" + b"\xff" * 58])
 def test_rule_17_a_corrupt_envelope_is_buried_and_the_claim_goes_on(desk: Desk, damage: bytes) -> None:
     desk.enqueue("bad", "j1")
@@ -235,6 +244,7 @@ def test_rule_17_a_claim_stops_at_one_mebibyte_but_takes_one_job(desk: Desk) -> 
     assert [job.lease.job for job in desk.claim("b")] == ["c"]
 
 
+@pytest.mark.feature("BQ33", "BL28")
 def test_counts_and_listing_see_every_state(desk: Desk) -> None:
     desk.enqueue("waits1", "waits2", "runs", "dies", "ends")
     desk.enqueue("sleeps", delay_ms=5_000)
@@ -290,6 +300,7 @@ def test_the_time_of_a_test_is_refused_on_a_queue_that_is_in_use(desk: Desk, iro
         used.close()
 
 
+@pytest.mark.feature("BQ19")
 def test_a_lease_lasts_from_the_servers_time_of_the_claim(desk: Desk) -> None:
     desk.enqueue("j1")
     (job,) = desk.claim()

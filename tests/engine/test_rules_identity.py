@@ -322,6 +322,7 @@ def test_rule_05_a_repeat_of_an_end_tells_how_the_lease_ended_whatever_is_asked(
         assert desk.run(other).items == (("repeated", outcome),)
 
 
+@pytest.mark.feature("BQ20", "BL16")
 def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
     desk.enqueue("j1")
     (job,) = desk.claim("a")
@@ -395,6 +396,7 @@ def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> N
     assert (job.claims, job.failures, job.crashes) == (4, 1, 1)
 
 
+@pytest.mark.feature("BQ20", "BL16")
 def test_rule_06_equal_fences_with_another_nonce_are_another_token(desk: Desk) -> None:
     desk.enqueue("j1")
     (job,) = desk.claim()
@@ -412,6 +414,7 @@ def test_rule_09_a_renewal_that_arrives_late_arms_nothing(desk: Desk) -> None:
     assert desk.dump() == before
 
 
+@pytest.mark.feature("BQ21", "BL17")
 def test_rule_09_a_renewal_in_time_arms_a_whole_lease_and_only_once(desk: Desk) -> None:
     desk.enqueue("j1")
     (job,) = desk.claim()

@@ -217,6 +217,7 @@ def test_rule_18_a_worker_never_gets_jobs_of_names_that_it_did_not_ask_for(desk:
     assert claimed(desk, classes=("unknown",)) == []
 
 
+@pytest.mark.feature("BQ18")
 def test_rule_18_exhausted_classes_do_not_use_up_a_claim(desk: Desk) -> None:
     """Classes whose one slot is taken leave their lanes in front of one that has work: their lanes cost no visit."""
     names = tuple(f"n{number:02d}" for number in range(16))
@@ -327,6 +328,7 @@ def test_rule_18_a_lane_with_jobs_is_found_after_every_kind_of_call(desk: Desk) 
     assert parked(desk) == {"main/b": "k:b"}
 
 
+@pytest.mark.feature("BQ18")
 def test_rule_18_a_claim_costs_the_same_with_ten_thousand_blocked_lanes(desk: Desk) -> None:
     """Commands that the script runs, with 10 and with 10,000 lanes that wait for a slot or for a window."""
 

@@ -48,6 +48,7 @@ ENDS = ["finish", "fused", "retry", "bury", "release", "reap"]
 # -- concurrency
 
 
+@pytest.mark.feature("BQ22")
 def test_rule_20_a_name_runs_at_most_so_many_jobs_at_once(desk: Desk) -> None:
     desk.set_limit("n:main", concurrency=3)
     desk.enqueue(*(f"j{number}" for number in range(6)))
@@ -61,6 +62,7 @@ def test_rule_20_a_name_runs_at_most_so_many_jobs_at_once(desk: Desk) -> None:
     assert members(desk, desk.keys.held("n:main")) == ["j0", "j1", "k0"]
 
 
+@pytest.mark.feature("BQ22")
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("target", ["n:main", "k:k", "k:*"])
 def test_rule_20_each_end_of_a_lease_frees_its_slot(desk: Desk, target: str, how: str) -> None:
@@ -288,6 +290,7 @@ def claimable_at(desk: Desk, upto_ms: int) -> int:
     raise AssertionError("never")
 
 
+@pytest.mark.feature("BQ23")
 @pytest.mark.parametrize("target", ["n:main", "k:k"])
 def test_rule_20_a_sliding_window_frees_a_place_exactly_its_length_after_each_claim(desk: Desk, target: str) -> None:
     desk.set_limit(target, rate=2, per_ms=100)
@@ -308,6 +311,7 @@ def test_rule_20_a_sliding_window_frees_a_place_exactly_its_length_after_each_cl
     assert claimable_at(desk, 80) == START_MS + 200
 
 
+@pytest.mark.feature("BQ23")
 @pytest.mark.parametrize("target", ["n:main", "k:k"])
 def test_rule_20_a_fixed_window_begins_anew_at_multiples_of_its_length(desk: Desk, target: str) -> None:
     assert START_MS % 100 == 0

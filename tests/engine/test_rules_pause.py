@@ -26,6 +26,7 @@ def claimed(desk: Desk, limit: int = 10, worker: str = "a") -> list[str]:
     return found
 
 
+@pytest.mark.feature("BQ24")
 def test_rule_07_nothing_of_a_paused_name_is_claimed_until_it_is_resumed(desk: Desk) -> None:
     prepare(desk)
     desk.pause("mail")
@@ -39,6 +40,7 @@ def test_rule_07_nothing_of_a_paused_name_is_claimed_until_it_is_resumed(desk: D
     assert desk.redis.exists(desk.keys.paused) == 0
 
 
+@pytest.mark.feature("BL20")
 def test_rule_07_a_pause_of_the_queue_holds_whatever_is_resumed_by_name(desk: Desk) -> None:
     prepare(desk)
     desk.pause("mail")
@@ -69,6 +71,7 @@ def test_rule_07_jobs_in_hand_go_on_while_their_name_is_paused(desk: Desk) -> No
     assert len(claimed(desk)) == 2
 
 
+@pytest.mark.feature("MQ28")
 @pytest.mark.parametrize("name", ["mail", "*"])
 def test_rule_07_a_pause_with_a_length_ends_to_the_ms_and_is_told(desk: Desk, name: str) -> None:
     prepare(desk)

@@ -33,6 +33,7 @@ def lease_of(desk: Desk) -> Lease:
     return desk.claim(limit=1)[0].lease
 
 
+@pytest.mark.feature("MQ29")
 def test_rule_23_a_unique_key_turns_others_away_through_all_states_of_its_job(desk: Desk) -> None:
     assert add(desk, "j1", unique="u", delay_ms=100) == created("j1")
     assert add(desk, "j2", unique="u") == ("duplicate", "j1", "delayed")
@@ -55,6 +56,7 @@ def test_rule_23_a_unique_key_turns_others_away_through_all_states_of_its_job(de
     assert [job.lease.job for job in desk.claim()] == ["j1", "j8", "j9"]
 
 
+@pytest.mark.feature("MQ29")
 @pytest.mark.parametrize("how", ["finish", "fused", "bury", "attempts", "crashes"])
 def test_rule_23_the_end_of_its_job_frees_the_key(desk: Desk, how: str) -> None:
     add(desk, "j1", unique="u", attempts=1, crashes_max=2)

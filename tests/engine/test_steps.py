@@ -150,6 +150,7 @@ def test_rule_9_also_for_what_waited_in_hand() -> None:
     assert machine.work == Release((second.lease,))
 
 
+@pytest.mark.feature("BQ21", "BL17")
 def test_a_renewal_at_a_third_of_the_lease_for_everything_in_hand() -> None:
     machine = Machine(concurrency=3, lease_ms=9000)
     jobs = [machine.job("a"), machine.job("b", crashes=1), machine.job("c", crashes=1)]

@@ -150,6 +150,7 @@ def test_rule_21_jobs_behind_a_slow_inline_handler_go_to_a_worker_that_idles(que
     assert workers.marks("end") == [] and rows_of(workers.history(), "operation", f="release", type="ok") != []
 
 
+@pytest.mark.feature("BQ32")
 def test_a_worker_that_is_killed_with_a_batch_in_hand_loses_nothing(queue: Queue, workers: Workers) -> None:
     jobs = [f"j{number}" for number in range(300)]
     put(queue, workers, "quick", *jobs, what="sleep")

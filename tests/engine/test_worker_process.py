@@ -39,6 +39,7 @@ def run_hash(queue: Queue, url: str, job: str) -> dict[str, str]:
         return client.hgetall(queue.model.keys.run(job))
 
 
+@pytest.mark.feature("BL19", "BQ05")
 def test_it_handles_jobs_and_leaves_a_whole_history(queue: Queue, workers: Workers) -> None:
     jobs = [f"j{number}" for number in range(30)]
     put(queue, workers, "mark", *jobs[:20])
@@ -81,6 +82,7 @@ def test_rule_18_jobs_without_a_handler_are_left_to_other_workers(queue: Queue, 
     assert run_hash(queue, workers.url, "j") == {}
 
 
+@pytest.mark.feature("BN28")
 @pytest.mark.parametrize("what", ["exit", "interrupt", "generator", "unprintable", "file"])
 def test_whatever_a_handler_raises_is_a_failed_run(queue: Queue, workers: Workers, what: str) -> None:
     """One place only: a thread that died of it would leave the second job waiting."""
@@ -95,6 +97,7 @@ def test_whatever_a_handler_raises_is_a_failed_run(queue: Queue, workers: Worker
     assert len(workers.marks("ran", "next")) == 1
 
 
+@pytest.mark.feature("BL36", "BN29")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_gives_back_what_has_not_started_and_waits_for_what_runs(
     queue: Queue, workers: Workers, number: signal.Signals
@@ -118,6 +121,7 @@ def test_a_stop_gives_back_what_has_not_started_and_waits_for_what_runs(
     assert rows[-1]["kind"] == "close" and rows[-1]["rows"] == len(rows)
 
 
+@pytest.mark.feature("BN29")
 def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Workers) -> None:
     put(queue, workers, "hold", "a")
     worker = workers.start("--grace-ms", "200", "--sweep-ms", "100")
