@@ -162,7 +162,7 @@ def test_a_start_that_cannot_be_is_one_line(workers: Workers, changes: dict[str,
     worker = workers.start(*options, **changes)
     assert worker.wait(20) == 2
     output = workers.output(changes.get("name", "worker-1"))
-    assert output.count("\n") == 1 and output.startswith("engine worker: ") and said in output
+    assert output.count("\n") == 1 and output.startswith("ironclaim: ") and said in output
     for path in workers.folder.glob("*.jsonl"):
         assert raw_rows(path)[-1]["kind"] == "close", "what there is of a history is whole"
 
@@ -172,9 +172,7 @@ def test_a_server_that_evicts_is_one_line(tmp_path: Path) -> None:
         client.config_set("maxmemory-policy", "volatile-lru")
         workers = Workers(tmp_path, server.url)
         assert workers.start(handlers=HANDLERS).wait(20) == 2
-        assert workers.output() == (
-            "engine worker: maxmemory_policy: volatile-lru may evict jobs and locks, it must be noeviction\n"
-        )
+        assert workers.output() == ("ironclaim: maxmemory_policy: volatile-lru may evict jobs and locks, it must be noeviction\n")
 
 
 def test_a_server_that_is_not_there_is_a_sign_of_life_and_then_one_line(without_server: Workers) -> None:
@@ -182,7 +180,7 @@ def test_a_server_that_is_not_there_is_a_sign_of_life_and_then_one_line(without_
     assert without_server.started[0].wait(30) == 2
     waiting, error = without_server.output().splitlines()
     assert waiting.endswith("worker worker-1: the server does not answer yet")
-    assert error.startswith("engine worker: cannot connect, nothing was applied: ")
+    assert error.startswith("ironclaim: cannot connect, nothing was applied: ")
 
 
 def test_the_log_tells_an_attempt_from_the_last_one(queue: Queue, workers: Workers) -> None:

@@ -1,0 +1,67 @@
+"""Arguments whose defaults come from the environment, and values that people write: `90s`, `10m`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from engine.errors import Malformed
+
+#: Milliseconds of each unit that a duration may be written in.
+UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+DEFAULT_URL = "redis://127.0.0.1:6379"
+
+
+def duration_ms(text: str) -> int:
+    """`1500ms`, `90s`, `10m`, `2h`, `7d` in milliseconds. Raises ArgumentTypeError."""
+    found = re.fullmatch(r"(\d{1,15})(ms|s|m|h|d)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be a number with a unit: 1500ms, 90s, 10m, 2h, 7d")
+    return int(found[1]) * UNITS_MS[found[2]]
+
+
+def variable(flag: str) -> str:
+    """The environment variable of an option: `IRONCLAIM_LEASE_MS` for `--lease-ms`."""
+    return "IRONCLAIM_" + flag.removeprefix("--").upper().replace("-", "_")
+
+
+def add(
+    parser: argparse.ArgumentParser,
+    flag: str,
+    *,
+    default: Any,
+    help: str,
+    kind: Callable[[str], Any] = str,
+    required: bool = False,
+) -> None:
+    """Add an option that the environment may set. Raises Malformed, naming the variable, for a value of the wrong kind."""
+    name = variable(flag)
+    given = os.environ.get(name)
+    if given is not None:
+        try:
+            default = kind(given)
+        except (ValueError, argparse.ArgumentTypeError) as error:
+            raise Malformed(name, given, f"what {flag} takes ({error})") from None
+    shown = "" if default in (None, "") else f"; default: {default}"
+    parser.add_argument(
+        flag, type=kind, default=default, required=required and default is None, help=f"{help} [{name}{shown}]".replace("%", "%%")
+    )
+
+
+def add_queue(parser: argparse.ArgumentParser) -> None:
+    """The options of every command that looks at one queue."""
+    add_server(parser)
+    add(parser, "--queue", default=None, required=True, help="name of the queue")
+
+
+def add_server(parser: argparse.ArgumentParser) -> None:
+    """The option that names the server."""
+    add(parser, "--url", default=DEFAULT_URL, help="server: redis://, rediss:// or unix://")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The option for programs that read what the command prints."""
+    parser.add_argument("--json", action="store_true", help="print JSON")

@@ -1,0 +1,43 @@
+"""The command line: which commands there are, and what their failures look like."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+import engine
+from engine.command import pausing, top, worker
+from engine.command.output import complain
+from engine.errors import EngineError
+
+#: Exit code for bad arguments, and for a server that cannot be reached.
+FAILED = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. 0 when it did what it was asked, 1 when there was nothing to do it to, 2 with one line on stderr when it
+    could not."""
+    try:
+        options = _parser().parse_args(arguments)
+        return options.run(options)
+    except (EngineError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            # Whoever read has read enough; the interpreter shall not complain when it flushes.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        complain(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ironclaim", description="Workers, and a look at queues.")
+    parser.add_argument("--version", action="version", version=f"ironclaim {engine.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    worker.add_parser(commands)
+    pausing.add_parsers(commands)
+    top.add_parser(commands)
+    return parser

@@ -1,0 +1,70 @@
+"""What a command prints: a table for people, or JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_CELL_CHARACTERS_MAX = 80
+
+
+def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, nothing: str = "none") -> None:
+    """Rows with the same fields: a JSON array, or a table with a line for each; `nothing` where there are none."""
+    if as_json:
+        print(json.dumps(list(rows), ensure_ascii=False))
+    elif rows:
+        print(table(rows))
+    else:
+        print(nothing)
+
+
+def show_one(fields: Mapping[str, Any], *, as_json: bool) -> None:
+    """One thing: a JSON object, or a line for each field."""
+    if as_json:
+        print(json.dumps(dict(fields), ensure_ascii=False))
+        return
+    width = max(map(len, fields))
+    for name, value in fields.items():
+        lines = _text(value).splitlines() or [""]
+        print(f"{name:<{width}}  " + f"\n{'':<{width}}  ".join(lines))
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Columns as wide as their widest cell, numbers to the right."""
+    names = list(rows[0])
+    cells = [[_cell(row[name]) for name in names] for row in rows]
+    widths = [max(len(name), *(len(row[at]) for row in cells)) for at, name in enumerate(names)]
+    right = [all(isinstance(row[name], int | float) for row in rows) for name in names]
+
+    def line(texts: Sequence[str]) -> str:
+        padded = (
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(texts, widths, right, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    return "\n".join(map(line, [names, *cells]))
+
+
+def complain(message: str) -> None:
+    """One line on stderr."""
+    print(f"ironclaim: {message}", file=sys.stderr)
+
+
+def _cell(value: Any) -> str:
+    text = " ".join(_text(value).split())
+    return text if len(text) <= _CELL_CHARACTERS_MAX else text[: _CELL_CHARACTERS_MAX - 3] + "..."
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False)
+        if isinstance(value, dict | list)
+        else str(value)
+    )

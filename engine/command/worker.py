@@ -1,0 +1,86 @@
+"""`ironclaim worker MODULE:HANDLERS`: a worker process."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from importlib import import_module
+from pathlib import Path
+
+import engine
+from engine import validate
+from engine.command.arguments import add, add_queue
+from engine.errors import Malformed
+from engine.handlers import Handlers
+from engine.history import HistoryFile
+from engine.queue import Queue
+from engine.recorder import Recorder
+from engine.worker import Worker
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Add the command."""
+    worker = commands.add_parser("worker", help="run handlers until stopped", description=__doc__)
+    worker.set_defaults(run=run)
+    worker.add_argument("handlers", metavar="MODULE:HANDLERS", help="where the engine.Handlers object is")
+    add_queue(worker)
+    add(worker, "--name", default=f"worker-{os.getpid()}", help="for people and for the history")
+    add(worker, "--concurrency", kind=int, default=8, help="handlers at once")
+    add(worker, "--prefetch", kind=int, default=128, help="most jobs leased ahead of the handlers; 0 = none")
+    add(worker, "--lease-ms", kind=int, default=9000, help="how long a job stays leased without a renewal")
+    add(worker, "--sweep-ms", kind=int, default=1000, help="longest time between two sweeps; at most a quarter of the lease")
+    add(worker, "--grace-ms", kind=int, default=30_000, help="how long a stop waits for handlers")
+    add(worker, "--processes", kind=int, default=0, help="run plain handlers in this many child processes, one each")
+    worker.add_argument(
+        "--burst", action="store_true", help="stop when no job that has a handler here waits, and none is delayed or in hand"
+    )
+    worker.add_argument("--history", type=Path, help="append history rows to this file")
+    worker.add_argument("--lua", type=Path, help="take the scripts from this folder")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a worker until it is stopped."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    recorder: Recorder | None = None
+    try:
+        handlers = load_handlers(options.handlers)
+        validate.worker_name(options.name)
+        validate.queue_name(options.queue)
+        if options.history is not None:
+            file = HistoryFile(options.history, proc=options.name, role="worker", version=engine.__version__)
+            recorder = Recorder(file, queue=options.queue)
+        queue = Queue(options.queue, url=options.url, lua=options.lua, observer=recorder)
+        worker = Worker(
+            queue,
+            handlers,
+            name=options.name,
+            concurrency=options.concurrency,
+            prefetch=options.prefetch,
+            lease_ms=options.lease_ms,
+            sweep_ms=options.sweep_ms,
+            grace_ms=options.grace_ms,
+            processes=options.processes,
+        )
+        worker.run(burst=options.burst)
+    finally:
+        if recorder is not None:
+            recorder.close()
+    return 0
+
+
+def load_handlers(reference: str) -> Handlers:
+    """The Handlers object that `module:name` names. Raises Malformed saying which half is wrong."""
+    module_name, _, name = reference.partition(":")
+    bound = "module:name of a Handlers object"
+    if not module_name or not name:
+        raise Malformed("handlers", reference, bound)
+    try:
+        found = getattr(import_module(module_name), name)
+    except (ImportError, TypeError) as error:
+        raise Malformed("handlers", reference, f"{bound} ({error})") from error
+    except AttributeError:
+        raise Malformed("handlers", reference, f"{bound} (module {module_name} has no {name})") from None
+    if not isinstance(found, Handlers):
+        raise Malformed("handlers", reference, f"{bound} ({name} is a {type(found).__name__})")
+    return found

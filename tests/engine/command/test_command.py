@@ -1,0 +1,103 @@
+"""The console command, as a program of its own against a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Queue
+from engine.command.arguments import duration_ms
+from engine.testing import free_port
+from tests.engine.helpers.producing import raw_client
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def ironclaim(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "engine", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def said(*arguments: str, **environment: str) -> Any:
+    """What the command prints as JSON."""
+    done = ironclaim(*arguments, "--json", **environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_pause_and_resume(ironclaim_url: str) -> None:
+    paused = said("pause", "send", "--queue", "mails", "--url", ironclaim_url, "--for", "10m")
+    assert paused == {"paused": "send", "queue": "mails", "length_ms": 600_000}
+    with raw_client(ironclaim_url) as client:
+        assert client.hget("ic:{mails}:paused", "send").endswith(" 600000")
+        said("pause", "--queue", "mails", "--url", ironclaim_url)
+        assert client.hget("ic:{mails}:paused", "*") == "0 0"
+        assert said("resume", "--queue", "mails", "--url", ironclaim_url) == {"resumed": "the whole queue", "queue": "mails"}
+        assert client.hkeys("ic:{mails}:paused") == ["send"]
+        assert ironclaim("resume", "send", "--queue", "mails", "--url", ironclaim_url).stdout == "resumed  send\nqueue    mails\n"
+        assert not client.exists("ic:{mails}:paused")
+
+
+def test_top_shows_counts_and_rates(ironclaim_url: str) -> None:
+    with Queue("mails", url=ironclaim_url) as queue:
+        queue.enqueue_many([{"name": "send", "payload": number} for number in range(7)])
+    arguments = ("top", "--queue", "mails", "--url", ironclaim_url, "--count", "2", "--every-s", "0.1")
+    done = ironclaim(*arguments, "--json")
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert (first["waiting"], first["finished"], first["finished_per_s"]) == (7, 0, None)
+    assert (second["waiting"], second["finished_per_s"]) == (7, 0.0) and second["srv_us"] > first["srv_us"]
+    screen = ironclaim(*arguments).stdout
+    assert "waiting  delayed  active  dead  done\n      7        0       0     0     0\n" in screen
+    assert "\x1b" not in screen, "no control characters where nobody looks"
+
+
+@pytest.mark.feature("BN32")
+def test_the_environment_sets_what_no_argument_says(ironclaim_url: str) -> None:
+    settings = {"IRONCLAIM_URL": ironclaim_url, "IRONCLAIM_QUEUE": "mails"}
+    assert said("pause", "send", **settings)["queue"] == "mails"
+    assert said("pause", "send", "--queue", "other", **settings)["queue"] == "other"
+    done = ironclaim("worker", "m:h", **settings, IRONCLAIM_LEASE_MS="long")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("ironclaim: IRONCLAIM_LEASE_MS: 'long'") and "--lease-ms" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("pause",), "the following arguments are required: --queue"),
+        (("pause", "--queue", "two words"), "queue: 'two words'"),
+        (("pause", "send", "--queue", "q", "--for", "10"), "'10': it must be a number with a unit"),
+        (("top", "--queue", "q", "--every-s", "0"), "--every-s: 0.0 is not allowed, it must be 0.1 to 3600"),
+        (("worker", "no_such_module:handlers", "--queue", "q"), "handlers: 'no_such_module:handlers'"),
+        (("nonsense",), "invalid choice: 'nonsense'"),
+        ((), "the following arguments are required: COMMAND"),
+    ],
+)
+def test_bad_arguments_are_told_before_anything_is_sent(arguments: tuple[str, ...], complaint: str) -> None:
+    done = ironclaim(*arguments, IRONCLAIM_URL=f"redis://127.0.0.1:{free_port()}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert complaint in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_server_that_is_not_there_is_one_line(ironclaim_url: str) -> None:
+    done = ironclaim("resume", "--queue", "q", "--url", f"{ironclaim_url.rsplit('/', 1)[0]}/99")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("ironclaim: ")
+
+
+def test_durations() -> None:
+    assert [duration_ms(text) for text in ("5ms", "90s", "10m", "2h", "7d")] == [5, 90_000, 600_000, 7_200_000, 604_800_000]
