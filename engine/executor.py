@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from engine.driver import Flight, SyncDriver
 from engine.errors import EngineError, ScriptFault, UnsafeServer
+from engine.handlers import Fault
 from engine.operations import LeasedJob, Reaped
 from engine.running import Running
 from engine.step_values import (
@@ -123,12 +124,13 @@ class Executor:
         for thread in self._callers:
             thread.join(max(0.0, until_s - time.monotonic()))
 
-    def ended(self, leased: LeasedJob, error: str | None, inline: bool) -> LeasedJob | None:
+    def ended(self, leased: LeasedJob, fault: Fault | None, inline: bool) -> LeasedJob | None:
         """A run is over. The job that runs next in its place, if there is one."""
-        following = self._turn(leased) if error is None else None
+        following = self._turn(leased) if fault is None else None
         if following is not None:
             return following
-        decided = self._decide(HandlerEnded(leased.lease, error), pool=not inline)
+        error, trace = (None, "") if fault is None else fault
+        decided = self._decide(HandlerEnded(leased.lease, error, trace), pool=not inline)
         for send in decided.sends:
             self._pass_on(send, park=inline)
         if not inline and decided.inline is not None:

@@ -11,12 +11,11 @@ import queue
 import signal
 import sys
 import threading
-import traceback
 from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
-from engine.handlers import Job, call_plain, describe
+from engine.handlers import Job, call_plain, fault_of
 from engine.operations import Lease, LeasedJob
 
 _PR_SET_PDEATHSIG = 1
@@ -75,13 +74,15 @@ def main() -> None:
 
 
 def _run(orders: Orders, reference: tuple[str, str], leased: LeasedJob) -> tuple[str, str] | None:
+    """What the handler raised: the fields of a Fault."""
     try:
         handler: Any = import_module(reference[0])
         for part in reference[1].split("."):
             handler = getattr(handler, part)
         call_plain(handler, orders.begins(leased))
     except BaseException as failure:
-        return describe(failure), "".join(traceback.format_exception(failure))
+        fault = fault_of(failure)
+        return fault.error, fault.trace
     return None
 
 

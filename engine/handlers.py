@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed
@@ -231,6 +231,29 @@ def end_fork(failure: BaseException | None) -> NoReturn:
         sys.stderr.flush()
     finally:
         os._exit(code & 0xFF)
+
+
+class Fault(NamedTuple):
+    """What a run that failed leaves behind: what was raised, in short, and where, as text that can travel."""
+
+    error: str
+    trace: str
+
+
+def fault_of(failure: BaseException) -> Fault:
+    """What a handler raised, with the end of its stack trace, where it was raised: at most `validate.TRACE_BYTES_MAX` bytes."""
+    try:
+        lines = "".join(traceback.format_exception(failure))
+    except BaseException:
+        # Whatever its text raises, as in `describe`.
+        lines = "".join(traceback.format_tb(failure.__traceback__))
+    return Fault(describe(failure), bounded(lines))
+
+
+def bounded(trace: str) -> str:
+    """The last lines of a stack trace, bounded."""
+    data = trace.rstrip().encode(errors="replace")
+    return data[-validate.TRACE_BYTES_MAX :].decode(errors="ignore")
 
 
 def describe(failure: BaseException) -> str:

@@ -102,11 +102,12 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed run: the lease, why, and how long the job waits before the next run."""
+    """One failed run: the lease, why, how long the job waits before the next run, and the stack trace for the error history."""
 
     lease: Lease
     error: str
     delay_ms: int = 0
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,14 @@ from typing import Any
 
 from engine.async_handlers import LoopThread
 from engine.children import Child, reference_of
-from engine.handlers import Handlers, Job, call_plain, describe, end_fork
+from engine.handlers import Fault, Handlers, Job, call_plain, end_fork, fault_of
 from engine.observer import Observer
 from engine.operations import Lease, LeasedJob
 
 log = logging.getLogger("ironclaim.worker")
 
 #: Hears that a run is over, with what it raised, and says which job its place runs next; None when another thread will know.
-Ended = Callable[[LeasedJob, str | None, bool], LeasedJob | None]
+Ended = Callable[[LeasedJob, Fault | None, bool], LeasedJob | None]
 
 
 class Running:
@@ -104,18 +104,18 @@ class Running:
     def _run_plain(self, leased: LeasedJob, child: Child | None, *, inline: bool) -> LeasedJob | None:
         """Run a plain function; the job that follows."""
         start_ns, ticket = self._begins(leased)
-        error: str | None = None
+        fault: Fault | None = None
         try:
             if child is None:
                 call_plain(self._handlers.find(leased.name), self._job(leased))
             else:
-                error = self._run_in(child, leased)
+                fault = self._run_in(child, leased)
         except BaseException as failure:
             # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
-            error = self._failed(leased, failure)
-        return self._ends(leased, ticket, start_ns, error, inline=inline)
+            fault = self._failed(leased, failure)
+        return self._ends(leased, ticket, start_ns, fault, inline=inline)
 
-    def _run_in(self, child: Child, leased: LeasedJob) -> str | None:
+    def _run_in(self, child: Child, leased: LeasedJob) -> Fault | None:
         """Run a plain function in a child process; what it raised."""
         reference = reference_of(self._handlers.find(leased.name))
         child.start()
@@ -123,13 +123,13 @@ class Running:
         failure = child.run(reference, leased)
         if failure is None:
             return None
-        error, trace = failure
-        log.warning("%s failed: %s%s", _run_of(leased), error, f"\n{trace}".rstrip())
-        return error
+        fault = Fault(*failure)
+        log.warning("%s failed: %s%s", _run_of(leased), fault.error, f"\n{fault.trace}".rstrip())
+        return fault
 
     async def _run_coroutine(self, leased: LeasedJob) -> None:
         start_ns, ticket = self._begins(leased)
-        error: str | None = None
+        fault: Fault | None = None
         pid = os.getpid()
         try:
             handler: Any = self._handlers.find(leased.name)
@@ -138,10 +138,10 @@ class Running:
             if os.getpid() != pid:
                 end_fork(failure)
             # Also CancelledError: the run has not done its work.
-            error = self._failed(leased, failure)
+            fault = self._failed(leased, failure)
         if os.getpid() != pid:
             end_fork(None)
-        following = self._ends(leased, ticket, start_ns, error, inline=False)
+        following = self._ends(leased, ticket, start_ns, fault, inline=False)
         if following is not None:
             # In a task of its own: what a handler does to its task (cancel it, set context variables) is not for the next job.
             self.start(following)
@@ -162,18 +162,19 @@ class Running:
         if lease in self._lost:
             tell()
 
-    def _failed(self, leased: LeasedJob, failure: BaseException) -> str:
-        error = describe(failure)
-        log.warning("%s failed: %s", _run_of(leased), error, exc_info=failure)
-        return error
+    def _failed(self, leased: LeasedJob, failure: BaseException) -> Fault:
+        fault = fault_of(failure)
+        log.warning("%s failed: %s", _run_of(leased), fault.error, exc_info=failure)
+        return fault
 
-    def _ends(self, leased: LeasedJob, ticket: object, start_ns: int, error: str | None, *, inline: bool) -> LeasedJob | None:
+    def _ends(self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None, *, inline: bool) -> LeasedJob | None:
         self._tell.pop(leased.lease, None)
         if self._lost:
             self._lost.discard(leased.lease)
         if self._observer is not None:
+            error = None if fault is None else fault.error
             self._observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
-        return self._ended(leased, error, inline)
+        return self._ended(leased, fault, inline)
 
 
 def _run_of(leased: LeasedJob) -> str:

@@ -75,6 +75,7 @@ class HandlerEnded:
 
     lease: Lease
     error: str | None
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,7 +271,7 @@ class WorkerSteps:
             self._crashed_end = event.lease
         if event.error is not None:
             delay_ms = backoff.delay_ms(job.options, job.failures, self._draw)
-            self._owed.retry(Failure(event.lease, event.error, delay_ms))
+            self._owed.retry(Failure(event.lease, event.error, delay_ms, event.trace))
         else:
             self._owed.finish(event.lease, now_ns)
 

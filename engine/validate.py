@@ -23,6 +23,8 @@ ATTEMPTS_MAX = 1000
 CRASHES_LEAST, CRASHES_MAX = 2, 255
 HEADERS_BYTES_MAX = 8 * 1024
 CONCURRENCY_MAX = 1000
+#: Of one failed run, as UTF-8. The error history of a job keeps the last ten runs (lua/lanes/include/error_note.lua).
+TRACE_BYTES_MAX = 4096
 
 #: A lane's name in the envelope's one byte: name, slash and key.
 KEY_CHARS_MAX = 100

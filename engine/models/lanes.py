@@ -92,10 +92,10 @@ class Lanes:
             case Release():
                 return self._ending("release", operation, [_token(lease) for lease in operation.leases], operation.leases)
             case Retry():
-                items = [(*_token(f.lease), f.delay_ms, f.error) for f in operation.failures]
+                items = [(*_token(f.lease), f.delay_ms, f.error, f.trace) for f in operation.failures]
                 return self._ending("retry", operation, items, [f.lease for f in operation.failures])
             case Bury():
-                items = [(*_token(f.lease), f.error) for f in operation.failures]
+                items = [(*_token(f.lease), f.error, f.trace) for f in operation.failures]
                 return self._ending("bury", operation, items, [f.lease for f in operation.failures])
             case Extend():
                 named = {"renewal": operation.renewal, "lease_ms": operation.lease_ms, "not_after_ms": operation.not_after_ms}

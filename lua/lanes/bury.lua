@@ -10,13 +10,14 @@
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
---   items    4 for each item: id, fence, nonce, error text
+--   items    5 for each item: id, fence, nonce, error text, stack trace
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 -- @include server_us
 -- @include settled
 -- @include check_types
 -- @include envelope_open
 -- @include token_state
+-- @include error_note
 -- @include free_unique
 -- @include bury_job
 -- @include ready_lane
@@ -33,14 +34,16 @@ local prefix = ARGV[2]
 settled(prefix)
 check_types({ active, dead }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
 local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 4) / 2 do
-  local id, fence, nonce = ARGV[4 * at - 1], ARGV[4 * at], ARGV[4 * at + 1]
+  local id, fence, nonce = ARGV[5 * at - 2], ARGV[5 * at - 1], ARGV[5 * at]
   local run = KEYS[4 + 2 * at]
   local job = envelope_open(redis.call('GETRANGE', KEYS[3 + 2 * at], 0, 700))
   local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' then
-    held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce, reason = ARGV[4 * at + 2] }
+    held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce,
+      note = error_note(run, now_ms, fence, 'failed', ARGV[5 * at + 1], ARGV[5 * at + 2]) }
     state, outcome = 'ok', 'buried'
   end
   reply[#reply + 1] = state
@@ -49,8 +52,8 @@ end
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane }
 for _, lease in ipairs(held) do
-  bury_job(prefix, lease.job, lease.id, math.floor(srv_us / 1000), helpers)
-  end_lease(prefix, lease, 'buried', turn, wakes, helpers, lease.reason)
+  bury_job(prefix, lease.job, lease.id, now_ms, helpers)
+  end_lease(prefix, lease, 'buried', turn, wakes, helpers, lease.note)
 end
 for list in pairs(wakes) do wake_push(list) end
 return { srv_us, reply }

@@ -36,6 +36,7 @@
 -- @include bury_job
 -- @include ready_lane
 -- @include free_slots
+-- @include error_note
 -- @include reap_job
 -- @include sweep_clock
 -- @include swept_before
@@ -80,8 +81,8 @@ if now_ms < no_reap_before_ms then expired = {} end
 if lease_ms == 0 then ahead = {} end
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,
-  free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, limit_room = limit_room, is_paused = is_paused,
-  wake_push = wake_push }
+  free_unique = free_unique, free_slots = free_slots, error_note = error_note, ready_lane = ready_lane, limit_room = limit_room,
+  is_paused = is_paused, wake_push = wake_push }
 
 redis.call('HSET', sweep, unpack(keep))
 for _, id in ipairs(ahead) do

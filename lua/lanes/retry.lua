@@ -11,7 +11,7 @@
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
---   items    5 for each item: id, fence, nonce, delay_ms, error text
+--   items    6 for each item: id, fence, nonce, delay_ms, error text, stack trace
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome (retried | buried)
 -- @include server_us
 -- @include settled
@@ -19,6 +19,7 @@
 -- @include envelope_open
 -- @include token_state
 -- @include due_member
+-- @include error_note
 -- @include free_unique
 -- @include bury_job
 -- @include ready_lane
@@ -39,7 +40,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 5) / 2 do
-  local id, fence, nonce = ARGV[5 * at - 2], ARGV[5 * at - 1], ARGV[5 * at]
+  local id, fence, nonce = ARGV[6 * at - 3], ARGV[6 * at - 2], ARGV[6 * at - 1]
   local run = KEYS[5 + 2 * at]
   local job = envelope_open(redis.call('GETRANGE', KEYS[4 + 2 * at], 0, 700))
   local state, outcome, limits = token_state(run, job, fence, nonce)
@@ -48,7 +49,7 @@ for at = 1, (#KEYS - 5) / 2 do
     state, outcome = 'ok', failures >= job.attempts and 'buried' or 'retried'
     check_types({}, {}, { prefix .. 'wake:' .. job.class })
     held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce, outcome = outcome, failures = failures,
-      due_ms = now_ms + tonumber(ARGV[5 * at + 1]), reason = ARGV[5 * at + 2] }
+      due_ms = now_ms + tonumber(ARGV[6 * at]), note = error_note(run, now_ms, fence, 'failed', ARGV[6 * at + 1], ARGV[6 * at + 2]) }
   end
   reply[#reply + 1] = state
   reply[#reply + 1] = outcome
@@ -62,7 +63,7 @@ for _, lease in ipairs(held) do
   else
     redis.call('ZADD', due, lease.due_ms, member)
   end
-  end_lease(prefix, lease, lease.outcome, turn, wakes, helpers, lease.reason, lease.failures)
+  end_lease(prefix, lease, lease.outcome, turn, wakes, helpers, lease.note, lease.failures)
   if redis.call('ZRANGE', due, 0, 0)[1] == member then wakes[prefix .. 'wake:' .. lease.job.class] = true end
 end
 for list in pairs(wakes) do wake_push(list) end

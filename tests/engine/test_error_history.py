@@ -1,0 +1,131 @@
+"""The error history of a job: each run that came to nothing, with its stack trace, bounded, and written once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from engine import Handlers, Queue, validate
+from engine.handlers import fault_of
+from engine.operations import Bury, Failure, Lease, Retry
+from engine.worker import Worker
+from tests.engine.desk import Desk, desk
+
+__all__ = ["desk"]
+
+
+def entries(desk: Desk, job: str) -> dict[str, str]:
+    """The fields that hold entries."""
+    return {name: value for name, value in desk.run_hash(job).items() if name[0] == "e" and name[1:].isdigit()}
+
+
+def fail(lease: Lease, error: str, trace: str = "", delay_ms: int = 0) -> Retry:
+    return Retry((Failure(lease, error, delay_ms, trace),))
+
+
+@pytest.mark.feature("BL13")
+def test_each_failed_run_leaves_one_entry_with_its_trace_until_ten_are_kept(desk: Desk) -> None:
+    desk.enqueue("j", attempts=100)
+    fences: list[int] = []
+    for run in range(12):
+        (job,) = desk.claim()
+        fences.append(job.lease.fence)
+        desk.run(fail(job.lease, f"boom {run}", f"at line {run}"))
+        desk.tick(1)
+        desk.promote()
+    state = desk.run_hash("j")
+    assert (state["errors"], state["error"], state["failures"]) == ("12", "boom 11", "12")
+    found = entries(desk, "j")
+    assert len(found) == 10
+    for run in range(2, 12):
+        at_ms = desk.now_ms - 12 + run
+        assert found[f"e{run % 10}"] == f"{at_ms} {fences[run]} failed boom {run}\0at line {run}"
+    (job,) = desk.claim()
+    desk.finish(job.lease)
+    assert desk.redis.exists(desk.keys.run("j")) == 0
+
+
+def test_a_retry_and_a_burial_cut_off_anywhere_note_the_run_once(desk: Desk) -> None:
+    for bury in (False, True):
+        for writes in range(1, 9):
+            desk.redis.flushall()
+            desk.__init__(desk.queue.url)
+            desk.enqueue("j")
+            failure = Failure(desk.claim()[0].lease, "boom", 100, "trace")
+            operation = Bury((failure,)) if bury else Retry((failure,))
+            was_cut = desk.cut_off(operation, writes)
+            for _ in range(2):
+                desk.run(operation)
+            assert (desk.run_hash("j")["errors"], len(entries(desk, "j"))) == ("1", 1), writes
+            if not was_cut:
+                break
+        else:
+            raise AssertionError("the script never ran to its end")
+
+
+def test_a_lost_worker_is_an_entry_too_and_a_burial_keeps_its_own_reason(desk: Desk) -> None:
+    desk.enqueue("j", crashes_max=2)
+    first, _ = desk.crash("j", worker="b")
+    assert entries(desk, "j") == {"e0": f"{desk.now_ms} {first.fence} lost the worker b was lost\0"}
+    desk.crash("j", worker="c")
+    state = desk.run_hash("j")
+    assert (state["errors"], state["error"]) == ("2", "crashed 2 times, 1 are allowed")
+    assert state["e1"].split(" ", 2)[2] == "lost the worker c was lost\0"
+    assert desk.places("j") == {"dead"}
+
+
+def deep(depth: int) -> None:
+    if not depth:
+        raise ValueError("no \udcff")
+    deep(depth - 1)
+
+
+@pytest.mark.feature("BL13")
+def test_the_end_of_a_stack_trace_travels_as_utf_8_and_is_bounded() -> None:
+    try:
+        deep(3)
+    except ValueError as failure:
+        fault = fault_of(failure)
+        long = fault_of(ValueError("x" * 10_000))
+    assert fault.error == "ValueError: no ?"
+    assert fault.trace.endswith("ValueError: no ?")
+    assert "deep" in fault.trace
+    assert len(long.trace.encode()) == validate.TRACE_BYTES_MAX
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+def test_an_exception_whose_text_raises_still_has_a_trace() -> None:
+    try:
+        raise Unspeakable
+    except Unspeakable as failure:
+        fault = fault_of(failure)
+    assert fault.error == "Unspeakable"
+    assert "test_an_exception_whose_text_raises" in fault.trace
+
+
+def test_a_worker_sends_the_trace_of_its_handler(queue: Queue) -> None:
+    handlers = Handlers()
+
+    @handlers("bad")
+    def bad(job: object) -> None:
+        deep(2)
+
+    @handlers("worse")
+    async def worse(job: object) -> None:
+        deep(2)
+
+    for name in ("bad", "worse"):
+        queue.enqueue(name, {}, id=name, attempts=1)
+    Worker(queue, handlers, sweep_ms=50).run(burst=True)
+    for name in ("bad", "worse"):
+        with redis.Redis.from_url(queue.url, decode_responses=True) as client:
+            entry: Any = client.hget(queue.model.keys.run(name), "e0")
+        text, _, trace = entry.partition("\0")
+        assert text.endswith("failed ValueError: no ?")
+        assert trace.startswith("Traceback") and f"in {name}" in trace and "in deep" in trace
