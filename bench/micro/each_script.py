@@ -62,7 +62,7 @@ class Desk:
 
     def enqueues(self, count: int, **options: Any) -> tuple[Enqueue, ...]:
         """Operations that create so many jobs."""
-        drafts = [producing.draft(NAME, PAYLOAD, self.queue.payload_bytes_max, **options) for _ in range(count)]
+        drafts = [producing.draft(NAME, PAYLOAD, self.queue.payload_bytes_max, None, options) for _ in range(count)]
         nonce, void_ms = os.urandom(8), self.void_ms()
         return tuple(draft.operation(nonce, void_ms) for draft in drafts)
 
