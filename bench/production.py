@@ -112,12 +112,9 @@ class Production:
                 priority=job.priority,
                 attempts=job.attempts,
                 backoff_ms=job.backoff_ms,
-                key=job.key,
-                unique=job.unique,
                 intended_ns=intended_ns,
             )
-            # A job that the holder of its unique key keeps out is part of the plan.
-            if not reply.created and not (job.unique and reply.holder != job.id):
+            if reply.result not in {"created", "repeated"}:
                 failure = NotEnqueued(f"the server answered {reply.result}")
         except gevent.GreenletExit:
             failure = NotEnqueued("no answer before the end of the load")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from engine.options import JobOptions
     from engine.producing import NewJob
     from engine.queue import Queue
+    from engine.scheduler import Scheduler
+    from engine.scheduling import Schedule
     from engine.worker import Worker
 
 __version__ = "0.1.0"
@@ -48,6 +50,8 @@ _HOMES = {
     "engine.options": ("JobOptions",),
     "engine.producing": ("NewJob",),
     "engine.queue": ("Queue",),
+    "engine.scheduler": ("Scheduler",),
+    "engine.scheduling": ("Schedule",),
     "engine.worker": ("Worker",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -66,6 +70,8 @@ __all__ = [
     "OutcomeUnknown",
     "PartlyEnqueued",
     "Queue",
+    "Schedule",
+    "Scheduler",
     "ScriptFault",
     "ServerUnavailable",
     "Snapshot",

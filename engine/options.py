@@ -32,7 +32,7 @@ class JobOptions(TypedDict, total=False):
     backoff: Backoff
     #: Workers lost in its handler before the job is dead.
     crashes_max: int
-    #: A run that takes longer has failed, 0 = never. A function in a thread cannot be stopped: what comes of it is refused.
+    #: Travels with the job.
     timeout_ms: int
     #: Travel untouched: traces, tenants, whatever a handler wants to know.
     headers: Mapping[str, str] | None

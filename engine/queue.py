@@ -17,6 +17,7 @@ from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueued, Snapshot, Window
 from engine.options import JobOptions
 from engine.producing import NewJob
+from engine.schedules import Schedules
 from engine.surface import TEST_CLOCK_LEAST_MS as TEST_CLOCK_LEAST_MS
 from engine.surface import Surface
 
@@ -41,6 +42,8 @@ class Queue(Surface):
     ) -> None:
         super().__init__(name, url=url, payload_bytes_max=payload_bytes_max, lua=lua, observer=observer)
         self.driver = SyncDriver(url, self.model.scripts.values(), observer=observer)
+        #: Jobs that come again and again, by cron or interval.
+        self.schedules = Schedules(self)
 
     def enqueue(
         self, name: str, payload: object, *, id: str | None = None, intended_ns: int | None = None, **options: Unpack[JobOptions]

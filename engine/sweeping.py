@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.operations import Count, Operation, Promote, Promoted, Reap, Reaped
 from engine.step_values import MS, Settings
+from engine.ticking import tick
 
 PROMOTE_LIMIT = 1000
 REAP_LIMIT = 1000
@@ -11,7 +12,8 @@ DONE_MAX = 1000
 
 
 class Sweeping:
-    """Reap, then promote; in burst mode then count. Each reply says how long the next sweep may wait (rule 13)."""
+    """Reap, then promote, then tick what is due; in burst mode then count. Each reply says how long the next sweep may wait
+    (rule 13)."""
 
     def __init__(self, settings: Settings, now_ns: int) -> None:
         self._settings = settings
@@ -20,6 +22,7 @@ class Sweeping:
         self._sweeps = 0
         self._reply_ms = settings.sweep_ms
         self._rest: list[Operation] = []
+        self._incarnation = ""
 
     def next_operation(self, incarnation: str, now_ns: int) -> Operation | None:
         """The next call of the sweep that is on, or the first one of a sweep that is due."""
@@ -28,6 +31,7 @@ class Sweeping:
             self.at_ns = now_ns + most_ms * MS
             reap = Reap(incarnation, self._sweeps + 1, REAP_LIMIT, most_ms, DONE_MAX)
             self._sweeps += 2
+            self._incarnation = incarnation
             self._rest = [reap, Promote(incarnation, self._sweeps, PROMOTE_LIMIT, most_ms)]
             if self._settings.burst:
                 self._rest.append(Count(self._settings.classes))
@@ -38,13 +42,22 @@ class Sweeping:
         self._reply_ms = reply.sleep_ms
 
     def promoted(self, reply: Promoted, done_ns: int) -> None:
-        """Its second half was answered: the shorter of the two sleeps counts."""
+        """Its second half was answered: the shorter of the two sleeps counts. Schedules that are due tick before the next one."""
+        ticks: list[Operation] = []
+        for due in reply.due:
+            self._sweeps += 1
+            ticks.append(tick(due, reply.srv_us // 1000, self._incarnation, self._sweeps))
+        self._rest[:0] = ticks
         self._reply_ms = min(self._reply_ms, reply.sleep_ms)
         self.not_after(done_ns, self._reply_ms)
 
     def not_after(self, done_ns: int, sleep_ms: int) -> None:
         """A reply said that something falls due after so long."""
         self.at_ns = min(self.at_ns, done_ns + max(1, sleep_ms) * MS)
+
+    def tick_failed(self, now_ns: int) -> None:
+        """The server refused a tick: the other schedules are not held up by it, and it is tried again by the next sweep."""
+        self.at_ns = max(self.at_ns, now_ns + self._settings.sweep_ms * MS)
 
     def failed(self, now_ns: int) -> None:
         """A call of the sweep was not answered: the rest of it is dropped, the next one begins anew."""

@@ -22,9 +22,11 @@ from bench.micro.payload import NAME, PAYLOAD
 from bench.micro.place import client, evalsha_stats, pin_client, pinned_server
 from engine import producing
 from engine.call import Call
+from engine.delivery import DEADLINE_MS
 from engine.operations import (
     Bury,
     Count,
+    EnableSchedule,
     Enqueue,
     EnqueueMany,
     Extend,
@@ -33,15 +35,21 @@ from engine.operations import (
     Lease,
     Limit,
     Listing,
+    ListSchedules,
     MakeTestQueue,
     Mark,
     Pause,
     Promote,
+    PutSchedule,
     Reap,
     Release,
+    RemoveSchedule,
     Resume,
     Retry,
     SetLimit,
+    Tick,
+    TickPolicy,
+    Timing,
 )
 from engine.scripts import load_folder, scripts_folder
 
@@ -62,7 +70,7 @@ class Desk:
 
     def enqueues(self, count: int, **options: Any) -> tuple[Enqueue, ...]:
         """Operations that create so many jobs."""
-        drafts = [producing.draft(NAME, PAYLOAD, self.queue.payload_bytes_max, None, options) for _ in range(count)]
+        drafts = [producing.draft(NAME, PAYLOAD, self.queue.payload_bytes_max, options=options) for _ in range(count)]
         nonce, void_ms = os.urandom(8), self.void_ms()
         return tuple(draft.operation(nonce, void_ms) for draft in drafts)
 
@@ -106,6 +114,33 @@ def _promote(desk: Desk) -> Call[Any]:
     return desk.queue.model.call(Promote(_INCARNATION, desk.counter(), 1000, 1000))
 
 
+def _put_schedule(desk: Desk, name: str) -> PutSchedule:
+    """A schedule that is due now."""
+    job = desk.enqueues(1)[0]
+    due_ms = desk.void_ms() - DEADLINE_MS
+    return PutSchedule(os.urandom(8).hex(), desk.void_ms(), name, Timing(every_ms=1000), TickPolicy(), job, due_ms, due_ms, None)
+
+
+def _schedule(desk: Desk) -> tuple[PutSchedule, int]:
+    """A schedule that was put, and its version."""
+    put = _put_schedule(desk, os.urandom(8).hex())
+    run_as_eval(desk.plain, desk.queue.model.call(put))
+    version: Any = desk.plain.hget(desk.queue.model.keys.schedule(put.schedule), "version")
+    return put, int(version)
+
+
+def _enable_schedule(desk: Desk) -> Call[Any]:
+    put, version = _schedule(desk)
+    return desk.queue.model.call(EnableSchedule(os.urandom(8).hex(), desk.void_ms(), put.schedule, version, 0))
+
+
+def _tick(desk: Desk) -> Call[Any]:
+    put, version = _schedule(desk)
+    due_ms = put.next_ms
+    ticks = (_INCARNATION, desk.counter(), put.schedule, str(version), due_ms, (due_ms,), due_ms + 1000, 0)
+    return desk.queue.model.call(Tick(*ticks, "allow"))
+
+
 #: Name of the benchmark, which begins with that of the script -> what builds the call.
 CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     "enqueue": lambda desk: desk.queue.model.call(desk.enqueues(1)[0]),
@@ -127,6 +162,13 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     "set_limit": lambda desk: desk.queue.model.call(
         SetLimit(os.urandom(8).hex(), desk.void_ms(), "k:tenant", Limit(concurrency=1))
     ),
+    "put_schedule": lambda desk: desk.queue.model.call(_put_schedule(desk, os.urandom(8).hex())),
+    "enable_schedule": _enable_schedule,
+    "remove_schedule": lambda desk: desk.queue.model.call(
+        RemoveSchedule(os.urandom(8).hex(), desk.void_ms(), _schedule(desk)[0].schedule)
+    ),
+    "schedules": lambda desk: desk.queue.model.call(ListSchedules(_schedule(desk)[0].schedule)),
+    "tick": _tick,
     "make_test_queue refused": lambda desk: desk.queue.model.call(MakeTestQueue()),
 }
 

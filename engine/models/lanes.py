@@ -11,12 +11,13 @@ from typing import Any, cast
 
 from engine.call import Call
 from engine.errors import ScriptFault, UnsupportedFeature
-from engine.models import envelope, lanes_replies
+from engine.models import envelope, lanes_replies, lanes_schedules
 from engine.models.lanes_keys import LanesKeys
 from engine.operations import (
     Bury,
     Claim,
     Count,
+    EnableSchedule,
     Enqueue,
     EnqueueMany,
     Extend,
@@ -24,18 +25,22 @@ from engine.operations import (
     Lease,
     Limit,
     Listing,
+    ListSchedules,
     MakeTestQueue,
     Mark,
     Operation,
     Options,
     Pause,
     Promote,
+    PutSchedule,
     Reap,
     Release,
+    RemoveSchedule,
     Reply,
     Resume,
     Retry,
     SetLimit,
+    Tick,
     Wait,
 )
 from engine.scripts import Script, load_folder, scripts_folder
@@ -63,6 +68,7 @@ class Lanes:
             "sweep": keys.sweep,
             "seq": keys.seq,
             "classes": keys.classes,
+            "cron": keys.cron,
             "due": keys.due,
             "active": keys.active,
             "dead": keys.dead,
@@ -106,6 +112,9 @@ class Lanes:
                 return self._sweep(operation)
             case Pause() | Resume() | SetLimit():
                 return self._administer(operation)
+            case PutSchedule() | EnableSchedule() | RemoveSchedule() | Tick() | ListSchedules():
+                slots = lanes_schedules.slots(operation, self.keys)
+                return self._call(slots.script, operation, slots.values, slots.keys, slots.key_groups, slots.argument_groups)
             case Listing():
                 return self._call("listing", operation, {"offset": operation.offset, "limit": operation.limit})
             case Count():

@@ -52,6 +52,13 @@ class LanesKeys:
         """String: that an administration call was done (rule 7)."""
         return f"{self.prefix}op:{op_id}"
 
+    def schedule(self, name: str) -> str:
+        """Hash: a schedule's definition (`version`, `timing` and `policy` as JSON, `job`: an envelope whose sequence, times
+        and nonce are zero) and its state: `enabled`, `anchor_ms`, `next_ms` (0 where it does not tick), `last_ms`, `last_job`,
+        `count`, `missed`, `skipped`, `error`, and `ticked`, the last call that moved it: who, jobs skipped, jobs made (rule
+        24)."""
+        return f"{self.prefix}cron:{name}"
+
     def ready(self, class_name: str) -> str:
         """Zset: lanes of the class that may be claimed now, by band of 2^49 and virtual time (rule 18)."""
         return f"{self.prefix}ready:{class_name}"
@@ -81,6 +88,11 @@ class LanesKeys:
     def due(self) -> str:
         """Zset: 10 base-32 digits of the sequence, then the job id; by due_ms."""
         return f"{self.prefix}due"
+
+    @property
+    def cron(self) -> str:
+        """Zset: name of a schedule by its next tick (ms), +inf for one that does not tick."""
+        return f"{self.prefix}cron"
 
     @property
     def dead(self) -> str:
@@ -129,7 +141,7 @@ class LanesKeys:
 
     @property
     def stats(self) -> str:
-        """Hash: counters `finished`, `buried`; `turn`, the virtual time of the lanes (rule 18)."""
+        """Hash: counters `finished`, `buried`, `schedules` (versions given); `turn`, the virtual time of the lanes (rule 18)."""
         return f"{self.prefix}stats"
 
     @property

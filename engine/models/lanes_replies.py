@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from engine.errors import ScriptFault
-from engine.models import envelope
+from engine.models import envelope, lanes_schedules
 from engine.operations import (
     Administered,
     Bury,
@@ -13,6 +13,8 @@ from engine.operations import (
     Claimed,
     Count,
     Counts,
+    DueSchedule,
+    EnableSchedule,
     Ended,
     EndResult,
     Enqueue,
@@ -27,6 +29,7 @@ from engine.operations import (
     Lease,
     LeasedJob,
     Listing,
+    ListSchedules,
     MakeTestQueue,
     Mark,
     Marked,
@@ -34,14 +37,17 @@ from engine.operations import (
     Pause,
     Promote,
     Promoted,
+    PutSchedule,
     Reap,
     Reaped,
     Release,
+    RemoveSchedule,
     Reply,
     Resume,
     Retry,
     SetLimit,
     Snapshot,
+    Tick,
     Woken,
 )
 
@@ -96,11 +102,17 @@ def _parse(operation: Operation, raw: Any) -> Reply:
             return Marked(_srv_us(raw), cast("Any", _word(raw[1], _MARK_RESULTS)))
         case Promote():
             promoted = int(raw[2][0]) if raw[2] else 0
-            return Promoted(_srv_us(raw), promoted, int(raw[1]), tuple(job.decode() for job in raw[2][1:]))
+            return Promoted(_srv_us(raw), promoted, int(raw[1]), tuple(job.decode() for job in raw[2][1:]), _due(raw[3]))
         case Reap():
             return _reaped(raw)
         case Pause() | Resume() | SetLimit():
             return Administered(_srv_us(raw), cast("Any", _word(raw[1], _ADMINISTERED_RESULTS)))
+        case PutSchedule() | EnableSchedule() | RemoveSchedule():
+            return lanes_schedules.changed(_srv_us(raw), raw)
+        case Tick():
+            return lanes_schedules.ticked(_srv_us(raw), raw)
+        case ListSchedules():
+            return lanes_schedules.listed(_srv_us(raw), raw)
         case Count():
             return Counts(_srv_us(raw), *(int(number) for number in raw[1:8]))
         case Listing():
@@ -177,6 +189,15 @@ def _reaped(raw: Any) -> Reaped:
         if nonce != "-":
             leases.append((Lease(job, int(flat[at + 2]), nonce), int(flat[at + 4])))
     return Reaped(_srv_us(raw), int(raw[1]), tuple(leases), tuple(jobs["buried"]), tuple(jobs["corrupt"]))
+
+
+def _due(flat: Any) -> tuple[DueSchedule, ...]:
+    words = [word.decode(errors="replace") for word in flat]
+    number = lanes_schedules.number
+    return tuple(
+        DueSchedule(words[at], words[at + 1], number(words[at + 2]), number(words[at + 3]), words[at + 4], words[at + 5])
+        for at in range(0, len(words), 6)
+    )
 
 
 def _claimed(srv_us: int, claim: Claim, raw: Any) -> Claimed:

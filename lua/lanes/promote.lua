@@ -1,10 +1,12 @@
 #!lua flags=allow-oom
--- Move due jobs into their lanes, bring back lanes that rested, and re-arm the wake markers while work is claimable (rule 22).
+-- Move due jobs into their lanes, bring back lanes that rested, re-arm the wake markers while work is claimable (rule 22), and say which
+-- schedules are due: what their next ticks are only the caller can tell (rule 24).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   due      zset    sequence and id by due_ms
 --   rest     zset    lanes and classes that rest until a time (ms)
+--   cron     zset    schedules by next tick (ms), +inf for one that does not tick
 --   parked   hash    lane -> the limit that it waits for
 --   paused   hash    pauses
 --   active   zset    id by lease deadline (ms)
@@ -17,7 +19,8 @@
 --   counter  counter of the incarnation's sweeps
 --   limit    most jobs to move
 --   most_ms  upper bound of the sleep that the reply allows
--- REPLY srv_us, sleep_ms, promoted, then the ids that it could not read and buried
+-- REPLY srv_us, sleep_ms, promoted, then the ids that it could not read and buried; for each due schedule: name, version, next tick, anchor_ms,
+--       timing, policy
 -- @include server_us
 -- @include settled
 -- @include check_types
@@ -31,17 +34,19 @@
 -- @include is_paused
 -- @include wake_push
 -- @include wake_classes
+-- @include due_schedules
 -- @include next_ms
 -- @include swept_before
 local sweep = KEYS[1]
 local due = KEYS[2]
 local rest = KEYS[3]
-local parked = KEYS[4]
-local paused = KEYS[5]
-local active = KEYS[6]
-local dead = KEYS[7]
-local stats = KEYS[8]
-local swept = KEYS[9]
+local cron = KEYS[4]
+local parked = KEYS[5]
+local paused = KEYS[6]
+local active = KEYS[7]
+local dead = KEYS[8]
+local stats = KEYS[9]
+local swept = KEYS[10]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 local counter = ARGV[3]
@@ -49,11 +54,11 @@ local limit = tonumber(ARGV[4])
 local most_ms = tonumber(ARGV[5])
 
 settled(prefix)
-check_types({ due, rest, active, dead }, { sweep, stats, parked, paused }, {})
+check_types({ due, rest, cron, active, dead }, { sweep, stats, parked, paused }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local told = swept_before(swept, counter)
-if told then return { srv_us, next_ms(prefix, now_ms, most_ms), told } end
+if told then return { srv_us, next_ms(prefix, now_ms, most_ms, 'cron'), told, due_schedules(prefix, now_ms, 16) } end
 
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local promoted, wakes, corrupt = promote_due(prefix, turn, now_ms, limit,
@@ -63,4 +68,4 @@ for list in pairs(wakes) do wake_push(list) end
 wake_classes(prefix, now_ms, { is_paused = is_paused, wake_push = wake_push })
 table.insert(corrupt, 1, promoted)
 if promoted > 0 or #corrupt > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(corrupt, ' '), 'PXAT', now_ms + 20000) end
-return { srv_us, next_ms(prefix, now_ms, most_ms), corrupt }
+return { srv_us, next_ms(prefix, now_ms, most_ms, 'cron'), corrupt, due_schedules(prefix, now_ms, 16) }

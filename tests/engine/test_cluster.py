@@ -15,6 +15,7 @@ from engine.models.lanes import Lanes
 from engine.operations import (
     Bury,
     Count,
+    EnableSchedule,
     Enqueue,
     EnqueueMany,
     Extend,
@@ -22,14 +23,20 @@ from engine.operations import (
     Finish,
     Lease,
     Listing,
+    ListSchedules,
     MakeTestQueue,
     Mark,
     Operation,
     Pause,
+    PutSchedule,
     Release,
+    RemoveSchedule,
     Resume,
     Retry,
     SetLimit,
+    Tick,
+    TickPolicy,
+    Timing,
 )
 from engine.testing.cluster import EmbeddedCluster
 from tests.engine.cluster_desk import ClusterDesk, NotNow
@@ -44,6 +51,7 @@ def busy(desk: ClusterDesk) -> tuple[Lease, ...]:
     worker `a` and of the sweeper. The leases of `a`: `leased1`, `leased2`, and `limited1`, which `limited2` waits for."""
     desk.limit("k:acme", concurrency=1, rate=1000, per_ms=1000)
     desk.limit("n:main", concurrency=1000, rate=1000, per_ms=1000)
+    desk.run(put_operation(desk, "hourly"))
     desk.pause("other", 0)
     desk.pause("another", 600_000)
     desk.enqueue("finished", "buried")
@@ -217,6 +225,55 @@ def set_limit_repeated(desk: ClusterDesk) -> Operation:
     return repeated(desk, set_limit(desk))
 
 
+def put_operation(desk: ClusterDesk, name: str, **timing: Any) -> PutSchedule:
+    """A schedule that is due in 20 ms."""
+    job = desk.enqueue_operation("template")
+    due_ms = desk.now_ms + 20
+    policy, hourly = TickPolicy(), Timing(every_ms=3_600_000, **timing)
+    return PutSchedule(desk.op_id(), desk.now_ms + 10_000, name, hourly, policy, job, due_ms, due_ms, None)
+
+
+def put_schedule(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return put_operation(desk, "new")
+
+
+def put_schedule_again(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return put_operation(desk, "hourly", start_ms=1)
+
+
+def put_schedule_repeated(desk: ClusterDesk) -> Operation:
+    return repeated(desk, put_schedule(desk))
+
+
+def enable_schedule(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return EnableSchedule(desk.op_id(), desk.now_ms + 10_000, "hourly", 1, 0)
+
+
+def remove_schedule(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return RemoveSchedule(desk.op_id(), desk.now_ms + 10_000, "hourly")
+
+
+def schedules(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return ListSchedules()
+
+
+def tick(desk: ClusterDesk) -> Operation:
+    """Of ticks of this call one has made its job before: a copy of the call was cut off."""
+    busy(desk)
+    due_ms = int(desk.redis.zscore(desk.keys.cron, "hourly") or 0)  # type: ignore[arg-type]
+    desk.enqueue(f"cron:hourly:{due_ms}")
+    return Tick("a" * 16, 1, "hourly", "1", due_ms, (due_ms, due_ms + 1), due_ms + 3_600_000, 0, "allow")
+
+
+def tick_repeated(desk: ClusterDesk) -> Operation:
+    return repeated(desk, tick(desk))
+
+
 def repeated(desk: ClusterDesk, operation: Operation) -> Operation:
     """The operation, which was carried out: it has left its own key, so that a copy may run on a half-moved slot."""
     desk.run(operation)
@@ -228,6 +285,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "bury": [bury],
     "claim": [claim, claim_one, claim_of_a_new_worker, finish_and_claim],
     "counts": [counts],
+    "enable_schedule": [enable_schedule],
     "enqueue": [enqueue_new, enqueue_unique, enqueue_repeated, enqueue_duplicate, enqueue_first],
     "enqueue_many": [enqueue_many_new, enqueue_many_repeated],
     "extend": [extend],
@@ -237,11 +295,15 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "mark": [mark],
     "pause": [pause, pause_repeated],
     "promote": [promote],
+    "put_schedule": [put_schedule, put_schedule_again, put_schedule_repeated],
     "reap": [reap, reap_of_a_new_sweeper],
     "release": [release],
+    "remove_schedule": [remove_schedule],
     "resume": [resume, resume_repeated],
     "retry": [retry],
+    "schedules": [schedules],
     "set_limit": [set_limit, set_limit_repeated],
+    "tick": [tick, tick_repeated],
 }
 
 EACH_SCENE = [(script, scene) for script, scenes in SCENES.items() for scene in scenes]
@@ -369,6 +431,8 @@ def accepted_by(operation: Operation, reply: object) -> dict[str, int]:
 
 
 def created_by(operation: Operation) -> set[str]:
+    if isinstance(operation, Tick):
+        return {f"cron:{operation.schedule}:{tick_ms}" for tick_ms in operation.ticks_ms}
     jobs = operation.jobs if isinstance(operation, EnqueueMany) else [operation] if isinstance(operation, Enqueue) else []
     return {job.job for job in jobs}
 

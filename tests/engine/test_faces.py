@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Queue
+from engine.schedules import AsyncSchedules, Schedules
 
 #: Each part of a queue: its synchronous class and its asyncio class.
 PAIRS: list[tuple[type[Any], type[Any]]] = [
     (Queue, AsyncQueue),
+    (Schedules, AsyncSchedules),
 ]
 CALLS = [
     (sync, twin, name)

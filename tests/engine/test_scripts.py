@@ -15,8 +15,24 @@ from engine.scripts import Script, load_folder, load_script, scripts_folder
 
 LANES = scripts_folder() / "lanes"
 REAL = sorted(path.stem for path in LANES.glob("*.lua"))
-ALLOW_OOM = {"extend", "finish", "retry", "bury", "release", "mark", "reap", "claim", "promote", "pause", "resume", "set_limit"}
-READ_ONLY = {"counts", "listing"}
+ALLOW_OOM = {
+    "extend",
+    "finish",
+    "retry",
+    "bury",
+    "release",
+    "mark",
+    "reap",
+    "claim",
+    "promote",
+    "pause",
+    "resume",
+    "set_limit",
+} | {
+    "enable_schedule",
+    "remove_schedule",
+}
+READ_ONLY = {"counts", "listing", "schedules"}
 
 Tamper = Callable[[str, str, str], Script]
 

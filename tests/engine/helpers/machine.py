@@ -55,7 +55,8 @@ class Machine:
         self, *, concurrency: int = 2, prefetch: int = 0, lease_ms: int = 9000, sweep_ms: int = 1000, **more: Any
     ) -> None:
         self.now_ms = 0
-        self.settings = Settings("w", concurrency, prefetch, lease_ms, sweep_ms, more.pop("grace_ms", 30_000), ("main",), **more)
+        grace_ms, classes = more.pop("grace_ms", 30_000), more.pop("classes", ("main",))
+        self.settings = Settings("w", concurrency, prefetch, lease_ms, sweep_ms, grace_ms, classes, **more)
         self.clock = ServerClock()
         self.clock.learn(SERVER_MS * 1000, 0)
         self.draws: list[float] = []

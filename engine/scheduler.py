@@ -1,0 +1,33 @@
+"""A worker that runs no jobs: it promotes, reaps and ticks (DESIGN 3.7). Every worker does that as well, so a queue with
+workers needs none; one keeps delayed jobs, lost leases and schedules going where no worker is up, or where they are all busy
+elsewhere."""
+
+from __future__ import annotations
+
+import os
+
+from engine import validate
+from engine.errors import Malformed
+from engine.handlers import Handlers
+from engine.queue import Queue
+from engine.step_values import Settings
+from engine.worker import Worker
+
+
+class Scheduler(Worker):
+    """Sweeps a queue until it is told to stop, at least every `sweep_ms`, and runs nothing. Any number may run at once, beside
+    any number of workers: no tick fires twice. Raises Malformed for settings out of bounds."""
+
+    def __init__(self, queue: Queue, *, name: str = "", sweep_ms: int = 1000) -> None:
+        if not isinstance(queue, Queue):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Malformed("queue", queue, "a Queue")
+        settings = Settings(
+            name=validate.worker_name(name or f"scheduler-{os.getpid()}"),
+            concurrency=0,
+            prefetch=0,
+            lease_ms=9000,
+            sweep_ms=validate.integer("sweep_ms", sweep_ms, 10, 2000),
+            grace_ms=1000,
+            classes=(),
+        )
+        self._set_up(queue, Handlers(), settings)

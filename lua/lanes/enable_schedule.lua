@@ -1,0 +1,46 @@
+#!lua flags=allow-oom
+-- Let a schedule tick, or do not let it any more. One that ticks already keeps its next tick.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   cron     zset    schedules by next tick (ms), +inf for one that does not tick
+--   schedule hash    cron:<schedule>, its definition and its state
+--   op       string  op:<op id>, what this call met
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
+--   not_after_ms  server time after which this call is void
+--   name          name of the schedule
+--   version       the version that the next tick was reckoned for
+--   next_ms       the next tick, 0 = it does not tick any more
+-- REPLY srv_us, done | repeated | refused, changed | same | other | gone
+-- @include server_us
+-- @include settled
+-- @include check_types
+-- @include administered
+local sweep = KEYS[1]
+local cron = KEYS[2]
+local schedule = KEYS[3]
+local op = KEYS[4]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local not_after_ms = tonumber(ARGV[3])
+local name = ARGV[4]
+local version = ARGV[5]
+local next_ms = ARGV[6]
+
+settled(prefix)
+check_types({ cron }, { sweep, schedule }, {})
+local srv_us = server_us(now_ms, sweep)
+local known = administered(op, not_after_ms, math.floor(srv_us / 1000))
+if known then return { srv_us, known, redis.call('GET', op) or '' } end
+local was = redis.call('HMGET', schedule, 'version', 'enabled', 'next_ms')
+local enabled = next_ms ~= '0' and '1' or '0'
+local found = not was[1] and 'gone' or was[1] ~= version and 'other' or was[2] == enabled and was[3] ~= '0' and 'same' or 'changed'
+
+if found == 'changed' then
+  redis.call('ZADD', cron, enabled == '1' and next_ms or '+inf', name)
+  redis.call('HSET', schedule, 'enabled', enabled, 'next_ms', next_ms, 'error', '')
+end
+redis.call('SET', op, found, 'PXAT', not_after_ms + 20000)
+return { srv_us, 'done', found }

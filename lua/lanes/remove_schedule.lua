@@ -1,0 +1,38 @@
+#!lua flags=allow-oom
+-- Forget a schedule. The jobs that it has made stay.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   cron     zset    schedules by next tick (ms), +inf for one that does not tick
+--   schedule hash    cron:<schedule>, its definition and its state
+--   op       string  op:<op id>, what this call met
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
+--   not_after_ms  server time after which this call is void
+--   name          name of the schedule
+-- REPLY srv_us, done | repeated | refused, changed | gone
+-- @include server_us
+-- @include settled
+-- @include check_types
+-- @include administered
+local sweep = KEYS[1]
+local cron = KEYS[2]
+local schedule = KEYS[3]
+local op = KEYS[4]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local not_after_ms = tonumber(ARGV[3])
+local name = ARGV[4]
+
+settled(prefix)
+check_types({ cron }, { sweep, schedule }, {})
+local srv_us = server_us(now_ms, sweep)
+local known = administered(op, not_after_ms, math.floor(srv_us / 1000))
+if known then return { srv_us, known, redis.call('GET', op) or '' } end
+local found = redis.call('ZSCORE', cron, name) and 'changed' or 'gone'
+-- The index last: cut off in between, the next copy still finds it, and a sweep drops an entry without a hash.
+redis.call('DEL', schedule)
+redis.call('ZREM', cron, name)
+redis.call('SET', op, found, 'PXAT', not_after_ms + 20000)
+return { srv_us, 'done', found }

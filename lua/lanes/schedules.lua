@@ -1,0 +1,43 @@
+#!lua flags=no-writes
+-- One page of the schedules by next tick, those that do not tick last; or the one of this name.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   cron     zset    schedules by next tick (ms), +inf for one that does not tick
+--   schedule hash    cron:<schedule>, its definition and its state
+-- ARGV
+--   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
+--   name     name of the schedule, '' = a page of all
+--   offset   first rank
+--   limit    most schedules of the page
+-- REPLY srv_us, 1 where more follow, then for each: name, version, timing, policy, job, enabled, anchor_ms, next_ms, last_ms, last_job,
+--       count, missed, skipped, error
+-- @include server_us
+-- @include settled
+local sweep = KEYS[1]
+local cron = KEYS[2]
+local schedule = KEYS[3]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local name = ARGV[3]
+local offset = tonumber(ARGV[4])
+local limit = tonumber(ARGV[5])
+
+settled(prefix)
+local page = {}
+local function tell(known, key)
+  local words = redis.call('HMGET', key, 'version', 'timing', 'policy', 'job', 'enabled', 'anchor_ms', 'next_ms', 'last_ms', 'last_job',
+    'count', 'missed', 'skipped', 'error')
+  -- An entry of the index that a call which was cut off has left.
+  if not words[1] then return end
+  page[#page + 1] = known
+  for at = 1, 13 do page[#page + 1] = words[at] or '' end
+end
+local srv_us = server_us(now_ms, sweep)
+if name ~= '' then
+  tell(name, schedule)
+  return { srv_us, 0, page }
+end
+for _, member in ipairs(redis.call('ZRANGE', cron, offset, offset + limit - 1)) do tell(member, prefix .. 'cron:' .. member) end
+return { srv_us, redis.call('ZCARD', cron) > offset + limit and 1 or 0, page }

@@ -1,0 +1,561 @@
+"""Rule 24, and rules 1, 7 and 10 for schedules: one job a tick, however many schedulers there are and however calls arrive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from engine.call import Call
+from engine.errors import Malformed, ScriptFault, ServerUnavailable
+from engine.models import lanes_schedules
+from engine.operations import (
+    EnableSchedule,
+    Operation,
+    PutSchedule,
+    RemoveSchedule,
+    Tick,
+    Ticked,
+    TickPolicy,
+    Timing,
+)
+from engine.ticking import tick
+from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+
+__all__ = ["desk"]
+
+MINUTE_MS = 60_000
+#: The first full minute after the desk's clock starts.
+FIRST_MS = -(-START_MS // MINUTE_MS) * MINUTE_MS
+
+
+def put(desk: Desk, name: str = "clean", **more: Any) -> str:
+    """A schedule that ticks at every full minute, unless told otherwise."""
+    if not {"every_ms", "months", "cron"} & set(more):
+        more["cron"] = "* * * * *"
+    return desk.queue.schedules.put(name, "main", {"of": name}, **more)
+
+
+def to(desk: Desk, at_ms: int) -> None:
+    desk.tick(at_ms - desk.now_ms)
+
+
+def ticks(desk: Desk, worker: str = "s") -> list[Tick]:
+    """The calls that a scheduler makes now of what is due."""
+    promoted = desk.run(desk.promote_operation(worker))
+    return [tick(due, promoted.srv_us // 1000, worker * 16, desk._count("ticks")) for due in promoted.due]
+
+
+def turn(desk: Desk, worker: str = "s") -> list[Ticked]:
+    """What one scheduler does once."""
+    return [desk.run(operation) for operation in ticks(desk, worker)]
+
+
+def state(desk: Desk, name: str = "clean") -> dict[str, str]:
+    raw: Any = desk.redis.hgetall(desk.keys.schedule(name))
+    return {key.decode(): value.decode(errors="replace") for key, value in raw.items()}
+
+
+def index(desk: Desk) -> dict[str, float]:
+    raw: Any = desk.redis.zrange(desk.keys.cron, 0, -1, withscores=True)
+    return {name.decode(): score for name, score in raw}
+
+
+def jobs(desk: Desk) -> list[str]:
+    """The ids of the jobs that wait, as a claim would take them."""
+    raw: Any = desk.redis.zrange(desk.keys.lane("main"), 0, -1)
+    return [job.decode() for job in raw]
+
+
+def job_of(tick_ms: int, name: str = "clean") -> str:
+    return f"cron:{name}:{tick_ms}"
+
+
+def work_off(desk: Desk) -> list[str]:
+    """Claim and finish all that waits."""
+    claimed = desk.claim("w", limit=200)
+    if claimed:
+        desk.finish(*[job.lease for job in claimed])
+    return [job.lease.job for job in claimed]
+
+
+# -- what is stored
+
+
+@pytest.mark.feature("BQ09", "BN19")
+def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: Desk) -> None:
+    assert put(desk, priority=7, key="acme", headers={"trace": "t"}, attempts=2) == "new"
+    assert index(desk) == {"clean": FIRST_MS}
+    assert {key: value for key, value in state(desk).items() if key != "job"} == {
+        "version": "1",
+        "timing": '{"cron":"* * * * *"}',
+        "policy": "{}",
+        "enabled": "1",
+        "next_ms": str(FIRST_MS),
+        "anchor_ms": str(START_MS),
+        "error": "",
+    }
+    to(desk, FIRST_MS - 1)
+    promoted = desk.promote()
+    assert (promoted.due, promoted.sleep_ms) == ((), 1)
+    to(desk, FIRST_MS)
+    assert [reply.jobs for reply in turn(desk)] == [(job_of(FIRST_MS),)]
+    assert index(desk) == {"clean": FIRST_MS + MINUTE_MS}
+    assert [state(desk)[field] for field in ("next_ms", "last_ms", "last_job", "count", "missed", "skipped")] == [
+        str(FIRST_MS + MINUTE_MS),
+        str(FIRST_MS),
+        job_of(FIRST_MS),
+        "1",
+        "0",
+        "0",
+    ]
+    assert desk.redis.llen(desk.keys.wake("main")) == 1
+    (job,) = desk.claim()
+    assert (job.lease.job, job.name, job.lane, json.loads(job.payload)) == (
+        job_of(FIRST_MS),
+        "main",
+        "main/acme",
+        {"of": "clean"},
+    )
+    assert (job.options.priority, job.options.attempts, job.options.headers) == (7, 2, (("trace", "t"),))
+    assert (job.enqueued_ms, job.due_ms) == (FIRST_MS, 0)
+
+
+def test_rule_24_a_scheduled_job_is_byte_for_byte_what_an_enqueue_makes(desk: Desk) -> None:
+    options: dict[str, Any] = {"priority": 2, "lifo": True, "key": "k", "unique": "u", "timeout_ms": 5000}
+    put(desk, **options, headers={"a": "b"})
+    to(desk, FIRST_MS)
+    turn(desk)
+    made: Any = desk.redis.get(desk.keys.job(job_of(FIRST_MS)))
+    desk.redis.delete(desk.keys.unique("u"))
+    desk.enqueue("plain", payload={"of": "clean"}, **options, headers=(("a", "b"),))
+    plain: Any = desk.redis.get(desk.keys.job("plain"))
+    # But for the sequence, the nonce and the time after which the enqueue is void.
+    assert made[:4] + made[10:16] + made[30:] == plain[:4] + plain[10:16] + plain[30:]
+    assert desk.redis.zcard(desk.keys.lane("main/k")) == 2
+    assert desk.redis.get(desk.keys.unique("u")) == b"plain"
+
+
+@pytest.mark.feature("BQ10", "MQ10")
+def test_rule_24_of_many_schedulers_one_fires_each_tick(desk: Desk) -> None:
+    """All of them read that it is due before the first of them ticks."""
+    put(desk, every_ms=1000, start_ms=FIRST_MS)
+    for passed in range(5):
+        to(desk, FIRST_MS + 1000 * passed)
+        calls = [desk.call(operation) for worker in "abcdef" for operation in ticks(desk, worker)]
+        replies = [desk.send(call) for call in calls]
+        assert [reply.result for reply in replies] == ["ticked"] + ["moved"] * 5
+        assert jobs(desk) == [job_of(FIRST_MS + 1000 * at) for at in range(passed + 1)]
+    assert state(desk)["count"] == "5"
+
+
+def test_rule_24_a_tick_sent_twice_answers_the_same_and_changes_nothing(desk: Desk) -> None:
+    put(desk)
+    to(desk, FIRST_MS)
+    (call,) = (desk.call(operation) for operation in ticks(desk))
+    first = desk.send(call)
+    after = desk.dump()
+    second = desk.send(call)
+    assert (first.result, second) == ("ticked", replace(first, result="repeated"))
+    assert desk.dump() == after
+
+
+def test_rule_24_a_late_copy_of_a_tick_makes_nothing_whatever_became_of_the_job_and_the_schedule(desk: Desk) -> None:
+    put(desk)
+    to(desk, FIRST_MS)
+    late = [desk.call(operation) for worker in "ab" for operation in ticks(desk, worker)]
+    desk.send(late[0])
+    work_off(desk)
+    desk.tick(10 * MINUTE_MS)
+    assert desk.places(job_of(FIRST_MS)) == set()
+    turn(desk)
+    changes: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: put(desk, cron="*/2 * * * *"),
+        lambda: desk.queue.schedules.remove("clean"),
+        lambda: put(desk),
+    ]
+    for change in changes:
+        change()
+        before = desk.dump()
+        assert [desk.send(call).result for call in late] == ["moved", "moved"]
+        assert desk.dump() == before
+
+
+def test_rule_24_a_tick_that_is_not_due_by_the_servers_clock_makes_nothing(desk: Desk) -> None:
+    """A scheduler whose clock is ahead, or a server whose clock stepped back in between."""
+    put(desk)
+    to(desk, FIRST_MS)
+    (operation,) = ticks(desk)
+    to(desk, FIRST_MS - 1)
+    before = desk.dump()
+    assert desk.run(operation).result == "moved"
+    early = replace(operation, ticks_ms=(FIRST_MS, FIRST_MS + MINUTE_MS), next_ms=FIRST_MS + 2 * MINUTE_MS)
+    to(desk, FIRST_MS)
+    assert desk.run(early).result == "moved"
+    assert desk.dump() == before
+    assert desk.run(operation).result == "ticked"
+
+
+@pytest.mark.parametrize("next_ms", [FIRST_MS, FIRST_MS - 1, 0])
+def test_rule_24_the_next_tick_must_come_after_the_expected_one(desk: Desk, next_ms: int) -> None:
+    put(desk)
+    to(desk, FIRST_MS)
+    (operation,) = ticks(desk)
+    before = desk.dump()
+    with pytest.raises(ScriptFault, match="must come after"):
+        desk.run(replace(operation, next_ms=next_ms))
+    assert desk.dump() == before
+
+
+# -- cut off
+
+
+@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
+def test_rules_01_and_24_a_tick_cut_off_anywhere_loses_and_doubles_no_job(desk: Desk, resend: bool) -> None:
+    for writes in range(40):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        put(desk, missed="all", late_ms=0, unique="u" if writes % 2 else None)
+        to(desk, FIRST_MS + 2 * MINUTE_MS)
+        (operation,) = ticks(desk)
+        assert len(operation.ticks_ms) == 3
+        was_cut = desk.cut_off(operation, writes)
+        if resend:
+            assert desk.run(operation).result in ("ticked", "repeated")
+        # Else another scheduler sees that the schedule is still due, or that it is not.
+        turn(desk, "t")
+        expected = [job_of(FIRST_MS)] if writes % 2 else [job_of(FIRST_MS + MINUTE_MS * at) for at in range(3)]
+        assert work_off(desk) == expected, writes
+        assert (index(desk), state(desk)["count"]) == ({"clean": FIRST_MS + 3 * MINUTE_MS}, str(len(expected))), writes
+        desk.tick(30_000)
+        assert turn(desk) == [] and work_off(desk) == []
+        if not was_cut:
+            assert writes > 3
+            if writes % 2:
+                return
+    raise AssertionError("the script never ran to its end")
+
+
+def put_operation(desk: Desk) -> PutSchedule:
+    job = desk.enqueue_operation("template", nonce=bytes(8))._replace(not_after_ms=0)
+    timing, policy = Timing(cron="* * * * *"), TickPolicy()
+    return PutSchedule(desk._op_id(), desk.now_ms + 10_000, "clean", timing, policy, job, FIRST_MS, START_MS, None)
+
+
+def new(desk: Desk) -> Operation:
+    return put_operation(desk)
+
+
+def changed(desk: Desk) -> Operation:
+    put(desk, cron="0 0 * * *")
+    return put_operation(desk)
+
+
+def disabled(desk: Desk) -> Operation:
+    put(desk)
+    return EnableSchedule(desk._op_id(), desk.now_ms + 10_000, "clean", 1, 0)
+
+
+def enabled(desk: Desk) -> Operation:
+    put(desk, enabled=False)
+    return EnableSchedule(desk._op_id(), desk.now_ms + 10_000, "clean", 1, FIRST_MS)
+
+
+def removed(desk: Desk) -> Operation:
+    put(desk)
+    return RemoveSchedule(desk._op_id(), desk.now_ms + 10_000, "clean")
+
+
+CHANGES = [new, changed, disabled, enabled, removed]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_rules_01_and_07_a_change_cut_off_anywhere_is_done_by_the_next_copy(
+    desk: Desk, change: Callable[[Desk], Operation]
+) -> None:
+    for writes in range(20):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        operation = change(desk)
+        was_cut = desk.cut_off(operation, writes)
+        desk.tick(100)
+        assert desk.run(operation).result == ("done" if was_cut else "repeated")
+        turn(desk)
+        to(desk, FIRST_MS)
+        made = [job for reply in turn(desk) for job in reply.jobs]
+        ticks_now = change not in (disabled, removed)
+        assert made == ([job_of(FIRST_MS)] if ticks_now else []), writes
+        found = desk.queue.schedules.get("clean")
+        assert (found is None) == (change is removed)
+        if change is removed:
+            assert (index(desk), state(desk)) == ({}, {})
+        elif found is not None:
+            assert (found.enabled, found.next_ms) == (ticks_now, FIRST_MS + MINUTE_MS if ticks_now else 0)
+        if not was_cut:
+            assert writes > 1
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_rule_01_a_change_cut_off_and_never_sent_again_leaves_no_schedule_that_spins(
+    desk: Desk, change: Callable[[Desk], Operation]
+) -> None:
+    for writes in range(1, 20):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        operation = change(desk)
+        was_cut = desk.cut_off(operation, writes)
+        to(desk, FIRST_MS)
+        for _ in range(3):
+            turn(desk)
+        assert desk.promote().sleep_ms > 0, writes
+        assert len(work_off(desk)) <= 1
+        if not was_cut:
+            return
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_rule_07_a_change_sent_again_is_not_done_again(desk: Desk, change: Callable[[Desk], Operation]) -> None:
+    call: Call[Any] = desk.call(change(desk))
+    first = desk.send(call)
+    assert first.result == "done"
+    after = desk.dump()
+    desk.tick(500)
+    assert desk.send(call) == replace(first, result="repeated", srv_us=desk.now_ms * 1000)
+    assert desk.dump() == after
+    # Another operator changes it meanwhile; the copy comes late, and later than any copy may.
+    put(desk, cron="5 5 * * *", enabled=True)
+    other = state(desk), index(desk)
+    desk.tick(9_000)
+    assert desk.send(call).result == "repeated"
+    desk.tick(30_000)
+    assert desk.send(call).result == "refused"
+    assert (state(desk), index(desk)) == other
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_rule_07_a_first_copy_that_comes_too_late_is_refused_and_writes_nothing(
+    desk: Desk, change: Callable[[Desk], Operation]
+) -> None:
+    call = desk.call(change(desk))
+    desk.tick(10_001)
+    before = desk.dump()
+    assert desk.send(call).result == "refused"
+    assert desk.dump() == before
+
+
+# -- missed ticks and overlap
+
+
+@pytest.mark.parametrize(
+    ("missed", "expected"),
+    [("once", [9]), ("all", [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]), ("skip", [9])],
+)
+@pytest.mark.feature("BN19")
+def test_ticks_that_nobody_saw(desk: Desk, missed: Any, expected: list[int]) -> None:
+    """Nine are late; the tenth is not, so `skip` runs it."""
+    put(desk, missed=missed, late_ms=30_000)
+    to(desk, FIRST_MS + 9 * MINUTE_MS + 5_000)
+    turn(desk)
+    assert jobs(desk) == [job_of(FIRST_MS + MINUTE_MS * at) for at in expected]
+    assert state(desk)["missed"] == str(10 - len(expected))
+    assert index(desk) == {"clean": FIRST_MS + 10 * MINUTE_MS}
+
+
+def test_late_ticks_are_none_where_none_shall_run(desk: Desk) -> None:
+    put(desk, missed="skip", late_ms=0)
+    to(desk, FIRST_MS + 5_000)
+    turn(desk)
+    assert (jobs(desk), state(desk)["missed"], index(desk)) == ([], "1", {"clean": FIRST_MS + MINUTE_MS})
+    assert "last_ms" not in state(desk)
+
+
+@pytest.mark.parametrize("missed", ["once", "all", "skip"])
+def test_ticks_that_are_in_time_all_run(desk: Desk, missed: Any) -> None:
+    put(desk, every_ms=1000, start_ms=FIRST_MS, missed=missed)
+    to(desk, FIRST_MS + 3_000)
+    turn(desk)
+    assert jobs(desk) == [job_of(FIRST_MS + 1000 * at) for at in range(4)]
+
+
+def test_no_more_than_a_hundred_ticks_are_made_up_for(desk: Desk) -> None:
+    put(desk, every_ms=1000, start_ms=FIRST_MS, missed="all", late_ms=0)
+    to(desk, FIRST_MS + 86_400_000)
+    turn(desk)
+    assert jobs(desk) == [job_of(FIRST_MS + 86_400_000 - 1000 * back) for back in range(99, -1, -1)]
+    assert turn(desk) == []
+
+
+@pytest.mark.feature("MQ10")
+def test_no_job_is_made_while_the_one_before_waits_or_runs(desk: Desk) -> None:
+    put(desk, overlap="skip", attempts=2)
+    for at, what in enumerate(("first", "waiting", "active", "delayed", "finished", "dead")):
+        to(desk, FIRST_MS + at * MINUTE_MS)
+        made = [job for reply in turn(desk) for job in reply.jobs]
+        assert made == ([job_of(FIRST_MS + at * MINUTE_MS)] if what in ("first", "finished", "dead") else []), what
+        if what == "waiting":
+            (leased,) = desk.claim()
+        elif what == "active":
+            assert desk.retry(leased.lease, delay_ms=10 * MINUTE_MS) == ("ok", "retried")
+        elif what == "delayed":
+            desk.tick(10 * MINUTE_MS)
+            desk.redis.zadd(desk.keys.cron, {"clean": FIRST_MS + 4 * MINUTE_MS})
+            desk.tick(-10 * MINUTE_MS)
+            desk.redis.zrem(desk.keys.due, *desk.redis.zrange(desk.keys.due, 0, -1))  # type: ignore[misc]
+            desk.redis.delete(desk.keys.job(job_of(FIRST_MS)))
+        elif what == "finished":
+            (leased,) = desk.claim()
+            assert desk.retry(leased.lease) == ("ok", "retried")
+            desk.tick(2000)
+            desk.promote()
+            (leased,) = desk.claim()
+            assert desk.retry(leased.lease) == ("ok", "buried")
+    assert state(desk)["skipped"] == "3"
+
+
+def test_of_ticks_that_are_made_up_for_only_one_runs_where_they_may_not_overlap(desk: Desk) -> None:
+    put(desk, overlap="skip", missed="all", late_ms=0)
+    to(desk, FIRST_MS + 4 * MINUTE_MS)
+    assert [(reply.jobs, reply.skipped) for reply in turn(desk)] == [((job_of(FIRST_MS),), 4)]
+
+
+def test_rule_23_a_schedules_job_stays_out_while_another_has_its_unique_key(desk: Desk) -> None:
+    put(desk, unique="u")
+    desk.enqueue("holder", unique="u")
+    to(desk, FIRST_MS)
+    assert [(reply.jobs, reply.skipped) for reply in turn(desk)] == [((), 1)]
+    work_off(desk)
+    to(desk, FIRST_MS + MINUTE_MS)
+    turn(desk)
+    assert desk.redis.get(desk.keys.unique("u")) == job_of(FIRST_MS + MINUTE_MS).encode()
+
+
+# -- clocks
+
+
+def test_rule_10_a_clock_that_steps_back_fires_no_tick_twice(desk: Desk) -> None:
+    put(desk)
+    found: list[str] = []
+    for at_ms in (0, MINUTE_MS, 2 * MINUTE_MS, -10 * MINUTE_MS, 0, MINUTE_MS, 2 * MINUTE_MS, 3 * MINUTE_MS):
+        to(desk, FIRST_MS + at_ms)
+        turn(desk)
+        found += work_off(desk)
+    assert found == [job_of(FIRST_MS + at * MINUTE_MS) for at in range(4)]
+
+
+def test_rule_10_a_clock_that_jumps_ahead_fires_what_the_policy_says(desk: Desk) -> None:
+    put(desk)
+    to(desk, FIRST_MS + 1000 * MINUTE_MS)
+    turn(desk)
+    assert jobs(desk) == [job_of(FIRST_MS + 1000 * MINUTE_MS)]
+
+
+# -- what cannot be read
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("timing", "no JSON"),
+        ("timing", '{"cron":"61 * * * *"}'),
+        ("timing", '{"cron":"* * * * *","zone":"Mars/Olympus"}'),
+        ("timing", '{"cron":5}'),
+        ("timing", '{"of a later version":1}'),
+        ("timing", "[]"),
+        ("policy", "{"),
+        ("job", "corrupt"),
+        ("anchor_ms", "x"),
+    ],
+)
+def test_a_schedule_that_cannot_be_read_is_set_aside_with_the_reason_and_the_others_tick(
+    desk: Desk, field: str, value: str
+) -> None:
+    put(desk, "bad")
+    put(desk, "good")
+    desk.redis.hset(desk.keys.schedule("bad"), field, value)
+    for at in range(3):
+        to(desk, FIRST_MS + at * MINUTE_MS)
+        turn(desk)
+    assert [job for job in jobs(desk) if ":good:" in job] == [job_of(FIRST_MS + at * MINUTE_MS, "good") for at in range(3)]
+    if field == "anchor_ms":
+        # An expression needs none.
+        return
+    assert [job for job in jobs(desk) if ":bad:" in job] == []
+    assert index(desk) == {"bad": float("inf"), "good": FIRST_MS + 3 * MINUTE_MS}
+    listed = {schedule.name: schedule for schedule in desk.queue.schedules.list()}
+    assert (listed["bad"].next_ms, listed["bad"].error != "", listed["good"].error) == (0, True, "")
+    # Whoever puts it again knew better.
+    put(desk, "bad")
+    to(desk, FIRST_MS + 3 * MINUTE_MS)
+    turn(desk)
+    assert jobs(desk)[-2:] == [job_of(desk.now_ms, "bad"), job_of(desk.now_ms, "good")]
+    assert state(desk, "bad")["error"] == ""
+
+
+def test_an_index_entry_without_a_schedule_and_a_foreign_key_in_its_place_hold_up_nothing(desk: Desk) -> None:
+    put(desk)
+    desk.redis.zadd(desk.keys.cron, {"gone": 1, "foreign": 2})
+    desk.redis.set(desk.keys.schedule("foreign"), "not what the script expects")
+    to(desk, FIRST_MS)
+    turn(desk)
+    assert jobs(desk) == [job_of(FIRST_MS)]
+    assert index(desk) == {"clean": FIRST_MS + MINUTE_MS, "foreign": FIRST_MS + MINUTE_MS}
+
+
+@pytest.mark.parametrize("key", ["cron", "schedule", "seq", "classes", "lane"])
+def test_rule_01_a_key_of_the_wrong_type_stops_a_tick_before_its_first_write(desk: Desk, key: str) -> None:
+    put(desk)
+    to(desk, FIRST_MS)
+    (operation,) = ticks(desk)
+    keys = desk.keys
+    name = {"schedule": keys.schedule("clean"), "lane": keys.lane("main")}.get(key) or getattr(keys, key)
+    desk.redis.delete(name)
+    desk.redis.rpush(name, "not what the script expects")
+    before = desk.dump()
+    with pytest.raises(ScriptFault, match="WRONGTYPE"):
+        desk.run(operation)
+    assert desk.dump() == before
+
+
+def test_rule_02_a_tick_is_refused_whole_when_memory_is_full_and_made_up_for_afterwards(desk: Desk) -> None:
+    put(desk)
+    to(desk, FIRST_MS)
+    (operation,) = ticks(desk)
+    desk.redis.config_set("maxmemory", 1)
+    try:
+        before = desk.dump()
+        with pytest.raises(ServerUnavailable, match="OOM"):
+            desk.run(operation)
+        assert desk.dump() == before
+        assert desk.queue.schedules.disable("clean") and desk.queue.schedules.enable("clean")
+    finally:
+        desk.redis.config_set("maxmemory", 0)
+    to(desk, FIRST_MS + MINUTE_MS)
+    turn(desk)
+    assert jobs(desk) == [job_of(FIRST_MS + MINUTE_MS)]
+
+
+def test_a_queue_has_room_for_so_many_schedules(desk: Desk) -> None:
+    desk.redis.zadd(desk.keys.cron, {f"s{number}": float("inf") for number in range(lanes_schedules.SCHEDULES_MAX - 1)})
+    assert put(desk) == "new"
+    before = desk.dump()
+    with pytest.raises(Malformed, match="10000 schedules"):
+        put(desk, "another")
+    with pytest.raises(Malformed, match="10000 schedules"):
+        put(desk, "one-more")
+    assert desk.dump() == before
+    assert put(desk) == "same"
+
+
+def test_a_crashed_scheduled_job_is_reaped_like_any_other(desk: Desk) -> None:
+    put(desk)
+    to(desk, FIRST_MS)
+    turn(desk)
+    assert desk.crash(job_of(FIRST_MS))[1] == 1
+    desk.tick(LEASE_MS)
+    assert work_off(desk) == [job_of(FIRST_MS)]

@@ -1,0 +1,241 @@
+"""`queue.schedules`, synchronous and asyncio: what a service types and gets, and workers and schedulers that tick."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from engine import AsyncQueue, Handlers, Job, Malformed, Queue, Schedule, Scheduler, Worker
+from engine.operations import TickPolicy, Timing
+from tests.engine.desk import START_MS
+from tests.engine.helpers.waiting import wait_until
+
+DAY_MS = 86_400_000
+
+
+class Awaited:
+    """The asyncio face, called as the other one is."""
+
+    def __init__(self, url: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._queue = AsyncQueue("q", url=url)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **named: self._loop.run_until_complete(getattr(self._queue.schedules, name)(*args, **named))
+
+    def use_test_clock(self, now_ms: int) -> None:
+        self._loop.run_until_complete(self._queue.use_test_clock(now_ms))
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._queue.close())
+        self._loop.close()
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def schedules(request: pytest.FixtureRequest, queue: Queue, ironclaim_url: str) -> Iterator[Any]:
+    """The face of a queue under a test's clock."""
+    queue.use_test_clock(START_MS)
+    if request.param == "sync":
+        yield queue.schedules
+        return
+    made = Awaited(ironclaim_url)
+    made.use_test_clock(START_MS)
+    yield made
+    made.close()
+
+
+def test_a_schedule_and_its_state(schedules: Any) -> None:
+    every_day = {"cron": "0 3 * * *", "zone": "Europe/Berlin", "missed": "skip", "late_ms": 5, "overlap": "skip"}
+    assert schedules.get("nightly") is None
+    assert schedules.put("nightly", "clean", {"deep": True}, **every_day, priority=9, headers={"by": "cron"}) == "new"
+    known: Schedule = schedules.get("nightly")
+    assert (known.name, known.job_name, known.payload, known.options.priority) == ("nightly", "clean", {"deep": True}, 9)
+    assert known.options.headers == (("by", "cron"),)
+    assert known.timing == Timing(cron="0 3 * * *", zone="Europe/Berlin")
+    assert known.policy == TickPolicy("skip", 5, "skip")
+    assert known.enabled and START_MS < known.next_ms <= START_MS + DAY_MS
+    assert (known.last_ms, known.last_job, known.count, known.missed, known.skipped, known.error) == (0, "", 0, 0, 0, "")
+
+
+@pytest.mark.feature("BN18")
+def test_what_is_put_again_keeps_its_next_tick_unless_its_timing_changed(schedules: Any) -> None:
+    hourly: dict[str, Any] = {"every_ms": 3_600_000}
+    assert schedules.put("s", "clean", 1, **hourly) == "new"
+    next_ms = schedules.get("s").next_ms
+    assert next_ms == START_MS + 3_600_000
+    schedules_at = (schedules if isinstance(schedules, Awaited) else schedules._queue).use_test_clock
+    schedules_at(START_MS + 1000)
+    assert schedules.put("s", "clean", 1, **hourly) == "same"
+    assert schedules.put("s", "clean", 2, **hourly) == "changed"
+    assert schedules.put("s", "clean", 2, **hourly, overlap="skip") == "changed"
+    assert schedules.get("s").next_ms == next_ms
+    assert schedules.put("s", "clean", 2, every_ms=60_000) == "changed"
+    assert schedules.get("s").next_ms == START_MS + 61_000
+    # What an operator has disabled stays so when the service starts again.
+    assert schedules.disable("s")
+    assert schedules.put("s", "clean", 2, every_ms=60_000) == "same"
+    assert (schedules.get("s").enabled, schedules.get("s").next_ms) == (False, 0)
+    assert schedules.put("s", "clean", 2, every_ms=60_000, enabled=True) == "same"
+    assert schedules.get("s").next_ms == START_MS + 61_000
+    assert schedules.put("s", "clean", 2, every_ms=60_000, enabled=False) == "same"
+    assert not schedules.get("s").enabled
+    schedules_at(START_MS + 200_000)
+    assert schedules.enable("s") and schedules.enable("s")
+    # On the grid of its anchor, and not from now.
+    assert (schedules.get("s").enabled, schedules.get("s").next_ms) == (True, START_MS + 241_000)
+
+
+def test_all_of_them_in_pages_and_what_is_not_there(schedules: Any) -> None:
+    names = [f"s{number:03d}" for number in range(120)]
+    for number, name in enumerate(names):
+        schedules.put(name, "clean", number, every_ms=1000 * (number + 1))
+    schedules.disable("s000")
+    assert [schedule.name for schedule in schedules.list()] == [*names[1:], "s000"]
+    assert schedules.remove("s001") and not schedules.remove("s001")
+    assert len(schedules.list()) == 119 and schedules.get("s001") is None
+    assert (schedules.enable("none"), schedules.disable("none"), schedules.run_now("none")) == (False, False, None)
+
+
+def test_one_more_of_its_jobs_now(schedules: Any, queue: Queue) -> None:
+    schedules.put("s", "clean", {"a": [1]}, months=1, priority=8, key="k", enabled=False)
+    first, second = schedules.run_now("s"), schedules.run_now("s")
+    assert first.created and second.created and first.job != second.job
+    assert first.job.startswith("cron:s:now-")
+    assert (queue.counts().waiting, schedules.get("s").count) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("name", {"name": ""}),
+        ("name", {"name": "x" * 101}),
+        ("name", {"name": "a/b"}),
+        ("name", {"job_name": "a b"}),
+        ("payload", {"payload": object()}),
+        ("cron", {"cron": None}),
+        ("cron", {"cron": "* * * *"}),
+        ("cron", {"cron": "0 0 30 2 *"}),
+        ("cron", {"cron": ""}),
+        ("cron", {"cron": 5}),
+        ("cron", {"cron": "*" * 201}),
+        ("cron", {"every_ms": 1000}),
+        ("cron", {"months": 1}),
+        ("every_ms", {"cron": None, "every_ms": 99}),
+        ("every_ms", {"cron": None, "every_ms": True}),
+        ("months", {"cron": None, "months": 1201}),
+        ("start_ms", {"start_ms": -1}),
+        ("start_ms", {"start_ms": 2**47 + 1}),
+        ("zone", {"zone": "Mars/Olympus"}),
+        ("zone", {"zone": "../UTC"}),
+        ("zone", {"zone": None}),
+        ("zone", {"zone": "Europe/Berlin", "cron": None, "every_ms": 1000}),
+        ("enabled", {"enabled": 1}),
+        ("missed", {"missed": "never"}),
+        ("late_ms", {"late_ms": -1}),
+        ("overlap", {"overlap": []}),
+        ("delay_ms", {"delay_ms": 1}),
+        ("dedup", {"dedup": "d", "dedup_ms": 1}),
+        ("priority", {"priority": 11}),
+        ("nonsense", {"nonsense": 1}),
+    ],
+)
+def test_bad_input_names_the_field_before_any_io(field: str, given: dict[str, Any]) -> None:
+    """Nothing listens at that port."""
+    arguments: dict[str, Any] = {"name": "s", "job_name": "clean", "payload": 1, "cron": "* * * * *", **given}
+    with pytest.raises(Malformed, match=f"^{field}: "):
+        Queue("q", url="redis://127.0.0.1:1").schedules.put(**arguments)
+
+
+@pytest.mark.parametrize("call", ["remove", "enable", "disable", "run_now", "get"])
+def test_a_bad_name_is_malformed_everywhere(call: str) -> None:
+    with pytest.raises(Malformed, match="^name: "):
+        getattr(Queue("q", url="redis://127.0.0.1:1").schedules, call)("a b")
+
+
+# -- workers and schedulers
+
+
+@pytest.mark.feature("BQ10", "BN13", "MQ08")
+def test_a_worker_ticks_and_runs_what_it_ticked_to_the_millisecond(queue: Queue) -> None:
+    seen: list[tuple[str, int]] = []
+    handlers = Handlers()
+
+    @handlers("beat")
+    def beat(job: Job) -> None:
+        seen.append((job.id, queue.driver.server_now_ms()))
+
+    queue.schedules.put("pulse", "beat", None, every_ms=200)
+    with _running(Worker(queue, handlers)):
+        wait_until(lambda: len(seen) >= 5, "the schedules tick")
+    ticks = [int(job.rpartition(":")[2]) for job, _ in seen]
+    assert [after - before for before, after in pairwise(ticks)] == [200] * (len(ticks) - 1)
+    assert all(at_ms - tick_ms >= 0 for tick_ms, (_, at_ms) in zip(ticks, seen, strict=True))
+
+
+@pytest.mark.feature("BQ10", "BN25", "MQ10")
+def test_many_schedulers_and_workers_make_one_job_a_tick(queue: Queue, ironclaim_url: str) -> None:
+    handlers = Handlers()
+    seen: list[str] = []
+
+    @handlers("beat")
+    def beat(job: Job) -> None:
+        seen.append(job.id)
+
+    for number in range(5):
+        queue.schedules.put(f"s{number}", "beat", None, every_ms=100)
+    queues = [Queue("q", url=ironclaim_url) for _ in range(3)]
+    runs = [Worker(queues[0], handlers), *(Scheduler(one) for one in queues)]
+    for run in runs:
+        threading.Thread(target=run.run, daemon=True).start()
+    try:
+        wait_until(lambda: min(schedule.count for schedule in queue.schedules.list()) >= 10, "the schedules tick")
+        for number in range(5):
+            queue.schedules.disable(f"s{number}")
+        wait_until(lambda: queue.counts().waiting + queue.counts().active == 0, "the schedules tick")
+    finally:
+        for run in runs:
+            run.stop()
+    listed = queue.schedules.list()
+    assert len(seen) == len(set(seen)) == sum(schedule.count for schedule in listed)
+    for schedule in listed:
+        ticks = sorted(int(job.rpartition(":")[2]) for job in seen if job.startswith(f"cron:{schedule.name}:"))
+        assert ticks == list(range(ticks[0], ticks[-1] + 1, 100))
+
+
+@pytest.mark.feature("BN25")
+def test_a_scheduler_promotes_reaps_and_ticks_and_runs_nothing(queue: Queue) -> None:
+    queue.schedules.put("s", "clean", None, every_ms=100)
+    queue.enqueue("clean", None, delay_ms=50)
+    with _running(Scheduler(queue, sweep_ms=20)):
+        wait_until(lambda: queue.counts().waiting >= 3, "the schedules tick")
+    counts = queue.counts()
+    assert (counts.active, counts.finished, counts.delayed) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("field", "given"), [("sweep_ms", {"sweep_ms": 9}), ("sweep_ms", {"sweep_ms": 2001}), ("worker name", {"name": "a b"})]
+)
+def test_a_schedulers_bounds(queue: Queue, field: str, given: dict[str, Any]) -> None:
+    with pytest.raises(Malformed, match=f"^{field}: "):
+        Scheduler(queue, **given)
+
+
+class _running:
+    """A worker in a thread, stopped at the end."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._thread = threading.Thread(target=worker.run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.stop()
+        self._thread.join(10)
+        assert not self._thread.is_alive()

@@ -1,0 +1,118 @@
+"""The worker's step machine and schedules: what is due ticks, in the sweep, and holds up nothing (rule 24)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.operations import Claim, Count, Counts, DueSchedule, Promote, Promoted, Reap, Reaped, Tick, Ticked
+from engine.step_values import StopAsked
+from tests.engine.helpers.machine import SERVER_MS, Machine, exits
+
+SECOND = '{"every_ms":1000}'
+
+
+def due(name: str, timing: str = SECOND, expected_ms: int = SERVER_MS) -> DueSchedule:
+    return DueSchedule(name, "7", expected_ms, SERVER_MS, timing, "{}")
+
+
+def swept(machine: Machine, *schedules: DueSchedule, sleep_ms: int = 0) -> None:
+    """Answer reap and promote."""
+    assert isinstance(machine.out["sweep"].operation, Reap)
+    machine.answer("sweep", Reaped(machine.srv_us, 1000, ()))
+    assert isinstance(machine.out["sweep"].operation, Promote)
+    machine.answer("sweep", Promoted(machine.srv_us, 0, sleep_ms, (), schedules))
+
+
+def outstanding(machine: Machine) -> Tick:
+    operation = machine.out["sweep"].operation
+    assert isinstance(operation, Tick)
+    return operation
+
+
+@pytest.mark.feature("BQ10", "BN13", "MQ08")
+def test_what_is_due_ticks_before_the_next_sweep() -> None:
+    machine = Machine()
+    swept(machine, due("a"), due("b"))
+    first = outstanding(machine)
+    assert first == Tick("0" * 15 + "1", 3, "a", "7", SERVER_MS, (SERVER_MS,), SERVER_MS + 1000, 0, "allow")
+    machine.answer("sweep", Ticked(machine.srv_us, "ticked", ("cron:a:1",)))
+    assert (outstanding(machine).schedule, outstanding(machine).counter) == ("b", 4)
+    machine.answer("sweep", Ticked(machine.srv_us, "moved"))
+    machine.wait(2)
+    # Their counters are taken: no later sweep is mistaken for an earlier one.
+    operation = machine.out["sweep"].operation
+    assert isinstance(operation, Reap) and operation.counter == 5
+
+
+def test_ticks_are_reckoned_from_the_servers_time_in_the_reply() -> None:
+    machine = Machine()
+    machine.answer("sweep", Reaped(machine.srv_us, 1000, ()))
+    machine.answer("sweep", Promoted((SERVER_MS + 2500) * 1000, 0, 0, (), (due("a"),)))
+    tick = outstanding(machine)
+    assert (tick.ticks_ms, tick.next_ms) == ((SERVER_MS, SERVER_MS + 1000, SERVER_MS + 2000), SERVER_MS + 3000)
+
+
+@pytest.mark.parametrize(
+    "timing", ["", "no JSON", '{"cron":"x"}', '{"zone":"Mars/Olympus","cron":"* * * * *"}', '{"every_ms":"9"}']
+)
+def test_what_cannot_be_read_is_set_aside_and_the_next_one_ticks(timing: str) -> None:
+    machine = Machine()
+    swept(machine, due("bad", timing), due("good"))
+    tick = outstanding(machine)
+    assert (tick.schedule, tick.ticks_ms, tick.next_ms, tick.error != "") == ("bad", (), 0, True)
+    machine.answer("sweep", Ticked(machine.srv_us, "ticked"))
+    assert outstanding(machine).error == ""
+
+
+def test_a_tick_that_the_server_refuses_holds_up_no_other_and_waits_a_sweep() -> None:
+    machine = Machine()
+    swept(machine, due("bad"), due("good"))
+    machine.fail("sweep", fault=True)
+    assert outstanding(machine).schedule == "good"
+    machine.answer("sweep", Ticked(machine.srv_us, "ticked"))
+    machine.wait(990)
+    assert "sweep" not in machine.out
+    machine.wait(20)
+    assert isinstance(machine.out["sweep"].operation, Reap)
+
+
+def test_after_a_tick_that_went_unanswered_the_next_sweep_asks_anew() -> None:
+    """It may have been carried out: whether the schedule is still due, the server says."""
+    machine = Machine()
+    swept(machine, due("a"), due("b"))
+    machine.fail("sweep")
+    assert "sweep" not in machine.out
+    machine.wait(1001)
+    swept(machine, due("b"), sleep_ms=1000)
+    assert outstanding(machine).schedule == "b"
+
+
+def test_a_worker_whose_tick_made_a_job_claims_again() -> None:
+    machine = Machine()
+    machine.give()
+    machine.wake(False)
+    assert machine.work is None
+    swept(machine, due("a"))
+    machine.answer("sweep", Ticked(machine.srv_us, "ticked", ("cron:a:1",)))
+    assert isinstance(machine.work, Claim)
+
+
+def test_burst_counts_after_the_ticks() -> None:
+    machine = Machine(burst=True)
+    swept(machine, due("a"))
+    assert outstanding(machine).schedule == "a"
+    machine.answer("sweep", Ticked(machine.srv_us, "ticked", ("cron:a:1",)))
+    assert isinstance(machine.out["sweep"].operation, Count)
+    machine.answer("sweep", Counts(machine.srv_us, 1, 0, 0, 0, 0, 0, 0))
+    assert not exits(machine.log)
+
+
+@pytest.mark.feature("BN25")
+def test_a_machine_without_classes_sweeps_and_claims_nothing() -> None:
+    machine = Machine(concurrency=0, classes=())
+    for _ in range(3):
+        assert set(machine.out) == {"sweep"}
+        swept(machine, due("a"))
+        machine.answer("sweep", Ticked(machine.srv_us, "ticked", ("cron:a:1",)))
+        machine.wait(2)
+    assert exits(machine.on(StopAsked()))
