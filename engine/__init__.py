@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         PartlyEnqueued,
         ScriptFault,
         ServerUnavailable,
+        UnknownParent,
         UnsafeServer,
         UnsupportedFeature,
     )
@@ -42,6 +43,7 @@ _HOMES = {
         "PartlyEnqueued",
         "ScriptFault",
         "ServerUnavailable",
+        "UnknownParent",
         "UnsafeServer",
         "UnsupportedFeature",
     ),
@@ -75,6 +77,7 @@ __all__ = [
     "ScriptFault",
     "ServerUnavailable",
     "Snapshot",
+    "UnknownParent",
     "UnsafeServer",
     "UnsupportedFeature",
     "Worker",

@@ -6,19 +6,37 @@ from collections.abc import Callable
 
 from engine.operations import Options
 
-#: Doubling stops here, unless the job itself asks for a longer wait from the start.
+#: A growing wait stops here, unless the job itself asks for a longer one from the start or has a bound of its own.
 DELAY_MS_MAX = 3_600_000
+#: Of an exponential wait half is left to chance, unless the job says otherwise: jobs that failed together, because what they all
+#: need was away, do not all come back in the same millisecond.
+EXPONENTIAL_JITTER = 0.5
 
 
 def delay_ms(options: Options, failures: int, draw: Callable[[], float]) -> int:
-    """The wait after a failed run. `failures`: failed runs before it; `draw` gives numbers in [0, 1).
+    """The wait after a failed run. `failures`: failed runs before it; `draw` gives numbers in [0, 1)."""
+    wait_ms = _grown_ms(options, failures)
+    if options.backoff_max_ms:
+        wait_ms = min(wait_ms, options.backoff_max_ms)
+    elif options.backoff in ("exponential", "linear", "geometric"):
+        wait_ms = min(wait_ms, max(options.backoff_ms, DELAY_MS_MAX))
+    jitter = options.jitter
+    if jitter is None:
+        jitter = EXPONENTIAL_JITTER if options.backoff == "exponential" else 0.0
+    return int(wait_ms * (1 - jitter + jitter * draw())) if jitter else wait_ms
 
-    A growing wait gets jitter from half to full: jobs that failed together, because what they all need was away, do not all
-    come back in the same millisecond.
-    """
-    if options.backoff == "fixed":
-        return options.backoff_ms
-    most_ms = max(options.backoff_ms, DELAY_MS_MAX)
-    # Beyond 2^62 every wait above 0 has met its bound, and a shift by an unbounded counter would build a huge number.
-    grown_ms = min(most_ms, options.backoff_ms << min(failures, 62))
-    return int(grown_ms * (0.5 + draw() / 2))
+
+def _grown_ms(options: Options, failures: int) -> int:
+    """The wait without bound and chance."""
+    match options.backoff:
+        case "fixed":
+            return options.backoff_ms
+        case "exponential":
+            # Beyond 2^62 every wait above 0 has met its bound, and a shift by an unbounded counter would build a huge number.
+            return options.backoff_ms << min(failures, 62)
+        case "linear":
+            return options.backoff_ms * (failures + 1)
+        case "geometric":
+            return options.backoff_ms * (failures + 1) ** 2
+        case "custom":
+            return options.backoff_delays_ms[min(failures, len(options.backoff_delays_ms) - 1)]

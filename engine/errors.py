@@ -55,6 +55,19 @@ class PartlyEnqueued(OutcomeUnknown):
         self.results = tuple(results)
 
 
+class UnknownParent(EngineError):
+    """A job needs one of which the queue knows nothing: it was never enqueued, or it finished so long ago that it is forgotten.
+    Nothing was applied.
+
+    Fields: `job` is the id of the job that was refused, `parent` the id that it named.
+    """
+
+    def __init__(self, job: str, parent: str) -> None:
+        super().__init__(f"job {job} needs {parent}, of which the queue knows nothing")
+        self.job = job
+        self.parent = parent
+
+
 class ServerUnavailable(EngineError):
     """The server could not be reached, or refused the command, until the deadline. Nothing was applied."""
 

@@ -100,6 +100,11 @@ class Job:
         return dict(self._leased.options.headers)
 
     @property
+    def parents(self) -> tuple[str, ...]:
+        """Ids of the jobs that this one needed, as it named them."""
+        return self._leased.options.needs
+
+    @property
     def claims(self) -> int:
         """Claims so far, this one included."""
         return self._leased.claims

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-#: How the wait between two runs grows: not at all, or to the double with each failed run, with jitter.
-Backoff = Literal["fixed", "exponential"]
+#: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or as a list says.
+Backoff = Literal["fixed", "exponential", "linear", "geometric", "custom"]
+#: What becomes of a job when one that it needs is lost: buried as well, or it goes on (rule 25).
+ParentFailure = Literal["bury", "ignore"]
 #: What the rate of a limit counts in (rule 20).
 Window = Literal["fixed", "sliding"]
 #: What becomes of ticks that nobody saw in time: none runs, the last one runs for all, or all of them run.
@@ -33,6 +35,9 @@ class Options:
 
     `attempts` bounds the runs whose handler failed, `crashes_max` the leases that ended in a crash (rules 6 and 12). `key` is the
     tenant or limit key that makes the job's lane; `unique` and `dedup` are the keys of rule 23, '' = none.
+
+    `backoff_max_ms` 0 and `jitter` None are those of the kind of back-off; `backoff_delays_ms` belongs to the custom one. `needs`
+    are ids of parents (rule 25). `skip_on` and `reroute_on` name classes of exceptions, the latter each with its target.
     """
 
     priority: int = 5
@@ -48,6 +53,13 @@ class Options:
     unique: str = ""
     dedup: str = ""
     dedup_ms: int = 0
+    backoff_max_ms: int = 0
+    backoff_delays_ms: tuple[int, ...] = ()
+    jitter: float | None = None
+    needs: tuple[str, ...] = ()
+    on_parent_failure: ParentFailure = "bury"
+    skip_on: tuple[str, ...] = ()
+    reroute_on: tuple[tuple[str, str], ...] = ()
 
 
 class Enqueue(NamedTuple):
@@ -354,7 +366,7 @@ Operation = (
     | MakeTestQueue
 )
 
-EnqueueResult = Literal["created", "repeated", "duplicate", "refused"]
+EnqueueResult = Literal["created", "repeated", "duplicate", "refused", "orphan"]
 ClaimResult = Literal["leased", "empty", "repeated", "void", "stale"]
 EndResult = Literal["ok", "repeated", "stale", "void"]
 MarkResult = Literal["ok", "repeated", "stale"]
@@ -365,7 +377,8 @@ TickResult = Literal["ticked", "repeated", "moved"]
 class Enqueued(NamedTuple):
     """`created`, or `repeated` for another copy of the same call. `duplicate`: the id was there already, or the job `holder` has
     the unique key or opened the window of the dedup key; `state` and `fence` say what became of that job (`gone`: nothing is
-    left of it). `refused`: the call came too late and was not applied."""
+    left of it). `refused`: the call came too late and was not applied; `orphan`: nor was this one, for nothing is known of the
+    job `holder`, which it needs."""
 
     srv_us: int
     job: str
@@ -558,8 +571,8 @@ class SchedulePage:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Jobs in each state at one instant. `done` keeps the last 1,000 that finished; `finished` and `buried` count all that ever
-    were."""
+    """Jobs in each state at one instant. `blocked` wait for others to finish; `handing` have ended, and those are still to be
+    told. `done` keeps the last 1,000 that finished; `finished` and `buried` count all that ever were."""
 
     srv_us: int
     waiting: int
@@ -569,11 +582,14 @@ class Counts:
     done: int
     finished: int
     buried: int
+    blocked: int = 0
+    handing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Ids of each state (waiting, delayed, active, dead, done) with the time that the state scores them by, 0 for waiting."""
+    """Ids of each state (waiting, delayed, active, dead, done, blocked) with the time that the state scores them by, 0 for
+    waiting."""
 
     srv_us: int
     states: dict[str, list[tuple[str, int]]]

@@ -6,13 +6,13 @@ the engine reads). `tests/engine/test_options.py` walks the table and tries ever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from engine import validate
 from engine.errors import Malformed
-from engine.operations import Backoff, Options
+from engine.operations import Backoff, Options, ParentFailure
 
 
 class JobOptions(TypedDict, total=False):
@@ -28,8 +28,15 @@ class JobOptions(TypedDict, total=False):
     attempts: int
     #: The wait after a run that failed; how it grows says `backoff`.
     backoff_ms: int
-    #: `fixed`, or `exponential`: doubled with each further failure, up to an hour, and by chance between half of that and all.
+    #: By the failed runs n: `fixed`; `exponential`, times 2^(n-1); `linear`, times n; `geometric`, times n squared; `custom`, as
+    #: `backoff_delays_ms` says.
     backoff: Backoff
+    #: No wait is longer. 0: for those that grow an hour, or `backoff_ms` where that is longer.
+    backoff_max_ms: int
+    #: For `custom`: the wait after the first failed run, the second, and so on; the last one is that of all further ones.
+    backoff_delays_ms: Sequence[int] | None
+    #: The share of a wait that is left to chance, 0 to 1, so that not all come back at once. None: 0.5 for `exponential`, else 0.
+    jitter: float | None
     #: Workers lost in its handler before the job is dead.
     crashes_max: int
     #: Travels with the job.
@@ -43,6 +50,14 @@ class JobOptions(TypedDict, total=False):
     #: Keeps a second job with this text out until `dedup_ms` have passed since the first (rule 23).
     dedup: str | None
     dedup_ms: int
+    #: Ids of jobs of this queue that have to finish before this one is claimable (rule 25); at most 100.
+    needs: Sequence[str] | None
+    #: When one of those is buried, discarded or rerouted: `bury` this job too, or `ignore` that.
+    on_parent_failure: ParentFailure
+    #: Exceptions that end the job without another run, by the name of a class or of a base of it, with its module or without.
+    skip_on: Sequence[str] | None
+    #: Exceptions that send the job on instead: to another name, `"gpu"`, or to a name of another queue, `"big:gpu"`.
+    reroute_on: Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +119,10 @@ OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
     "lifo": Flag(),
     "attempts": Whole(3, 1, validate.ATTEMPTS_MAX),
     "backoff_ms": Whole(1000, 0, validate.BACKOFF_MS_MAX),
-    "backoff": Choice("fixed", ("fixed", "exponential")),
+    "backoff": Choice("fixed", ("fixed", "exponential", "linear", "geometric", "custom")),
+    "backoff_max_ms": Whole(0, 0, validate.DURATION_MS_MAX),
+    "backoff_delays_ms": Checked(validate.delays, ()),
+    "jitter": Checked(validate.share, None),
     "crashes_max": Whole(3, validate.CRASHES_LEAST, validate.CRASHES_MAX),
     "timeout_ms": Whole(0, 0, validate.BACKOFF_MS_MAX),
     "headers": Checked(validate.headers, ()),
@@ -112,6 +130,10 @@ OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
     "unique": Checked(validate.text),
     "dedup": Checked(validate.text),
     "dedup_ms": Whole(0, 0, validate.DURATION_MS_MAX),
+    "needs": Checked(validate.parents, ()),
+    "on_parent_failure": Choice("bury", ("bury", "ignore")),
+    "skip_on": Checked(validate.error_names, ()),
+    "reroute_on": Checked(validate.reroutes, ()),
 }
 
 #: The options of a job that has none of its own.
@@ -137,3 +159,6 @@ def _check_together(options: Options) -> None:
     """Options that need, or exclude, each other."""
     if bool(options.dedup) != (options.dedup_ms > 0):
         raise Malformed("dedup_ms", options.dedup_ms, "at least 1 together with dedup, and 0 without")
+    if bool(options.backoff_delays_ms) != (options.backoff == "custom"):
+        bound = 'given together with backoff="custom", and not otherwise'
+        raise Malformed("backoff_delays_ms", list(options.backoff_delays_ms), bound)

@@ -15,7 +15,16 @@ from typing import Any, NamedTuple, Unpack, cast
 from engine import validate
 from engine.call import Call
 from engine.errand import Sent
-from engine.errors import EngineError, Malformed, OutcomeUnknown, PartlyEnqueued, ScriptFault, ServerUnavailable, UnsafeServer
+from engine.errors import (
+    EngineError,
+    Malformed,
+    OutcomeUnknown,
+    PartlyEnqueued,
+    ScriptFault,
+    ServerUnavailable,
+    UnknownParent,
+    UnsafeServer,
+)
 from engine.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options
 from engine.options import OPTIONS, JobOptions, checked
 
@@ -109,16 +118,16 @@ def drafts(jobs: object, payload_bytes_max: int) -> list[Draft]:
 
 
 def enqueued(sent: Sent) -> Enqueued:
-    """What came of an enqueue. Raises OutcomeUnknown for a refusal that an unanswered copy may belie."""
+    """What came of an enqueue. Raises UnknownParent, and OutcomeUnknown for a refusal that an unanswered copy may belie."""
     if not isinstance(sent.reply, Enqueued):
         raise ScriptFault(f"Enqueue: a reply of type {type(sent.reply).__name__}")
-    if not sent.definite and (doubt := _doubt(sent.reply)) is not None:
-        raise doubt
+    if (refusal := _refusal(sent.reply, sent.definite)) is not None:
+        raise refusal
     return sent.reply
 
 
 def enqueue_many(
-    jobs: Sequence[Draft], nonce: bytes, not_after_ms: Callable[[], int], build: Callable[[EnqueueMany], Call[Any]]
+    jobs: Sequence[Draft], nonce: bytes, not_after_ms: Callable[[], int], build: Callable[[Enqueue | EnqueueMany], Call[Any]]
 ) -> Generator[list[Call[Any]], list[Sent | EngineError], list[Enqueued]]:
     """The pipelines that enqueue the jobs: yields the calls of each, is sent what came of them, returns a result for each job.
 
@@ -128,7 +137,8 @@ def enqueue_many(
     def call(part: Sequence[Draft]) -> Call[Any]:
         void_ms = not_after_ms()
         made = [Enqueue(job, name, payload, nonce, void_ms, options) for job, name, payload, options in part]
-        return build(EnqueueMany(tuple(made)))
+        # One that needs others goes alone: its parents are keys of its call.
+        return build(made[0] if made[0].options.needs else EnqueueMany(tuple(made)))
 
     parts = list(_parts(jobs))
     results: list[Enqueued | EngineError] = []
@@ -183,7 +193,8 @@ def _parts(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
     start = size = 0
     for at, job in enumerate(jobs):
         job_bytes = len(job.payload) + _ENVELOPE_BYTES
-        if at > start and (at - start == CALL_JOBS_MAX or size + job_bytes > CALL_BYTES_MAX):
+        full = at - start == CALL_JOBS_MAX or size + job_bytes > CALL_BYTES_MAX
+        if at > start and (full or job.options.needs or jobs[at - 1].options.needs):
             yield jobs[start:at]
             start, size = at, 0
         size += job_bytes
@@ -191,9 +202,12 @@ def _parts(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
         yield jobs[start:]
 
 
-def _doubt(item: Enqueued) -> OutcomeUnknown | None:
-    """What a refusal says that came after an unanswered send."""
-    if item.result != "refused":
+def _refusal(item: Enqueued, definite: bool) -> EngineError | None:
+    """What a refusal says: of a late call only when it came after an unanswered send."""
+    if item.result == "orphan":
+        # An earlier copy that was applied would have been repeated, and one that was not can do nothing any more.
+        return UnknownParent(item.job, item.holder)
+    if item.result != "refused" or definite:
         return None
     return OutcomeUnknown(f"enqueue of {item.job} was refused as late after an unanswered send")
 
@@ -202,11 +216,14 @@ def _results(part: Sequence[Draft], outcome: Sent | EngineError) -> Sequence[Enq
     """A result for each job of a call."""
     if isinstance(outcome, EngineError):
         return [outcome] * len(part)
-    if not isinstance(outcome.reply, EnqueuedMany):
-        return [ScriptFault(f"EnqueueMany: a reply of type {type(outcome.reply).__name__}")] * len(part)
+    reply: object = outcome.reply
+    if isinstance(reply, Enqueued):
+        return [_refusal(reply, outcome.definite) or reply]
+    if not isinstance(reply, EnqueuedMany):
+        return [ScriptFault(f"EnqueueMany: a reply of type {type(reply).__name__}")] * len(part)
     if outcome.definite:
-        return outcome.reply.items
-    return [_doubt(item) or item for item in outcome.reply.items]
+        return reply.items
+    return [_refusal(item, definite=False) or item for item in reply.items]
 
 
 def _concluded(results: list[Enqueued | EngineError], count: int) -> list[Enqueued]:
@@ -215,7 +232,7 @@ def _concluded(results: list[Enqueued | EngineError], count: int) -> list[Enqueu
     if not failures:
         return answered
     first = failures[0]
-    none_applied = all(isinstance(failure, ServerUnavailable | UnsafeServer) for failure in failures)
+    none_applied = all(isinstance(failure, ServerUnavailable | UnknownParent | UnsafeServer) for failure in failures)
     if not answered and (none_applied or (len(failures) == count and all(failure is first for failure in failures))):
         raise first
     results += [ServerUnavailable("not sent, after another call had failed")] * (count - len(results))

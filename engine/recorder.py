@@ -234,7 +234,7 @@ def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, st
     refused = "fail" if definite else "info"
     match reply:
         case Enqueued():
-            kind = refused if reply.result == "refused" else "ok"
+            kind = refused if reply.result == "refused" else "fail" if reply.result == "orphan" else "ok"
             return kind, reply.result, f'{{{_bodies(operation)[0]},"result":"{_definite(reply.result, definite)}"}}'
         case EnqueuedMany():
             # One answer for all: the row fails when nothing of it happened; else the items say what did.

@@ -232,7 +232,8 @@ class WorkerSteps:
                     # The marker is taken and this worker cannot claim: a sweep re-arms it for the others.
                     self._sweeping.at_ns = event.done_ns
             case Counts():
-                if self._settings.burst and reply.waiting + reply.delayed + reply.active == 0 and not self.in_hand:
+                left = reply.waiting + reply.delayed + reply.active + reply.handing
+                if self._settings.burst and left == 0 and not self.in_hand:
                     self._stopping_since_ns = self._stopping_since_ns or event.done_ns
             case _:
                 # An ended lease: ok, repeated or stale, the server has decided, and there is nothing left to do.

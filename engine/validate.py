@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from engine.errors import Malformed
 from engine.operations import Limit, Window
@@ -25,6 +25,10 @@ HEADERS_BYTES_MAX = 8 * 1024
 CONCURRENCY_MAX = 1000
 #: Of one failed run, as UTF-8. The error history of a job keeps the last ten runs (lua/lanes/include/error_note.lua).
 TRACE_BYTES_MAX = 4096
+#: Of one job: jobs that it needs, waits of its own back-off, and names of exceptions.
+PARENTS_MAX = 100
+DELAYS_MAX = 100
+ERROR_NAMES_MAX = 50
 
 #: A lane's name in the envelope's one byte: name, slash and key.
 KEY_CHARS_MAX = 100
@@ -37,6 +41,10 @@ _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan
 _QUEUE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _ID = _QUEUE
 _NAME = _QUEUE
+#: Also of a job that another one was rerouted to.
+_PARENT = re.compile(rf"{_ID.pattern}(?:>reroute)?")
+#: A class, with its module or without.
+_ERROR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>]{0,127}")
 _KEY = re.compile(rf"[A-Za-z0-9_.:-]{{1,{KEY_CHARS_MAX}}}")
 
 
@@ -125,6 +133,45 @@ def payload_bytes(value: object, most: int = PAYLOAD_BYTES_MAX) -> bytes:
     return data
 
 
+def parents(field: str, value: object) -> tuple[str, ...]:
+    """Ids of the jobs that a job needs."""
+    return _texts(field, value, _PARENT, PARENTS_MAX, "ids of jobs")
+
+
+def error_names(field: str, value: object) -> tuple[str, ...]:
+    """Names of exceptions."""
+    return _texts(field, value, _ERROR_NAME, ERROR_NAMES_MAX, "names of exceptions")
+
+
+def reroutes(field: str, value: object) -> tuple[tuple[str, str], ...]:
+    """Names of exceptions, each with a name, or a queue, a colon and a name."""
+    bound = f"a mapping of at most {ERROR_NAMES_MAX} names of exceptions to a job name, or to a queue, a colon and a job name"
+    if not isinstance(value, Mapping):
+        raise Malformed(field, value, bound)
+    given = cast("Mapping[object, object]", value)
+    _texts(field, list(given), _ERROR_NAME, ERROR_NAMES_MAX, "names of exceptions")
+    for target in given.values():
+        queue, colon, name = target.partition(":") if isinstance(target, str) else ("", "", "")
+        if not _NAME.fullmatch(name if colon else queue) or (colon and not _QUEUE.fullmatch(queue)):
+            raise Malformed(field, target, bound)
+    return tuple(cast("Mapping[str, str]", given).items())
+
+
+def delays(field: str, value: object) -> tuple[int, ...]:
+    """Waits in ms, at least one."""
+    given = cast("Sequence[object]", value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
+    if not 1 <= len(given) <= DELAYS_MAX:
+        raise Malformed(field, cast("object", value), f"a list of 1 to {DELAYS_MAX} waits in ms")
+    return tuple(integer(field, wait, 0, DURATION_MS_MAX) for wait in given)
+
+
+def share(field: str, value: object) -> float:
+    """A number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise Malformed(field, value, "a number from 0 to 1")
+    return float(value)
+
+
 def headers(field: str, value: object) -> tuple[tuple[str, str], ...]:
     """Headers of a job, as pairs."""
     bound = f"a mapping of text to text of at most {HEADERS_BYTES_MAX} bytes"
@@ -140,6 +187,20 @@ def headers(field: str, value: object) -> tuple[tuple[str, str], ...]:
     if size > HEADERS_BYTES_MAX:
         raise Malformed(field, f"{size} bytes", bound)
     return tuple(pairs)
+
+
+def _texts(field: str, value: object, pattern: re.Pattern[str], most: int, what: str) -> tuple[str, ...]:
+    """Different texts; one text alone is refused, for it is a sequence of its letters."""
+    bound = f"a list of at most {most} different {what}, text of {pattern.pattern}"
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise Malformed(field, value, bound)
+    texts = cast("Sequence[object]", value)
+    if len(texts) > most or not all(isinstance(text, str) and pattern.fullmatch(text) for text in texts):
+        raise Malformed(field, texts, bound)
+    found = tuple(cast("Sequence[str]", texts))
+    if len(set(found)) != len(found):
+        raise Malformed(field, texts, bound)
+    return found
 
 
 def _matching(field: str, value: object, pattern: re.Pattern[str]) -> str:

@@ -9,14 +9,14 @@ tombstone.
 |---|---|---|---|---|
 | 1 | version, 1 | | 0 | version, 1 |
 | 1 | kind, 'J' | | 1 | kind, 'T' |
-| 1 | priority, 1 to 10 | | 2 | outcome: 1 finished, 2 discarded, 3 rejected: turned away by another job |
-| 1 | flags: 1 LIFO, 2 delayed, 4 timeout, 8 options | | 3-10 | enqueue nonce |
-| 6, 6 | sequence, enqueued_ms (by the server) | | 11-18 | fence of the last ended token, 0 where rejected |
+| 1 | priority, 1 to 10 | | 2 | outcome: 1 finished, the place in `_OUTCOMES` of envelope_open.lua |
+| 1 | flags: 1 LIFO, 2 delayed, 4 timeout, 8 options, 16 goes on without lost parents | | 3-10 | enqueue nonce |
+| 6, 6 | sequence, enqueued_ms (by the server) | | 11-18 | fence of the last ended token, 0 where turned away |
 | 0 or 6 | due_ms (by the server), where delayed | | 19 | length of its nonce |
-| 8 | enqueue nonce | | 20- | its nonce; where rejected the id of that other job |
+| 8 | enqueue nonce | | 20- | its nonce; where turned away the id of that other job |
 | 6 | not_after_ms | | | |
 | 2 | attempts | | | |
-| 1 | kind of back-off: 0 fixed, 1 exponential | | | |
+| 1 | kind of back-off: 0 fixed, 1 exponential, 2 linear, 3 geometric, 4 custom | | | |
 | 1 | crashes_max | | | |
 | 4 | backoff_ms | | | |
 | 4 | lengths of class, key, name (0: as the class), unique key | | | |
@@ -38,8 +38,8 @@ from engine.operations import Backoff, Enqueue, Lease, LeasedJob, Options
 
 VERSION = 1
 #: Kinds of back-off by their number in the envelope.
-_BACKOFFS: tuple[Backoff, ...] = ("fixed", "exponential")
-_LIFO, _DELAYED, _TIMEOUT, _OPTIONS = 1, 2, 4, 8
+_BACKOFFS: tuple[Backoff, ...] = ("fixed", "exponential", "linear", "geometric", "custom")
+_LIFO, _DELAYED, _TIMEOUT, _OPTIONS, _ALONE = 1, 2, 4, 8, 16
 _HEAD = struct.Struct(">BBBB")
 #: Attempts, back-off, crashes_max, backoff_ms, lengths.
 _COMMON = struct.Struct(">HBBIBBBB")
@@ -77,6 +77,7 @@ _mould: Mould | None = None
 
 def _shape(name: str, options: Options) -> Mould:
     flags = _LIFO * options.lifo + _DELAYED * (options.delay_ms > 0) + _TIMEOUT * (options.timeout_ms > 0)
+    flags += _ALONE * (options.on_parent_failure == "ignore")
     extras = {
         field: extra.write(value) for field, extra in _EXTRAS.items() if (value := getattr(options, field)) != extra.default
     }
@@ -161,19 +162,46 @@ def _form(alike: bytes, length: int) -> Form:
         crashes_max=crashes_max,
         key=key,
         unique=unique,
+        on_parent_failure="ignore" if flags & _ALONE else "bury",
         **_read_extras(alike[at + 2 :]),
     )
+    if options.backoff == "custom" and not options.backoff_delays_ms:
+        raise ValueError("a back-off of its own without waits")
     return Form(name or class_name, class_name, f"{class_name}/{key}" if key else class_name, options)
 
 
-def _read_headers(value: Any) -> tuple[tuple[str, str], ...]:
-    """Headers as pairs. Raises ValueError for anything but an object of texts."""
+def _read_pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    """Headers and their like, as pairs. Raises ValueError for anything but an object of texts."""
     if not isinstance(value, dict):
         raise ValueError("headers that are no object")
     pairs = tuple(cast("dict[str, Any]", value).items())
     if not all(isinstance(text, str) for _, text in pairs):
         raise ValueError("a header that is no text")
     return pairs
+
+
+def _read_texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in cast("list[Any]", value)):
+        raise ValueError("an option that is no list of texts")
+    return tuple(cast("list[str]", value))
+
+
+def _read_whole(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError("an option that is no whole number")
+    return value
+
+
+def _read_wholes(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise ValueError("an option that is no list of numbers")
+    return tuple(map(_read_whole, cast("list[Any]", value)))
+
+
+def _read_share(value: Any) -> float:
+    if not isinstance(value, float) or not 0 <= value <= 1:
+        raise ValueError("an option that is no number from 0 to 1")
+    return value
 
 
 class Extra(NamedTuple):
@@ -186,7 +214,13 @@ class Extra(NamedTuple):
 
 #: By the names of their fields in Options.
 _EXTRAS: dict[str, Extra] = {
-    "headers": Extra((), dict, _read_headers),
+    "headers": Extra((), dict, _read_pairs),
+    "backoff_max_ms": Extra(0, int, _read_whole),
+    "backoff_delays_ms": Extra((), list, _read_wholes),
+    "jitter": Extra(None, float, _read_share),
+    "needs": Extra((), list, _read_texts),
+    "skip_on": Extra((), list, _read_texts),
+    "reroute_on": Extra((), dict, _read_pairs),
 }
 
 

@@ -73,6 +73,8 @@ class Lanes:
             "active": keys.active,
             "dead": keys.dead,
             "done": keys.done,
+            "blocked": keys.blocked,
+            "handing": keys.handing,
             "stats": keys.stats,
             "parked": keys.parked,
             "rest": keys.rest,
@@ -139,6 +141,9 @@ class Lanes:
             *(keys.ready(name), keys.lane(lane), keys.due, keys.active, keys.dead, keys.wake(name), keys.stats),
             *(keys.unique(options.unique), keys.dedup(options.dedup)),
         )
+        if options.needs:
+            bound += (keys.blocked, keys.feeding, keys.handing, keys.done, keys.needs(operation.job))
+            bound += tuple(key for parent in options.needs for key in (keys.job(parent), keys.feeds(parent)))
         arguments = (
             *("" if self.now_ms is None else self.now_ms, keys.prefix, operation.job, name, lane),
             *(options.unique, options.dedup, options.dedup_ms, options.delay_ms, operation.not_after_ms, head, tail),
@@ -179,6 +184,8 @@ class Lanes:
     def _place(self, options: Options, lane: str, uniques: list[str]) -> str:
         """Where a job of a call goes, as its script reads it; '' is the first lane at once. Its unique and dedup keys are added
         to `uniques`."""
+        if options.needs:
+            raise ScriptFault("enqueue_many: a job that needs others goes in a call of its own")
         if lane == "1" and not options.delay_ms and not options.unique and not options.dedup:
             return ""
         uniques += [self.keys.unique(options.unique)] if options.unique else []

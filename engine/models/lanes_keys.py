@@ -48,6 +48,14 @@ class LanesKeys:
         """String: the id of the job that opened the window of this dedup key, for as long as it lasts."""
         return f"{self.prefix}dedup:{key}"
 
+    def needs(self, job: str) -> str:
+        """Set: ids of the jobs that this one waits for, of those that have not ended (rule 25)."""
+        return f"{self.prefix}needs:{job}"
+
+    def feeds(self, job: str) -> str:
+        """Set: ids of the jobs that wait for this one and are not told of its end yet."""
+        return f"{self.prefix}feeds:{job}"
+
     def op(self, op_id: str) -> str:
         """String: that an administration call was done (rule 7)."""
         return f"{self.prefix}op:{op_id}"
@@ -103,6 +111,21 @@ class LanesKeys:
     def done(self) -> str:
         """Zset: job id by time of its finish (ms); bounded by count."""
         return f"{self.prefix}done"
+
+    @property
+    def blocked(self) -> str:
+        """Zset: job id by the time of its enqueue (ms), of the jobs that wait for others; those are in no lane and not due."""
+        return f"{self.prefix}blocked"
+
+    @property
+    def feeding(self) -> str:
+        """Set: ids of the jobs that others wait for: whoever ends one of them tells `handing`."""
+        return f"{self.prefix}feeding"
+
+    @property
+    def handing(self) -> str:
+        """Zset: `+` (finished) or `-` (lost) and the id of a job whose children are still to be told, by the time of its end."""
+        return f"{self.prefix}handing"
 
     @property
     def classes(self) -> str:

@@ -57,9 +57,9 @@ _CLAIM_RESULTS = ("leased", "empty", "repeated", "void", "stale")
 _MARK_RESULTS = ("ok", "repeated", "stale")
 _ADMINISTERED_RESULTS = ("done", "repeated", "refused")
 _SWEEP_KINDS = ("reaped", "buried", "corrupt")
-_ENQUEUE_RESULTS = ("created", "repeated", "duplicate", "refused")
+_ENQUEUE_RESULTS = ("created", "repeated", "duplicate", "refused", "orphan")
 _ENQUEUE_LETTERS = {ord(result[0]): result for result in ("created", "repeated", "duplicate")} | {ord("x"): "refused"}
-_STATES = ("waiting", "delayed", "active", "dead", "done")
+_STATES = ("waiting", "delayed", "active", "dead", "done", "blocked")
 #: Digits of the sequence in front of a member of `due`.
 _DUE_DIGITS = 10
 
@@ -114,7 +114,7 @@ def _parse(operation: Operation, raw: Any) -> Reply:
         case ListSchedules():
             return lanes_schedules.listed(_srv_us(raw), raw)
         case Count():
-            return Counts(_srv_us(raw), *(int(number) for number in raw[1:8]))
+            return Counts(_srv_us(raw), *(int(number) for number in raw[1:10]))
         case Listing():
             return _snapshot(raw)
         case MakeTestQueue():
@@ -222,7 +222,7 @@ def _claimed(srv_us: int, claim: Claim, raw: Any) -> Claimed:
 
 def _snapshot(raw: Any) -> Snapshot:
     states: dict[str, list[tuple[str, int]]] = {}
-    for state, flat in zip(_STATES, raw[1:6], strict=True):
+    for state, flat in zip(_STATES, raw[1:7], strict=True):
         skip = _DUE_DIGITS if state == "delayed" else 0
         pairs = [(flat[at].decode()[skip:], int(float(flat[at + 1]))) for at in range(0, len(flat), 2)]
         states[state] = [(job, 0) for job, _ in pairs] if state == "waiting" else pairs

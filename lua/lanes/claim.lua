@@ -57,6 +57,10 @@
 -- @include claim_jobs
 -- @include wake_served
 -- @include next_ms
+-- @include due_member
+-- @include parent_fate
+-- @include unblock_job
+-- @include hand_over
 local sweep = KEYS[1]
 local due = KEYS[2]
 local rest = KEYS[3]
@@ -90,13 +94,14 @@ now_ms = math.floor(srv_us / 1000)
 local helpers = { envelope_kind = envelope_kind, envelope_seal = envelope_seal, envelope_open = envelope_open, to_lane = to_lane,
   lane_score = lane_score, bury_job = bury_job, token_state = token_state, note_lease = note_lease, ready_lane = ready_lane,
   free_slots = free_slots, free_unique = free_unique, limit_room = limit_room, is_paused = is_paused, open_classes = open_classes,
-  pick_jobs = pick_jobs, count_leases = count_leases, rate_back = rate_back, leave_lane = leave_lane, claim_known = claim_known }
+  pick_jobs = pick_jobs, count_leases = count_leases, rate_back = rate_back, leave_lane = leave_lane, claim_known = claim_known,
+  due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job, hand_over = hand_over }
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local _, wakes, unread = promote_due(prefix, turn, now_ms, 100, helpers)
-local finished = finish_jobs(prefix, 10 + 2 * class_count, 12 + class_count, now_ms, turn, wakes, helpers)
+local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 12 + class_count, now_ms, turn, wakes, helpers)
 local kind, jobs, corrupt, open = claim_jobs({ sweep = sweep, active = active, stats = stats, record = record },
   { prefix = prefix, classes = classes, incarnation = incarnation, counter = counter, limit = limit, lease_ms = lease_ms,
     not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, corrupt = unread, turn = turn }, now_ms, helpers)
 wake_served(prefix, classes, open, wakes)
 for list in pairs(wakes) do wake_push(list) end
-return { srv_us, finished, kind, next_ms(prefix, now_ms, most_ms), corrupt, jobs }
+return { srv_us, finished, kind, more and 0 or next_ms(prefix, now_ms, most_ms), corrupt, jobs }

@@ -7,12 +7,14 @@
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   done     zset    id by time
+--   blocked  zset    jobs that wait for parents, by the time of their enqueue (ms)
+--   handing  zset    ended jobs whose children are still to be told, by time
 --   stats    hash    counters
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
 --   classes  1 for each class: its name
--- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried
+-- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing
 -- @include server_us
 -- @include settled
 -- @include lanes_of
@@ -21,7 +23,9 @@ local due = KEYS[2]
 local active = KEYS[3]
 local dead = KEYS[4]
 local done = KEYS[5]
-local stats = KEYS[6]
+local blocked = KEYS[6]
+local handing = KEYS[7]
+local stats = KEYS[8]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 
@@ -36,4 +40,5 @@ for _, key in ipairs({ due, active, dead, done }) do reply[#reply + 1] = redis.c
 local totals = redis.call('HMGET', stats, 'finished', 'buried')
 reply[#reply + 1] = tonumber(totals[1] or 0)
 reply[#reply + 1] = tonumber(totals[2] or 0)
+for _, key in ipairs({ blocked, handing }) do reply[#reply + 1] = redis.call('ZCARD', key) end
 return reply

@@ -1,6 +1,6 @@
 #!lua
--- Put one job into its lane, or into `due` when it is delayed, unless its unique or its dedup key is taken (rules 3 and 23).
--- Repeating it changes nothing.
+-- Put one job into its lane, or into `due` when it is delayed, or into `blocked` while it needs others to finish first (rule 25),
+-- unless its unique or its dedup key is taken (rules 3 and 23). Repeating it changes nothing.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -18,6 +18,8 @@
 --   stats    hash    counters
 --   unique   string  unique:<key>, the id of the job that has it
 --   dedup    string  dedup:<key>, the id of the job that opened the window
+--   kin      1 for each key of a job with parents: blocked, feeding, handing, done, needs:<id>
+--   parents  2 for each parent: job:<id>, feeds:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
@@ -31,7 +33,8 @@
 --   not_after_ms  server time after which this call is void
 --   head          envelope before the fields that the server sets: version, kind, priority, flags
 --   tail          envelope after them, from the enqueue nonce on
--- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the job that was there first
+-- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the job that was there first; or orphan and the id of
+--       the parent that nobody knows
 -- @include server_us
 -- @include settled
 -- @include check_types
@@ -43,6 +46,9 @@
 -- @include enqueue_known
 -- @include unique_holder
 -- @include reject_enqueue
+-- @include parent_fate
+-- @include read_parents
+-- @include block_job
 -- @include wake_push
 local sweep = KEYS[1]
 local seq = KEYS[2]
@@ -76,7 +82,7 @@ settled(prefix)
 check_types({ ready, lane, due, active, dead }, { sweep, run, classes, parked, stats }, { wake })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
+local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state, parent_fate = parent_fate }
 local nonce = string.sub(tail, 1, 8)
 local known = envelope_open(redis.call('GET', job))
 local result, state, fence, first = enqueue_known(prefix, known, nonce, id, helpers)
@@ -89,10 +95,21 @@ if result then
   return { srv_us, result, state, fence, first }
 end
 if now_ms > not_after_ms then return { srv_us, 'refused', '', 0, id } end
+local priority, flags = string.byte(head, 3, 4)
+local waits_for, lost, unknown = {}, {}, nil
+if #KEYS > 15 then
+  check_types({ KEYS[16], KEYS[18], KEYS[19] }, {}, {})
+  for _, key in ipairs({ KEYS[17], KEYS[20] }) do redis.call('SCARD', key) end
+  waits_for, lost, unknown = read_parents(prefix, 21, flags, helpers)
+end
+if unknown then
+  reject_enqueue(job, nonce, unknown, not_after_ms + 20000, 4)
+  return { srv_us, 'orphan', '', 0, unknown }
+end
 if unique_key ~= '' or dedup_key ~= '' then
   first, state, fence = unique_holder(prefix, unique_key, dedup_key, id, helpers)
   if first then
-    reject_enqueue(job, nonce, first, not_after_ms + 20000)
+    reject_enqueue(job, nonce, first, not_after_ms + 20000, 3)
     return { srv_us, 'duplicate', state, fence, first }
   end
 end
@@ -101,7 +118,6 @@ if tonumber(redis.call('GET', seq) or 0) >= 281474976710655 then return redis.er
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 
 local sequence = redis.call('INCR', seq)
-local priority, flags = string.byte(head, 3, 4)
 local due_ms = delay_ms > 0 and now_ms + delay_ms or 0
 local envelope = head .. struct.pack('>I6I6', sequence, now_ms) .. (due_ms > 0 and struct.pack('>I6', due_ms) or '') .. tail
 if redis.call('HEXISTS', classes, class) == 0 then redis.call('HSET', classes, class, '') end
@@ -109,7 +125,9 @@ if redis.call('HEXISTS', classes, class) == 0 then redis.call('HSET', classes, c
 -- without an entry would be lost (rule 1).
 if unique_key ~= '' then redis.call('SET', unique, id) end
 local gains
-if due_ms > 0 then
+if waits_for[1] then
+  block_job(prefix, id, waits_for, lost, now_ms)
+elseif due_ms > 0 then
   local member = due_member(sequence, id)
   redis.call('ZADD', due, due_ms, member)
   gains = redis.call('ZRANGE', due, 0, 0)[1] == member

@@ -149,7 +149,7 @@ end
 if sequence > 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
 local reply = { srv_us, table.concat(letters), known_states }
 
-for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, nonce, turned_away.holder, not_after_ms + 20000) end
+for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, nonce, turned_away.holder, not_after_ms + 20000, 3) end
 -- Of jobs that a copy has made which was cut off before its last writes.
 for _, window in ipairs(windows) do
   redis.call('SET', prefix .. 'dedup:' .. window.dedup, window.id, 'NX', 'PXAT', window.until_ms)

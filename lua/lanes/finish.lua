@@ -20,6 +20,13 @@
 -- @include ready_lane
 -- @include free_slots
 -- @include free_unique
+-- @include due_member
+-- @include to_lane
+-- @include lane_score
+-- @include bury_job
+-- @include parent_fate
+-- @include unblock_job
+-- @include hand_over
 -- @include finish_jobs
 -- @include wake_push
 local sweep = KEYS[1]
@@ -34,6 +41,8 @@ check_types({ active, done }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 local wakes, turn = {}, tonumber(redis.call('HGET', stats, 'turn') or 0)
 local finished = finish_jobs(prefix, 5, 3, math.floor(srv_us / 1000), turn, wakes,
-  { envelope_open = envelope_open, token_state = token_state, free_slots = free_slots, ready_lane = ready_lane, free_unique = free_unique })
+  { envelope_open = envelope_open, token_state = token_state, free_slots = free_slots, ready_lane = ready_lane, free_unique = free_unique,
+    due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, parent_fate = parent_fate, unblock_job = unblock_job,
+    hand_over = hand_over })
 for list in pairs(wakes) do wake_push(list) end
 return { srv_us, finished }

@@ -7,12 +7,13 @@
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   done     zset    id by time
+--   blocked  zset    jobs that wait for parents, by the time of their enqueue (ms)
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
 --   offset   first rank
 --   limit    most entries for each state
--- REPLY srv_us, then for each of waiting, delayed, active, dead, done: member, score, ...
+-- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...
 -- @include server_us
 -- @include settled
 -- @include lanes_of
@@ -21,6 +22,7 @@ local due = KEYS[2]
 local active = KEYS[3]
 local dead = KEYS[4]
 local done = KEYS[5]
+local blocked = KEYS[6]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 local offset = tonumber(ARGV[3])
@@ -39,7 +41,7 @@ for _, lane in ipairs(lanes_of(prefix)) do
   skip = math.max(0, skip - size)
 end
 reply[2] = waiting
-for _, key in ipairs({ due, active, dead, done }) do
+for _, key in ipairs({ due, active, dead, done, blocked }) do
   reply[#reply + 1] = redis.call('ZRANGE', key, offset, offset + limit - 1, 'WITHSCORES')
 end
 return reply

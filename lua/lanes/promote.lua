@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- Move due jobs into their lanes, bring back lanes that rested, re-arm the wake markers while work is claimable (rule 22), and say which
--- schedules are due: what their next ticks are only the caller can tell (rule 24).
+-- Move due jobs into their lanes, bring back lanes that rested, tell children that their parents have ended (rule 25), re-arm the wake
+-- markers while work is claimable (rule 22), and say which schedules are due: what their next ticks are only the caller can tell
+-- (rule 24).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -36,6 +37,11 @@
 -- @include wake_classes
 -- @include due_schedules
 -- @include next_ms
+-- @include due_member
+-- @include parent_fate
+-- @include unblock_job
+-- @include hand_over
+-- @include mend_feeding
 -- @include swept_before
 local sweep = KEYS[1]
 local due = KEYS[2]
@@ -61,11 +67,14 @@ local told = swept_before(swept, counter)
 if told then return { srv_us, next_ms(prefix, now_ms, most_ms, 'cron'), told, due_schedules(prefix, now_ms, 16) } end
 
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
-local promoted, wakes, corrupt = promote_due(prefix, turn, now_ms, limit,
-  { envelope_open = envelope_open, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, free_unique = free_unique,
-    ready_lane = ready_lane })
+local helpers = { envelope_open = envelope_open, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, free_unique = free_unique,
+  ready_lane = ready_lane, due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job }
+local promoted, wakes, corrupt = promote_due(prefix, turn, now_ms, limit, helpers)
+mend_feeding(prefix, now_ms, helpers)
+local more = hand_over(prefix, now_ms, turn, limit, wakes, helpers)
 for list in pairs(wakes) do wake_push(list) end
 wake_classes(prefix, now_ms, { is_paused = is_paused, wake_push = wake_push })
 table.insert(corrupt, 1, promoted)
 if promoted > 0 or #corrupt > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(corrupt, ' '), 'PXAT', now_ms + 20000) end
-return { srv_us, next_ms(prefix, now_ms, most_ms, 'cron'), corrupt, due_schedules(prefix, now_ms, 16) }
+local sleep_ms = more and 0 or next_ms(prefix, now_ms, most_ms, 'cron')
+return { srv_us, sleep_ms, corrupt, due_schedules(prefix, now_ms, 16) }

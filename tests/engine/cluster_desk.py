@@ -138,8 +138,8 @@ class ClusterDesk(Desk):
         """The members of each zset or hash whose name begins with this word, by key."""
         found: dict[str, set[str]] = {}
         for key in self.redis.scan_iter(f"{self.keys.prefix}{kind}*", count=1000):
-            zset = self.redis.type(key) == b"zset"
-            raw: Any = self.redis.zrange(key, 0, -1) if zset else self.redis.hkeys(key)
+            read: Any = {b"zset": lambda k: self.redis.zrange(k, 0, -1), b"set": self.redis.smembers}
+            raw: Any = read.get(self.redis.type(key), self.redis.hkeys)(key)
             found[key.decode().removeprefix(self.keys.prefix)] = {member.decode() for member in raw}
         return found
 
@@ -155,7 +155,7 @@ class ClusterDesk(Desk):
         for name, jobs in self.members("lane:").items():
             for job in jobs & set(found) if name.removeprefix("lane:") in seen else ():
                 found[job].add(name)
-        for name in ("due", "active", "dead"):
+        for name in ("due", "active", "dead", "blocked"):
             for member in self.members(name).get(name, ()):
                 found.setdefault(member[10:] if name == "due" else member, set()).add(name)
         return found

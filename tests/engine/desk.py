@@ -59,6 +59,8 @@ WRITES = (
     "HDEL",
     "PEXPIREAT",
     "RPUSH",
+    "SADD",
+    "SREM",
 )
 
 #: Put before a script's body: lets `limit` write commands through and raises at the next one.
@@ -261,14 +263,15 @@ class Desk:
                 "hash": lambda k: self.redis.hgetall(k),
                 "zset": lambda k: self.redis.zrange(k, 0, -1, withscores=True),
                 "list": lambda k: self.redis.lrange(k, 0, -1),
+                "set": lambda k: self.redis.smembers(k),
             }[kind]
             found[key.decode()] = (kind, read(key), self.redis.pexpiretime(key))
         return found
 
     def places(self, job: str) -> set[str]:
-        """The structures that hold a job: lane, due, active, dead, or `ended` for a tombstone."""
+        """The structures that hold a job: lane, due, active, dead, blocked, or `ended` for a tombstone."""
         found: set[str] = set()
-        for name, key in (("active", self.keys.active), ("dead", self.keys.dead)):
+        for name, key in (("active", self.keys.active), ("dead", self.keys.dead), ("blocked", self.keys.blocked)):
             if self.redis.zscore(key, job) is not None:
                 found.add(name)
         if any(self.redis.zscore(key, job) is not None for key in self.redis.scan_iter(self.keys.lane("*"), count=1000)):

@@ -102,6 +102,51 @@ def enqueue_first(desk: ClusterDesk) -> Operation:
     return desk.enqueue_operation("new")
 
 
+def family(desk: ClusterDesk) -> Lease:
+    """A parent in hand, three children that wait for it, one of them for another too, and a burial that is still to be told."""
+    busy(desk)
+    desk.enqueue("parent1", "parent2", "parent3", priority=10)
+    desk.enqueue("child1", "child2", needs=("parent1",))
+    desk.enqueue("child3", needs=("parent1", "parent2"))
+    desk.enqueue("child4", needs=("parent3",))
+    first, second, third = (job.lease for job in desk.claim("b", limit=3))
+    desk.run(Release((second,)))
+    desk.run(Bury((Failure(third, "no"),)))
+    return first
+
+
+def enqueue_needing(desk: ClusterDesk) -> Operation:
+    family(desk)
+    desk.enqueue("parent4", needs=("parent1",))
+    return desk.enqueue_operation("new", needs=("parent1", "parent2", "parent4", "finished"))
+
+
+def enqueue_duplicate_needing(desk: ClusterDesk) -> Operation:
+    family(desk)
+    return desk.enqueue_operation("leased1", nonce=b"another-", needs=("parent1",))
+
+
+def finish_of_a_parent(desk: ClusterDesk) -> Operation:
+    return Finish((family(desk),))
+
+
+def finish_of_a_parent_and_claim(desk: ClusterDesk) -> Operation:
+    return Finish((family(desk),), desk.claim_operation("b", limit=2))
+
+
+def bury_of_a_parent(desk: ClusterDesk) -> Operation:
+    return Bury((Failure(family(desk), "no"),))
+
+
+def promote_of_children(desk: ClusterDesk) -> Operation:
+    """As a finish that was cut off leaves them: ended, and nobody told."""
+    lease = family(desk)
+    desk.redis.rename(desk.keys.feeding, "{desk}kept")
+    desk.finish(lease)
+    desk.redis.rename("{desk}kept", desk.keys.feeding)
+    return desk.promote_operation()
+
+
 def enqueue_many_new(desk: ClusterDesk) -> Operation:
     busy(desk)
     return desk.enqueue_many_operation("new1", "new2", "new3", delays_ms=(500,))
@@ -282,19 +327,22 @@ def repeated(desk: ClusterDesk, operation: Operation) -> Operation:
 
 #: The scenes of each script. A script without one fails `test_every_script_has_a_scene`.
 SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
-    "bury": [bury],
-    "claim": [claim, claim_one, claim_of_a_new_worker, finish_and_claim],
+    "bury": [bury, bury_of_a_parent],
+    "claim": [claim, claim_one, claim_of_a_new_worker, finish_and_claim, finish_of_a_parent_and_claim],
     "counts": [counts],
     "enable_schedule": [enable_schedule],
-    "enqueue": [enqueue_new, enqueue_unique, enqueue_repeated, enqueue_duplicate, enqueue_first],
+    "enqueue": [
+        *(enqueue_new, enqueue_unique, enqueue_repeated, enqueue_duplicate, enqueue_first),
+        *(enqueue_needing, enqueue_duplicate_needing),
+    ],
     "enqueue_many": [enqueue_many_new, enqueue_many_repeated],
     "extend": [extend],
-    "finish": [finish, finish_with_a_token_twice],
+    "finish": [finish, finish_with_a_token_twice, finish_of_a_parent],
     "listing": [listing],
     "make_test_queue": [make_test_queue],
     "mark": [mark],
     "pause": [pause, pause_repeated],
-    "promote": [promote],
+    "promote": [promote, promote_of_children],
     "put_schedule": [put_schedule, put_schedule_again, put_schedule_repeated],
     "reap": [reap, reap_of_a_new_sweeper],
     "release": [release],

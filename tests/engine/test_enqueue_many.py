@@ -145,7 +145,7 @@ def test_a_duplicate_is_told_beside_the_others(queue: Any, direct: Queue) -> Non
         ([NewJob("work", 1), {"name": "work", "payload": {1, 2}}], "jobs[1].payload"),
         ([NewJob("work", 1, id="cron:x:1")], "jobs[0].id"),
         ([NewJob("work", 1, id="a"), NewJob("work", 1, id="b"), NewJob("work", 1, id="a")], "jobs[2].id"),
-        ([NewJob("work", 1, backoff="linear")], "jobs[0].backoff"),  # type: ignore[arg-type]
+        ([NewJob("work", 1, backoff="quadratic")], "jobs[0].backoff"),  # type: ignore[arg-type]
         ([NewJob("work", 1, crashes_max=1)], "jobs[0].crashes_max"),
         ([NewJob("work", 1, headers={"a": 1})], "jobs[0].headers"),  # type: ignore[dict-item]
         ([{"name": "work", "payload": 1, "prioritty": 1}], "jobs[0]"),

@@ -248,12 +248,14 @@ def test_rule_17_a_claim_stops_at_one_mebibyte_but_takes_one_job(desk: Desk) -> 
 def test_counts_and_listing_see_every_state(desk: Desk) -> None:
     desk.enqueue("waits1", "waits2", "runs", "dies", "ends")
     desk.enqueue("sleeps", delay_ms=5_000)
+    desk.enqueue("needs", needs=("runs",))
     jobs = {job.lease.job: job.lease for job in desk.claim()}
     desk.finish(jobs["ends"])
     desk.run(Bury((Failure(jobs["dies"], "no"),)))
     desk.run(Release((jobs["waits1"], jobs["waits2"])))
     counts = desk.run(Count())
     assert (counts.waiting, counts.delayed, counts.active, counts.dead, counts.done) == (2, 1, 1, 1, 1)
+    assert counts.blocked == 1
     assert (counts.finished, counts.buried, counts.srv_us) == (1, 1, START_MS * 1000)
     assert desk.run(Listing(0, 10)).states == {
         "waiting": [("waits1", 0), ("waits2", 0)],
@@ -261,6 +263,7 @@ def test_counts_and_listing_see_every_state(desk: Desk) -> None:
         "active": [("runs", START_MS + LEASE_MS)],
         "dead": [("dies", START_MS)],
         "done": [("ends", START_MS)],
+        "blocked": [("needs", START_MS)],
     }
     assert desk.queue.snapshot().states["waiting"] == [("waits1", 0), ("waits2", 0)]
 

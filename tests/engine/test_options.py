@@ -16,10 +16,11 @@ from engine.models.envelope import decode, encode
 from engine.operations import Enqueue, Lease, Options
 from engine.options import OPTIONS, PLAIN, Checked, Choice, Flag, Whole, checked
 from engine.testing import free_port
-from engine.validate import HEADERS_BYTES_MAX, KEY_CHARS_MAX
+from engine.validate import DURATION_MS_MAX, HEADERS_BYTES_MAX, KEY_CHARS_MAX
 
 NOT_WHOLE = (True, False, None, "5", b"5", 1.5, math.nan, math.inf, -math.inf, [1], 10**400)
 BAD_TEXTS = ("", "two words", "new\n", "ä", "a/b", "{a}", "nul\0", 7, b"bytes", ["a"])
+PARENTS = tuple(f"p{at}" for at in range(100))
 HEADER_FILL = HEADERS_BYTES_MAX - len(json.dumps({"h": ""}))
 
 #: For each option that is no number, flag or choice: values inside its bound with what the engine reads, and values outside.
@@ -30,10 +31,39 @@ EXAMPLES: dict[str, tuple[list[tuple[Any, Any]], list[Any]]] = {
     ),
     "key": ([("k" * KEY_CHARS_MAX, "k" * KEY_CHARS_MAX)], ["k" * (KEY_CHARS_MAX + 1), *BAD_TEXTS]),
     "unique": ([("u" * 128, "u" * 128)], ["u" * 129, *BAD_TEXTS]),
+    "backoff_delays_ms": (
+        [([0], (0,)), ([DURATION_MS_MAX] * 100, (DURATION_MS_MAX,) * 100), ((1, 2.0), (1, 2))],
+        [[], [-1], [DURATION_MS_MAX + 1], [1] * 101, [1.5], [True], ["1"], "12", b"12", 7, {1: 2}],
+    ),
+    "jitter": ([(0, 0.0), (1, 1.0), (0.25, 0.25)], [-0.001, 1.001, math.nan, math.inf, True, "0.5", [0.5]]),
+    "needs": (
+        [([], ()), (["p" * 128, "a>reroute"], ("p" * 128, "a>reroute")), (list(PARENTS), PARENTS)],
+        [["p" * 129], [*PARENTS, "p"], ["p", "p"], "p", b"p", 7, {"p"}, [None], *([text] for text in BAD_TEXTS)],
+    ),
+    "skip_on": (
+        [
+            (["ValueError", "json.JSONDecodeError"], ("ValueError", "json.JSONDecodeError")),
+            (["E" * 128], ("E" * 128,)),
+        ],
+        [["E" * 129], [f"E{at}" for at in range(51)], ["E", "E"], "ValueError", [ValueError], ["two words"], ["1st"], 7],
+    ),
+    "reroute_on": (
+        [({"GpuError": "gpu"}, (("GpuError", "gpu"),)), ({"E": "big:gpu:a"}, (("E", "big:gpu:a"),))],
+        [{"E": ""}, {"E": "big:"}, {"E": ":gpu"}, {"E": None}, {"two words": "gpu"}, {"E": "g" * 129}, ["E"], "E", {7: "gpu"}],
+    ),
     "dedup": ([("d" * 128, "d" * 128)], ["d" * 129, *BAD_TEXTS]),
 }
 #: Options that an option needs beside it.
-COMPANIONS: dict[str, dict[str, Any]] = {"dedup": {"dedup_ms": 1}, "dedup_ms": {"dedup": "d"}}
+COMPANIONS: dict[str, dict[str, Any]] = {
+    "dedup": {"dedup_ms": 1},
+    "dedup_ms": {"dedup": "d"},
+    "backoff_delays_ms": {"backoff": "custom"},
+}
+
+
+def companions(name: str, value: Any) -> dict[str, Any]:
+    """What has to be given beside an option of this value."""
+    return {"backoff_delays_ms": [5]} if (name, value) == ("backoff", "custom") else COMPANIONS.get(name, {})
 
 
 def cases() -> Iterator[tuple[str, Any, Any]]:
@@ -65,7 +95,7 @@ def bad_cases() -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize(("name", "value", "read"), list(cases()))
 def test_inside_its_bound(name: str, value: Any, read: Any) -> None:
-    taken = getattr(checked({name: value, **COMPANIONS.get(name, {})}), name)
+    taken = getattr(checked({name: value, **companions(name, value)}), name)
     assert taken == read and type(taken) is type(read)
 
 
@@ -92,7 +122,7 @@ def test_outside_its_bound(queue: Queue, name: str, value: Any) -> None:
 
 @pytest.mark.parametrize(("name", "companion"), COMPANIONS.items())
 def test_an_option_that_needs_another(name: str, companion: dict[str, Any]) -> None:
-    alone: Any = {name: 1 if isinstance(OPTIONS[name], Whole) else "d"}
+    alone: Any = {name: 1 if isinstance(OPTIONS[name], Whole) else [1] if name.endswith("_ms") else "d"}
     with pytest.raises(Malformed, match="it must be"):
         checked(alone)
     assert checked(alone | companion) != PLAIN
@@ -123,7 +153,7 @@ STAY = {"dedup", "dedup_ms", "delay_ms"}
 
 @pytest.mark.parametrize(("name", "value", "read"), [case for case in cases() if case[0] not in STAY])
 def test_it_travels_in_the_envelope(name: str, value: Any, read: Any) -> None:
-    options = checked({name: value})
+    options = checked({name: value, **companions(name, value)})
     head, tail = encode(Enqueue("j", "work", b"{}", b"nonce---", 1000, options))
     job = decode(head + bytes(12) + tail, Lease("j", 1, "n"), 0, (1, 0, 0))
     assert getattr(job.options, name) == read

@@ -13,6 +13,7 @@ from engine.operations import Bury, EnqueueMany, Failure, Finish, LeasedJob, Ope
 from engine.scripts import scripts_folder
 from tests.engine.desk import LEASE_MS, WRITES, Desk, desk
 from tests.engine.helpers.lanes_state import check, hash_of, members, names_of, parked
+from tests.engine.helpers.scenes import saved
 
 __all__ = ["desk"]
 
@@ -228,24 +229,6 @@ def check_empty(desk: Desk) -> None:
         state = desk.places(holder.decode())
         # Cut off between the end and this key: it keeps nobody out.
         assert state <= {"ended", "dead"}, (key, holder, state)
-
-
-def saved(desk: Desk, scene: Callable[[Desk], Operation]) -> Callable[[Desk], Operation]:
-    """The scene, set up once: called again it brings back its keys and its time."""
-    operation, now_ms = scene(desk), desk.now_ms
-    keys: list[Any] = list(desk.redis.scan_iter(count=1000))
-    dumped: list[Any] = [(key, desk.redis.dump(key), desk.redis.pexpiretime(key)) for key in keys]
-
-    def start(desk: Desk) -> Operation:
-        with desk.redis.pipeline(transaction=False) as pipe:
-            pipe.flushall()
-            for key, value, expires_ms in dumped:
-                pipe.restore(key, max(expires_ms, 0), value, absttl=True)
-            pipe.execute()
-        desk.tick(now_ms - desk.now_ms)
-        return operation
-
-    return start
 
 
 @pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])

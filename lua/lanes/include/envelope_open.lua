@@ -5,7 +5,7 @@ local function envelope_open(raw)
   local version, kind = string.byte(raw, 1, 2)
   if version == 1 and kind == 84 and #raw >= 20 and #raw >= 20 + string.byte(raw, 20) then
     local _, _, outcome, enqueue_nonce, fence, nonce = struct.unpack('>BBBc8I8Bc0', raw)
-    local names = { [1] = 'finished', [2] = 'discarded', [3] = 'rejected' }
+    local names = { 'finished', 'discarded', 'rejected', 'orphaned', 'skipped', 'rerouted' }
     return { kind = 'T', outcome = names[outcome], enqueue_nonce = enqueue_nonce, fence = string.format('%d', fence), nonce = nonce }
   end
   local job = { kind = 'corrupt' }

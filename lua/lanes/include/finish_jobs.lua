@@ -1,12 +1,16 @@
 -- End leases as finished: the envelope becomes a tombstone that outlives every late copy (rules 3 and 5), and slots of limits and
 -- unique keys come free. Item number `at` is KEYS job:<id> and run:<id> from `keys_at` on, ARGV fence and nonce from `arguments_at` on.
 -- Returns 2 values an item, result (ok | repeated | stale) and outcome; only their number where all are ok. The wake lists that gain
--- work are added to `wakes`.
--- helpers: envelope_open, token_state, free_slots, ready_lane, free_unique
+-- work are added to `wakes`. Then up to 100 jobs that waited for these are told (rule 25); the second value is true while more are
+-- to be told.
+-- helpers: envelope_open, token_state, free_slots, ready_lane, free_unique, hand_over and its own
 local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, helpers)
   local active, count, id_at = prefix .. 'active', (#KEYS - keys_at + 1) / 2, #prefix + 5
   local reply, ids, runs, dated, ended, finished = {}, {}, {}, {}, {}, 0
   local seals, limits, leaves = {}, {}, {}
+  -- Most queues have no job that another one waits for: they pay for this one look.
+  local feeding = redis.call('EXISTS', prefix .. 'feeding') == 1
+  for _, zset in ipairs(feeding and { 'handing', 'blocked', 'due', 'dead' } or {}) do redis.call('ZCARD', prefix .. zset) end
   for at = 1, count do
     local job_key, run_key = KEYS[keys_at + 2 * at - 2], KEYS[keys_at + 2 * at - 1]
     local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
@@ -43,6 +47,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, h
       end
       if limits[at] then helpers.free_slots(prefix, limits[at], id, turn, wakes, helpers) end
       ids[#ids + 1], runs[#runs + 1] = id, KEYS[keys_at + 2 * at - 1]
+      if feeding and redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '+' .. id) end
     end
   end
   for at = 1, #dated, 1000 do redis.call('ZADD', prefix .. 'done', unpack(dated, at, math.min(at + 999, #dated))) end
@@ -52,5 +57,6 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, h
     redis.call('ZREM', active, unpack(ids, at, math.min(at + 999, #ids)))
   end
   if finished > 0 then redis.call('HINCRBY', prefix .. 'stats', 'finished', finished) end
-  return finished == count and count or reply
+  local more = feeding and helpers.hand_over(prefix, now_ms, turn, 100, wakes, helpers)
+  return finished == count and count or reply, more
 end

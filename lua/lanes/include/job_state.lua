@@ -7,5 +7,6 @@ local function job_state(prefix, job, id, helpers)
   if redis.call('ZSCORE', prefix .. 'active', id) then return 'active', fence end
   if redis.call('ZSCORE', prefix .. 'dead', id) then return 'dead', fence end
   local delayed = job.kind == 'J' and redis.call('ZSCORE', prefix .. 'due', helpers.due_member(job.sequence, id))
-  return delayed and 'delayed' or 'waiting', fence
+  if delayed then return 'delayed', fence end
+  return redis.call('ZSCORE', prefix .. 'blocked', id) and 'blocked' or 'waiting', fence
 end

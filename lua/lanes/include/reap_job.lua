@@ -8,6 +8,9 @@ local function reap_job(prefix, id, now_ms, turn, wakes, helpers)
   if state[5] and state[5] ~= '' then helpers.free_slots(prefix, state[5], id, turn, wakes, helpers) end
   if not job or job.kind == 'T' then
     -- A finish that was cut off after its tombstone: the job has ended, only its lease is left.
+    if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then
+      redis.call('ZADD', prefix .. 'handing', now_ms, (job and '+' or '-') .. id)
+    end
     redis.call('DEL', run)
     return { 'ended' }
   end

@@ -1,0 +1,113 @@
+"""Jobs that need other jobs, by both faces and in a real worker: fan-out with a join, refusals, and what a producer is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Job, NewJob, PartlyEnqueued, Queue, ServerUnavailable, UnknownParent, Worker
+from engine.operations import Enqueued
+from tests.engine.helpers.both import hurried
+
+pytestmark = pytest.mark.feature("BQ35")
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as made:
+        yield made
+
+
+@pytest.fixture(params=["sync", "async"])
+def face(request: pytest.FixtureRequest, runner: asyncio.Runner, ironclaim_url: str) -> Iterator[Any]:
+    """A queue of either face, both with blocking calls."""
+    made = hurried(request.param, runner, "q", ironclaim_url)
+    yield made
+    made.close()
+
+
+def blocked(queue: Queue) -> list[str]:
+    return [job for job, _ in queue.snapshot().states["blocked"]]
+
+
+def test_a_fan_out_and_its_join_in_one_call(face: Any, queue: Queue) -> None:
+    parts = [NewJob("part", number, id=f"part-{number}") for number in range(100)]
+    join = NewJob("join", None, id="join", needs=[f"part-{number}" for number in range(100)])
+    after = NewJob("after", None, id="after", needs=["join"])
+    items = face.enqueue_many([*parts, join, after])
+    assert [item.result for item in items] == ["created"] * 102
+    assert (sorted(blocked(queue)), face.counts().blocked, face.counts().waiting) == (["after", "join"], 2, 100)
+
+    ran: list[str] = []
+    handlers = Handlers()
+
+    @handlers("part")
+    @handlers("after")
+    def work(job: Job) -> None:
+        ran.append(job.id)
+
+    @handlers("join")
+    async def gather(job: Job) -> None:
+        ran.append(f"join of {len(job.parents)} from {job.parents[0]}")
+
+    Worker(queue, handlers, sweep_ms=50).run(burst=True)
+    assert sorted(ran[:100]) == sorted(f"part-{number}" for number in range(100))
+    assert ran[100:] == ["join of 100 from part-0", "after"]
+    assert (queue.counts().blocked, queue.counts().finished) == (0, 102)
+
+
+def test_one_parent_with_more_children_than_one_call_tells(face: Any, queue: Queue) -> None:
+    face.enqueue("first", None, id="p")
+    face.enqueue_many([NewJob("child", number, needs=["p"]) for number in range(250)])
+    assert queue.counts().blocked == 250
+    ran: list[int] = []
+    handlers = Handlers()
+    handlers("first", inline=True)(lambda job: None)
+    handlers("child", inline=True)(lambda job: ran.append(job.payload))
+    Worker(queue, handlers, sweep_ms=50).run(burst=True)
+    assert sorted(ran) == list(range(250))
+
+
+def test_a_parent_that_nobody_knows(face: Any, queue: Queue) -> None:
+    face.enqueue("work", None, id="known")
+    with pytest.raises(UnknownParent, match=r"^job child needs nobody, of which the queue knows nothing$") as caught:
+        face.enqueue("work", None, id="child", needs=["known", "nobody"])
+    assert (caught.value.job, caught.value.parent) == ("child", "nobody")
+    with pytest.raises(UnknownParent):
+        face.enqueue_many([NewJob("work", None, id="child", needs=["nobody"])])
+    assert (queue.counts().waiting, queue.counts().blocked) == (1, 0)
+    face.enqueue("work", None, id="nobody")
+    assert face.enqueue("work", None, id="child", needs=["known", "nobody"]).created, "a new call, so not the refused one"
+
+
+def test_a_bulk_that_names_an_unknown_parent_says_which_jobs_are_there(face: Any, queue: Queue) -> None:
+    jobs = [NewJob("work", 0, id="a"), NewJob("work", 1, id="b", needs=["nobody"]), NewJob("work", 2, id="c", needs=["a"])]
+    with pytest.raises(PartlyEnqueued, match="needs nobody") as caught:
+        face.enqueue_many(jobs)
+    first, second, third = caught.value.results
+    assert isinstance(first, Enqueued) and first.created
+    assert isinstance(second, UnknownParent)
+    assert isinstance(third, Enqueued | ServerUnavailable)
+    jobs[1].options["needs"] = ["a"]
+    assert [item.result in ("created", "duplicate") for item in face.enqueue_many(jobs)] == [True] * 3
+    assert sorted(blocked(queue)) == ["b", "c"]
+
+
+def test_a_failed_parent_buries_its_child_while_the_worker_runs(face: Any, queue: Queue) -> None:
+    face.enqueue("fails", None, id="p", attempts=1)
+    face.enqueue("child", None, id="strict", needs=["p"])
+    face.enqueue("child", None, id="easy", needs=["p"], on_parent_failure="ignore")
+    ran: list[str] = []
+    handlers = Handlers()
+    handlers("child")(lambda job: ran.append(job.id))
+
+    @handlers("fails")
+    def fails(job: Job) -> None:
+        raise ValueError("no")
+
+    Worker(queue, handlers, sweep_ms=50).run(burst=True)
+    assert ran == ["easy"]
+    assert sorted(job for job, _ in queue.snapshot().states["dead"]) == ["p", "strict"]

@@ -1,0 +1,439 @@
+"""Rule 25: a job that needs others is claimable when the last of them has finished, and shares the fate of one that is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine.operations import Bury, Failure, Finish, Lease, LeasedJob, Operation, Retry
+from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.engine.helpers.scenes import saved
+
+__all__ = ["desk"]
+
+pytestmark = pytest.mark.feature("BQ35")
+
+
+def ids(jobs: list[LeasedJob]) -> list[str]:
+    return [job.lease.job for job in jobs]
+
+
+def members(desk: Desk, key: str) -> set[str]:
+    raw: Any = desk.redis.smembers(key)
+    return {member.decode() for member in raw}
+
+
+def handing(desk: Desk) -> list[str]:
+    raw: Any = desk.redis.zrange(desk.keys.handing, 0, -1)
+    return [member.decode() for member in raw]
+
+
+def bury(desk: Desk, lease: Lease) -> None:
+    assert desk.run(Bury((Failure(lease, "no"),))).items == (("ok", "buried"),)
+
+
+def requeue(desk: Desk, job: str) -> None:
+    """What an administrator does with a dead job: back into its lane, with no failure behind it."""
+    desk.redis.zrem(desk.keys.dead, job)
+    desk.redis.hdel(desk.keys.run(job), "failures")
+    desk.redis.zadd(desk.keys.lane("main"), {job: 1})
+    desk.redis.zadd(desk.keys.ready("main"), {"main": 1})
+
+
+def nothing_is_left(desk: Desk) -> bool:
+    """No trace of any dependency."""
+    keys = [desk.keys.blocked, desk.keys.feeding, desk.keys.handing, desk.keys.needs("*"), desk.keys.feeds("*")]
+    return [key for pattern in keys for key in desk.redis.scan_iter(pattern)] == []
+
+
+# -- before, while and after a parent runs
+
+
+def test_a_child_waits_in_no_lane_and_goes_when_its_last_parent_has_finished(desk: Desk) -> None:
+    desk.enqueue("p1", "p2")
+    desk.enqueue("child", needs=("p1", "p2"), priority=9)
+    assert desk.places("child") == {"blocked"}
+    assert desk.redis.zrange(desk.keys.blocked, 0, -1, withscores=True) == [(b"child", START_MS)]
+    assert members(desk, desk.keys.needs("child")) == {"p1", "p2"}
+    assert members(desk, desk.keys.feeds("p1")) == members(desk, desk.keys.feeds("p2")) == {"child"}
+    assert members(desk, desk.keys.feeding) == {"p1", "p2"}
+    first, second = desk.claim()
+    assert ids([first, second]) == ["p1", "p2"], "not the child, whatever its priority"
+    desk.finish(first.lease)
+    assert (desk.places("child"), members(desk, desk.keys.needs("child"))) == ({"blocked"}, {"p2"})
+    assert desk.claim("b") == []
+    desk.redis.delete(desk.keys.wake("main"))
+    desk.finish(second.lease)
+    assert desk.places("child") == {"lane"}
+    assert desk.redis.llen(desk.keys.wake("main")) == 1, "an idle worker hears of it"
+    assert nothing_is_left(desk)
+    (child,) = desk.claim("b")
+    assert (child.lease.job, child.options.needs) == ("child", ("p1", "p2"))
+
+
+def test_a_parent_that_runs_when_its_child_is_enqueued_is_heard(desk: Desk) -> None:
+    desk.enqueue("p")
+    (parent,) = desk.claim()
+    desk.enqueue("child", needs=("p",))
+    assert desk.places("child") == {"blocked"}
+    reply = desk.run(Finish((parent.lease,), desk.claim_operation()))
+    assert ids(list(reply.claimed.jobs)) == ["child"], "in the very call that finished the parent"
+
+
+@pytest.mark.parametrize("known_by", ["tombstone", "done"])
+def test_a_parent_that_has_finished_is_done(desk: Desk, known_by: str) -> None:
+    desk.enqueue("p")
+    desk.finish(desk.claim()[0].lease)
+    if known_by == "done":
+        desk.tick(60_000)
+        assert desk.redis.exists(desk.keys.job("p")) == 0
+    desk.enqueue("child", needs=("p",))
+    assert desk.places("child") == {"lane"}
+    assert nothing_is_left(desk)
+
+
+def test_a_parent_that_nobody_knows_is_refused_by_its_name_and_so_is_a_late_copy(desk: Desk) -> None:
+    desk.enqueue("p1")
+    call = desk.call(desk.enqueue_operation("child", needs=("p1", "p2")))
+    before = desk.dump()
+    for _ in range(2):
+        reply = desk.send(call)
+        assert (reply.result, reply.holder, reply.created) == ("orphan", "p2", False)
+    after = desk.dump()
+    # Nothing but the word that this call was refused, for as long as a copy of it may come.
+    assert {key for key in after if after[key] != before.get(key)} == {desk.keys.job("child")}
+    assert after[desk.keys.job("child")][2] == START_MS + 10_000 + 20_000
+    desk.enqueue("p2")
+    assert desk.send(call).result == "orphan", "its caller was told that it is not there"
+    desk.enqueue("child", needs=("p1", "p2"), nonce=b"another-")
+    assert desk.places("child") == {"blocked"}
+    desk.tick(60_000)
+    assert desk.run(desk.enqueue_operation("late", needs=("child", "no"))).result == "orphan"
+
+
+def test_a_delay_counts_from_the_enqueue_and_a_child_waits_for_it_as_well(desk: Desk) -> None:
+    desk.enqueue("p")
+    desk.enqueue("soon", needs=("p",), delay_ms=500)
+    desk.enqueue("later", needs=("p",), delay_ms=5_000)
+    assert desk.places("soon") == desk.places("later") == {"blocked"}
+    (parent,) = desk.claim()
+    desk.tick(1000)
+    desk.finish(parent.lease)
+    assert (desk.places("soon"), desk.places("later")) == ({"lane"}, {"due"})
+    assert ids(desk.claim("b")) == ["soon"]
+    desk.tick(4000)
+    assert ids(desk.claim("b")) == ["later"]
+
+
+def test_children_start_in_the_order_of_their_enqueue_and_by_priority(desk: Desk) -> None:
+    desk.enqueue("p")
+    desk.enqueue("c2", "c1", "c3", needs=("p",))
+    desk.enqueue("first", needs=("p",), priority=9)
+    desk.finish(desk.claim()[0].lease)
+    assert ids(desk.claim("b")) == ["first", "c2", "c1", "c3"]
+
+
+def test_what_is_told_of_a_blocked_job(desk: Desk) -> None:
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",), unique="u")
+    for job in ("child", "other"):
+        reply = desk.run(desk.enqueue_operation(job, nonce=b"another-", unique="u"))
+        assert (reply.result, reply.state, reply.holder) == ("duplicate", "blocked", "child")
+
+
+# -- many children
+
+
+def test_a_finish_tells_a_hundred_and_the_sweep_the_rest(desk: Desk) -> None:
+    desk.enqueue("p")
+    for number in range(250):
+        desk.enqueue(f"c{number}", needs=("p",))
+    (parent,) = desk.claim()
+    assert desk.finish(parent.lease) == [("ok", "finished")]
+    assert (desk.redis.zcard(desk.keys.lane("main")), desk.redis.zcard(desk.keys.blocked)) == (100, 150)
+    assert (handing(desk), desk.redis.scard(desk.keys.feeds("p"))) == (["+p"], 150)
+    swept = desk.run(desk.promote_operation(limit=100))
+    assert (desk.redis.zcard(desk.keys.lane("main")), swept.sleep_ms) == (200, 0), "the sweeper comes back at once"
+    # A worker's next call does its share too.
+    assert len(desk.claim(limit=1)) == 1
+    assert (desk.redis.zcard(desk.keys.lane("main")), desk.redis.zcard(desk.keys.blocked)) == (249, 0)
+    assert nothing_is_left(desk)
+    assert desk.promote().sleep_ms > 0
+
+
+def test_the_sweep_tells_them_though_the_tombstone_of_their_parent_has_expired(desk: Desk) -> None:
+    desk.enqueue("p")
+    for number in range(150):
+        desk.enqueue(f"c{number}", needs=("p",))
+    desk.finish(desk.claim()[0].lease)
+    desk.tick(60_000)
+    desk.redis.delete(desk.keys.done)
+    desk.promote()
+    assert (desk.redis.zcard(desk.keys.lane("main")), nothing_is_left(desk)) == (150, True)
+
+
+# -- parents that are lost
+
+
+def test_a_child_is_buried_with_its_parent_and_its_own_children_after_it(desk: Desk) -> None:
+    desk.enqueue("p", attempts=1)
+    desk.enqueue("other")
+    desk.enqueue("child", needs=("p", "other"), unique="u")
+    desk.enqueue("grandchild", needs=("child",))
+    parent = desk.claim()[0]
+    assert desk.retry(parent.lease) == ("ok", "buried")
+    assert handing(desk) == ["-p"]
+    assert desk.promote().sleep_ms == 0
+    assert (desk.places("child"), desk.run_hash("child")["error"]) == ({"dead"}, "its parent p is dead")
+    assert desk.redis.exists(desk.keys.unique("u"), desk.keys.needs("child")) == 0
+    assert desk.promote().sleep_ms > 0
+    assert (desk.places("grandchild"), desk.run_hash("grandchild")["error"]) == ({"dead"}, "its parent child is dead")
+    assert desk.run(desk.enqueue_operation("more")).result == "created"
+    # The other parent forgets the child when it ends.
+    (other,) = [job for job in desk.claim("b") if job.lease.job == "other"] or [None]
+    assert other is None or desk.finish(other.lease) == [("ok", "finished")]
+
+
+def test_a_child_may_go_on_without_a_lost_parent(desk: Desk) -> None:
+    desk.enqueue("p1", "p2")
+    desk.enqueue("child", needs=("p1", "p2"), on_parent_failure="ignore")
+    desk.enqueue("strict", needs=("p1",))
+    first, second = desk.claim()
+    bury(desk, first.lease)
+    desk.promote()
+    assert (desk.places("child"), desk.places("strict")) == ({"blocked"}, {"dead"})
+    desk.finish(second.lease)
+    assert desk.places("child") == {"lane"}
+    assert nothing_is_left(desk)
+
+
+def test_a_parent_that_kills_its_workers_takes_its_children_along(desk: Desk) -> None:
+    desk.enqueue("p", crashes_max=2)
+    desk.enqueue("child", needs=("p",))
+    desk.crash("p")
+    desk.crash("p")
+    assert desk.places("p") == {"dead"}
+    desk.promote()
+    assert desk.places("child") == {"dead"}
+
+
+def test_a_parent_that_cannot_be_read_takes_its_children_along(desk: Desk) -> None:
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",))
+    desk.redis.setrange(desk.keys.job("p"), 0, b"\xff")
+    desk.claim()
+    desk.promote()
+    assert (desk.places("p"), desk.places("child")) == ({"dead"}, {"dead"})
+
+
+def test_a_child_that_cannot_be_read_is_buried(desk: Desk) -> None:
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",))
+    desk.redis.setrange(desk.keys.job("child"), 0, b"\xff")
+    desk.finish(desk.claim()[0].lease)
+    assert (desk.places("child"), desk.run_hash("child")["error"]) == ({"dead"}, "corrupt envelope")
+    assert nothing_is_left(desk)
+
+
+@pytest.mark.parametrize(("policy", "place"), [("bury", "dead"), ("ignore", "lane")])
+def test_a_parent_that_is_dead_already(desk: Desk, policy: str, place: str) -> None:
+    desk.enqueue("p")
+    bury(desk, desk.claim()[0].lease)
+    desk.enqueue("child", needs=("p",), on_parent_failure=policy)
+    desk.promote()
+    assert desk.places("child") == {place}
+    assert nothing_is_left(desk)
+
+
+def test_a_dead_parent_that_runs_again_sends_on_who_still_waits(desk: Desk) -> None:
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",))
+    bury(desk, desk.claim()[0].lease)
+    requeue(desk, "p")
+    desk.promote()
+    # Nobody had been told when it came back: its next end counts.
+    assert (desk.places("child"), handing(desk)) == ({"blocked"}, [])
+    desk.finish(desk.claim()[0].lease)
+    assert desk.places("child") == {"lane"}
+
+
+def test_a_child_that_was_buried_stays_dead_when_its_parent_runs_again(desk: Desk) -> None:
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",))
+    bury(desk, desk.claim()[0].lease)
+    desk.promote()
+    requeue(desk, "p")
+    desk.finish(desk.claim()[0].lease)
+    desk.promote()
+    assert desk.places("child") == {"dead"}
+    requeue(desk, "child")
+    assert ids(desk.claim("b")) == ["child"], "and runs without asking for its parents when somebody wants that"
+
+
+def test_a_parent_whose_key_is_gone_is_found_lost_by_the_sweep(desk: Desk) -> None:
+    """Whatever took it, an eviction or a hand, did not say so."""
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",))
+    desk.redis.delete(desk.keys.job("p"))
+    desk.redis.zrem(desk.keys.lane("main"), "p")
+    desk.promote()
+    assert (desk.places("child"), desk.run_hash("child")["error"]) == ({"dead"}, "its parent p is gone")
+
+
+def test_a_child_that_is_gone_is_forgotten(desk: Desk) -> None:
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",))
+    desk.redis.delete(desk.keys.job("child"))
+    desk.finish(desk.claim()[0].lease)
+    assert nothing_is_left(desk)
+
+
+# -- cut off and sent twice
+
+
+def child(desk: Desk) -> Operation:
+    desk.enqueue("p1", "p2")
+    return desk.enqueue_operation("c1", needs=("p1", "p2"), unique="u", dedup="d", dedup_ms=1000)
+
+
+def child_of_a_dead_parent(desk: Desk) -> Operation:
+    desk.enqueue("p1", "p2")
+    bury(desk, desk.claim(limit=1)[0].lease)
+    return desk.enqueue_operation("c1", needs=("p1", "p2"))
+
+
+def last_finish(desk: Desk) -> Operation:
+    desk.enqueue("p1", "p2")
+    desk.enqueue("c1", "c2", needs=("p1", "p2"))
+    desk.enqueue("c3", needs=("p2",), delay_ms=1500)
+    return Finish(tuple(job.lease for job in desk.claim()))
+
+
+def last_finish_and_claim(desk: Desk) -> Operation:
+    finish = last_finish(desk)
+    assert isinstance(finish, Finish)
+    return Finish(finish.leases, desk.claim_operation())
+
+
+def first_burial(desk: Desk) -> Operation:
+    desk.enqueue("p1", "p2")
+    desk.enqueue("c1", needs=("p1", "p2"))
+    desk.enqueue("c2", needs=("c1", "p2"))
+    desk.enqueue("c3", needs=("p1",), on_parent_failure="ignore")
+    return Bury((Failure(desk.claim(limit=1)[0].lease, "no"),))
+
+
+def sweep_after_a_finish(desk: Desk) -> Operation:
+    finish = last_finish(desk)
+    desk.redis.zadd(desk.keys.handing, {"+p1": START_MS, "+p2": START_MS})
+    for lease in finish.leases:  # type: ignore[union-attr]
+        # As a finish leaves them that was cut off before it told anybody.
+        desk.redis.srem(desk.keys.feeding, lease.job)
+    desk.run(finish)
+    desk.redis.sadd(desk.keys.feeding, "p1", "p2")
+    return desk.promote_operation()
+
+
+def sweep_after_a_burial(desk: Desk) -> Operation:
+    desk.run(first_burial(desk))
+    return desk.promote_operation()
+
+
+#: Each scene with the jobs that are dead in the end; all others finish.
+SCENES: dict[Callable[[Desk], Operation], set[str]] = {
+    child: set(),
+    child_of_a_dead_parent: {"p1", "c1"},
+    last_finish: set(),
+    last_finish_and_claim: set(),
+    first_burial: {"p1", "c1", "c2"},
+    sweep_after_a_finish: set(),
+    sweep_after_a_burial: {"p1", "c1", "c2"},
+}
+
+
+def drain(desk: Desk) -> list[str]:
+    """What healthy workers do: sweep past every lease, run what is there. The accepted finishes, in their order."""
+    finished: list[str] = []
+    for _ in range(8):
+        desk.reap()
+        desk.promote()
+        for job in desk.claim("z"):
+            ((result, _),) = desk.finish(job.lease)
+            assert result == "ok"
+            finished.append(job.lease.job)
+        if not desk.redis.exists(desk.keys.active, desk.keys.due, desk.keys.blocked, desk.keys.handing, desk.keys.lane("main")):
+            break
+        desk.tick(LEASE_MS // 3)
+    return finished
+
+
+@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+def test_rule_01_a_script_cut_off_after_any_write_leaves_no_child_behind(
+    desk: Desk, scene: Callable[[Desk], Operation], resend: bool
+) -> None:
+    writes, was_cut, start = 0, True, saved(desk, scene)
+    while was_cut:
+        writes += 1
+        operation = start(desk)
+        was_cut = desk.cut_off(operation, writes)
+        finished: list[str] = []
+        if resend:
+            reply = desk.run(operation)
+            if isinstance(operation, Finish):
+                items = getattr(reply, "finished", reply).items
+                finished = [lease.job for lease, (result, _) in zip(operation.leases, items, strict=True) if result != "stale"]
+        elif isinstance(operation, Finish):
+            finished = [lease.job for lease in operation.leases if desk.places(lease.job) >= {"ended"}]
+        finished += drain(desk)
+        raw: Any = desk.redis.zrange(desk.keys.dead, 0, -1)
+        dead = {job.decode() for job in raw}
+        assert len(finished) == len(set(finished)), (writes, finished)
+        assert nothing_is_left(desk), (writes, desk.dump())
+        if resend or "enqueue" not in desk.call(operation).script.name:  # type: ignore[union-attr]
+            expected = SCENES[scene]
+            if not resend and scene is first_burial and "p1" not in dead:
+                expected = set()
+            assert dead == expected, (writes, dead)
+            jobs = {"p1", "p2", "c1"} | ({"c2", "c3"} if "child" not in scene.__name__ else set())
+            ended_before = {"p1", "p2"} if scene is sweep_after_a_finish else set()
+            assert set(finished) == jobs - dead - ended_before, (writes, finished, dead)
+        for number in (1, 2, 3):
+            order = [job for job in finished if job in ("p1", "p2", f"c{number}")]
+            assert f"c{number}" not in finished or order[-1] == f"c{number}", (writes, finished)
+    assert writes > 3
+
+
+#: Another copy of a sweep goes on where the first one has stopped: with the children of those that it has buried.
+TWICE = [scene for scene in SCENES if scene is not sweep_after_a_burial]
+
+
+@pytest.mark.parametrize("scene", TWICE, ids=lambda scene: scene.__name__)
+def test_rules_03_and_05_a_call_sent_twice_leaves_the_same_keys(desk: Desk, scene: Callable[[Desk], Operation]) -> None:
+    call = desk.call(scene(desk))
+    desk.send(call)
+    after = desk.dump()
+    desk.send(call)
+    assert desk.dump() == after
+
+
+@pytest.mark.parametrize("key", ["blocked", "feeding", "handing", "needs", "feeds"])
+def test_rule_01_a_key_of_the_wrong_type_stops_an_enqueue_before_its_first_write(desk: Desk, key: str) -> None:
+    desk.enqueue("p")
+    name = {"needs": desk.keys.needs("child"), "feeds": desk.keys.feeds("p")}.get(key) or getattr(desk.keys, key)
+    desk.redis.set(name, "not what the script expects")
+    before = desk.dump()
+    with pytest.raises(Exception, match="WRONGTYPE"):
+        desk.run(desk.enqueue_operation("child", needs=("p",)))
+    assert desk.dump() == before
+
+
+def test_a_retry_of_a_parent_is_no_end(desk: Desk) -> None:
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",))
+    (parent,) = desk.claim()
+    assert desk.run(Retry((Failure(parent.lease, "boom", 100),))).items == (("ok", "retried"),)
+    desk.promote()
+    assert (desk.places("child"), handing(desk)) == ({"blocked"}, [])
