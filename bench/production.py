@@ -112,9 +112,12 @@ class Production:
                 priority=job.priority,
                 attempts=job.attempts,
                 backoff_ms=job.backoff_ms,
+                key=job.key,
+                unique=job.unique,
                 intended_ns=intended_ns,
             )
-            if reply.result not in {"created", "repeated"}:
+            # A job that the holder of its unique key keeps out is part of the plan.
+            if not reply.created and not (job.unique and reply.holder != job.id):
                 failure = NotEnqueued(f"the server answered {reply.result}")
         except gevent.GreenletExit:
             failure = NotEnqueued("no answer before the end of the load")

@@ -29,6 +29,13 @@ DELAY_MS = (50, 2000)
 #: Priority of two jobs in three; the others are spread evenly over all ten.
 USUAL_PRIORITY = 5
 USUAL_PRIORITY_SHARE = 2 / 3
+#: Tenants, the keys of keyed jobs: few, so that the limit of each key is reached.
+KEYS = tuple(f"tenant-{number}" for number in range(1, 7))
+#: Unique keys: few, so that some jobs meet the key of one that has not ended.
+UNIQUE_KEYS = tuple(f"only-{number}" for number in range(1, 5))
+#: Limits of concurrency that belong to the workload, as arguments of `Queue.set_limit`: reached in bursts, and while a backlog is
+#: worked off, and far above what the load needs on average (a third of the jobs has the name, one in twenty a tenant).
+LIMITS: tuple[dict[str, Any], ...] = ({"name": "report", "concurrency": 6}, {"key": "*", "concurrency": 2})
 #: Width of the spread of handler times (log-logistic: long right tail, closed form). 0.4 puts the mean a third over the median.
 WORK_SPREAD = 0.4
 #: Each worker slot must stay this idle, so that the time to recover measures recovery and not a backlog.
@@ -61,6 +68,8 @@ class PlannedJob:
     backoff_ms: int
     work_ms: int
     fail_first: int
+    key: str | None = None
+    unique: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +87,8 @@ class Workload:
     failing_share: float = 0.005
     hopeless_share: float = 0.001
     large_share: float = 0.02
+    keyed_share: float = 0.3
+    unique_share: float = 0.08
     work_median_ms: int = 30
     work_max_ms: int = 300
     attempts: int = 3
@@ -88,7 +99,7 @@ class Workload:
         _check_number("rate_per_s", self.rate_per_s, 0.1, 10_000)
         if self.jobs_max is not None:
             _check_whole("jobs_max", self.jobs_max, 0, 10**9)
-        for field in ("delayed_share", "failing_share", "hopeless_share", "large_share"):
+        for field in ("delayed_share", "failing_share", "hopeless_share", "large_share", "keyed_share", "unique_share"):
             _check_number(field, getattr(self, field), 0, 1)
         _check_number("failing_share + hopeless_share", self.failing_share + self.hopeless_share, 0, 1)
         _check_whole("work_max_ms", self.work_max_ms, 1, 60_000)
@@ -117,7 +128,7 @@ class Workload:
         index = 0
         while self.jobs_max is None or index < self.jobs_max:
             gaps -= math.log(1.0 - rng.random())
-            draws = [rng.random() for _ in range(10)]
+            draws = [rng.random() for _ in range(12)]
             if index % parts == part:
                 yield self._plan(index, round(gaps * 1000 / self.rate_per_s, 3), draws, pad_source)
             index += 1
@@ -142,6 +153,8 @@ class Workload:
             backoff_ms=self.backoff_ms,
             work_ms=work_ms,
             fail_first=fail_first,
+            key=_one_of(KEYS, draws[10], self.keyed_share),
+            unique=_one_of(UNIQUE_KEYS, draws[11], self.unique_share),
         )
 
     def _work_ms(self, draw: float) -> int:
@@ -185,6 +198,11 @@ class Workload:
         _check_whole("workers", workers, 1, 10_000)
         _check_whole("concurrency", concurrency, 1, 10_000)
         return self.rate_per_s * self.mean_runs() * self.mean_work_ms() / 1000 / (workers * concurrency)
+
+
+def _one_of(words: tuple[str, ...], draw: float, share: float) -> str | None:
+    """One draw decides whether and which: below the share, its place inside the share is the word."""
+    return words[int(draw / share * len(words))] if draw < share else None
 
 
 def _check_whole(field: str, value: object, low: int, high: int) -> None:

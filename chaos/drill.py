@@ -91,6 +91,8 @@ class Drill:
             self._network = stack.enter_context(Network(url, program=self.toxiproxy, log=log, pretend=self.pretend))
         self._queue = Queue(spec.queue, url=url)
         stack.callback(self._queue.close)
+        for limit in spec.limits:
+            self._queue.set_limit(**limit)
         self._watch = Watch(history)
         stack.callback(self._watch.close)
         connect = self._network.connect if self._network else lambda name: url

@@ -77,6 +77,26 @@ MUTANTS: dict[str, Mutant] = {
             ),
         ),
         Mutant(
+            name="limit-not-counted",
+            defect="leases do not count against the limits of concurrency",
+            check="J12",
+            verdict="violated",
+            patches=(Patch(file="lanes/include/count_leases.lua", old="  if slots ~= '0' then\n", new="  if false then\n"),),
+        ),
+        Mutant(
+            name="unique-not-kept",
+            defect="a unique key keeps nobody out while its job has not ended",
+            check="J14",
+            verdict="violated",
+            patches=(
+                Patch(
+                    file="lanes/include/unique_holder.lua",
+                    old="job.unique == unique and state ~= 'dead'",
+                    new="job.unique == unique and state == 'dead'",
+                ),
+            ),
+        ),
+        Mutant(
             name="inject-nothing",
             defect="faults are announced and not injected",
             check="H1",

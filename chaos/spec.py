@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.workload import LIMITS
 from chaos.errors import HarnessError
 
 SPEC_SCHEMA = 1
@@ -47,6 +48,9 @@ class RunSpec:
     rate_per_s: int = 120
     #: After the last heal, lease and this much is the time by which nothing may be stuck (rule 37).
     liveness_slack_ms: int = 6_000
+    #: Limits that are set before the load begins, as arguments of `Queue.set_limit`, and whether the load uses unique keys.
+    limits: tuple[dict[str, Any], ...] = LIMITS
+    unique_keys: bool = True
     plan: tuple[dict[str, Any], ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     git_commit: str = ""

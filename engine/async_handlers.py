@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import threading
@@ -38,6 +39,19 @@ class LoopThread:
                 self._thread = threading.Thread(target=self._turn, args=(self._loop,), name=self._name, daemon=True)
                 self._thread.start()
         self._loop.call_soon_threadsafe(self._create, start)
+
+    def canceller(self) -> Callable[[], None]:
+        """A function that cancels the coroutine which calls this. Safe from any thread; once the coroutine has ended it does
+        nothing."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def cancel() -> None:
+            with contextlib.suppress(RuntimeError):
+                # RuntimeError: the loop is closed.
+                loop.call_soon_threadsafe(task.cancel)
+
+        return cancel
 
     def close(self) -> None:
         """Cancel what still runs, and end the loop."""

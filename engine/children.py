@@ -5,6 +5,7 @@ A child imports the handler by module and name; nothing is forked. A child that 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -16,7 +17,9 @@ from multiprocessing import Pipe
 from typing import Any
 
 from engine.errors import Malformed
+from engine.handlers import Say
 from engine.operations import Lease, LeasedJob
+from engine.step_values import MoreTime
 
 #: A child that closed its end or died is noticed at once; one that died and left its end to a child of its own, and a lease that
 #: was lost, after this.
@@ -28,15 +31,21 @@ _END_S = 1.0
 class Child:
     """One child process, started again with the next job after it died.
 
-    `run` belongs to one thread, and only that thread sends: a child that does not read its pipe holds up nobody else.
+    `run` belongs to one thread, and only that thread sends: a child that does not read its pipe holds up nobody else. `say` takes
+    what handlers tell the worker. After `max_jobs` (0 = never) the process is replaced.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, say: Say, max_jobs: int = 0) -> None:
+        self._say = say
+        self._max_jobs = max_jobs
+        self._jobs = 0
         self._lost: queue.SimpleQueue[Lease] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Any = None
-        self._busy = False
+        # The lease of the job that it has, or that is on its way to it.
+        self._lease: Lease | None = None
+        self._killed = False
         self._closed = False
 
     def start(self) -> None:
@@ -59,6 +68,7 @@ class Child:
             finally:
                 theirs.close()
             self._pipe = ours
+            self._jobs = 0
 
     def run(self, reference: tuple[str, str], job: LeasedJob) -> tuple[str, str] | None:
         """Run the handler (module, name) in the child, which was started: None when it returned, else what it raised and the
@@ -67,22 +77,49 @@ class Child:
             with self._lock:
                 if self._closed:
                     raise OSError
-                self._busy = True
+                self._lease = job.lease
             self._pipe.send((reference, job))
+            failure = self._hear(job.lease)
+        except (EOFError, OSError):
+            failure = self._died(), ""
+        with self._lock:
+            self._lease = None
+            killed, self._killed = self._killed, False
+        self._jobs += 1
+        if killed and self._process is not None:
+            # It was told to die when its answer was on the way.
+            self._died()
+        elif self._max_jobs and self._jobs >= self._max_jobs:
+            self._end()
+        if self._process is None or self._process.poll() is not None:
+            with contextlib.suppress(OSError):
+                # Ahead of the next job, which tells when it cannot be started.
+                self.start()
+        return failure
+
+    def _hear(self, lease: Lease) -> tuple[str, str] | None:
+        """What comes of the run; what its handler says meanwhile is passed on. Raises EOFError or OSError when the child died."""
+        while True:
             while not self._pipe.poll(_LOOK_S):
                 if self._process is not None and self._process.poll() is not None:
                     raise EOFError
-                self._tell_lost(job.lease)
-            failure = self._pipe.recv()
-        except (EOFError, OSError):
-            failure = self._died(), ""
-        self._busy = False
-        return failure
+                self._tell_lost(lease)
+            heard = self._pipe.recv()
+            if not isinstance(heard, MoreTime):
+                return heard
+            self._say(heard)
 
     @property
     def busy(self) -> bool:
         """Whether it has a job, or one is on its way to it."""
-        return self._busy
+        return self._lease is not None
+
+    def kill(self, lease: Lease) -> None:
+        """End the process, if it still runs this job. Does not wait."""
+        with self._lock:
+            if self._lease == lease and self._process is not None:
+                self._killed = True
+                self._process.kill()
 
     def lose(self, lease: Lease) -> None:
         """Let the handler be told that its lease has ended. Does not wait."""
@@ -99,10 +136,14 @@ class Child:
         """End the process: at once when it is idle, by SIGKILL when its handler still runs. It is not started again."""
         with self._lock:
             self._closed = True
+        self._end()
+
+    def _end(self) -> None:
+        with self._lock:
             process = self._process
             if process is None:
                 return
-            if self._busy:
+            if self._lease is not None:
                 process.kill()
             else:
                 self._pipe.close()

@@ -19,19 +19,24 @@ from dataclasses import dataclass, field
 from engine.driver import Flight, SyncDriver
 from engine.errors import EngineError, ScriptFault, UnsafeServer
 from engine.handlers import Fault
+from engine.logs import about
+from engine.memory import rss_mb
 from engine.operations import LeasedJob, Reaped
-from engine.running import Running
+from engine.running import Running, job_run
 from engine.step_values import (
     MS,
     Answered,
     Event,
     Exit,
     Forked,
+    GiveUpHandler,
     HandlerEnded,
     LoseLease,
     Send,
     Start,
     StopAsked,
+    StopHandler,
+    StopReason,
     TimerFired,
     Unanswered,
 )
@@ -55,9 +60,9 @@ class Departed:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The machine is done, or has to end for this reason."""
+    """The machine is done (None: why), or has to end because of this failure."""
 
-    reason: BaseException | None = None
+    reason: StopReason | BaseException
 
 
 @dataclass(slots=True)
@@ -75,10 +80,16 @@ Task = Send | Departed | LeasedJob
 
 
 class Executor:
-    """The machine behind its lock. `driver` runs its calls, `waiting` those that block on the server."""
+    """The machine behind its lock. `driver` runs its calls, `waiting` those that block on the server; `worker` is its name, for
+    the log. With `max_memory_mb` it asks for a stop when the process holds more."""
 
-    def __init__(self, steps: WorkerSteps, driver: SyncDriver, waiting: SyncDriver, news: News) -> None:
+    def __init__(
+        self, steps: WorkerSteps, driver: SyncDriver, waiting: SyncDriver, news: News, *, worker: str = "", max_memory_mb: int = 0
+    ) -> None:
         self._steps = steps
+        self._worker = worker
+        self._max_memory_mb = max_memory_mb
+        self._memory_at_ns = 0
         self._driver = driver
         self._waiting = waiting
         self._lock = threading.Lock()
@@ -93,8 +104,8 @@ class Executor:
         self._wake_at_ns = 0
         self._sleeps_until_ns = 0
 
-    def run(self, running: Running) -> None:
-        """Work until the machine is done. Raises what ends the worker before that."""
+    def run(self, running: Running) -> StopReason:
+        """Work until the machine is done; why it is. Raises what ends the worker before that."""
         self._running = running
         for number in range(CALLERS):
             thread = threading.Thread(target=self._serve, name=f"caller-{number}", daemon=True)
@@ -108,12 +119,13 @@ class Executor:
                 self._feed(Forked())
             self._release_parked()
             if isinstance(news, StopAsked):
-                log.info("stopping: %d jobs in hand", self._steps.in_hand)
+                log.info("stopping: %d jobs in hand", self._steps.owned, extra=about(None, self._worker))
             if news is not None:
                 self._feed(news)
-            news = self._listen()
-        if news.reason is not None:
+            news = self._too_large() or self._listen()
+        if isinstance(news.reason, BaseException):
             raise news.reason
+        return news.reason
 
     def close(self, timeout_s: float) -> None:
         """Let the callers end. A call that the server never answers and a handler that does not return are not waited for."""
@@ -177,12 +189,17 @@ class Executor:
                             else:
                                 self._running.start(action.job)
                         case LoseLease():
-                            log.warning("job %s: lease with fence %d lost%s", action.lease.job, action.lease.fence, _why(action))
-                            self._running.lose(action.lease)
+                            lease, extra = action.lease, about(action.lease, self._worker)
+                            log.warning("job %s: lease with fence %d lost%s", lease.job, lease.fence, _why(action), extra=extra)
+                            if action.started:
+                                self._running.lose(lease)
+                        case StopHandler():
+                            self._running.stop(action.job)
+                        case GiveUpHandler():
+                            self._tell_stuck(action)
                         case Exit():
-                            if self._steps.in_hand:
-                                log.warning("stopped with %d jobs in hand: their leases will run out", self._steps.in_hand)
-                            self._end(None)
+                            self._tell_left()
+                            self._end(action.reason)
                 self._wake_at_ns = self._steps.wake_at_ns(now_ns)
                 if self._parked:
                     self._wake_at_ns = min(self._wake_at_ns, self._parked_until_ns)
@@ -198,10 +215,37 @@ class Executor:
             self._sleeps_until_ns = 0
             self._news.put(None)
 
-    def _end(self, reason: BaseException | None) -> None:
+    def _tell_stuck(self, given_up: GiveUpHandler) -> None:
+        job = given_up.job
+        log.error(
+            "%s timed out after %d ms and cannot be stopped; its place is taken until it returns, like %d of %d",
+            *(job_run(job), job.options.timeout_ms, given_up.stuck, self._steps.places),
+            extra=about(job, self._worker),
+        )
+
+    def _tell_left(self) -> None:
+        left = self._steps.owned
+        if left:
+            log.warning("stopped with %d jobs in hand: their leases will run out", left, extra=about(None, self._worker))
+
+    def _end(self, reason: StopReason | BaseException) -> None:
         if not self._over:
             self._over = True
             self._news.put(Over(reason))
+
+    def _too_large(self) -> StopAsked | None:
+        """Looks once a second at the memory that the process holds, where that has a bound."""
+        now_ns = time.monotonic_ns()
+        if not self._max_memory_mb or now_ns < self._memory_at_ns:
+            return None
+        self._memory_at_ns = now_ns + 1000 * MS
+        held_mb = rss_mb()
+        if held_mb <= self._max_memory_mb:
+            return None
+        text = "worker %s holds %.0f MB, more than its %d: it stops"
+        log.warning(text, self._worker, held_mb, self._max_memory_mb, extra=about(None, self._worker))
+        self._max_memory_mb = 0
+        return StopAsked("recycled")
 
     def _listen(self) -> Event | Over | None:
         """The next news, at the latest TimerFired when the machine wants it."""
@@ -296,17 +340,18 @@ class Executor:
             log.exception("%s: unexpected", type(send.call.operation).__name__)
             return Unanswered(send.channel, send.call, started_ns, fault=True)
         if isinstance(sent.reply, Reaped):
-            _tell_reaped(sent.reply)
+            _tell_reaped(sent.reply, self._worker)
         return Answered(send.channel, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
 
 
-def _tell_reaped(reaped: Reaped) -> None:
+def _tell_reaped(reaped: Reaped, worker: str) -> None:
     """Nobody else says that a job is dead: the workers that it killed cannot."""
     if reaped.leases:
-        first = reaped.leases[0][0].job
-        log.warning("%d leases ran out, their workers are gone or stand still; the first: job %s", len(reaped.leases), first)
+        first = reaped.leases[0][0]
+        text = "%d leases ran out, their workers are gone or stand still; the first: job %s"
+        log.warning(text, len(reaped.leases), first.job, extra=about(first, worker))
     for job in reaped.buried:
-        log.warning("job %s is dead: it has crashed too often", job)
+        log.warning("job %s is dead: it has crashed too often", job, extra={**about(None, worker), "job_id": job})
 
 
 def _why(lost: LoseLease) -> str:

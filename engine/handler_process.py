@@ -30,17 +30,23 @@ class Orders:
         self.jobs: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._pipe = pipe
         self._lock = threading.Lock()
+        self._saying = threading.Lock()
         self._running: Job | None = None
         self._lost: Lease | None = None
 
     def begins(self, leased: LeasedJob) -> Job:
         """A handler is about to run."""
-        job = Job(leased)
+        job = Job(leased, self.say)
         with self._lock:
             self._running = job
             if self._lost == leased.lease:
                 job.lose()
         return job
+
+    def say(self, said: object) -> None:
+        """Tell the worker, from whichever thread of the handler."""
+        with self._saying:
+            self._pipe.send(said)
 
     def read(self) -> None:
         """Until the parent closes its end or dies: then the handler that runs has no worker any more."""
@@ -70,7 +76,7 @@ def main() -> None:
     threading.Thread(target=orders.read, name="orders", daemon=True).start()
     while True:
         reference, leased = orders.jobs.get()
-        pipe.send(_run(orders, reference, leased))
+        orders.say(_run(orders, reference, leased))
 
 
 def _run(orders: Orders, reference: tuple[str, str], leased: LeasedJob) -> tuple[str, str] | None:
@@ -79,7 +85,10 @@ def _run(orders: Orders, reference: tuple[str, str], leased: LeasedJob) -> tuple
         handler: Any = import_module(reference[0])
         for part in reference[1].split("."):
             handler = getattr(handler, part)
-        call_plain(handler, orders.begins(leased))
+        job = orders.begins(leased)
+        # Its time begins now, not when this process was started.
+        job.extend(max(1, job.timeout_ms))
+        call_plain(handler, job)
     except BaseException as failure:
         fault = fault_of(failure)
         return fault.error, fault.trace

@@ -14,9 +14,12 @@ from typing import Any, NamedTuple, NoReturn
 from engine import validate
 from engine.errors import LeaseLost, Malformed
 from engine.operations import LeasedJob
+from engine.step_values import MoreTime
 
 #: A plain function, or one that returns a coroutine (`async def`).
 Handler = Callable[["Job"], object]
+#: Takes what a handler tells its worker while it runs.
+Say = Callable[[MoreTime], None]
 
 _ERROR_CHARACTERS_MAX = 1000
 _UNREAD = object()
@@ -28,10 +31,11 @@ class Job:
     twice. `fence` grows with every claim of the job: a system that stores what a run writes can refuse a smaller one, which
     stops a zombie's late write. It does not stop the next run, and fences of different jobs do not compare."""
 
-    __slots__ = ("_leased", "_lost", "_lost_event", "_payload")
+    __slots__ = ("_leased", "_lost", "_lost_event", "_payload", "_say")
 
-    def __init__(self, leased: LeasedJob) -> None:
+    def __init__(self, leased: LeasedJob, say: Say | None = None) -> None:
         self._leased = leased
+        self._say = say
         # The three are made when somebody asks: most handlers want one of them at most.
         self._payload: Any = _UNREAD
         self._lost = False
@@ -95,6 +99,31 @@ class Job:
         return self._leased.options.priority
 
     @property
+    def attempt(self) -> int:
+        """Which run of the job this is, from 1 to `attempts`: runs that ended in a crash or were given back do not count."""
+        return self._leased.failures + 1
+
+    @property
+    def attempts(self) -> int:
+        """How many runs may fail."""
+        return self._leased.options.attempts
+
+    @property
+    def token(self) -> tuple[int, str]:
+        """Fence and nonce of this claim: what tells one run from all others."""
+        return self._leased.lease.fence, self._leased.lease.nonce
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long this run may take, 0 = as long as it wants."""
+        return self._leased.options.timeout_ms
+
+    @property
+    def enqueued_ms(self) -> int:
+        """When the job was enqueued, by the server's clock."""
+        return self._leased.enqueued_ms
+
+    @property
     def headers(self) -> dict[str, str]:
         """What the producer gave as headers."""
         return dict(self._leased.options.headers)
@@ -119,10 +148,22 @@ class Job:
         """Leases of this job that ran out so far."""
         return self._leased.crashes
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether the worker knows that this run is of no use any more: its lease has ended."""
+        return self._lost
+
     def check_lease(self) -> None:
         """Raise LeaseLost when the worker knows that the lease has ended: for handlers that can stop early."""
         if self._lost:
             raise LeaseLost(f"job {self.id}: the lease with fence {self.fence} has ended")
+
+    def extend(self, for_ms: int) -> None:
+        """Let this run take `for_ms` from now on, instead of what is left of its `timeout_ms`; nothing changes for a job without
+        one. Leases need no call: the worker renews them as long as the handler runs. Raises Malformed."""
+        checked = validate.integer("for_ms", for_ms, 1, validate.BACKOFF_MS_MAX)
+        if self._say is not None and self.timeout_ms:
+            self._say(MoreTime(self._leased.lease, checked))
 
 
 class Handlers:
@@ -175,6 +216,11 @@ class Handlers:
     def is_coroutine(self, name: str) -> bool:
         """Whether the handler of this name is an async function."""
         return name in self._coroutines
+
+    @property
+    def coroutines(self) -> frozenset[str]:
+        """Names of the handlers that are async functions."""
+        return frozenset(self._coroutines)
 
     @property
     def inline(self) -> frozenset[str]:

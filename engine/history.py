@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 FieldType = Literal["int", "str", "list[str]", "items"]
 
@@ -124,6 +124,8 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("class", "str", "enqueue claim", "class of Lanes"),
     Field("lane", "str", "enqueue claim", "lane of Lanes"),
     Field("priority", "int", "enqueue claim", "1 to 10, 10 first"),
+    Field("unique", "str", "enqueue", "unique key (rule 23)", since=2),
+    Field("holder", "str", "enqueue", "duplicates of another job: the job that has the unique key or opened the window", since=2),
     Field("delay_ms", "int", "enqueue retry", "delay asked for"),
     Field("due_ms", "int", "claim final", "server time from which the job may run; 0 = at once"),
     Field("enqueued_ms", "int", "claim", "server time of the enqueue"),

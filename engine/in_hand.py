@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from engine.operations import Lease, LeasedJob
-from engine.step_values import MS, Settings, Start
+from engine.step_values import MS, LoseLease, Settings, Start
 
 
 @dataclass(slots=True, eq=False)
@@ -21,6 +21,8 @@ class Held:
     marked: bool = False
     lost: bool = False
     told: bool = False
+    #: Its run was told as failed while its handler goes on.
+    stuck: bool = False
 
 
 class Line:
@@ -82,6 +84,8 @@ class InHand:
         self._marking: Held | None = None
         # The one job with a crash behind it that is being marked or runs.
         self._crashed: Lease | None = None
+        #: How many handlers go on although their runs are over.
+        self.stuck = 0
 
     def __len__(self) -> int:
         return sum(len(line.ready) + len(line.running) for line in self.lines) + (self._marking is not None)
@@ -145,6 +149,8 @@ class InHand:
         job = head.job
         if ending.job.crashes or job.crashes or head.lease_until_ns - now_ns < self._margin_ns:
             return None
+        if job.options.timeout_ms or ending.job.options.timeout_ms:
+            return None
         del line.running[lease]
         line.ready.popleft()
         head.since_ns = now_ns
@@ -197,12 +203,21 @@ class InHand:
             line.ready.remove(held)
         return [held.job.lease for held in idle]
 
-    def ended(self, lease: Lease, now_ns: int) -> tuple[LeasedJob, int]:
-        """A handler has ended: its job leaves the hand. Returns the job and the time that it took."""
+    def ended(self, lease: Lease, now_ns: int) -> tuple[LeasedJob, int, bool]:
+        """A handler has ended: its job leaves the hand. Returns the job, the time that it took, and whether it was given up."""
         line = self.inline if lease in self.inline.running else self.pooled
         held = line.running.pop(lease)
         self._uncrash(lease)
-        return held.job, now_ns - held.since_ns
+        self.stuck -= held.stuck
+        return held.job, now_ns - held.since_ns, held.stuck
+
+    def give_up(self, lease: Lease) -> None:
+        """The run of this job is over although its handler goes on: it keeps its place, and its lease is not renewed."""
+        line = self.line_running(lease)
+        if line is not None:
+            held = line.running[lease]
+            held.lost = held.told = held.stuck = True
+            self.stuck += 1
 
     @property
     def has_crashed(self) -> bool:
@@ -239,12 +254,11 @@ class InHand:
             if lease in known:
                 known[lease].lease_until_ns = first_send_ns + self._lease_ns
 
-    def lose(self, lease: Lease) -> bool:
-        """The server has ended this lease. True when its handler has not been told yet; a job that has not started leaves the
-        hand."""
+    def lose(self, lease: Lease, starved_ms: int) -> list[LoseLease]:
+        """The server has ended this lease. Empty when its handler was told before; a job that has not started leaves the hand."""
         held = next((held for held in self._all() if held.job.lease == lease), None)
         if held is None or held.lost:
-            return False
+            return []
         held.lost = True
         line = self._line_of(held.job)
         if held is self._marking:
@@ -254,7 +268,7 @@ class InHand:
             line.crashed -= held.job.crashes > 0
             self._uncrash(lease)
         fresh, held.told = not held.told, True
-        return fresh
+        return [LoseLease(lease, starved_ms, lease in line.running)] if fresh else []
 
     def run_out(self, now_ns: int) -> list[Lease]:
         """Leases of running jobs that were not renewed in time by this worker's clock, each once. They may still hold on the

@@ -39,7 +39,7 @@ class JobOptions(TypedDict, total=False):
     jitter: float | None
     #: Workers lost in its handler before the job is dead.
     crashes_max: int
-    #: Travels with the job.
+    #: A run that takes longer has failed, 0 = never. A function in a thread cannot be stopped: what comes of it is refused.
     timeout_ms: int
     #: Travel untouched: traces, tenants, whatever a handler wants to know.
     headers: Mapping[str, str] | None

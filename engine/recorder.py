@@ -200,9 +200,10 @@ def _failure(failure: Failure) -> str:
 
 
 def _new_job(job: Enqueue) -> str:
+    unique = f',"unique":"{job.options.unique}"' if job.options.unique else ""
     return (
         f'"job":"{job.job}","name":"{job.name}","class":"{job.class_name}","lane":"{job.lane}",'
-        f'"priority":{job.options.priority},"delay_ms":{job.options.delay_ms},"crc":{zlib.crc32(job.payload)}'
+        f'"priority":{job.options.priority},"delay_ms":{job.options.delay_ms},"crc":{zlib.crc32(job.payload)}{unique}'
     )
 
 
@@ -235,15 +236,12 @@ def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, st
     match reply:
         case Enqueued():
             kind = refused if reply.result == "refused" else "fail" if reply.result == "orphan" else "ok"
-            return kind, reply.result, f'{{{_bodies(operation)[0]},"result":"{_definite(reply.result, definite)}"}}'
+            return kind, reply.result, _enqueued_item(_bodies(operation)[0], reply, definite)
         case EnqueuedMany():
             # One answer for all: the row fails when nothing of it happened; else the items say what did.
             results = {item.result for item in reply.items}
             kind = refused if results == {"refused"} else "ok"
-            items = [
-                f'{{{body},"result":"{_definite(item.result, definite)}"}}'
-                for body, item in zip(_bodies(operation), reply.items, strict=True)
-            ]
+            items = [_enqueued_item(body, item, definite) for body, item in zip(_bodies(operation), reply.items, strict=True)]
             return kind, results.pop() if len(results) == 1 else "", ",".join(items)
         case FinishedAndClaimed():
             return _reply(operation, reply.claimed if isinstance(operation, Claim) else reply.finished, definite)
@@ -272,6 +270,11 @@ def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, st
             return "ok", str(reply.promoted), ",".join(_buried_items(reply.corrupt, "corrupt"))
         case _:
             return "ok", "", ""
+
+
+def _enqueued_item(body: str, item: Enqueued, definite: bool) -> str:
+    holder = f',"holder":"{item.holder}"' if item.holder not in ("", item.job) else ""
+    return f'{{{body},"result":"{_definite(item.result, definite)}"{holder}}}'
 
 
 def _definite(result: str, definite: bool) -> str:

@@ -7,6 +7,7 @@ the worker.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -19,9 +20,11 @@ from typing import Any
 
 from engine.async_handlers import LoopThread
 from engine.children import Child, reference_of
-from engine.handlers import Fault, Handlers, Job, call_plain, end_fork, fault_of
+from engine.handlers import Fault, Handlers, Job, Say, call_plain, end_fork, fault_of
+from engine.logs import about
 from engine.observer import Observer
 from engine.operations import Lease, LeasedJob
+from engine.timeouts import timed_out
 
 log = logging.getLogger("ironclaim.worker")
 
@@ -31,7 +34,8 @@ Ended = Callable[[LeasedJob, Fault | None, bool], LeasedJob | None]
 
 class Running:
     """The handlers that run. At most `places` run at once and one more inline, which its user sees to; `processes`: plain
-    functions run in as many child processes. `ended` gets True as its third argument for an inline run."""
+    functions run in as many child processes, which are replaced after `child_max_jobs` each (0 = never). `ended` gets True as its
+    third argument for an inline run. `say` takes what handlers tell the worker while they run; `worker` is its name."""
 
     def __init__(
         self,
@@ -39,10 +43,15 @@ class Running:
         observer: Observer | None,
         ended: Ended,
         *,
+        say: Say,
         places: int,
         processes: bool,
+        child_max_jobs: int = 0,
+        worker: str = "",
     ) -> None:
         self._handlers = handlers
+        self._say = say
+        self._worker = worker
         self._observer = observer
         self._ended = ended
         self._work: queue.SimpleQueue[LeasedJob | None] = queue.SimpleQueue()
@@ -50,10 +59,13 @@ class Running:
         # How to tell a handler that runs that its lease has ended, and the leases that have.
         self._tell: dict[Lease, Callable[[], None]] = {}
         self._lost: set[Lease] = set()
+        # The same for those that have used up their time; a thread cannot be stopped and is not in here.
+        self._stop: dict[Lease, Callable[[], None]] = {}
+        self._stopped: set[Lease] = set()
         # Coroutines need no thread each; one is left for jobs that have no handler.
         all_coroutines = handlers.by_name and all(map(handlers.is_coroutine, handlers.by_name))
         self._places = min(1, places) if all_coroutines else places
-        self._children = [Child() for _ in range(self._places)] if processes and not all_coroutines else []
+        self._children = [Child(say, child_max_jobs) for _ in range(self._places)] if processes and not all_coroutines else []
         for number in range(self._places):
             child = self._children[number] if self._children else None
             threading.Thread(target=self._serve, args=(child,), name=f"handler-{number}", daemon=True).start()
@@ -78,6 +90,13 @@ class Running:
         tell = self._tell.get(lease)
         if tell is not None:
             tell()
+
+    def stop(self, leased: LeasedJob) -> None:
+        """The handler of this job has used up its time: cancel the coroutine, kill the child process. Does not wait."""
+        self._stopped.add(leased.lease)
+        stop = self._stop.get(leased.lease)
+        if stop is not None:
+            stop()
 
     def close(self) -> None:
         """Take no more work. Functions that still run in threads go on; coroutines are cancelled, child processes killed."""
@@ -120,11 +139,15 @@ class Running:
         reference = reference_of(self._handlers.find(leased.name))
         child.start()
         self._register(leased.lease, partial(child.lose, leased.lease))
+        self._stoppable(leased, partial(child.kill, leased.lease))
         failure = child.run(reference, leased)
         if failure is None:
             return None
         fault = Fault(*failure)
-        log.warning("%s failed: %s%s", _run_of(leased), fault.error, f"\n{fault.trace}".rstrip())
+        if leased.lease in self._stopped:
+            fault = Fault(timed_out(leased), fault.trace)
+        extra = about(leased, self._worker) | {"traceback": fault.trace}
+        log.warning("%s failed: %s%s", job_run(leased), fault.error, f"\n{fault.trace}".rstrip(), extra=extra)
         return fault
 
     async def _run_coroutine(self, leased: LeasedJob) -> None:
@@ -133,7 +156,10 @@ class Running:
         pid = os.getpid()
         try:
             handler: Any = self._handlers.find(leased.name)
-            await handler(self._job(leased))
+            job = self._job(leased)
+            if leased.options.timeout_ms:
+                self._stoppable(leased, self._loop.canceller())
+            await handler(job)
         except BaseException as failure:
             if os.getpid() != pid:
                 end_fork(failure)
@@ -152,8 +178,15 @@ class Running:
         start_ns = time.monotonic_ns()
         return start_ns, self._observer.handler_started(leased, start_ns)
 
+    def _stoppable(self, leased: LeasedJob, stop: Callable[[], None]) -> None:
+        """How to stop the handler that is about to run, should it use up its time."""
+        if leased.options.timeout_ms:
+            self._stop[leased.lease] = stop
+            if leased.lease in self._stopped:
+                stop()
+
     def _job(self, leased: LeasedJob) -> Job:
-        job = Job(leased)
+        job = Job(leased, self._say)
         self._register(leased.lease, job.lose)
         return job
 
@@ -164,20 +197,28 @@ class Running:
 
     def _failed(self, leased: LeasedJob, failure: BaseException) -> Fault:
         fault = fault_of(failure)
-        log.warning("%s failed: %s", _run_of(leased), fault.error, exc_info=failure)
+        if leased.lease in self._stopped:
+            fault = Fault(timed_out(leased, "" if isinstance(failure, asyncio.CancelledError) else fault.error), fault.trace)
+        log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=failure, extra=about(leased, self._worker))
         return fault
 
     def _ends(self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None, *, inline: bool) -> LeasedJob | None:
-        self._tell.pop(leased.lease, None)
-        if self._lost:
-            self._lost.discard(leased.lease)
+        lease = leased.lease
+        self._tell.pop(lease, None)
+        if self._stop:
+            self._stop.pop(lease, None)
         if self._observer is not None:
             error = None if fault is None else fault.error
             self._observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
-        return self._ended(leased, fault, inline)
+        following = self._ended(leased, fault, inline)
+        # Not before: until then another thread may still decide that it is lost, or has used up its time.
+        if self._lost or self._stopped:
+            self._lost.discard(lease)
+            self._stopped.discard(lease)
+        return following
 
 
-def _run_of(leased: LeasedJob) -> str:
+def job_run(leased: LeasedJob) -> str:
     """The run for the log: whether a failure is the job's last one is what people ask first."""
     return f"job {leased.lease.job} ({leased.name}), attempt {leased.failures + 1} of {leased.options.attempts},"
 

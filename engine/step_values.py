@@ -15,6 +15,9 @@ from engine.operations import Lease, LeasedJob, Reply
 Channel = Literal["work", "finish", "renew", "sweep", "wake"]
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
+#: Why a worker ends: it was asked to; nothing was left to do; it has run as many jobs or grown as large as it may; or it was told
+#: not to wait for its handlers.
+StopReason = Literal["stopped", "empty", "recycled", "at once"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,8 @@ class Settings:
     that it has handlers for.
 
     `concurrency` handlers run at once, and beside them one of the `inline` names, whose jobs run one after the other in one
-    thread. With a concurrency of 0 all jobs are inline.
+    thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names end soon after they were told to, and
+    those of `spawned` ones run in child processes. After `max_jobs` jobs the worker stops (0 = never).
 
     `sweep_ms` is at most a quarter of the lease: that a server stood still shows in the time between two sweeps, and half a
     lease must be more than what passes between them anyway (rule 11).
@@ -38,6 +42,9 @@ class Settings:
     classes: tuple[str, ...]
     burst: bool = False
     inline: frozenset[str] = frozenset()
+    stoppable: frozenset[str] = frozenset()
+    spawned: frozenset[str] = frozenset()
+    max_jobs: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sweep_ms", min(self.sweep_ms, self.lease_ms // 4))
@@ -80,7 +87,17 @@ class HandlerEnded:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """The worker shall stop: start nothing more, give back what has not started, wait for what runs."""
+    """The worker shall stop: start nothing more, give back what has not started, wait for what runs, unless `at once`."""
+
+    reason: StopReason = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class MoreTime:
+    """A handler asks not to be timed out for so long from now on."""
+
+    lease: Lease
+    for_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +110,7 @@ class TimerFired:
     """The instant that `wake_at_ns` named has come."""
 
 
-Event = Answered | Unanswered | HandlerEnded | StopAsked | Forked | TimerFired
+Event = Answered | Unanswered | HandlerEnded | StopAsked | MoreTime | Forked | TimerFired
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +132,37 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class LoseLease:
-    """Tell the handler of this lease that it has ended, or that nobody could say for a whole lease that it has not.
+    """The lease of a job in hand has ended, or nobody could say for a whole lease that it has not: tell its handler, if it was
+    `started`.
 
     `starved_ms`: the machine was woken this much later than it had asked for, so no renewal was sent in time (rule 14).
     """
 
     lease: Lease
     starved_ms: int = 0
+    started: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StopHandler:
+    """The handler of this job has used up its time: cancel it or kill its process, where that can be done."""
+
+    job: LeasedJob
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUpHandler:
+    """It went on all the same: its run is told as failed, and its place is taken until it returns, as those of `stuck` are."""
+
+    job: LeasedJob
+    stuck: int
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
     """Nothing is left to do."""
 
+    reason: StopReason = "stopped"
 
-Action = Send | Start | LoseLease | Exit
+
+Action = Send | Start | LoseLease | StopHandler | GiveUpHandler | Exit

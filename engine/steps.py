@@ -53,14 +53,19 @@ from engine.step_values import (
     Event,
     Exit,
     Forked,
+    GiveUpHandler,
     HandlerEnded,
     LoseLease,
+    MoreTime,
     Settings,
     StopAsked,
+    StopHandler,
     TimerFired,
     Unanswered,
 )
+from engine.stopping import Stopping
 from engine.sweeping import Sweeping
+from engine.timeouts import Timeouts, timed_out
 
 #: After the last turn that was asked for, the machine is woken for so long as often as turns need it.
 TURNING_MS = 20
@@ -98,7 +103,8 @@ class WorkerSteps:
         self._finishing: tuple[Lease, ...] = ()
         self._channels = Channels()
         self._sweeping = Sweeping(settings, now_ns)
-        self._stopping_since_ns: int | None = None
+        self._timeouts = Timeouts(settings)
+        self._stopping = Stopping(settings)
         self._exited = False
         self._asked_ns: int | None = None
         # When somebody last asked for a turn: what turns leave undecided is looked at soon.
@@ -109,8 +115,19 @@ class WorkerSteps:
 
     @property
     def in_hand(self) -> int:
-        """Jobs leased and not ended: running and not yet started."""
+        """Jobs leased and not ended: running and not yet started. Handlers that were given up are among them, for the places
+        that they take."""
         return len(self._hand)
+
+    @property
+    def places(self) -> int:
+        """Handlers that may run at once."""
+        return self._settings.places
+
+    @property
+    def owned(self) -> int:
+        """The same without those that were given up: nothing more is to be told of them."""
+        return len(self._hand) - self._hand.stuck
 
     def wake_at_ns(self, now_ns: int) -> int:
         """When to feed TimerFired if nothing happens before."""
@@ -119,11 +136,9 @@ class WorkerSteps:
             times.append(self._renewing.at_ns)
         if not self._channels.busy("sweep"):
             times.append(self._sweeping.at_ns)
-        lease_end_ns = self._hand.next_end_ns()
-        if lease_end_ns is not None:
-            times.append(lease_end_ns)
-        if self._stopping_since_ns is not None:
-            times.append(self._stopping_since_ns + self._settings.grace_ms * MS)
+        for at_ns in (self._hand.next_end_ns(), self._timeouts.next_ns(), self._stopping.next_ns(now_ns)):
+            if at_ns is not None:
+                times.append(at_ns)
         linger_until_ns = self._owed.linger_until_ns
         if linger_until_ns is not None and self._channels.free("work"):
             times.append(linger_until_ns)
@@ -156,14 +171,16 @@ class WorkerSteps:
                 self._failed(event, now_ns)
             case HandlerEnded():
                 self._handler_ended(event, now_ns)
-            case StopAsked():
-                if self._stopping_since_ns is None:
-                    self._stopping_since_ns = now_ns
+            case StopAsked(reason=reason):
+                self._stopping.ask(reason, now_ns)
+            case MoreTime(lease=lease, for_ms=for_ms):
+                self._timeouts.extend(lease, for_ms, now_ns)
             case Forked():
                 self._take_new_incarnation()
             case TimerFired():
                 pass
         actions.extend(LoseLease(lease, self._starved_ms) for lease in self._hand.run_out(now_ns))
+        self._time_out(now_ns, actions)
         if isinstance(event, Answered) and isinstance(event.reply, Extended) and not starved:
             self._starved_ms = 0
         self._start_jobs(now_ns, actions)
@@ -183,7 +200,7 @@ class WorkerSteps:
         may linger, and at once where there is no next job.
         """
         line = self._hand.line_running(lease)
-        if line is None or not line.ready:
+        if line is None or not line.ready or self._stopping.reason is not None:
             return None
         self._turn_asked_ns = now_ns
         if self._asked_ns is None or not 0 < self._asked_ns - now_ns <= LINGER_MS * MS:
@@ -196,6 +213,7 @@ class WorkerSteps:
         following, took_ns = swapped
         self._prefetch.ended(took_ns)
         self._owed.finish(lease, now_ns)
+        self._stopping.job_ended(now_ns)
         return following
 
     def _was_starved(self, now_ns: int) -> bool:
@@ -233,8 +251,8 @@ class WorkerSteps:
                     self._sweeping.at_ns = event.done_ns
             case Counts():
                 left = reply.waiting + reply.delayed + reply.active + reply.handing
-                if self._settings.burst and left == 0 and not self.in_hand:
-                    self._stopping_since_ns = self._stopping_since_ns or event.done_ns
+                if self._settings.burst and left == 0 and not self.owned:
+                    self._stopping.ask("empty", event.done_ns)
             case _:
                 # An ended lease: ok, repeated or stale, the server has decided, and there is nothing left to do.
                 pass
@@ -242,8 +260,8 @@ class WorkerSteps:
     def _marked(self, lease: Lease, reply: Marked, actions: list[Action]) -> None:
         if reply.result != "stale":
             self._hand.marked(lease)
-        elif self._hand.lose(lease):
-            actions.append(LoseLease(lease, self._starved_ms))
+        else:
+            actions += self._hand.lose(lease, self._starved_ms)
 
     def _claimed(self, event: Answered, claimed: Claimed, now_ns: int) -> None:
         if claimed.result == "stale":
@@ -263,22 +281,37 @@ class WorkerSteps:
         for lease, (result, _) in results:
             if result == "void":
                 self._renewing.came_late(event.done_ns)
-            elif result == "stale" and self._hand.lose(lease):
+            elif result == "stale":
                 # The handler is told; when it ends, its finish is sent all the same (rule 37).
-                actions.append(LoseLease(lease, self._starved_ms))
+                actions += self._hand.lose(lease, self._starved_ms)
 
     def _handler_ended(self, event: HandlerEnded, now_ns: int) -> None:
-        job, took_ns = self._hand.ended(event.lease, now_ns)
+        job, took_ns, given_up = self._hand.ended(event.lease, now_ns)
         self._prefetch.ended(took_ns)
+        self._stopping.job_ended(now_ns)
+        self._timeouts.ended(event.lease)
         # The next job with a crash behind it may be claimed: it was passed by while this one ran.
         self._claiming.hear(job.crashes > 0)
         if job.crashes:
             self._crashed_end = event.lease
+        if given_up:
+            # It was told as failed before: what came of it since is of no use.
+            return
         if event.error is not None:
-            delay_ms = backoff.delay_ms(job.options, job.failures, self._draw)
-            self._owed.retry(Failure(event.lease, event.error, delay_ms, event.trace))
+            self._fail(job, event.error, event.trace)
         else:
             self._owed.finish(event.lease, now_ns)
+
+    def _fail(self, job: LeasedJob, error: str, trace: str = "") -> None:
+        self._owed.retry(Failure(job.lease, error, backoff.delay_ms(job.options, job.failures, self._draw), trace))
+
+    def _time_out(self, now_ns: int, actions: list[Action]) -> None:
+        stop, give_up = self._timeouts.due(now_ns)
+        actions.extend(map(StopHandler, stop))
+        for job in give_up:
+            self._hand.give_up(job.lease)
+            self._fail(job, timed_out(job))
+            actions.append(GiveUpHandler(job, self._hand.stuck))
 
     def _failed(self, event: Unanswered, now_ns: int) -> None:
         operation = event.call.operation
@@ -319,10 +352,12 @@ class WorkerSteps:
     # -- decisions
 
     def _start_jobs(self, now_ns: int, actions: list[Action]) -> None:
-        if self._stopping_since_ns is not None:
+        if self._stopping.on:
             self._owed.release(self._hand.give_back())
             return
         begun = self._hand.begin(now_ns)
+        for start in begun.started:
+            self._timeouts.began(start.job, now_ns)
         actions.extend(begun.started)
         self._owed.release(begun.too_late)
         self._mark = begun.mark or self._mark
@@ -344,7 +379,7 @@ class WorkerSteps:
         an idle moment: then they go by themselves, and the server has work while the next jobs come in (rule 21)."""
         if not self._channels.free("finish") or self._channels.send_again("finish", actions):
             return
-        if self._owed.finishes and not self.in_hand and self._channels.busy("work"):
+        if self._owed.finishes and not self.owned and self._channels.busy("work"):
             self._finishing = self._owed.take_finishes()
             self._channels.send("finish", self._build(Finish(self._finishing)), actions)
 
@@ -368,12 +403,12 @@ class WorkerSteps:
     def _lingers(self, now_ns: int) -> bool:
         """Whether finishes wait for others to travel with: for 5 ms, and only while more jobs wait for a handler than have ended,
         so that the next jobs are here before the last of these has started (rule 21)."""
-        return self._stopping_since_ns is None and self._owed.lingers(self._hand.startable, now_ns)
+        return not self._stopping.on and self._owed.lingers(self._hand.startable, now_ns)
 
     def _next_claim(self, now_ns: int) -> Claim | None:
         """A claim for the free places. It rides on a finish even when the last one found nothing: that costs no round trip."""
         free = self._settings.places + self._ahead - self.in_hand
-        if free <= 0 or self._stopping_since_ns is not None or not self._clock.known or not self._settings.classes:
+        if free <= 0 or self._stopping.on or not self._clock.known or not self._settings.classes:
             return None
         if not self._owed.finishes and self._hand.busy and free < self._hand.startable:
             # It would bring a few, and the next one many: as long as most of what was taken ahead has not started, it can wait.
@@ -399,19 +434,19 @@ class WorkerSteps:
 
     def _use_wake_channel(self, actions: list[Action]) -> None:
         """Block for a marker only when the last claim found nothing more and there is room (rule 22)."""
-        if self._claiming.hungry or not self._room() or self._stopping_since_ns is not None:
+        if self._claiming.hungry or not self._room() or self._stopping.on:
             return
         if self._channels.free("wake"):
             self._channels.send("wake", self._build(self._claiming.next_wait()), actions)
 
     def _maybe_exit(self, now_ns: int, actions: list[Action]) -> None:
-        if self._stopping_since_ns is None or self._exited:
+        if self._exited or self._stopping.reason is None:
             return
         busy = self._channels.busy("work") or self._channels.busy("finish")
-        idle = not (self.in_hand or self._owed or self._channels.resending or busy)
-        if idle or now_ns - self._stopping_since_ns >= self._settings.grace_ms * MS:
+        telling = bool(self._owed) or self._channels.resending or busy
+        if self._stopping.over(now_ns, running=self.owned > 0, telling=telling):
             self._exited = True
-            actions.append(Exit())
+            actions.append(Exit(self._stopping.reason))
 
     def _room(self) -> bool:
         return bool(self._settings.classes) and self._settings.places + self._ahead > self.in_hand

@@ -9,22 +9,20 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import signal
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
-from types import FrameType
 
 from engine import validate
 from engine.driver import SyncDriver
 from engine.errors import Malformed
 from engine.executor import Executor, News
 from engine.handlers import Handlers
+from engine.logs import about
 from engine.queue import Queue
 from engine.running import Running, check_references
-from engine.step_values import Settings, StopAsked
+from engine.signals import stop_signals
+from engine.step_values import Settings, StopAsked, StopReason
 from engine.steps import WorkerSteps
 
 log = logging.getLogger("ironclaim.worker")
@@ -35,6 +33,10 @@ PROCESSES_MAX = 64
 _SWEEP_MS = 1000
 #: A start that takes longer says so.
 _PATIENCE_S = 2.0
+_NO_ANSWER = "worker %s: the server does not answer yet"
+#: Bounds of `max_jobs` and `max_memory_mb`: a machine with more memory than that is not known yet.
+_JOBS_MAX = 2**48
+_MEMORY_MB_MAX = 2**24
 
 
 class Worker:
@@ -47,7 +49,14 @@ class Worker:
     Async handlers run on an event loop in a thread of the worker, plain functions in threads, and inline ones one after the other
     in one thread, beside the `concurrency` of the others. With `processes` N plain functions run in N child processes, for
     handlers that keep the interpreter lock for long; N, not `concurrency`, handlers then run at once. A child finds a handler by
-    its module and name; one that dies is a failed run.
+    its module and name; one that dies is a failed run. After `child_max_jobs` jobs a child is replaced (0 = never).
+
+    A job whose run takes longer than its `timeout_ms` has failed: its coroutine is cancelled and gets 5 s to clean up, its child
+    process is killed. A function in a thread, or an inline one, cannot be stopped: its run is over for the server, what comes
+    of it is refused, and its place stays taken until it returns; the log says so.
+
+    After `max_jobs` jobs, or when the process holds more than `max_memory_mb` megabytes, the worker stops gracefully, and `run`
+    returns "recycled": start another one (0 = never).
 
     Raises Malformed for settings out of bounds, and for handlers that a child process would not find.
     """
@@ -64,6 +73,9 @@ class Worker:
         sweep_ms: int = _SWEEP_MS,
         grace_ms: int = 30_000,
         processes: int = 0,
+        child_max_jobs: int = 0,
+        max_jobs: int = 0,
+        max_memory_mb: int = 0,
     ) -> None:
         # An AsyncQueue, or the name of a queue, would else be an AttributeError inside of `run`.
         if not isinstance(queue, Queue):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -72,6 +84,8 @@ class Worker:
             raise Malformed("handlers", handlers, "a Handlers object")
         processes = validate.integer("processes", processes, 0, PROCESSES_MAX)
         concurrency = validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX)
+        plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
+        spawned = plain if processes else frozenset[str]()
         lease = validate.integer("lease_ms", lease_ms, 100, 86_400_000)
         settings = Settings(
             name=validate.worker_name(name or f"worker-{os.getpid()}"),
@@ -84,42 +98,66 @@ class Worker:
             grace_ms=validate.integer("grace_ms", grace_ms, 0, 86_400_000),
             classes=tuple(handlers.by_name),
             inline=handlers.inline,
+            stoppable=handlers.coroutines | spawned,
+            spawned=spawned,
+            max_jobs=validate.integer("max_jobs", max_jobs, 0, _JOBS_MAX),
         )
         if not handlers.by_name:
             raise Malformed("handlers", "none", "at least one: a worker claims the jobs that it has handlers for")
-        self._set_up(queue, handlers, settings, processes=processes > 0)
+        self._set_up(
+            queue,
+            handlers,
+            settings,
+            processes=processes > 0,
+            max_memory_mb=validate.integer("max_memory_mb", max_memory_mb, 0, _MEMORY_MB_MAX),
+            child_max_jobs=validate.integer("child_max_jobs", child_max_jobs, 0, _JOBS_MAX),
+        )
         if self._processes:
             check_references(handlers)
 
-    def _set_up(self, queue: Queue, handlers: Handlers, settings: Settings, *, processes: bool = False) -> None:
+    def _set_up(
+        self,
+        queue: Queue,
+        handlers: Handlers,
+        settings: Settings,
+        *,
+        processes: bool = False,
+        max_memory_mb: int = 0,
+        child_max_jobs: int = 0,
+    ) -> None:
         """What a run needs; the settings are checked."""
         self._queue = queue
         self._handlers = handlers
         self._settings = settings
         self._processes = processes
+        self._max_memory_mb = max_memory_mb
+        self._child_max_jobs = child_max_jobs
         self._news = News()
 
-    def stop(self) -> None:
-        """Ask for a graceful stop: nothing more starts, unstarted leases go back uncharged, running handlers finish. Safe from
-        any thread and from a signal handler."""
-        self._news.put(StopAsked())
+    def stop(self, *, at_once: bool = False) -> None:
+        """Ask for a graceful stop: nothing more starts, unstarted leases go back uncharged, running handlers finish. `at_once`:
+        they are not waited for, and their jobs run again when their leases are over. Safe from any thread and from a signal
+        handler."""
+        self._news.put(StopAsked("at once" if at_once else "stopped"))
 
-    def run(self, *, burst: bool = False) -> None:
+    def run(self, *, burst: bool = False) -> StopReason:
         """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job that it has a handler for
-        waits, and none is delayed or in hand.
+        waits, and none is delayed or in hand. A second signal stops at once.
 
-        Raises UnsafeServer or ServerUnavailable when the first connection fails.
+        Returns why it ended: "stopped", "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable when the
+        first connection fails.
         """
         settings = replace(self._settings, burst=burst)
         clock = self._queue.driver.clock
-        patience = threading.Timer(_PATIENCE_S, log.warning, ["worker %s: the server does not answer yet", settings.name])
+        patience = threading.Timer(_PATIENCE_S, log.warning, [_NO_ANSWER, settings.name], {"extra": about(None, settings.name)})
         patience.start()
         try:
             self._queue.driver.server_now_ms()
         finally:
             patience.cancel()
         if self._queue.observer is not None:
-            config = {**asdict(settings), "inline": sorted(settings.inline), "queue": self._queue.name, "pid": os.getpid()}
+            named = {name: sorted(getattr(settings, name)) for name in ("inline", "stoppable", "spawned")}
+            config = {**asdict(settings), **named, "queue": self._queue.name, "pid": os.getpid()}
             self._queue.observer.configured(config)
         waiting = SyncDriver(
             self._queue.url,
@@ -129,41 +167,29 @@ class Worker:
             block_ms_max=settings.sweep_ms,
         )
         steps = WorkerSteps(settings, self._queue.model.call, clock, _new_incarnation, time.monotonic_ns())
-        executor = Executor(steps, self._queue.driver, waiting, self._news)
+        executor = Executor(
+            *(steps, self._queue.driver, waiting, self._news), worker=settings.name, max_memory_mb=self._max_memory_mb
+        )
         running = Running(
             self._handlers,
             self._queue.observer,
             executor.ended,
+            say=self._news.put,
             places=settings.concurrency,
             processes=self._processes,
+            child_max_jobs=self._child_max_jobs,
+            worker=settings.name,
         )
-        names = ", ".join(sorted(settings.classes))
-        log.info("worker %s: queue %s, %d jobs at once, runs %s", settings.name, self._queue.name, settings.places, names)
+        told = (settings.name, self._queue.name, settings.places, ", ".join(sorted(settings.classes)))
+        log.info("worker %s: queue %s, %d jobs at once, runs %s", *told, extra=about(None, settings.name))
         try:
-            with self._signals():
-                executor.run(running)
+            with stop_signals(lambda reason: self._news.put(StopAsked(reason))):
+                return executor.run(running)
         finally:
             running.close()
             # A blocking wait ends within a sweep.
             executor.close(settings.sweep_ms / 1000 + 1)
             waiting.close()
-
-    @contextmanager
-    def _signals(self) -> Generator[None]:
-        """SIGTERM and SIGINT ask for a stop while the worker runs in the main thread."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def ask(_number: int, _frame: FrameType | None) -> None:
-            self.stop()
-
-        before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _new_incarnation() -> str:

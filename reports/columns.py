@@ -99,6 +99,8 @@ def claim_columns() -> list[Column]:
         F.min(F.when(claim, srv_ms())).alias("claim_srv_ms"),
         F.max(F.when(claim, F.col("due_ms"))).alias("claim_due_ms"),
         F.max(F.when(claim, F.col("era"))).alias("claim_era"),
+        F.max(F.when(claim, F.col("class"))).alias("class"),
+        F.max(F.when(claim, F.col("lane"))).alias("lane"),
         F.size(F.collect_set(F.when(freshly_leased(), F.struct("proc", "op")))).alias("handed_out"),
         F.max(proc).alias("proc"),
         F.min(proc).alias("other_proc"),
@@ -125,6 +127,9 @@ def job_columns(run: Run) -> list[Column]:
     finish_ok = (f == "finish") & (reply == "ok") & (result == "ok")
     moving_ns = F.when(f == "enqueue", enqueued_ns).when(end & (result == "stale"), None).otherwise(F.coalesce(done_ns, first_ns))
     before = before_deadline(run)
+    frees_key = (f.isin("finish", "bury", "reap") | ((f == "retry") & (F.coalesce("outcome", F.lit("")) != "retried"))) & (
+        reply != "fail"
+    )
     return [
         F.min(F.when(sent_enqueue(), first_ns)).alias("enqueue_sent_ns"),
         some(created).alias("created"),
@@ -140,6 +145,7 @@ def job_columns(run: Run) -> list[Column]:
         F.min(F.when(accepted_finish() & done_ns.isNotNull(), F.struct("done_ns", "era"))).alias("first_finish"),
         F.max(F.when(freshly_leased(), F.struct("first_send_ns", "era"))).alias("last_claim"),
         F.count_if((f == "finish") & (result == "stale")).alias("stale_finishes"),
+        F.min(F.when(frees_key, first_ns)).alias("key_free_ns"),
         some(buried()).alias("buried"),
         some(rightly_buried()).alias("rightly_buried"),
         some(corrupt()).alias("corrupt"),
@@ -159,7 +165,8 @@ def enqueue_columns() -> list[Column]:
     told, result = (F.col("f") == "enqueue") & (F.col("type") == "ok"), F.col("result")
     return [
         F.collect_set(F.when(told & (result == "created"), F.struct("era", "op", "position"))).alias("creations"),
-        F.min(F.when(told & (result == "duplicate"), F.col("done_ns"))).alias("duplicate_ns"),
+        F.min(F.when(told & (result == "duplicate") & F.col("holder").isNull(), F.col("done_ns"))).alias("duplicate_ns"),
+        F.max(F.when(created_by_it(), F.col("unique"))).alias("unique"),
     ]
 
 

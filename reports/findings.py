@@ -79,6 +79,7 @@ def said(count: int, examples: Sequence[str]) -> str:
 
 def examine(frames: Frames, tables: Path, checks: Sequence[Check] = CHECKS) -> list[Found]:
     """Judge every check; the violation rows go to `tables/violations.parquet`. A check that crashes is in doubt, not passed."""
+    checks = [check for check in checks if check.applies(frames.run)]
     found = [Found(check, doubts_of(check, frames)) for check in checks]
     for one in found:
         one.hidden = one.check.id.startswith(ENGINE) and bool(lost_rows(frames.run))

@@ -14,9 +14,13 @@ from engine.command.arguments import add, add_queue
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.history import HistoryFile
+from engine.logs import JsonFormatter
 from engine.queue import Queue
 from engine.recorder import Recorder
 from engine.worker import Worker
+
+#: Of a worker that did not just stop. 75 is EX_TEMPFAIL: start it again; 70: a second signal has cut off jobs.
+EXIT_CODES = {"recycled": 75, "at once": 70}
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
@@ -32,6 +36,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add(worker, "--sweep-ms", kind=int, default=1000, help="longest time between two sweeps; at most a quarter of the lease")
     add(worker, "--grace-ms", kind=int, default=30_000, help="how long a stop waits for handlers")
     add(worker, "--processes", kind=int, default=0, help="run plain handlers in this many child processes, one each")
+    add(worker, "--child-max-jobs", kind=int, default=0, help="replace a child process after so many jobs; 0 = never")
+    add(worker, "--max-jobs", kind=int, default=0, help="end with exit code 75 after so many jobs; 0 = never")
+    add(worker, "--max-memory-mb", kind=int, default=0, help="the same beyond so many megabytes; 0 = never")
+    worker.add_argument("--log-json", action="store_true", help="one line of JSON for each log record")
     worker.add_argument(
         "--burst", action="store_true", help="stop when no job that has a handler here waits, and none is delayed or in hand"
     )
@@ -40,8 +48,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a worker until it is stopped."""
+    """Run a worker until it is stopped. 0 after a graceful stop, 75 when it is to be started anew, 70 when a second signal has
+    cut off its jobs."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    if options.log_json:
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonFormatter())
     recorder: Recorder | None = None
     try:
         handlers = load_handlers(options.handlers)
@@ -61,12 +73,14 @@ def run(options: argparse.Namespace) -> int:
             sweep_ms=options.sweep_ms,
             grace_ms=options.grace_ms,
             processes=options.processes,
+            child_max_jobs=options.child_max_jobs,
+            max_jobs=options.max_jobs,
+            max_memory_mb=options.max_memory_mb,
         )
-        worker.run(burst=options.burst)
+        return EXIT_CODES.get(worker.run(burst=options.burst), 0)
     finally:
         if recorder is not None:
             recorder.close()
-    return 0
 
 
 def load_handlers(reference: str) -> Handlers:

@@ -14,7 +14,9 @@ from reports.checks import (
     j5_no_ghosts,
     j6_exactly_once,
     j8_not_early,
+    j12_limits_hold,
     j13_liveness,
+    j14_unique_kept,
     j16_payload_kept,
 )
 from reports.checks.base import Check
@@ -33,7 +35,9 @@ CHECKS: tuple[Check, ...] = tuple(
         j5_no_ghosts,
         j6_exactly_once,
         j8_not_early,
+        j12_limits_hold,
         j13_liveness,
+        j14_unique_kept,
         j16_payload_kept,
     )
 )

@@ -41,7 +41,8 @@ class Flag:
 class Check:
     """One check. `doubts`: reasons why it cannot be judged; `flags`: its conditions, by the frame that they are about.
 
-    `more` is for what is not about single rows of a frame: frames of its own, each with the flag for its rows.
+    `more` is for what is not about single rows of a frame: frames of its own, each with the flag for its rows. `applies`: False
+    for runs whose scenario does not use what the check is about; they are judged without it.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Check:
     doubts: Callable[[Run], list[str]]
     flags: Callable[[Run], dict[Base, list[Flag]]] = lambda run: {}
     more: Callable[[Frames], list[tuple[DataFrame, Flag]]] = lambda frames: []
+    applies: Callable[[Run], bool] = lambda run: True
 
 
 def flagged(frame: DataFrame, flags: Sequence[tuple[str, Flag]]) -> DataFrame:

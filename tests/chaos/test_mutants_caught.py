@@ -31,7 +31,15 @@ PROVOKED_BY = {
     "finish-without-token-check": "worker-freeze",
     "enqueue-not-idempotent": "net-reply-lost",
     "no-reap": "worker-kill",
+    "limit-not-counted": "worker-kill",
+    "unique-not-kept": "worker-kill",
     "inject-nothing": "worker-kill",
+}
+
+#: What the scenario has beside the short one: limits that are reached in no time, unique keys.
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "limit-not-counted": {"limits": ({"key": "*", "concurrency": 1},)},
+    "unique-not-kept": {"unique_keys": True},
 }
 
 #: What a mutant may trip beside the check that is named for it (rule 35). A finish that is accepted from a stale lease finishes a
@@ -42,6 +50,8 @@ CLOSURES = {
     "finish-without-token-check": {"J3", "J6", "J4", "H2"},
     "enqueue-not-idempotent": {"J6", "J3", "J4", "J8", "H2"},
     "no-reap": {"J13", "H0", "H1", "H2"},
+    "limit-not-counted": {"J12"},
+    "unique-not-kept": {"J14"},
     "inject-nothing": {"H1", "H2"},
 }
 
@@ -61,6 +71,7 @@ def drill_once(folder: Path, spark: SparkSession, *, seed: int, kinds: tuple[str
     short, plan = drills.make_drill(folder, seed=seed, kinds=kinds, pace=PACE)
     planned = tuple(asdict(fault) for fault in plan.faults)
     short.spec = replace(short.spec, mutant=mutant, plan=planned, liveness_slack_ms=LIVENESS_SLACK_MS)
+    short.spec = replace(short.spec, **SCENARIOS.get(mutant, {}))
     if mutant:
         planted = MUTANTS[mutant]
         short.lua = mutants.plant(planted, scripts_folder(), short.folder.path / "lua")

@@ -232,7 +232,7 @@ def runs_handlers(pid: int) -> bool:
 
 def test_a_child_that_does_not_read_holds_up_nobody(tmp_path: Path) -> None:
     """Its pipe takes less than a payload may hold, so the sender waits; those who decide and who stop must not."""
-    child = Child()
+    child = Child(lambda said: None)
     child.start()
     pid = wait_until(lambda: next((pid for pid in children_of(os.getpid()) if runs_handlers(pid)), 0), "the child")
     lease = Lease("big", 1, "n:1")

@@ -1,0 +1,76 @@
+"""J12: a limit of concurrency holds: of the jobs that count against it, no more are leased at once than it allows (rule 20).
+
+`limits` of the spec says which were set before the load began: of a name, or of each key. A hold counts from the answer to its
+claim until anything was sent that may have ended it, or its lease was over by the clock of its worker; so what is counted at
+one instant was certainly held at once. A limit that was never reached proves nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from reports.checks.base import Check, Flag, sentence
+from reports.checks.j1_no_overlap import doubts
+from reports.facts import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from reports.frames import Frames
+
+
+def limits(run: Run) -> list[dict[str, Any]]:
+    """The limits of concurrency that the spec declares: each with `concurrency`, and a `name` or a `key` (`*` = each key)."""
+    declared: list[dict[str, Any]] = list(run.spec.get("limits") or ())
+    return [limit for limit in declared if limit.get("concurrency")]
+
+
+def limited(limit: dict[str, Any]) -> Column:
+    """What a lease counts against under this limit, as text; null for leases that it does not concern."""
+    if name := limit.get("name"):
+        return F.when(F.col("class") == name, F.lit(name))
+    key = F.regexp_extract("lane", "/(.*)$", 1)
+    return F.when((key != "") if limit["key"] == "*" else (key == limit["key"]), key)
+
+
+def crowds(frames: Frames) -> DataFrame:
+    """The largest number of definite holds at once against each limit, with what it allows."""
+    held = F.col("hold_end_ns") > F.col("claim_done_ns")
+    against = [
+        F.struct(limited(limit).alias("limit"), F.lit(limit["concurrency"]).cast("bigint").alias("allowed"))
+        for limit in limits(frames.run)
+    ]
+    counted = frames.tokens.where(held).select("claim_done_ns", "hold_end_ns", F.explode(F.array(*against)).alias("against"))
+    counted = counted.where(F.col("against.limit").isNotNull())
+    steps = F.array(
+        F.struct(F.col("claim_done_ns").alias("t_ns"), F.lit(1).alias("step")),
+        F.struct(F.col("hold_end_ns").alias("t_ns"), F.lit(-1).alias("step")),
+    )
+    each = counted.select("against.*", F.explode(steps).alias("at")).select("limit", "allowed", "at.*")
+    # An end and a claim at one instant: the end first, for the hold ends before it.
+    up_to_now = Window.partitionBy("limit", "allowed").orderBy("t_ns", "step")
+    running = each.withColumn("held", F.sum("step").over(up_to_now.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
+    return running.groupBy("limit", "allowed").agg(F.max("held").alias("most"))
+
+
+def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
+    """Limits that were exceeded; and, when none was ever reached, all of them in doubt."""
+    found = crowds(frames)
+    exceeded = Flag(
+        "limit exceeded",
+        F.col("most") > F.col("allowed"),
+        sentence("had ", F.col("most"), " jobs in hand at once, and allows ", F.col("allowed")),
+        absence=False,
+        subject="limit",
+    )
+    reached = found.agg(F.coalesce(F.max(F.col("most") >= F.col("allowed")), F.lit(False)).alias("reached")).select(
+        "reached", F.lit("every limit").alias("limit")
+    )
+    idle = Flag("no limit reached", ~F.col("reached"), sentence("had room all the time"), False, level="unknown", subject="limit")
+    return [(found, exceeded), (reached, idle)]
+
+
+CHECK = Check("J12", "limits of concurrency hold", doubts, more=more, applies=lambda run: bool(limits(run)))

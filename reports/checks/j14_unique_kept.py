@@ -1,0 +1,44 @@
+"""J14: while a job with a unique key has not ended, no other job with that key is created (rule 23).
+
+A job certainly has its key from the answer to its enqueue until the first call is sent that may end it: a finish, a bury, a last
+retry, a reap. The window of a dedup key is about time, and not judged here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from reports.checks.base import Check, Flag, sentence
+from reports.facts import Run
+from reports.meaning import NEVER_NS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from reports.frames import Frames
+
+
+def doubts(run: Run) -> list[str]:
+    """Without jobs there is nothing to keep out."""
+    return [] if run.has("created") else ["no enqueue ever succeeded"]
+
+
+def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
+    """Jobs that were created while another certainly had their key; a run in which nobody was ever kept out proves nothing."""
+    keyed = frames.jobs.where(F.col("unique").isNotNull() & F.col("created"))
+    before = Window.partitionBy("unique").orderBy("created_done_ns", "job").rowsBetween(Window.unboundedPreceding, -1)
+    holder = F.struct(F.coalesce("key_free_ns", F.lit(NEVER_NS)).alias("free_ns"), "created_done_ns", F.col("job").alias("job"))
+    pairs = keyed.withColumn("held", F.max(holder).over(before))
+    both = (F.col("held.created_done_ns") < F.col("enqueue_sent_ns")) & (F.col("created_done_ns") < F.col("held.free_ns"))
+    told = sentence("was created while ", F.col("held.job"), " had the unique key ", F.col("unique"))
+    turned_away = frames.events.agg(
+        F.count_if((F.col("f") == "enqueue") & (F.col("result") == "duplicate") & F.col("holder").isNotNull()).alias("away")
+    ).select("away", F.lit("every unique key").alias("job"))
+    idle = Flag("nobody kept out", F.col("away") == 0, sentence("kept nobody out"), absence=False, level="unknown")
+    return [(pairs, Flag("key taken twice", both, told, absence=True)), (turned_away, idle)]
+
+
+CHECK = Check("J14", "unique keys keep others out", doubts, more=more, applies=lambda run: bool(run.spec.get("unique_keys")))

@@ -1,0 +1,79 @@
+"""Handlers that take too long, in each way in which a handler can run. They tell what they do as `worker_handlers` does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from engine import Handlers, Job
+from tests.engine.helpers.worker_handlers import _mark
+
+handlers = Handlers()
+
+
+@handlers("hold")
+def hold(job: Job) -> None:
+    """Run until the gate is open."""
+    folder = _mark(job, "start")
+    while not (folder / "open").exists():
+        time.sleep(0.005)
+    _mark(job, "end")
+
+
+@handlers("hold-inline", inline=True)
+def hold_inline(job: Job) -> None:
+    """The same, inline."""
+    hold(job)
+
+
+@handlers("hold-async")
+async def hold_async(job: Job) -> None:
+    """Run until it is cancelled; then clean up."""
+    _mark(job, "start")
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        await asyncio.sleep(0.01)
+        _mark(job, "cleaned")
+        raise
+
+
+@handlers("deaf-async")
+async def deaf_async(job: Job) -> None:
+    """Return in spite of being cancelled: its work is done."""
+    _mark(job, "start")
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        _mark(job, "end")
+
+
+@handlers("more-time")
+def more_time(job: Job) -> None:
+    """Ask for a minute, and take longer than at first allowed."""
+    _mark(job, "start")
+    job.extend(60_000)
+    time.sleep(job.timeout_ms / 1000 * 3)
+    _mark(job, "end")
+
+
+@handlers("note")
+def note(job: Job) -> None:
+    """Run and return."""
+    _mark(job, "ran")
+
+
+@handlers("grow")
+def grow(job: Job) -> None:
+    """Take memory and keep it."""
+    kept.append(bytearray(job.payload["bytes"]))
+    _mark(job, "ran")
+
+
+kept: list[bytearray] = []
+
+
+@handlers("raise")
+def throw(job: Job) -> None:
+    """Fail."""
+    raise ValueError("no")

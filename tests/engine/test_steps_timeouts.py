@@ -1,0 +1,149 @@
+"""Timeouts and ends of a worker in its step machine: what is told when, and what is still waited for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.operations import Ended, Failure, Finish, Lease, Release, Retry
+from engine.step_values import Exit, GiveUpHandler, LoseLease, MoreTime, StopAsked, StopHandler
+from engine.timeouts import CLEAN_UP_MS, START_UP_MS
+from tests.engine.helpers.machine import Action, Machine, exits, started
+
+
+def of(kind: type[Any], actions: list[Action]) -> list[Any]:
+    return [action for action in actions if isinstance(action, kind)]
+
+
+def failed(machine: Machine) -> list[tuple[Lease, str]]:
+    assert isinstance(machine.work, Retry)
+    return [(failure.lease, failure.error) for failure in machine.work.failures]
+
+
+def test_a_function_that_cannot_be_stopped_is_told_as_failed_at_once_and_keeps_its_place() -> None:
+    machine = Machine(concurrency=1, lease_ms=9000)
+    slow, next_job = machine.job("slow", timeout_ms=100, backoff_ms=7), machine.job("next")
+    machine.give(slow)
+    assert not of(StopHandler, machine.wait(100))
+    actions = machine.wait(1)
+    assert of(StopHandler, actions) == [StopHandler(slow)] and of(GiveUpHandler, actions) == [GiveUpHandler(slow, 1)]
+    assert machine.work == Retry((Failure(slow.lease, "TimeoutError: not done within 100 ms", 7),))
+    machine.end()
+    machine.wait(7000)
+    assert machine.steps.in_hand == 1 and machine.work is None, "its place is taken, so nothing is claimed"
+    assert "renew" not in machine.out, "and its lease is not renewed"
+    machine.handler_ends(slow)
+    assert machine.steps.in_hand == 0 and machine.claim.limit == 1, "nothing is told of it, and its place is free"
+    machine.give(next_job)
+    assert "next" in started(machine.log)
+
+
+def test_what_can_be_stopped_keeps_its_lease_while_it_cleans_up_and_is_told_once() -> None:
+    machine = Machine(concurrency=1, lease_ms=9000, stoppable=frozenset({"work"}))
+    job = machine.job("a", timeout_ms=100)
+    machine.give(job)
+    actions = machine.wait(101)
+    assert of(StopHandler, actions) == [StopHandler(job)] and not of(GiveUpHandler, actions) and machine.work is None
+    machine.wait(2950)
+    assert machine.renewal.leases == (job.lease,)
+    machine.handler_ends(job, "TimeoutError: cleaned up")
+    assert failed(machine) == [(job.lease, "TimeoutError: cleaned up")]
+    machine.end()
+    assert not of(GiveUpHandler, machine.wait(2 * CLEAN_UP_MS)) and machine.steps.in_hand == 0
+
+
+def test_the_time_of_a_run_in_a_child_process_begins_when_the_child_says_so() -> None:
+    machine = Machine(concurrency=1, lease_ms=60_000, stoppable=frozenset({"work"}), spawned=frozenset({"work"}))
+    job = machine.job("a", timeout_ms=100)
+    machine.give(job)
+    assert not of(StopHandler, machine.wait(START_UP_MS))
+    machine.on(MoreTime(job.lease, 100))
+    assert not of(StopHandler, machine.wait(100))
+    assert of(StopHandler, machine.wait(1)) == [StopHandler(job)]
+
+
+def test_what_does_not_end_although_it_was_stopped_is_given_up() -> None:
+    machine = Machine(concurrency=1, lease_ms=60_000, stoppable=frozenset({"work"}))
+    job = machine.job("a", timeout_ms=100)
+    machine.give(job)
+    assert not of(GiveUpHandler, machine.wait(100 + CLEAN_UP_MS))
+    assert of(GiveUpHandler, machine.wait(1)) == [GiveUpHandler(job, 1)]
+    assert failed(machine) == [(job.lease, "TimeoutError: not done within 100 ms")]
+
+
+def test_a_handler_that_was_done_in_time_is_not_timed_out_after_all() -> None:
+    machine = Machine(concurrency=2)
+    quick, endless = machine.job("quick", timeout_ms=100), machine.job("endless")
+    machine.give(quick, endless)
+    machine.wait(50)
+    machine.handler_ends(quick)
+    assert not of(StopHandler, machine.wait(5000))
+
+
+def test_a_handler_may_ask_for_more_time_until_it_was_stopped() -> None:
+    machine = Machine(concurrency=1, lease_ms=60_000, stoppable=frozenset({"work"}))
+    job = machine.job("a", timeout_ms=100)
+    machine.give(job)
+    machine.wait(90)
+    machine.on(MoreTime(job.lease, 500))
+    assert not of(StopHandler, machine.wait(500))
+    assert of(StopHandler, machine.wait(1)) == [StopHandler(job)]
+    machine.on(MoreTime(job.lease, 500_000))
+    assert of(GiveUpHandler, machine.wait(CLEAN_UP_MS + 1))
+    machine.on(MoreTime(Lease("other", 1, "n:1"), 500))
+
+
+def test_a_worker_with_a_function_that_is_stuck_stops_without_waiting_for_it() -> None:
+    machine = Machine(concurrency=1)
+    job = machine.job("slow", timeout_ms=100)
+    machine.give(job)
+    machine.wait(101)
+    assert not exits(machine.on(StopAsked())), "its failure is still to be told"
+    assert exits(machine.end())
+
+
+def test_a_stop_without_grace_gives_back_what_has_not_started() -> None:
+    machine = Machine(concurrency=1, prefetch=2, grace_ms=0)
+    jobs = [machine.job(name) for name in "ab"]
+    machine.give(*jobs)
+    assert not exits(machine.on(StopAsked()))
+    assert machine.work == Release((jobs[1].lease,))
+    assert exits(machine.end()), "the one that runs is not waited for"
+
+
+def test_a_stop_says_goodbye_for_a_second_at_most() -> None:
+    machine = Machine(concurrency=1, prefetch=2, grace_ms=0)
+    machine.give(machine.job("a"), machine.job("b"))
+    machine.on(StopAsked())
+    assert not exits(machine.wait(1000))
+    assert exits(machine.wait(1))
+
+
+def test_a_second_stop_does_not_wait_for_handlers() -> None:
+    machine = Machine(concurrency=1, grace_ms=60_000)
+    machine.give(machine.job("a"))
+    assert not exits(machine.on(StopAsked()))
+    assert not exits(machine.on(StopAsked())), "the same again changes nothing"
+    assert machine.on(StopAsked("at once"))[-1] == Exit("at once")
+
+
+def test_a_worker_ends_after_so_many_jobs_and_gives_the_others_back() -> None:
+    machine = Machine(concurrency=1, prefetch=2, max_jobs=2)
+    jobs = [machine.job(name) for name in "abc"]
+    machine.give(*jobs)
+    machine.handler_ends(jobs[0])
+    machine.handler_ends(jobs[1])
+    machine.end()
+    assert machine.work == Release((jobs[2].lease,))
+    machine.end()
+    finished = machine.out["finish"].operation
+    assert isinstance(finished, Finish) and finished.leases == (jobs[1].lease,)
+    assert machine.answer("finish", Ended(0, (("ok", "finished"),)))[-1] == Exit("recycled")
+
+
+def test_nobody_is_told_of_a_lease_that_is_lost_before_its_handler_has_started() -> None:
+    machine = Machine(concurrency=1, prefetch=1, lease_ms=300)
+    jobs = [machine.job(name) for name in "ab"]
+    machine.give(*jobs)
+    machine.wait(101)
+    actions = machine.extend("stale", "stale")
+    assert {(lost.lease, lost.started) for lost in of(LoseLease, actions)} == {(jobs[0].lease, True), (jobs[1].lease, False)}

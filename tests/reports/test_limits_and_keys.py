@@ -1,0 +1,124 @@
+"""J12 and J14 on hand-written histories: limits that hold or not, unique keys that keep others out or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reports.conftest import Checked
+from tests.reports.good_run import healthy
+from tests.reports.story import Story
+
+LIMITS = [{"name": "email", "concurrency": 2}, {"key": "*", "concurrency": 1}]
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    made = healthy(tmp_path / "run")
+    made.spec |= {"limits": LIMITS, "unique_keys": True}
+    return made
+
+
+def hold(story: Story, worker: str, job: str, start: float, end: float, name: str = "email", key: str = "") -> None:
+    """A job in hand from one instant to another."""
+    story.enqueue(job, 40.0)
+    lane = f"{name}/{key}" if key else name
+    token = story.claim(worker, job, start, told={"class": name, "lane": lane})
+    story.start(token, start + 0.01, took=end - start - 0.02)
+    story.effect(token, end - 0.005)
+    story.end("finish", token, at=end)
+
+
+def test_a_limit_that_is_reached_and_not_exceeded_is_valid(story: Story, checked: Checked) -> None:
+    hold(story, "worker-1", "a", 41.0, 42.0)
+    hold(story, "worker-3", "b", 41.5, 43.0)
+    hold(story, "worker-1", "c", 42.1, 42.4)
+    hold(story, "worker-4", "other-name", 41.6, 41.8, name="report")
+    assert checked(story.write(), "J12") == {"J12": ("valid", "")}
+
+
+def test_more_jobs_of_a_name_at_once_than_its_limit_allows(story: Story, checked: Checked) -> None:
+    hold(story, "worker-1", "a", 41.0, 42.0)
+    hold(story, "worker-3", "b", 41.5, 43.0)
+    hold(story, "worker-4", "c", 41.9, 42.4)
+    verdict, why = checked(story.write(), "J12")["J12"]
+    assert (verdict, why) == ("violated", "email had 3 jobs in hand at once, and allows 2")
+
+
+def test_a_limit_of_each_key_counts_over_all_names(story: Story, checked: Checked) -> None:
+    hold(story, "worker-1", "a", 41.0, 42.0, name="report", key="acme")
+    hold(story, "worker-3", "b", 41.5, 43.0, name="resize", key="other")
+    assert checked(story.write(), "J12")["J12"][0] == "valid"
+
+
+def test_two_jobs_of_one_key_at_once(story: Story, checked: Checked) -> None:
+    hold(story, "worker-1", "a", 41.0, 42.0, name="report", key="acme")
+    hold(story, "worker-3", "b", 41.5, 43.0, name="resize", key="acme")
+    assert checked(story.write(), "J12")["J12"] == ("violated", "acme had 2 jobs in hand at once, and allows 1")
+
+
+def test_a_killed_workers_job_counts_until_its_lease_is_over_and_no_longer(story: Story, checked: Checked) -> None:
+    story.enqueue("a", 40.0)
+    story.claim("worker-4", "a", 41.0, told={"class": "report", "lane": "report/acme"})
+    hold(story, "worker-1", "b", 50.1, 50.3, name="report", key="acme")
+    assert checked(story.write(), "J12")["J12"][0] == "valid"
+
+
+def test_a_limit_that_was_never_reached_proves_nothing(story: Story, checked: Checked) -> None:
+    story.spec["limits"] = [{"name": "email", "concurrency": 50}]
+    hold(story, "worker-1", "a", 41.0, 42.0)
+    assert checked(story.write(), "J12")["J12"] == ("unknown", "every limit had room all the time")
+
+
+@pytest.mark.parametrize("spec", [{}, {"limits": []}, {"limits": [{"name": "email", "rate": 9, "per_ms": 1000}]}])
+def test_a_run_without_limits_and_unique_keys_is_judged_without_them(
+    tmp_path: Path, spec: dict[str, Any], checked: Checked
+) -> None:
+    story = healthy(tmp_path / "run")
+    story.spec |= spec
+    assert set(checked(story.write(), "J12", "J14", "J2")) == {"J2"}
+
+
+def life(story: Story, job: str, start: float, end: float) -> None:
+    """A job with the unique key k from its enqueue to its finish."""
+    story.enqueue(job, start, unique="k")
+    token = story.claim("worker-1", job, start + 0.1)
+    story.start(token, start + 0.11, took=end - start - 0.2)
+    story.effect(token, end - 0.01)
+    story.end("finish", token, at=end)
+
+
+def test_a_key_is_free_when_its_job_has_ended(story: Story, checked: Checked) -> None:
+    life(story, "a", 40.0, 41.0)
+    story.enqueue("away", 40.5, unique="k", result="duplicate", holder="a")
+    life(story, "b", 41.2, 42.0)
+    assert checked(story.write(), "J14", "J5") == {"J5": ("valid", ""), "J14": ("valid", "")}
+
+
+def test_a_second_job_with_the_key_of_one_that_runs(story: Story, checked: Checked) -> None:
+    life(story, "a", 40.0, 41.0)
+    story.enqueue("away", 40.5, unique="k", result="duplicate", holder="a")
+    life(story, "b", 40.7, 42.0)
+    assert checked(story.write(), "J14")["J14"] == ("violated", "b was created while a had the unique key k")
+
+
+def test_a_retry_keeps_the_key_and_its_last_one_frees_it(story: Story, checked: Checked) -> None:
+    for job, outcome in (("a", "retried"), ("b", "buried")):
+        story.enqueue(job, 40.0, unique=f"k-{job}")
+        story.end("retry", story.claim("worker-1", job, 40.2), at=40.3, outcome=outcome, delay_ms=100)
+        story.enqueue(f"{job}-2", 40.6, unique=f"k-{job}")
+    story.enqueue("away", 40.5, unique="k-a", result="duplicate", holder="a")
+    assert checked(story.write(), "J14")["J14"] == ("violated", "a-2 was created while a had the unique key k-a")
+
+
+def test_keys_that_kept_nobody_out_prove_nothing(story: Story, checked: Checked) -> None:
+    life(story, "a", 40.0, 41.0)
+    assert checked(story.write(), "J14")["J14"] == ("unknown", "every unique key kept nobody out")
+
+
+def test_a_job_that_a_holder_kept_out_is_no_duplicate_of_nothing(story: Story, checked: Checked) -> None:
+    story.enqueue("away", 40.5, unique="k", result="duplicate", holder="quiet-1")
+    story.enqueue("ghost", 40.6, result="duplicate")
+    assert checked(story.write(), "J5")["J5"] == ("violated", "ghost was refused as a duplicate before it was enqueued")
