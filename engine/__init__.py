@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine.async_queue import AsyncQueue
+    from engine.endpoint import ConnectOptions
     from engine.errors import (
         EngineError,
         LeaseLost,
@@ -23,18 +24,22 @@ if TYPE_CHECKING:
         UnsupportedFeature,
     )
     from engine.handlers import Handlers, Job
+    from engine.locks import Lock
     from engine.operations import Counts, Enqueued, Snapshot
     from engine.options import JobOptions
     from engine.producing import NewJob
     from engine.queue import Queue
+    from engine.registry import QueueInfo, async_queues, queues
     from engine.scheduler import Scheduler
     from engine.scheduling import Schedule
     from engine.worker import Worker
+    from engine.workers import WorkerInfo
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "engine.async_queue": ("AsyncQueue",),
+    "engine.endpoint": ("ConnectOptions",),
     "engine.errors": (
         "EngineError",
         "LeaseLost",
@@ -48,18 +53,22 @@ _HOMES = {
         "UnsupportedFeature",
     ),
     "engine.handlers": ("Handlers", "Job"),
+    "engine.locks": ("Lock",),
     "engine.operations": ("Counts", "Enqueued", "Snapshot"),
     "engine.options": ("JobOptions",),
     "engine.producing": ("NewJob",),
     "engine.queue": ("Queue",),
+    "engine.registry": ("QueueInfo", "async_queues", "queues"),
     "engine.scheduler": ("Scheduler",),
     "engine.scheduling": ("Schedule",),
     "engine.worker": ("Worker",),
+    "engine.workers": ("WorkerInfo",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AsyncQueue",
+    "ConnectOptions",
     "Counts",
     "EngineError",
     "Enqueued",
@@ -67,11 +76,13 @@ __all__ = [
     "Job",
     "JobOptions",
     "LeaseLost",
+    "Lock",
     "Malformed",
     "NewJob",
     "OutcomeUnknown",
     "PartlyEnqueued",
     "Queue",
+    "QueueInfo",
     "Schedule",
     "Scheduler",
     "ScriptFault",
@@ -81,6 +92,9 @@ __all__ = [
     "UnsafeServer",
     "UnsupportedFeature",
     "Worker",
+    "WorkerInfo",
+    "async_queues",
+    "queues",
 ]
 
 

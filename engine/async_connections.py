@@ -7,17 +7,17 @@ pool, also when the task that used it was cancelled in mid-call.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import redis
-from redis.asyncio.connection import Connection as PlainConnection
-from redis.asyncio.connection import parse_url  # pyright: ignore[reportUnknownVariableType]
-from redis.asyncio.retry import Retry
 
 from engine.client_errors import is_reply
-from engine.connections import CHECK_IDLE_NS, Connection, connection_settings
+from engine.connections import Connection
+from engine.endpoint import Endpoint
+from engine.errors import Malformed
 from engine.handshake import Handshake
 
 #: Calls of one driver that run at once; others wait for their turn before their time starts.
@@ -27,18 +27,22 @@ CONNECTIONS_MAX = 16
 class AsyncConnections:
     """A pool of handshaken connections, last in first out, of the running event loop.
 
-    It empties itself when it is used from another loop: what a closed loop left behind is of no use.
+    It empties itself when it is used from another loop: what a closed loop left behind is of no use. Two loops that run at once
+    cannot share it, for a connection reports to the loop that it was made in: the second one is told so, as Malformed.
     """
 
-    def __init__(self, url: str, handshake: Handshake, *, timeout_ms: int) -> None:
-        self._settings = connection_settings(url, timeout_ms, parse=parse_url, plain=PlainConnection, retry=Retry)
-        self._class: Connection = self._settings.pop("connection_class", PlainConnection)
+    def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int = 0) -> None:
+        self._settings = endpoint.settings(patience_ms)
+        self._class: Connection = endpoint.connection_class
         # The driver bounds an exchange as a whole: one timer instead of one for each half of each call.
         self._timeout_s = self._settings.pop("socket_timeout")
         self._handshake = handshake
+        self._most = endpoint.options.connections_max or CONNECTIONS_MAX
+        self._check_ns = endpoint.options.idle_check_ms * 1_000_000
         self._owner: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
         self._idle: list[tuple[Connection, int]] = []
-        self._turns = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._turns = asyncio.Semaphore(self._most)
 
     @property
     def turns(self) -> asyncio.Semaphore:
@@ -56,7 +60,7 @@ class AsyncConnections:
         connection, idle_since_ns = self._idle.pop() if self._idle else (None, 0)
         if connection is None:
             connection = self._class(**self._settings, redis_connect_func=self._greet)
-        elif time.monotonic_ns() - idle_since_ns <= CHECK_IDLE_NS or not await _has_news(connection):
+        elif time.monotonic_ns() - idle_since_ns <= self._check_ns or not await _has_news(connection):
             return connection
         try:
             async with self.patience():
@@ -67,9 +71,13 @@ class AsyncConnections:
             raise
         return connection
 
-    def give_back(self, connection: Connection) -> None:
+    async def give_back(self, connection: Connection) -> None:
         """Return a connection that is alive and whose last reply has been read."""
-        self._idle.append((connection, time.monotonic_ns()))
+        if self._owner is asyncio.get_running_loop():
+            self._idle.append((connection, time.monotonic_ns()))
+        else:
+            # Another loop has taken the pool over while this one stood still in mid-call.
+            await connection.disconnect(nowait=True)
 
     async def close(self) -> None:
         """Close the idle connections."""
@@ -101,10 +109,14 @@ class AsyncConnections:
         self._handshake.conclude(replies)
 
     def _belong(self) -> None:
-        # A forked child runs a loop of its own, so this keeps it off its parent's sockets too.
         owner = asyncio.get_running_loop()
-        if self._owner is not owner:
-            self._owner, self._idle, self._turns = owner, [], asyncio.Semaphore(CONNECTIONS_MAX)
+        if self._owner is owner:
+            return
+        # A forked child runs a loop of its own, and the copy of its parent's loop seems to run.
+        if self._owner is not None and self._owner.is_running() and self._pid == os.getpid():
+            bound = "one queue for each event loop: this one is used by another loop that is still running"
+            raise Malformed("event loop", owner, bound)
+        self._owner, self._pid, self._idle, self._turns = owner, os.getpid(), [], asyncio.Semaphore(self._most)
 
 
 async def _has_news(connection: Connection) -> bool:

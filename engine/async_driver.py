@@ -11,8 +11,8 @@ from engine.async_connections import AsyncConnections
 from engine.call import Call
 from engine.client_errors import FAILURES
 from engine.connections import packed
-from engine.delivery import DEADLINE_MS
-from engine.driver import TIMEOUT_MS
+from engine.durability import Durability
+from engine.endpoint import Endpoint
 from engine.errand import Errand, FirstContact, Sent, loads_again, not_sent, pipeline, settle
 from engine.errors import EngineError
 from engine.handshake import Handshake
@@ -31,18 +31,20 @@ class AsyncDriver:
 
     def __init__(
         self,
-        url: str,
+        endpoint: Endpoint | str,
         scripts: Iterable[Script],
         *,
         observer: Observer | None = None,
         clock: ServerClock | None = None,
-        timeout_ms: int = TIMEOUT_MS,
-        deadline_ms: int = DEADLINE_MS,
+        durability: Durability | None = None,
     ) -> None:
+        endpoint = Endpoint(endpoint, asynchronous=True) if isinstance(endpoint, str) else endpoint
         self.clock = clock or ServerClock()
-        self.deadline_ms = deadline_ms
+        self.deadline_ms = endpoint.options.deadline_ms
         self._observer = observer
-        self._connections = AsyncConnections(url, Handshake(scripts, self.clock, observer), timeout_ms=timeout_ms)
+        self._durability = durability
+        patience_ms = durability.wait_ms if durability is not None else 0
+        self._connections = AsyncConnections(endpoint, Handshake(scripts, self.clock, observer), patience_ms=patience_ms)
 
     @property
     def turns(self) -> asyncio.Semaphore:
@@ -73,7 +75,7 @@ class AsyncDriver:
             contact = FirstContact(self.deadline_ms)
             while not self.clock.known:
                 try:
-                    self._connections.give_back(await self._connections.take())
+                    await self._connections.give_back(await self._connections.take())
                 except FAILURES as error:
                     await asyncio.sleep(contact.failed(error))
         return self.clock.now_ms(time.monotonic_ns())
@@ -95,26 +97,29 @@ class AsyncDriver:
                 errand.leaves_again()
             pause_s = settle(waiting, await self._exchange(waiting))
 
-    async def _exchange(self, errands: Sequence[Errand]) -> list[Any]:
+    async def _exchange(self, errands: Sequence[Errand]) -> Sequence[Any]:
         """Send calls once, in one piece; their replies, as `settle` takes them."""
         try:
             connection = await self._connections.take()
         except FAILURES as error:
             return [not_sent(error)]
+        commands = [errand.call.words() for errand in errands]
+        commands += self._durability.after(errands) if self._durability is not None else ()
         replies: list[Any] = []
         try:
             async with self._connections.patience() as patience:
-                await connection.send_packed_command(packed(connection, errands), check_health=False)
-                await self._connections.read(connection, len(errands), replies, patience)
+                await connection.send_packed_command(packed(connection, commands), check_health=False)
+                await self._connections.read(connection, len(commands), replies, patience)
         except FAILURES as error:
             await connection.disconnect(nowait=True)
-            return [*replies, error]
+            replies.append(error)
         except BaseException:
             # The task was cancelled: the replies may still come, so the connection is not for others.
             await connection.disconnect(nowait=True)
             raise
-        if loads_again(replies):
-            await connection.disconnect(nowait=True)
         else:
-            self._connections.give_back(connection)
-        return replies
+            if loads_again(replies):
+                await connection.disconnect(nowait=True)
+            else:
+                await self._connections.give_back(connection)
+        return replies if self._durability is None else self._durability.judge(errands, replies)

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
+import redis.asyncio
+
 from engine import administering, producing, validate
 from engine.async_driver import AsyncDriver
+from engine.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.errand import Sent
+from engine.errors import EngineError
 from engine.face import Ask, InTime, Steps
+from engine.locks import AsyncLocks
 from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueued, Snapshot, Window
+from engine.operations_workers import NoteQueue
 from engine.options import JobOptions
 from engine.producing import NewJob
 from engine.schedules import AsyncSchedules
-from engine.surface import Surface
+from engine.surface import Durable, Surface
+from engine.workers import AsyncWorkers
 
 T = TypeVar("T")
 
@@ -27,23 +35,47 @@ class AsyncQueue(Surface):
     """A named queue on one Redis or Valkey server, for the tasks of one event loop at a time; connects on first use.
 
     At most 16 calls run at once, each on a connection of its own; more wait for their turn. A task that is cancelled in mid-call
-    leaves the outcome of its call unknown. `payload_bytes_max` is this producer's limit, 512 KiB unless told. `lua` replaces the
-    folder of scripts and `observer` hears of every call; services need neither. Raises Malformed for a bad name or url.
+    leaves the outcome of its call unknown.
+
+    `url` or `client` says where the server is: a url (redis://, rediss:// or unix://, with user and password), or a
+    redis.asyncio.Redis whose address, credentials and TLS settings the engine then uses for connections of its own. `connect`:
+    times and bounds of those. `prefix` is what all keys begin with. `durability="replica"`: a call counts as answered when one
+    replica has what it wrote; each send waits `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit,
+    512 KiB unless told. `lua` replaces the folder of scripts and `observer` hears of every call; services need neither. Raises
+    Malformed for what does not fit.
     """
 
     def __init__(
         self,
         name: str,
         *,
-        url: str = "redis://127.0.0.1:6379",
+        url: str = DEFAULT_URL,
+        client: redis.asyncio.Redis | None = None,
+        prefix: str = "ic",
+        connect: ConnectOptions | None = None,
+        durability: Durable = "server",
+        replica_wait_ms: int = 1000,
         payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
         lua: Path | None = None,
         observer: Observer | None = None,
     ) -> None:
-        super().__init__(name, url=url, payload_bytes_max=payload_bytes_max, lua=lua, observer=observer)
-        self.driver = AsyncDriver(url, self.model.scripts.values(), observer=observer)
+        super().__init__(
+            name,
+            Endpoint(url, client, connect, asynchronous=True),
+            prefix=prefix,
+            durability=durability,
+            replica_wait_ms=replica_wait_ms,
+            payload_bytes_max=payload_bytes_max,
+            lua=lua,
+            observer=observer,
+        )
+        self.driver = AsyncDriver(self.endpoint, self.model.scripts.values(), observer=observer, durability=self.durability)
         #: Jobs that come again and again, by cron or interval.
         self.schedules = AsyncSchedules(self)
+        #: Who works for it, and locks that processes share.
+        self.workers = AsyncWorkers(self)
+        self.locks = AsyncLocks(self)
+        self._noted = False
 
     async def enqueue(
         self, name: str, payload: object, *, id: str | None = None, intended_ns: int | None = None, **options: Unpack[JobOptions]
@@ -79,6 +111,7 @@ class AsyncQueue(Surface):
         async with self.driver.turns:
             if drafts:
                 await self.driver.server_now_ms()
+                await self._note_use()
             pipelines = producing.enqueue_many(drafts, os.urandom(8), self.driver.not_after_ms, self.model.call)
             return await _carry_out(pipelines, lambda calls: self.driver.send_many(calls, intended_ns))
 
@@ -148,6 +181,13 @@ class AsyncQueue(Surface):
         async with self.driver.turns:
             return await self.driver.run(ask)
 
+    async def _note_use(self) -> None:
+        """As `Queue.note_use`."""
+        if not self._noted and self.model.now_ms is None:
+            self._noted = True
+            with suppress(EngineError):
+                await self.driver.send(self.model.call(NoteQueue(await self.driver.server_now_ms())))
+
     async def _administer(self, draft: administering.Draft) -> None:
         administering.conclude(await self._send_in_time(InTime(draft)))
 
@@ -155,6 +195,8 @@ class AsyncQueue(Surface):
         """Send an operation that is void after the time that it is given; once more when that was reckoned wrongly (rule 3)."""
         async with self.driver.turns:
             await self.driver.server_now_ms()
+            if not self._noted:
+                await self._note_use()
             sent = await self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), asked.intended_ns)
             if sent.came_late:
                 sent = await self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), asked.intended_ns)

@@ -17,7 +17,8 @@ class Call(Generic[T]):
     """Which script, its keys, its arguments, how to parse the reply, and the operation that it carries out.
 
     A call may be sent any number of times: its arguments hold the identity that makes a second send harmless. `script` is
-    None for a plain command, whose words are `arguments`; `block_ms` is how long the server may hold the reply back.
+    None for a plain command, whose words are `arguments`; `block_ms` is how long the server may hold the reply back. One that is
+    not `patient` is sent once: what it does is not worth waiting for.
     """
 
     script: Script | None
@@ -26,6 +27,7 @@ class Call(Generic[T]):
     parse: Callable[[Any], T]
     operation: Operation
     block_ms: int = 0
+    patient: bool = True
 
     def words(self) -> tuple[object, ...]:
         """The command as it goes on the wire."""

@@ -29,5 +29,8 @@ def message_of(error: BaseException) -> str:
 def trouble_of(error: BaseException, *, sent: bool) -> Trouble:
     """What an exception means for a send: `sent` tells whether any byte of it may have left."""
     if is_reply(error):
-        return trouble_of_reply(message_of(error))
+        trouble = trouble_of_reply(message_of(error))
+        # What a server says while it is greeted (a database that it has not, a password that it does not want) is no fault of the
+        # call that had to wait for that.
+        return trouble if sent or trouble is not Trouble.FAULT else Trouble.REFUSED
     return Trouble.UNANSWERED if sent else Trouble.NOT_SENT

@@ -6,20 +6,16 @@ The client's own retries are off: redis-py re-sends EVALSHA by default, and re-s
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import redis
-from redis.backoff import NoBackoff
-from redis.connection import parse_url  # pyright: ignore[reportUnknownVariableType]
-from redis.retry import Retry
 
 from engine.client_errors import FAILURES, is_reply
-from engine.errand import Errand
-from engine.errors import Malformed
+from engine.endpoint import Endpoint
 from engine.handshake import Handshake
 
 Pack = Callable[[tuple[object, ...]], bytes]
@@ -35,48 +31,72 @@ except ImportError:
 #: redis-py's own types leave these methods partly unknown.
 Connection = Any
 
-#: An idle connection that waited longer than this is checked before use: a server that closed it meanwhile is noticed
-#: without sending anything.
-CHECK_IDLE_NS = 1_000_000_000
-
 
 class Connections:
-    """A pool of handshaken connections, last in first out, safe from threads and greenlets and across a fork."""
+    """A pool of handshaken connections, last in first out, safe from threads and greenlets and across a fork: a child neither
+    uses nor closes its parent's connections, and makes its own.
 
-    def __init__(self, url: str, handshake: Handshake, *, timeout_ms: int) -> None:
-        self._settings = connection_settings(url, timeout_ms)
-        self._class: Connection = self._settings.pop("connection_class", redis.Connection)
+    `patience_ms`: how much longer than usual a reply may take. With a bound on the connections, a caller waits for its turn.
+    """
+
+    def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int = 0) -> None:
+        self._settings = endpoint.settings(patience_ms)
+        self._class: Connection = endpoint.connection_class
         self._handshake = handshake
+        self._most = endpoint.options.connections_max
+        self._turn_s = endpoint.options.connect_timeout_ms / 1000
+        self._check_ns = endpoint.options.idle_check_ms * 1_000_000
+        self._begin()
+        _POOLS.add(self)
+
+    def _begin(self) -> None:
+        """With no connection: at first, and in a forked child, where another thread may have held the lock for ever."""
         self._lock = threading.Lock()
         self._idle: list[tuple[Connection, int]] = []
+        self._turns = threading.BoundedSemaphore(self._most) if self._most else None
         self._pid = os.getpid()
 
     def take_idle(self) -> Connection | None:
         """A connection that was used a moment ago, so that nobody needs to wait for it, or None."""
+        if self._turns is not None and not self._turns.acquire(blocking=False):
+            return None
         with self._lock:
-            if not self._idle or self._pid != os.getpid() or time.monotonic_ns() - self._idle[-1][1] > CHECK_IDLE_NS:
-                return None
-            return self._idle.pop()[0]
+            if self._idle and self._pid == os.getpid() and time.monotonic_ns() - self._idle[-1][1] <= self._check_ns:
+                return self._idle.pop()[0]
+        self._turn_over()
+        return None
 
     def take(self) -> Connection:
         """A connection that is ready to send. Raises redis-py's errors, or UnsafeServer."""
-        with self._lock:
-            if self._pid != os.getpid():
-                # A forked child must not write into its parent's sockets.
-                self._idle, self._pid = [], os.getpid()
-            connection, idle_since_ns = self._idle.pop() if self._idle else (None, 0)
-        if connection is None:
-            connection = self._class(**self._settings, redis_connect_func=self._greet)
-            connection.connect()
-        elif time.monotonic_ns() - idle_since_ns > CHECK_IDLE_NS and _has_news(connection):
-            connection.disconnect()
-            connection.connect()
+        if self._pid != os.getpid():
+            # A fork that Python did not make, so no hook was called.
+            self._begin()
+        if self._turns is not None and not self._turns.acquire(timeout=self._turn_s):
+            raise redis.ConnectionError(f"all {self._most} connections are in use")
+        try:
+            with self._lock:
+                connection, idle_since_ns = self._idle.pop() if self._idle else (None, 0)
+            if connection is None:
+                connection = self._class(**self._settings, redis_connect_func=self._greet)
+                connection.connect()
+            elif time.monotonic_ns() - idle_since_ns > self._check_ns and _has_news(connection):
+                connection.disconnect()
+                connection.connect()
+        except BaseException:
+            self._turn_over()
+            raise
         return connection
 
     def give_back(self, connection: Connection) -> None:
         """Return a connection that is alive and whose last reply has been read."""
         with self._lock:
             self._idle.append((connection, time.monotonic_ns()))
+        self._turn_over()
+
+    def drop(self, connection: Connection) -> None:
+        """Close a connection that was taken and is of no more use: a reply may still come on it."""
+        connection.disconnect()
+        self._turn_over()
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -85,12 +105,28 @@ class Connections:
         for connection, _ in idle:
             connection.disconnect()
 
+    def _turn_over(self) -> None:
+        if self._turns is not None:
+            self._turns.release()
+
     def _greet(self, connection: Connection) -> None:
         connection.on_connect()
         connection.send_packed_command(connection.pack_commands(self._handshake.commands), check_health=False)
         replies: list[Any] = []
         read_replies(connection, len(self._handshake.commands), replies)
         self._handshake.conclude(replies)
+
+
+_POOLS: weakref.WeakSet[Connections] = weakref.WeakSet()
+
+
+def _in_a_forked_child() -> None:
+    for pool in list(_POOLS):
+        pool._begin()  # pyright: ignore[reportPrivateUsage]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_a_forked_child)
 
 
 def read_replies(connection: Connection, count: int, replies: list[Any]) -> None:
@@ -105,40 +141,11 @@ def read_replies(connection: Connection, count: int, replies: list[Any]) -> None
             replies.append(error)
 
 
-def packed(connection: Connection, errands: Sequence[Errand]) -> list[bytes]:
-    """The bytes of calls that go out together. Many are one piece, and so one write."""
+def packed(connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[bytes]:
+    """The bytes of commands that go out together. Many are one piece, and so one write."""
     if _pack is not None:
-        return [b"".join([_pack(errand.call.words()) for errand in errands])]
-    return [b"".join(chunk for errand in errands for chunk in connection.pack_command(*errand.call.words()))]
-
-
-def connection_settings(
-    url: object, timeout_ms: int, *, parse: Callable[[str], Any] = parse_url, plain: Any = redis.Connection, retry: Any = Retry
-) -> dict[str, Any]:
-    """Arguments for a redis-py connection from a url. Raises Malformed for a url that redis-py does not know. `parse`, `plain`
-    and `retry` are redis-py's parts for one of its two clients."""
-    bound = "a url redis://host:port/db, rediss:// or unix:// with options that redis-py knows"
-    # redis-py takes a database that is no number for database 0.
-    if not isinstance(url, str) or not (url.startswith("unix://") or re.fullmatch(r"rediss?://[^/?#]*/?\d*(\?.*)?", url)):
-        raise Malformed("url", url, bound)
-    try:
-        settings = dict(cast("dict[str, Any]", parse(url)))
-        known = {name: value for name, value in settings.items() if name != "connection_class"}
-        settings.get("connection_class", plain)(**known)
-    except (ValueError, TypeError) as error:
-        raise Malformed("url", url, f"{bound} ({error})") from error
-    settings.update(
-        protocol=2,
-        retry=retry(NoBackoff(), 0),
-        socket_timeout=timeout_ms / 1000,
-        socket_connect_timeout=timeout_ms / 1000,
-        health_check_interval=0,
-        decode_responses=False,
-    )
-    # Only TCP connections know keep-alive and Nagle.
-    if not url.startswith("unix://"):
-        settings["socket_keepalive"] = True
-    return settings
+        return [b"".join([_pack(words) for words in commands])]
+    return [b"".join(chunk for words in commands for chunk in connection.pack_command(*words))]
 
 
 def _has_news(connection: Connection) -> bool:

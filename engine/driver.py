@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 from engine.call import Call
 from engine.client_errors import FAILURES
 from engine.connections import Connections, packed, read_replies
-from engine.delivery import DEADLINE_MS
+from engine.durability import Durability
+from engine.endpoint import Endpoint
 from engine.errand import Errand, FirstContact, Sent, loads_again, not_sent, pipeline, settle
 from engine.errors import EngineError
 from engine.handshake import Handshake
@@ -21,9 +22,6 @@ from engine.scripts import Script
 from engine.server_clock import ServerClock
 
 T = TypeVar("T")
-
-#: A reply that takes longer than this counts as lost, and the call is sent again on a new connection.
-TIMEOUT_MS = 2_000
 
 
 class Flight(NamedTuple):
@@ -39,23 +37,24 @@ class SyncDriver:
 
     def __init__(
         self,
-        url: str,
+        endpoint: Endpoint | str,
         scripts: Iterable[Script],
         *,
         observer: Observer | None = None,
         clock: ServerClock | None = None,
-        timeout_ms: int = TIMEOUT_MS,
-        deadline_ms: int = DEADLINE_MS,
         block_ms_max: int = 0,
+        durability: Durability | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
+        endpoint = Endpoint(endpoint) if isinstance(endpoint, str) else endpoint
         self.clock = clock or ServerClock()
-        self.deadline_ms = deadline_ms
+        self.deadline_ms = endpoint.options.deadline_ms
         self._observer = observer
         self._pause = pause
         self._block_ms_max = block_ms_max
-        handshake = Handshake(scripts, self.clock, observer)
-        self._connections = Connections(url, handshake, timeout_ms=timeout_ms + block_ms_max)
+        self._durability = durability
+        patience_ms = max(block_ms_max, durability.wait_ms if durability is not None else 0)
+        self._connections = Connections(endpoint, Handshake(scripts, self.clock, observer), patience_ms=patience_ms)
 
     def run(self, call: Call[T], intended_ns: int | None = None) -> T:
         """The parsed reply. Raises OutcomeUnknown, ServerUnavailable, ScriptFault or UnsafeServer."""
@@ -76,12 +75,12 @@ class SyncDriver:
         if connection is None:
             return Flight(errand)
         try:
-            connection.send_packed_command(packed(connection, (errand,)), check_health=False)
+            connection.send_packed_command(packed(connection, self._commands((errand,))), check_health=False)
         except FAILURES as error:
-            connection.disconnect()
+            self._connections.drop(connection)
             return Flight(errand, failure=error)
         except BaseException:
-            connection.disconnect()
+            self._connections.drop(connection)
             raise
         return Flight(errand, connection)
 
@@ -89,7 +88,7 @@ class SyncDriver:
         """Wait for the reply of a call that departed; send it, again if need be. Raises as `run` does."""
         errands = (flight.errand,)
         if flight.connection is not None:
-            self._carry(errands, self._read(flight.connection, 1))
+            self._carry(errands, self._read(flight.connection, errands))
         elif flight.failure is not None:
             self._carry(errands, [flight.failure])
         else:
@@ -134,36 +133,43 @@ class SyncDriver:
                 errand.leaves_again()
             pause_s = settle(waiting, self._exchange(waiting))
 
-    def _exchange(self, errands: Sequence[Errand]) -> list[Any]:
+    def _exchange(self, errands: Sequence[Errand]) -> Sequence[Any]:
         """Send calls once, in one piece; their replies, as `settle` takes them."""
         try:
             connection = self._connections.take()
         except FAILURES as error:
             return [not_sent(error)]
         try:
-            connection.send_packed_command(packed(connection, errands), check_health=False)
+            connection.send_packed_command(packed(connection, self._commands(errands)), check_health=False)
         except FAILURES as error:
-            connection.disconnect()
+            self._connections.drop(connection)
             return [error]
         except BaseException:
             # A killed greenlet or an interrupt: the replies may still come, so the connection is not for others.
-            connection.disconnect()
+            self._connections.drop(connection)
             raise
-        return self._read(connection, len(errands))
+        return self._read(connection, errands)
 
-    def _read(self, connection: Any, count: int) -> list[Any]:
-        """The replies of what was sent on a connection, which goes back to the others."""
+    def _commands(self, errands: Sequence[Errand]) -> list[tuple[object, ...]]:
+        """What goes out for these calls."""
+        commands = [errand.call.words() for errand in errands]
+        return commands if self._durability is None else [*commands, *self._durability.after(errands)]
+
+    def _read(self, connection: Any, errands: Sequence[Errand]) -> Sequence[Any]:
+        """The replies of calls that were sent on a connection, which goes back to the others."""
         replies: list[Any] = []
+        count = len(errands) + (len(self._durability.after(errands)) if self._durability is not None else 0)
         try:
             read_replies(connection, count, replies)
         except FAILURES as error:
-            connection.disconnect()
-            return [*replies, error]
+            self._connections.drop(connection)
+            replies.append(error)
         except BaseException:
-            connection.disconnect()
+            self._connections.drop(connection)
             raise
-        if loads_again(replies):
-            connection.disconnect()
         else:
-            self._connections.give_back(connection)
-        return replies
+            if loads_again(replies):
+                self._connections.drop(connection)
+            else:
+                self._connections.give_back(connection)
+        return replies if self._durability is None else self._durability.judge(errands, replies)

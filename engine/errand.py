@@ -17,6 +17,7 @@ from engine.delivery import Delivery, GiveUp, Trouble, Verdict
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault, ServerUnavailable, UnsafeServer
 from engine.observer import Observer, Outcome
 from engine.operations import Administered, Enqueued, EnqueuedMany
+from engine.operations_workers import LockReply
 from engine.server_clock import ServerClock
 
 #: Calls that go out together.
@@ -37,7 +38,7 @@ class Sent(NamedTuple):
         """True for a refusal with no copy unanswered: the estimate of the server's time was off. It has been learned anew, so
         start once more (rule 3)."""
         match self.reply:
-            case Enqueued() | Administered():
+            case Enqueued() | Administered() | LockReply():
                 return self.definite and self.reply.result == "refused"
             case EnqueuedMany():
                 return self.definite and any(item.result == "refused" for item in self.reply.items)
@@ -98,7 +99,7 @@ class Errand:
         self.ended = False
         self._clock = clock
         self._observer = observer
-        self._deadline_ms = deadline_ms
+        self._deadline_ms = deadline_ms if call.patient else 0
         self._again = again
         self._first_send_ns = self._last_send_ns = time.monotonic_ns()
         self._ticket = observer.invoked(call, self._first_send_ns, intended_ns) if observer is not None else None

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from engine.operations_workers import RegistryOperation, WorkersOperation, WorkersReply
+
 #: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or as a list says.
 Backoff = Literal["fixed", "exponential", "linear", "geometric", "custom"]
 #: What becomes of a job when one that it needs is lost: buried as well, or it goes on (rule 25).
@@ -176,13 +178,15 @@ class Promote:
 
 @dataclass(frozen=True, slots=True)
 class Reap:
-    """Take expired leases away; jobs that have crashed too often are buried. (incarnation, counter) is the identity."""
+    """Take expired leases away; jobs that have crashed too often are buried. (incarnation, counter) is the identity. `orphans`:
+    instead of expired ones those of workers that have stopped beating."""
 
     incarnation: str
     counter: int
     limit: int
     sleep_max_ms: int
     done_max: int
+    orphans: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +368,8 @@ Operation = (
     | Count
     | Listing
     | MakeTestQueue
+    | WorkersOperation
+    | RegistryOperation
 )
 
 EnqueueResult = Literal["created", "repeated", "duplicate", "refused", "orphan"]
@@ -611,5 +617,6 @@ Reply = (
     | SchedulePage
     | Counts
     | Snapshot
+    | WorkersReply
     | bool
 )

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
+import redis
+
 from engine import administering, producing, validate
 from engine.driver import SyncDriver
+from engine.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.errand import Sent
+from engine.errors import EngineError
 from engine.face import InTime, Steps
+from engine.locks import Locks
 from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueued, Snapshot, Window
+from engine.operations_workers import NoteQueue
 from engine.options import JobOptions
 from engine.producing import NewJob
 from engine.schedules import Schedules
 from engine.surface import TEST_CLOCK_LEAST_MS as TEST_CLOCK_LEAST_MS
-from engine.surface import Surface
+from engine.surface import Durable, Surface
+from engine.workers import Workers
 
 T = TypeVar("T")
 
@@ -27,23 +35,45 @@ T = TypeVar("T")
 class Queue(Surface):
     """A named queue on one Redis or Valkey server. Safe to share between threads and greenlets; connects on first use.
 
-    `payload_bytes_max` is this producer's limit, 512 KiB unless told. `lua` replaces the folder of scripts and `observer` hears
-    of every call; services need neither. Raises Malformed for a bad name or url.
+    `url` or `client` says where the server is: a url (redis://, rediss:// or unix://, with user and password), or a redis.Redis
+    whose address, credentials and TLS settings the engine then uses for connections of its own. `connect`: times and bounds of
+    those. `prefix` is what all keys begin with. `durability="replica"`: a call counts as answered when one replica has what it
+    wrote; each send waits `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless told.
+    `lua` replaces the folder of scripts and `observer` hears of every call; services need neither. Raises Malformed for what does
+    not fit.
     """
 
     def __init__(
         self,
         name: str,
         *,
-        url: str = "redis://127.0.0.1:6379",
+        url: str = DEFAULT_URL,
+        client: redis.Redis | None = None,
+        prefix: str = "ic",
+        connect: ConnectOptions | None = None,
+        durability: Durable = "server",
+        replica_wait_ms: int = 1000,
         payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
         lua: Path | None = None,
         observer: Observer | None = None,
     ) -> None:
-        super().__init__(name, url=url, payload_bytes_max=payload_bytes_max, lua=lua, observer=observer)
-        self.driver = SyncDriver(url, self.model.scripts.values(), observer=observer)
+        super().__init__(
+            name,
+            Endpoint(url, client, connect, asynchronous=False),
+            prefix=prefix,
+            durability=durability,
+            replica_wait_ms=replica_wait_ms,
+            payload_bytes_max=payload_bytes_max,
+            lua=lua,
+            observer=observer,
+        )
+        self.driver = SyncDriver(self.endpoint, self.model.scripts.values(), observer=observer, durability=self.durability)
         #: Jobs that come again and again, by cron or interval.
         self.schedules = Schedules(self)
+        #: Who works for it, and locks that processes share.
+        self.workers = Workers(self)
+        self.locks = Locks(self)
+        self._noted = False
 
     def enqueue(
         self, name: str, payload: object, *, id: str | None = None, intended_ns: int | None = None, **options: Unpack[JobOptions]
@@ -78,6 +108,7 @@ class Queue(Surface):
         intended_ns = validate.intended_ns(intended_ns)
         if drafts:
             self.driver.server_now_ms()
+            self._note_use()
         pipelines = producing.enqueue_many(drafts, os.urandom(8), self.driver.not_after_ms, self.model.call)
         return _carry_out(pipelines, lambda calls: self.driver.send_many(calls, intended_ns))
 
@@ -140,12 +171,22 @@ class Queue(Surface):
         except StopIteration as end:
             return end.value
 
+    def _note_use(self) -> None:
+        """List the queue among those of its server, the first time that this process puts something into it or works for it. What
+        becomes of that concerns nobody here."""
+        if not self._noted and self.model.now_ms is None:
+            self._noted = True
+            with suppress(EngineError):
+                self.driver.send(self.model.call(NoteQueue(self.driver.server_now_ms())))
+
     def _administer(self, draft: administering.Draft) -> None:
         administering.conclude(self._send_in_time(InTime(draft)))
 
     def _send_in_time(self, asked: InTime) -> Sent:
         """Send an operation that is void after the time that it is given; once more when that was reckoned wrongly (rule 3)."""
         self.driver.server_now_ms()
+        if not self._noted:
+            self._note_use()
         sent = self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), asked.intended_ns)
         if sent.came_late:
             sent = self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), asked.intended_ns)

@@ -42,9 +42,12 @@ class Script:
     key_groups: tuple[int, ...] = ()
     argument_groups: tuple[int, ...] = ()
     digest: str = field(init=False)
+    #: Whether it may change anything.
+    writes: bool = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+        object.__setattr__(self, "writes", "no-writes" not in self.text.partition("\n")[0])
 
     def bind_keys(self, named: Mapping[str, str], *groups: Sequence[str]) -> tuple[str, ...]:
         """KEYS in the order of the header; a name that is missing or unknown is a ScriptFault."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from engine.call import Call
@@ -31,6 +32,8 @@ class Settings:
 
     `sweep_ms` is at most a quarter of the lease: that a server stood still shows in the time between two sweeps, and half a
     lease must be more than what passes between them anyway (rule 11).
+
+    With `beat_ms` the worker is listed, and tells so often that it lives, with `about` itself for people; with 0 it is not.
     """
 
     name: str
@@ -45,6 +48,8 @@ class Settings:
     stoppable: frozenset[str] = frozenset()
     spawned: frozenset[str] = frozenset()
     max_jobs: int = 0
+    beat_ms: int = 0
+    about: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sweep_ms", min(self.sweep_ms, self.lease_ms // 4))

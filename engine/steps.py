@@ -15,6 +15,7 @@ from engine.call import Call
 from engine.channels import Channels
 from engine.claiming import Claiming
 from engine.in_hand import InHand
+from engine.membership import Membership
 from engine.operations import (
     Bury,
     Claim,
@@ -42,6 +43,7 @@ from engine.operations import (
     Wait,
     Woken,
 )
+from engine.operations_workers import Beat, Beaten
 from engine.owed import Owed
 from engine.prefetch import LINGER_MS, WAIT_MS_MAX, Prefetch
 from engine.renewing import Renewing
@@ -105,6 +107,7 @@ class WorkerSteps:
         self._sweeping = Sweeping(settings, now_ns)
         self._timeouts = Timeouts(settings)
         self._stopping = Stopping(settings)
+        self._membership = Membership(settings, clock, now_ns)
         self._exited = False
         self._asked_ns: int | None = None
         # When somebody last asked for a turn: what turns leave undecided is looked at soon.
@@ -136,7 +139,14 @@ class WorkerSteps:
             times.append(self._renewing.at_ns)
         if not self._channels.busy("sweep"):
             times.append(self._sweeping.at_ns)
-        for at_ns in (self._hand.next_end_ns(), self._timeouts.next_ns(), self._stopping.next_ns(now_ns)):
+            if self._membership.at_ns is not None:
+                times.append(self._membership.at_ns)
+        for at_ns in (
+            self._hand.next_end_ns(),
+            self._timeouts.next_ns(),
+            self._stopping.next_ns(now_ns),
+            self._membership.leaving_until_ns,
+        ):
             if at_ns is not None:
                 times.append(at_ns)
         linger_until_ns = self._owed.linger_until_ns
@@ -236,8 +246,11 @@ class WorkerSteps:
                 self._marked(operation.lease, reply, actions)
             case Extended():
                 self._extended(event, operation, reply, actions)
+            case Beaten() if isinstance(operation, Beat):
+                self._membership.answered(operation)
+                self._sweeping.beaten(reply, event.done_ns)
             case Reaped():
-                self._sweeping.reaped(reply)
+                self._sweeping.reaped(operation, reply, event.done_ns)
                 self._claiming.hear(bool(reply.leases))
             case Promoted():
                 self._claiming.hear(reply.promoted > 0)
@@ -337,6 +350,8 @@ class WorkerSteps:
                 self._sweeping.tick_failed(now_ns)
             case Promote() | Reap() | Count() | Tick():
                 self._sweeping.failed(now_ns)
+            case Beat():
+                self._membership.failed(operation, now_ns)
             case Extend():
                 self._renewing.soon(now_ns)
             case Wait():
@@ -428,7 +443,11 @@ class WorkerSteps:
     def _use_sweep_channel(self, now_ns: int, actions: list[Action]) -> None:
         if self._channels.busy("sweep"):
             return
-        operation = self._sweeping.next_operation(self._claiming.incarnation, now_ns)
+        incarnation = self._claiming.incarnation
+        operation: Operation | None = self._membership.next_beat(incarnation, self._hand.leases(), now_ns)
+        if operation is None and self._stopping.on and not (self.owned or self._telling) and self._membership.leaves(now_ns):
+            operation = self._membership.next_leave(incarnation)
+        operation = operation or self._membership.next_note(now_ns) or self._sweeping.next_operation(incarnation, now_ns)
         if operation is not None:
             self._channels.send("sweep", self._build(operation), actions)
 
@@ -442,11 +461,16 @@ class WorkerSteps:
     def _maybe_exit(self, now_ns: int, actions: list[Action]) -> None:
         if self._exited or self._stopping.reason is None:
             return
-        busy = self._channels.busy("work") or self._channels.busy("finish")
-        telling = bool(self._owed) or self._channels.resending or busy
+        telling = self._telling or (not self.owned and self._membership.leaves(now_ns))
         if self._stopping.over(now_ns, running=self.owned > 0, telling=telling):
             self._exited = True
             actions.append(Exit(self._stopping.reason))
+
+    @property
+    def _telling(self) -> bool:
+        """Whether a call about jobs is out, or has to go out."""
+        busy = self._channels.busy("work") or self._channels.busy("finish")
+        return bool(self._owed) or self._channels.resending or busy
 
     def _room(self) -> bool:
         return bool(self._settings.classes) and self._settings.places + self._ahead > self.in_hand

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Literal
 
 from engine import validate
+from engine.durability import Durability
+from engine.endpoint import TIMEOUT_MS_MAX, Endpoint
 from engine.errors import Malformed, ScriptFault
 from engine.face import Steps
 from engine.models.lanes import Lanes
 from engine.observer import Observer
 from engine.operations import Listing, MakeTestQueue, Snapshot
+from engine.operations_workers import Witness
 from engine.server_clock import ServerClock
 
+#: Whose word makes a call answered: the server's, or a replica's as well (rule 8).
+Durable = Literal["server", "replica"]
 #: 2100-01-01.
 TEST_CLOCK_LEAST_MS = 4_102_444_800_000
 _PAGE = 1000
@@ -25,18 +31,25 @@ class Surface:
     def __init__(
         self,
         name: str,
+        endpoint: Endpoint,
         *,
-        url: str = "redis://127.0.0.1:6379",
+        prefix: str = "ic",
+        durability: Durable = "server",
+        replica_wait_ms: int = 1000,
         payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
         lua: Path | None = None,
         observer: Observer | None = None,
     ) -> None:
         self.name = validate.queue_name(name)
-        self.url = url
+        self.endpoint = endpoint
+        self.url = endpoint.url
         self.lua = validate.lua_folder(lua)
         self.payload_bytes_max = validate.integer("payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT)
         self.observer = observer
-        self.model = Lanes(self.name, lua=self.lua)
+        self.model = Lanes(self.name, lua=self.lua, root=validate.prefix(prefix))
+        wait_ms = validate.integer("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
+        #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.
+        self.durability = Durability(self.model.call(Witness()), wait_ms) if validate.durability(durability) else None
 
     def _pages(self) -> Steps[Snapshot]:
         """The calls of a snapshot: yields each, is sent its reply, returns all of them as one."""

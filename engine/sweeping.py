@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from engine.operations import Count, Operation, Promote, Promoted, Reap, Reaped
+from engine.operations_workers import Beaten
 from engine.step_values import MS, Settings
 from engine.ticking import tick
 
 PROMOTE_LIMIT = 1000
 REAP_LIMIT = 1000
 DONE_MAX = 1000
+#: Where another worker leads, this one does not sweep at once when something falls due, but so much later: by then it is done.
+#: Should the other one be gone, things are that much late.
+FOLLOW_MS = 200
 
 
 class Sweeping:
-    """Reap, then promote, then tick what is due; in burst mode then count. Each reply says how long the next sweep may wait
-    (rule 13)."""
+    """Reap, then promote, then tick what is due; where workers have died take their leases, and in burst mode count. Each reply
+    says how long the next sweep may wait (rule 13)."""
 
     def __init__(self, settings: Settings, now_ns: int) -> None:
         self._settings = settings
         #: When the next sweep begins.
         self.at_ns = now_ns
+        #: Whether it sweeps as soon as something falls due.
+        self.leads = not settings.beat_ms
+        self._orphaned = False
         self._sweeps = 0
         self._reply_ms = settings.sweep_ms
         self._rest: list[Operation] = []
@@ -33,13 +40,29 @@ class Sweeping:
             self._sweeps += 2
             self._incarnation = incarnation
             self._rest = [reap, Promote(incarnation, self._sweeps, PROMOTE_LIMIT, most_ms)]
+            if self._orphaned:
+                self._sweeps += 1
+                self._rest.append(Reap(incarnation, self._sweeps, REAP_LIMIT, most_ms, 0, orphans=True))
             if self._settings.burst:
                 self._rest.append(Count(self._settings.classes))
         return self._rest.pop(0) if self._rest else None
 
-    def reaped(self, reply: Reaped) -> None:
-        """The first half of a sweep was answered."""
-        self._reply_ms = reply.sleep_ms
+    def reaped(self, operation: Operation, reply: Reaped, done_ns: int) -> None:
+        """A part of a sweep was answered."""
+        if isinstance(operation, Reap) and operation.orphans:
+            self._orphaned = not reply.sleep_ms
+            if self._orphaned:
+                # A page of many: the next one follows at once.
+                self.at_ns = done_ns
+        else:
+            self._reply_ms = reply.sleep_ms
+
+    def beaten(self, reply: Beaten, done_ns: int) -> None:
+        """A beat was heard: whether this worker leads, and whether others have stopped beating and may have left leases."""
+        self.leads = reply.leads
+        if reply.orphaned:
+            self._orphaned = True
+            self.at_ns = min(self.at_ns, done_ns)
 
     def promoted(self, reply: Promoted, done_ns: int) -> None:
         """Its second half was answered: the shorter of the two sleeps counts. Schedules that are due tick before the next one."""
@@ -53,7 +76,8 @@ class Sweeping:
 
     def not_after(self, done_ns: int, sleep_ms: int) -> None:
         """A reply said that something falls due after so long."""
-        self.at_ns = min(self.at_ns, done_ns + max(1, sleep_ms) * MS)
+        least_ms = 1 if self.leads else min(FOLLOW_MS, self._settings.sweep_ms)
+        self.at_ns = min(self.at_ns, done_ns + max(least_ms, sleep_ms) * MS)
 
     def tick_failed(self, now_ns: int) -> None:
         """The server refused a tick: the other schedules are not held up by it, and it is tried again by the next sweep."""

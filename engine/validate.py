@@ -22,6 +22,7 @@ ATTEMPTS_MAX = 1000
 #: One byte in the envelope. One crash is free, so the least that can bury is two.
 CRASHES_LEAST, CRASHES_MAX = 2, 255
 HEADERS_BYTES_MAX = 8 * 1024
+ATTRIBUTES_BYTES_MAX = 4 * 1024
 CONCURRENCY_MAX = 1000
 #: Of one failed run, as UTF-8. The error history of a job keeps the last ten runs (lua/lanes/include/error_note.lua).
 TRACE_BYTES_MAX = 4096
@@ -39,6 +40,7 @@ CLASSES_PER_CALL_MAX = 16
 #: One encoder for all payloads: `json.dumps` makes one for each call that has options.
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _QUEUE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _ID = _QUEUE
 _NAME = _QUEUE
 #: Also of a job that another one was rerouted to.
@@ -53,6 +55,18 @@ def queue_name(value: object) -> str:
     return _matching("queue", value, _QUEUE)
 
 
+def prefix(value: object) -> str:
+    """What the keys of a queue begin with. No braces: those say where the queue's slot is (rule 27)."""
+    return _matching("prefix", value, _PREFIX)
+
+
+def durability(value: object) -> bool:
+    """Whether calls wait for a replica."""
+    if value not in ("server", "replica"):
+        raise Malformed("durability", value, "server or replica")
+    return value == "replica"
+
+
 def job_id(value: object) -> str:
     """A caller's job id. `cron:` is kept for ids that schedules make."""
     text = _matching("id", value, _ID)
@@ -64,6 +78,11 @@ def job_id(value: object) -> str:
 def job_name(value: object) -> str:
     """A job name."""
     return _matching("name", value, _NAME)
+
+
+def lock_name(value: object) -> str:
+    """A lock's name."""
+    return _matching("lock name", value, _NAME)
 
 
 def limit_key(field: str, value: object) -> str:
@@ -101,6 +120,23 @@ def lua_folder(value: object) -> Path | None:
     if value is None or isinstance(value, Path):
         return value
     raise Malformed("lua", value, "a pathlib.Path")
+
+
+def attributes(value: object) -> dict[str, Any]:
+    """What a worker says of itself: a mapping of text to JSON."""
+    bound = f"a mapping of text to JSON values of at most {ATTRIBUTES_BYTES_MAX} bytes"
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise Malformed("attributes", value, bound)
+    given: dict[Any, Any] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
+    try:
+        size = len(_to_json(given).encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Malformed("attributes", value, f"{bound} ({error})") from error  # pyright: ignore[reportUnknownArgumentType]
+    if size > ATTRIBUTES_BYTES_MAX or not all(isinstance(key, str) for key in given):
+        raise Malformed("attributes", given, bound)
+    return given
 
 
 def worker_name(value: object) -> str:

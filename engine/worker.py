@@ -9,10 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import socket
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, replace
+from typing import Any
 
+import engine
 from engine import validate
 from engine.driver import SyncDriver
 from engine.errors import Malformed
@@ -31,6 +35,9 @@ log = logging.getLogger("ironclaim.worker")
 PROCESSES_MAX = 64
 #: Allowed beside every lease: a caller who gives a short lease alone has not asked for it.
 _SWEEP_MS = 1000
+BEAT_MS_MAX = 3_600_000
+#: Names of handlers that a beat tells.
+_HANDLERS_TOLD = 100
 #: A start that takes longer says so.
 _PATIENCE_S = 2.0
 _NO_ANSWER = "worker %s: the server does not answer yet"
@@ -58,6 +65,10 @@ class Worker:
     After `max_jobs` jobs, or when the process holds more than `max_memory_mb` megabytes, the worker stops gracefully, and `run`
     returns "recycled": start another one (0 = never).
 
+    The worker is listed in `queue.workers` with its `attributes`, JSON of at most 4 KiB, and tells every `beat_ms` that it lives.
+    When three beats in a row have not come, other workers take its leases without waiting for their end, unless it has renewed
+    them; so handlers that hold the interpreter lock for longer than that want longer beats. With 0 it is not listed.
+
     Raises Malformed for settings out of bounds, and for handlers that a child process would not find.
     """
 
@@ -76,6 +87,8 @@ class Worker:
         child_max_jobs: int = 0,
         max_jobs: int = 0,
         max_memory_mb: int = 0,
+        beat_ms: int = 10_000,
+        attributes: Mapping[str, Any] | None = None,
     ) -> None:
         # An AsyncQueue, or the name of a queue, would else be an AttributeError inside of `run`.
         if not isinstance(queue, Queue):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -101,7 +114,9 @@ class Worker:
             stoppable=handlers.coroutines | spawned,
             spawned=spawned,
             max_jobs=validate.integer("max_jobs", max_jobs, 0, _JOBS_MAX),
+            beat_ms=validate.integer("beat_ms", beat_ms, 0, BEAT_MS_MAX),
         )
+        settings = replace(settings, about=_about(settings, validate.attributes(attributes)))
         if not handlers.by_name:
             raise Malformed("handlers", "none", "at least one: a worker claims the jobs that it has handlers for")
         self._set_up(
@@ -157,10 +172,10 @@ class Worker:
             patience.cancel()
         if self._queue.observer is not None:
             named = {name: sorted(getattr(settings, name)) for name in ("inline", "stoppable", "spawned")}
-            config = {**asdict(settings), **named, "queue": self._queue.name, "pid": os.getpid()}
+            config = {**asdict(replace(settings, about={})), **named, "queue": self._queue.name, "pid": os.getpid()}
             self._queue.observer.configured(config)
         waiting = SyncDriver(
-            self._queue.url,
+            self._queue.endpoint,
             self._queue.model.scripts.values(),
             observer=self._queue.observer,
             clock=clock,
@@ -190,6 +205,19 @@ class Worker:
             # A blocking wait ends within a sweep.
             executor.close(settings.sweep_ms / 1000 + 1)
             waiting.close()
+
+
+def _about(settings: Settings, attributes: Mapping[str, Any]) -> dict[str, object]:
+    """What a beat tells people about a worker, beside what it has in hand."""
+    return {
+        "name": settings.name,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "version": engine.__version__,
+        "concurrency": settings.places,
+        "handlers": sorted(settings.classes)[:_HANDLERS_TOLD],
+        "attributes": attributes,
+    }
 
 
 def _new_incarnation() -> str:

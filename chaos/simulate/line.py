@@ -13,7 +13,7 @@ from chaos.simulate.chance import spread_ms
 from chaos.simulate.world import MS, World
 from engine.call import Call
 from engine.delivery import DEADLINE_MS
-from engine.driver import TIMEOUT_MS
+from engine.endpoint import TIMEOUT_MS
 from engine.errand import Errand, Sent, not_sent
 from engine.errors import EngineError
 from engine.server_clock import ServerClock

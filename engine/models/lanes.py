@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from engine.call import Call
 from engine.errors import ScriptFault, UnsupportedFeature
-from engine.models import envelope, lanes_replies, lanes_schedules
+from engine.models import envelope, lanes_replies, lanes_schedules, lanes_workers
 from engine.models.lanes_keys import LanesKeys
 from engine.operations import (
     Bury,
@@ -43,6 +43,7 @@ from engine.operations import (
     Tick,
     Wait,
 )
+from engine.operations_workers import AcquireLock, Beat, ExtendLock, ListWorkers, NoteQueue, ReleaseLock, Witness
 from engine.scripts import Script, load_folder, scripts_folder
 
 #: The slots of the enqueue script, which is the one call that is not bound by name.
@@ -57,10 +58,11 @@ _ENQUEUE_ARGUMENTS = (
 
 
 class Lanes:
-    """The mapping for one queue. `lua`: another folder of scripts; `now_ms`: the time of a test, on queues made for tests."""
+    """The mapping for one queue. `lua`: another folder of scripts; `root`: what its keys begin with; `now_ms`: the time of a
+    test, on queues made for tests."""
 
-    def __init__(self, queue: str, *, lua: Path | None = None) -> None:
-        self.keys = LanesKeys(queue)
+    def __init__(self, queue: str, *, lua: Path | None = None, root: str = "ic") -> None:
+        self.keys = LanesKeys(queue, root)
         self.scripts: Mapping[str, Script] = load_folder((lua or scripts_folder()) / "lanes")
         self.now_ms: int | None = None
         keys = self.keys
@@ -81,6 +83,9 @@ class Lanes:
             "blocking": keys.blocking,
             "limits": keys.limits,
             "paused": keys.paused,
+            "workers": keys.workers,
+            "leader": keys.leader,
+            "witness": keys.witness,
         }
         self._known_slots: dict[str, tuple[Script, Mapping[str, str], Mapping[str, object]]] = {}
 
@@ -112,6 +117,8 @@ class Lanes:
                 return self._mark(operation)
             case Promote() | Reap():
                 return self._sweep(operation)
+            case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness():
+                return self._call(*lanes_workers.parts(operation, self.keys))
             case Pause() | Resume() | SetLimit():
                 return self._administer(operation)
             case PutSchedule() | EnableSchedule() | RemoveSchedule() | Tick() | ListSchedules():
@@ -126,6 +133,9 @@ class Lanes:
             case Wait():
                 words = ("BLPOP", *map(self.keys.wake, operation.classes), operation.block_ms / 1000)
                 return Call(None, (), words, lambda raw: lanes_replies.woken(raw), operation, operation.block_ms)
+            case NoteQueue():
+                words = ("ZADD", self.keys.queues, "GT", operation.used_ms, self.keys.queue)
+                return Call(None, (), words, lambda raw: True, operation, patient=False)
             case _:  # pyright: ignore[reportUnnecessaryComparison]
                 raise UnsupportedFeature(f"Lanes has no {type(operation).__name__}")
 
@@ -202,6 +212,8 @@ class Lanes:
         named = {"swept": self.keys.swept(operation.incarnation)}
         if isinstance(operation, Promote):
             return self._call("promote", operation, values, named)
+        if operation.orphans:
+            return self._call("orphans", operation, values, named)
         return self._call("reap", operation, {**values, "done_max": operation.done_max}, named)
 
     def _claim(self, operation: Claim | Finish, claim: Claim, leases: Sequence[Lease]) -> Call[Any]:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class LanesKeys:
-    """Key names of one queue."""
+    """Key names of one queue; `root` is what its owner has put before all of them."""
 
     queue: str
+    root: str = "ic"
     prefix: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prefix", f"ic:{{{self.queue}}}:")
+        object.__setattr__(self, "prefix", f"{self.root}:{{{self.queue}}}:")
 
     def job(self, job: str) -> str:
         """String: the envelope, later its tombstone."""
@@ -86,6 +87,35 @@ class LanesKeys:
     def swept(self, incarnation: str) -> str:
         """String: the last sweep of an incarnation that moved something: its counter, then what it told."""
         return f"{self.prefix}swept:{incarnation}"
+
+    def worker(self, incarnation: str) -> str:
+        """String: counter, ttl_ms and lease_ms of a worker's last beat, then JSON about it; only the counter once it has
+        ended."""
+        return f"{self.prefix}worker:{incarnation}"
+
+    def lock(self, name: str) -> str:
+        """Hash: token ('' once it was given back), fence, until_ms, length_ms, renewal, of a lock that users share."""
+        return f"{self.prefix}lock:{name}"
+
+    @property
+    def workers(self) -> str:
+        """Zset: incarnation by the time (ms) until which its worker is taken for alive."""
+        return f"{self.prefix}workers"
+
+    @property
+    def leader(self) -> str:
+        """String: incarnation of the worker whose sweeps come at once."""
+        return f"{self.prefix}leader"
+
+    @property
+    def witness(self) -> str:
+        """String: time (us) of the last call that a replica was waited for with (rule 8)."""
+        return f"{self.prefix}witness"
+
+    @property
+    def queues(self) -> str:
+        """Zset: queue by the time (ms) of its last use; of all queues with this prefix, in a slot of its own (rule 27)."""
+        return f"{self.root}:queues"
 
     @property
     def active(self) -> str:
@@ -170,6 +200,7 @@ class LanesKeys:
     @property
     def sweep(self) -> str:
         """Hash: state of the sweeps (ms): `max_lease_ms`, `recent_lease_ms`, `least_lease_ms`, `recent_least_ms`, `forgot_ms`,
-        `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11), `rests_from_ms`, `limits_changed_ms`; `test_clock` on
-        queues created for tests."""
+        `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11), `rests_from_ms`, `limits_changed_ms`; `beat_ttl_ms`,
+        `last_beat_ms`, `no_orphans_before_ms`, `orphans_until_ms` and `orphans_from` (a score) and `orphans_after` (an id) of the
+        pass that is on; `test_clock` on queues created for tests."""
         return f"{self.prefix}sweep"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from engine.errors import ScriptFault
-from engine.models import envelope, lanes_schedules
+from engine.models import envelope, lanes_schedules, lanes_workers
 from engine.operations import (
     Administered,
     Bury,
@@ -50,6 +50,7 @@ from engine.operations import (
     Tick,
     Woken,
 )
+from engine.operations_workers import AcquireLock, Beat, ExtendLock, ListWorkers, ReleaseLock, Witness
 
 _END_RESULTS = {b"ok": "ok", b"repeated": "repeated", b"stale": "stale", b"void": "void"}
 _FINISHED: tuple[EndResult, str] = ("ok", "finished")
@@ -113,6 +114,8 @@ def _parse(operation: Operation, raw: Any) -> Reply:
             return lanes_schedules.ticked(_srv_us(raw), raw)
         case ListSchedules():
             return lanes_schedules.listed(_srv_us(raw), raw)
+        case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness():
+            return lanes_workers.parse(operation, _srv_us(raw), raw)
         case Count():
             return Counts(_srv_us(raw), *(int(number) for number in raw[1:10]))
         case Listing():

@@ -88,14 +88,15 @@ for at = 1, class_count do
   zsets[5 + at], wake_lists[at] = KEYS[8 + 2 * at], KEYS[9 + 2 * at]
 end
 settled(prefix)
-check_types(zsets, { sweep, stats, parked }, wake_lists)
+check_types(zsets, { sweep, stats, parked }, wake_lists, { record })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local helpers = { envelope_kind = envelope_kind, envelope_seal = envelope_seal, envelope_open = envelope_open, to_lane = to_lane,
   lane_score = lane_score, bury_job = bury_job, token_state = token_state, note_lease = note_lease, ready_lane = ready_lane,
   free_slots = free_slots, free_unique = free_unique, limit_room = limit_room, is_paused = is_paused, open_classes = open_classes,
   pick_jobs = pick_jobs, count_leases = count_leases, rate_back = rate_back, leave_lane = leave_lane, claim_known = claim_known,
-  due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job, hand_over = hand_over }
+  due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job, hand_over = hand_over,
+  check_types = check_types }
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local _, wakes, unread = promote_due(prefix, turn, now_ms, 100, helpers)
 local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 12 + class_count, now_ms, turn, wakes, helpers)

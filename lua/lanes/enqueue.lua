@@ -79,7 +79,7 @@ local head = ARGV[11]
 local tail = ARGV[12]
 
 settled(prefix)
-check_types({ ready, lane, due, active, dead }, { sweep, run, classes, parked, stats }, { wake })
+check_types({ ready, lane, due, active, dead }, { sweep, run, classes, parked, stats }, { wake }, { seq, job, unique, dedup })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state, parent_fate = parent_fate }

@@ -61,7 +61,7 @@ for at = 1, lane_count do
   zsets[#zsets + 1], zsets[#zsets + 2], wakes[at] = ready, lane, wake
 end
 settled(prefix)
-check_types(zsets, { sweep, classes, parked, stats }, wakes)
+check_types(zsets, { sweep, classes, parked, stats }, wakes, { seq })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local sequence = tonumber(redis.call('GET', seq) or 0)
@@ -103,6 +103,7 @@ for page = 1, count, 500 do
     end
     local result, state, fence, first
     if some_known then
+      check_types({}, {}, {}, { key })
       local known = envelope_open(redis.call('GET', key))
       result, state, fence, first = enqueue_known(prefix, known, nonce, id, helpers)
       if result == 'repeated' and dedup ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms > now_ms then

@@ -29,7 +29,9 @@ local lease_ms = tonumber(ARGV[4])
 local not_after_ms = tonumber(ARGV[5])
 
 settled(prefix)
-check_types({ active }, { sweep }, {})
+local jobs, runs = {}, { sweep }
+for at = 3, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
+check_types({ active }, runs, {}, jobs)
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local reply, held = {}, {}

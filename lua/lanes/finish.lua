@@ -43,6 +43,6 @@ local wakes, turn = {}, tonumber(redis.call('HGET', stats, 'turn') or 0)
 local finished = finish_jobs(prefix, 5, 3, math.floor(srv_us / 1000), turn, wakes,
   { envelope_open = envelope_open, token_state = token_state, free_slots = free_slots, ready_lane = ready_lane, free_unique = free_unique,
     due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, parent_fate = parent_fate, unblock_job = unblock_job,
-    hand_over = hand_over })
+    hand_over = hand_over, check_types = check_types })
 for list in pairs(wakes) do wake_push(list) end
 return { srv_us, finished }

@@ -22,7 +22,7 @@ local now_ms = ARGV[1]
 local fence = ARGV[2]
 local nonce = ARGV[3]
 
-check_types({}, { sweep, run }, {})
+check_types({}, { sweep, run }, {}, { job })
 local srv_us = server_us(now_ms, sweep)
 local token = fence .. ':' .. nonce
 if token_state(run, envelope_open(redis.call('GETRANGE', job, 0, 700)), fence, nonce) ~= 'held' then

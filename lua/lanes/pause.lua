@@ -28,7 +28,7 @@ local class = ARGV[4]
 local length_ms = tonumber(ARGV[5])
 
 settled(prefix)
-check_types({ rest }, { sweep, paused }, {})
+check_types({ rest }, { sweep, paused }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)

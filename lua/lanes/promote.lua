@@ -60,7 +60,7 @@ local limit = tonumber(ARGV[4])
 local most_ms = tonumber(ARGV[5])
 
 settled(prefix)
-check_types({ due, rest, cron, active, dead }, { sweep, stats, parked, paused }, {})
+check_types({ due, rest, cron, active, dead }, { sweep, stats, parked, paused }, {}, { swept })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local told = swept_before(swept, counter)

@@ -66,7 +66,7 @@ local most_ms = tonumber(ARGV[5])
 local done_max = tonumber(ARGV[6])
 
 settled(prefix)
-check_types({ due, rest, blocking, active, done, dead }, { sweep, parked, limits, paused, stats }, {})
+check_types({ due, rest, blocking, active, done, dead }, { sweep, parked, limits, paused, stats }, {}, { swept })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local told = swept_before(swept, counter)

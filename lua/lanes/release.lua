@@ -31,7 +31,9 @@ local now_ms = ARGV[1]
 local prefix = ARGV[2]
 
 settled(prefix)
-check_types({ active }, { sweep, stats }, {})
+local jobs, runs = {}, { sweep, stats }
+for at = 4, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
+check_types({ active }, runs, {}, jobs)
 local srv_us = server_us(now_ms, sweep)
 local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 3) / 2 do

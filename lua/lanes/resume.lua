@@ -27,7 +27,7 @@ local not_after_ms = tonumber(ARGV[3])
 local class = ARGV[4]
 
 settled(prefix)
-check_types({}, { sweep, paused }, {})
+check_types({}, { sweep, paused }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)

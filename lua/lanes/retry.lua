@@ -35,7 +35,9 @@ local now_ms = ARGV[1]
 local prefix = ARGV[2]
 
 settled(prefix)
-check_types({ active, due, dead }, { sweep, stats }, {})
+local jobs, runs = {}, { sweep, stats }
+for at = 6, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
+check_types({ active, due, dead }, runs, {}, jobs)
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local reply, held, wakes = {}, {}, {}

@@ -38,7 +38,7 @@ local limit = ARGV[4]
 local definition = ARGV[5]
 
 settled(prefix)
-check_types({ blocking }, { sweep, limits, stats }, {})
+check_types({ blocking }, { sweep, limits, stats }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)

@@ -39,6 +39,7 @@ from engine.operations import (
     Retry,
     SetLimit,
 )
+from engine.operations_workers import Beat, Beaten
 from engine.queue import TEST_CLOCK_LEAST_MS, Queue
 
 #: An hour and more after the least, so that a test may step back by one.
@@ -208,6 +209,17 @@ class Desk:
     def reap_operation(self, worker: str = "s", *, limit: int = 100, sleep_max_ms: int = 1000, done_max: int = 1000) -> Reap:
         """The next reap of a worker."""
         return Reap(worker * 16, self._count(f"sweeps of {worker}"), limit, sleep_max_ms, done_max)
+
+    def orphans_operation(self, worker: str = "s", *, limit: int = 100) -> Reap:
+        """The next look of a worker for leases that others have left behind."""
+        return Reap(worker * 16, self._count(f"sweeps of {worker}"), limit, 1000, 0, orphans=True)
+
+    def beat_operation(self, worker: str = "a", *, ttl_ms: int = 30_000, lease_ms: int = LEASE_MS, about: str = "{}") -> Beat:
+        """The next beat of a worker."""
+        return Beat(worker * 16, self._count(f"beats of {worker}"), ttl_ms, self.now_ms + ttl_ms, lease_ms, about)
+
+    def beat(self, worker: str = "a", **more: Any) -> Beaten:
+        return self.run(self.beat_operation(worker, **more))
 
     def promote_operation(self, worker: str = "s", *, limit: int = 100) -> Promote:
         """The next promotion of a worker."""

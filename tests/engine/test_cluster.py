@@ -38,6 +38,7 @@ from engine.operations import (
     TickPolicy,
     Timing,
 )
+from engine.operations_workers import AcquireLock, ExtendLock, ListWorkers, ReleaseLock, Witness
 from engine.testing.cluster import EmbeddedCluster
 from tests.engine.cluster_desk import ClusterDesk, NotNow
 from tests.engine.desk import LEASE_MS
@@ -319,6 +320,48 @@ def tick_repeated(desk: ClusterDesk) -> Operation:
     return repeated(desk, tick(desk))
 
 
+def beat(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    desk.beat("a")
+    return desk.beat_operation("a")
+
+
+def orphans(desk: ClusterDesk) -> Operation:
+    """The leases of `a`, which has stopped beating."""
+    desk.beat("a", ttl_ms=3_000)
+    busy(desk)
+    for _ in range(4):
+        desk.tick(1_000)
+        desk.beat("b", ttl_ms=3_000)
+    return desk.orphans_operation()
+
+
+def workers(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    desk.beat("a")
+    return ListWorkers(0, 100)
+
+
+def lock_acquire(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return AcquireLock("nightly", "f" * 16, 5_000, desk.now_ms + 10_000)
+
+
+def lock_extend(desk: ClusterDesk) -> Operation:
+    desk.run(lock_acquire(desk))
+    return ExtendLock("nightly", "f" * 16, 1, 5_000, desk.now_ms + 10_000)
+
+
+def lock_release(desk: ClusterDesk) -> Operation:
+    desk.run(lock_acquire(desk))
+    return ReleaseLock("nightly", "f" * 16)
+
+
+def witness(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return Witness()
+
+
 def repeated(desk: ClusterDesk, operation: Operation) -> Operation:
     """The operation, which was carried out: it has left its own key, so that a copy may run on a half-moved slot."""
     desk.run(operation)
@@ -327,6 +370,7 @@ def repeated(desk: ClusterDesk, operation: Operation) -> Operation:
 
 #: The scenes of each script. A script without one fails `test_every_script_has_a_scene`.
 SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
+    "beat": [beat],
     "bury": [bury, bury_of_a_parent],
     "claim": [claim, claim_one, claim_of_a_new_worker, finish_and_claim, finish_of_a_parent_and_claim],
     "counts": [counts],
@@ -339,8 +383,12 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "extend": [extend],
     "finish": [finish, finish_with_a_token_twice, finish_of_a_parent],
     "listing": [listing],
+    "lock_acquire": [lock_acquire],
+    "lock_extend": [lock_extend],
+    "lock_release": [lock_release],
     "make_test_queue": [make_test_queue],
     "mark": [mark],
+    "orphans": [orphans],
     "pause": [pause, pause_repeated],
     "promote": [promote, promote_of_children],
     "put_schedule": [put_schedule, put_schedule_again, put_schedule_repeated],
@@ -352,6 +400,8 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "schedules": [schedules],
     "set_limit": [set_limit, set_limit_repeated],
     "tick": [tick, tick_repeated],
+    "witness": [witness],
+    "workers": [workers],
 }
 
 EACH_SCENE = [(script, scene) for script, scenes in SCENES.items() for scene in scenes]

@@ -11,6 +11,7 @@ import pytest
 from engine.call import Call
 from engine.delivery import Trouble, trouble_of_reply
 from engine.driver import SyncDriver
+from engine.endpoint import ConnectOptions, Endpoint
 from engine.errors import OutcomeUnknown, ServerUnavailable
 from engine.models.lanes import Lanes
 from engine.operations import Claim, Count, Enqueue, Enqueued, Options
@@ -35,6 +36,7 @@ def cluster(shared: EmbeddedCluster) -> EmbeddedCluster:
 
 
 MODEL = Lanes("driven")
+PATIENCE = ConnectOptions(deadline_ms=DEADLINE_MS)
 
 
 def slot(cluster: EmbeddedCluster) -> int:
@@ -42,7 +44,7 @@ def slot(cluster: EmbeddedCluster) -> int:
 
 
 def driver_of(cluster: EmbeddedCluster, node: int, pause: Callable[[float], None] = time.sleep) -> SyncDriver:
-    return SyncDriver(cluster.urls[node], MODEL.scripts.values(), deadline_ms=DEADLINE_MS, pause=pause)
+    return SyncDriver(Endpoint(cluster.urls[node], options=PATIENCE), MODEL.scripts.values(), pause=pause)
 
 
 def now_ms() -> int:
@@ -128,7 +130,7 @@ def test_rule_27_a_script_that_missed_a_key_after_its_writes_is_sent_again_until
     text = "#!lua\nredis.call('INCR', KEYS[1])\nreturn redis.call('GET', KEYS[1] .. 'absent')"
     script = Script("half_way", text, ("counter",), ())
     call = Call(script, (MODEL.keys.seq,), (), lambda raw: raw, Count())
-    driver = SyncDriver(cluster.urls[owner], [script], deadline_ms=DEADLINE_MS)
+    driver = SyncDriver(Endpoint(cluster.urls[owner], options=PATIENCE), [script])
     driver.run(call)
     cluster.begin_move(slot(cluster), (owner + 1) % 3)
     with pytest.raises(OutcomeUnknown, match="access a non local key"):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from engine import Queue, UnsafeServer, Worker
-from engine.connections import connection_settings
+from engine.endpoint import Endpoint
 from engine.handshake import check_server, parse_info
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.producing import claim, ids_of, raw_client, some_handlers
@@ -88,7 +88,7 @@ def test_a_forked_child_does_not_use_its_parents_connections(queue: Queue, ironc
 def test_the_clients_own_retries_are_off() -> None:
     """Also when connecting; a url cannot turn them on."""
     for url in ("redis://localhost", "rediss://localhost?retry_on_timeout=true", "unix:///tmp/socket?health_check_interval=5"):
-        settings = connection_settings(url, 2000)
+        settings = Endpoint(url).settings()
         assert settings["retry"].get_retries() == 0
         assert settings["health_check_interval"] == 0 and not settings["decode_responses"]
 

@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Queue
+from engine.locks import AsyncLocks, Locks
 from engine.schedules import AsyncSchedules, Schedules
+from engine.workers import AsyncWorkers, Workers
 
 #: Each part of a queue: its synchronous class and its asyncio class.
 PAIRS: list[tuple[type[Any], type[Any]]] = [
     (Queue, AsyncQueue),
     (Schedules, AsyncSchedules),
+    (Workers, AsyncWorkers),
+    (Locks, AsyncLocks),
 ]
 CALLS = [
     (sync, twin, name)

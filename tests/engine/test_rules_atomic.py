@@ -108,7 +108,18 @@ def before_reap_after_crashes(desk: Desk) -> Operation:
     return desk.reap_operation()
 
 
+def before_orphans(desk: Desk) -> Operation:
+    """Leases whose worker is gone before they run out."""
+    desk.beat("a", ttl_ms=3_000)
+    leased(desk)
+    for _ in range(4):
+        desk.tick(1_000)
+        desk.beat("b", ttl_ms=3_000)
+    return desk.orphans_operation()
+
+
 SCENES = [
+    before_orphans,
     before_enqueue,
     before_delayed_enqueue,
     before_enqueue_many,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from engine.call import Call
 from engine.operations import Bury, Claim, Failure, Finish, Lease, Mark, Operation, Release, Retry
+from engine.operations_workers import AcquireLock, ExtendLock, ReleaseLock, Witness
 from engine.queue import Queue
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 
@@ -27,6 +29,25 @@ def mutations(desk: Desk, name: str) -> Operation:
         desk.redis.setrange(desk.keys.job("j2"), 0, b"\xff")
         desk.tick(100)
         return desk.promote_operation()
+    if name in ("beat", "leave"):
+        beat = desk.beat_operation()
+        return beat if name == "beat" else replace(beat, until_ms=0)
+    if name.startswith("lock"):
+        acquire = AcquireLock("nightly", "f" * 16, 5_000, desk.now_ms + 10_000)
+        if name != "lock acquire":
+            desk.run(acquire)
+        extend = ExtendLock("nightly", "f" * 16, 1, 60_000, desk.now_ms + 10_000)
+        return {"lock acquire": acquire, "lock extend": extend, "lock release": ReleaseLock("nightly", "f" * 16)}[name]
+    if name == "witness":
+        return Witness()
+    if name == "orphans":
+        desk.beat("a", lease_ms=3_600_000)
+        desk.enqueue("j1", "j2")
+        desk.run(desk.claim_operation("a", lease_ms=3_600_000))
+        for _ in range(5):
+            desk.tick(10_000)
+            desk.beat("b")
+        return desk.orphans_operation()
     desk.enqueue("j1", "j2", crashes_max=2)
     if name == "claim":
         return desk.claim_operation()
@@ -84,6 +105,13 @@ NAMES = [
     "reap after a step back",
     "promote what is due",
     "claim what nobody can read",
+    "beat",
+    "leave",
+    "orphans",
+    "lock acquire",
+    "lock extend",
+    "lock release",
+    "witness",
 ]
 
 

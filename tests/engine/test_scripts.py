@@ -31,8 +31,13 @@ ALLOW_OOM = {
 } | {
     "enable_schedule",
     "remove_schedule",
+    "beat",
+    "orphans",
+    "lock_extend",
+    "lock_release",
+    "witness",
 }
-READ_ONLY = {"counts", "listing", "schedules"}
+READ_ONLY = {"counts", "listing", "schedules", "workers"}
 
 Tamper = Callable[[str, str, str], Script]
 

@@ -3,7 +3,7 @@
 -- Returns 2 values an item, result (ok | repeated | stale) and outcome; only their number where all are ok. The wake lists that gain
 -- work are added to `wakes`. Then up to 100 jobs that waited for these are told (rule 25); the second value is true while more are
 -- to be told.
--- helpers: envelope_open, token_state, free_slots, ready_lane, free_unique, hand_over and its own
+-- helpers: envelope_open, token_state, free_slots, ready_lane, free_unique, check_types, hand_over and its own
 local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, helpers)
   local active, count, id_at = prefix .. 'active', (#KEYS - keys_at + 1) / 2, #prefix + 5
   local reply, ids, runs, dated, ended, finished = {}, {}, {}, {}, {}, 0
@@ -14,7 +14,8 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, h
   for at = 1, count do
     local job_key, run_key = KEYS[keys_at + 2 * at - 2], KEYS[keys_at + 2 * at - 1]
     local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
-    local run = redis.call('HMGET', run_key, 'fence', 'nonce', 'limits', 'seal')
+    local run = redis.pcall('HMGET', run_key, 'fence', 'nonce', 'limits', 'seal')
+    if run.err then helpers.check_types({}, { run_key }, {}) end
     local state, outcome = run[4] and run[1] == fence and run[2] == nonce and 'held' or nil, ''
     if state then
       seals[at], limits[at] = run[4], run[3]

@@ -3,7 +3,7 @@
 -- than the next ready lane; a lane that still has work goes behind the others of its band. A lone lane is emptied at once.
 -- Returns jobs, lanes (each with what was picked and what leads nowhere, its turn, and the limit that blocks it), the last turn.
 -- ask: prefix, limit, crashed_max, turn; limited: whether any limit is defined
--- helpers: envelope_kind, limit_room
+-- helpers: envelope_kind, limit_room, check_types
 local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
   local band_size, picked, visited, heads, keys, bytes, crashed, full = 562949953421312, {}, {}, {}, {}, 0, 0, false
   local turn, job_prefix, run_prefix, none = ask.turn, ask.prefix .. 'job:', ask.prefix .. 'run:', {}
@@ -61,10 +61,10 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
       -- Most jobs have never been claimed: then one call says so for all.
       local some_ran = redis.call('EXISTS', unpack(run_keys)) > 0
       for at, id in ipairs(page) do
-        local run = some_ran and redis.call('HMGET', run_keys[at], 'fence', 'claims', 'failures', 'crashes', 'nonce') or none
-        local crashes = tonumber(run[4] or 0)
-        -- A key of another type reads as nothing above, and raises here.
-        local raw = raws[at] or redis.call('GET', job_keys[at])
+        local run = some_ran and redis.pcall('HMGET', run_keys[at], 'fence', 'claims', 'failures', 'crashes', 'nonce') or none
+        -- A key of another type reads as nothing above: the error names it.
+        if run.err or not raws[at] then helpers.check_types({}, { run_keys[at] }, {}, { job_keys[at] }) end
+        local crashes, raw = tonumber(run[4] or 0), raws[at]
         local kind = helpers.envelope_kind(raw)
         if crashes > 0 and crashed >= ask.crashed_max then
           head.class.passed, head.passed = true, true

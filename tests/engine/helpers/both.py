@@ -8,6 +8,7 @@ from typing import Any
 
 from engine import AsyncQueue, Queue
 from engine.async_driver import AsyncDriver
+from engine.endpoint import ConnectOptions, Endpoint
 from tests.engine.helpers.producing import hurry
 
 
@@ -37,5 +38,6 @@ def hurried(kind: str, runner: asyncio.Runner, name: str, url: str, *, deadline_
         return hurry(Queue(name, url=url, **options), deadline_ms=deadline_ms)
     queue = AsyncQueue(name, url=url, **options)
     scripts = queue.model.scripts.values()
-    queue.driver = AsyncDriver(url, scripts, observer=queue.observer, timeout_ms=300, deadline_ms=deadline_ms)
+    patience = ConnectOptions(timeout_ms=300, deadline_ms=deadline_ms)
+    queue.driver = AsyncDriver(Endpoint(url, options=patience, asynchronous=True), scripts, observer=queue.observer)
     return Blocking(queue, runner)

@@ -10,6 +10,7 @@ from typing import Any
 import redis
 
 from engine.driver import SyncDriver
+from engine.endpoint import ConnectOptions, Endpoint
 from engine.handlers import Handlers
 from engine.operations import Claim, Claimed
 from engine.queue import Queue
@@ -20,9 +21,8 @@ _counters = itertools.count(1)
 def hurry(queue: Queue, *, timeout_ms: int = 300, deadline_ms: int = 10_000) -> Queue:
     """The same queue with a driver that loses patience sooner."""
     queue.driver.close()
-    queue.driver = SyncDriver(
-        queue.url, queue.model.scripts.values(), observer=queue.observer, timeout_ms=timeout_ms, deadline_ms=deadline_ms
-    )
+    endpoint = Endpoint(queue.url, options=ConnectOptions(timeout_ms=timeout_ms, deadline_ms=deadline_ms))
+    queue.driver = SyncDriver(endpoint, queue.model.scripts.values(), observer=queue.observer)
     return queue
 
 

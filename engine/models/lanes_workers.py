@@ -1,0 +1,86 @@
+"""The part of Lanes about workers and locks: what their scripts are given, and their replies, parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from engine.models.lanes_keys import LanesKeys
+from engine.operations_workers import (
+    AcquireLock,
+    Beat,
+    Beaten,
+    ExtendLock,
+    ListedWorker,
+    ListedWorkers,
+    ListWorkers,
+    LockReply,
+    ReleaseLock,
+    Witness,
+    WorkersOperation,
+)
+
+#: Script, operation, values, keys by name, groups of keys, groups of values.
+Parts = tuple[str, WorkersOperation, Mapping[str, object], Mapping[str, str], Sequence[Sequence[str]], Sequence[Sequence[object]]]
+_BEATEN = (b"ok", b"repeated", b"left")
+_LOCKED = (b"held", b"released", b"taken", b"lost", b"refused")
+
+
+def parts(operation: WorkersOperation, keys: LanesKeys) -> Parts:
+    """What the call of an operation is made of."""
+    match operation:
+        case Beat():
+            values: dict[str, object] = {
+                "incarnation": operation.incarnation,
+                "counter": operation.counter,
+                "ttl_ms": operation.ttl_ms,
+                "until_ms": operation.until_ms,
+                "lease_ms": operation.lease_ms,
+                "about": operation.about,
+            }
+            return "beat", operation, values, {"worker": keys.worker(operation.incarnation)}, (), (operation.others,)
+        case ListWorkers():
+            return "workers", operation, {"offset": operation.offset, "limit": operation.limit}, {}, (), ()
+        case AcquireLock():
+            values = {"token": operation.token, "ttl_ms": operation.ttl_ms, "not_after_ms": operation.not_after_ms}
+            return "lock_acquire", operation, values, _lock_keys(operation, keys), (), ()
+        case ExtendLock():
+            values = {"token": operation.token, "counter": operation.counter, "ttl_ms": operation.ttl_ms}
+            values["not_after_ms"] = operation.not_after_ms
+            return "lock_extend", operation, values, {"lock": keys.lock(operation.name)}, (), ()
+        case ReleaseLock():
+            return "lock_release", operation, {"token": operation.token}, _lock_keys(operation, keys), (), ()
+        case Witness():
+            return "witness", operation, {}, {}, (), ()
+
+
+def parse(operation: WorkersOperation, srv_us: int, raw: Any) -> Beaten | ListedWorkers | LockReply | bool:
+    """The reply of an operation's script as a value. Raises what `lanes_replies.parse` makes a ScriptFault of."""
+    match operation:
+        case Beat():
+            return Beaten(srv_us, cast("Any", _word(raw[1], _BEATEN)), raw[2] == 1, raw[3] == 1)
+        case ListWorkers():
+            leader, flat = raw[1], raw[2]
+            found = [_listed(flat[at : at + 3], leader) for at in range(0, len(flat), 3)]
+            return ListedWorkers(srv_us, tuple(found))
+        case AcquireLock() | ExtendLock() | ReleaseLock():
+            return LockReply(srv_us, cast("Any", _word(raw[1], _LOCKED)), int(raw[2]), int(raw[3]))
+        case Witness():
+            return True
+
+
+def _listed(raw: Sequence[bytes], leader: bytes) -> ListedWorker:
+    incarnation, until_ms, beat = raw
+    # Of a former incarnation, and of a beat that has run out, only the time is known.
+    words = beat.decode().split(" ", 3) if beat.count(b" ") >= 3 else ["", "0", "0", "{}"]
+    return ListedWorker(incarnation.decode(), int(float(until_ms)), int(words[1]), int(words[2]), words[3], incarnation == leader)
+
+
+def _lock_keys(operation: AcquireLock | ReleaseLock, keys: LanesKeys) -> dict[str, str]:
+    return {"lock": keys.lock(operation.name), "op": keys.op(operation.token)}
+
+
+def _word(raw: bytes, allowed: tuple[bytes, ...]) -> str:
+    if raw not in allowed:
+        raise ValueError(f"{raw!r} is none of {allowed}")
+    return raw.decode()

@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- Give a lock back, if it is still held by this token. Its fence stays known for a day.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   lock     hash    lock:<name>: token, fence, until_ms, length_ms, renewal
+--   op       string  op:<token>, what became of this token
+-- ARGV
+--   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
+--   token    of the holder
+-- REPLY srv_us, released | lost, 0, 0
+-- @include server_us
+-- @include settled
+-- @include check_types
+local sweep = KEYS[1]
+local lock = KEYS[2]
+local op = KEYS[3]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local token = ARGV[3]
+
+settled(prefix)
+check_types({}, { sweep, lock }, {}, { op })
+local srv_us = server_us(now_ms, sweep)
+if redis.call('HGET', lock, 'token') == token then
+  redis.call('SET', op, 'released', 'PXAT', math.floor(srv_us / 1000) + 30000)
+  redis.call('HSET', lock, 'token', '', 'until_ms', 0)
+  return { srv_us, 'released', 0, 0 }
+end
+return { srv_us, redis.call('GET', op) == 'released' and 'released' or 'lost', 0, 0 }

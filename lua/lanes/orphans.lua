@@ -1,0 +1,102 @@
+#!lua flags=allow-oom
+-- Take away the leases of workers that have stopped beating, before those run out: a pass over `active`, one page a call. A lease that
+-- its worker has claimed or renewed within the time that a beat counts stays: a renewal shows life as well as a beat. Nothing is taken
+-- while workers that stood still with the server could not beat yet (rule 11). The fence makes it safe where a worker lives after all.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   workers  zset    incarnation by the time (ms) until which it is taken for alive
+--   due      zset    sequence and id by due_ms
+--   rest     zset    lanes and classes that rest until a time (ms)
+--   parked   hash    lane -> the limit that it waits for
+--   active   zset    id by lease deadline (ms)
+--   dead     zset    id by time
+--   stats    hash    counters
+--   swept    string  swept:<incarnation>, what its last sweep moved
+-- ARGV
+--   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
+--   counter  counter of the incarnation's sweeps
+--   limit    most leases to look at
+--   most_ms  upper bound of the sleep that the reply allows
+-- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried | corrupt, id, fence, nonce, crashes
+-- @include server_us
+-- @include settled
+-- @include check_types
+-- @include envelope_open
+-- @include due_member
+-- @include lane_score
+-- @include to_lane
+-- @include free_unique
+-- @include bury_job
+-- @include ready_lane
+-- @include free_slots
+-- @include error_note
+-- @include reap_job
+-- @include swept_before
+-- @include wake_push
+local sweep = KEYS[1]
+local workers = KEYS[2]
+local due = KEYS[3]
+local rest = KEYS[4]
+local parked = KEYS[5]
+local active = KEYS[6]
+local dead = KEYS[7]
+local stats = KEYS[8]
+local swept = KEYS[9]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local counter = ARGV[3]
+local limit = tonumber(ARGV[4])
+local most_ms = tonumber(ARGV[5])
+
+settled(prefix)
+check_types({ workers, due, rest, active, dead }, { sweep, parked, stats }, {}, { swept })
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local told = swept_before(swept, counter)
+if told then return { srv_us, most_ms, told } end
+local kept = redis.call('HMGET', sweep, 'no_orphans_before_ms', 'orphans_until_ms', 'orphans_from', 'orphans_after')
+-- Who has stopped since the pass began is for the next one.
+local until_ms = string.format('%d', math.min(tonumber(kept[2] or now_ms), now_ms))
+local gone, some = {}, false
+if now_ms >= tonumber(kept[1] or 0) then
+  for _, incarnation in ipairs(redis.call('ZRANGE', workers, '-inf', '(' .. until_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
+    local ttl_ms, lease_ms = string.match(redis.call('GET', prefix .. 'worker:' .. incarnation) or '', '^%d+ (%d+) (%d+)')
+    -- A beat that is forgotten is older than any lease of its worker.
+    gone[incarnation], some = tonumber(lease_ms or 0) - tonumber(ttl_ms or 0), true
+  end
+end
+if not some then return { srv_us, most_ms, {} } end
+-- On from the last lease that was looked at, or, where that has ended or was renewed, from all that had its score.
+local rank, page = kept[4] and redis.call('ZSCORE', active, kept[4]) == kept[3] and redis.call('ZRANK', active, kept[4]), nil
+if rank then
+  page = redis.call('ZRANGE', active, rank + 1, rank + limit, 'WITHSCORES')
+else
+  page = redis.call('ZRANGE', active, kept[3] or '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
+end
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,
+  free_unique = free_unique, free_slots = free_slots, error_note = error_note, ready_lane = ready_lane }
+
+local taken, wakes = {}, {}
+for at = 1, #page, 2 do
+  local id, nonce = page[at], redis.call('HGET', prefix .. 'run:' .. page[at], 'nonce') or ''
+  local more_ms = gone[string.match(nonce, '^([^:]+):')]
+  -- Its last claim or renewal was a lease's length before its end.
+  if more_ms and tonumber(page[at + 1]) < now_ms + more_ms then
+    local kind, fence, token, crashes = unpack(reap_job(prefix, id, now_ms, turn, wakes, helpers))
+    redis.call('ZREM', active, id)
+    for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, token, crashes } or {}) do taken[#taken + 1] = field end
+  end
+end
+for list in pairs(wakes) do wake_push(list) end
+local full = #page == 2 * limit
+if full then
+  redis.call('HSET', sweep, 'orphans_until_ms', until_ms, 'orphans_from', page[#page], 'orphans_after', page[#page - 1])
+else
+  redis.call('HDEL', sweep, 'orphans_until_ms', 'orphans_from', 'orphans_after')
+  for incarnation in pairs(gone) do redis.call('ZREM', workers, incarnation) end
+end
+if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
+return { srv_us, full and 0 or most_ms, taken }

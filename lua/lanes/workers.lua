@@ -1,0 +1,32 @@
+#!lua flags=no-writes
+-- One page of the workers with their last beats.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   workers  zset    incarnation by the time (ms) until which it is taken for alive
+--   leader   string  incarnation of the worker that leads
+-- ARGV
+--   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
+--   offset   first rank
+--   limit    most workers
+-- REPLY srv_us, leader, for each worker: incarnation, until_ms, last beat
+-- @include server_us
+-- @include settled
+-- @include check_types
+local sweep = KEYS[1]
+local workers = KEYS[2]
+local leader = KEYS[3]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local offset = tonumber(ARGV[3])
+local limit = tonumber(ARGV[4])
+
+settled(prefix)
+check_types({ workers }, { sweep }, {}, { leader })
+local found, page = {}, redis.call('ZRANGE', workers, offset, offset + limit - 1, 'WITHSCORES')
+for at = 1, #page, 2 do
+  found[#found + 1], found[#found + 2] = page[at], page[at + 1]
+  found[#found + 1] = redis.call('GET', prefix .. 'worker:' .. page[at]) or ''
+end
+return { server_us(now_ms, sweep), redis.call('GET', leader) or '', found }

@@ -1,0 +1,112 @@
+"""Locks that processes share: one holder at a time, a fence that rises, and no copy of a call that brings a lock back (BN20)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine import LeaseLost, Lock, Malformed, Queue
+from engine.operations_workers import AcquireLock, ExtendLock, ReleaseLock
+from tests.engine.desk import START_MS, Desk, desk
+from tests.engine.helpers.both import hurried
+
+__all__ = ["desk"]
+
+
+def acquire(desk: Desk, token: str, ttl_ms: int = 5_000) -> AcquireLock:
+    return AcquireLock("nightly", token, ttl_ms, desk.now_ms + 10_000)
+
+
+@pytest.fixture(params=["sync", "async"])
+def face(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Any]:
+    with asyncio.Runner() as runner:
+        queue = hurried(request.param, runner, "q", ironclaim_url)
+        yield queue if request.param == "sync" else _Locks(queue, runner)
+        queue.close()
+
+
+class _Locks:
+    """The locks of an AsyncQueue, each call run to its end."""
+
+    def __init__(self, queue: Any, runner: asyncio.Runner) -> None:
+        self.locks = self
+        self._locks, self._runner = queue.locks, runner
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments, **options: self._runner.run(getattr(self._locks, name)(*arguments, **options))
+
+
+@pytest.mark.feature("BN20", "BQ19", "BQ20", "BQ21", "BL16")
+def test_a_lock_has_one_holder_until_it_is_given_back(face: Any) -> None:
+    lock = face.locks.acquire("nightly", ttl_ms=60_000)
+    assert isinstance(lock, Lock) and face.locks.acquire("nightly") is None
+    assert face.locks.acquire("other") is not None, "another name is another lock"
+    longer = face.locks.extend(lock, ttl_ms=120_000)
+    assert (longer.fence, longer.token, longer.renewals) == (lock.fence, lock.token, 1)
+    assert longer.until_ms >= lock.until_ms + 59_000
+    assert face.locks.release(longer) is True and face.locks.release(longer) is True
+    following = face.locks.acquire("nightly")
+    assert following is not None and following.fence > lock.fence
+    assert face.locks.release(lock) is True, "it was given back once already, and the new holder is untouched"
+    assert face.locks.acquire("nightly") is None
+    with pytest.raises(LeaseLost, match="nightly"):
+        face.locks.extend(longer)
+
+
+def test_a_lock_that_has_run_out_goes_to_the_next_and_its_old_holder_is_told(desk: Desk) -> None:
+    first = desk.run(acquire(desk, "1" * 16))
+    assert (first.result, first.fence, first.until_ms) == ("held", START_MS, START_MS + 5_000)
+    taken = desk.run(acquire(desk, "2" * 16))
+    assert (taken.result, taken.until_ms) == ("taken", START_MS + 5_000)
+    desk.tick(5_000)
+    second = desk.run(acquire(desk, "2" * 16))
+    assert (second.result, second.fence) == ("held", START_MS + 5_000)
+    assert desk.run(ExtendLock("nightly", "1" * 16, 1, 5_000, desk.now_ms + 1_000)).result == "lost"
+    assert desk.run(ReleaseLock("nightly", "1" * 16)).result == "lost"
+    assert desk.run(ExtendLock("nightly", "2" * 16, 1, 9_000, desk.now_ms + 1_000)).until_ms == desk.now_ms + 9_000
+
+
+def test_late_copies_bring_nothing_back(desk: Desk) -> None:
+    call = desk.call(acquire(desk, "1" * 16))
+    desk.send(call)
+    extend = desk.call(ExtendLock("nightly", "1" * 16, 1, 5_000, desk.now_ms + 1_000))
+    desk.run(ReleaseLock("nightly", "1" * 16))
+    assert desk.send(call).result == "lost" and desk.send(extend).result == "lost"
+    assert desk.run(acquire(desk, "2" * 16)).result == "held"
+    late = desk.call(ExtendLock("nightly", "2" * 16, 1, 5_000, desk.now_ms + 1_000))
+    desk.tick(1_001)
+    assert desk.send(late).result == "refused"
+    desk.tick(30_000)
+    assert desk.send(call).result == "refused", "its record is gone, and so is its time"
+
+
+def test_rule_06_fences_rise_within_one_millisecond_and_rule_10_after_a_step_back(desk: Desk) -> None:
+    fences = []
+    for number in range(3):
+        fences.append(desk.run(acquire(desk, f"{number}" * 16)).fence)
+        desk.run(ReleaseLock("nightly", f"{number}" * 16))
+    assert fences == [START_MS, START_MS + 1, START_MS + 2]
+    assert desk.run(acquire(desk, "a" * 16)).result == "held"
+    desk.tick(-3_600_000)
+    assert desk.run(acquire(desk, "b" * 16)).until_ms == desk.now_ms + 5_000
+    desk.tick(5_000)
+    assert desk.run(acquire(desk, "b" * 16)).fence == START_MS + 4
+
+
+def test_bad_input() -> None:
+    queue = Queue("q", url="redis://127.0.0.1:1")
+    lock = Lock("n", "f" * 16, 1, 1)
+    bad: list[Any] = [
+        lambda: queue.locks.acquire("a b"),
+        lambda: queue.locks.acquire("n", ttl_ms=9),
+        lambda: queue.locks.acquire("n", ttl_ms=86_400_001),
+        lambda: queue.locks.extend(lock, ttl_ms=9),
+        lambda: queue.locks.extend("n"),  # type: ignore[arg-type]
+        lambda: queue.locks.release(None),  # type: ignore[arg-type]
+    ]
+    for call in bad:
+        with pytest.raises(Malformed):
+            call()

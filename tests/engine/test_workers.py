@@ -1,0 +1,221 @@
+"""Workers in raw keys and through both faces: beats, the list, the leader, and leases of workers that have stopped beating
+(BQ02 to BQ04, BQ31, BQ32, MQ30, MQ31; rules 10, 11 and 13)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from engine import AsyncQueue, Malformed, Queue
+from engine.operations import Lease
+from engine.operations_workers import Beat, ListWorkers
+from tests.engine.desk import LEASE_MS, Desk, desk
+
+__all__ = ["desk"]
+
+HOUR_MS = 3_600_000
+TTL_MS = 30_000
+
+
+def claim_long(desk: Desk, worker: str = "a", *jobs: str) -> tuple[Lease, ...]:
+    """Leases of an hour, of a worker that has beaten."""
+    desk.beat(worker, lease_ms=HOUR_MS)
+    desk.enqueue(*jobs)
+    return tuple(job.lease for job in desk.run(desk.claim_operation(worker, lease_ms=HOUR_MS)).jobs)
+
+
+def others_beat(desk: Desk, ms: int, worker: str = "b") -> bool:
+    """Time passes while another worker beats every 10 s; what its last beat says of orphans."""
+    orphaned = False
+    for _ in range(ms // 10_000):
+        desk.tick(10_000)
+        orphaned = desk.beat(worker).orphaned
+    return orphaned
+
+
+def taken(desk: Desk) -> list[str]:
+    return [lease.job for lease, _ in desk.run(desk.orphans_operation()).leases]
+
+
+@pytest.mark.feature("BQ02", "BQ03", "BQ04", "MQ30")
+def test_a_beat_lists_a_worker_until_it_runs_out_and_a_leave_ends_it(desk: Desk) -> None:
+    assert desk.beat("a", about='{"name":"w"}').result == "ok"
+    key = desk.keys.worker("a" * 16)
+    until_ms = desk.now_ms + TTL_MS
+    assert desk.redis.zrange(desk.keys.workers, 0, -1, withscores=True) == [(b"a" * 16, until_ms)]
+    assert desk.redis.get(key) == f'1 {TTL_MS} {LEASE_MS} {{"name":"w"}}'.encode()
+    assert desk.redis.pexpiretime(key) == until_ms + LEASE_MS + 60_000
+    desk.tick(10_000)
+    desk.beat("a")
+    assert desk.redis.zscore(desk.keys.workers, "a" * 16) == desk.now_ms + TTL_MS
+    old, leave = desk.call(desk.beat_operation()), replace(desk.beat_operation(), until_ms=0)
+    assert desk.run(leave).result == "left"
+    assert desk.redis.zcard(desk.keys.workers) == 0 and desk.redis.get(key) == str(leave.counter).encode()
+    assert desk.send(old).result == "repeated", "a late copy does not bring it back"
+    assert desk.redis.zcard(desk.keys.workers) == 0
+
+
+@pytest.mark.feature("BQ31", "MQ23", "MQ24")
+def test_one_worker_leads_until_its_beats_run_out_or_it_leaves(desk: Desk) -> None:
+    assert desk.beat("a").leads and not desk.beat("b").leads
+    assert desk.redis.get(desk.keys.leader) == b"a" * 16
+    desk.tick(20_000)
+    assert desk.beat("a").leads, "a beat renews it"
+    desk.tick(TTL_MS - 1)
+    assert not desk.beat("b").leads
+    desk.tick(1)
+    assert desk.beat("b").leads and not desk.beat("a").leads
+    desk.run(replace(desk.beat_operation("b"), until_ms=0))
+    assert desk.redis.exists(desk.keys.leader) == 0
+    desk.run(replace(desk.beat_operation("c"), until_ms=0))
+    assert desk.beat("a").leads, "who does not lead ends nobody's lead"
+
+
+@pytest.mark.feature("BQ32", "MQ31")
+def test_leases_of_a_worker_that_stopped_beating_are_taken_long_before_they_run_out(desk: Desk) -> None:
+    claim_long(desk, "a", "j1", "j2")
+    desk.enqueue("j3")
+    (kept,) = (job.lease for job in desk.claim("b"))
+    assert others_beat(desk, TTL_MS) is False and taken(desk) == []
+    desk.run(desk.extend_operation(kept))
+    assert others_beat(desk, 10_000) is True
+    assert taken(desk) == ["j1", "j2"]
+    assert desk.places("j1") == desk.places("j2") == {"lane"} and desk.places("j3") == {"active"}
+    assert desk.run_hash("j1")["crashes"] == "1", "a lost worker is a crash of its jobs"
+    assert others_beat(desk, 10_000) is False, "its worker is forgotten"
+    assert [job.lease.job for job in desk.claim("c")] == ["j1", "j2"]
+
+
+def test_a_lease_that_was_renewed_shows_that_its_worker_lives(desk: Desk) -> None:
+    first, second = claim_long(desk, "a", "j1", "j2")
+    others_beat(desk, 20_000)
+    desk.run(replace(desk.extend_operation(first), lease_ms=HOUR_MS))
+    others_beat(desk, 20_000)
+    assert taken(desk) == ["j2"]
+    assert desk.finish(first, second) == [("ok", "finished"), ("stale", "")]
+
+
+def test_a_zombie_that_beats_again_is_listed_and_its_late_word_is_refused(desk: Desk) -> None:
+    (lease,) = claim_long(desk, "a", "j1")
+    others_beat(desk, 40_000)
+    assert taken(desk) == ["j1"]
+    assert desk.beat("a").result == "ok"
+    assert desk.finish(lease) == [("stale", "")]
+    assert desk.redis.zscore(desk.keys.workers, "a" * 16) == desk.now_ms + TTL_MS
+
+
+@pytest.mark.parametrize("away_ms", [16_000, 40_000, 600_000])
+def test_rule_11_after_a_stall_of_the_server_nobody_is_taken_for_dead_before_it_could_beat(desk: Desk, away_ms: int) -> None:
+    (lease,) = claim_long(desk, "a", "j1")
+    desk.beat("b")
+    desk.tick(away_ms)
+    assert desk.beat("b").orphaned is False and taken(desk) == []
+    desk.tick(10_000)
+    desk.beat("a")
+    assert others_beat(desk, 20_000) is False and taken(desk) == []
+    assert desk.finish(lease) == [("ok", "finished")]
+
+
+def test_rule_11_a_worker_that_is_gone_is_found_half_a_ttl_after_the_stall(desk: Desk) -> None:
+    claim_long(desk, "a", "j1")
+    desk.tick(600_000)
+    assert desk.beat("b").orphaned is False
+    assert others_beat(desk, 20_000) is True
+    assert taken(desk) == ["j1"]
+
+
+def test_rule_10_a_clock_that_steps_back_does_not_keep_the_dead_alive(desk: Desk) -> None:
+    desk.beat("b")
+    desk.tick(-HOUR_MS)
+    assert desk.beat("b").result == "ok"
+    assert desk.redis.zscore(desk.keys.workers, "b" * 16) == desk.now_ms + TTL_MS
+    claim_long(desk, "a", "j1")
+    assert others_beat(desk, 40_000) is True and taken(desk) == ["j1"]
+
+
+def test_a_pass_over_many_leases_takes_pages_and_misses_none(desk: Desk) -> None:
+    jobs = [f"j{number}" for number in range(25)]
+    desk.beat("a", lease_ms=HOUR_MS)
+    desk.enqueue(*jobs)
+    for at in range(0, 25, 5):
+        worker = "a" if at % 2 == 0 else "b"
+        desk.run(replace(desk.claim_operation(worker, lease_ms=HOUR_MS), limit=5))
+        desk.tick(at % 3)
+    others_beat(desk, 40_000)
+    found: list[str] = []
+    calls = 0
+    while calls < 40:
+        calls += 1
+        reply = desk.run(desk.orphans_operation(limit=7))
+        found += [lease.job for lease, _ in reply.leases]
+        if reply.sleep_ms:
+            break
+    assert calls > 3
+    assert sorted(found) == sorted(job for at in (0, 10, 20) for job in jobs[at : at + 5])
+    assert b"a" * 16 not in desk.redis.zrange(desk.keys.workers, 0, -1)
+    assert desk.redis.hmget(desk.keys.sweep, "orphans_from", "orphans_until_ms", "orphans_after") == [None] * 3
+
+
+def test_more_leases_of_one_instant_than_a_page_holds_are_passed(desk: Desk) -> None:
+    claim_long(desk, "b", *[f"j{number}" for number in range(9)])
+    desk.beat("a")
+    others_beat(desk, 40_000)
+    replies = [desk.run(desk.orphans_operation(limit=4)).sleep_ms for _ in range(3)]
+    assert replies[-1] > 0
+
+
+def test_the_lists_of_both_faces_say_what_the_beats_told(ironclaim_url: str, queue: Queue) -> None:
+    about = {
+        "name": "w1",
+        "host": "h",
+        "pid": 7,
+        "in_hand": 2,
+        "jobs": ["a", "b"],
+        "handlers": ["x"],
+        "attributes": {"gpu": True},
+    }
+    now_ms = queue.driver.server_now_ms()
+    for number, name in enumerate(("w1", "w2", "w1"), 1):
+        text = json.dumps({**about, "name": name, "started_ms": now_ms})
+        queue.driver.run(queue.model.call(Beat(str(number) * 16, 1, TTL_MS, now_ms + TTL_MS, 9000, text, ("0" * 16,))))
+    listed = queue.workers.list()
+    assert [(info.name, info.incarnation[0]) for info in listed] == [("w1", "1"), ("w2", "2"), ("w1", "3")]
+    first: Any = listed[0]
+    assert (first.host, first.pid, first.in_hand, first.jobs, first.handlers) == ("h", 7, 2, ("a", "b"), ("x",))
+    assert (first.alive, first.leads, first.lease_ms, first.attributes) == (True, True, 9000, {"gpu": True})
+    assert 0 <= first.beat_age_ms < 5000
+    assert [info.name for info in queue.workers.list(offset=2, limit=1)] == ["w2"], "the former incarnation has a rank too"
+    found = queue.workers.get("w2")
+    assert found is not None and found.incarnation == "2" * 16
+    assert queue.workers.get("none") is None
+
+    async def both() -> None:
+        async with AsyncQueue("q", url=ironclaim_url) as other:
+            assert [info.name for info in await other.workers.list()] == ["w1", "w2", "w1"]
+            info = await other.workers.get("2" * 16)
+            assert info is not None and info.name == "w2"
+
+    asyncio.run(both())
+
+
+def test_bad_input_is_refused_before_anything_is_sent() -> None:
+    queue = Queue("q", url="redis://127.0.0.1:1")
+    for call in (
+        lambda: queue.workers.list(limit=0),
+        lambda: queue.workers.list(limit=1001),
+        lambda: queue.workers.list(offset=-1),
+        lambda: queue.workers.get("a b"),
+    ):
+        with pytest.raises(Malformed):
+            call()
+
+
+def test_an_old_beat_that_arrives_late_lists_nobody_for_long(desk: Desk) -> None:
+    call = desk.call(desk.beat_operation())
+    desk.tick(TTL_MS + 1)
+    desk.send(call)
+    assert desk.run(ListWorkers(0, 10)).workers[0].until_ms <= desk.now_ms
