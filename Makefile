@@ -10,14 +10,14 @@ FLOOR ?=
 RUN ?= runs/latest
 SERVER ?= valkey
 JOBS ?= 3
-MINUTES ?= 1
+MINUTES ?=
 ARGS ?=
 MODEL ?=
 
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench bench-engine judge test features simulate simulate-rules check format doctor clean distclean
+.PHONY: help setup bench bench-engine judge test features simulate simulate-rules soak check format doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -27,7 +27,8 @@ help:
 	@echo 'make features [MODEL=lanes]         which features of the five seeds tests prove, of one model or of any'
 	@echo 'make simulate [SEED=1] [MINUTES=1]  the deterministic simulator: the real scripts, every mishap from one seed'
 	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 minutes)'
-	@echo '  SERVER=redis                      bench, test and simulate: redis-server on PATH instead of the bundled Valkey'
+	@echo 'make soak [MINUTES=5] [SEED=1]      load and a fault every 10 s: fails unless memory stays where it is'
+	@echo '  SERVER=redis                      bench, test, simulate and soak: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
 	@echo 'make check                          ruff and pyright'
 	@echo 'make format                         let ruff format the sources'
@@ -40,7 +41,7 @@ setup:
 
 ifeq ($(SERVER),redis)
 TOOLS := redis
-bench test simulate simulate-rules: export IRONCLAIM_REDIS_SERVER := redis-server
+bench test simulate simulate-rules soak: export IRONCLAIM_REDIS_SERVER := redis-server
 else ifneq ($(SERVER),valkey)
 $(error SERVER=$(SERVER): it must be valkey or redis)
 endif
@@ -64,10 +65,13 @@ features: setup
 	@$(BIN)/python -m tests.features $(if $(MODEL),--model $(MODEL))
 
 simulate: setup
-	@$(BIN)/python -m chaos.simulate run --seed $(SEED) --minutes $(MINUTES)
+	@$(BIN)/python -m chaos.simulate run --seed $(SEED) --minutes $(or $(MINUTES),1)
 
 simulate-rules: setup
 	@$(BIN)/python -m chaos.simulate rules --seed $(SEED)
+
+soak: setup
+	@$(BIN)/python -m chaos soak --minutes $(or $(MINUTES),5) --seed $(SEED)
 
 doctor:
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -m chaos.doctor; else $(PYTHON) -m chaos.doctor; fi

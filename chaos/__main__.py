@@ -1,4 +1,4 @@
-"""`python -m chaos bench`. Exits 0 valid, 1 violated, 2 unknown, interrupted, or a failure of the harness."""
+"""`python -m chaos bench` and `soak`. Exit code 0 valid, 1 violated, 2 unknown, interrupted, or a failure of the harness."""
 
 from __future__ import annotations
 

@@ -42,13 +42,24 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     bench.add_argument("--faults", type=names, default=FAULT_NAMES, help=f"only these, with commas ({', '.join(FAULT_NAMES)})")
     bench.add_argument("--rate", type=int, default=120, help="offered jobs per second (default 120)")
     bench.add_argument("--lease-ms", type=int, default=9_000, help="lease of a claimed job in ms (default 9000)")
-    bench.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
-    bench.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
-    bench.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
+    soak = commands.add_parser(
+        "soak",
+        help="minutes of load with a fault every ten seconds: does memory grow?",
+        description="Load and a fault every ten seconds; a line is fitted to the memory of a worker that is never killed, and of "
+        "the server. Exits 0 when both are steady, 1 when one grows by 1 MB a minute or more, 2 when that could not be measured.",
+    )
+    soak.add_argument("--minutes", type=int, default=5, help="how long (default 5)")
+    soak.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
+    for command in (bench, soak):
+        command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
+        command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
+        command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
     parsed = parser.parse_args(arguments)
     for name, low in (("keep", 1), ("keep_days", 1)):
         if getattr(parsed, name) < low:
-            bench.error(f"--{name.replace('_', '-')} is {getattr(parsed, name)}: it must be at least {low}")
+            commands.choices[parsed.command].error(
+                f"--{name.replace('_', '-')} is {getattr(parsed, name)}: it must be at least {low}"
+            )
     return parsed
 
 
@@ -63,11 +74,12 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     try:
         # Imported here, so that a package that is not installed is one clear line too.
         from chaos.command import bench
+        from chaos.soak import soak
         from engine.testing import ServerMissing
     except ModuleNotFoundError as error:
         return fail(PACKAGE_MISSING.format(name=error.name))
     try:
-        return bench(parsed, interrupts)
+        return {"bench": bench, "soak": soak}[parsed.command](parsed, interrupts)
     except (HarnessError, ServerMissing) as error:
         return fail(str(error))
     except Exception as error:

@@ -113,15 +113,10 @@ class Drill:
     def _carry_out(self) -> None:
         """Lead-in, faults, settle, drain."""
         pace = self.plan.pace
-        load_ns = time.monotonic_ns()
-        self._crew.start_producer(PRODUCER)
-        self._require(lambda: self._watch.created() > 0, "the producer created no job")
-        self.loaded = True
-        self._begin_phase("lead-in", load_ns)
+        self._begin_load()
         quiet_ms = pace.lead_in_ms
         healed_ns = time.monotonic_ns()
-        bound_ms = self.spec.recovery_bound_ms
-        scene = Scene(self._crew, self._watch, self.wait, self.signal, self.spec.lease_ms, bound_ms, self._network)
+        scene = self._scene()
         for planned in self.plan.faults:
             self._hold(time.monotonic_ns() + (quiet_ms + planned.delay_ms) * 1_000_000)
             self._fault = f"{planned.fault} on {planned.target}"
@@ -132,6 +127,19 @@ class Drill:
         self._begin_phase("settle", time.monotonic_ns())
         self._hold(healed_ns + pace.settle_ms * 1_000_000)
         self._drain(healed_ns)
+
+    def _begin_load(self) -> None:
+        """Start the producer, and with it the lead-in."""
+        load_ns = time.monotonic_ns()
+        self._crew.start_producer(PRODUCER)
+        self._require(lambda: self._watch.created() > 0, "the producer created no job")
+        self.loaded = True
+        self._begin_phase("lead-in", load_ns)
+
+    def _scene(self) -> Scene:
+        """What faults act on."""
+        spec = self.spec
+        return Scene(self._crew, self._watch, self.wait, self.signal, spec.lease_ms, spec.recovery_bound_ms, self._network)
 
     def _stop_crew(self) -> None:
         """Stop the children, over a network without faults. Those whose proxies are gone cannot stop well: no fault of theirs."""

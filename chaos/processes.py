@@ -23,9 +23,6 @@ ROOT = Path(__file__).resolve().parent.parent
 #: A child that was asked to stop gets this long.
 STOP_GRACE_S = 15.0
 
-#: Locust stops by itself after this, should nobody tell it to: far longer than any run.
-PRODUCER_BOUND_S = 900
-
 PRODUCER_USERS = 4
 
 
@@ -164,7 +161,7 @@ def worker_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path 
 def consumer_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path | None) -> list[str]:
     """The command line of one consumer, a Locust process with one user. Its planned failures are not its exit code."""
     del name  # it is called after its history
-    command = locust_command(users=1)
+    command = locust_command(spec, users=1)
     command += ["--host", url, "--queue", spec.queue, "--consumer-concurrency", str(spec.concurrency)]
     command += ["--lease-ms", str(spec.lease_ms), "--sweep-ms", str(spec.sweep_ms)]
     command += ["--lua", str(lua)] if lua else []
@@ -173,16 +170,16 @@ def consumer_command(spec: RunSpec, name: str, url: str, history: Path, lua: Pat
 
 def producer_command(spec: RunSpec, url: str, history: Path, lua: Path | None) -> list[str]:
     """The command line of the load: Locust without its web page. Failed requests are left to the judge, not to its exit code."""
-    command = locust_command(users=PRODUCER_USERS)
+    command = locust_command(spec, users=PRODUCER_USERS)
     command += ["--host", url, "--queue", spec.queue, "--seed", str(spec.seed), "--rate", str(spec.rate_per_s)]
     command += ["--lua", str(lua)] if lua else []
     return [*command, "--history", str(history), "Producer"]
 
 
-def locust_command(*, users: int) -> list[str]:
+def locust_command(spec: RunSpec, *, users: int) -> list[str]:
     """What the command lines of Locust have in common: no web page, and an end should nobody tell it to stop."""
     command = [sys.executable, "-m", "locust", "-f", str(ROOT / "bench" / "locustfile.py"), "--headless", "--only-summary"]
-    return [*command, "-u", str(users), "-r", str(users), "-t", f"{PRODUCER_BOUND_S}s", "--exit-code-on-error", "0"]
+    return [*command, "-u", str(users), "-r", str(users), "-t", f"{spec.load_bound_s}s", "--exit-code-on-error", "0"]
 
 
 def child_environment(more: Mapping[str, str]) -> dict[str, str]:

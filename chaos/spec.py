@@ -25,6 +25,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "concurrency": (1, 256),
     "consumers": (0, 8),
     "liveness_slack_ms": (2_000, 60_000),
+    "load_bound_s": (60, 100_000),
 }
 
 
@@ -51,6 +52,8 @@ class RunSpec:
     #: Limits that are set before the load begins, as arguments of `Queue.set_limit`, and whether the load uses unique keys.
     limits: tuple[dict[str, Any], ...] = LIMITS
     unique_keys: bool = True
+    #: Locust stops by itself after this, should nobody tell it to: far longer than the run.
+    load_bound_s: int = 900
     plan: tuple[dict[str, Any], ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     git_commit: str = ""

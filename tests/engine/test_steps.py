@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.operations import Claim, Finish, Release, Retry, Wait
-from engine.step_values import Forked, TimerFired
+from engine.step_values import Forked, LoseLease, TimerFired
 from tests.engine.helpers.machine import SERVER_MS, Machine, lost, started
 
 
@@ -204,12 +204,16 @@ def test_a_lost_lease_is_told_once_and_its_finish_is_sent_all_the_same() -> None
 
 
 def test_a_lease_that_is_lost_before_its_start_never_starts() -> None:
-    machine = Machine(concurrency=1, prefetch=1)
-    first, second = machine.job("a"), machine.job("b")
+    """One job with a crash behind it runs at a time, so that the second one stays in hand and waits."""
+    machine = Machine(concurrency=3)
+    first, second = machine.job("a", crashes=1), machine.job("b", crashes=1)
     machine.give(first, second)
+    machine.mark()
     machine.wait(3001)
-    order = [lease.job for lease in machine.renewal.leases]
-    machine.extend(*("stale" if job == "b" else "ok" for job in order))
+    assert set(machine.renewal.leases) == {first.lease, second.lease}
+    told = machine.extend(*("stale" if lease == second.lease else "ok" for lease in machine.renewal.leases))
+    # It has no handler that would ever clear what was said to it.
+    assert LoseLease(second.lease, started=False) in told
     machine.handler_ends(first)
     assert started(machine.log) == ["a"]
 

@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker
+from engine.handlers import Fault
+from engine.operations import LeasedJob
+from engine.running import Running
+from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.schema import check_rows, raw_rows
@@ -210,3 +214,21 @@ def test_an_async_function_cannot_run_inline() -> None:
         handlers("work", inline=True)(work)
     handlers("work", inline=True)(lambda job: None)
     assert handlers.inline == {"work"}
+
+
+def test_what_is_said_of_a_lease_while_its_run_ends_is_not_kept() -> None:
+    """Between the end of a handler and the machine's word on it another thread may hear that the lease is lost: kept for each
+    such job, it would fill a worker that runs for months."""
+    job = Machine().job("a")
+
+    def ended(leased: LeasedJob, fault: Fault | None, inline: bool) -> None:
+        running.lose(leased.lease)
+
+    handlers = Handlers()
+    handlers("work")(lambda job: None)
+    running = Running(handlers, None, ended, say=lambda event: None, places=0, processes=False)
+    try:
+        running.run_inline(job)
+        assert running._lost == set()
+    finally:
+        running.close()

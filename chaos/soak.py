@@ -1,0 +1,191 @@
+"""The soak: steady load and a fault every ten seconds for minutes, to see that nothing grows that should not.
+
+Worker 1 is never killed nor stopped, only the network is taken from it at times; its resident memory and the server's
+`used_memory` are sampled every second, and from second 60 on a line is fitted to each. A slope of 1 MB a minute or more is a
+leak.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from chaos import machine, runs, slopes, topology
+from chaos.command import prune, toxiproxy_program, utc
+from chaos.drill import Drill
+from chaos.errors import HarnessError
+from chaos.faults import FAULTS
+from chaos.faults.base import carry_out
+from chaos.interrupts import Interrupts
+from chaos.plan import FAULT_NAMES, NETWORK_FAULT_NAMES, PRODUCER, Pace, Plan, PlannedFault, worker_names
+from chaos.progress import Progress
+from chaos.slopes import Slope
+from chaos.spec import RunSpec
+from chaos.tail import Tail
+
+STEADY, LEAKING, UNKNOWN = 0, 1, 2
+WORDS = {STEADY: "steady", LEAKING: "leaking", UNKNOWN: "unknown"}
+
+#: MB a minute from which on it is a leak.
+SLOPE_MAX = 1.0
+
+#: Until then caches and pools fill.
+WARM_UP_S = 60
+FAULT_EVERY_S = 10
+MINUTES = (2, 1_440)
+
+#: Short, so that a fault and its recovery fit between two faults.
+LEASE_MS = 3_000
+SWEEP_MS = 250
+RATE_PER_S = 50
+CONCURRENCY = 4
+
+#: A soak whose faults did not bite proves little: this part of them must have been seen.
+WITNESSED_SHARE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long a soak lasts, from the first job on, and from when on it is measured."""
+
+    total_s: float
+    warm_up_s: float = WARM_UP_S
+    fault_every_s: float = FAULT_EVERY_S
+
+
+def draw(seed: int, workers: Sequence[str], count: int) -> tuple[PlannedFault, ...]:
+    """So many faults, a pure function of the seed: of all kinds in turn, in a new order each round. The first worker is hit by
+    faults of the network alone."""
+    randomness = random.Random(f"ironclaim soak {seed}")
+    alive, started = list(workers), len(workers)
+    kinds: list[str] = []
+    faults: list[PlannedFault] = []
+    for number in range(1, count + 1):
+        kinds = kinds or randomness.sample(FAULT_NAMES, len(FAULT_NAMES))
+        name, victim, replacement = kinds.pop(), randomness.randrange(1, len(alive)), ""
+        target = alive[victim]
+        if name == "worker-kill":
+            started += 1
+            replacement = alive[victim] = f"worker-{started}"
+        elif name in NETWORK_FAULT_NAMES:
+            target = ",".join([*alive, PRODUCER])
+        faults.append(PlannedFault(f"{number}-{name}", name, target, 0, replacement))
+    return tuple(faults)
+
+
+class Soak(Drill):
+    """A drill that puts a fault on every so many seconds until its time is over, and is not judged."""
+
+    times: Times = Times(5 * 60)
+    #: When the load began and ended (monotonic s); 0 = not yet.
+    begun_s: float = 0.0
+    ended_s: float = 0.0
+
+    def _carry_out(self) -> None:
+        """Load and faults until the time is over, then an orderly end."""
+        self._begin_load()
+        self.begun_s = time.monotonic()
+        end_s = self.begun_s + self.times.total_s
+        scene = self._scene()
+        for number, planned in enumerate(self.plan.faults, start=1):
+            due_s = max(time.monotonic(), self.begun_s + number * self.times.fault_every_s)
+            # The last fault is over before the end.
+            if due_s + self.times.fault_every_s > end_s:
+                break
+            self._hold(round(due_s * 1e9))
+            self._fault = f"{planned.fault} on {planned.target}"
+            carry_out(FAULTS[planned.name](scene, planned), planned, harness=self._harness, begin_phase=self._begin_phase)
+            self._fault = ""
+        self._begin_phase("settle", time.monotonic_ns())
+        self._hold(round(end_s * 1e9))
+        self.ended_s = time.monotonic()
+        self._begin_phase("end", time.monotonic_ns())
+
+    def slopes(self) -> list[Slope]:
+        """The lines of both memories."""
+        begin_s, samples, steady = self.begun_s + self.times.warm_up_s, self.folder.samples, worker_names(1)[0]
+        return [
+            slopes.slope(f"memory of {steady}", slopes.process_memory(samples, steady), begin_s, self.ended_s),
+            slopes.slope("used_memory of the server", slopes.server_memory(samples), begin_s, self.ended_s),
+        ]
+
+    def witnessed(self) -> tuple[int, int]:
+        """How many faults were put on, and how many of them were seen to bite."""
+        harness = Tail(self.folder.history / "harness.jsonl")
+        rows = [row for row in harness.read() if row.get("kind") == "fault" and row.get("stage") == "witness"]
+        harness.close()
+        return len(rows), sum(row.get("result") == "ok" for row in rows)
+
+
+def verdict(drill: Soak, progress: Progress) -> int:
+    """Say what came of it; the exit code."""
+    for error in drill.errors:
+        progress.say(f"harness: {error}")
+    if not drill.ended_s:
+        progress.say("soak: unknown, it was not carried out to its end")
+        return UNKNOWN
+    lines = drill.slopes()
+    faults, seen = drill.witnessed()
+    for line in lines:
+        progress.say(str(line))
+    progress.say(f"faults: {faults}, seen to bite: {seen}")
+    if any(line.mb_per_minute >= SLOPE_MAX for line in lines):
+        code = LEAKING
+    elif drill.errors or any(line.complaint for line in lines) or seen < WITNESSED_SHARE * faults:
+        code = UNKNOWN
+    else:
+        code = STEADY
+    progress.say(f"soak: {WORDS[code]} (a leak is {SLOPE_MAX:g} MB a minute or more, from second {drill.times.warm_up_s:g} on)")
+    return code
+
+
+def soak(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    """Run the soak. Returns the exit code: 0 steady, 1 leaking, 2 unknown. Raises HarnessError and ServerMissing."""
+    least, most = MINUTES
+    if not least <= arguments.minutes <= most:
+        raise HarnessError(f"minutes is {arguments.minutes}: it must be a whole number from {least} to {most}")
+    times = Times(arguments.minutes * 60)
+    now_s = time.time()
+    spec = RunSpec(
+        id=runs.run_id("soak", arguments.seed, "", now_s),
+        seed=arguments.seed,
+        scenario="soak",
+        lease_ms=LEASE_MS,
+        sweep_ms=SWEEP_MS,
+        concurrency=CONCURRENCY,
+        consumers=0,
+        rate_per_s=RATE_PER_S,
+        load_bound_s=round(times.total_s) + 300,
+        started_utc=utc(now_s),
+    )
+    progress = Progress(sys.stdout)
+    server, toxiproxy = topology.binary(), toxiproxy_program(progress, interrupts)
+    interrupts.check()
+    folder = runs.create(arguments.runs.absolute(), spec.id)
+    planned = draw(spec.seed, worker_names(spec.workers), round(times.total_s / times.fault_every_s))
+    spec = replace(
+        spec,
+        id=folder.path.name,
+        plan=tuple(asdict(fault) for fault in planned),
+        versions=machine.versions(server, toxiproxy),
+        git_commit=machine.git_commit(Path(__file__).parent),
+        machine=machine.machine_card(),
+    )
+    spec.write(folder.path / "spec.json", harness_errors=[])
+    progress.say(f"soak {spec.id} in {folder.path}")
+    progress.say(
+        f"{spec.workers} workers, {spec.rate_per_s} jobs/s, a fault every {times.fault_every_s:g} s, {arguments.minutes} min"
+    )
+    prune(progress, arguments, now_s)
+    drill = Soak(spec, Plan(spec.seed, Pace(), planned), folder, progress, interrupts, toxiproxy=toxiproxy)
+    drill.times = times
+    drill.run()
+    spec.write(folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
+    code = verdict(drill, progress)
+    folder.release()
+    return code

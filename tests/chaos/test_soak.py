@@ -1,0 +1,220 @@
+"""The soak: its plan, the lines that it fits, and short soaks on real parts, one of them with a leak."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+from io import StringIO
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+
+from chaos import runs, slopes, toxiproxy_binary
+from chaos.cli import main, parse
+from chaos.errors import HarnessError
+from chaos.interrupts import Interrupts
+from chaos.plan import FAULT_NAMES, PRODUCER, Pace, Plan, PlannedFault, worker_names
+from chaos.progress import Progress
+from chaos.slopes import MB, Slope, fit, slope
+from chaos.soak import LEAKING, MINUTES, STEADY, UNKNOWN, Soak, Times, draw, soak, verdict
+from chaos.spec import RunSpec
+from tests.chaos.drills import pids_of, run
+
+TIMES = Times(6, warm_up_s=1, fault_every_s=2)
+
+
+# -- the plan
+
+
+def test_a_round_has_every_fault_once_and_the_first_worker_is_never_killed_nor_stopped() -> None:
+    workers = worker_names(3)
+    for seed in range(20):
+        faults = draw(seed, workers, 18)
+        assert faults == draw(seed, workers, 18)
+        rounds = [{fault.name for fault in faults[at : at + 6]} for at in (0, 6, 12)]
+        assert rounds == [set(FAULT_NAMES)] * 3
+        alive = set(workers)
+        for fault in faults:
+            if fault.name.startswith("worker-"):
+                assert fault.target in alive - {"worker-1"}
+            else:
+                assert set(fault.targets) == {*alive, PRODUCER}
+            if fault.replacement:
+                alive = alive - {fault.target} | {fault.replacement}
+        assert "worker-1" in alive and len(alive) == 3
+
+
+# -- the lines
+
+
+def samples(mb_per_minute: float, *, noise_mb: float = 0.0, seconds: int = 240, seed: int = 1) -> list[slopes.Sample]:
+    """One a second, from second 1000 on, with noise that takes turns up and down like a server's buffers."""
+    randomness = random.Random(seed)
+    return [
+        (1000.0 + at, (40 + at * mb_per_minute / 60 + noise_mb * (randomness.random() - 0.5)) * MB) for at in range(seconds + 1)
+    ]
+
+
+@pytest.mark.parametrize("grows", [-3.0, 0.0, 0.5, 1.0, 20.0])
+def test_the_line_through_a_straight_line_is_that_line(grows: float) -> None:
+    line = slope("x", samples(grows), 1000, 1240)
+    assert line.mb_per_minute == pytest.approx(grows, abs=1e-6)
+    assert (line.first_mb, line.last_mb, line.samples) == (pytest.approx(40), pytest.approx(40 + 4 * grows), 241)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_does_not_hide_a_leak_nor_make_one(seed: int) -> None:
+    assert abs(slope("x", samples(0, noise_mb=2, seed=seed), 1000, 1240).mb_per_minute) < 0.5
+    assert slope("x", samples(1.5, noise_mb=2, seed=seed), 1000, 1240).mb_per_minute > 1
+
+
+def test_what_is_outside_of_the_time_does_not_count() -> None:
+    warm_up = [(1000.0 + at, 10 * MB * at) for at in range(60)]
+    assert slope("x", [*warm_up, *samples(0)[60:]], 1060, 1240).mb_per_minute == pytest.approx(0, abs=1e-6)
+
+
+def test_the_fit_is_that_of_the_definition() -> None:
+    per_s, middle = fit([(0, 1), (1, 2), (2, 2), (3, 5)])
+    assert (per_s, middle) == (pytest.approx(1.2), 2.5)
+
+
+def test_too_few_samples_are_no_measurement() -> None:
+    line = slope("x", samples(0)[:100], 1000, 1240)
+    assert math.isnan(line.mb_per_minute)
+    assert str(line) == "x: not measured, 100 samples, it needs 192"
+
+
+def test_samples_are_read_from_the_files_of_a_run(tmp_path: Path) -> None:
+    rows = [{"t_ns": 2_000_000_000, "proc": name, "rss_bytes": 7} for name in ("worker-1", "worker-2")]
+    (tmp_path / "processes.jsonl").write_text("\n".join(map(json.dumps, rows)) + '\n{"t_ns":3')
+    (tmp_path / "server.jsonl").write_text('{"t_ns":1000000000,"error":"away"}\n{"t_ns":2000000000,"used_memory":9}\n')
+    assert slopes.process_memory(tmp_path, "worker-1") == [(2.0, 7.0)]
+    assert slopes.server_memory(tmp_path) == [(2.0, 9.0)]
+    assert slopes.server_memory(tmp_path / "nowhere") == []
+
+
+# -- the verdict
+
+
+class Told(Soak):
+    """A soak of which only what came of it counts."""
+
+    def __init__(self, lines: list[Slope], *, errors: tuple[str, ...] = (), witnessed: tuple[int, int] = (10, 10)) -> None:
+        self.errors, self.ended_s, self._lines, self._witnessed = list(errors), 1.0, lines, witnessed
+
+    def slopes(self) -> list[Slope]:
+        return self._lines
+
+    def witnessed(self) -> tuple[int, int]:
+        return self._witnessed
+
+
+@pytest.mark.parametrize(
+    ("grows", "more", "code"),
+    [
+        ((0.0, 0.999), {}, STEADY),
+        ((0.0, -5.0), {}, STEADY),
+        ((1.0, 0.0), {}, LEAKING),
+        ((0.0, 3.0), {}, LEAKING),
+        ((0.0, math.nan), {}, UNKNOWN),
+        ((2.0, math.nan), {}, LEAKING),
+        ((0.0, 0.0), {"errors": ("a worker died",)}, UNKNOWN),
+        ((2.0, 0.0), {"errors": ("a worker died",)}, LEAKING),
+        ((0.0, 0.0), {"witnessed": (10, 7)}, UNKNOWN),
+        ((0.0, 0.0), {"witnessed": (10, 8)}, STEADY),
+    ],
+)
+def test_what_was_measured_is_told_and_false_beats_unknown(grows: tuple[float, float], more: dict, code: int) -> None:
+    lines = [Slope("x", one, 1, 1, 60, "" if one == one else "no samples") for one in grows]
+    out = StringIO()
+    assert verdict(Told(lines, **more), Progress(out)) == code
+    said = out.getvalue().splitlines()
+    assert said[-1].startswith(f"soak: {['steady', 'leaking', 'unknown'][code]} ")
+    assert all(str(line) in said for line in lines)
+
+
+# -- the command
+
+
+@pytest.mark.parametrize("minutes", [MINUTES[0] - 1, MINUTES[1] + 1])
+def test_the_minutes_have_bounds(minutes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["soak", "--minutes", str(minutes), "--runs", str(tmp_path)]
+    with pytest.raises(HarnessError, match=f"^minutes is {minutes}: "):
+        soak(parse(words), Interrupts())
+    assert main(words, Interrupts()) == UNKNOWN
+    assert capsys.readouterr().err == f"chaos: minutes is {minutes}: it must be a whole number from 2 to 1440\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_its_defaults_are_those_of_make() -> None:
+    parsed = parse(["soak"])
+    assert parsed == argparse.Namespace(command="soak", minutes=5, seed=1, runs=Path("runs"), keep=20, keep_days=14)
+
+
+# -- short ones
+
+
+def short(folder: Path) -> Soak:
+    """A soak of seconds."""
+    spec = RunSpec(
+        id=runs.run_id("soak", 1, "", 0.0),
+        seed=1,
+        scenario="soak",
+        lease_ms=1_500,
+        sweep_ms=200,
+        consumers=0,
+        rate_per_s=30,
+        workers=2,
+        concurrency=2,
+    )
+    target = ",".join([*worker_names(spec.workers), PRODUCER])
+    plan = Plan(1, Pace(), tuple(PlannedFault(f"{number}-net-down", "net-down", target, 0) for number in range(5)))
+    made = Soak(spec, plan, runs.create(folder, spec.id), Progress(StringIO()), Interrupts(), toxiproxy=toxiproxy_binary.find())
+    made.times = TIMES
+    return made
+
+
+def left_running(folder: Path) -> set[int]:
+    """Processes of a run that live on; the soak itself ran in this one."""
+    return {pid for pid in pids_of(folder) - {os.getpid()} if psutil.pid_exists(pid)}
+
+
+def test_a_short_soak_finds_a_leak_of_the_server_and_leaves_nothing_running(tmp_path: Path) -> None:
+    """The leak is planted: some megabytes a second, beside the load."""
+    made = short(tmp_path)
+
+    def leak() -> bool:
+        if made.begun_s and not made.ended_s:
+            with redis.Redis.from_url(made._servers.url) as client:
+                client.append("leak", b"x" * 50_000)
+        return bool(made.ended_s)
+
+    run(made, leak)
+    assert made.errors == []
+    faults, seen = made.witnessed()
+    assert faults == seen > 0
+    worker, server = made.slopes()
+    assert worker.complaint == server.complaint == "" and worker.samples >= 4
+    assert server.mb_per_minute > 20 and verdict(made, Progress(StringIO())) == LEAKING
+    assert not left_running(tmp_path)
+
+
+def test_a_soak_that_is_interrupted_is_unknown(tmp_path: Path) -> None:
+    made = short(tmp_path)
+    made.interrupts = interrupts = Interrupts()
+
+    def interrupt() -> bool:
+        if made.begun_s:
+            interrupts._caught = "SIGINT"
+        return bool(made.begun_s)
+
+    run(made, interrupt)
+    out = StringIO()
+    assert verdict(made, Progress(out)) == UNKNOWN
+    assert out.getvalue().splitlines() == ["harness: interrupted by SIGINT", "soak: unknown, it was not carried out to its end"]
+    assert not left_running(tmp_path)
