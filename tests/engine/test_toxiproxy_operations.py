@@ -1,0 +1,167 @@
+"""Every operation with its request lost once and with its reply lost once, through a real Toxiproxy: the same outcome as once.
+
+The scenes are those of the cluster tests, of which each script has some: a script without one fails there. The queue runs under
+virtual time, so the keys that two runs of a scene leave behind can be compared byte by byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from chaos import toxiproxy_binary
+from chaos.network import Network
+from chaos.probe import through
+from chaos.toxiproxy_client import blackhole
+from engine.async_driver import AsyncDriver
+from engine.call import Call
+from engine.driver import SyncDriver
+from engine.endpoint import ConnectOptions, Endpoint
+from engine.errand import Errand, Sent, settle
+from engine.models.lanes import Lanes
+from engine.operations import MakeTestQueue, Operation
+from tests.engine.cluster_desk import ClusterDesk
+from tests.engine.desk import START_MS, Desk
+from tests.engine.test_cluster import EACH_SCENE, SCENES
+
+#: What counts as a lost reply: nothing on this machine takes that long.
+PATIENCE = ConnectOptions(timeout_ms=150)
+
+#: The name of the client's proxy.
+CLIENT = "client"
+
+#: How a reply says that the call did it now; a repeat says the same with another word.
+DONE_NOW = re.compile(r"'(?:ok|created|leased|empty|done|ticked|ended)'")
+
+
+class SoloDesk(Desk):
+    """One queue on one server, for scenes that were made for a cluster."""
+
+    op_id = ClusterDesk.op_id
+    limit = ClusterDesk.limit
+    pause = ClusterDesk.pause  # pyright: ignore[reportAssignmentType]
+    members = ClusterDesk.members
+    where = ClusterDesk.where
+
+    def tick(self, ms: int) -> None:
+        """Move the clock; nothing expires."""
+        self.now_ms += ms
+        self.queue.model.now_ms = self.now_ms
+
+    def begin(self, scene: Callable[[Any], Operation]) -> Call[Any]:
+        """Prepare a scene on an empty server; the call that it is about."""
+        self.redis.flushall()
+        self._counters = {}
+        self.queue.model.now_ms = None
+        self.run(MakeTestQueue())
+        self.now_ms = self.queue.model.now_ms = START_MS
+        call = self.call(scene(self))
+        self.redis.config_resetstat()
+        return call
+
+    def sends(self) -> int:
+        """How many scripts the server has run since the scene was prepared."""
+        stats: Any = self.redis.info("commandstats")
+        return stats.get("cmdstat_evalsha", {}).get("calls", 0)
+
+
+class Lossy:
+    """Runs calls over a proxy that loses the first request or the first reply, and is healed before the second send."""
+
+    def __init__(self, network: Network, desk: SoloDesk) -> None:
+        self.network, self.desk = network, desk
+        self.url = through(desk.queue.url, network.proxy(CLIENT))
+        #: After each send that failed: how many copies have arrived by then.
+        self.arrived: list[int] = []
+
+    def settle(self, errands: Sequence[Errand], replies: Sequence[Any]) -> float:
+        """What a driver does after each send. The next one is to succeed."""
+        pause_s = settle(errands, replies)
+        if not all(errand.ended for errand in errands):
+            self.arrived.append(self.desk.sends())
+            self.network.heal((CLIENT,))
+        return pause_s
+
+    def send(self, kind: str, call: Call[Any], direction: str) -> Sent:
+        scripts = self.desk.queue.model.scripts.values()
+        self.arrived.clear()
+        if kind == "asyncio":
+            return asyncio.run(self._send_async(call, direction))
+        driver = SyncDriver(Endpoint(self.url, options=PATIENCE), scripts)
+        try:
+            driver.server_now_ms()
+            self.network.poison((CLIENT,), [blackhole(direction)])
+            return driver.send(call)
+        finally:
+            driver.close()
+            self.network.heal((CLIENT,))
+
+    async def _send_async(self, call: Call[Any], direction: str) -> Sent:
+        driver = AsyncDriver(Endpoint(self.url, options=PATIENCE, asynchronous=True), self.desk.queue.model.scripts.values())
+        try:
+            await driver.server_now_ms()
+            self.network.poison((CLIENT,), [blackhole(direction)])
+            return await driver.send(call)
+        finally:
+            await driver.close()
+            self.network.heal((CLIENT,))
+
+
+@pytest.fixture(scope="module")
+def network(ironclaim_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    """One Toxiproxy for all of them."""
+    program = toxiproxy_binary.find()
+    assert program is not None, "there is no Toxiproxy server; `make setup` builds it"
+    with Network(ironclaim_server.url, program=program, log=tmp_path_factory.mktemp("toxiproxy") / "log") as made:
+        made.connect(CLIENT)
+        yield made
+
+
+@pytest.fixture
+def desk(ironclaim_url: str) -> Iterator[SoloDesk]:
+    made = SoloDesk(ironclaim_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lossy(network: Network, desk: SoloDesk, monkeypatch: pytest.MonkeyPatch) -> Lossy:
+    made = Lossy(network, desk)
+    for driver in ("driver", "async_driver"):
+        monkeypatch.setattr(f"engine.{driver}.settle", made.settle)
+    return made
+
+
+def words(reply: object) -> str:
+    """A reply without the word that tells a repeat from a first time."""
+    return DONE_NOW.sub("'repeated'", repr(reply))
+
+
+def test_every_script_has_a_scene() -> None:
+    assert set(SCENES) == set(Lanes("desk").scripts)
+
+
+@pytest.mark.parametrize(("script", "scene"), EACH_SCENE, ids=[scene.__name__ for _, scene in EACH_SCENE])
+def test_an_operation_whose_request_or_reply_is_lost_once_has_the_outcome_of_one_send(
+    desk: SoloDesk, lossy: Lossy, script: str, scene: Callable[[Any], Operation]
+) -> None:
+    call = desk.begin(scene)
+    assert call.script is not None and call.script.name == script
+    once = desk.queue.driver.send(call)
+    keys = desk.dump()
+
+    request_lost = lossy.send("sync", desk.begin(scene), "upstream")
+    assert (lossy.arrived, desk.sends()) == ([0], 1), "the first copy was lost on its way, the second one was not"
+    assert request_lost.reply == once.reply and not request_lost.definite
+    assert desk.dump() == keys
+
+    # The two drivers decide by the same errands, so one scene of each script is enough for asyncio.
+    for kind in ("sync", "asyncio") if scene is SCENES[script][0] else ("sync",):
+        reply_lost = lossy.send(kind, desk.begin(scene), "downstream")
+        assert (lossy.arrived, desk.sends()) == ([1], 2), "both copies arrived, and the first one's answer did not"
+        assert words(reply_lost.reply) == words(once.reply) and not reply_lost.definite
+        assert desk.dump() == keys
