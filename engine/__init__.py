@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from engine.registry import QueueInfo, async_queues, queues
     from engine.scheduler import Scheduler
     from engine.scheduling import Schedule
+    from engine.serializers import Serializer
+    from engine.tasks import AsyncTask, Task
     from engine.worker import Worker
     from engine.workers import WorkerInfo
 
@@ -57,6 +59,8 @@ _HOMES = {
     "engine.operations": ("Counts", "Enqueued", "Snapshot"),
     "engine.options": ("JobOptions",),
     "engine.producing": ("NewJob",),
+    "engine.serializers": ("Serializer",),
+    "engine.tasks": ("AsyncTask", "Task"),
     "engine.queue": ("Queue",),
     "engine.registry": ("QueueInfo", "async_queues", "queues"),
     "engine.scheduler": ("Scheduler",),
@@ -68,6 +72,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AsyncQueue",
+    "AsyncTask",
     "ConnectOptions",
     "Counts",
     "EngineError",
@@ -86,8 +91,10 @@ __all__ = [
     "Schedule",
     "Scheduler",
     "ScriptFault",
+    "Serializer",
     "ServerUnavailable",
     "Snapshot",
+    "Task",
     "UnknownParent",
     "UnsafeServer",
     "UnsupportedFeature",

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, cast
 
 import redis.asyncio
 
@@ -22,10 +22,12 @@ from engine.locks import AsyncLocks
 from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueued, Snapshot, Window
 from engine.operations_workers import NoteQueue
-from engine.options import JobOptions
+from engine.options import JobOptions, checked
 from engine.producing import NewJob
 from engine.schedules import AsyncSchedules
+from engine.serializers import Serializer
 from engine.surface import Durable, Surface
+from engine.tasks import AsyncTask, AsyncTaskDecorator
 from engine.workers import AsyncWorkers
 
 T = TypeVar("T")
@@ -58,6 +60,8 @@ class AsyncQueue(Surface):
         payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
         lua: Path | None = None,
         observer: Observer | None = None,
+        serializer: Serializer | None = None,
+        serializers: Iterable[Serializer] = (),
     ) -> None:
         super().__init__(
             name,
@@ -68,6 +72,8 @@ class AsyncQueue(Surface):
             payload_bytes_max=payload_bytes_max,
             lua=lua,
             observer=observer,
+            serializer=serializer,
+            serializers=serializers,
         )
         self.driver = AsyncDriver(self.endpoint, self.model.scripts.values(), observer=observer, durability=self.durability)
         #: Jobs that come again and again, by cron or interval.
@@ -82,19 +88,33 @@ class AsyncQueue(Surface):
     ) -> Enqueued:
         """Put one job into the queue; it is there once, however often the network makes the engine send it (rule 3).
 
-        `payload` is any JSON value of at most `payload_bytes_max` bytes; as JSON has it, a tuple arrives as a list and a key as
-        text. `options`: see JobOptions. `intended_ns` (monotonic) is only told to the observer.
+        `payload` is any JSON value of at most `payload_bytes_max` bytes (as JSON has it, a tuple arrives as a list and a key as
+        text), or bytes, which arrive untouched; a queue with a `serializer` of its own takes what that one can write. `options`:
+        see JobOptions. `intended_ns` (monotonic) is only told to the observer.
 
         Returns Enqueued: `created`, or `duplicate` when the id was already there or `holder` keeps it out. Raises
         Malformed before any I/O, ServerUnavailable when nothing was applied, OutcomeUnknown when that cannot be said:
         with an `id` of your own the same call may be sent again, for it is there once; without one it could be there twice. An id
         is known for 20 s after its job has finished.
         """
-        draft = producing.draft(name, payload, self.payload_bytes_max, id, options)
+        draft, job = self._drafted(name, payload, id, options)
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
         sent = await self._send_in_time(InTime(partial(draft.operation, nonce), intended_ns))
-        return producing.enqueued(sent)
+        enqueued = producing.enqueued(sent)
+        if job is not None:
+            self.hooks.tell([job], [enqueued])
+        return enqueued
+
+    def job(self, name: str, *, inline: bool = False, **options: Unpack[JobOptions]) -> AsyncTaskDecorator:
+        """Make a typed function a job: `@queue.job("send", attempts=5)` registers it in `handlers` for workers, and gives it
+        `enqueue` with its own parameters, and `with_options`. See `engine.tasks`, and Handlers for `inline`.
+
+        Raises Malformed for a bad name or option, and for a function whose parameters cannot travel.
+        """
+        checked_name = validate.job_name(name)
+        checked(cast("Mapping[str, object]", options))
+        return AsyncTaskDecorator(lambda function: self._register(AsyncTask(self, checked_name, function, options), inline))
 
     async def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
         """Put many jobs into the queue, each there once, in this order; what came of each, in the same order.
@@ -106,14 +126,17 @@ class AsyncQueue(Surface):
         Raises Malformed that names the bad job by its index, before any I/O: then nothing was sent. Raises ServerUnavailable
         and OutcomeUnknown as `enqueue` does; when only some pieces failed, PartlyEnqueued, whose `results` tells them apart.
         """
-        drafts = producing.drafts(jobs, self.payload_bytes_max)
+        prepared = producing.new_jobs(jobs, self.hooks) if self.hooks else []
+        drafts = producing.drafts(prepared or jobs, self.payload_bytes_max, self.serializers)
         intended_ns = validate.intended_ns(intended_ns)
         async with self.driver.turns:
             if drafts:
                 await self.driver.server_now_ms()
                 await self._note_use()
             pipelines = producing.enqueue_many(drafts, os.urandom(8), self.driver.not_after_ms, self.model.call)
-            return await _carry_out(pipelines, lambda calls: self.driver.send_many(calls, intended_ns))
+            came = await _carry_out(pipelines, lambda calls: self.driver.send_many(calls, intended_ns))
+        self.hooks.tell(prepared, came if prepared else ())
+        return came
 
     async def pause(self, name: str | None = None, *, length_ms: int = 0) -> None:
         """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand go on. Raises as

@@ -19,6 +19,7 @@ from typing import Any
 from engine.errors import Malformed
 from engine.handlers import Say
 from engine.operations import Lease, LeasedJob
+from engine.serializers import BUILT_IN, Serializers
 from engine.step_values import MoreTime
 
 #: A child that closed its end or died is noticed at once; one that died and left its end to a child of its own, and a lease that
@@ -35,9 +36,11 @@ class Child:
     what handlers tell the worker. After `max_jobs` (0 = never) the process is replaced.
     """
 
-    def __init__(self, say: Say, max_jobs: int = 0) -> None:
+    def __init__(self, say: Say, max_jobs: int = 0, serializers: Serializers = BUILT_IN) -> None:
         self._say = say
         self._max_jobs = max_jobs
+        # Sent only where the child does not have them anyway.
+        self._serializers = serializers if serializers.own else None
         self._jobs = 0
         self._lost: queue.SimpleQueue[Lease] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -78,7 +81,7 @@ class Child:
                 if self._closed:
                     raise OSError
                 self._lease = job.lease
-            self._pipe.send((reference, job))
+            self._pipe.send((reference, job, self._serializers))
             failure = self._hear(job.lease)
         except (EOFError, OSError):
             failure = self._died(), ""

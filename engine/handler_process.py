@@ -17,10 +17,11 @@ from typing import Any
 
 from engine.handlers import Job, call_plain, fault_of
 from engine.operations import Lease, LeasedJob
+from engine.serializers import BUILT_IN, Serializers
 
 _PR_SET_PDEATHSIG = 1
 
-Order = tuple[tuple[str, str], LeasedJob]
+Order = tuple[tuple[str, str], LeasedJob, Serializers | None]
 
 
 class Orders:
@@ -34,9 +35,9 @@ class Orders:
         self._running: Job | None = None
         self._lost: Lease | None = None
 
-    def begins(self, leased: LeasedJob) -> Job:
+    def begins(self, leased: LeasedJob, serializers: Serializers) -> Job:
         """A handler is about to run."""
-        job = Job(leased, self.say)
+        job = Job(leased, self.say, serializers)
         with self._lock:
             self._running = job
             if self._lost == leased.lease:
@@ -75,17 +76,17 @@ def main() -> None:
     orders = Orders(pipe)
     threading.Thread(target=orders.read, name="orders", daemon=True).start()
     while True:
-        reference, leased = orders.jobs.get()
-        orders.say(_run(orders, reference, leased))
+        reference, leased, serializers = orders.jobs.get()
+        orders.say(_run(orders, reference, leased, serializers or BUILT_IN))
 
 
-def _run(orders: Orders, reference: tuple[str, str], leased: LeasedJob) -> tuple[str, str] | None:
+def _run(orders: Orders, reference: tuple[str, str], leased: LeasedJob, serializers: Serializers) -> tuple[str, str] | None:
     """What the handler raised: the fields of a Fault."""
     try:
         handler: Any = import_module(reference[0])
         for part in reference[1].split("."):
             handler = getattr(handler, part)
-        job = orders.begins(leased)
+        job = orders.begins(leased, serializers)
         # Its time begins now, not when this process was started.
         job.extend(max(1, job.timeout_ms))
         call_plain(handler, job)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import sys
 import threading
@@ -13,7 +12,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed
+from engine.hooks import RunHooks
 from engine.operations import LeasedJob
+from engine.serializers import BUILT_IN, Serializers
 from engine.step_values import MoreTime
 
 #: A plain function, or one that returns a coroutine (`async def`).
@@ -31,10 +32,11 @@ class Job:
     twice. `fence` grows with every claim of the job: a system that stores what a run writes can refuse a smaller one, which
     stops a zombie's late write. It does not stop the next run, and fences of different jobs do not compare."""
 
-    __slots__ = ("_leased", "_lost", "_lost_event", "_payload", "_say")
+    __slots__ = ("_leased", "_lost", "_lost_event", "_payload", "_say", "_serializers")
 
-    def __init__(self, leased: LeasedJob, say: Say | None = None) -> None:
+    def __init__(self, leased: LeasedJob, say: Say | None = None, serializers: Serializers = BUILT_IN) -> None:
         self._leased = leased
+        self._serializers = serializers
         self._say = say
         # The three are made when somebody asks: most handlers want one of them at most.
         self._payload: Any = _UNREAD
@@ -43,9 +45,10 @@ class Job:
 
     @property
     def payload(self) -> Any:
-        """What was enqueued: the same value each time. Raises ValueError where the bytes are no JSON."""
+        """What was enqueued: the same value each time. Raises ValueError where the bytes are no JSON, or were written by a
+        serialiser that this worker does not know."""
         if self._payload is _UNREAD:
-            self._payload = json.loads(self._leased.payload)
+            self._payload = self._serializers.read(self._leased.options.serializer, self._leased.payload)
         return self._payload
 
     @property
@@ -173,6 +176,8 @@ class Handlers:
         self._by_name: dict[str, Handler] = {}
         self._coroutines: set[str] = set()
         self._inline: set[str] = set()
+        #: What is to be done around each run.
+        self.hooks = RunHooks()
 
     def __call__(self, name: str, *, inline: bool = False) -> Callable[[Handler], Handler]:
         """Register the decorated function. `inline` is for plain functions that are short and do not block: a worker runs them

@@ -35,8 +35,9 @@ class Lease(NamedTuple):
 class Options:
     """What a job carries beside its payload. `lifo` puts it before its equals; `headers` travel untouched.
 
-    `attempts` bounds the runs whose handler failed, `crashes_max` the leases that ended in a crash (rules 6 and 12). `key` is the
-    tenant or limit key that makes the job's lane; `unique` and `dedup` are the keys of rule 23, '' = none.
+    `attempts` bounds the runs whose handler failed, `crashes_max` the leases that ended in a crash (rules 6 and 12). `serializer`
+    names what wrote the payload, '' = JSON. `key` is the tenant or limit key that makes the job's lane; `unique` and `dedup` are
+    the keys of rule 23, '' = none.
 
     `backoff_max_ms` 0 and `jitter` None are those of the kind of back-off; `backoff_delays_ms` belongs to the custom one. `needs`
     are ids of parents (rule 25). `skip_on` and `reroute_on` name classes of exceptions, the latter each with its target.
@@ -49,6 +50,7 @@ class Options:
     backoff_ms: int = 1000
     timeout_ms: int = 0
     headers: tuple[tuple[str, str], ...] = ()
+    serializer: str = ""
     backoff: Backoff = "fixed"
     crashes_max: int = 3
     key: str = ""

@@ -43,6 +43,8 @@ class JobOptions(TypedDict, total=False):
     timeout_ms: int
     #: Travel untouched: traces, tenants, whatever a handler wants to know.
     headers: Mapping[str, str] | None
+    #: What makes bytes of the payload: `json`, `raw` (bytes as they are), or the name of one that the queue was given.
+    serializer: str | None
     #: A tenant or limit key: jobs of one name take turns by it, and limits may be set for it (rules 18 and 20).
     key: str | None
     #: Keeps a second job with this text out until the first has ended (rule 23).
@@ -126,6 +128,7 @@ OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
     "crashes_max": Whole(3, validate.CRASHES_LEAST, validate.CRASHES_MAX),
     "timeout_ms": Whole(0, 0, validate.BACKOFF_MS_MAX),
     "headers": Checked(validate.headers, ()),
+    "serializer": Checked(validate.text),
     "key": Checked(validate.limit_key),
     "unique": Checked(validate.text),
     "dedup": Checked(validate.text),

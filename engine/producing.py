@@ -25,8 +25,10 @@ from engine.errors import (
     UnknownParent,
     UnsafeServer,
 )
+from engine.hooks import EnqueueHooks
 from engine.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options
 from engine.options import OPTIONS, JobOptions, checked
+from engine.serializers import BUILT_IN, Serializers
 
 #: Jobs of one `enqueue_many`: all of them are checked, and held in memory, before the first is sent.
 JOBS_MAX = 100_000
@@ -76,13 +78,20 @@ class Draft(NamedTuple):
 
 
 def draft(
-    name: object, payload: object, payload_bytes_max: int, id: object = None, options: Mapping[str, object] = NO_OPTIONS
+    name: object,
+    payload: object,
+    payload_bytes_max: int,
+    id: object = None,
+    options: Mapping[str, object] = NO_OPTIONS,
+    serializers: Serializers = BUILT_IN,
 ) -> Draft:
     """A job, checked. Raises Malformed."""
     job = new_id() if id is None else validate.job_id(id)
     job_name = validate.job_name(name)
     made = checked(options)
-    return Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), made)
+    if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
+        return Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), made)
+    return Draft(job, job_name, *serializers.write(payload, made, payload_bytes_max))
 
 
 def new_id() -> str:
@@ -98,7 +107,7 @@ def _new_ids() -> Iterator[str]:
             yield text[at : at + 20]
 
 
-def drafts(jobs: object, payload_bytes_max: int) -> list[Draft]:
+def drafts(jobs: object, payload_bytes_max: int, serializers: Serializers = BUILT_IN) -> list[Draft]:
     """Jobs, checked. Raises Malformed that names the first bad one by its index: `jobs[3].priority`."""
     if not isinstance(jobs, Iterable):
         raise Malformed("jobs", jobs, "an iterable of NewJob or of mappings with its fields")
@@ -109,7 +118,7 @@ def drafts(jobs: object, payload_bytes_max: int) -> list[Draft]:
     for at, job in enumerate(cast("Iterable[object]", jobs)):
         if at == JOBS_MAX:
             raise Malformed("jobs", f"more than {JOBS_MAX} jobs", f"at most {JOBS_MAX} jobs in one call")
-        made = _draft_of(job, at, payload_bytes_max, names, ids)
+        made = _draft_of(job, at, payload_bytes_max, names, ids, serializers)
         known.add(made.job)
         if len(known) == at:
             raise Malformed(f"jobs[{at}].id", made.job, "an id that no other job of the call has")
@@ -156,7 +165,9 @@ def enqueue_many(
     return _concluded(results, len(jobs))
 
 
-def _draft_of(job: object, at: int, payload_bytes_max: int, names: set[str], ids: Iterator[str]) -> Draft:
+def _draft_of(
+    job: object, at: int, payload_bytes_max: int, names: set[str], ids: Iterator[str], serializers: Serializers
+) -> Draft:
     """One job of a bulk. `names` are those that were checked before, `ids` new ones."""
     if isinstance(job, NewJob):
         name, payload, id, options = cast("object", job.name), job.payload, job.id, cast("Mapping[str, object]", job.options)
@@ -168,9 +179,24 @@ def _draft_of(job: object, at: int, payload_bytes_max: int, names: set[str], ids
             name = validate.job_name(name)
             names.add(name)
         checked_id = next(ids) if id is None else validate.job_id(id)
-        return Draft(checked_id, name, validate.payload_bytes(payload, payload_bytes_max), checked(options))
+        made = checked(options)
+        if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
+            return Draft(checked_id, name, validate.payload_bytes(payload, payload_bytes_max), made)
+        return Draft(checked_id, name, *serializers.write(payload, made, payload_bytes_max))
     except Malformed as error:
         raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from None
+
+
+def new_jobs(jobs: Iterable[object], hooks: EnqueueHooks) -> list[NewJob]:
+    """The jobs of a bulk as the hooks before the enqueue leave them. Raises Malformed, and what a hook raises."""
+    made: list[NewJob] = []
+    for at, job in enumerate(jobs):
+        if isinstance(job, NewJob):
+            name, payload, id, options = job.name, job.payload, job.id, job.options
+        else:
+            name, payload, id, options = cast("Any", _fields_of(job, at))
+        made.append(hooks.prepare(NewJob(name, payload, id=id, **cast("Any", options))))
+    return made
 
 
 def _fields_of(job: object, at: int) -> tuple[object, object, object, Mapping[str, object]]:

@@ -24,12 +24,21 @@ from engine.handlers import Fault, Handlers, Job, Say, call_plain, end_fork, fau
 from engine.logs import about
 from engine.observer import Observer
 from engine.operations import Lease, LeasedJob
+from engine.serializers import BUILT_IN, Serializers
 from engine.timeouts import timed_out
 
 log = logging.getLogger("ironclaim.worker")
 
 #: Hears that a run is over, with what it raised, and says which job its place runs next; None when another thread will know.
 Ended = Callable[[LeasedJob, Fault | None, bool], LeasedJob | None]
+
+
+class ChildFailed(Exception):
+    """A run in a child process has failed; hooks hear of it as an exception with its text."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.error)
+        self.fault = fault
 
 
 class Running:
@@ -47,9 +56,12 @@ class Running:
         places: int,
         processes: bool,
         child_max_jobs: int = 0,
+        serializers: Serializers = BUILT_IN,
         worker: str = "",
     ) -> None:
         self._handlers = handlers
+        self._hooks = handlers.hooks
+        self._serializers = serializers
         self._say = say
         self._worker = worker
         self._observer = observer
@@ -65,7 +77,9 @@ class Running:
         # Coroutines need no thread each; one is left for jobs that have no handler.
         all_coroutines = handlers.by_name and all(map(handlers.is_coroutine, handlers.by_name))
         self._places = min(1, places) if all_coroutines else places
-        self._children = [Child(say, child_max_jobs) for _ in range(self._places)] if processes and not all_coroutines else []
+        self._children = (
+            [Child(say, child_max_jobs, serializers) for _ in range(self._places)] if processes and not all_coroutines else []
+        )
         for number in range(self._places):
             child = self._children[number] if self._children else None
             threading.Thread(target=self._serve, args=(child,), name=f"handler-{number}", daemon=True).start()
@@ -124,42 +138,48 @@ class Running:
         """Run a plain function; the job that follows."""
         start_ns, ticket = self._begins(leased)
         fault: Fault | None = None
+        # Hooks of a run in a child process have a Job of their own.
+        job = self._job(leased) if child is None else Job(leased, self._say, self._serializers)
         try:
-            if child is None:
-                call_plain(self._handlers.find(leased.name), self._job(leased))
+            if self._hooks:
+                with self._hooks.entered(job):
+                    self._call(leased, job, child)
             else:
-                fault = self._run_in(child, leased)
+                self._call(leased, job, child)
         except BaseException as failure:
             # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
             fault = self._failed(leased, failure)
+        if self._hooks:
+            self._hooks.ended(job, None if fault is None else fault.error)
         return self._ends(leased, ticket, start_ns, fault, inline=inline)
 
-    def _run_in(self, child: Child, leased: LeasedJob) -> Fault | None:
-        """Run a plain function in a child process; what it raised."""
+    def _call(self, leased: LeasedJob, job: Job, child: Child | None) -> None:
+        """Run a plain function, here or in a child process. Raises what it raises, or ChildFailed."""
+        if child is None:
+            call_plain(self._handlers.find(leased.name), job)
+            return
         reference = reference_of(self._handlers.find(leased.name))
         child.start()
         self._register(leased.lease, partial(child.lose, leased.lease))
         self._stoppable(leased, partial(child.kill, leased.lease))
         failure = child.run(reference, leased)
-        if failure is None:
-            return None
-        fault = Fault(*failure)
-        if leased.lease in self._stopped:
-            fault = Fault(timed_out(leased), fault.trace)
-        extra = about(leased, self._worker) | {"traceback": fault.trace}
-        log.warning("%s failed: %s%s", job_run(leased), fault.error, f"\n{fault.trace}".rstrip(), extra=extra)
-        return fault
+        if failure is not None:
+            raise ChildFailed(Fault(*failure))
 
     async def _run_coroutine(self, leased: LeasedJob) -> None:
         start_ns, ticket = self._begins(leased)
         fault: Fault | None = None
         pid = os.getpid()
+        job = self._job(leased)
         try:
             handler: Any = self._handlers.find(leased.name)
-            job = self._job(leased)
             if leased.options.timeout_ms:
                 self._stoppable(leased, self._loop.canceller())
-            await handler(job)
+            if self._hooks:
+                with self._hooks.entered(job):
+                    await handler(job)
+            else:
+                await handler(job)
         except BaseException as failure:
             if os.getpid() != pid:
                 end_fork(failure)
@@ -167,6 +187,8 @@ class Running:
             fault = self._failed(leased, failure)
         if os.getpid() != pid:
             end_fork(None)
+        if self._hooks:
+            self._hooks.ended(job, None if fault is None else fault.error)
         following = self._ends(leased, ticket, start_ns, fault, inline=False)
         if following is not None:
             # In a task of its own: what a handler does to its task (cancel it, set context variables) is not for the next job.
@@ -186,7 +208,7 @@ class Running:
                 stop()
 
     def _job(self, leased: LeasedJob) -> Job:
-        job = Job(leased, self._say)
+        job = Job(leased, self._say, self._serializers)
         self._register(leased.lease, job.lose)
         return job
 
@@ -196,10 +218,19 @@ class Running:
             tell()
 
     def _failed(self, leased: LeasedJob, failure: BaseException) -> Fault:
+        if isinstance(failure, ChildFailed):
+            return self._child_failed(leased, failure.fault)
         fault = fault_of(failure)
         if leased.lease in self._stopped:
             fault = Fault(timed_out(leased, "" if isinstance(failure, asyncio.CancelledError) else fault.error), fault.trace)
         log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=failure, extra=about(leased, self._worker))
+        return fault
+
+    def _child_failed(self, leased: LeasedJob, fault: Fault) -> Fault:
+        if leased.lease in self._stopped:
+            fault = Fault(timed_out(leased), fault.trace)
+        extra = about(leased, self._worker) | {"traceback": fault.trace}
+        log.warning("%s failed: %s%s", job_run(leased), fault.error, f"\n{fault.trace}".rstrip(), extra=extra)
         return fault
 
     def _ends(self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None, *, inline: bool) -> LeasedJob | None:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from engine import validate
+from engine import producing, validate
 from engine.durability import Durability
 from engine.endpoint import TIMEOUT_MS_MAX, Endpoint
 from engine.errors import Malformed, ScriptFault
 from engine.face import Steps
+from engine.handlers import Handlers
+from engine.hooks import EnqueueHooks
 from engine.models.lanes import Lanes
 from engine.observer import Observer
 from engine.operations import Listing, MakeTestQueue, Snapshot
 from engine.operations_workers import Witness
+from engine.options import JobOptions
+from engine.producing import NewJob
+from engine.serializers import Serializer, Serializers
 from engine.server_clock import ServerClock
+
+if TYPE_CHECKING:
+    from engine.tasks import Registered
 
 #: Whose word makes a call answered: the server's, or a replica's as well (rule 8).
 Durable = Literal["server", "replica"]
@@ -39,6 +48,8 @@ class Surface:
         payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
         lua: Path | None = None,
         observer: Observer | None = None,
+        serializer: Serializer | None = None,
+        serializers: Iterable[Serializer] = (),
     ) -> None:
         self.name = validate.queue_name(name)
         self.endpoint = endpoint
@@ -50,6 +61,24 @@ class Surface:
         wait_ms = validate.integer("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
         #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.
         self.durability = Durability(self.model.call(Witness()), wait_ms) if validate.durability(durability) else None
+        self.serializers = Serializers(serializer, serializers)
+        #: What is to be done before and after each enqueue.
+        self.hooks = EnqueueHooks()
+        #: The functions that `job` has registered.
+        self.handlers = Handlers()
+
+    def _register(self, task: Registered, inline: bool) -> Any:
+        self.handlers(task.name, inline=inline)(task.handler)
+        return task
+
+    def _drafted(self, name: str, payload: object, id: str | None, options: JobOptions) -> tuple[producing.Draft, NewJob | None]:
+        """A job, checked, and as its hooks have left it, if there are any. Raises Malformed."""
+        given = cast("Mapping[str, object]", options)
+        if not self.hooks:
+            return producing.draft(name, payload, self.payload_bytes_max, id, given, self.serializers), None
+        job = self.hooks.prepare(NewJob(name, payload, id=id, **options))
+        given = cast("Mapping[str, object]", job.options)
+        return producing.draft(job.name, job.payload, self.payload_bytes_max, job.id, given, self.serializers), job
 
     def _pages(self) -> Steps[Snapshot]:
         """The calls of a snapshot: yields each, is sent its reply, returns all of them as one."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import secrets
 import socket
 import threading
@@ -25,6 +26,7 @@ from engine.handlers import Handlers
 from engine.logs import about
 from engine.queue import Queue
 from engine.running import Running, check_references
+from engine.serializers import Serializers
 from engine.signals import stop_signals
 from engine.step_values import Settings, StopAsked, StopReason
 from engine.steps import WorkerSteps
@@ -47,7 +49,8 @@ _MEMORY_MB_MAX = 2**24
 
 
 class Worker:
-    """Runs the handlers of a queue's jobs until it is told to stop. Jobs of other names are left to other workers.
+    """Runs the handlers of a queue's jobs until it is told to stop. Jobs of other names are left to other workers. Without
+    `handlers` these are the functions that `queue.job` has registered.
 
     `concurrency` handlers at once, leases of `lease_ms`, a sweep at least every `sweep_ms` and every quarter of a lease. Ahead of
     its handlers a worker leases what they work off in 50 ms by their measured time, at most `prefetch` jobs (0 = none).
@@ -75,7 +78,7 @@ class Worker:
     def __init__(
         self,
         queue: Queue,
-        handlers: Handlers,
+        handlers: Handlers | None = None,
         *,
         name: str = "",
         concurrency: int = 8,
@@ -93,6 +96,7 @@ class Worker:
         # An AsyncQueue, or the name of a queue, would else be an AttributeError inside of `run`.
         if not isinstance(queue, Queue):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("queue", queue, "a Queue")
+        handlers = queue.handlers if handlers is None else handlers
         if not isinstance(handlers, Handlers):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("handlers", handlers, "a Handlers object")
         processes = validate.integer("processes", processes, 0, PROCESSES_MAX)
@@ -129,6 +133,7 @@ class Worker:
         )
         if self._processes:
             check_references(handlers)
+            _check_travels(queue.serializers)
 
     def _set_up(
         self,
@@ -193,6 +198,7 @@ class Worker:
             places=settings.concurrency,
             processes=self._processes,
             child_max_jobs=self._child_max_jobs,
+            serializers=self._queue.serializers,
             worker=settings.name,
         )
         told = (settings.name, self._queue.name, settings.places, ", ".join(sorted(settings.classes)))
@@ -218,6 +224,15 @@ def _about(settings: Settings, attributes: Mapping[str, Any]) -> dict[str, objec
         "handlers": sorted(settings.classes)[:_HANDLERS_TOLD],
         "attributes": attributes,
     }
+
+
+def _check_travels(serializers: Serializers) -> None:
+    """Raise Malformed when a child process would not get the queue's serialisers."""
+    try:
+        pickle.dumps(serializers)
+    except Exception as error:
+        bound = f"one that pickle can send to child processes ({error})"
+        raise Malformed("serializer", serializers, bound) from error
 
 
 def _new_incarnation() -> str:

@@ -6,10 +6,12 @@ import argparse
 import logging
 import os
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import engine
 from engine import validate
+from engine.async_queue import AsyncQueue
 from engine.command.arguments import add, add_queue
 from engine.errors import Malformed
 from engine.handlers import Handlers
@@ -27,7 +29,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command."""
     worker = commands.add_parser("worker", help="run handlers until stopped", description=__doc__)
     worker.set_defaults(run=run)
-    worker.add_argument("handlers", metavar="MODULE:HANDLERS", help="where the engine.Handlers object is")
+    worker.add_argument(
+        "handlers", metavar="MODULE:HANDLERS", help="where the engine.Handlers object, or the queue with jobs, is"
+    )
     add_queue(worker)
     add(worker, "--name", default=f"worker-{os.getpid()}", help="for people and for the history")
     add(worker, "--concurrency", kind=int, default=8, help="handlers at once")
@@ -90,11 +94,14 @@ def load_handlers(reference: str) -> Handlers:
     if not module_name or not name:
         raise Malformed("handlers", reference, bound)
     try:
-        found = getattr(import_module(module_name), name)
+        found = attrgetter(name)(import_module(module_name))
     except (ImportError, TypeError) as error:
         raise Malformed("handlers", reference, f"{bound} ({error})") from error
     except AttributeError:
         raise Malformed("handlers", reference, f"{bound} (module {module_name} has no {name})") from None
+    if isinstance(found, Queue | AsyncQueue):
+        # Its functions are decorated with `queue.job`.
+        found = found.handlers
     if not isinstance(found, Handlers):
         raise Malformed("handlers", reference, f"{bound} ({name} is a {type(found).__name__})")
     return found

@@ -198,6 +198,12 @@ def _read_wholes(value: Any) -> tuple[int, ...]:
     return tuple(map(_read_whole, cast("list[Any]", value)))
 
 
+def _read_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("an option that is no text")
+    return value
+
+
 def _read_share(value: Any) -> float:
     if not isinstance(value, float) or not 0 <= value <= 1:
         raise ValueError("an option that is no number from 0 to 1")
@@ -215,6 +221,7 @@ class Extra(NamedTuple):
 #: By the names of their fields in Options.
 _EXTRAS: dict[str, Extra] = {
     "headers": Extra((), dict, _read_pairs),
+    "serializer": Extra("", str, _read_text),
     "backoff_max_ms": Extra(0, int, _read_whole),
     "backoff_delays_ms": Extra((), list, _read_wholes),
     "jitter": Extra(None, float, _read_share),

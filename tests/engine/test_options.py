@@ -29,6 +29,7 @@ EXAMPLES: dict[str, tuple[list[tuple[Any, Any]], list[Any]]] = {
         [({}, ()), ({"h": "x" * HEADER_FILL}, (("h", "x" * HEADER_FILL),))],
         [{"h": "x" * (HEADER_FILL + 1)}, 7, "a=b", [("a", "b")], {"a": 1}, {1: "a"}, {"a": None}, {"a": b"b"}],
     ),
+    "serializer": ([("s" * 128, "s" * 128)], ["s" * 129, *BAD_TEXTS]),
     "key": ([("k" * KEY_CHARS_MAX, "k" * KEY_CHARS_MAX)], ["k" * (KEY_CHARS_MAX + 1), *BAD_TEXTS]),
     "unique": ([("u" * 128, "u" * 128)], ["u" * 129, *BAD_TEXTS]),
     "backoff_delays_ms": (

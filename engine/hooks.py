@@ -1,0 +1,108 @@
+"""What a service wants done around every run and every enqueue: traces, counters, database sessions.
+
+Hooks are plain functions, called in the order in which they were given, in the thread (or on the loop) that runs the handler or
+enqueues: they must be short. With child processes they run in the worker, not in the child.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.handlers import Job
+    from engine.operations import Enqueued
+    from engine.producing import NewJob
+
+log = logging.getLogger("ironclaim.worker")
+
+Before = Callable[["Job"], object]
+After = Callable[["Job", "str | None"], object]
+Around = Callable[["Job"], AbstractContextManager[object]]
+
+
+class RunHooks:
+    """Around the runs of a worker's handlers: `@handlers.hooks.before`, `.after`, `.around`."""
+
+    def __init__(self) -> None:
+        self._before: list[Before] = []
+        self._after: list[After] = []
+        self._around: list[Around] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._before or self._after or self._around)
+
+    def before(self, hook: Before) -> Before:
+        """Call this with the Job before its handler. What it raises is a failed run, and the handler is not called."""
+        self._before.append(hook)
+        return hook
+
+    def after(self, hook: After) -> After:
+        """Call this with the Job and its error (None: it returned) after the handler, before the server is told. What it raises
+        is logged, and changes nothing."""
+        self._after.append(hook)
+        return hook
+
+    def around(self, hook: Around) -> Around:
+        """Enter the context manager that this makes of a Job, and leave it after the handler, with what that raised. What it
+        raises itself is a failed run; what it swallows is none."""
+        self._around.append(hook)
+        return hook
+
+    @contextmanager
+    def entered(self, job: Job) -> Generator[None]:
+        """Everything but `after`."""
+        with ExitStack() as stack:
+            for around in self._around:
+                stack.enter_context(around(job))
+            for before in self._before:
+                before(job)
+            yield
+
+    def ended(self, job: Job, error: str | None) -> None:
+        """The handler has returned (None), or the run has failed."""
+        for after in self._after:
+            try:
+                after(job, error)
+            except Exception:
+                log.exception("job %s: a hook after its run failed", job.id, extra={"job_id": job.id})
+
+
+class EnqueueHooks:
+    """Around the enqueues of a queue: `@queue.hooks.before`, `.after`."""
+
+    def __init__(self) -> None:
+        self._before: list[Callable[[NewJob], object]] = []
+        self._after: list[Callable[[NewJob, Enqueued], object]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._before or self._after)
+
+    def before(self, hook: Callable[[NewJob], object]) -> Callable[[NewJob], object]:
+        """Call this with each NewJob before it is checked and sent; it may change it. What it raises goes to who enqueues, and
+        nothing is sent."""
+        self._before.append(hook)
+        return hook
+
+    def after(self, hook: Callable[[NewJob, Enqueued], object]) -> Callable[[NewJob, Enqueued], object]:
+        """Call this with each NewJob and what came of it. What it raises is logged: the job is there. Not called where the
+        enqueue has raised."""
+        self._after.append(hook)
+        return hook
+
+    def prepare(self, job: NewJob) -> NewJob:
+        """Call those before."""
+        for before in self._before:
+            before(job)
+        return job
+
+    def tell(self, jobs: Iterable[NewJob], came: Iterable[Enqueued]) -> None:
+        """Call those after."""
+        for job, enqueued in zip(jobs, came, strict=True):
+            for after in self._after:
+                try:
+                    after(job, enqueued)
+                except Exception:
+                    log.exception("job %s: a hook after its enqueue failed", enqueued.job, extra={"job_id": enqueued.job})

@@ -1,0 +1,103 @@
+"""How payloads become bytes and back: JSON unless a queue says otherwise, bytes untouched, or a serialiser of your own.
+
+Each job says in its envelope which one wrote it, so that workers with another default read it as well; a worker that does not
+know that one fails the job, and goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from engine import validate
+from engine.errors import Malformed
+from engine.operations import Options
+from engine.options import PLAIN
+
+#: The names of those that every queue has. JSON is not written into envelopes.
+JSON, RAW = "json", "raw"
+
+
+class Serializer(Protocol):
+    """Yours: `name` stands in the envelope of each job that it wrote, so it must not change as long as one of them lives. With
+    child processes it has to be something that `pickle` can send to them."""
+
+    @property
+    def name(self) -> str:
+        """1 to 128 of the characters that names may have; not `json` or `raw`."""
+        ...
+
+    def dumps(self, value: Any, /) -> bytes:
+        """A payload as bytes. What it raises is Malformed for who enqueues."""
+        ...
+
+    def loads(self, data: bytes, /) -> Any:
+        """The payload that these bytes were made of. What it raises is a failed run."""
+        ...
+
+
+class Serializers:
+    """Those that a queue knows: JSON, raw bytes, and the given ones. `default` writes where a job does not say; None: JSON."""
+
+    def __init__(self, default: Serializer | None = None, others: Iterable[Serializer] = ()) -> None:
+        self._by_name: dict[str, Serializer] = {}
+        given = [*([] if default is None else [default]), *others]
+        for serializer in given:
+            name = validate.text("serializer", getattr(serializer, "name", serializer))
+            if name in (JSON, RAW, *self._by_name):
+                raise Malformed("serializer", name, "a name that is not taken: json, raw, or that of another one")
+            if not (callable(getattr(serializer, "dumps", None)) and callable(getattr(serializer, "loads", None))):
+                raise Malformed("serializer", serializer, "an object with name, dumps and loads")
+            self._by_name[name] = serializer
+        self._default = JSON if default is None else default.name
+        #: Whether payloads are JSON unless they or their jobs say otherwise.
+        self.plain = self._default == JSON
+        self._plain_options = {name: replace(PLAIN, serializer=name) for name in (RAW, *self._by_name)}
+
+    @property
+    def own(self) -> bool:
+        """Whether there are others than JSON and raw bytes."""
+        return bool(self._by_name)
+
+    def write(self, payload: object, options: Options, most: int) -> tuple[bytes, Options]:
+        """The bytes of a payload, and the options that say what wrote them. Bytes travel untouched, whatever the default. Raises
+        Malformed."""
+        name = options.serializer or (RAW if isinstance(payload, bytes | bytearray) else self._default)
+        if name == JSON:
+            return validate.payload_bytes(payload, most), replace(options, serializer="") if options.serializer else options
+        if name == RAW:
+            if not isinstance(payload, bytes | bytearray):
+                raise Malformed("payload", payload, "bytes, which travel raw")
+            data: object = bytes(payload)
+        else:
+            data = self._dumps(self._find(name), payload)
+        if not isinstance(data, bytes):
+            raise Malformed("payload", payload, f"something of which {name} makes bytes, not a {type(data).__name__}")
+        if len(data) > most:
+            raise Malformed("payload", f"{len(data)} bytes", f"at most {most} bytes")
+        return data, self._plain_options[name] if options is PLAIN else replace(options, serializer=name)
+
+    def read(self, name: str, data: bytes) -> Any:
+        """The payload of a job that this serialiser wrote ('' = JSON). Raises ValueError, and whatever a serialiser raises."""
+        if not name:
+            return json.loads(data)
+        return data if name == RAW else self._find(name).loads(data)
+
+    def _find(self, name: str) -> Serializer:
+        found = self._by_name.get(name)
+        if found is None:
+            raise Malformed("serializer", name, f"one that this queue knows: {', '.join((JSON, RAW, *self._by_name))}")
+        return found
+
+    @staticmethod
+    def _dumps(serializer: Serializer, payload: object) -> object:
+        try:
+            return serializer.dumps(payload)
+        except Exception as error:
+            raise Malformed("payload", payload, f"something that {serializer.name} can write ({error})") from error
+
+
+#: Of a queue that was given none.
+BUILT_IN = Serializers()

@@ -1,0 +1,194 @@
+"""Hooks around runs and enqueues, in every kind of handler, and traces that go through jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker
+from engine.operations import Enqueued
+from engine.tracing import HEADER, carry_traces, trace
+from tests.engine.helpers import backwards
+from tests.engine.helpers.producing import ids_of
+
+
+def kinds(handlers: Handlers, log: list[Any]) -> None:
+    """Handlers of every kind, which log what they see and fail when they are told to."""
+
+    def work(job: Job) -> None:
+        log.append(f"run {job.id}")
+        if job.payload == "fail":
+            raise ValueError("no")
+
+    async def work_async(job: Job) -> None:
+        await asyncio.sleep(0)
+        work(job)
+
+    handlers("thread")(work)
+    handlers("inline", inline=True)(lambda job: work(job))
+    handlers("async")(work_async)
+
+
+@pytest.mark.feature("MQ18")
+@pytest.mark.parametrize("name", ["thread", "inline", "async"])
+def test_hooks_are_called_around_each_run_in_their_order(queue: Queue, name: str) -> None:
+    handlers, log = Handlers(), []
+    kinds(handlers, log)
+
+    @handlers.hooks.around
+    @contextmanager
+    def around(job: Job) -> Iterator[None]:
+        log.append("enter")
+        try:
+            yield
+        except ValueError as error:
+            log.append(f"leave with {error}")
+            raise
+        else:
+            log.append("leave")
+
+    handlers.hooks.before(lambda job: log.append(f"first {job.id}"))
+    handlers.hooks.before(lambda job: log.append("second"))
+    handlers.hooks.after(lambda job, error: log.append(f"after {job.id}: {error}"))
+    queue.enqueue(name, "work", id="good", priority=9)
+    queue.enqueue(name, "fail", id="bad", attempts=1)
+    Worker(queue, handlers, sweep_ms=50, concurrency=1).run(burst=True)
+    assert log == [
+        *("enter", "first good", "second", "run good", "leave", "after good: None"),
+        *("enter", "first bad", "second", "run bad", "leave with no", "after bad: ValueError: no"),
+    ]
+    assert ids_of(queue, "dead") == ["bad"]
+
+
+@pytest.mark.feature("MQ18")
+@pytest.mark.parametrize("name", ["thread", "inline", "async"])
+def test_a_hook_that_raises_before_is_a_failed_run_and_one_after_is_logged(
+    queue: Queue, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    handlers, log = Handlers(), []
+    kinds(handlers, log)
+
+    @handlers.hooks.before
+    def before(job: Job) -> None:
+        if job.id == "refused":
+            raise PermissionError("not today")
+
+    @handlers.hooks.after
+    def after(job: Job, error: str | None) -> None:
+        log.append((job.id, error))
+        raise RuntimeError("after")
+
+    handlers.hooks.after(lambda job, error: log.append("next"))
+    queue.enqueue(name, 1, id="refused", attempts=1, priority=9)
+    queue.enqueue(name, 1, id="good")
+    Worker(queue, handlers, sweep_ms=50, concurrency=1).run(burst=True)
+    assert log == [("refused", "PermissionError: not today"), "next", "run good", ("good", None), "next"]
+    assert (ids_of(queue, "dead"), ids_of(queue, "done")) == (["refused"], ["good"])
+    assert "job good: a hook after its run failed" in caplog.text
+
+
+@pytest.mark.feature("MQ18")
+def test_hooks_of_runs_in_child_processes_are_called_in_the_worker(queue: Queue, tmp_path: Any) -> None:
+    log: list[Any] = []
+    hooks = backwards.handlers.hooks
+    hooks.before(lambda job: log.append(job.payload["value"]))
+    hooks.after(lambda job, error: log.append(error))
+    try:
+        queue.enqueue("tell", {"folder": str(tmp_path), "value": 1})
+        queue.enqueue("tell", {"value": 2}, attempts=1)
+        Worker(queue, backwards.handlers, sweep_ms=50, processes=1).run(burst=True)
+    finally:
+        backwards.handlers.hooks = type(hooks)()
+    assert log == [1, None, 2, "KeyError: 'folder'"]
+
+
+def enqueue(queue: Queue, face: str, *jobs: NewJob, many: bool) -> list[Enqueued]:
+    """By the synchronous or the asyncio queue, with the same hooks."""
+
+    async def send() -> list[Enqueued]:
+        async with AsyncQueue("q", url=queue.url) as other:
+            other.hooks = queue.hooks
+            if many:
+                return await other.enqueue_many(jobs)
+            return [await other.enqueue(job.name, job.payload, id=job.id, **job.options) for job in jobs]
+
+    if face == "async":
+        return asyncio.run(send())
+    if many:
+        return queue.enqueue_many(jobs)
+    return [queue.enqueue(job.name, job.payload, id=job.id, **job.options) for job in jobs]
+
+
+@pytest.mark.feature("MQ19")
+@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize("many", [False, True])
+def test_hooks_may_change_a_job_before_it_is_enqueued_and_hear_what_came_of_it(
+    queue: Queue, face: str, many: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[Any] = []
+
+    @queue.hooks.before
+    def before(job: NewJob) -> None:
+        job.payload = {"wrapped": job.payload}
+        job.options["headers"] = {"by": "hook"}
+
+    @queue.hooks.after
+    def after(job: NewJob, enqueued: Enqueued) -> None:
+        told.append((job.payload, enqueued.job, enqueued.result))
+        raise RuntimeError("after")
+
+    given = [NewJob("work", 1, id="a"), NewJob("work", 2, id="b")]
+    assert [item.result for item in enqueue(queue, face, *given, many=many)] == ["created", "created"]
+    assert told == [({"wrapped": 1}, "a", "created"), ({"wrapped": 2}, "b", "created")]
+    assert given[0].payload == 1, "the caller's own objects are not changed"
+    assert "job a: a hook after its enqueue failed" in caplog.text
+    assert enqueue(queue, face, NewJob("work", 1, id="a"), many=many)[0].result == "duplicate" and told[-1][2] == "duplicate"
+    seen: list[Any] = []
+    handlers = Handlers()
+    handlers("work")(lambda job: seen.append((job.payload, job.headers)))
+    Worker(queue, handlers, sweep_ms=50).run(burst=True)
+    assert sorted(seen, key=str) == [({"wrapped": 1}, {"by": "hook"}), ({"wrapped": 2}, {"by": "hook"})]
+
+
+@pytest.mark.feature("MQ19")
+@pytest.mark.parametrize("many", [False, True])
+def test_a_hook_that_raises_before_an_enqueue_keeps_the_job_out(queue: Queue, many: bool) -> None:
+    @queue.hooks.before
+    def before(job: NewJob) -> None:
+        if job.id == "bad":
+            raise PermissionError("not today")
+        job.options["priority"] = 11
+
+    with pytest.raises(PermissionError):
+        enqueue(queue, "sync", NewJob("work", 1, id="bad"), many=many)
+    with pytest.raises(Malformed, match="priority: 11"):
+        enqueue(queue, "sync", NewJob("work", 1, id="worse"), many=many)
+    assert queue.counts().waiting == 0
+
+
+@pytest.mark.parametrize("name", ["thread", "async"])
+def test_a_job_that_is_enqueued_in_a_handler_carries_its_trace_on(queue: Queue, name: str) -> None:
+    handlers, seen = Handlers(), {}
+    carry_traces(queue, handlers)
+
+    def first(job: Job) -> None:
+        seen["first"] = (trace.get(), job.headers)
+        queue.enqueue("second", 1)
+
+    async def first_async(job: Job) -> None:
+        first(job)
+
+    handlers(name)(first_async if name == "async" else first)
+    handlers("second")(lambda job: seen.update(second=(trace.get(), job.headers)))
+    handlers("none")(lambda job: seen.update(none=(trace.get(), job.headers)))
+    mine = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    token = trace.set(mine)
+    queue.enqueue(name, 1)
+    trace.reset(token)
+    queue.enqueue("none", 1)
+    Worker(queue, handlers, sweep_ms=50, concurrency=1).run(burst=True)
+    assert seen == {"first": (mine, {HEADER: mine}), "second": (mine, {HEADER: mine}), "none": ("", {})}
