@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from engine.producing import NewJob
     from engine.queue import Queue
     from engine.registry import QueueInfo, async_queues, queues
+    from engine.routing import Target
     from engine.scheduler import Scheduler
     from engine.scheduling import Schedule
     from engine.serializers import Serializer
     from engine.tasks import AsyncTask, Task
     from engine.worker import Worker
+    from engine.worker_group import WorkerGroup
     from engine.workers import WorkerInfo
 
 __version__ = "0.1.0"
@@ -63,9 +65,11 @@ _HOMES = {
     "engine.tasks": ("AsyncTask", "Task"),
     "engine.queue": ("Queue",),
     "engine.registry": ("QueueInfo", "async_queues", "queues"),
+    "engine.routing": ("Target",),
     "engine.scheduler": ("Scheduler",),
     "engine.scheduling": ("Schedule",),
     "engine.worker": ("Worker",),
+    "engine.worker_group": ("WorkerGroup",),
     "engine.workers": ("WorkerInfo",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -94,11 +98,13 @@ __all__ = [
     "Serializer",
     "ServerUnavailable",
     "Snapshot",
+    "Target",
     "Task",
     "UnknownParent",
     "UnsafeServer",
     "UnsupportedFeature",
     "Worker",
+    "WorkerGroup",
     "WorkerInfo",
     "async_queues",
     "queues",

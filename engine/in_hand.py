@@ -99,6 +99,10 @@ class InHand:
             if job.crashes:
                 line.crashed += 1
 
+    def resize(self, pooled: int) -> None:
+        """So many handlers of the pool may run at once. Where more of them run, they go on."""
+        self.pooled.places = pooled
+
     def begin(self, now_ns: int) -> Begun:
         """Fill the free places. No handler starts with less than a fifth of its lease left (rule 9)."""
         begun = _NOTHING
@@ -147,7 +151,7 @@ class InHand:
         first one took; None, with nothing done, where more is to be decided for either."""
         ending, head = line.running[lease], line.ready[0]
         job = head.job
-        if ending.job.crashes or job.crashes or head.lease_until_ns - now_ns < self._margin_ns:
+        if len(line.running) > line.places or ending.job.crashes or job.crashes or head.lease_until_ns - now_ns < self._margin_ns:
             return None
         if job.options.timeout_ms or ending.job.options.timeout_ms:
             return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from engine.class_names import class_of
 from engine.operations_workers import RegistryOperation, WorkersOperation, WorkersReply
 
 #: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or as a list says.
@@ -64,11 +65,14 @@ class Options:
     on_parent_failure: ParentFailure = "bury"
     skip_on: tuple[str, ...] = ()
     reroute_on: tuple[tuple[str, str], ...] = ()
+    #: The routing key, '' = the default one, and the target as JSON, '' = any worker (engine/routing.py).
+    route: str = ""
+    target: str = ""
 
 
 class Enqueue(NamedTuple):
-    """Create one job. (job, nonce) is the identity; after `not_after_ms` the call is void (rule 3). Its class is its name, its
-    lane that class and its key (rule 18)."""
+    """Create one job. (job, nonce) is the identity; after `not_after_ms` the call is void (rule 3). Its class is its name
+    with what it wants of a worker, its lane that class and its key (rule 18)."""
 
     job: str
     name: str
@@ -80,12 +84,13 @@ class Enqueue(NamedTuple):
     @property
     def class_name(self) -> str:
         """The class: jobs that the same workers may claim."""
-        return self.name
+        options = self.options
+        return class_of(self.name, options.route, options.target) if options.route or options.target else self.name
 
     @property
     def lane(self) -> str:
         """The lane: jobs of a class that share a key."""
-        return f"{self.name}/{self.options.key}" if self.options.key else self.name
+        return f"{self.class_name}/{self.options.key}" if self.options.key else self.class_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,8 @@ class EnqueueMany:
 @dataclass(frozen=True, slots=True)
 class Claim:
     """Lease up to `limit` jobs of these classes, at most 16. At most `crashed_max` of them have a crash behind them: a worker
-    runs one of those at a time, and the others may be run elsewhere (rule 12). (incarnation, counter) is the identity (rule 4).
+    runs one of those at a time, and the others may be run elsewhere (rule 12). With `priorities` only
+    jobs with one from the first to the second. (incarnation, counter) is the identity (rule 4).
     """
 
     incarnation: str
@@ -110,6 +116,7 @@ class Claim:
     sleep_max_ms: int
     classes: tuple[str, ...]
     crashed_max: int = 1000
+    priorities: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +200,20 @@ class Reap:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Block until one of the classes, at most 16, may have work; at most `block_ms`."""
+    """Block until one of the classes, at most 15, may have work, or something is new to workers that know this version of the
+    news (None: it is not waited for); at most `block_ms`."""
 
     block_ms: int
     classes: tuple[str, ...]
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Ask what is new to a worker that knows this version: classes with targets, and what is set for the worker."""
+
+    version: int
+    worker: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +255,17 @@ class SetLimit:
     not_after_ms: int
     target: str
     limit: Limit | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetWorker:
+    """Set how many handlers a worker runs at once (`c:<worker>`, `c:*` for every worker without its own), or pause it for so many
+    ms (`p:<worker>`, 0 = until it is resumed); None removes that. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    field: str
+    value: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,9 +387,11 @@ Operation = (
     | Promote
     | Reap
     | Wait
+    | News
     | Pause
     | Resume
     | SetLimit
+    | SetWorker
     | PutSchedule
     | EnableSchedule
     | RemoveSchedule
@@ -487,13 +517,26 @@ class DueSchedule(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Promoted:
     """How many due jobs became claimable, and the first of the schedules that are due. `corrupt`: ids that the script could not
-    read and buried."""
+    read and buried. `version` of the news."""
 
     srv_us: int
     promoted: int
     sleep_ms: int
     corrupt: tuple[str, ...] = ()
     due: tuple[DueSchedule, ...] = ()
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The news: classes with their targets (JSON), how many handlers the worker runs at once (0: as it was started), and its
+    pause (None: there is none, 0: until it is resumed, else the ms that are left)."""
+
+    srv_us: int
+    version: int
+    concurrency: int
+    pause_ms: int | None
+    targets: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,9 +553,10 @@ class Reaped:
 
 @dataclass(frozen=True, slots=True)
 class Woken:
-    """True when a marker was there, False when the block ran out."""
+    """`marker`: that of a class was there, `news`: that of the news; none when the block ran out."""
 
     marker: bool
+    news: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -614,6 +658,7 @@ Reply = (
     | Promoted
     | Reaped
     | Woken
+    | Learned
     | Administered
     | Ticked
     | SchedulePage

@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 from engine import validate
 from engine.errors import Malformed
 from engine.operations import Backoff, Options, ParentFailure
+from engine.routing import Target, route_text, target_text
 
 
 class JobOptions(TypedDict, total=False):
@@ -60,6 +61,10 @@ class JobOptions(TypedDict, total=False):
     skip_on: Sequence[str] | None
     #: Exceptions that send the job on instead: to another name, `"gpu"`, or to a name of another queue, `"big:gpu"`.
     reroute_on: Mapping[str, str] | None
+    #: A routing key: only workers that have it among their `routes` run the job; without one it is `default`.
+    route: str | None
+    #: Which workers may run the job, by their server, stack, capabilities and region (rule 18).
+    target: Target | Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,8 @@ OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
     "on_parent_failure": Choice("bury", ("bury", "ignore")),
     "skip_on": Checked(validate.error_names, ()),
     "reroute_on": Checked(validate.reroutes, ()),
+    "route": Checked(route_text),
+    "target": Checked(target_text),
 }
 
 #: The options of a job that has none of its own.

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from engine.call import Call
 from engine.operations import Lease, LeasedJob, Reply
+from engine.routing import Attributes
 
 #: Each channel carries one call at a time:
 #: work (claim, finish and claim, retry, bury, release, mark); finish (finishes that would wait for the call on `work`); renew
-#: (extend, so that neither a slow claim nor a busy handler delays a renewal, rule 14); sweep (reap, promote, count); wake (the
-#: blocking wait, on a connection of its own).
+#: (extend, so that neither a slow claim nor a busy handler delays a renewal, rule 14); sweep (reap, promote, news, count); wake
+#: (the blocking wait, on a connection of its own).
 Channel = Literal["work", "finish", "renew", "sweep", "wake"]
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
@@ -21,10 +22,15 @@ MS = 1_000_000
 StopReason = Literal["stopped", "empty", "recycled", "at once"]
 
 
+#: A worker without attributes runs what wants nothing of a worker.
+_NOTHING_SPECIAL = Attributes("")
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """A worker's configuration, checked by `Worker`. `prefetch` is the most that is taken ahead, `classes` are the names
-    that it has handlers for.
+    that it has handlers for, `attributes` decide which of their
+    jobs it may run, and with `priorities` it takes only jobs with one from the first to the second.
 
     `concurrency` handlers run at once, and beside them one of the `inline` names, whose jobs run one after the other in one
     thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names end soon after they were told to, and
@@ -50,6 +56,8 @@ class Settings:
     max_jobs: int = 0
     beat_ms: int = 0
     about: Mapping[str, object] = field(default_factory=dict[str, object])
+    attributes: Attributes = _NOTHING_SPECIAL
+    priorities: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sweep_ms", min(self.sweep_ms, self.lease_ms // 4))
@@ -106,6 +114,13 @@ class MoreTime:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseAsked:
+    """The worker shall claim and start nothing until it is asked to go on (`paused` False); what runs goes on."""
+
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Forked:
     """The process is another one than the one that claimed (fork, restored machine): take a new incarnation (rule 4)."""
 
@@ -115,7 +130,7 @@ class TimerFired:
     """The instant that `wake_at_ns` named has come."""
 
 
-Event = Answered | Unanswered | HandlerEnded | StopAsked | MoreTime | Forked | TimerFired
+Event = Answered | Unanswered | HandlerEnded | StopAsked | MoreTime | PauseAsked | Forked | TimerFired
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine import backoff
+from engine.allowance import Allowance, Gate
 from engine.call import Call
 from engine.channels import Channels
 from engine.claiming import Claiming
@@ -27,10 +28,12 @@ from engine.operations import (
     Failure,
     Finish,
     FinishedAndClaimed,
+    Learned,
     Lease,
     LeasedJob,
     Mark,
     Marked,
+    News,
     Operation,
     Promote,
     Promoted,
@@ -48,6 +51,7 @@ from engine.owed import Owed
 from engine.prefetch import LINGER_MS, WAIT_MS_MAX, Prefetch
 from engine.renewing import Renewing
 from engine.server_clock import ServerClock
+from engine.sharing import Share
 from engine.step_values import (
     MS,
     Action,
@@ -59,6 +63,7 @@ from engine.step_values import (
     HandlerEnded,
     LoseLease,
     MoreTime,
+    PauseAsked,
     Settings,
     StopAsked,
     StopHandler,
@@ -87,6 +92,8 @@ class WorkerSteps:
         new_incarnation: Callable[[], str],
         now_ns: int,
         draw: Callable[[], float] = random.random,
+        gate: Gate | None = None,
+        share: Share | None = None,
     ) -> None:
         self._settings = settings
         self._build = build
@@ -108,6 +115,8 @@ class WorkerSteps:
         self._timeouts = Timeouts(settings)
         self._stopping = Stopping(settings)
         self._membership = Membership(settings, clock, now_ns)
+        self._sweeping.classes = self._claiming.classes
+        self._allowance = Allowance(settings, gate, share)
         self._exited = False
         self._asked_ns: int | None = None
         # When somebody last asked for a turn: what turns leave undecided is looked at soon.
@@ -157,6 +166,9 @@ class WorkerSteps:
             # Whether it goes back depends on the handlers that run, so what has waited too long is looked at again and again.
             over_ns = oldest_ns + WAIT_MS_MAX * MS
             times.append(over_ns if over_ns > now_ns else now_ns + WAIT_MS_MAX * MS // 2)
+        allowed_ns = self._allowance.next_ns(now_ns)
+        if allowed_ns is not None:
+            times.append(allowed_ns)
         if self._turn_asked_ns is not None and now_ns - self._turn_asked_ns < TURNING_MS * MS:
             times.append(now_ns + LINGER_MS * MS)
         self._asked_ns = max(now_ns, min(times, default=now_ns + self._settings.sweep_ms * MS))
@@ -185,6 +197,8 @@ class WorkerSteps:
                 self._stopping.ask(reason, now_ns)
             case MoreTime(lease=lease, for_ms=for_ms):
                 self._timeouts.extend(lease, for_ms, now_ns)
+            case PauseAsked(paused=paused):
+                self._allowance.paused_here = paused
             case Forked():
                 self._take_new_incarnation()
             case TimerFired():
@@ -198,9 +212,17 @@ class WorkerSteps:
         self._use_finish_channel(actions)
         self._use_renew_channel(now_ns, actions)
         self._use_sweep_channel(now_ns, actions)
-        self._use_wake_channel(actions)
+        self._use_wake_channel(now_ns, actions)
         self._maybe_exit(now_ns, actions)
+        if self._allowance.share is not None:
+            self._report(self._allowance.share, now_ns)
         return actions
+
+    def _report(self, share: Share, now_ns: int) -> None:
+        """Tell the other queues what this one leaves to them."""
+        able = self._clock.known and not self._stopping.on and not self._allowance.closed(now_ns)
+        able = able and (self._channels.free("work") or self._channels.busy("work"))
+        share.report(self.in_hand, asking=self._claiming.asking, hungry=able and self._claiming.hungry)
 
     def turn(self, lease: Lease, now_ns: int) -> LeasedJob | None:
         """A handler has returned, and its place is asked for the next job: `on` with HandlerEnded for runners of many short
@@ -255,11 +277,20 @@ class WorkerSteps:
             case Promoted():
                 self._claiming.hear(reply.promoted > 0)
                 self._sweeping.promoted(reply, event.done_ns)
+                if reply.version != self._claiming.version:
+                    self._sweeping.learn(self._claiming.version)
+            case Learned():
+                self._claiming.learned(reply)
+                self._sweeping.learned(self._claiming.classes)
+                self._allowance.learned(reply, event.done_ns)
+                self._hand.resize(self._allowance.pooled)
             case Ticked():
                 self._claiming.hear(bool(reply.jobs))
             case Woken():
                 self._claiming.waited(marker=reply.marker)
-                if reply.marker and not self._room():
+                if reply.news and isinstance(operation, Wait) and operation.version is not None:
+                    self._sweeping.learn(operation.version)
+                if reply.marker and not self._may_claim(now_ns):
                     # The marker is taken and this worker cannot claim: a sweep re-arms it for the others.
                     self._sweeping.at_ns = event.done_ns
             case Counts():
@@ -283,7 +314,12 @@ class WorkerSteps:
         self._hand.add(claimed.jobs, self._channels.first_send_ns(event), now_ns)
         self._owed.bury(claimed.unreadable)
         claim = event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
+        if self._settings.priorities is not None and not claimed.jobs:
+            # What waits is for others, and so is the marker that the claim has left: it must not come back here at once.
+            self._channels.pause("wake", now_ns)
         self._claiming.answered(claim if isinstance(claim, Claim) else None, claimed)
+        if self._allowance.share is not None:
+            self._allowance.share.answered(len(claimed.jobs))
         self._sweeping.not_after(event.done_ns, claimed.sleep_ms)
 
     def _extended(self, event: Answered, operation: Operation, reply: Extended, actions: list[Action]) -> None:
@@ -335,11 +371,13 @@ class WorkerSteps:
         match operation:
             case Finish(leases=leases, claim=Claim()) if event.fault:
                 # Rule 1: the fused call failed as a whole; the finish half goes alone.
+                self._claiming.asking = False
                 self._channels.resend(event.channel, self._build(Finish(leases)), now_ns)
             case Claim() | Finish() | Retry() | Bury() | Release() | Mark() if not event.fault:
                 # One claim is outstanding per incarnation, and it is re-sent until it is answered (rule 4).
                 self._channels.resend(event.channel, event.call, now_ns, unanswered_since_ns=event.first_send_ns)
             case Claim():
+                self._claiming.asking = False
                 self._claiming.hungry = True
                 self._channels.pause("work", now_ns)
             case Mark(lease=lease):
@@ -348,7 +386,7 @@ class WorkerSteps:
                 self._channels.pause("work", now_ns)
             case Tick() if event.fault:
                 self._sweeping.tick_failed(now_ns)
-            case Promote() | Reap() | Count() | Tick():
+            case Promote() | Reap() | News() | Count() | Tick():
                 self._sweeping.failed(now_ns)
             case Beat():
                 self._membership.failed(operation, now_ns)
@@ -368,6 +406,9 @@ class WorkerSteps:
 
     def _start_jobs(self, now_ns: int, actions: list[Action]) -> None:
         if self._stopping.on:
+            self._owed.release(self._hand.give_back())
+            return
+        if self._allowance.paused(now_ns):
             self._owed.release(self._hand.give_back())
             return
         begun = self._hand.begin(now_ns)
@@ -422,13 +463,18 @@ class WorkerSteps:
 
     def _next_claim(self, now_ns: int) -> Claim | None:
         """A claim for the free places. It rides on a finish even when the last one found nothing: that costs no round trip."""
-        free = self._settings.places + self._ahead - self.in_hand
-        if free <= 0 or self._stopping.on or not self._clock.known or not self._settings.classes:
+        free = self._places + self._ahead - self.in_hand
+        if free <= 0 or self._stopping.on or not self._clock.known:
             return None
         if not self._owed.finishes and self._hand.busy and free < self._hand.startable:
             # It would bring a few, and the next one many: as long as most of what was taken ahead has not started, it can wait.
             return None
         if not self._claiming.hungry and not self._owed.finishes:
+            return None
+        if self._allowance.share is not None and not self._claiming.hungry:
+            # Places that others may need are not kept for what is not known to be there.
+            return None
+        if not self._claiming.classes or (free := self._allowance.most(free, self.in_hand, now_ns)) <= 0:
             return None
         return self._claiming.next_claim(free, 0 if self._hand.has_crashed else 1, now_ns)
 
@@ -451,9 +497,9 @@ class WorkerSteps:
         if operation is not None:
             self._channels.send("sweep", self._build(operation), actions)
 
-    def _use_wake_channel(self, actions: list[Action]) -> None:
+    def _use_wake_channel(self, now_ns: int, actions: list[Action]) -> None:
         """Block for a marker only when the last claim found nothing more and there is room (rule 22)."""
-        if self._claiming.hungry or not self._room() or self._stopping.on:
+        if self._claiming.hungry or not self._room(now_ns) or self._stopping.on or self._sweeping.asking:
             return
         if self._channels.free("wake"):
             self._channels.send("wake", self._build(self._claiming.next_wait()), actions)
@@ -472,5 +518,19 @@ class WorkerSteps:
         busy = self._channels.busy("work") or self._channels.busy("finish")
         return bool(self._owed) or self._channels.resending or busy
 
-    def _room(self) -> bool:
-        return bool(self._settings.classes) and self._settings.places + self._ahead > self.in_hand
+    def _room(self, now_ns: int) -> bool:
+        if not self._settings.classes:
+            return False
+        if self._allowance.share is not None:
+            # Whether this queue has work decides what the others may claim, so it is always listened to.
+            return not self._allowance.closed(now_ns)
+        return self._places + self._ahead > self.in_hand and not self._allowance.closed(now_ns)
+
+    def _may_claim(self, now_ns: int) -> bool:
+        share = self._allowance.share
+        return self._room(now_ns) and not (share is not None and share.full)
+
+    @property
+    def _places(self) -> int:
+        """Handlers that may run at once, as it is set now."""
+        return self._settings.places - self._settings.concurrency + self._allowance.pooled

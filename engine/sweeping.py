@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.operations import Count, Operation, Promote, Promoted, Reap, Reaped
+from engine.operations import Count, News, Operation, Promote, Promoted, Reap, Reaped
 from engine.operations_workers import Beaten
 from engine.step_values import MS, Settings
 from engine.ticking import tick
@@ -16,8 +16,8 @@ FOLLOW_MS = 200
 
 
 class Sweeping:
-    """Reap, then promote, then tick what is due; where workers have died take their leases, and in burst mode count. Each reply
-    says how long the next sweep may wait (rule 13)."""
+    """Reap, then promote, then learn what is new, if anything, and tick what is due; where workers have died take their leases,
+    and in burst mode count. Each reply says how long the next sweep may wait (rule 13)."""
 
     def __init__(self, settings: Settings, now_ns: int) -> None:
         self._settings = settings
@@ -30,6 +30,10 @@ class Sweeping:
         self._reply_ms = settings.sweep_ms
         self._rest: list[Operation] = []
         self._incarnation = ""
+        #: The classes that a burst works off.
+        self.classes = settings.classes
+        #: The news are on their way.
+        self.asking = False
 
     def next_operation(self, incarnation: str, now_ns: int) -> Operation | None:
         """The next call of the sweep that is on, or the first one of a sweep that is due."""
@@ -44,8 +48,21 @@ class Sweeping:
                 self._sweeps += 1
                 self._rest.append(Reap(incarnation, self._sweeps, REAP_LIMIT, most_ms, 0, orphans=True))
             if self._settings.burst:
-                self._rest.append(Count(self._settings.classes))
-        return self._rest.pop(0) if self._rest else None
+                self._rest.append(Count())
+        operation = self._rest.pop(0) if self._rest else None
+        # Without a class that it may run, nothing that waits is for this worker.
+        return Count(self.classes or ("@",)) if isinstance(operation, Count) else operation
+
+    def learn(self, version: int) -> None:
+        """There is something new to who knows this version."""
+        if not self.asking:
+            self._rest.insert(0, News(version, self._settings.name))
+            self.asking = True
+
+    def learned(self, classes: tuple[str, ...]) -> None:
+        """The news are known."""
+        self.asking = False
+        self.classes = classes
 
     def reaped(self, operation: Operation, reply: Reaped, done_ns: int) -> None:
         """A part of a sweep was answered."""
@@ -86,4 +103,5 @@ class Sweeping:
     def failed(self, now_ns: int) -> None:
         """A call of the sweep was not answered: the rest of it is dropped, the next one begins anew."""
         self._rest.clear()
+        self.asking = False
         self.at_ns = now_ns + self._settings.sweep_ms * MS

@@ -35,7 +35,8 @@ ERROR_NAMES_MAX = 50
 KEY_CHARS_MAX = 100
 #: 100,000 claims in a window keep as many entries of some 60 bytes.
 RATE_MAX = 100_000
-CLASSES_PER_CALL_MAX = 16
+#: Class, routing key and all else that names a class fit the one byte of the envelope.
+ROUTE_CHARS_MAX = 64
 
 #: One encoder for all payloads: `json.dumps` makes one for each call that has options.
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
@@ -47,6 +48,7 @@ _NAME = _QUEUE
 _PARENT = re.compile(rf"{_ID.pattern}(?:>reroute)?")
 #: A class, with its module or without.
 _ERROR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>]{0,127}")
+_ROUTE = re.compile(rf"[A-Za-z0-9_.:-]{{1,{ROUTE_CHARS_MAX}}}")
 _KEY = re.compile(rf"[A-Za-z0-9_.:-]{{1,{KEY_CHARS_MAX}}}")
 
 
@@ -93,6 +95,11 @@ def limit_key(field: str, value: object) -> str:
 def text(field: str, value: object) -> str:
     """A text of the characters that names may have."""
     return _matching(field, value, _NAME)
+
+
+def route(field: str, value: object) -> str:
+    """A routing key."""
+    return _matching(field, value, _ROUTE)
 
 
 def limit(*, concurrency: object, rate: object, per_ms: object, window: object) -> Limit:

@@ -13,22 +13,26 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import engine
-from engine import validate
+from engine import routing, validate
+from engine.allowance import Gate
 from engine.driver import SyncDriver
 from engine.errors import Malformed
 from engine.executor import Executor, News
 from engine.handlers import Handlers
 from engine.logs import about
 from engine.queue import Queue
+from engine.routing import DEFAULT_ROUTE
 from engine.running import Running, check_references
 from engine.serializers import Serializers
+from engine.sharing import Share
 from engine.signals import stop_signals
-from engine.step_values import Settings, StopAsked, StopReason
+from engine.step_values import PauseAsked, Settings, StopAsked, StopReason, TimerFired
 from engine.steps import WorkerSteps
 
 log = logging.getLogger("ironclaim.worker")
@@ -68,6 +72,11 @@ class Worker:
     After `max_jobs` jobs, or when the process holds more than `max_memory_mb` megabytes, the worker stops gracefully, and `run`
     returns "recycled": start another one (0 = never).
 
+    Which jobs it claims: `names` are some of the names with handlers (else all of them), `priorities` the least and the greatest
+    priority; `routes` the routing keys (a job without one has the key `default`); `name`, `stack`, `capabilities` and `region`
+    are what targets of jobs ask for (rule 18). `gate` is asked before a claim, in a decision that others wait for, so it must be
+    quick: False = claim nothing now, True = as ever, a number = at most so many jobs; a closed one is asked again after 200 ms.
+
     The worker is listed in `queue.workers` with its `attributes`, JSON of at most 4 KiB, and tells every `beat_ms` that it lives.
     When three beats in a row have not come, other workers take its leases without waiting for their end, unless it has renewed
     them; so handlers that hold the interpreter lock for longer than that want longer beats. With 0 it is not listed.
@@ -92,6 +101,13 @@ class Worker:
         max_memory_mb: int = 0,
         beat_ms: int = 10_000,
         attributes: Mapping[str, Any] | None = None,
+        names: Iterable[str] | None = None,
+        priorities: tuple[int, int] | None = None,
+        routes: Iterable[str] = (DEFAULT_ROUTE,),
+        stack: str | None = None,
+        capabilities: Iterable[str] = (),
+        region: str | None = None,
+        gate: Gate | None = None,
     ) -> None:
         # An AsyncQueue, or the name of a queue, would else be an AttributeError inside of `run`.
         if not isinstance(queue, Queue):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -104,8 +120,11 @@ class Worker:
         plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
         spawned = plain if processes else frozenset[str]()
         lease = validate.integer("lease_ms", lease_ms, 100, 86_400_000)
+        known_as = validate.worker_name(name or f"worker-{os.getpid()}")
+        if gate is not None and not callable(gate):
+            raise Malformed("gate", gate, "a function without arguments that returns True, False or a number")
         settings = Settings(
-            name=validate.worker_name(name or f"worker-{os.getpid()}"),
+            name=known_as,
             # No threads for handlers that nobody has.
             concurrency=0 if len(handlers.inline) == len(handlers.by_name) else processes or concurrency,
             prefetch=validate.integer("prefetch", prefetch, 0, validate.CONCURRENCY_MAX),
@@ -113,11 +132,13 @@ class Worker:
             # Settings bring it down to a quarter of the lease.
             sweep_ms=validate.integer("sweep_ms", sweep_ms, 10, max(lease, _SWEEP_MS)),
             grace_ms=validate.integer("grace_ms", grace_ms, 0, 86_400_000),
-            classes=tuple(handlers.by_name),
+            classes=routing.names_among(handlers.by_name, names),
             inline=handlers.inline,
             stoppable=handlers.coroutines | spawned,
             spawned=spawned,
             max_jobs=validate.integer("max_jobs", max_jobs, 0, _JOBS_MAX),
+            attributes=routing.attributes(known_as, stack, capabilities, region, routes),
+            priorities=routing.priority_range(priorities),
             beat_ms=validate.integer("beat_ms", beat_ms, 0, BEAT_MS_MAX),
         )
         settings = replace(settings, about=_about(settings, validate.attributes(attributes)))
@@ -130,6 +151,7 @@ class Worker:
             processes=processes > 0,
             max_memory_mb=validate.integer("max_memory_mb", max_memory_mb, 0, _MEMORY_MB_MAX),
             child_max_jobs=validate.integer("child_max_jobs", child_max_jobs, 0, _JOBS_MAX),
+            gate=None if gate is None else partial(_ask, gate, known_as),
         )
         if self._processes:
             check_references(handlers)
@@ -144,6 +166,7 @@ class Worker:
         processes: bool = False,
         max_memory_mb: int = 0,
         child_max_jobs: int = 0,
+        gate: Gate | None = None,
     ) -> None:
         """What a run needs; the settings are checked."""
         self._queue = queue
@@ -152,6 +175,8 @@ class Worker:
         self._processes = processes
         self._max_memory_mb = max_memory_mb
         self._child_max_jobs = child_max_jobs
+        self._gate = gate
+        self._share: Share | None = None
         self._news = News()
 
     def stop(self, *, at_once: bool = False) -> None:
@@ -159,6 +184,19 @@ class Worker:
         they are not waited for, and their jobs run again when their leases are over. Safe from any thread and from a signal
         handler."""
         self._news.put(StopAsked("at once" if at_once else "stopped"))
+
+    def pause(self) -> None:
+        """Claim and start nothing more until `resume`; what runs goes on. Safe from any thread, and before `run`."""
+        self._news.put(PauseAsked(True))
+
+    def resume(self) -> None:
+        """End the pause."""
+        self._news.put(PauseAsked(False))
+
+    def take_part(self, share: Share) -> None:
+        """Share the places of a group: for WorkerGroup, before `run`."""
+        self._share = share
+        share.poke = lambda: self._news.put(TimerFired())
 
     def run(self, *, burst: bool = False) -> StopReason:
         """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job that it has a handler for
@@ -176,7 +214,8 @@ class Worker:
         finally:
             patience.cancel()
         if self._queue.observer is not None:
-            named = {name: sorted(getattr(settings, name)) for name in ("inline", "stoppable", "spawned")}
+            named: dict[str, object] = {name: sorted(getattr(settings, name)) for name in ("inline", "stoppable", "spawned")}
+            named["attributes"] = routing.described(settings.attributes)
             config = {**asdict(replace(settings, about={})), **named, "queue": self._queue.name, "pid": os.getpid()}
             self._queue.observer.configured(config)
         waiting = SyncDriver(
@@ -186,7 +225,9 @@ class Worker:
             clock=clock,
             block_ms_max=settings.sweep_ms,
         )
-        steps = WorkerSteps(settings, self._queue.model.call, clock, _new_incarnation, time.monotonic_ns())
+        steps = WorkerSteps(
+            *(settings, self._queue.model.call, clock, _new_incarnation, time.monotonic_ns()), gate=self._gate, share=self._share
+        )
         executor = Executor(
             *(steps, self._queue.driver, waiting, self._news), worker=settings.name, max_memory_mb=self._max_memory_mb
         )
@@ -233,6 +274,15 @@ def _check_travels(serializers: Serializers) -> None:
     except Exception as error:
         bound = f"one that pickle can send to child processes ({error})"
         raise Malformed("serializer", serializers, bound) from error
+
+
+def _ask(gate: Gate, worker: str) -> bool | int:
+    """A gate that raises is closed: what it guards against may be why it does."""
+    try:
+        return gate()
+    except Exception:
+        log.exception("worker %s: its gate raised, so nothing is claimed", worker)
+        return False
 
 
 def _new_incarnation() -> str:

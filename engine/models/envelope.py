@@ -33,6 +33,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
+from engine.class_names import class_of
 from engine.errors import ScriptFault
 from engine.operations import Backoff, Enqueue, Lease, LeasedJob, Options
 
@@ -82,8 +83,12 @@ def _shape(name: str, options: Options) -> Mould:
         field: extra.write(value) for field, extra in _EXTRAS.items() if (value := getattr(options, field)) != extra.default
     }
     class_name, key, unique = name.encode(), options.key.encode(), options.unique.encode()
+    # A class that is more than the name.
+    own_name = b""
+    if options.route or options.target:
+        own_name, class_name = class_name, class_of(name, options.route, options.target).encode()
     numbers = (options.attempts, _BACKOFFS.index(options.backoff), options.crashes_max, options.backoff_ms)
-    parts = [_COMMON.pack(*numbers, len(class_name), len(key), 0, len(unique)), class_name, key, unique]
+    parts = [_COMMON.pack(*numbers, len(class_name), len(key), len(own_name), len(unique)), class_name, key, own_name, unique]
     if options.timeout_ms:
         parts.append(_TIMEOUT_MS.pack(options.timeout_ms))
     if extras:
@@ -210,6 +215,10 @@ def _read_share(value: Any) -> float:
     return value
 
 
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 class Extra(NamedTuple):
     """An option that few jobs have, as a part of a JSON object. `read` raises ValueError for what `write` never makes."""
 
@@ -228,6 +237,8 @@ _EXTRAS: dict[str, Extra] = {
     "needs": Extra((), list, _read_texts),
     "skip_on": Extra((), list, _read_texts),
     "reroute_on": Extra((), dict, _read_pairs),
+    "route": Extra("", str, str),
+    "target": Extra("", json.loads, _compact),
 }
 
 

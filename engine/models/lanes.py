@@ -1,6 +1,6 @@
 """Lanes, the default model: a pure mapping from operations to calls of the scripts in `lua/lanes` (DESIGN 3.5, 3.6).
 
-A class is a job's name, a lane is a class with a key (rule 18).
+A class is a job's name with what it wants of a worker, a lane is a class with a key (rule 18).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from engine.call import Call
+from engine.class_names import class_target
 from engine.errors import ScriptFault, UnsupportedFeature
 from engine.models import envelope, lanes_replies, lanes_schedules, lanes_workers
 from engine.models.lanes_keys import LanesKeys
@@ -28,6 +29,7 @@ from engine.operations import (
     ListSchedules,
     MakeTestQueue,
     Mark,
+    News,
     Operation,
     Options,
     Pause,
@@ -40,6 +42,7 @@ from engine.operations import (
     Resume,
     Retry,
     SetLimit,
+    SetWorker,
     Tick,
     Wait,
 )
@@ -52,7 +55,7 @@ _ENQUEUE_KEYS = (
     *("unique", "dedup"),
 )
 _ENQUEUE_ARGUMENTS = (
-    *("now_ms", "prefix", "id", "class", "lane_name"),
+    *("now_ms", "prefix", "id", "class", "lane_name", "target"),
     *("unique_key", "dedup_key", "dedup_ms", "delay_ms", "not_after_ms", "head", "tail"),
 )
 
@@ -86,6 +89,7 @@ class Lanes:
             "workers": keys.workers,
             "leader": keys.leader,
             "witness": keys.witness,
+            "settings": keys.settings,
         }
         self._known_slots: dict[str, tuple[Script, Mapping[str, str], Mapping[str, object]]] = {}
 
@@ -119,7 +123,7 @@ class Lanes:
                 return self._sweep(operation)
             case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness():
                 return self._call(*lanes_workers.parts(operation, self.keys))
-            case Pause() | Resume() | SetLimit():
+            case Pause() | Resume() | SetLimit() | SetWorker():
                 return self._administer(operation)
             case PutSchedule() | EnableSchedule() | RemoveSchedule() | Tick() | ListSchedules():
                 slots = lanes_schedules.slots(operation, self.keys)
@@ -130,9 +134,13 @@ class Lanes:
                 return self._call("counts", operation, {}, argument_groups=(operation.classes,))
             case MakeTestQueue():
                 return self._call("make_test_queue", operation, {})
+            case News():
+                return self._news(operation)
             case Wait():
-                words = ("BLPOP", *map(self.keys.wake, operation.classes), operation.block_ms / 1000)
-                return Call(None, (), words, lambda raw: lanes_replies.woken(raw), operation, operation.block_ms)
+                lists = [*map(self.keys.wake, operation.classes)]
+                news = "" if operation.version is None else self.keys.news(operation.version)
+                words = ("BLPOP", *lists, *([news] if news else []), operation.block_ms / 1000)
+                return Call(None, (), words, lambda raw: lanes_replies.woken(raw, news), operation, operation.block_ms)
             case NoteQueue():
                 words = ("ZADD", self.keys.queues, "GT", operation.used_ms, self.keys.queue)
                 return Call(None, (), words, lambda raw: True, operation, patient=False)
@@ -144,7 +152,10 @@ class Lanes:
         script, keys, options = self.scripts["enqueue"], self.keys, operation.options
         if script.keys != _ENQUEUE_KEYS or script.arguments != _ENQUEUE_ARGUMENTS:
             raise ScriptFault("script enqueue: its header has other slots than the model")
-        name, lane = operation.name, operation.lane
+        name, target = operation.name, ""
+        if options.route or options.target:
+            name, target = operation.class_name, class_target(options.route, options.target)
+        lane = f"{name}/{options.key}" if options.key else name
         head, tail = envelope.encode(operation)
         bound = (
             *(keys.sweep, keys.seq, keys.job(operation.job), keys.run(operation.job), keys.classes, keys.parked),
@@ -155,7 +166,7 @@ class Lanes:
             bound += (keys.blocked, keys.feeding, keys.handing, keys.done, keys.needs(operation.job))
             bound += tuple(key for parent in options.needs for key in (keys.job(parent), keys.feeds(parent)))
         arguments = (
-            *("" if self.now_ms is None else self.now_ms, keys.prefix, operation.job, name, lane),
+            *("" if self.now_ms is None else self.now_ms, keys.prefix, operation.job, name, lane, target),
             *(options.unique, options.dedup, options.dedup_ms, options.delay_ms, operation.not_after_ms, head, tail),
         )
         return Call(script, bound, arguments, lambda raw: lanes_replies.parse(operation, raw), operation)
@@ -163,7 +174,8 @@ class Lanes:
     def _enqueue_many(self, operation: EnqueueMany) -> Call[Any]:
         keys, first = self.keys, operation.jobs[0]
         job_prefix = keys.job("")
-        lanes: dict[tuple[str, str], str] = {}
+        # By class and key: its number, and what the class wants of a worker.
+        lanes: dict[tuple[str, str], tuple[str, str]] = {}
         uniques: list[str] = []
         item_keys: list[str] = []
         places: list[object] = []
@@ -174,8 +186,9 @@ class Lanes:
             mark = (job.name, id(job.options))
             common = known.get(mark)
             if common is None:
-                lane = lanes.setdefault((job.name, job.options.key), str(len(lanes) + 1))
-                place = self._place(job.options, lane, uniques)
+                target = class_target(job.options.route, job.options.target)
+                lane = lanes.setdefault((job.class_name, job.options.key), (str(len(lanes) + 1), target))
+                place = self._place(job.options, lane[0], uniques)
                 common = known[mark] = (place, b"".join(envelope.encode(job._replace(payload=b""))))
             item_keys.append(job_prefix + job.job)
             items.append(common[1] + job.payload)
@@ -183,10 +196,10 @@ class Lanes:
                 places += (len(items), common[0])
         lane_keys: list[str] = []
         lane_names: list[str] = []
-        for name, key in lanes:
+        for (name, key), (_, target) in lanes.items():
             lane = f"{name}/{key}" if key else name
             lane_keys += (keys.ready(name), keys.lane(lane), keys.wake(name))
-            lane_names += (name, lane)
+            lane_names += (name, lane, target)
         counts = {"lane_count": len(lanes), "place_count": len(places) // 2}
         values = {"nonce": first.nonce, "not_after_ms": first.not_after_ms, **counts}
         return self._call("enqueue_many", operation, values, {}, (lane_keys, uniques, item_keys), (lane_names, places, items))
@@ -226,6 +239,8 @@ class Lanes:
             "owner": claim.owner,
             "most_ms": claim.sleep_max_ms,
             "crashed_max": claim.crashed_max,
+            "least": claim.priorities[0] if claim.priorities else "",
+            "most": claim.priorities[1] if claim.priorities else "",
             "class_count": len(claim.classes),
         }
         class_keys = [key for name in claim.classes for key in (self.keys.ready(name), self.keys.wake(name))]
@@ -245,12 +260,19 @@ class Lanes:
         flat = [word for item in items for word in item]
         return self._call(name, operation, values or {}, {}, (self._job_keys(leases),), (flat,))
 
-    def _administer(self, operation: Pause | Resume | SetLimit) -> Call[Any]:
+    def _news(self, operation: News) -> Call[Any]:
+        named = {"news": self.keys.news(operation.version)}
+        return self._call("news", operation, {"version": operation.version, "worker": operation.worker}, named)
+
+    def _administer(self, operation: Pause | Resume | SetLimit | SetWorker) -> Call[Any]:
         values: dict[str, object] = {"not_after_ms": operation.not_after_ms}
         named = {"op": self.keys.op(operation.op_id)}
         if isinstance(operation, SetLimit):
             values |= {"limit": operation.target, "definition": _definition(operation.limit)}
             return self._call("set_limit", operation, values, named)
+        if isinstance(operation, SetWorker):
+            values |= {"field": operation.field, "value": "" if operation.value is None else operation.value}
+            return self._call("set_worker", operation, values, named)
         values["class"] = operation.class_name
         if isinstance(operation, Resume):
             return self._call("resume", operation, values, named)

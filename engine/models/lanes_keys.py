@@ -159,8 +159,24 @@ class LanesKeys:
 
     @property
     def classes(self) -> str:
-        """Hash: class -> '' (later its routing target). A class is a job's name."""
+        """Hash: class -> what it wants of a worker, as JSON; '' = nothing. A class is a job's name, or the name, @, the routing
+        key and ~ with a digest of the target."""
         return f"{self.prefix}classes"
+
+    @property
+    def routed(self) -> str:
+        """Hash: name of jobs -> its classes with targets, each with a space before it."""
+        return f"{self.prefix}routed"
+
+    @property
+    def settings(self) -> str:
+        """Hash: `version` of what workers learn once (classes with targets, and these settings); `c:<worker>` or `c:*` ->
+        handlers at once; `p:<worker>` -> until_ms (0 = until it is resumed) and length of its pause in ms."""
+        return f"{self.prefix}settings"
+
+    def news(self, version: int) -> str:
+        """List: at most one marker, for workers that know this version of the settings and none after it."""
+        return f"{self.prefix}news:{version}"
 
     @property
     def seq(self) -> str:

@@ -26,6 +26,7 @@ from engine.operations import (
     Failure,
     Finish,
     FinishedAndClaimed,
+    Learned,
     Lease,
     LeasedJob,
     Listing,
@@ -33,6 +34,7 @@ from engine.operations import (
     MakeTestQueue,
     Mark,
     Marked,
+    News,
     Operation,
     Pause,
     Promote,
@@ -46,6 +48,7 @@ from engine.operations import (
     Resume,
     Retry,
     SetLimit,
+    SetWorker,
     Snapshot,
     Tick,
     Woken,
@@ -73,9 +76,10 @@ def parse(operation: Operation, raw: Any) -> Reply:
         raise ScriptFault(f"{type(operation).__name__}: reply outside the contract ({error}): {raw!r:.200}") from error
 
 
-def woken(raw: Any) -> Woken:
-    """A BLPOP reply."""
-    return Woken(raw is not None)
+def woken(raw: Any, news: str) -> Woken:
+    """A BLPOP reply. `news` is the list of the news, '' where it was not waited for."""
+    is_news = raw is not None and raw[0] in (news, news.encode())
+    return Woken(raw is not None and not is_news, is_news)
 
 
 def _parse(operation: Operation, raw: Any) -> Reply:
@@ -103,10 +107,15 @@ def _parse(operation: Operation, raw: Any) -> Reply:
             return Marked(_srv_us(raw), cast("Any", _word(raw[1], _MARK_RESULTS)))
         case Promote():
             promoted = int(raw[2][0]) if raw[2] else 0
-            return Promoted(_srv_us(raw), promoted, int(raw[1]), tuple(job.decode() for job in raw[2][1:]), _due(raw[3]))
+            buried = tuple(job.decode() for job in raw[2][1:])
+            return Promoted(_srv_us(raw), promoted, int(raw[1]), buried, _due(raw[3]), int(raw[4]))
+        case News():
+            flat = [text.decode() for text in raw[4]]
+            targets = tuple(zip(flat[::2], flat[1::2], strict=True))
+            return Learned(_srv_us(raw), int(raw[1]), int(raw[2]), None if raw[3] < 0 else int(raw[3]), targets)
         case Reap():
             return _reaped(raw)
-        case Pause() | Resume() | SetLimit():
+        case Pause() | Resume() | SetLimit() | SetWorker():
             return Administered(_srv_us(raw), cast("Any", _word(raw[1], _ADMINISTERED_RESULTS)))
         case PutSchedule() | EnableSchedule() | RemoveSchedule():
             return lanes_schedules.changed(_srv_us(raw), raw)

@@ -25,6 +25,8 @@
 --   owner         name of the worker, for people
 --   most_ms       upper bound of the sleep that the reply allows
 --   crashed_max   most jobs with a crash behind them to lease
+--   least         '' or the least priority of what is leased
+--   most          '' or the greatest priority of what is leased
 --   class_count   how many classes
 --   classes       1 for each class: its name
 --   items         2 for each item: fence, nonce
@@ -80,11 +82,13 @@ local not_after_ms = tonumber(ARGV[7])
 local owner = ARGV[8]
 local most_ms = tonumber(ARGV[9])
 local crashed_max = tonumber(ARGV[10])
-local class_count = tonumber(ARGV[11])
+local least = tonumber(ARGV[11])
+local most = tonumber(ARGV[12])
+local class_count = tonumber(ARGV[13])
 
 local classes, zsets, wake_lists = {}, { due, rest, active, dead, done }, {}
 for at = 1, class_count do
-  classes[at] = ARGV[11 + at]
+  classes[at] = ARGV[13 + at]
   zsets[5 + at], wake_lists[at] = KEYS[8 + 2 * at], KEYS[9 + 2 * at]
 end
 settled(prefix)
@@ -99,10 +103,10 @@ local helpers = { envelope_kind = envelope_kind, envelope_seal = envelope_seal, 
   check_types = check_types }
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local _, wakes, unread = promote_due(prefix, turn, now_ms, 100, helpers)
-local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 12 + class_count, now_ms, turn, wakes, helpers)
+local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, turn, wakes, helpers)
 local kind, jobs, corrupt, open = claim_jobs({ sweep = sweep, active = active, stats = stats, record = record },
   { prefix = prefix, classes = classes, incarnation = incarnation, counter = counter, limit = limit, lease_ms = lease_ms,
-    not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, corrupt = unread, turn = turn }, now_ms, helpers)
+    not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, least = least, most = most, corrupt = unread, turn = turn }, now_ms, helpers)
 wake_served(prefix, classes, open, wakes)
 for list in pairs(wakes) do wake_push(list) end
 return { srv_us, finished, kind, more and 0 or next_ms(prefix, now_ms, most_ms), corrupt, jobs }

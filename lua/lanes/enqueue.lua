@@ -7,7 +7,7 @@
 --   seq      string  the last sequence
 --   job      string  job:<id>, the envelope or its tombstone
 --   run      hash    run:<id>
---   classes  hash    class -> name and target
+--   classes  hash    class -> its target
 --   parked   hash    lane -> the limit that it waits for
 --   ready    zset    ready lanes of the class
 --   lane     zset    id by priority band and sequence
@@ -26,6 +26,7 @@
 --   id            job id
 --   class         class of the job
 --   lane_name     lane of the job
+--   target        what the class wants of a worker, as JSON; '' = nothing
 --   unique_key    '' = none
 --   dedup_key     '' = none
 --   dedup_ms      length of the window
@@ -50,6 +51,9 @@
 -- @include read_parents
 -- @include block_job
 -- @include wake_push
+-- @include new_class
+-- @include tell_news
+-- @include note_class
 local sweep = KEYS[1]
 local seq = KEYS[2]
 local job = KEYS[3]
@@ -70,13 +74,14 @@ local prefix = ARGV[2]
 local id = ARGV[3]
 local class = ARGV[4]
 local lane_name = ARGV[5]
-local unique_key = ARGV[6]
-local dedup_key = ARGV[7]
-local dedup_ms = tonumber(ARGV[8])
-local delay_ms = tonumber(ARGV[9])
-local not_after_ms = tonumber(ARGV[10])
-local head = ARGV[11]
-local tail = ARGV[12]
+local target = ARGV[6]
+local unique_key = ARGV[7]
+local dedup_key = ARGV[8]
+local dedup_ms = tonumber(ARGV[9])
+local delay_ms = tonumber(ARGV[10])
+local not_after_ms = tonumber(ARGV[11])
+local head = ARGV[12]
+local tail = ARGV[13]
 
 settled(prefix)
 check_types({ ready, lane, due, active, dead }, { sweep, run, classes, parked, stats }, { wake }, { seq, job, unique, dedup })
@@ -116,11 +121,12 @@ end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 if tonumber(redis.call('GET', seq) or 0) >= 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local new = new_class(prefix, classes, class, target)
 
 local sequence = redis.call('INCR', seq)
 local due_ms = delay_ms > 0 and now_ms + delay_ms or 0
 local envelope = head .. struct.pack('>I6I6', sequence, now_ms) .. (due_ms > 0 and struct.pack('>I6', due_ms) or '') .. tail
-if redis.call('HEXISTS', classes, class) == 0 then redis.call('HSET', classes, class, '') end
+if new then note_class(prefix, classes, class, target, now_ms, { tell_news = tell_news }) end
 -- The key and the index before the job: a key whose holder is gone is taken over and an entry without a job is skipped, but a job
 -- without an entry would be lost (rule 1).
 if unique_key ~= '' then redis.call('SET', unique, id) end

@@ -5,7 +5,7 @@
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   seq      string  the last sequence
---   classes  hash    class -> name and target
+--   classes  hash    class -> its target
 --   parked   hash    lane -> the limit that it waits for
 --   due      zset    sequence and id by due_ms
 --   active   zset    id by lease deadline (ms)
@@ -21,7 +21,7 @@
 --   not_after_ms  server time after which this call is void
 --   lane_count    how many lanes
 --   place_count   how many items have a place of their own
---   lanes         2 for each lane: class, lane name
+--   lanes         3 for each lane: class, lane name, what the class wants of a worker ('' = nothing)
 --   places        2 for each place: number of the item, and with spaces between delay_ms (0 = claimable at once), number of the lane,
 --                 unique key, dedup key (/ = none), dedup_ms; items without a place go into the first lane at once
 --   items         1 for each item: envelope without the fields that the server sets
@@ -38,6 +38,9 @@
 -- @include unique_holder
 -- @include reject_enqueue
 -- @include wake_push
+-- @include new_class
+-- @include tell_news
+-- @include note_class
 local sweep = KEYS[1]
 local seq = KEYS[2]
 local classes = KEYS[3]
@@ -57,7 +60,8 @@ local place_count = tonumber(ARGV[6])
 local lanes, zsets, wakes = {}, { due, active, dead }, {}
 for at = 1, lane_count do
   local ready, lane, wake = KEYS[6 + 3 * at], KEYS[7 + 3 * at], KEYS[8 + 3 * at]
-  lanes[at] = { class = ARGV[5 + 2 * at], name = ARGV[6 + 2 * at], ready = ready, zset = lane, wake = wake, waiting = {}, size = 0, best = 0 }
+  lanes[at] = { class = ARGV[4 + 3 * at], name = ARGV[5 + 3 * at], target = ARGV[6 + 3 * at], ready = ready, zset = lane, wake = wake,
+    waiting = {}, size = 0, best = 0 }
   zsets[#zsets + 1], zsets[#zsets + 2], wakes[at] = ready, lane, wake
 end
 settled(prefix)
@@ -66,7 +70,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local sequence = tonumber(redis.call('GET', seq) or 0)
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
-local places_at = 5 + 2 * lane_count
+local places_at = 5 + 3 * lane_count
 local places = {}
 for at = 1, place_count do places[tonumber(ARGV[places_at + 2 * at])] = ARGV[places_at + 2 * at + 1] end
 -- Item number `at` is KEYS[keys_at + at] and ARGV[items_at + at].
@@ -149,6 +153,10 @@ end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 if sequence > 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
 local reply = { srv_us, table.concat(letters), known_states }
+local new = {}
+for _, lane in ipairs(lanes) do
+  if lane.gains and new_class(prefix, classes, lane.class, lane.target) then new[lane.class] = lane.target end
+end
 
 for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, nonce, turned_away.holder, not_after_ms + 20000, 3) end
 -- Of jobs that a copy has made which was cut off before its last writes.
@@ -159,9 +167,7 @@ end
 for _, key in ipairs(tombstones) do redis.call('PEXPIREAT', key, not_after_ms + 20000, 'GT') end
 if fresh == 0 then return reply end
 redis.call('INCRBY', seq, fresh)
-for _, lane in ipairs(lanes) do
-  if lane.gains and redis.call('HEXISTS', classes, lane.class) == 0 then redis.call('HSET', classes, lane.class, '') end
-end
+for class, target in pairs(new) do note_class(prefix, classes, class, target, now_ms, { tell_news = tell_news }) end
 -- The keys and the indexes before the jobs: a key whose holder is gone is taken over and an entry without a job is skipped, but a job
 -- without an entry would be lost (rule 1).
 for _, item in ipairs(keyed) do

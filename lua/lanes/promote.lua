@@ -13,6 +13,7 @@
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   stats    hash    counters
+--   settings hash    version of what workers learn once, and the settings among it
 --   swept    string  swept:<incarnation>, what its last sweep moved
 -- ARGV
 --   now_ms   '' or the time of a test
@@ -21,7 +22,7 @@
 --   limit    most jobs to move
 --   most_ms  upper bound of the sleep that the reply allows
 -- REPLY srv_us, sleep_ms, promoted, then the ids that it could not read and buried; for each due schedule: name, version, next tick, anchor_ms,
---       timing, policy
+--       timing, policy; version of what workers learn once (news.lua)
 -- @include server_us
 -- @include settled
 -- @include check_types
@@ -52,7 +53,8 @@ local paused = KEYS[6]
 local active = KEYS[7]
 local dead = KEYS[8]
 local stats = KEYS[9]
-local swept = KEYS[10]
+local settings = KEYS[10]
+local swept = KEYS[11]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 local counter = ARGV[3]
@@ -60,11 +62,12 @@ local limit = tonumber(ARGV[4])
 local most_ms = tonumber(ARGV[5])
 
 settled(prefix)
-check_types({ due, rest, cron, active, dead }, { sweep, stats, parked, paused }, {}, { swept })
+check_types({ due, rest, cron, active, dead }, { sweep, stats, parked, paused, settings }, {}, { swept })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
+local version = tonumber(redis.call('HGET', settings, 'version') or 0)
 local told = swept_before(swept, counter)
-if told then return { srv_us, next_ms(prefix, now_ms, most_ms, 'cron'), told, due_schedules(prefix, now_ms, 16) } end
+if told then return { srv_us, next_ms(prefix, now_ms, most_ms, 'cron'), told, due_schedules(prefix, now_ms, 16), version } end
 
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local helpers = { envelope_open = envelope_open, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, free_unique = free_unique,
@@ -77,4 +80,4 @@ wake_classes(prefix, now_ms, { is_paused = is_paused, wake_push = wake_push })
 table.insert(corrupt, 1, promoted)
 if promoted > 0 or #corrupt > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(corrupt, ' '), 'PXAT', now_ms + 20000) end
 local sleep_ms = more and 0 or next_ms(prefix, now_ms, most_ms, 'cron')
-return { srv_us, sleep_ms, corrupt, due_schedules(prefix, now_ms, 16) }
+return { srv_us, sleep_ms, corrupt, due_schedules(prefix, now_ms, 16), version }

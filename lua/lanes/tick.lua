@@ -36,6 +36,9 @@
 -- @include unique_holder
 -- @include lane_score
 -- @include to_lane
+-- @include tell_news
+-- @include note_class
+-- @include envelope_target
 -- @include make_job
 -- @include wake_push
 local sweep = KEYS[1]
@@ -79,14 +82,16 @@ end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 if tonumber(redis.call('GET', seq) or 0) >= 281474976710000 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
-local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state, to_lane = to_lane, lane_score = lane_score }
+local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state, to_lane = to_lane,
+  lane_score = lane_score, note_class = note_class, tell_news = tell_news, envelope_target = envelope_target }
 local fresh, made, skipped, last_job = {}, {}, 0, was[6] or ''
 local function ended(id)
   local state = job_state(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700)), id, helpers)
   return state ~= 'waiting' and state ~= 'delayed' and state ~= 'active'
 end
 if error_text == '' then
-  check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })
+  check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, { prefix .. 'routed', prefix .. 'settings' },
+    { prefix .. 'wake:' .. job.class })
   local free = overlap == 'allow' or last_job == '' or ended(last_job)
   for at = 11, #ARGV do
     local key = KEYS[at]

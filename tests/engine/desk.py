@@ -23,11 +23,13 @@ from engine.operations import (
     Extend,
     Failure,
     Finish,
+    Learned,
     Lease,
     LeasedJob,
     Limit,
     Mark,
     MarkResult,
+    News,
     Operation,
     Options,
     Pause,
@@ -38,6 +40,7 @@ from engine.operations import (
     Resume,
     Retry,
     SetLimit,
+    SetWorker,
 )
 from engine.operations_workers import Beat, Beaten
 from engine.queue import TEST_CLOCK_LEAST_MS, Queue
@@ -162,15 +165,25 @@ class Desk:
         *,
         classes: tuple[str, ...] = ("main",),
         crashed_max: int = 1000,
+        priorities: tuple[int, int] | None = None,
     ) -> Claim:
         """The next claim of a worker; its incarnation is its letter, sixteen times."""
         not_after_ms = self.now_ms + lease_ms * 4 // 5
-        return Claim(worker * 16, self._count(worker), limit, lease_ms, not_after_ms, worker, 1000, classes, crashed_max)
+        return Claim(
+            worker * 16, self._count(worker), limit, lease_ms, not_after_ms, worker, 1000, classes, crashed_max, priorities
+        )
 
     def claim(
-        self, worker: str = "a", limit: int = 10, *, classes: tuple[str, ...] = ("main",), crashed_max: int = 1000
+        self,
+        worker: str = "a",
+        limit: int = 10,
+        *,
+        classes: tuple[str, ...] = ("main",),
+        crashed_max: int = 1000,
+        priorities: tuple[int, int] | None = None,
     ) -> list[LeasedJob]:
-        claimed: Claimed = self.run(self.claim_operation(worker, limit, classes=classes, crashed_max=crashed_max))
+        operation = self.claim_operation(worker, limit, classes=classes, crashed_max=crashed_max, priorities=priorities)
+        claimed: Claimed = self.run(operation)
         return list(claimed.jobs)
 
     def set_limit_operation(self, target: str, **limit: Any) -> SetLimit:
@@ -191,6 +204,13 @@ class Desk:
 
     def resume(self, name: str = "*") -> None:
         assert self.run(self.resume_operation(name)).result == "done"
+
+    def set_worker_operation(self, field: str, value: int | None) -> SetWorker:
+        """Set something for a worker; None removes it."""
+        return SetWorker(self._op_id(), self.now_ms + 10_000, field, value)
+
+    def news(self, version: int = 0, worker: str = "w") -> Learned:
+        return self.run(News(version, worker))
 
     def finish(self, *leases: Lease) -> list[tuple[str, str]]:
         ended: Ended = self.run(Finish(leases))

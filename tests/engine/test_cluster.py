@@ -26,6 +26,7 @@ from engine.operations import (
     ListSchedules,
     MakeTestQueue,
     Mark,
+    News,
     Operation,
     Pause,
     PutSchedule,
@@ -34,6 +35,7 @@ from engine.operations import (
     Resume,
     Retry,
     SetLimit,
+    SetWorker,
     Tick,
     TickPolicy,
     Timing,
@@ -362,6 +364,32 @@ def witness(desk: ClusterDesk) -> Operation:
     return Witness()
 
 
+def enqueue_routed(desk: ClusterDesk) -> Operation:
+    """The first job of a class with a target: its name's classes and the news are not in KEYS."""
+    busy(desk)
+    return desk.enqueue_operation("new", route="gpu")
+
+
+def enqueue_many_routed(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return EnqueueMany(tuple(desk.enqueue_operation(f"new{at}", route=f"gpu{at}") for at in (1, 2)))
+
+
+def news(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    desk.enqueue("new", route="gpu")
+    return News(0, "a")
+
+
+def set_worker(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return SetWorker(desk.op_id(), desk.now_ms + 10_000, "p:a", 5_000)
+
+
+def set_worker_repeated(desk: ClusterDesk) -> Operation:
+    return repeated(desk, set_worker(desk))
+
+
 def repeated(desk: ClusterDesk, operation: Operation) -> Operation:
     """The operation, which was carried out: it has left its own key, so that a copy may run on a half-moved slot."""
     desk.run(operation)
@@ -377,9 +405,9 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "enable_schedule": [enable_schedule],
     "enqueue": [
         *(enqueue_new, enqueue_unique, enqueue_repeated, enqueue_duplicate, enqueue_first),
-        *(enqueue_needing, enqueue_duplicate_needing),
+        *(enqueue_needing, enqueue_duplicate_needing, enqueue_routed),
     ],
-    "enqueue_many": [enqueue_many_new, enqueue_many_repeated],
+    "enqueue_many": [enqueue_many_new, enqueue_many_repeated, enqueue_many_routed],
     "extend": [extend],
     "finish": [finish, finish_with_a_token_twice, finish_of_a_parent],
     "listing": [listing],
@@ -388,6 +416,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "lock_release": [lock_release],
     "make_test_queue": [make_test_queue],
     "mark": [mark],
+    "news": [news],
     "orphans": [orphans],
     "pause": [pause, pause_repeated],
     "promote": [promote, promote_of_children],
@@ -399,6 +428,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "retry": [retry],
     "schedules": [schedules],
     "set_limit": [set_limit, set_limit_repeated],
+    "set_worker": [set_worker, set_worker_repeated],
     "tick": [tick, tick_repeated],
     "witness": [witness],
     "workers": [workers],

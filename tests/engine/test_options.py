@@ -15,8 +15,9 @@ from engine import JobOptions, Malformed, NewJob, Queue
 from engine.models.envelope import decode, encode
 from engine.operations import Enqueue, Lease, Options
 from engine.options import OPTIONS, PLAIN, Checked, Choice, Flag, Whole, checked
+from engine.routing import Target
 from engine.testing import free_port
-from engine.validate import DURATION_MS_MAX, HEADERS_BYTES_MAX, KEY_CHARS_MAX
+from engine.validate import DURATION_MS_MAX, HEADERS_BYTES_MAX, KEY_CHARS_MAX, ROUTE_CHARS_MAX
 
 NOT_WHOLE = (True, False, None, "5", b"5", 1.5, math.nan, math.inf, -math.inf, [1], 10**400)
 BAD_TEXTS = ("", "two words", "new\n", "ä", "a/b", "{a}", "nul\0", 7, b"bytes", ["a"])
@@ -53,6 +54,15 @@ EXAMPLES: dict[str, tuple[list[tuple[Any, Any]], list[Any]]] = {
         [{"E": ""}, {"E": "big:"}, {"E": ":gpu"}, {"E": None}, {"two words": "gpu"}, {"E": "g" * 129}, ["E"], "E", {7: "gpu"}],
     ),
     "dedup": ([("d" * 128, "d" * 128)], ["d" * 129, *BAD_TEXTS]),
+    "route": ([("r" * ROUTE_CHARS_MAX, "r" * ROUTE_CHARS_MAX), ("default", "")], ["r" * (ROUTE_CHARS_MAX + 1), *BAD_TEXTS]),
+    "target": (
+        [
+            ({"server": "s" * 128}, f'{{"server":"{"s" * 128}"}}'),
+            (Target(), ""),
+            ({"stack": ["b", "a", "b"]}, '{"stack":["a","b"]}'),
+        ],
+        ["gpu", 7, ["gpu"], {"speed": 1}],
+    ),
 }
 #: Options that an option needs beside it.
 COMPANIONS: dict[str, dict[str, Any]] = {

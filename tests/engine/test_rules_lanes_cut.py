@@ -17,7 +17,7 @@ from tests.engine.helpers.scenes import saved
 
 __all__ = ["desk"]
 
-CLASSES = ("main", "sms", "push")
+CLASSES = ("main", "sms", "push", "main@gpu", "push@gpu")
 
 
 def test_the_list_of_write_commands_holds_every_one_that_a_script_calls(desk: Desk) -> None:
@@ -146,6 +146,31 @@ def a_bulk(desk: Desk) -> Operation:
     )
 
 
+def an_enqueue_of_a_new_class(desk: Desk) -> Operation:
+    """It shares the limit of its name, which the world has used up."""
+    world(desk)
+    return desk.enqueue_operation("new", key="k", route="gpu")
+
+
+def a_bulk_of_new_classes(desk: Desk) -> Operation:
+    world(desk)
+    return EnqueueMany(
+        (
+            desk.enqueue_operation("new1", route="gpu"),
+            desk.enqueue_operation("new2", name="push", route="gpu", delay_ms=200),
+            desk.enqueue_operation("new3", route="gpu", key="k"),
+        )
+    )
+
+
+def a_claim_of_classes_with_one_name(desk: Desk) -> Operation:
+    found = world(desk)
+    desk.enqueue("g0", "g1", "g2", route="gpu")
+    desk.enqueue("g3", name="push", route="gpu", key="r")
+    desk.finish(*leases(found, "m0", "b0"))
+    return desk.claim_operation("b", 20, classes=CLASSES)
+
+
 def a_raised_limit(desk: Desk) -> Operation:
     world(desk)
     return desk.set_limit_operation("k:*", concurrency=2)
@@ -182,6 +207,9 @@ SCENES = [
     an_enqueue,
     an_enqueue_that_is_turned_away,
     a_bulk,
+    an_enqueue_of_a_new_class,
+    a_bulk_of_new_classes,
+    a_claim_of_classes_with_one_name,
     a_raised_limit,
     a_removed_limit,
     a_pause,

@@ -106,11 +106,18 @@ def test_rule_07_the_last_pause_counts(desk: Desk) -> None:
 
 
 def administrations(desk: Desk, what: str) -> Operation:
-    if what.startswith("pause"):
+    if what in ("pause", "pause for a length"):
         return desk.pause_operation("mail", 60_000 if what.endswith("length") else 0)
     if what == "resume":
         desk.pause("mail")
         return desk.resume_operation("mail")
+    if what == "set a worker":
+        return desk.set_worker_operation("c:w", 3)
+    if what == "pause a worker":
+        return desk.set_worker_operation("p:w", 60_000)
+    if what == "resume a worker":
+        desk.run(desk.set_worker_operation("p:w", 0))
+        return desk.set_worker_operation("p:w", None)
     if what == "remove a limit":
         desk.set_limit("n:mail", concurrency=1)
         return desk.set_limit_operation("n:mail")
@@ -118,14 +125,17 @@ def administrations(desk: Desk, what: str) -> Operation:
 
 
 WHATS = ["pause", "pause for a length", "resume", "set a limit", "remove a limit"]
+WHATS += ["set a worker", "pause a worker", "resume a worker"]
 
 
 def undo(desk: Desk, what: str) -> None:
     """What another operator does meanwhile."""
-    if what.startswith("pause"):
+    if what in ("pause", "pause for a length"):
         desk.resume("mail")
     elif what == "resume":
         desk.pause("mail")
+    elif what.endswith("worker"):
+        desk.run(desk.set_worker_operation("c:w" if what == "set a worker" else "p:w", 7))
     elif what == "set a limit":
         desk.set_limit("n:mail")
     else:
@@ -178,8 +188,8 @@ def test_rules_01_and_07_an_administration_cut_off_anywhere_is_done_by_the_next_
         desk.tick(100)
         assert desk.run(operation).result == ("done" if was_cut else "repeated")
         check(desk)
-        expected = {"resume": 4, "remove a limit": 4, "set a limit": 3}.get(what, 2)
-        if expected > 2:
+        expected = {"resume": 4, "remove a limit": 4, "set a limit": 3}.get(what, 4 if what.endswith("worker") else 2)
+        if expected > 2 and not what.endswith("worker"):
             assert "mail" in markers(desk)
         assert len(claimed(desk)) == expected
         if not was_cut:

@@ -16,26 +16,9 @@ from engine.scripts import Script, load_folder, load_script, scripts_folder
 LANES = scripts_folder() / "lanes"
 REAL = sorted(path.stem for path in LANES.glob("*.lua"))
 ALLOW_OOM = {
-    "extend",
-    "finish",
-    "retry",
-    "bury",
-    "release",
-    "mark",
-    "reap",
-    "claim",
-    "promote",
-    "pause",
-    "resume",
-    "set_limit",
-} | {
-    "enable_schedule",
-    "remove_schedule",
-    "beat",
-    "orphans",
-    "lock_extend",
-    "lock_release",
-    "witness",
+    *("extend", "finish", "retry", "bury", "release", "mark", "reap", "claim", "promote", "pause", "resume", "set_limit"),
+    *("enable_schedule", "remove_schedule", "beat", "orphans", "lock_extend", "lock_release", "witness"),
+    *("news", "set_worker"),
 }
 READ_ONLY = {"counts", "listing", "schedules", "workers"}
 

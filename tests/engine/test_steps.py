@@ -278,7 +278,7 @@ def test_it_blocks_for_a_marker_only_when_the_last_claim_left_nothing_and_there_
     assert "wake" not in machine.out, "no room"
     machine.handler_ends(jobs[0])
     machine.give()
-    assert machine.out["wake"].operation == Wait(700, ("main",))
+    assert machine.out["wake"].operation == Wait(700, ("main",), 0)
     machine.wake(False)
     assert isinstance(machine.out["wake"].operation, Wait) and machine.work is None
     machine.wake(True)

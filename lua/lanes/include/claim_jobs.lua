@@ -2,7 +2,7 @@
 -- those of `ask.corrupt`, which the promotion before it has buried, among them, and the classes that were open, nil when it did not
 -- look.
 -- keys: sweep, active, stats, record
--- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, corrupt, turn
+-- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, least, most, corrupt, turn
 -- helpers: claim_known, open_classes, pick_jobs, limit_room, envelope_kind, envelope_seal, bury_job, free_unique, note_lease,
 --   count_leases, rate_back, leave_lane, check_types
 local function claim_jobs(keys, ask, now_ms, helpers)
@@ -60,7 +60,7 @@ local function claim_jobs(keys, ask, now_ms, helpers)
   for _, class in ipairs(closed) do
     local _, until_ms, ahead = helpers.limit_room(prefix, class.limit, class.definition, now_ms)
     helpers.rate_back(prefix, class.limit, ahead, now_ms)
-    if until_ms then redis.call('ZADD', prefix .. 'rest', until_ms, 'w:' .. class.name) end
+    if until_ms then redis.call('ZADD', prefix .. 'rest', until_ms, 'w:' .. string.sub(class.limit, 3)) end
   end
   for _, id in ipairs(corrupt) do leases[#leases + 1] = id .. ' corrupt' end
   redis.call('SET', keys.record, table.concat(leases, ' '), 'PXAT', math.max(ask.not_after_ms, deadline_ms) + ask.lease_ms)

@@ -1,5 +1,5 @@
 -- A lease that counted against limits has ended: free its slots (rule 20). A key's slot lets all lanes of that key come back, at
--- most one a class: which of them may use it, their classes decide. `words` is the field `limits` of the run; the wake lists that
+-- most one a class: which of them may use it, their classes decide. That of a name may be used by any class with that name. `words` is the field `limits` of the run; the wake lists that
 -- gain work are added to `wakes`.
 -- helpers: ready_lane
 local function free_slots(prefix, words, id, turn, wakes, helpers)
@@ -7,7 +7,9 @@ local function free_slots(prefix, words, id, turn, wakes, helpers)
     redis.call('ZREM', prefix .. 'held:' .. limit, id)
     local name = string.sub(limit, 3)
     if string.sub(limit, 1, 2) == 'n:' then
-      if redis.call('ZCARD', prefix .. 'ready:' .. name) > 0 then wakes[prefix .. 'wake:' .. name] = true end
+      for class in string.gmatch(name .. (redis.call('HGET', prefix .. 'routed', name) or ''), '%S+') do
+        if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0 then wakes[prefix .. 'wake:' .. class] = true end
+      end
     else
       for _, lane in ipairs(redis.call('ZRANGE', prefix .. 'parked:' .. limit, 0, 99)) do
         local wake = helpers.ready_lane(prefix, lane, turn)

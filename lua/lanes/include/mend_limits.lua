@@ -35,7 +35,12 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes, helpers)
   end
   local limits = redis.call('ZRANGE', prefix .. 'blocking', 0, 99)
   local keys = #limits
-  for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do limits[#limits + 1] = 'n:' .. class end
+  local named = {}
+  for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
+    local limit = 'n:' .. string.match(class, '^[^@]*')
+    if not named[limit] then limits[#limits + 1] = limit end
+    named[limit] = true
+  end
   for at, limit in ipairs(limits) do
     local held = prefix .. 'held:' .. limit
     for _, id in ipairs(redis.call('ZRANGE', held, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, 100)) do

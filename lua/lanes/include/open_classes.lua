@@ -1,5 +1,5 @@
 -- The classes that may be claimed now, each with the room that its limit leaves (rule 18): what a class may not do costs a claim
--- nothing for the lanes in it. Returns a table for each open class, and those of the closed ones whose rate window ends.
+-- nothing for the lanes in it. Pauses and limits are those of its name, which other classes may share. Returns a table for each open class, and those of the closed ones whose rate window ends.
 -- helpers: is_paused, limit_room
 local function open_classes(prefix, names, now_ms, helpers)
   local open, closed = {}, {}
@@ -7,9 +7,10 @@ local function open_classes(prefix, names, now_ms, helpers)
   local some_limits = redis.call('HLEN', prefix .. 'limits') > 0
   for _, name in ipairs(names) do
     local class = { name = name, ready = prefix .. 'ready:' .. name, room = math.huge, picked = 0, passed = false }
-    local definition = some_limits and redis.call('HGET', prefix .. 'limits', 'n:' .. name)
+    local limit = some_limits and 'n:' .. string.match(name, '^[^@]*')
+    local definition = limit and redis.call('HGET', prefix .. 'limits', limit)
     if definition then
-      class.limit = 'n:' .. name
+      class.limit = limit
       class.definition = definition
       class.room, class.until_ms, class.ahead = helpers.limit_room(prefix, class.limit, definition, now_ms)
     end

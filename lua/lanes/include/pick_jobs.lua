@@ -1,21 +1,32 @@
 -- What a claim will lease, and what it found on the way; reads only (rules 17 to 19). Ready lanes are visited in their order over
 -- all open classes, best band first, then virtual time. A visit ends after 10 jobs, or where the lane's next job has a lower band
--- than the next ready lane; a lane that still has work goes behind the others of its band. A lone lane is emptied at once.
+-- than the next ready lane; a lane that still has work goes behind the others of its band. A lone lane is emptied at once. With `least`
+-- and `most` only jobs of those priorities count, of the first 1,000 ready lanes of each class.
 -- Returns jobs, lanes (each with what was picked and what leads nowhere, its turn, and the limit that blocks it), the last turn.
--- ask: prefix, limit, crashed_max, turn; limited: whether any limit is defined
+-- ask: prefix, limit, crashed_max, least, most, turn; limited: whether any limit is defined
 -- helpers: envelope_kind, limit_room, check_types
 local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
   local band_size, picked, visited, heads, keys, bytes, crashed, full = 562949953421312, {}, {}, {}, {}, 0, 0, false
   local turn, job_prefix, run_prefix, none = ask.turn, ask.prefix .. 'job:', ask.prefix .. 'run:', {}
+  -- Where in a lane the jobs of these priorities stand.
+  local first, last = ask.least and (10 - ask.most) * band_size, ask.least and (11 - ask.least) * band_size - 1
+  local function entries(head, size, ...)
+    if not first then return redis.call('ZRANGE', head.zset, head.offset, head.offset + size - 1, ...) end
+    return redis.call('ZRANGE', head.zset, first, last, 'BYSCORE', 'LIMIT', head.offset, size, ...)
+  end
   local function read_page(class)
     local page = redis.call('ZRANGE', class.ready, class.seen, class.seen + 15, 'WITHSCORES')
     for at = 1, #page, 2 do
-      local name = page[at]
-      heads[#heads + 1] = { name = name, score = tonumber(page[at + 1]), class = class, key = string.sub(name, #class.name + 2),
-        turn = tonumber(page[at + 1]) % band_size, zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {}, skipped = {}, unread = {} }
+      local name, score = page[at], tonumber(page[at + 1])
+      local head = { name = name, score = score, class = class, key = string.sub(name, #class.name + 2),
+        turn = score % band_size, zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {}, skipped = {}, unread = {} }
+      -- A lane is ready by its best job, which may be too good.
+      local job = first and (score <= last and entries(head, 1, 'WITHSCORES') or {})
+      if job and job[1] then head.score = math.floor(tonumber(job[2]) / band_size) * band_size + head.turn end
+      if not job or job[1] then heads[#heads + 1] = head end
     end
     class.seen = class.seen + #page / 2
-    class.tail = #page == 32 and heads[#heads].score or nil
+    class.tail = #page == 32 and not (first and class.seen >= 1000) and tonumber(page[32]) or nil
   end
   -- The place of the best head whose class has room left. What is not read yet of a class lies behind the last that was.
   local function best_head()
@@ -54,7 +65,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
     local taken, looked, bound = 0, 0, most + 99
     while taken < most and looked < bound do
       local size = math.min(16, most - taken)
-      local page, job_keys, run_keys = redis.call('ZRANGE', head.zset, head.offset, head.offset + size - 1), {}, {}
+      local page, job_keys, run_keys = entries(head, size), {}, {}
       if not page[1] then break end
       for at, id in ipairs(page) do job_keys[at], run_keys[at] = job_prefix .. id, run_prefix .. id end
       local raws = redis.call('MGET', unpack(job_keys))
@@ -118,9 +129,12 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
       local most = math.min(ask.limit - #picked, class.room, head.limit and head.limit.room or math.huge, rival and 10 or math.huge)
       local taken = visit(head, most, rival and math.floor(heads[rival].score / band_size))
       class.picked = class.picked + taken
-      class.room = class.room - taken
+      -- Classes that differ by their target alone share the limit of their name.
+      for _, other in ipairs(class.limit and classes or {}) do
+        if other.limit == class.limit then other.room = other.room - taken end
+      end
       if head.limit then head.limit.room = head.limit.room - taken end
-      local next_job = redis.call('ZRANGE', head.zset, head.offset, head.offset, 'WITHSCORES')
+      local next_job = entries(head, 1, 'WITHSCORES')
       -- It has had its turn, also when it is empty or blocked by now: it may be filled again before those come first that wait already.
       if (taken > 0 or head.passed) and (rival or next_job[1]) then
         turn = turn + 1

@@ -23,12 +23,12 @@ local function promote_due(prefix, turn, now_ms, limit, helpers)
     if string.sub(member, 1, 2) == 'l:' then
       wake = helpers.ready_lane(prefix, name, turn)
       if wake then wakes[wake] = true end
-    elseif name == '*' then
-      for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
+    else
+      local classes = name == '*' and table.concat(redis.call('HKEYS', prefix .. 'classes'), ' ')
+        or name .. (redis.call('HGET', prefix .. 'routed', name) or '')
+      for class in string.gmatch(classes, '%S+') do
         if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0 then wakes[prefix .. 'wake:' .. class] = true end
       end
-    elseif redis.call('ZCARD', prefix .. 'ready:' .. name) > 0 then
-      wakes[prefix .. 'wake:' .. name] = true
     end
     redis.call('ZREM', rest, member)
   end

@@ -1,0 +1,191 @@
+"""Which workers may run a job: its routing key and its target against what a worker is. Pure code (rule 18).
+
+Jobs with the same name, routing key and target are one class, and a worker claims the classes that match it: so whatever it may
+not run costs its claims nothing. The rules for targets are BridgeMQ's (seeds/bridge.md), routing keys are those of Bananas.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from engine import validate
+from engine.errors import Malformed
+
+#: Whether one of the wanted capabilities is enough.
+Mode = Literal["any", "all"]
+#: The routing key of jobs that have been given none, and of workers that have been given none.
+DEFAULT_ROUTE = "default"
+#: Values of one criterion.
+VALUES_MAX = 32
+#: Routing keys of one worker.
+ROUTES_MAX = 64
+_CRITERIA = ("stack", "capabilities", "region")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which workers may run a job. A `server` is the name of one worker, and nothing else is then asked. Otherwise each criterion
+    that is given must be met: the worker's stack is one of `stack`, its region one of `region`, and of `capabilities` it has one
+    (`mode` any) or all of them (`mode` all).
+
+    At most 32 values each, of 1 to 128 letters, digits and `_.:-`.
+    """
+
+    server: str | None = None
+    stack: Iterable[str] = ()
+    capabilities: Iterable[str] = ()
+    region: Iterable[str] = ()
+    mode: Mode = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What a worker is: its name as a target's `server` has it, its stack and region ('' = none), its capabilities, and the
+    routing keys whose jobs it takes."""
+
+    server: str
+    stack: str = ""
+    capabilities: frozenset[str] = frozenset()
+    region: str = ""
+    routes: frozenset[str] = frozenset({DEFAULT_ROUTE})
+
+
+def attributes(server: str, stack: object, capabilities: object, region: object, routes: object) -> Attributes:
+    """A worker's attributes, checked. Raises Malformed."""
+    return Attributes(
+        server,
+        "" if stack is None else validate.text("stack", stack),
+        frozenset(_values("capabilities", capabilities)),
+        "" if region is None else validate.text("region", region),
+        frozenset(_routes(routes)),
+    )
+
+
+def names_among(handled: Iterable[str], names: Any) -> tuple[str, ...]:
+    """The names whose jobs a worker claims: those that it has handlers for, or some of them. Raises Malformed."""
+    known, shown = tuple(handled), cast("object", names)
+    if names is None:
+        return known
+    wanted: set[Any] = set() if isinstance(names, str) or not isinstance(names, Iterable) else {*names}
+    if not wanted or not wanted <= {*known}:
+        raise Malformed("names", shown, f"some of the names with handlers: {', '.join(known)}")
+    return tuple(name for name in known if name in wanted)
+
+
+def priority_range(given: Any) -> tuple[int, int] | None:
+    """The least and the greatest priority of the jobs that a worker claims; None: all. Raises Malformed."""
+    if given is None:
+        return None
+    shown = cast("object", given)
+    pair: list[Any] = [*given] if isinstance(given, tuple | list) else []
+    if len(pair) != 2:
+        raise Malformed("priorities", shown, "the least and the greatest priority, each 1 to 10")
+    least, most = (validate.integer("priorities", value, 1, 10) for value in pair)
+    if least > most:
+        raise Malformed("priorities", shown, "the least priority and then the greatest")
+    return None if (least, most) == (1, 10) else (least, most)
+
+
+def described(worker: Attributes) -> dict[str, object]:
+    """A worker's attributes for the history and the registry: JSON values."""
+    return {
+        "server": worker.server,
+        "stack": worker.stack,
+        "capabilities": sorted(worker.capabilities),
+        "region": worker.region,
+        "routes": sorted(worker.routes),
+    }
+
+
+def target_text(name: str, value: object) -> str:
+    """A job's target as JSON without what it does not ask for, so that equal ones are the same text; '' asks for nothing. Raises
+    Malformed."""
+    if isinstance(value, Mapping):
+        value = _target_of(name, cast("Mapping[str, Any]", value))
+    if not isinstance(value, Target):
+        raise Malformed(name, value, "a Target, or a mapping with its fields")
+    if value.mode not in ("any", "all"):
+        raise Malformed(f"{name}.mode", value.mode, "any or all")
+    wanted: dict[str, Any] = {}
+    if value.server is not None:
+        wanted["server"] = validate.text(f"{name}.server", value.server)
+    for criterion in _CRITERIA:
+        values = _values(f"{name}.{criterion}", getattr(value, criterion))
+        if values:
+            wanted[criterion] = values
+    if value.mode == "all" and "capabilities" in wanted:
+        wanted["mode"] = "all"
+    return json.dumps(wanted, separators=(",", ":")) if wanted else ""
+
+
+def route_text(name: str, value: object) -> str:
+    """A job's routing key; '' is the default one. Raises Malformed."""
+    text = validate.route(name, value)
+    return "" if text == DEFAULT_ROUTE else text
+
+
+def matches(wanted: Mapping[str, Any], worker: Attributes) -> bool:
+    """Whether a worker may run the jobs of a class: its routing key is one of the worker's, and its target is met.
+
+    A criterion that is an empty list asks for nothing; one that is no list of texts is met by nobody.
+    """
+    if wanted.get("route", DEFAULT_ROUTE) not in worker.routes:
+        return False
+    if wanted.get("server"):
+        return wanted["server"] == worker.server
+    for criterion, own in (("stack", worker.stack), ("region", worker.region)):
+        among = wanted.get(criterion) or ()
+        if among and not (isinstance(among, list) and own in among):
+            return False
+    asked: Any = wanted.get("capabilities") or ()
+    if not isinstance(asked, list | tuple):
+        return False
+    has = [capability in worker.capabilities for capability in cast("Iterable[Any]", asked)]
+    return not has or (all(has) if wanted.get("mode") == "all" else any(has))
+
+
+def matching(targets: Iterable[tuple[str, str]], names: Iterable[str], worker: Attributes) -> tuple[str, ...]:
+    """Of these classes with their targets, those that a worker with handlers for `names` may run, in a fixed order."""
+    known = frozenset(names)
+    found: list[str] = []
+    for class_name, text in targets:
+        if class_name.partition("@")[0] not in known:
+            continue
+        try:
+            wanted: Any = json.loads(text)
+        except ValueError:
+            # Nobody of ours writes such a one: what it asks for cannot be known, so nobody takes it.
+            continue
+        if isinstance(wanted, dict) and matches(cast("dict[str, Any]", wanted), worker):
+            found.append(class_name)
+    return tuple(sorted(found))
+
+
+def _target_of(name: str, fields: Mapping[str, Any]) -> Target:
+    try:
+        return Target(**fields)
+    except TypeError:
+        raise Malformed(name, dict(fields), "a mapping with the fields server, stack, capabilities, region, mode") from None
+
+
+def _values(name: str, given: object) -> list[str]:
+    """The values of a criterion, in a fixed order and each once."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise Malformed(name, given, f"a list of at most {VALUES_MAX} texts")
+    values = {validate.text(name, value) for value in cast("Iterable[object]", given)}
+    if len(values) > VALUES_MAX:
+        raise Malformed(name, f"{len(values)} values", f"a list of at most {VALUES_MAX} texts")
+    return sorted(values)
+
+
+def _routes(given: object) -> set[str]:
+    bound = f"a list of 1 to {ROUTES_MAX} routing keys"
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise Malformed("routes", given, bound)
+    routes = {validate.route("routes", value) for value in cast("Iterable[object]", given)}
+    if not 1 <= len(routes) <= ROUTES_MAX:
+        raise Malformed("routes", f"{len(routes)} keys", bound)
+    return routes

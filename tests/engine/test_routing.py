@@ -1,0 +1,216 @@
+"""Which worker may run a job: the rules of targets and routing keys, as a table from BridgeMQ's document and its script."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import Malformed
+from engine.class_names import class_of, class_target
+from engine.operations import Enqueue, Options
+from engine.options import checked
+from engine.routing import Attributes, Target, attributes, matches, matching, names_among, priority_range, target_text
+
+NODE = Attributes("w1", "node", frozenset({"email", "gpu"}), "us-east")
+BARE = Attributes("w2")
+
+
+def wanted(**options: Any) -> dict[str, Any]:
+    read = checked(options)
+    return json.loads(class_target(read.route, read.target) or "{}")
+
+
+def target(**fields: Any) -> dict[str, Any]:
+    return wanted(target=Target(**fields))
+
+
+@pytest.mark.feature("BQ13", "BQ14", "BQ15", "BQ16", "BQ17")
+@pytest.mark.parametrize(
+    ("asks", "node", "bare"),
+    [
+        ({}, True, True),
+        # The exact server, and then nothing else is asked.
+        ({"server": "w1"}, True, False),
+        ({"server": "w2", "stack": ["node"]}, False, True),
+        ({"server": "w1", "region": ["mars"], "capabilities": ["none"], "mode": "all"}, True, False),
+        ({"stack": ["node"]}, True, False),
+        ({"stack": ["python", "node"]}, True, False),
+        # A worker has one stack, so one of the wanted is enough in both modes.
+        ({"stack": ["python", "node"], "mode": "all"}, True, False),
+        ({"stack": ["python"]}, False, False),
+        ({"region": ["us-east", "eu"]}, True, False),
+        ({"region": ["eu"]}, False, False),
+        ({"capabilities": ["gpu", "tpu"]}, True, False),
+        ({"capabilities": ["gpu", "tpu"], "mode": "all"}, False, False),
+        ({"capabilities": ["gpu", "email"], "mode": "all"}, True, False),
+        ({"capabilities": ["tpu"]}, False, False),
+        # Criteria are met together, in both modes.
+        ({"capabilities": ["gpu"], "region": ["eu"]}, False, False),
+        ({"capabilities": ["gpu"], "region": ["us-east"], "stack": ["node"]}, True, False),
+        ({"capabilities": ["gpu"], "region": ["us-east"], "stack": ["perl"], "mode": "any"}, False, False),
+        # What asks for nothing.
+        ({"stack": [], "capabilities": (), "region": set[str]()}, True, True),
+    ],
+)
+def test_targets(asks: dict[str, Any], node: bool, bare: bool) -> None:
+    assert (matches(target(**asks), NODE), matches(target(**asks), BARE)) == (node, bare)
+    assert matches(wanted(target=asks), NODE) == node, "a mapping says the same as a Target"
+
+
+@pytest.mark.feature("BN03", "BN04")
+@pytest.mark.parametrize(
+    ("route", "routes", "runs"),
+    [
+        (None, ["default"], True),
+        ("default", ["default"], True),
+        ("gpu", ["default"], False),
+        ("gpu", ["gpu"], True),
+        (None, ["gpu"], False),
+        (None, ["gpu", "default"], True),
+        ("gpu", ["gpu", "default"], True),
+        ("mail", ["gpu", "default"], False),
+    ],
+)
+def test_routing_keys(route: str | None, routes: list[str], runs: bool) -> None:
+    worker = attributes("w", None, (), None, routes)
+    assert matches(wanted(route=route), worker) is runs
+
+
+def test_a_routing_key_and_a_target_are_met_together() -> None:
+    worker = attributes("w", "node", (), None, ["gpu"])
+    both = wanted(route="gpu", target=Target(stack=["node"]))
+    assert matches(both, worker)
+    assert not matches(both, attributes("w", "node", (), None, ["default"]))
+    assert not matches(both, attributes("w", "perl", (), None, ["gpu"]))
+    assert not matches(wanted(route="gpu", target={"server": "w"}), BARE)
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+TARGETS = st.builds(
+    Target,
+    server=st.none() | NAMES,
+    stack=st.lists(NAMES, max_size=3),
+    capabilities=st.lists(NAMES, max_size=3),
+    region=st.lists(NAMES, max_size=3),
+    mode=st.sampled_from(["any", "all"]),
+)
+WORKERS = st.builds(Attributes, NAMES, NAMES | st.just(""), st.frozensets(NAMES), NAMES | st.just(""))
+
+
+@given(TARGETS, WORKERS)
+def test_the_matcher_says_what_the_rules_say(asked: Target, worker: Attributes) -> None:
+    text = target_text("target", asked)
+    if asked.server is not None:
+        expected = asked.server == worker.server
+    else:
+        has, needs = worker.capabilities, set(asked.capabilities)
+        enough = needs <= has if asked.mode == "all" else bool(needs & has) or not needs
+        expected = (
+            enough
+            and (not list(asked.stack) or worker.stack in asked.stack)
+            and (not list(asked.region) or worker.region in asked.region)
+        )
+    assert matches(json.loads(text or "{}"), worker) is expected
+
+
+@given(TARGETS, st.randoms(use_true_random=False))
+def test_equal_targets_make_one_class(asked: Target, random: Any) -> None:
+    def mixed(values: Any) -> list[str]:
+        twice = [*values, *values]
+        random.shuffle(twice)
+        return twice
+
+    other = {"capabilities": mixed(asked.capabilities), "region": mixed(asked.region), "stack": mixed(asked.stack)}
+    same = Target(asked.server, mode=asked.mode, **other)
+    text = target_text("target", asked)
+    assert text == target_text("target", same)
+    assert class_of("work", "gpu", text) == class_of("work", "gpu", target_text("target", same))
+
+
+def test_the_names_of_classes() -> None:
+    def class_name(**options: Any) -> str:
+        return Enqueue("j", "work", b"", b"nonce---", 0, checked(options)).class_name
+
+    assert class_name() == class_name(route="default") == class_name(target={}) == "work"
+    assert class_name(route="gpu") == "work@gpu"
+    digest = class_name(target={"server": "w1"})
+    assert digest.startswith("work@~") and digest != class_name(target={"server": "w2"})
+    assert class_name(route="gpu", target={"server": "w1"}) == digest.replace("@", "@gpu")
+    longest = Enqueue("j", "n" * 128, b"", b"nonce---", 0, checked({"route": "r" * 64, "target": {"server": "s"}}))
+    assert len(longest.class_name) <= 255, "it has one byte for its length in the envelope"
+    assert Enqueue("j", "work", b"", b"nonce---", 0, Options(route="gpu", key="k")).lane == "work@gpu/k"
+
+
+def test_the_classes_of_a_worker() -> None:
+    classes = [
+        ("work@gpu", '{"route":"gpu"}'),
+        ("work@~1", '{"stack":["node"]}'),
+        ("work@~2", '{"stack":["perl"]}'),
+        ("other@~1", '{"stack":["node"]}'),
+        ("work@~3", "no JSON"),
+        ("work@~4", "[]"),
+        ("work@~5", '{"capabilities":7}'),
+        ("work@~6", '{"stack":"node"}'),
+        ("work@~7", '{"capabilities":null,"region":[]}'),
+        ("workers@gpu", '{"stack":["node"]}'),
+    ]
+    assert matching(classes, ["work"], NODE) == ("work@~1", "work@~7")
+    assert matching(classes, ["work", "other"], attributes("w", None, (), None, ["gpu"])) == ("work@gpu",)
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ({"server": ""}, "target.server"),
+        ({"server": 7}, "target.server"),
+        ({"stack": "node"}, "target.stack"),
+        ({"stack": ["two words"]}, "target.stack"),
+        ({"stack": None}, "target.stack"),
+        ({"region": [f"r{n}" for n in range(33)]}, "target.region"),
+        ({"capabilities": [None]}, "target.capabilities"),
+        ({"mode": "some"}, "target.mode"),
+        ({"colour": "red"}, "target"),
+    ],
+)
+def test_bad_targets(value: Any, field: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        target_text("target", value)
+    assert caught.value.field == field
+    assert target_text("target", {"region": [f"r{n}" for n in range(32)]})
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"stack": "two words"}, "stack"),
+        ({"region": ["eu"]}, "region"),
+        ({"capabilities": "gpu"}, "capabilities"),
+        ({"capabilities": [f"c{n}" for n in range(33)]}, "capabilities"),
+        ({"routes": []}, "routes"),
+        ({"routes": "gpu"}, "routes"),
+        ({"routes": ["r" * 65]}, "routes"),
+        ({"routes": [f"r{n}" for n in range(65)]}, "routes"),
+    ],
+)
+def test_bad_attributes(more: dict[str, Any], field: str) -> None:
+    given: dict[str, Any] = {"stack": None, "capabilities": (), "region": None, "routes": ["default"], **more}
+    with pytest.raises(Malformed) as caught:
+        attributes("w", **given)
+    assert caught.value.field == field
+
+
+def test_what_a_worker_restricts_itself_to() -> None:
+    assert names_among(["a", "b", "c"], None) == ("a", "b", "c")
+    assert names_among(["a", "b", "c"], ["c", "a"]) == ("a", "c")
+    assert priority_range(None) is None and priority_range((1, 10)) is None
+    assert priority_range([3, 7]) == (3, 7) and priority_range((7, 7)) == (7, 7)
+    for bad in ([], "a", ["d"], 7, ["a", 7]):
+        with pytest.raises(Malformed, match="^names: "):
+            names_among(["a", "b"], bad)
+    for bad in ((7, 3), (0, 3), (3, 11), (3,), 3, "37", (True, 3)):
+        with pytest.raises(Malformed, match="^priorities: "):
+            priority_range(bad)

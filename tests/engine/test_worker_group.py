@@ -1,0 +1,201 @@
+"""Several queues in one process: strict, weighted and by chance, on a real server; whose turn it is, by hand."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import Malformed, Queue, ServerUnavailable, WorkerGroup
+from engine.sharing import Sharing
+from engine.testing import free_port
+from tests.engine.helpers.at_work import Book, at_work
+from tests.engine.helpers.waiting import wait_until
+
+NAMES = ("critical", "normal", "low")
+
+
+@pytest.fixture
+def queues(ironclaim_url: str) -> Iterator[tuple[Queue, ...]]:
+    made = tuple(Queue(name, url=ironclaim_url) for name in NAMES)
+    yield made
+    for queue in made:
+        queue.close()
+
+
+def fill(queues: tuple[Queue, ...], count: int) -> None:
+    for queue in queues:
+        queue.enqueue_many([{"name": "work", "payload": {}, "id": f"{queue.name}-{number}"} for number in range(count)])
+
+
+def finished(queues: tuple[Queue, ...]) -> int:
+    return sum(queue.counts().finished for queue in queues)
+
+
+def kinds(book: Book) -> list[str]:
+    return [job.partition("-")[0] for _, job in book.ran]
+
+
+@pytest.mark.feature("BL34", "MQ20", "MQ33")
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_strict(queues: tuple[Queue, ...], concurrency: int) -> None:
+    """A queue is worked off before the next one, and one that gets work again comes first again."""
+    book = Book()
+    fill(queues, 40)
+    group = WorkerGroup(queues, book.handlers("w", "work"), concurrency=concurrency)
+    with at_work(group):
+        wait_until(lambda: len(book.ran) >= 90, "the last queue's turn")
+        queues[0].enqueue("work", {}, id="critical-again")
+        wait_until(lambda: finished(queues) == 121, "all")
+    ran = kinds(book)
+    last = {name: len(ran) - 1 - ran[::-1].index(name) for name in ("normal", "low")}
+    first = {name: ran.index(name) for name in ("normal", "low")}
+    others = [job for _, job in book.ran if job != "critical-again"]
+    assert Counter(kind.partition("-")[0] for kind in others[:40]) == {"critical": 40}
+    # What is in hand when the last job of a queue starts is not interrupted, and may be of the queue before.
+    assert 80 - concurrency <= first["low"] and 40 - concurrency <= first["normal"]
+    assert last["normal"] < 80 + concurrency
+    assert book.most <= concurrency
+
+
+@pytest.mark.feature("MQ33")
+def test_weighted(queues: tuple[Queue, ...]) -> None:
+    book = Book()
+    fill(queues, 300)
+    group = WorkerGroup(queues, book.handlers("w", "work"), strategy="weighted", weights=[6, 3, 1], concurrency=4)
+    with at_work(group):
+        wait_until(lambda: len(book.ran) >= 320, "while all have work")
+    counts = Counter(kinds(book)[20:320])
+    assert abs(counts["critical"] - 180) <= 15 and abs(counts["normal"] - 90) <= 15 and abs(counts["low"] - 30) <= 15, counts
+
+
+@pytest.mark.feature("MQ33")
+def test_shuffle(queues: tuple[Queue, ...]) -> None:
+    book = Book()
+    fill(queues, 300)
+    with at_work(WorkerGroup(queues, book.handlers("w", "work"), strategy="shuffle", concurrency=2)):
+        wait_until(lambda: len(book.ran) >= 450, "while all have work")
+    counts = Counter(kinds(book)[:450])
+    # Six standard deviations of a fair draw.
+    assert all(abs(counts[name] - 150) <= 60 for name in NAMES), counts
+    longest = max(len(list(run)) for _, run in itertools.groupby(kinds(book)[:450]))
+    assert longest < 40, "they take turns"
+
+
+@pytest.mark.feature("MQ21")
+def test_a_worker_runs_from_some_queues_alone(queues: tuple[Queue, ...]) -> None:
+    book = Book()
+    fill(queues, 5)
+    assert WorkerGroup([queues[0], queues[2]], book.handlers("w", "work")).run(burst=True) == "empty"
+    assert Counter(kinds(book)) == {"critical": 5, "low": 5}
+    assert queues[1].counts().waiting == 5
+
+
+def test_places_are_shared_and_a_queue_that_waits_gets_the_next_one(queues: tuple[Queue, ...]) -> None:
+    book = Book(hold=True)
+    fill(queues[2:], 6)
+    group = WorkerGroup(queues, book.handlers("w", "work"), concurrency=3)
+    with at_work(group):
+        wait_until(lambda: book.running == 3, "one queue may have all places")
+        queues[0].enqueue("work", {}, id="critical-0")
+        book.release()
+        wait_until(lambda: finished(queues) == 7, "all")
+    assert kinds(book)[:3] == ["low"] * 3 and "critical" in kinds(book)[3:6]
+    assert book.most == 3
+
+
+def test_a_group_ends_when_one_of_its_workers_fails(queues: tuple[Queue, ...]) -> None:
+    gone = Queue("gone", url=f"redis://127.0.0.1:{free_port()}")
+    gone.driver.deadline_ms = 100
+    with pytest.raises(ServerUnavailable):
+        WorkerGroup([queues[0], gone], Book().handlers("w", "work")).run()
+    gone.close()
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"queues": []}, "queues"),
+        ({"queues": "critical"}, "queues"),
+        ({"queues": ["critical"]}, "queues"),
+        ({"strategy": "lazy"}, "strategy"),
+        ({"weights": [1, 1, 1]}, "weights"),
+        ({"strategy": "weighted"}, "weights"),
+        ({"strategy": "weighted", "weights": [1, 1]}, "weights"),
+        ({"strategy": "weighted", "weights": [1, 0, 1]}, "weights"),
+        ({"strategy": "weighted", "weights": [1, 1001, 1]}, "weights"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"lease_ms": 1}, "lease_ms"),
+    ],
+)
+def test_bad_groups(queues: tuple[Queue, ...], more: dict[str, Any], field: str) -> None:
+    given: dict[str, Any] = {"queues": queues, **more}
+    with pytest.raises(Malformed) as caught:
+        WorkerGroup(handlers=Book().handlers("w", "work"), **given)
+    assert caught.value.field == field
+
+
+def test_a_queue_stands_once_in_a_group(queues: tuple[Queue, ...]) -> None:
+    with pytest.raises(Malformed, match="different Queues"):
+        WorkerGroup([queues[0], queues[0]], Book().handlers("w", "work"))
+
+
+# -- whose turn it is
+
+
+@given(
+    st.sampled_from(["strict", "weighted", "shuffle"]),
+    st.integers(1, 5),
+    st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    st.integers(0, 2**32),
+)
+def test_places_are_never_overdrawn_and_somebody_may_always_claim(
+    strategy: Any, places: int, weights: list[int], seed: int
+) -> None:
+    """Machines that ask, are answered and end jobs in any order; those that are poked ask."""
+    dice = random.Random(seed)
+    sharing = Sharing(places, weights, strategy, dice.random)
+    waiting = [dice.randrange(30) for _ in weights]
+    held = [0] * len(weights)
+    asked = [0] * len(weights)
+    poked = set(range(len(weights)))
+    for share in sharing.shares:
+        share.poke = lambda number=share.number: poked.add(number)
+
+    def ask(number: int) -> None:
+        if asked[number]:
+            return
+        asked[number] = sharing.shares[number].allow(places, held[number])
+        tell(number)
+
+    def tell(number: int) -> None:
+        sharing.shares[number].report(held[number], asking=asked[number] > 0, hungry=asked[number] > 0 or waiting[number] > 0)
+        assert sum(held) + sum(asked) <= places
+
+    for _ in range(2000):
+        if poked:
+            ask(poked.pop())
+            continue
+        moves = [("answer", n) for n in range(len(weights)) if asked[n]] + [("end", n) for n in range(len(weights)) if held[n]]
+        if not moves:
+            break
+        move, number = dice.choice(moves)
+        if move == "answer":
+            jobs = min(asked[number], waiting[number])
+            sharing.shares[number].answered(jobs)
+            waiting[number] -= jobs
+            held[number] += jobs
+            asked[number] = 0
+        else:
+            held[number] -= 1
+        if waiting[number]:
+            ask(number)
+        else:
+            tell(number)
+    assert (waiting, held, asked) == ([0] * len(weights),) * 3, "nothing is left, and nobody waits for ever"

@@ -1,0 +1,262 @@
+"""Which jobs a real worker takes: targets, routing keys, names, priorities; what holds it back: pauses, gates, settings."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from engine import Malformed, Queue, Target, Worker
+from tests.engine.helpers.at_work import Book, at_work, make_worker
+from tests.engine.helpers.waiting import wait_until
+
+#: What happens again and again within `SOON_S` was not found by a sweep.
+SLOW_SWEEP = {"lease_ms": 20_000, "sweep_ms": 4_000}
+SOON_S = 2.5
+
+
+def finished(queue: Queue, count: int) -> bool:
+    return queue.counts().finished == count
+
+
+@pytest.mark.feature("BQ13", "BQ14", "BQ15", "BQ16", "BQ17")
+def test_jobs_go_to_the_workers_that_their_targets_ask_for(queue: Queue) -> None:
+    book = Book()
+    east = make_worker(queue, book, "east", stack="node", capabilities=["gpu", "email"], region="us-east")
+    west = make_worker(queue, book, "west", stack="python", capabilities=["gpu"], region="us-west")
+    wants: dict[str, tuple[Target, str]] = {
+        "server": (Target(server="west"), "west"),
+        "stack": (Target(stack=["python", "ruby"]), "west"),
+        "region": (Target(region=["us-east"]), "east"),
+        "all": (Target(capabilities=["gpu", "email"], mode="all"), "east"),
+        "both": (Target(capabilities=["email", "sms"], region=["us-east", "us-west"]), "east"),
+        "nobody": (Target(server="north"), ""),
+    }
+    for job, (target, _) in wants.items():
+        queue.enqueue("work", {}, id=job, target=target)
+    with at_work(east, west):
+        wait_until(lambda: finished(queue, 5), "all that somebody may run")
+        queue.enqueue("work", {}, id="any", target={"capabilities": ["gpu"]})
+        wait_until(lambda: finished(queue, 6), "one of the two runs it")
+    assert {job: who for who, job in book.ran if job != "any"} == {job: who for job, (_, who) in wants.items() if who}
+    assert queue.counts().waiting == 1
+    # Who comes later runs what has waited for it.
+    with at_work(make_worker(queue, book, "north")):
+        wait_until(lambda: book.by("north") == ["nobody"], "its own job")
+
+
+@pytest.mark.feature("BN03", "BN04")
+def test_routing_keys(queue: Queue) -> None:
+    book = Book()
+    for job, route in (("plain", None), ("gpu", "gpu"), ("mail", "mail"), ("other", "other")):
+        queue.enqueue("work", {}, id=job, route=route)
+    with at_work(
+        make_worker(queue, book, "one"),
+        make_worker(queue, book, "two", routes=["gpu", "mail"]),
+    ):
+        wait_until(lambda: finished(queue, 3), "three of four")
+    assert (book.by("one"), sorted(book.by("two"))) == (["plain"], ["gpu", "mail"])
+    assert queue.counts().waiting == 1
+
+
+def test_idle_workers_learn_at_once_of_a_class_that_nobody_has_ever_seen(queue: Queue) -> None:
+    """Three workers block; the job is for the last of them, whoever takes the first marker."""
+    book = Book()
+    with at_work(*(make_worker(queue, book, name, **SLOW_SWEEP) for name in ("a", "b", "c"))):
+        queue.enqueue("work", {}, id="first")
+        wait_until(lambda: finished(queue, 1), "they are at work")
+        for number, name in enumerate(("c", "a", "b")):
+            queue.enqueue("work", {}, id=f"for-{name}", target=Target(server=name))
+            wait_until(lambda name=name: book.by(name)[-1:] == [f"for-{name}"], f"job {number}", SOON_S)
+        for number in range(20):
+            queue.enqueue("work", {}, id=f"again-{number}", target=Target(server="b"))
+        wait_until(lambda: finished(queue, 24), "a class that is known wakes its worker as any other", SOON_S)
+
+
+def test_a_worker_with_many_classes_starts_each_of_them(queue: Queue) -> None:
+    """More than 15: they are claimed and waited for in turns, and none is forgotten."""
+    book = Book()
+    for number in range(40):
+        queue.enqueue("work", {}, id=f"old{number}", route=f"r{number}")
+    with at_work(make_worker(queue, book, "w", routes=[f"r{number}" for number in range(50)], sweep_ms=100)):
+        wait_until(lambda: finished(queue, 40), "what was there")
+        for number in range(50):
+            queue.enqueue("work", {}, id=f"new{number}", route=f"r{number}")
+        wait_until(lambda: finished(queue, 90), "what has come since")
+
+
+def test_no_class_starves_while_another_one_is_busy(queue: Queue) -> None:
+    book = Book()
+    for number in range(300):
+        queue.enqueue("work", {}, id=f"busy{number}", route="busy")
+    for number in range(5):
+        queue.enqueue("work", {}, id=f"rare{number}", route=f"rare{number}")
+    with at_work(make_worker(queue, book, "w", concurrency=1, routes=["busy", *(f"rare{n}" for n in range(5))])):
+        wait_until(lambda: finished(queue, 305), "all")
+    last = max(at for at, (_, job) in enumerate(book.ran) if job.startswith("rare"))
+    assert last < 150, "they did not wait for the end of the others"
+
+
+def test_a_burst_works_off_the_classes_that_the_worker_may_run(queue: Queue) -> None:
+    book = Book()
+    queue.enqueue("work", {}, id="gpu", route="gpu")
+    queue.enqueue("work", {}, id="other", route="other")
+    queue.enqueue("work", {}, id="plain")
+    make_worker(queue, book, "w", routes=["gpu"]).run(burst=True)
+    assert book.by("w") == ["gpu"]
+    make_worker(queue, book, "v", routes=["none"]).run(burst=True)
+    assert queue.counts().waiting == 2
+
+
+@pytest.mark.feature("BN24")
+def test_a_worker_for_some_names_leaves_the_others(queue: Queue) -> None:
+    book = Book()
+    for name in ("resize", "train", "mail"):
+        queue.enqueue(name, {}, id=name)
+    make_worker(queue, book, "w", "resize", "train", "mail", names=["train", "mail"]).run(burst=True)
+    assert sorted(book.by("w")) == ["mail", "train"]
+    assert queue.counts().waiting == 1
+
+
+@pytest.mark.feature("BN23")
+def test_a_worker_for_some_priorities_takes_them_from_behind_others_and_steals_no_marker(queue: Queue) -> None:
+    book = Book()
+    for number in range(5):
+        queue.enqueue("work", {}, id=f"good{number}", priority=9)
+    queue.enqueue("work", {}, id="low", priority=1)
+    low = make_worker(queue, book, "low", priorities=(1, 3), **SLOW_SWEEP)
+    with at_work(low):
+        wait_until(lambda: book.by("low") == ["low"], "the job behind five better ones", SOON_S)
+        queue.enqueue("work", {}, id="low2", priority=3)
+        wait_until(lambda: book.by("low") == ["low", "low2"], "while the better ones still wait", SOON_S)
+        with at_work(make_worker(queue, book, "all", **SLOW_SWEEP)):
+            wait_until(lambda: len(book.by("all")) == 5, "the others", SOON_S)
+            for number in range(10):
+                queue.enqueue("work", {}, id=f"more{number}", priority=10)
+                wait_until(lambda number=number: book.by("all")[-1] == f"more{number}", "whoever has heard of it first", SOON_S)
+    assert book.by("low") == ["low", "low2"]
+
+
+@pytest.mark.feature("BN21", "BN22", "BN26", "BL22")
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_so_many_handlers_run_at_once_by_concurrency(queue: Queue, concurrency: int) -> None:
+    """Thin mode is a concurrency of 1, for all priorities, better ones first."""
+    book = Book(hold=True)
+    for number in range(concurrency + 3):
+        queue.enqueue("work", {}, id=f"j{number}", priority=1 + number)
+    with at_work(make_worker(queue, book, "w", concurrency=concurrency)):
+        wait_until(lambda: book.running == concurrency, "all places")
+        book.release()
+        wait_until(lambda: finished(queue, concurrency + 3), "the rest")
+    assert book.most == concurrency
+    if concurrency == 1:
+        assert book.by("w") == ["j3", "j2", "j1", "j0"]
+
+
+@pytest.mark.feature("BN26")
+def test_bounds_of_a_workers_settings(queue: Queue) -> None:
+    book = Book()
+    for good in ({"concurrency": 1000}, {"concurrency": 1}, {"priorities": (1, 1)}, {"names": ["work"]}, {"routes": ["a"]}):
+        make_worker(queue, book, "w", **good)
+    bad: list[tuple[str, Any]] = [
+        ("concurrency", 0),
+        ("concurrency", 1001),
+        ("priorities", (5, 2)),
+        ("names", ["nobody"]),
+        ("routes", []),
+        ("stack", ["node"]),
+        ("capabilities", "gpu"),
+        ("region", ""),
+        ("gate", 7),
+    ]
+    for name, value in bad:
+        with pytest.raises(Malformed) as caught:
+            make_worker(queue, book, "w", **{name: value})
+        assert caught.value.field == name
+
+
+# -- what holds a worker back
+
+
+@pytest.mark.feature("BL21")
+def test_a_paused_worker_ends_what_runs_and_starts_nothing(queue: Queue) -> None:
+    book = Book(hold=True)
+    worker = make_worker(queue, book, "w", concurrency=1, prefetch=8)
+    for number in range(4):
+        queue.enqueue("work", {}, id=f"j{number}")
+    with at_work(worker):
+        wait_until(lambda: book.running == 1, "one runs")
+        worker.pause()
+        wait_until(lambda: queue.counts().active == 1, "what has not started goes back")
+        book.release()
+        wait_until(lambda: finished(queue, 1), "what runs goes on")
+        # Another worker is not touched, and is told of what waits.
+        with at_work(make_worker(queue, book, "other")):
+            wait_until(lambda: len(book.by("other")) == 3, "the others run elsewhere")
+        queue.enqueue("work", {}, id="later")
+        worker.resume()
+        wait_until(lambda: book.by("w") == ["j0", "later"], "it goes on")
+
+
+@pytest.mark.feature("MQ34")
+def test_a_closed_gate_holds_claims_and_is_asked_again(queue: Queue) -> None:
+    book, asked, opens = Book(), threading.Event(), threading.Event()
+
+    def gate() -> bool:
+        asked.set()
+        return opens.is_set()
+
+    queue.enqueue("work", {}, id="j")
+    with at_work(make_worker(queue, book, "w", gate=gate, **SLOW_SWEEP)):
+        assert asked.wait(10)
+        asked.clear()
+        assert asked.wait(10), "again, within a bounded time"
+        assert (book.ran, queue.counts().active) == ([], 0)
+        opens.set()
+        wait_until(lambda: finished(queue, 1), "the gate is open", SOON_S)
+        opens.clear()
+        queue.enqueue("work", {}, id="k")
+        asked.clear()
+        assert asked.wait(10)
+        # The marker that it has taken is there for others.
+        with at_work(make_worker(queue, book, "other", **SLOW_SWEEP)):
+            wait_until(lambda: book.by("other") == ["k"], "it runs elsewhere", SOON_S)
+
+
+@pytest.mark.feature("MQ34")
+def test_a_gate_bounds_how_many_are_claimed_and_one_that_raises_is_closed(queue: Queue) -> None:
+    book, said = Book(hold=True), [2]
+
+    def gate() -> int:
+        return said[0] if said[0] >= 0 else 1 // 0
+
+    for number in range(6):
+        queue.enqueue("work", {}, id=f"j{number}")
+    with at_work(make_worker(queue, book, "w", concurrency=8, gate=gate)):
+        wait_until(lambda: book.running >= 2, "two a claim")
+        said[0] = -1
+        book.release()
+        wait_until(lambda: queue.counts().active == 0, "what it has ends, whatever the gate says")
+        left = queue.counts().waiting
+        said[0] = 1
+        wait_until(lambda: finished(queue, 6), "it goes on")
+    assert left <= 4
+
+
+def test_pauses_and_gates_do_not_stop_renewals(queue: Queue) -> None:
+    book = Book(hold=True)
+    worker = make_worker(queue, book, "w", lease_ms=300)
+    queue.enqueue("work", {}, id="j")
+    with at_work(worker):
+        wait_until(lambda: book.running == 1, "it runs")
+        worker.pause()
+        first = dict(queue.snapshot().states["active"])["j"]
+        wait_until(lambda: dict(queue.snapshot().states["active"])["j"] > first + 600, "its lease is renewed")
+        book.release()
+        wait_until(lambda: finished(queue, 1), "it ends")
+
+
+def test_a_worker_says_what_it_cannot_be(queue: Queue) -> None:
+    with pytest.raises(Malformed, match=r"^names: .*some of the names with handlers: a, b"):
+        Worker(queue, Book().handlers("w", "a", "b"), names=["c"])
