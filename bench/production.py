@@ -114,11 +114,17 @@ class Production:
                 backoff_ms=job.backoff_ms,
                 key=job.key,
                 unique=job.unique,
+                needs=job.needs,
+                # A parent may be dead by plan; the check is about the order.
+                on_parent_failure="ignore",
                 intended_ns=intended_ns,
             )
             # A job that the holder of its unique key keeps out is part of the plan.
             if not reply.created and not (job.unique and reply.holder != job.id):
                 failure = NotEnqueued(f"the server answered {reply.result}")
+        except engine.UnknownParent:
+            # Its parent was not sent, or is on its way: with so many sends at once that is part of the plan, too.
+            pass
         except gevent.GreenletExit:
             failure = NotEnqueued("no answer before the end of the load")
         except Exception as error:  # whatever it was, it is a failed send and never the end of the load

@@ -36,6 +36,11 @@ UNIQUE_KEYS = tuple(f"only-{number}" for number in range(1, 5))
 #: Limits of concurrency that belong to the workload, as arguments of `Queue.set_limit`: reached in bursts, and while a backlog is
 #: worked off, and far above what the load needs on average (a third of the jobs has the name, one in twenty a tenant).
 LIMITS: tuple[dict[str, Any], ...] = ({"name": "report", "concurrency": 6}, {"key": "*", "concurrency": 2})
+#: Schedules that belong to the workload: their ticks lie `every_ms` apart, and each makes a short job.
+SCHEDULES: tuple[dict[str, Any], ...] = ({"name": "beat", "every_ms": 500},)
+SCHEDULED_PAYLOAD: dict[str, Any] = {"index": -1, "work_ms": 5, "fail_first": 0, "pad": ""}
+#: A job that needs others needs one or two of those that were sent this many jobs before it at most.
+PARENTS_BACK = 6
 #: Width of the spread of handler times (log-logistic: long right tail, closed form). 0.4 puts the mean a third over the median.
 WORK_SPREAD = 0.4
 #: Each worker slot must stay this idle, so that the time to recover measures recovery and not a backlog.
@@ -70,6 +75,7 @@ class PlannedJob:
     fail_first: int
     key: str | None = None
     unique: str | None = None
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,7 @@ class Workload:
     large_share: float = 0.02
     keyed_share: float = 0.3
     unique_share: float = 0.08
+    needs_share: float = 0.05
     work_median_ms: int = 30
     work_max_ms: int = 300
     attempts: int = 3
@@ -99,7 +106,15 @@ class Workload:
         _check_number("rate_per_s", self.rate_per_s, 0.1, 10_000)
         if self.jobs_max is not None:
             _check_whole("jobs_max", self.jobs_max, 0, 10**9)
-        for field in ("delayed_share", "failing_share", "hopeless_share", "large_share", "keyed_share", "unique_share"):
+        for field in (
+            "delayed_share",
+            "failing_share",
+            "hopeless_share",
+            "large_share",
+            "keyed_share",
+            "unique_share",
+            "needs_share",
+        ):
             _check_number(field, getattr(self, field), 0, 1)
         _check_number("failing_share + hopeless_share", self.failing_share + self.hopeless_share, 0, 1)
         _check_whole("work_max_ms", self.work_max_ms, 1, 60_000)
@@ -128,7 +143,7 @@ class Workload:
         index = 0
         while self.jobs_max is None or index < self.jobs_max:
             gaps -= math.log(1.0 - rng.random())
-            draws = [rng.random() for _ in range(12)]
+            draws = [rng.random() for _ in range(14)]
             if index % parts == part:
                 yield self._plan(index, round(gaps * 1000 / self.rate_per_s, 3), draws, pad_source)
             index += 1
@@ -155,6 +170,7 @@ class Workload:
             fail_first=fail_first,
             key=_one_of(KEYS, draws[10], self.keyed_share),
             unique=_one_of(UNIQUE_KEYS, draws[11], self.unique_share),
+            needs=self._needs(index, draws[12], draws[13]),
         )
 
     def _work_ms(self, draw: float) -> int:
@@ -180,6 +196,13 @@ class Workload:
         if draw >= self.delayed_share:
             return 0
         return DELAY_MS[0] + int(draw / self.delayed_share * (DELAY_MS[1] - DELAY_MS[0] + 1))
+
+    def _needs(self, index: int, draw: float, which: float) -> tuple[str, ...]:
+        """Ids of one or two jobs shortly before this one."""
+        if draw >= self.needs_share or index < PARENTS_BACK:
+            return ()
+        back = 1 + int(which * PARENTS_BACK)
+        return tuple(f"{self.id_prefix}-{index - each}" for each in sorted({back, 1 + PARENTS_BACK // 2}))
 
     def mean_work_ms(self) -> float:
         """Expected handler time of one run, in ms: the mean of the quantiles."""

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.workload import NAMES, SCHEDULED_PAYLOAD
 from chaos import rows, snapshot, topology
 from chaos.errors import HarnessError
 from chaos.faults import FAULTS
@@ -93,6 +94,9 @@ class Drill:
         stack.callback(self._queue.close)
         for limit in spec.limits:
             self._queue.set_limit(**limit)
+        for schedule in spec.schedules:
+            # Every tick counts, also those of an outage.
+            self._queue.schedules.put(**schedule, job_name=NAMES[0], payload=SCHEDULED_PAYLOAD, missed="all")
         self._watch = Watch(history)
         stack.callback(self._watch.close)
         connect = self._network.connect if self._network else lambda name: url
@@ -155,6 +159,8 @@ class Drill:
         """End the load, look at the queue when nothing may be stuck any more, and again when it is empty or time is up."""
         self._begin_phase("drain", time.monotonic_ns())
         self.errors += self._crew.stop([PRODUCER])
+        for schedule in self.spec.schedules:
+            self._queue.schedules.disable(schedule["name"])
         liveness_ns = self.spec.liveness_ms * 1_000_000
         self._hold(healed_ns + liveness_ns)
         self._snapshot("deadline")

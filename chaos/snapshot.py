@@ -10,10 +10,10 @@ from chaos import rows
 from engine import Counts, Queue, Snapshot
 from engine.history import HistoryFile
 
-STATES = ("waiting", "delayed", "active", "dead", "done")
+STATES = ("waiting", "delayed", "active", "dead", "done", "blocked")
 
 #: States in which a job still has to run.
-OPEN_STATES = ("waiting", "delayed", "active")
+OPEN_STATES = ("waiting", "delayed", "active", "blocked")
 
 #: `Queue.snapshot` lists this many jobs of a state at one instant; what is beyond it comes later.
 PAGE = 1_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.workload import LIMITS
+from bench.workload import LIMITS, SCHEDULES
 from chaos.errors import HarnessError
 
 SPEC_SCHEMA = 1
@@ -54,6 +54,9 @@ class RunSpec:
     unique_keys: bool = True
     #: Locust stops by itself after this, should nobody tell it to: far longer than the run.
     load_bound_s: int = 900
+    #: Schedules that tick from before the load until it ends, as arguments of `queue.schedules.put`; whether jobs need others.
+    schedules: tuple[dict[str, Any], ...] = SCHEDULES
+    dependencies: bool = True
     plan: tuple[dict[str, Any], ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     git_commit: str = ""

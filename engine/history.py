@@ -71,7 +71,12 @@ ROW_FIELDS: tuple[Field, ...] = (
     # configuration
     Field("config", "str", "configuration", "effective configuration as a JSON object, again at every change"),
     # operation
-    Field("f", "str", "operation", "enqueue | claim | finish | retry | bury | release | extend | mark | promote | reap | handle"),
+    Field(
+        "f",
+        "str",
+        "operation",
+        "enqueue | tick | claim | finish | retry | bury | release | extend | mark | promote | reap | handle",
+    ),
     Field("type", "str", "operation", "invoke | ok | fail | info: ok happened, fail did not, info or no completion may have"),
     Field("op", "str", "operation", "operation id: the same in the invoke and the completion row"),
     Field("call", "str", "operation", "call id: equal for the operations that travel in one script call (finish and claim)"),
@@ -115,7 +120,8 @@ ITEM_FIELDS: tuple[Field, ...] = (
         "result",
         "str",
         "operation",
-        "enqueue: created | repeated | duplicate | refused | unknown; claim: leased | repeated; "
+        "enqueue: created | repeated | duplicate | orphan (a job that it needs is unknown) | refused | unknown; "
+        "tick: created | repeated | moved (another one fired it) | skipped | unknown; claim: leased | repeated; "
         "finish, retry, bury, release, extend: ok | repeated | stale | void | unknown; mark: ok | repeated | stale; "
         "reap: reaped | buried (it had crashed too often); claim, promote, reap: corrupt (buried, nobody could read it)",
     ),
@@ -126,6 +132,9 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("priority", "int", "enqueue claim", "1 to 10, 10 first"),
     Field("unique", "str", "enqueue", "unique key (rule 23)", since=2),
     Field("holder", "str", "enqueue", "duplicates of another job: the job that has the unique key or opened the window", since=2),
+    Field("needs", "list[str]", "enqueue", "ids of the jobs that it needs (rule 25)", since=2),
+    Field("schedule", "str", "tick", "the schedule whose tick made the job (rule 24)", since=2),
+    Field("tick_ms", "int", "tick", "server time of the tick", since=2),
     Field("delay_ms", "int", "enqueue retry", "delay asked for"),
     Field("due_ms", "int", "claim final", "server time from which the job may run; 0 = at once"),
     Field("enqueued_ms", "int", "claim", "server time of the enqueue"),

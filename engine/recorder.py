@@ -44,6 +44,8 @@ from engine.operations import (
     Reaped,
     Release,
     Retry,
+    Tick,
+    Ticked,
 )
 
 
@@ -171,7 +173,7 @@ def _parts(operation: Operation) -> list[tuple[str, Operation]]:
             return [("finish", Finish(leases)), ("claim", claim)]
         case EnqueueMany():
             return [("enqueue", operation)]
-        case Enqueue() | Claim() | Retry() | Bury() | Release() | Extend() | Mark() | Promote() | Reap():
+        case Enqueue() | Tick() | Claim() | Retry() | Bury() | Release() | Extend() | Mark() | Promote() | Reap():
             return [(type(operation).__name__.lower(), operation)]
         case _:
             return []
@@ -201,9 +203,10 @@ def _failure(failure: Failure) -> str:
 
 def _new_job(job: Enqueue) -> str:
     unique = f',"unique":"{job.options.unique}"' if job.options.unique else ""
+    needs = f',"needs":{json.dumps(job.options.needs)}' if job.options.needs else ""
     return (
         f'"job":"{job.job}","name":"{job.name}","class":"{job.class_name}","lane":"{job.lane}",'
-        f'"priority":{job.options.priority},"delay_ms":{job.options.delay_ms},"crc":{zlib.crc32(job.payload)}{unique}'
+        f'"priority":{job.options.priority},"delay_ms":{job.options.delay_ms},"crc":{zlib.crc32(job.payload)}{unique}{needs}'
     )
 
 
@@ -214,6 +217,11 @@ def _bodies(operation: Operation) -> list[str]:
             return [_new_job(operation)]
         case EnqueueMany():
             return [_new_job(job) for job in operation.jobs]
+        case Tick():
+            return [
+                f'"job":"cron:{operation.schedule}:{tick_ms}","schedule":"{operation.schedule}","tick_ms":{tick_ms}'
+                for tick_ms in operation.ticks_ms
+            ]
         case Finish() | Release() | Extend():
             return [_token(lease) for lease in operation.leases]
         case Mark():
@@ -243,6 +251,8 @@ def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, st
             kind = refused if results == {"refused"} else "ok"
             items = [_enqueued_item(body, item, definite) for body, item in zip(_bodies(operation), reply.items, strict=True)]
             return kind, results.pop() if len(results) == 1 else "", ",".join(items)
+        case Ticked():
+            return "ok", reply.result, ",".join(_ticked_items(operation, reply, definite))
         case FinishedAndClaimed():
             return _reply(operation, reply.claimed if isinstance(operation, Claim) else reply.finished, definite)
         case Claimed():
@@ -275,6 +285,17 @@ def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, st
 def _enqueued_item(body: str, item: Enqueued, definite: bool) -> str:
     holder = f',"holder":"{item.holder}"' if item.holder not in ("", item.job) else ""
     return f'{{{body},"result":"{_definite(item.result, definite)}"{holder}}}'
+
+
+def _ticked_items(operation: Operation, reply: Ticked, definite: bool) -> list[str]:
+    """One item for each tick: whether this call, by whichever of its copies, made its job."""
+    made = {"ticked": "created", "repeated": "repeated"}
+    items: list[str] = []
+    for body in _bodies(operation):
+        job = body.split('"', 4)[3]
+        result = made[reply.result] if job in reply.jobs else "skipped" if reply.result != "moved" else "moved"
+        items.append(f'{{{body},"result":"{result if definite or result != "moved" else "unknown"}"}}')
+    return items
 
 
 def _definite(result: str, definite: bool) -> str:

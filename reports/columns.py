@@ -167,6 +167,9 @@ def enqueue_columns() -> list[Column]:
         F.collect_set(F.when(told & (result == "created"), F.struct("era", "op", "position"))).alias("creations"),
         F.min(F.when(told & (result == "duplicate") & F.col("holder").isNull(), F.col("done_ns"))).alias("duplicate_ns"),
         F.max(F.when(created_by_it(), F.col("unique"))).alias("unique"),
+        F.first(F.when(sent_enqueue(), F.col("needs")), ignorenulls=True).alias("needs"),
+        F.max(F.when(sent_enqueue(), F.col("schedule"))).alias("schedule"),
+        F.max(F.when(sent_enqueue(), F.col("tick_ms"))).alias("tick_ms"),
     ]
 
 
@@ -202,7 +205,8 @@ def server_columns() -> list[Column]:
 
 def payload_columns() -> list[Column]:
     """Every crc32 of the payload that each of enqueue, claim and sink saw, and whether one saw none."""
-    seen = {"enqueue": sent_enqueue(), "claim": leased(), "sink": F.col("kind") == "effect"}
+    # Who ticks a schedule does not see the payload.
+    seen = {"enqueue": sent_enqueue() & F.col("schedule").isNull(), "claim": leased(), "sink": F.col("kind") == "effect"}
     found = [F.collect_set(F.when(condition, F.col("crc"))).alias(f"{where}_crcs") for where, condition in seen.items()]
     unsummed = (seen["enqueue"] | seen["claim"] | seen["sink"]) & F.col("crc").isNull()
     return [*found, some(unsummed).alias("unsummed")]

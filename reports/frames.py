@@ -47,6 +47,9 @@ ITEM_COLUMNS = (
     "lane",
     "unique",
     "holder",
+    "needs",
+    "schedule",
+    "tick_ms",
     "priority",
     "crc",
     "crashes",
@@ -79,6 +82,8 @@ def events(rows: DataFrame, run: Run) -> DataFrame:
     A job that a completion leaves out was not answered: it appears as invoked, unless all of the operation failed.
     """
     usable = rows.where("readable").withColumn("era", era(run)).where(F.col("kind").isin("operation", "effect", "final"))
+    # The tick of a schedule is the enqueue of its job.
+    usable = usable.withColumn("f", F.when(F.col("f") == "tick", "enqueue").otherwise(F.col("f")))
     invoked = F.coalesce(F.col("type") == "invoke", F.lit(False))
     each = usable.select("*", F.posexplode("items").alias("position", "item"))
     failed, told = (F.col("type") == "fail").alias("failed"), F.col("items.job").alias("told")

@@ -29,7 +29,7 @@ NEVER_NS = 2**62
 
 def sent_enqueue() -> Column:
     """An enqueue that created the job, or may have."""
-    refused = F.coalesce(F.col("result").isin("duplicate", "refused"), F.lit(False))
+    refused = F.coalesce(F.col("result").isin("duplicate", "orphan", "refused", "moved", "skipped"), F.lit(False))
     return (F.col("f") == "enqueue") & (F.col("type") != "fail") & ~refused
 
 

@@ -17,7 +17,9 @@ from reports.checks import (
     j12_limits_hold,
     j13_liveness,
     j14_unique_kept,
+    j15_ticks_once,
     j16_payload_kept,
+    j17_needs_met,
 )
 from reports.checks.base import Check
 
@@ -38,6 +40,8 @@ CHECKS: tuple[Check, ...] = tuple(
         j12_limits_hold,
         j13_liveness,
         j14_unique_kept,
+        j15_ticks_once,
         j16_payload_kept,
+        j17_needs_met,
     )
 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 #: States in which no finished job may be.
-OPEN_STATES = ("waiting", "delayed", "active", "dead")
+OPEN_STATES = ("waiting", "delayed", "active", "dead", "blocked")
 
 
 def doubts(run: Run) -> list[str]:

@@ -63,6 +63,7 @@ def test_a_quiet_queue_of_many_pages_is_listed_in_full(queue: Watched, tmp_path:
         "active": (0, 0),
         "dead": (0, 0),
         "done": (0, 0),
+        "blocked": (0, 0),
     }
 
 

@@ -1,4 +1,4 @@
-"""J12 and J14 on hand-written histories: limits that hold or not, unique keys that keep others out or not."""
+"""J12, J14, J15 and J17 on hand-written histories: what only some scenarios use, kept and broken."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITS = [{"name": "email", "concurrency": 2}, {"key": "*", "concurrency": 1}]
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
     made = healthy(tmp_path / "run")
-    made.spec |= {"limits": LIMITS, "unique_keys": True}
+    made.spec |= {"limits": LIMITS, "unique_keys": True, "schedules": [{"name": "beat", "every_ms": 500}], "dependencies": True}
     return made
 
 
@@ -73,12 +73,10 @@ def test_a_limit_that_was_never_reached_proves_nothing(story: Story, checked: Ch
 
 
 @pytest.mark.parametrize("spec", [{}, {"limits": []}, {"limits": [{"name": "email", "rate": 9, "per_ms": 1000}]}])
-def test_a_run_without_limits_and_unique_keys_is_judged_without_them(
-    tmp_path: Path, spec: dict[str, Any], checked: Checked
-) -> None:
+def test_a_run_without_them_is_judged_without_their_checks(tmp_path: Path, spec: dict[str, Any], checked: Checked) -> None:
     story = healthy(tmp_path / "run")
     story.spec |= spec
-    assert set(checked(story.write(), "J12", "J14", "J2")) == {"J2"}
+    assert set(checked(story.write(), "J12", "J14", "J15", "J17", "J2")) == {"J2"}
 
 
 def life(story: Story, job: str, start: float, end: float) -> None:
@@ -122,3 +120,59 @@ def test_a_job_that_a_holder_kept_out_is_no_duplicate_of_nothing(story: Story, c
     story.enqueue("away", 40.5, unique="k", result="duplicate", holder="quiet-1")
     story.enqueue("ghost", 40.6, result="duplicate")
     assert checked(story.write(), "J5")["J5"] == ("violated", "ghost was refused as a duplicate before it was enqueued")
+
+
+def tick(story: Story, worker: str, at: float, *ticks_ms: int, result: str = "created", reply: str | None = "ok") -> None:
+    """A worker ticks the schedule `beat`, and another one runs the jobs that it made."""
+    items = [{"job": f"cron:beat:{tick_ms}", "schedule": "beat", "tick_ms": tick_ms, "result": result} for tick_ms in ticks_ms]
+    story.operation(worker, "tick", at, items, reply=reply)
+    if result == "created":
+        for number, item in enumerate(items):
+            story.run("worker-1", str(item["job"]), at + 0.1 + number / 10)
+
+
+def test_ticks_that_fire_once_each_and_late_ones_together(story: Story, checked: Checked) -> None:
+    tick(story, "worker-1", 40.0, 1000)
+    tick(story, "worker-3", 40.02, 1000, result="moved")
+    tick(story, "worker-3", 41.5, 1500, 2000, reply="info")
+    tick(story, "worker-4", 42.0, 2500)
+    assert checked(story.write(), "J15", "J5", "J16", "J4") == {check: ("valid", "") for check in ("J15", "J5", "J16", "J4")}
+
+
+def test_a_tick_that_made_no_job(story: Story, checked: Checked) -> None:
+    tick(story, "worker-1", 40.0, 1000)
+    tick(story, "worker-1", 41.0, 2000)
+    told = "cron:beat:2000 came 1000 ms after the tick before it, its schedule ticks every 500 ms"
+    assert checked(story.write(), "J15")["J15"] == ("violated", told)
+
+
+def test_a_schedule_that_never_ticks_proves_nothing(story: Story, checked: Checked) -> None:
+    assert checked(story.write(), "J15")["J15"] == ("unknown", "beat ticked 0 times")
+
+
+def test_a_tick_that_two_workers_are_told_to_have_fired(story: Story, checked: Checked) -> None:
+    tick(story, "worker-1", 40.0, 1000)
+    items = [{"job": "cron:beat:1000", "schedule": "beat", "tick_ms": 1000, "result": "created"}]
+    story.operation("worker-3", "tick", 40.01, items)
+    verdict, why = checked(story.write(), "J6")["J6"]
+    assert verdict == "violated" and why.startswith("cron:beat:1000 was created 2 times")
+
+
+def test_a_child_that_runs_after_its_parents(story: Story, checked: Checked) -> None:
+    hold(story, "worker-1", "a", 41.0, 42.0)
+    hold(story, "worker-3", "b", 41.0, 41.5)
+    story.enqueue("child", 40.5, needs=["a", "b"])
+    story.run("worker-4", "child", 42.01)
+    assert checked(story.write(), "J17")["J17"] == ("valid", "")
+
+
+def test_a_child_that_runs_before_one_of_its_parents_has_ended(story: Story, checked: Checked) -> None:
+    hold(story, "worker-1", "a", 41.0, 42.0)
+    hold(story, "worker-3", "b", 41.0, 41.5)
+    story.enqueue("child", 40.5, needs=["a", "b"])
+    story.run("worker-4", "child", 41.6)
+    assert checked(story.write(), "J17")["J17"] == ("violated", "child was claimed before a, which it needs, had ended")
+
+
+def test_jobs_that_need_nobody_prove_nothing(story: Story, checked: Checked) -> None:
+    assert checked(story.write(), "J17")["J17"] == ("unknown", "every job needed no other")

@@ -1,0 +1,41 @@
+"""J17: no job is claimed before those that it needs have ended (rule 25).
+
+A parent may have ended from the first call on that may end it: a finish, a bury, a last retry, a reap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.checks.base import Check, Flag, sentence
+from reports.checks.j1_no_overlap import doubts
+from reports.meaning import NEVER_NS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from reports.frames import Frames
+
+
+def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
+    """Jobs that were claimed while a parent had certainly not ended; a run in which nobody waited for anybody proves nothing."""
+    children = frames.jobs.where(F.col("needs").isNotNull() & F.col("created") & F.col("claim_done_ns").isNotNull())
+    needed = children.select("job", "claim_done_ns", F.explode("needs").alias("parent"))
+    parents = frames.jobs.select(F.col("job").alias("parent"), F.coalesce("key_free_ns", F.lit(NEVER_NS)).alias("over_ns"))
+    pairs = needed.join(parents, "parent")
+    early = Flag(
+        "parent not over",
+        F.col("claim_done_ns") < F.col("over_ns"),
+        sentence("was claimed before ", F.col("parent"), ", which it needs, had ended"),
+        absence=True,
+    )
+    counted = pairs.agg(F.count(F.lit(1)).alias("pairs")).select("pairs", F.lit("every job").alias("job"))
+    idle = Flag("nobody waited", F.col("pairs") == 0, sentence("needed no other"), absence=False, level="unknown")
+    return [(pairs, early), (counted, idle)]
+
+
+CHECK = Check(
+    "J17", "no job runs before those that it needs", doubts, more=more, applies=lambda run: bool(run.spec.get("dependencies"))
+)
