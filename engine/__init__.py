@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from engine.endpoint import ConnectOptions
     from engine.errors import (
         EngineError,
+        JobFailed,
         LeaseLost,
         Malformed,
         OutcomeUnknown,
         PartlyEnqueued,
         ScriptFault,
         ServerUnavailable,
+        TimedOut,
+        UnknownJob,
         UnknownParent,
         UnsafeServer,
         UnsupportedFeature,
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from engine.producing import NewJob
     from engine.queue import Queue
     from engine.registry import QueueInfo, async_queues, queues
+    from engine.results import AsyncResults, Result, Results
     from engine.routing import Target
     from engine.scheduler import Scheduler
     from engine.scheduling import Schedule
@@ -46,6 +50,7 @@ _HOMES = {
     "engine.endpoint": ("ConnectOptions",),
     "engine.errors": (
         "EngineError",
+        "JobFailed",
         "LeaseLost",
         "Malformed",
         "OutcomeUnknown",
@@ -53,6 +58,8 @@ _HOMES = {
         "ScriptFault",
         "ServerUnavailable",
         "UnknownParent",
+        "TimedOut",
+        "UnknownJob",
         "UnsafeServer",
         "UnsupportedFeature",
     ),
@@ -68,6 +75,7 @@ _HOMES = {
     "engine.routing": ("Target",),
     "engine.scheduler": ("Scheduler",),
     "engine.scheduling": ("Schedule",),
+    "engine.results": ("AsyncResults", "Result", "Results"),
     "engine.worker": ("Worker",),
     "engine.worker_group": ("WorkerGroup",),
     "engine.workers": ("WorkerInfo",),
@@ -76,6 +84,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AsyncQueue",
+    "AsyncResults",
     "AsyncTask",
     "ConnectOptions",
     "Counts",
@@ -83,6 +92,7 @@ __all__ = [
     "Enqueued",
     "Handlers",
     "Job",
+    "JobFailed",
     "JobOptions",
     "LeaseLost",
     "Lock",
@@ -92,6 +102,8 @@ __all__ = [
     "PartlyEnqueued",
     "Queue",
     "QueueInfo",
+    "Result",
+    "Results",
     "Schedule",
     "Scheduler",
     "ScriptFault",
@@ -100,6 +112,8 @@ __all__ = [
     "Snapshot",
     "Target",
     "Task",
+    "TimedOut",
+    "UnknownJob",
     "UnknownParent",
     "UnsafeServer",
     "UnsupportedFeature",

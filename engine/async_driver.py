@@ -24,7 +24,8 @@ T = TypeVar("T")
 
 
 class AsyncDriver:
-    """Runs calls. A task that is cancelled in mid-call leaves its call as it is: sent or not, the outcome is unknown.
+    """Runs calls. `block_ms_max` widens the reply timeout for calls that block on the server. A task that is cancelled in
+    mid-call leaves its call as it is: sent or not, the outcome is unknown.
 
     Each call that runs has a connection of its own; who uses a driver takes one of its `turns` for each.
     """
@@ -36,14 +37,16 @@ class AsyncDriver:
         *,
         observer: Observer | None = None,
         clock: ServerClock | None = None,
+        block_ms_max: int = 0,
         durability: Durability | None = None,
     ) -> None:
         endpoint = Endpoint(endpoint, asynchronous=True) if isinstance(endpoint, str) else endpoint
         self.clock = clock or ServerClock()
         self.deadline_ms = endpoint.options.deadline_ms
         self._observer = observer
+        self._block_ms_max = block_ms_max
         self._durability = durability
-        patience_ms = durability.wait_ms if durability is not None else 0
+        patience_ms = max(block_ms_max, durability.wait_ms if durability is not None else 0)
         self._connections = AsyncConnections(endpoint, Handshake(scripts, self.clock, observer), patience_ms=patience_ms)
 
     @property
@@ -58,14 +61,17 @@ class AsyncDriver:
     async def send(self, call: Call[Any], intended_ns: int | None = None, *, again: bool = False) -> Sent:
         """Run a call and say when it was first sent. Raises as `run` does, and ScriptFault for a call that blocks for longer
         than this driver waits. `again`: a copy of this call from an earlier `send` is still unanswered (rule 5)."""
-        errand = Errand(call, self.clock, self._observer, self.deadline_ms, 0, intended_ns, again)
+        errand = Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns, again)
         await self._carry((errand,))
         return errand.sent()
 
     async def send_many(self, calls: Sequence[Call[Any]], intended_ns: int | None = None) -> list[Sent | EngineError]:
         """Run calls in one pipeline, at most 100; what came of each, in their order. An error or a lost reply concerns its own
         call only: those without an answer are sent again together, later than their neighbours (rule 28)."""
-        errands = [Errand(call, self.clock, self._observer, self.deadline_ms, 0, intended_ns) for call in pipeline(calls)]
+        errands = [
+            Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
+            for call in pipeline(calls)
+        ]
         await self._carry(errands)
         return [errand.outcome() for errand in errands]
 

@@ -24,6 +24,7 @@ from engine.operations import Count, Counts, Enqueued, Snapshot, Window
 from engine.operations_workers import NoteQueue
 from engine.options import JobOptions, checked
 from engine.producing import NewJob
+from engine.results import AsyncResults, Waiting
 from engine.schedules import AsyncSchedules
 from engine.serializers import Serializer
 from engine.surface import Durable, Surface
@@ -82,6 +83,8 @@ class AsyncQueue(Surface):
         self.workers = AsyncWorkers(self)
         self.locks = AsyncLocks(self)
         self._noted = False
+        #: How jobs have ended, and waiting for it.
+        self.results = AsyncResults(self)
 
     async def enqueue(
         self, name: str, payload: object, *, id: str | None = None, intended_ns: int | None = None, **options: Unpack[JobOptions]
@@ -115,6 +118,20 @@ class AsyncQueue(Surface):
         checked_name = validate.job_name(name)
         checked(cast("Mapping[str, object]", options))
         return AsyncTaskDecorator(lambda function: self._register(AsyncTask(self, checked_name, function, options), inline))
+
+    async def call(
+        self, name: str, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+    ) -> Any:
+        """Enqueue one job, wait until it has ended, and return what its handler returned.
+
+        `options`: see JobOptions; where `unique`, `dedup` or the `id` say that the job is there already, that one is waited for.
+        Raises as `enqueue` does; JobFailed when the job is dead or was discarded; TimedOut after `wait_ms`: the job goes on, and
+        `results.wait` with an `id` of your own still finds it.
+        """
+        waiting = Waiting("-", wait_ms)
+        enqueued = await self.enqueue(name, payload, id=id, **options)
+        job = enqueued.job if enqueued.created else enqueued.holder
+        return (await self.results.wait(job, timeout_ms=max(0, waiting.left_ms))).get()
 
     async def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
         """Put many jobs into the queue, each there once, in this order; what came of each, in the same order.
@@ -187,6 +204,7 @@ class AsyncQueue(Surface):
 
     async def close(self) -> None:
         """Close the idle connections."""
+        await self.results.close()
         await self.driver.close()
 
     async def carry_out(self, steps: Steps[T]) -> T:

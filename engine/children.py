@@ -29,6 +29,10 @@ _LOOK_S = 0.1
 _END_S = 1.0
 
 
+#: What a run raised (error and traceback), and what it returned.
+Answer = tuple[tuple[str, str] | None, bytes | None]
+
+
 class Child:
     """One child process, started again with the next job after it died.
 
@@ -73,18 +77,18 @@ class Child:
             self._pipe = ours
             self._jobs = 0
 
-    def run(self, reference: tuple[str, str], job: LeasedJob) -> tuple[str, str] | None:
-        """Run the handler (module, name) in the child, which was started: None when it returned, else what it raised and the
-        traceback."""
+    def run(self, reference: tuple[str, str], job: LeasedJob) -> Answer:
+        """Run the handler (module, name) in the child, which was started: what it raised with the traceback, None when it
+        returned, and its result."""
         try:
             with self._lock:
                 if self._closed:
                     raise OSError
                 self._lease = job.lease
             self._pipe.send((reference, job, self._serializers))
-            failure = self._hear(job.lease)
+            answer = self._hear(job.lease)
         except (EOFError, OSError):
-            failure = self._died(), ""
+            answer = (self._died(), ""), None
         with self._lock:
             self._lease = None
             killed, self._killed = self._killed, False
@@ -98,9 +102,9 @@ class Child:
             with contextlib.suppress(OSError):
                 # Ahead of the next job, which tells when it cannot be started.
                 self.start()
-        return failure
+        return answer
 
-    def _hear(self, lease: Lease) -> tuple[str, str] | None:
+    def _hear(self, lease: Lease) -> Answer:
         """What comes of the run; what its handler says meanwhile is passed on. Raises EOFError or OSError when the child died."""
         while True:
             while not self._pipe.poll(_LOOK_S):

@@ -82,3 +82,24 @@ class UnsafeServer(EngineError):
 
 class UnsupportedFeature(EngineError):
     """The model of this queue does not have the feature that was asked for. Nothing was sent."""
+
+
+class JobFailed(EngineError):
+    """The job has ended without a result: it is dead, or it was discarded.
+
+    Fields: `job` is its id, `outcome` is dead or discarded, `error` is the last one, as text.
+    """
+
+    def __init__(self, job: str, outcome: str, error: str) -> None:
+        super().__init__(f"job {job} is {outcome}: {error}" if error else f"job {job} is {outcome}")
+        self.job = job
+        self.outcome = outcome
+        self.error = error
+
+
+class UnknownJob(EngineError, LookupError):
+    """The server knows no job of this id, and no result of one: it never was, or it ended so long ago that nothing is left."""
+
+
+class TimedOut(EngineError, TimeoutError):
+    """The job has not ended within the time that was allowed for waiting. It goes on."""

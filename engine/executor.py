@@ -136,13 +136,13 @@ class Executor:
         for thread in self._callers:
             thread.join(max(0.0, until_s - time.monotonic()))
 
-    def ended(self, leased: LeasedJob, fault: Fault | None, inline: bool) -> LeasedJob | None:
+    def ended(self, leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None = None) -> LeasedJob | None:
         """A run is over. The job that runs next in its place, if there is one."""
-        following = self._turn(leased) if fault is None else None
+        following = self._turn(leased, result) if fault is None else None
         if following is not None:
             return following
         error, trace = (None, "") if fault is None else fault
-        decided = self._decide(HandlerEnded(leased.lease, error, trace), pool=not inline)
+        decided = self._decide(HandlerEnded(leased.lease, error, trace, result), pool=not inline)
         for send in decided.sends:
             self._pass_on(send, park=inline)
         if not inline and decided.inline is not None:
@@ -151,11 +151,11 @@ class Executor:
 
     # -- deciding
 
-    def _turn(self, ended: LeasedJob) -> LeasedJob | None:
+    def _turn(self, ended: LeasedJob, result: bytes | None) -> LeasedJob | None:
         """The cheap way from one job to the next, where nothing else is to be decided."""
         with self._lock:
             try:
-                return None if self._over else self._steps.turn(ended.lease, time.monotonic_ns())
+                return None if self._over else self._steps.turn(ended.lease, time.monotonic_ns(), result)
             except BaseException as failure:
                 self._end(failure)
                 return None

@@ -21,6 +21,8 @@ from engine.serializers import BUILT_IN, Serializers
 
 _PR_SET_PDEATHSIG = 1
 
+#: What a run raised (error and traceback), and what it returned.
+Answer = tuple[tuple[str, str] | None, bytes | None]
 Order = tuple[tuple[str, str], LeasedJob, Serializers | None]
 
 
@@ -80,8 +82,8 @@ def main() -> None:
         orders.say(_run(orders, reference, leased, serializers or BUILT_IN))
 
 
-def _run(orders: Orders, reference: tuple[str, str], leased: LeasedJob, serializers: Serializers) -> tuple[str, str] | None:
-    """What the handler raised: the fields of a Fault."""
+def _run(orders: Orders, reference: tuple[str, str], leased: LeasedJob, serializers: Serializers) -> Answer:
+    """What the handler raised, as the fields of a Fault, and what it returned."""
     try:
         handler: Any = import_module(reference[0])
         for part in reference[1].split("."):
@@ -89,11 +91,10 @@ def _run(orders: Orders, reference: tuple[str, str], leased: LeasedJob, serializ
         job = orders.begins(leased, serializers)
         # Its time begins now, not when this process was started.
         job.extend(max(1, job.timeout_ms))
-        call_plain(handler, job)
+        return None, call_plain(handler, job)
     except BaseException as failure:
         fault = fault_of(failure)
-        return fault.error, fault.trace
-    return None
+        return (fault.error, fault.trace), None
 
 
 def _end_with_parent(parent: int) -> None:

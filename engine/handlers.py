@@ -17,7 +17,7 @@ from engine.operations import LeasedJob
 from engine.serializers import BUILT_IN, Serializers
 from engine.step_values import MoreTime
 
-#: A plain function, or one that returns a coroutine (`async def`).
+#: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as JSON; None is none.
 Handler = Callable[["Job"], object]
 #: Takes what a handler tells its worker while it runs.
 Say = Callable[[MoreTime], None]
@@ -156,6 +156,12 @@ class Job:
         """Whether the worker knows that this run is of no use any more: its lease has ended."""
         return self._lost
 
+    def encode_result(self, result: object) -> bytes | None:
+        """What the handler returned, as it is kept; None: nothing is. Raises Malformed; called by the worker."""
+        if result is None or not self._leased.options.result_ttl_ms:
+            return None
+        return validate.json_bytes("result", result, validate.RESULT_BYTES_MAX)
+
     def check_lease(self) -> None:
         """Raise LeaseLost when the worker knows that the lease has ended: for handlers that can stop early."""
         if self._lost:
@@ -255,8 +261,9 @@ def _takes_a_job(handler: object) -> bool:
     return True
 
 
-def call_plain(handler: Handler, job: Job) -> None:
-    """Run a plain handler. Raises what it raises, and TypeError when it returns something that still waits to be run."""
+def call_plain(handler: Handler, job: Job) -> bytes | None:
+    """Run a plain handler; its result. Raises what it raises, TypeError when it returns something that still waits to be run, and
+    Malformed when its result is no JSON or too long."""
     pid = os.getpid()
     try:
         result = handler(job)
@@ -267,11 +274,12 @@ def call_plain(handler: Handler, job: Job) -> None:
     if os.getpid() != pid:
         end_fork(None)
     if result is None:
-        return
+        return None
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
         raise TypeError(f"the handler of {job.name} returned a {type(result).__name__}: make it an async function")
+    return job.encode_result(result)
 
 
 def end_fork(failure: BaseException | None) -> NoReturn:

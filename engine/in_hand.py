@@ -146,8 +146,8 @@ class InHand:
         """The line that the running job of this lease is of."""
         return next((line for line in self.lines if lease in line.running), None)
 
-    def swap(self, line: Line, lease: Lease, now_ns: int) -> tuple[LeasedJob, int] | None:
-        """The job of this lease has ended and the next of its line starts in its place. Returns that job and the time that the
+    def swap(self, line: Line, lease: Lease, now_ns: int) -> tuple[LeasedJob, LeasedJob, int] | None:
+        """The job of this lease has ended and the next of its line starts in its place. Returns both and the time that the
         first one took; None, with nothing done, where more is to be decided for either."""
         ending, head = line.running[lease], line.ready[0]
         job = head.job
@@ -159,7 +159,7 @@ class InHand:
         line.ready.popleft()
         head.since_ns = now_ns
         line.running[job.lease] = head
-        return job, now_ns - ending.since_ns
+        return ending.job, job, now_ns - ending.since_ns
 
     def is_marking(self, lease: Lease) -> bool:
         """Whether this job still waits for its mark."""

@@ -68,6 +68,8 @@ class Options:
     #: The routing key, '' = the default one, and the target as JSON, '' = any worker (engine/routing.py).
     route: str = ""
     target: str = ""
+    result_ttl_ms: int = 3_600_000
+    error_ttl_ms: int = 86_400_000
 
 
 class Enqueue(NamedTuple):
@@ -120,11 +122,24 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Value:
+    """What a handler returned: JSON, how long it is kept, and how long the handler took. `item` is the place of its lease in the
+    call."""
+
+    item: int
+    data: bytes
+    ttl_ms: int
+    took_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
-    """End leases as finished, and claim the next jobs in the same call when `claim` is given."""
+    """End leases as finished, and claim the next jobs in the same call when `claim` is given. `values`: what those handlers
+    returned that returned something."""
 
     leases: tuple[Lease, ...]
     claim: Claim | None = None
+    values: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +377,23 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """Look what became of a job. With a `token`, one that has not ended is waited for: its end is told to that token's stream."""
+
+    job: str
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """Block until something is told to a token's stream after entry `after`; at most `block_ms`."""
+
+    token: str
+    after: str
+    block_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """One page of every state."""
 
@@ -398,6 +430,8 @@ Operation = (
     | Tick
     | ListSchedules
     | Count
+    | Look
+    | Hear
     | Listing
     | MakeTestQueue
     | WorkersOperation
@@ -408,6 +442,7 @@ EnqueueResult = Literal["created", "repeated", "duplicate", "refused", "orphan"]
 ClaimResult = Literal["leased", "empty", "repeated", "void", "stale"]
 EndResult = Literal["ok", "repeated", "stale", "void"]
 MarkResult = Literal["ok", "repeated", "stale"]
+SeenState = Literal["pending", "finished", "discarded", "rejected", "dead", "kept", "gone"]
 AdministeredResult = Literal["done", "repeated", "refused"]
 TickResult = Literal["ticked", "repeated", "moved"]
 
@@ -639,6 +674,28 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What became of a job: `state` is pending, finished, discarded, rejected (turned away by another job), dead, kept (nothing
+    is left but its record) or gone; `ended_ms` is 0 where the server does not know it any more. `record` is its result as it is
+    stored, empty where there is none; `error` is the last one of a dead job."""
+
+    srv_us: int
+    state: SeenState
+    fence: int
+    ended_ms: int
+    record: bytes
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Ids of jobs that have ended, and the entry after which to listen next."""
+
+    jobs: tuple[str, ...]
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Ids of each state (waiting, delayed, active, dead, done, blocked) with the time that the state scores them by, 0 for
     waiting."""
@@ -663,6 +720,8 @@ Reply = (
     | Ticked
     | SchedulePage
     | Counts
+    | Seen
+    | Heard
     | Snapshot
     | WorkersReply
     | bool

@@ -65,6 +65,10 @@ class JobOptions(TypedDict, total=False):
     route: str | None
     #: Which workers may run the job, by their server, stack, capabilities and region (rule 18).
     target: Target | Mapping[str, Any] | None
+    #: How long what its handler returns is kept; 0: not at all.
+    result_ttl_ms: int
+    #: How long the error of a dead job is kept as its result; 0: not at all.
+    error_ttl_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,8 @@ OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
     "reroute_on": Checked(validate.reroutes, ()),
     "route": Checked(route_text),
     "target": Checked(target_text),
+    "result_ttl_ms": Whole(3_600_000, 0, validate.DURATION_MS_MAX),
+    "error_ttl_ms": Whole(86_400_000, 0, validate.DURATION_MS_MAX),
 }
 
 #: The options of a job that has none of its own.

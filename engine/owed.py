@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.operations import Bury, Failure, Lease, Operation, Release, Retry
+from engine.operations import Bury, Failure, Lease, LeasedJob, Operation, Release, Retry, Value
 from engine.prefetch import LINGER_MS
 from engine.step_values import MS
+
+#: What handlers returned goes out in calls of this size: a longer one would keep the server's one thread for too long.
+CALL_BYTES_MAX = 1024 * 1024
 
 
 class Owed:
@@ -16,6 +19,8 @@ class Owed:
     def __init__(self) -> None:
         self._finishes: list[Lease] = []
         self._finishes_since_ns = 0
+        # What the handlers of finishes returned, by lease: ttl_ms, took_ms, JSON.
+        self._values: dict[Lease, tuple[int, int, bytes]] = {}
         self._failures: list[Failure] = []
         self._releases: list[Lease] = []
         self._unreadable: list[Failure] = []
@@ -28,6 +33,10 @@ class Owed:
         if not self._finishes:
             self._finishes_since_ns = now_ns
         self._finishes.append(lease)
+
+    def keep(self, job: LeasedJob, result: bytes, took_ns: int) -> None:
+        """The handler of a finish has returned something."""
+        self._values[job.lease] = (job.options.result_ttl_ms, took_ns // MS, result)
 
     def retry(self, failure: Failure) -> None:
         """A handler has raised."""
@@ -75,10 +84,27 @@ class Owed:
             return Bury(unreadable)
         return None
 
-    def take_finishes(self) -> tuple[Lease, ...]:
-        """The finishes, which go out now."""
+    def take_finishes(self) -> tuple[tuple[Lease, ...], tuple[Value, ...]]:
+        """The finishes that go out now, and what their handlers returned: of the latter at most 1 MiB, or one."""
         leases, self._finishes = tuple(self._finishes), []
-        return leases
+        if not self._values:
+            return leases, ()
+        values: list[Value] = []
+        size = 0
+        for item, lease in enumerate(leases):
+            kept = self._values.get(lease)
+            if kept is None:
+                continue
+            ttl_ms, took_ms, data = kept
+            size += len(data)
+            if size > CALL_BYTES_MAX and values:
+                # The rest goes with the next call, which the machine makes as long as something is owed.
+                self._finishes = list(leases[item:])
+                leases = leases[:item]
+                break
+            del self._values[lease]
+            values.append(Value(item, data, ttl_ms, took_ms))
+        return leases, tuple(values)
 
     def leases(self) -> list[Lease]:
         """To be renewed all the same, or else they would be reaped while they wait."""

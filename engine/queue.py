@@ -24,6 +24,7 @@ from engine.operations import Count, Counts, Enqueued, Snapshot, Window
 from engine.operations_workers import NoteQueue
 from engine.options import JobOptions, checked
 from engine.producing import NewJob
+from engine.results import Results, Waiting
 from engine.schedules import Schedules
 from engine.serializers import Serializer
 from engine.surface import TEST_CLOCK_LEAST_MS as TEST_CLOCK_LEAST_MS
@@ -80,6 +81,8 @@ class Queue(Surface):
         self.workers = Workers(self)
         self.locks = Locks(self)
         self._noted = False
+        #: How jobs have ended, and waiting for it.
+        self.results = Results(self)
 
     def enqueue(
         self, name: str, payload: object, *, id: str | None = None, intended_ns: int | None = None, **options: Unpack[JobOptions]
@@ -113,6 +116,20 @@ class Queue(Surface):
         checked_name = validate.job_name(name)
         checked(cast("Mapping[str, object]", options))
         return TaskDecorator(lambda function: self._register(Task(self, checked_name, function, options), inline))
+
+    def call(
+        self, name: str, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+    ) -> Any:
+        """Enqueue one job, wait until it has ended, and return what its handler returned.
+
+        `options`: see JobOptions; where `unique`, `dedup` or the `id` say that the job is there already, that one is waited for.
+        Raises as `enqueue` does; JobFailed when the job is dead or was discarded; TimedOut after `wait_ms`: the job goes on, and
+        `results.wait` with an `id` of your own still finds it.
+        """
+        waiting = Waiting("-", wait_ms)
+        enqueued = self.enqueue(name, payload, id=id, **options)
+        job = enqueued.job if enqueued.created else enqueued.holder
+        return (self.results.wait(job, timeout_ms=max(0, waiting.left_ms))).get()
 
     def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
         """Put many jobs into the queue, each there once, in this order; what came of each, in the same order.
@@ -183,6 +200,7 @@ class Queue(Surface):
 
     def close(self) -> None:
         """Close the idle connections."""
+        self.results.close()
         self.driver.close()
 
     def carry_out(self, steps: Steps[T]) -> T:

@@ -29,8 +29,9 @@ from engine.timeouts import timed_out
 
 log = logging.getLogger("ironclaim.worker")
 
-#: Hears that a run is over, with what it raised, and says which job its place runs next; None when another thread will know.
-Ended = Callable[[LeasedJob, Fault | None, bool], LeasedJob | None]
+#: Hears that a run is over, with what it raised and what it returned, and says which job its place runs next; None when another
+#: thread will know.
+Ended = Callable[[LeasedJob, Fault | None, bool, bytes | None], LeasedJob | None]
 
 
 class ChildFailed(Exception):
@@ -138,37 +139,39 @@ class Running:
         """Run a plain function; the job that follows."""
         start_ns, ticket = self._begins(leased)
         fault: Fault | None = None
+        result: bytes | None = None
         # Hooks of a run in a child process have a Job of their own.
         job = self._job(leased) if child is None else Job(leased, self._say, self._serializers)
         try:
             if self._hooks:
                 with self._hooks.entered(job):
-                    self._call(leased, job, child)
+                    result = self._call(leased, job, child)
             else:
-                self._call(leased, job, child)
+                result = self._call(leased, job, child)
         except BaseException as failure:
             # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
             fault = self._failed(leased, failure)
         if self._hooks:
             self._hooks.ended(job, None if fault is None else fault.error)
-        return self._ends(leased, ticket, start_ns, fault, inline=inline)
+        return self._ends(leased, ticket, start_ns, fault, inline=inline, result=result)
 
-    def _call(self, leased: LeasedJob, job: Job, child: Child | None) -> None:
-        """Run a plain function, here or in a child process. Raises what it raises, or ChildFailed."""
+    def _call(self, leased: LeasedJob, job: Job, child: Child | None) -> bytes | None:
+        """Run a plain function, here or in a child process; its result. Raises what it raises, or ChildFailed."""
         if child is None:
-            call_plain(self._handlers.find(leased.name), job)
-            return
+            return call_plain(self._handlers.find(leased.name), job)
         reference = reference_of(self._handlers.find(leased.name))
         child.start()
         self._register(leased.lease, partial(child.lose, leased.lease))
         self._stoppable(leased, partial(child.kill, leased.lease))
-        failure = child.run(reference, leased)
+        failure, result = child.run(reference, leased)
         if failure is not None:
             raise ChildFailed(Fault(*failure))
+        return result
 
     async def _run_coroutine(self, leased: LeasedJob) -> None:
         start_ns, ticket = self._begins(leased)
         fault: Fault | None = None
+        result: bytes | None = None
         pid = os.getpid()
         job = self._job(leased)
         try:
@@ -177,9 +180,9 @@ class Running:
                 self._stoppable(leased, self._loop.canceller())
             if self._hooks:
                 with self._hooks.entered(job):
-                    await handler(job)
+                    result = job.encode_result(await handler(job))
             else:
-                await handler(job)
+                result = job.encode_result(await handler(job))
         except BaseException as failure:
             if os.getpid() != pid:
                 end_fork(failure)
@@ -189,7 +192,7 @@ class Running:
             end_fork(None)
         if self._hooks:
             self._hooks.ended(job, None if fault is None else fault.error)
-        following = self._ends(leased, ticket, start_ns, fault, inline=False)
+        following = self._ends(leased, ticket, start_ns, fault, inline=False, result=result)
         if following is not None:
             # In a task of its own: what a handler does to its task (cancel it, set context variables) is not for the next job.
             self.start(following)
@@ -233,7 +236,9 @@ class Running:
         log.warning("%s failed: %s%s", job_run(leased), fault.error, f"\n{fault.trace}".rstrip(), extra=extra)
         return fault
 
-    def _ends(self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None, *, inline: bool) -> LeasedJob | None:
+    def _ends(
+        self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None, *, inline: bool, result: bytes | None
+    ) -> LeasedJob | None:
         lease = leased.lease
         self._tell.pop(lease, None)
         if self._stop:
@@ -241,7 +246,7 @@ class Running:
         if self._observer is not None:
             error = None if fault is None else fault.error
             self._observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
-        following = self._ended(leased, fault, inline)
+        following = self._ended(leased, fault, inline, result)
         # Not before: until then another thread may still decide that it is lost, or has used up its time.
         if self._lost or self._stopped:
             self._lost.discard(lease)

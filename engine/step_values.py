@@ -91,11 +91,12 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class HandlerEnded:
-    """A handler returned (error None) or raised."""
+    """A handler returned (error None), with something to keep or without, or raised."""
 
     lease: Lease
     error: str | None
     trace: str = ""
+    result: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

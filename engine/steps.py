@@ -224,7 +224,7 @@ class WorkerSteps:
         able = able and (self._channels.free("work") or self._channels.busy("work"))
         share.report(self.in_hand, asking=self._claiming.asking, hungry=able and self._claiming.hungry)
 
-    def turn(self, lease: Lease, now_ns: int) -> LeasedJob | None:
+    def turn(self, lease: Lease, now_ns: int, result: bytes | None = None) -> LeasedJob | None:
         """A handler has returned, and its place is asked for the next job: `on` with HandlerEnded for runners of many short
         handlers, who would else pay for a whole decision after each. None: nothing was taken in, give the end to `on`.
 
@@ -242,9 +242,11 @@ class WorkerSteps:
         swapped = self._hand.swap(line, lease, now_ns)
         if swapped is None:
             return None
-        following, took_ns = swapped
+        ended, following, took_ns = swapped
         self._prefetch.ended(took_ns)
         self._owed.finish(lease, now_ns)
+        if result is not None:
+            self._owed.keep(ended, result, took_ns)
         self._stopping.job_ended(now_ns)
         return following
 
@@ -350,6 +352,8 @@ class WorkerSteps:
             self._fail(job, event.error, event.trace)
         else:
             self._owed.finish(event.lease, now_ns)
+            if event.result is not None:
+                self._owed.keep(job, event.result, took_ns)
 
     def _fail(self, job: LeasedJob, error: str, trace: str = "") -> None:
         self._owed.retry(Failure(job.lease, error, backoff.delay_ms(job.options, job.failures, self._draw), trace))
@@ -369,10 +373,10 @@ class WorkerSteps:
             if event.channel == "finish":
                 self._finishing = ()
         match operation:
-            case Finish(leases=leases, claim=Claim()) if event.fault:
+            case Finish(leases=leases, claim=Claim(), values=values) if event.fault:
                 # Rule 1: the fused call failed as a whole; the finish half goes alone.
                 self._claiming.asking = False
-                self._channels.resend(event.channel, self._build(Finish(leases)), now_ns)
+                self._channels.resend(event.channel, self._build(Finish(leases, None, values)), now_ns)
             case Claim() | Finish() | Retry() | Bury() | Release() | Mark() if not event.fault:
                 # One claim is outstanding per incarnation, and it is re-sent until it is answered (rule 4).
                 self._channels.resend(event.channel, event.call, now_ns, unanswered_since_ns=event.first_send_ns)
@@ -436,8 +440,8 @@ class WorkerSteps:
         if not self._channels.free("finish") or self._channels.send_again("finish", actions):
             return
         if self._owed.finishes and not self.owned and self._channels.busy("work"):
-            self._finishing = self._owed.take_finishes()
-            self._channels.send("finish", self._build(Finish(self._finishing)), actions)
+            self._finishing, values = self._owed.take_finishes()
+            self._channels.send("finish", self._build(Finish(self._finishing, None, values)), actions)
 
     def _next_work(self, now_ns: int) -> Operation | None:
         end = self._owed.take_end()
@@ -453,7 +457,8 @@ class WorkerSteps:
             return None
         claim = self._next_claim(now_ns)
         if self._owed.finishes:
-            return Finish(self._owed.take_finishes(), claim)
+            leases, values = self._owed.take_finishes()
+            return Finish(leases, claim, values)
         return claim if self._claiming.hungry else None
 
     def _lingers(self, now_ns: int) -> bool:

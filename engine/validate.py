@@ -14,6 +14,8 @@ from engine.operations import Limit, Window
 #: The default limit of a payload, and the most that a queue may set.
 PAYLOAD_BYTES_MAX = 512 * 1024
 PAYLOAD_BYTES_LIMIT = 64 * 1024 * 1024
+#: What a handler may return.
+RESULT_BYTES_MAX = 512 * 1024
 #: 100 years; far below 2^53 even when added to a time since 1970.
 DURATION_MS_MAX = 100 * 366 * 86_400_000
 #: u32 in the envelope.
@@ -49,6 +51,8 @@ _PARENT = re.compile(rf"{_ID.pattern}(?:>reroute)?")
 #: A class, with its module or without.
 _ERROR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>]{0,127}")
 _ROUTE = re.compile(rf"[A-Za-z0-9_.:-]{{1,{ROUTE_CHARS_MAX}}}")
+#: A reroute adds to the id, and a schedule's name and tick make one.
+_KNOWN_ID = re.compile(r"[A-Za-z0-9_.:>-]{1,256}")
 _KEY = re.compile(rf"[A-Za-z0-9_.:-]{{1,{KEY_CHARS_MAX}}}")
 
 
@@ -75,6 +79,11 @@ def job_id(value: object) -> str:
     if text.startswith("cron:"):
         raise Malformed("id", text, "without the prefix cron:, which belongs to schedules")
     return text
+
+
+def known_id(value: object) -> str:
+    """The id of a job that is there, also one that the engine has made."""
+    return _matching("id", value, _KNOWN_ID)
 
 
 def job_name(value: object) -> str:
@@ -166,13 +175,18 @@ def integer(field: str, value: object, least: int, most: int) -> int:
 
 def payload_bytes(value: object, most: int = PAYLOAD_BYTES_MAX) -> bytes:
     """The payload as compact JSON in UTF-8, of at most `most` bytes."""
+    return json_bytes("payload", value, most)
+
+
+def json_bytes(field: str, value: object, most: int) -> bytes:
+    """A value as compact JSON in UTF-8, of at most `most` bytes."""
     bound = f"a JSON value of at most {most} bytes"
     try:
         data = _to_json(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise Malformed("payload", value, f"{bound} ({error})") from error
+        raise Malformed(field, value, f"{bound} ({error})") from error
     if len(data) > most:
-        raise Malformed("payload", f"{len(data)} bytes", bound)
+        raise Malformed(field, f"{len(data)} bytes", bound)
     return data
 
 

@@ -239,6 +239,8 @@ _EXTRAS: dict[str, Extra] = {
     "reroute_on": Extra((), dict, _read_pairs),
     "route": Extra("", str, str),
     "target": Extra("", json.loads, _compact),
+    "result_ttl_ms": Extra(3_600_000, int, _read_whole),
+    "error_ttl_ms": Extra(86_400_000, int, _read_whole),
 }
 
 

@@ -6,6 +6,7 @@ A class is a job's name with what it wants of a worker, a lane is a class with a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,10 +24,12 @@ from engine.operations import (
     EnqueueMany,
     Extend,
     Finish,
+    Hear,
     Lease,
     Limit,
     Listing,
     ListSchedules,
+    Look,
     MakeTestQueue,
     Mark,
     News,
@@ -44,6 +47,7 @@ from engine.operations import (
     SetLimit,
     SetWorker,
     Tick,
+    Value,
     Wait,
 )
 from engine.operations_workers import AcquireLock, Beat, ExtendLock, ListWorkers, NoteQueue, ReleaseLock, Witness
@@ -103,9 +107,9 @@ class Lanes:
             case Claim():
                 return self._claim(operation, operation, ())
             case Finish(claim=None):
-                return self._ending("finish", operation, [lease[1:] for lease in operation.leases], operation.leases)
+                return self._finish(operation)
             case Finish(claim=Claim() as claim):
-                return self._claim(operation, claim, operation.leases)
+                return self._claim(operation, claim, operation.leases, operation.values)
             case Release():
                 return self._ending("release", operation, [_token(lease) for lease in operation.leases], operation.leases)
             case Retry():
@@ -128,6 +132,12 @@ class Lanes:
             case PutSchedule() | EnableSchedule() | RemoveSchedule() | Tick() | ListSchedules():
                 slots = lanes_schedules.slots(operation, self.keys)
                 return self._call(slots.script, operation, slots.values, slots.keys, slots.key_groups, slots.argument_groups)
+            case Look():
+                return self._look(operation)
+            case Hear():
+                words = ("XREAD", "COUNT", 100, "BLOCK", operation.block_ms, "STREAMS", self.keys.wait(operation.token))
+                parse = partial(lanes_replies.heard, operation)
+                return Call(None, (), (*words, operation.after), parse, operation, operation.block_ms)
             case Listing():
                 return self._call("listing", operation, {"offset": operation.offset, "limit": operation.limit})
             case Count():
@@ -229,8 +239,25 @@ class Lanes:
             return self._call("orphans", operation, values, named)
         return self._call("reap", operation, {**values, "done_max": operation.done_max}, named)
 
-    def _claim(self, operation: Claim | Finish, claim: Claim, leases: Sequence[Lease]) -> Call[Any]:
-        values = {
+    def _finish(self, operation: Finish) -> Call[Any]:
+        items = [word for lease in operation.leases for word in lease[1:]]
+        result_keys, results = self._results(operation.leases, operation.values)
+        return self._call("finish", operation, {}, {}, (self._job_keys(operation.leases), result_keys), (items, results))
+
+    def _results(self, leases: Sequence[Lease], values: Sequence[Value]) -> tuple[list[str], list[object]]:
+        """KEYS and ARGV of what handlers returned."""
+        words: list[object] = []
+        for value in values:
+            words += (value.item + 1, value.ttl_ms, b'"took_ms":%d,"value":%b}' % (value.took_ms, value.data))
+        return [self.keys.result(leases[value.item].job) for value in values], words
+
+    def _look(self, operation: Look) -> Call[Any]:
+        keys, job = self.keys, operation.job
+        named = {"job": keys.job(job), "run": keys.run(job), "result": keys.result(job), "waits": keys.waits(job)}
+        return self._call("look", operation, {"id": job, "token": operation.token}, {**named, "wait": keys.wait(operation.token)})
+
+    def _claim(self, operation: Claim | Finish, claim: Claim, leases: Sequence[Lease], values: Sequence[Value] = ()) -> Call[Any]:
+        named_values = {
             "incarnation": claim.incarnation,
             "counter": claim.counter,
             "limit": claim.limit,
@@ -246,7 +273,9 @@ class Lanes:
         class_keys = [key for name in claim.classes for key in (self.keys.ready(name), self.keys.wake(name))]
         items = [word for lease in leases for word in lease[1:]]
         named = {"record": self.keys.claim(claim.incarnation)}
-        return self._call("claim", operation, values, named, (class_keys, self._job_keys(leases)), (claim.classes, items))
+        result_keys, results = self._results(leases, values) if values else ((), ())
+        key_groups = (class_keys, self._job_keys(leases), result_keys)
+        return self._call("claim", operation, named_values, named, key_groups, (claim.classes, items, results))
 
     def _ending(
         self,

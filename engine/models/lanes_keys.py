@@ -68,6 +68,18 @@ class LanesKeys:
         24)."""
         return f"{self.prefix}cron:{name}"
 
+    def result(self, job: str) -> str:
+        """String: how the job has ended, as JSON: ok, ended_ms, and fence, took_ms and value, or error; with a time to live."""
+        return f"{self.prefix}result:{job}"
+
+    def waits(self, job: str) -> str:
+        """String: the tokens of those who wait for the end of the job, with spaces between; for 30 s after the last look."""
+        return f"{self.prefix}waits:{job}"
+
+    def wait(self, token: str) -> str:
+        """Stream: ids of jobs that have ended, for the one who has this token; for 60 s after its last look."""
+        return f"{self.prefix}wait:{token}"
+
     def ready(self, class_name: str) -> str:
         """Zset: lanes of the class that may be claimed now, by band of 2^49 and virtual time (rule 18)."""
         return f"{self.prefix}ready:{class_name}"
@@ -210,7 +222,8 @@ class LanesKeys:
 
     @property
     def stats(self) -> str:
-        """Hash: counters `finished`, `buried`, `schedules` (versions given); `turn`, the virtual time of the lanes (rule 18)."""
+        """Hash: counters `finished`, `buried`, `schedules` (versions given); `turn`, the virtual time of the lanes (rule 18);
+        `waits_ms`, until when somebody may wait for the end of a job."""
         return f"{self.prefix}stats"
 
     @property

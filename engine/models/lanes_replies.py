@@ -26,11 +26,14 @@ from engine.operations import (
     Failure,
     Finish,
     FinishedAndClaimed,
+    Hear,
+    Heard,
     Learned,
     Lease,
     LeasedJob,
     Listing,
     ListSchedules,
+    Look,
     MakeTestQueue,
     Mark,
     Marked,
@@ -47,6 +50,7 @@ from engine.operations import (
     Reply,
     Resume,
     Retry,
+    Seen,
     SetLimit,
     SetWorker,
     Snapshot,
@@ -60,6 +64,7 @@ _FINISHED: tuple[EndResult, str] = ("ok", "finished")
 _CLAIM_RESULTS = ("leased", "empty", "repeated", "void", "stale")
 _MARK_RESULTS = ("ok", "repeated", "stale")
 _ADMINISTERED_RESULTS = ("done", "repeated", "refused")
+_SEEN_STATES = ("pending", "finished", "discarded", "rejected", "dead", "kept", "gone")
 _SWEEP_KINDS = ("reaped", "buried", "corrupt")
 _ENQUEUE_RESULTS = ("created", "repeated", "duplicate", "refused", "orphan")
 _ENQUEUE_LETTERS = {ord(result[0]): result for result in ("created", "repeated", "duplicate")} | {ord("x"): "refused"}
@@ -80,6 +85,16 @@ def woken(raw: Any, news: str) -> Woken:
     """A BLPOP reply. `news` is the list of the news, '' where it was not waited for."""
     is_news = raw is not None and raw[0] in (news, news.encode())
     return Woken(raw is not None and not is_news, is_news)
+
+
+def heard(operation: Hear, raw: Any) -> Heard:
+    """An XREAD reply."""
+    try:
+        entries: list[Any] = raw[0][1] if raw else []
+        jobs = [fields[1].decode() for _, fields in entries]
+        return Heard(tuple(filter(None, jobs)), entries[-1][0].decode() if entries else operation.after)
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        raise ScriptFault(f"Hear: reply outside the contract ({error}): {raw!r:.200}") from error
 
 
 def _parse(operation: Operation, raw: Any) -> Reply:
@@ -127,6 +142,9 @@ def _parse(operation: Operation, raw: Any) -> Reply:
             return lanes_workers.parse(operation, _srv_us(raw), raw)
         case Count():
             return Counts(_srv_us(raw), *(int(number) for number in raw[1:10]))
+        case Look():
+            state = cast("Any", _word(raw[1], _SEEN_STATES))
+            return Seen(_srv_us(raw), state, int(raw[2]), int(raw[3]), raw[4], raw[5].decode(errors="replace"))
         case Listing():
             return _snapshot(raw)
         case MakeTestQueue():

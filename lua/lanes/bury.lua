@@ -19,6 +19,8 @@
 -- @include token_state
 -- @include error_note
 -- @include free_unique
+-- @include error_ttl
+-- @include tell_ended
 -- @include bury_job
 -- @include ready_lane
 -- @include free_slots
@@ -52,9 +54,9 @@ for at = 1, (#KEYS - 4) / 2 do
   reply[#reply + 1] = outcome
 end
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
-local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane }
+local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, error_ttl = error_ttl, tell_ended = tell_ended }
 for _, lease in ipairs(held) do
-  bury_job(prefix, lease.job, lease.id, now_ms, helpers)
+  bury_job(prefix, lease.job, lease.id, now_ms, helpers, lease.note[2])
   end_lease(prefix, lease, 'buried', turn, wakes, helpers, lease.note)
 end
 for list in pairs(wakes) do wake_push(list) end

@@ -14,6 +14,7 @@
 --   done     zset    id by time
 --   classes  2 for each class: ready:<class> and wake:<class>
 --   items    2 for each item: job:<id> and run:<id>
+--   results  1 for each result: result:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
@@ -30,6 +31,7 @@
 --   class_count   how many classes
 --   classes       1 for each class: its name
 --   items         2 for each item: fence, nonce
+--   results       3 for each result: number of its item, ttl_ms, its record from took_ms on
 -- REPLY srv_us, finish reply (see finish.lua), kind, sleep_ms, corrupt ids, jobs: id fence deadline_ms claims failures crashes envelope
 -- @include server_us
 -- @include settled
@@ -41,6 +43,8 @@
 -- @include ready_lane
 -- @include free_slots
 -- @include free_unique
+-- @include tell_ended
+-- @include error_ttl
 -- @include finish_jobs
 -- @include lane_score
 -- @include to_lane
@@ -99,11 +103,12 @@ local helpers = { envelope_kind = envelope_kind, envelope_seal = envelope_seal, 
   lane_score = lane_score, bury_job = bury_job, token_state = token_state, note_lease = note_lease, ready_lane = ready_lane,
   free_slots = free_slots, free_unique = free_unique, limit_room = limit_room, is_paused = is_paused, open_classes = open_classes,
   pick_jobs = pick_jobs, count_leases = count_leases, rate_back = rate_back, leave_lane = leave_lane, claim_known = claim_known,
-  due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job, hand_over = hand_over,
-  check_types = check_types }
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+  due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job, hand_over = hand_over, tell_ended = tell_ended,
+  error_ttl = error_ttl, check_types = check_types }
+local noted = redis.call('HMGET', stats, 'turn', 'waits_ms', 'events')
+local turn = tonumber(noted[1] or 0)
 local _, wakes, unread = promote_due(prefix, turn, now_ms, 100, helpers)
-local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, turn, wakes, helpers)
+local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, turn, wakes, helpers, noted[2])
 local kind, jobs, corrupt, open = claim_jobs({ sweep = sweep, active = active, stats = stats, record = record },
   { prefix = prefix, classes = classes, incarnation = incarnation, counter = counter, limit = limit, lease_ms = lease_ms,
     not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, least = least, most = most, corrupt = unread, turn = turn }, now_ms, helpers)

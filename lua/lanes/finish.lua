@@ -7,10 +7,12 @@
 --   done     zset    id by time
 --   stats    hash    counters
 --   items    2 for each item: job:<id> and run:<id>
+--   results  1 for each result: result:<id>
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
 --   items    2 for each item: fence, nonce
+--   results  3 for each result: number of its item, ttl_ms, its record from took_ms on
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all are ok
 -- @include server_us
 -- @include settled
@@ -27,6 +29,8 @@
 -- @include parent_fate
 -- @include unblock_job
 -- @include hand_over
+-- @include error_ttl
+-- @include tell_ended
 -- @include finish_jobs
 -- @include wake_push
 local sweep = KEYS[1]
@@ -39,10 +43,10 @@ local prefix = ARGV[2]
 settled(prefix)
 check_types({ active, done }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
-local wakes, turn = {}, tonumber(redis.call('HGET', stats, 'turn') or 0)
-local finished = finish_jobs(prefix, 5, 3, math.floor(srv_us / 1000), turn, wakes,
+local wakes, noted = {}, redis.call('HMGET', stats, 'turn', 'waits_ms', 'events')
+local finished = finish_jobs(prefix, 5, 3, math.floor(srv_us / 1000), tonumber(noted[1] or 0), wakes,
   { envelope_open = envelope_open, token_state = token_state, free_slots = free_slots, ready_lane = ready_lane, free_unique = free_unique,
     due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, parent_fate = parent_fate, unblock_job = unblock_job,
-    hand_over = hand_over, check_types = check_types })
+    hand_over = hand_over, error_ttl = error_ttl, tell_ended = tell_ended, check_types = check_types }, noted[2])
 for list in pairs(wakes) do wake_push(list) end
 return { srv_us, finished }

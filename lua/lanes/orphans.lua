@@ -28,6 +28,8 @@
 -- @include lane_score
 -- @include to_lane
 -- @include free_unique
+-- @include error_ttl
+-- @include tell_ended
 -- @include bury_job
 -- @include ready_lane
 -- @include free_slots
@@ -77,7 +79,8 @@ else
 end
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,
-  free_unique = free_unique, free_slots = free_slots, error_note = error_note, ready_lane = ready_lane }
+  free_unique = free_unique, free_slots = free_slots, error_note = error_note, ready_lane = ready_lane,
+  error_ttl = error_ttl, tell_ended = tell_ended }
 
 local taken, wakes = {}, {}
 for at = 1, #page, 2 do

@@ -30,6 +30,8 @@
 -- @include lane_score
 -- @include to_lane
 -- @include free_unique
+-- @include error_ttl
+-- @include tell_ended
 -- @include bury_job
 -- @include ready_lane
 -- @include promote_due
@@ -71,7 +73,8 @@ if told then return { srv_us, next_ms(prefix, now_ms, most_ms, 'cron'), told, du
 
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local helpers = { envelope_open = envelope_open, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, free_unique = free_unique,
-  ready_lane = ready_lane, due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job }
+  ready_lane = ready_lane, due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job, error_ttl = error_ttl,
+  tell_ended = tell_ended }
 local promoted, wakes, corrupt = promote_due(prefix, turn, now_ms, limit, helpers)
 mend_feeding(prefix, now_ms, helpers)
 local more = hand_over(prefix, now_ms, turn, limit, wakes, helpers)

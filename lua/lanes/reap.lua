@@ -33,6 +33,8 @@
 -- @include lane_score
 -- @include to_lane
 -- @include free_unique
+-- @include error_ttl
+-- @include tell_ended
 -- @include bury_job
 -- @include ready_lane
 -- @include free_slots
@@ -82,7 +84,7 @@ if lease_ms == 0 then ahead = {} end
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,
   free_unique = free_unique, free_slots = free_slots, error_note = error_note, ready_lane = ready_lane, limit_room = limit_room,
-  is_paused = is_paused, wake_push = wake_push }
+  is_paused = is_paused, wake_push = wake_push, error_ttl = error_ttl, tell_ended = tell_ended }
 
 redis.call('HSET', sweep, unpack(keep))
 for _, id in ipairs(ahead) do

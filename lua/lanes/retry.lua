@@ -21,6 +21,8 @@
 -- @include due_member
 -- @include error_note
 -- @include free_unique
+-- @include error_ttl
+-- @include tell_ended
 -- @include bury_job
 -- @include ready_lane
 -- @include free_slots
@@ -57,11 +59,11 @@ for at = 1, (#KEYS - 5) / 2 do
   reply[#reply + 1] = outcome
 end
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
-local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane }
+local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, error_ttl = error_ttl, tell_ended = tell_ended }
 for _, lease in ipairs(held) do
   local member = due_member(lease.job.sequence, lease.id)
   if lease.outcome == 'buried' then
-    bury_job(prefix, lease.job, lease.id, now_ms, helpers)
+    bury_job(prefix, lease.job, lease.id, now_ms, helpers, lease.note[2])
   else
     redis.call('ZADD', due, lease.due_ms, member)
   end

@@ -65,6 +65,7 @@ WRITES = (
     "RPUSH",
     "SADD",
     "SREM",
+    "XADD",
 )
 
 #: Put before a script's body: lets `limit` write commands through and raises at the next one.
@@ -296,6 +297,7 @@ class Desk:
                 "zset": lambda k: self.redis.zrange(k, 0, -1, withscores=True),
                 "list": lambda k: self.redis.lrange(k, 0, -1),
                 "set": lambda k: self.redis.smembers(k),
+                "stream": lambda k: self.redis.xrange(k),
             }[kind]
             found[key.decode()] = (kind, read(key), self.redis.pexpiretime(key))
         return found

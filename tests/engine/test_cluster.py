@@ -24,6 +24,7 @@ from engine.operations import (
     Lease,
     Listing,
     ListSchedules,
+    Look,
     MakeTestQueue,
     Mark,
     News,
@@ -39,6 +40,7 @@ from engine.operations import (
     Tick,
     TickPolicy,
     Timing,
+    Value,
 )
 from engine.operations_workers import AcquireLock, ExtendLock, ListWorkers, ReleaseLock, Witness
 from engine.testing.cluster import EmbeddedCluster
@@ -233,6 +235,23 @@ def counts(desk: ClusterDesk) -> Operation:
     return Count()
 
 
+def look(desk: ClusterDesk) -> Operation:
+    leases = busy(desk)
+    return Look(leases[0].job)
+
+
+def look_and_wait(desk: ClusterDesk) -> Operation:
+    leases = busy(desk)
+    return Look(leases[0].job, "f" * 16)
+
+
+def finish_with_values(desk: ClusterDesk) -> Operation:
+    """Somebody waits for one of them."""
+    leases = busy(desk)
+    desk.run(Look(leases[0].job, "f" * 16))
+    return Finish(leases, None, (Value(0, b"7", 60_000, 5),))
+
+
 def listing(desk: ClusterDesk) -> Operation:
     busy(desk)
     return Listing(0, 100)
@@ -409,11 +428,12 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     ],
     "enqueue_many": [enqueue_many_new, enqueue_many_repeated, enqueue_many_routed],
     "extend": [extend],
-    "finish": [finish, finish_with_a_token_twice, finish_of_a_parent],
+    "finish": [finish, finish_with_a_token_twice, finish_of_a_parent, finish_with_values],
     "listing": [listing],
     "lock_acquire": [lock_acquire],
     "lock_extend": [lock_extend],
     "lock_release": [lock_release],
+    "look": [look, look_and_wait],
     "make_test_queue": [make_test_queue],
     "mark": [mark],
     "news": [news],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Queue
+from engine import AsyncQueue, AsyncResults, Queue, Results
 from engine.locks import AsyncLocks, Locks
 from engine.schedules import AsyncSchedules, Schedules
 from engine.workers import AsyncWorkers, Workers
@@ -18,6 +18,7 @@ PAIRS: list[tuple[type[Any], type[Any]]] = [
     (Schedules, AsyncSchedules),
     (Workers, AsyncWorkers),
     (Locks, AsyncLocks),
+    (Results, AsyncResults),
 ]
 #: What is made here and now, without a call: a coroutine on neither face, and each makes its own kind.
 LOCAL = {"job"}

@@ -221,7 +221,7 @@ def test_what_is_said_of_a_lease_while_its_run_ends_is_not_kept() -> None:
     such job, it would fill a worker that runs for months."""
     job = Machine().job("a")
 
-    def ended(leased: LeasedJob, fault: Fault | None, inline: bool) -> None:
+    def ended(leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None) -> None:
         running.lose(leased.lease)
 
     handlers = Handlers()

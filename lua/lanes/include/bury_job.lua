@@ -1,9 +1,16 @@
 -- Put a job among the dead. Its envelope stays, so that it can be looked at and requeued; `run` holds the reason. Its unique key
--- comes free, and those that wait for it hear of it from the next sweep (rule 25). `job` is the opened envelope.
--- helpers: free_unique
-local function bury_job(prefix, job, id, now_ms, helpers)
+-- comes free, the reason is kept as its result, whoever waits for its end hears of it, and jobs that need it hear of it from the next
+-- sweep (rule 25). `job` is the opened envelope.
+-- helpers: free_unique, error_ttl, tell_ended
+local function bury_job(prefix, job, id, now_ms, helpers, reason)
+  local ttl_ms = helpers.error_ttl(prefix, id, job)
   redis.call('ZADD', prefix .. 'dead', now_ms, id)
   redis.call('HINCRBY', prefix .. 'stats', 'buried', 1)
+  if ttl_ms > 0 then
+    local record = string.format('{"ok":false,"ended_ms":%d,"error":', now_ms) .. cjson.encode(reason) .. '}'
+    redis.call('SET', prefix .. 'result:' .. id, record, 'PXAT', now_ms + ttl_ms)
+  end
   helpers.free_unique(prefix, job, id)
   if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
+  helpers.tell_ended(prefix, id)
 end

@@ -4,7 +4,7 @@
 -- keys: sweep, active, stats, record
 -- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, least, most, corrupt, turn
 -- helpers: claim_known, open_classes, pick_jobs, limit_room, envelope_kind, envelope_seal, bury_job, free_unique, note_lease,
---   count_leases, rate_back, leave_lane, check_types
+--   count_leases, rate_back, leave_lane, check_types, error_ttl, tell_ended
 local function claim_jobs(keys, ask, now_ms, helpers)
   local nonce, prefix, corrupt = ask.incarnation .. ':' .. ask.counter, ask.prefix, ask.corrupt
   local known, jobs = helpers.claim_known(prefix, keys.active, keys.record, nonce, ask.counter, corrupt)
@@ -47,7 +47,7 @@ local function claim_jobs(keys, ask, now_ms, helpers)
   for _, group in pairs(counted) do helpers.count_leases(prefix, group.limit, group.ids, group.fences, deadline_ms, now_ms, helpers) end
   for _, lane in ipairs(lanes) do
     for _, id in ipairs(lane.unread) do
-      helpers.bury_job(prefix, {}, id, now_ms, helpers)
+      helpers.bury_job(prefix, {}, id, now_ms, helpers, 'corrupt envelope')
       redis.call('HSET', prefix .. 'run:' .. id, 'error', 'corrupt envelope')
       corrupt[#corrupt + 1] = id
     end

@@ -24,6 +24,8 @@ local function envelope_open(raw)
   at = at + class_length
   job.lane = key_length == 0 and job.class or job.class .. '/' .. string.sub(raw, at, at + key_length - 1)
   at = at + key_length + name_length
+  -- Where the options as JSON begin, with their length.
+  if math.floor(job.flags / 8) % 2 == 1 then job.options_at = at + unique_length + (math.floor(job.flags / 4) % 2 == 1 and 4 or 0) end
   job.unique = unique_length > 0 and string.sub(raw, at, at + unique_length - 1) or nil
   job.kind = 'J'
   return job

@@ -1,11 +1,16 @@
 -- End leases as finished: the envelope becomes a tombstone that outlives every late copy (rules 3 and 5), and slots of limits and
 -- unique keys come free. Item number `at` is KEYS job:<id> and run:<id> from `keys_at` on, ARGV fence and nonce from `arguments_at` on.
+-- Result number `at` is KEYS result:<id> after the items, ARGV number of its item, ttl_ms and the record from took_ms on. `waits_ms`:
+-- until then somebody may wait for the end of a job.
 -- Returns 2 values an item, result (ok | repeated | stale) and outcome; only their number where all are ok. The wake lists that gain
 -- work are added to `wakes`. Then up to 100 jobs that waited for these are told (rule 25); the second value is true while more are
 -- to be told.
--- helpers: envelope_open, token_state, free_slots, ready_lane, free_unique, check_types, hand_over and its own
-local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, helpers)
-  local active, count, id_at = prefix .. 'active', (#KEYS - keys_at + 1) / 2, #prefix + 5
+-- helpers: envelope_open, token_state, free_slots, ready_lane, free_unique, tell_ended, check_types, hand_over and its own
+local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, helpers, waits_ms)
+  local active, id_at = prefix .. 'active', #prefix + 5
+  -- An item has 2 KEYS and 2 ARGV, a result 1 and 3.
+  local results = (#ARGV - arguments_at - #KEYS + keys_at) / 2
+  local count = (#KEYS - keys_at + 1 - results) / 2
   local reply, ids, runs, dated, ended, finished = {}, {}, {}, {}, {}, 0
   local seals, limits, leaves = {}, {}, {}
   -- Most queues have no job that another one waits for: they pay for this one look.
@@ -35,6 +40,15 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, h
     end
     reply[2 * at - 1], reply[2 * at] = state, outcome
   end
+  for at = 1, results do
+    local place = arguments_at + 2 * count + 3 * at - 3
+    local item = tonumber(ARGV[place])
+    -- Before the tombstone: cut off in between, the token still holds and the next copy writes both.
+    if leaves[item] and seals[item] then
+      local record = '{"ok":true,"ended_ms":' .. string.format('%d', now_ms) .. ',"fence":' .. ARGV[arguments_at + 2 * item - 2] .. ','
+      redis.call('SET', KEYS[keys_at + 2 * count + at - 1], record .. ARGV[place + 2], 'PXAT', now_ms + tonumber(ARGV[place + 1]))
+    end
+  end
   for at = 1, count do
     if leaves[at] then
       local job_key, seal = KEYS[keys_at + 2 * at - 2], seals[at]
@@ -59,5 +73,8 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, h
   end
   if finished > 0 then redis.call('HINCRBY', prefix .. 'stats', 'finished', finished) end
   local more = feeding and helpers.hand_over(prefix, now_ms, turn, 100, wakes, helpers)
+  if waits_ms and tonumber(waits_ms) > now_ms then
+    for at = 2, #dated, 2 do helpers.tell_ended(prefix, dated[at]) end
+  end
   return finished == count and count or reply, more
 end

@@ -1,7 +1,7 @@
 -- Tell at most `most` jobs that a parent of theirs has ended (rule 25): who has no other parent left goes on, who must not go on
 -- without it is buried, and so are its own children in a later call. `handing` holds the parents, `+` (finished) or `-` before their
 -- id, until all of their children are told. Returns whether some are left; wake lists that gain work are added to `wakes`.
--- helpers: envelope_open, parent_fate, unblock_job, due_member, to_lane, lane_score, bury_job, free_unique
+-- helpers: envelope_open, parent_fate, unblock_job, due_member, to_lane, lane_score, bury_job, free_unique, error_ttl, tell_ended
 local function hand_over(prefix, now_ms, turn, most, wakes, helpers)
   local handing, blocked = prefix .. 'handing', prefix .. 'blocked'
   for _, member in ipairs(redis.call('ZRANGE', handing, 0, 99)) do
@@ -21,9 +21,10 @@ local function hand_over(prefix, now_ms, turn, most, wakes, helpers)
         redis.call('ZREM', blocked, child)
       elseif known.kind == 'corrupt'
         or fate == 'lost' and math.floor(known.flags / 16) % 2 == 0 and redis.call('SISMEMBER', needs, parent) == 1 then
-        if not redis.call('ZSCORE', prefix .. 'dead', child) then helpers.bury_job(prefix, known, child, now_ms, helpers) end
         local why = string.format('its parent %s is %s', parent, job and (job.outcome or 'dead') or 'gone')
-        redis.call('HSET', prefix .. 'run:' .. child, 'error', known.kind == 'corrupt' and 'corrupt envelope' or why)
+        if known.kind == 'corrupt' then why = 'corrupt envelope' end
+        if not redis.call('ZSCORE', prefix .. 'dead', child) then helpers.bury_job(prefix, known, child, now_ms, helpers, why) end
+        redis.call('HSET', prefix .. 'run:' .. child, 'error', why)
         redis.call('ZREM', blocked, child)
         redis.call('DEL', needs)
       else

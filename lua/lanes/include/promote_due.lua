@@ -1,6 +1,6 @@
 -- Move due jobs into their lanes, and bring back what rested until now: at most `limit` of each. Returns how many jobs, the wake
 -- lists that gained work, and the ids that it could not read and buried.
--- helpers: envelope_open, to_lane, lane_score, bury_job, free_unique, ready_lane
+-- helpers: envelope_open, to_lane, lane_score, bury_job, free_unique, ready_lane, error_ttl, tell_ended
 local function promote_due(prefix, turn, now_ms, limit, helpers)
   local due, rest, promoted, wakes, corrupt = prefix .. 'due', prefix .. 'rest', 0, {}, {}
   for _, member in ipairs(redis.call('ZRANGE', due, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
@@ -12,7 +12,7 @@ local function promote_due(prefix, turn, now_ms, limit, helpers)
       if wake then wakes[wake] = true end
       promoted = promoted + 1
     elseif job and job.kind == 'corrupt' then
-      helpers.bury_job(prefix, {}, id, now_ms, helpers)
+      helpers.bury_job(prefix, {}, id, now_ms, helpers, 'corrupt envelope')
       redis.call('HSET', prefix .. 'run:' .. id, 'error', 'corrupt envelope')
       corrupt[#corrupt + 1] = id
     end

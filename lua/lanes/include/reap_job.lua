@@ -1,6 +1,7 @@
 -- Take one lease away. Returns reaped | buried | corrupt | ended (only its index entry was left), fence, nonce ('-' where a sweep
 -- that was cut off has taken it) and crashes; the wake lists that gain work are added to `wakes`.
--- helpers: envelope_open, due_member, to_lane, lane_score, bury_job, free_unique, free_slots, ready_lane, error_note
+-- helpers: envelope_open, due_member, to_lane, lane_score, bury_job, free_unique, free_slots, ready_lane, error_note, error_ttl,
+--   tell_ended
 local function reap_job(prefix, id, now_ms, turn, wakes, helpers)
   local run = prefix .. 'run:' .. id
   local job = helpers.envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
@@ -34,7 +35,7 @@ local function reap_job(prefix, id, now_ms, turn, wakes, helpers)
     -- The token dies before the job does, or a late finish could still end a job that is among the dead. Cut off in between,
     -- the lease is still in `active`, and the next sweep finds the count of crashes.
     redis.call('HSET', run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost(reason)))
-    if not dead then helpers.bury_job(prefix, job, id, now_ms, helpers) end
+    if not dead then helpers.bury_job(prefix, job, id, now_ms, helpers, reason) end
     return { job.kind == 'corrupt' and 'corrupt' or 'buried', fence, live and nonce or '-', crashes }
   end
   local wake = not placed and helpers.to_lane(prefix, id, job, turn, helpers.lane_score)

@@ -1,0 +1,63 @@
+#!lua flags=allow-oom
+-- What became of a job; with a token, one that has not ended is waited for: its end is told to the stream wait:<token>. To look and to
+-- register are one step, so no end falls between them. A copy registers what is registered already.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   job      string  job:<id>, the envelope or its tombstone
+--   run      hash    run:<id>
+--   result   string  result:<id>
+--   done     zset    id by time
+--   dead     zset    id by time
+--   stats    hash    counters
+--   waits    string  waits:<id>, the tokens that wait for its end
+--   wait     stream  wait:<token>, the ids that have ended
+-- ARGV
+--   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
+--   id       the job
+--   token    16 hex digits; '' = only look
+-- REPLY srv_us, pending | finished | discarded | rejected | dead | kept | gone, fence, ended_ms (0 = not known), record, error
+-- @include server_us
+-- @include settled
+-- @include check_types
+-- @include envelope_open
+local sweep = KEYS[1]
+local job = KEYS[2]
+local run = KEYS[3]
+local result = KEYS[4]
+local done = KEYS[5]
+local dead = KEYS[6]
+local stats = KEYS[7]
+local waits = KEYS[8]
+local wait = KEYS[9]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local id = ARGV[3]
+local token = ARGV[4]
+
+settled(prefix)
+check_types({ done, dead }, { sweep, run, stats }, {})
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local known = envelope_open(redis.call('GETRANGE', job, 0, 700))
+local record = redis.call('GET', result) or ''
+local done_ms, dead_ms = tonumber(redis.call('ZSCORE', done, id) or 0), tonumber(redis.call('ZSCORE', dead, id) or 0)
+if known and known.kind == 'T' then
+  return { srv_us, known.outcome or 'gone', known.fence, done_ms, record, '' }
+end
+local state = redis.call('HMGET', run, 'fence', 'error')
+if dead_ms > 0 then return { srv_us, 'dead', state[1] or '0', dead_ms, record, state[2] or '' } end
+if not known then
+  return { srv_us, done_ms > 0 and 'finished' or record ~= '' and 'kept' or 'gone', '0', done_ms, record, '' }
+end
+if token ~= '' then
+  local tokens = redis.call('GET', waits) or ''
+  -- A stream cannot be made without an entry, and none is made by those who tell: what nobody waits for any more leaves nothing behind.
+  if redis.call('EXISTS', wait) == 0 then redis.call('XADD', wait, '0-1', 'id', '') end
+  redis.call('PEXPIREAT', wait, now_ms + 60000)
+  if not string.find(tokens, token, 1, true) then tokens = string.sub(tokens .. ' ' .. token, -1700) end
+  redis.call('SET', waits, tokens, 'PXAT', now_ms + 30000)
+  redis.call('HSET', stats, 'waits_ms', string.format('%d', now_ms + 30000))
+end
+return { srv_us, 'pending', state[1] or '0', 0, '', '' }

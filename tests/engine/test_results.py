@@ -1,0 +1,279 @@
+"""What handlers return and how dead jobs ended: raw keys, time to live, fencing, cut-off scripts, and what a look says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engine import JobFailed, Malformed, Result
+from engine.errors import UnknownJob
+from engine.operations import Bury, Failure, Finish, Lease, Look, Retry, Seen, Value
+from engine.owed import CALL_BYTES_MAX, Owed
+from engine.results import Waiting, result_of
+from engine.validate import RESULT_BYTES_MAX, json_bytes
+from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.helpers.machine import Machine
+
+__all__ = ["desk"]
+pytestmark = pytest.mark.feature("BN14", "BL12")
+
+HOUR_MS = 3_600_000
+TOKEN = "f" * 16
+
+
+def finish(desk: Desk, lease: Lease, data: bytes = b'{"total":[]}', ttl_ms: int = HOUR_MS) -> list[tuple[str, str]]:
+    return list(desk.run(Finish((lease,), None, (Value(0, data, ttl_ms, 12),))).items)
+
+
+def look(desk: Desk, job: str = "j1", token: str = "") -> Seen:
+    return desk.run(Look(job, token))
+
+
+def record(desk: Desk, job: str = "j1") -> Any:
+    raw: Any = desk.redis.get(desk.keys.result(job))
+    return None if raw is None else json.loads(raw)
+
+
+@pytest.mark.feature("BQ27", "MQ06", "BN09")
+def test_a_value_is_stored_by_the_script_that_finishes_the_job_and_expires_by_its_own_time(desk: Desk) -> None:
+    desk.enqueue("j1", "j2")
+    first, second = (job.lease for job in desk.claim())
+    reply = desk.run(Finish((first, second), None, (Value(1, b'{"total":[]}', 5_000, 12),)))
+    assert reply.items == (("ok", "finished"), ("ok", "finished"))
+    assert desk.redis.exists(desk.keys.result("j1")) == 0
+    # Byte for byte what the handler returned: an empty list stays one.
+    head = b'{"ok":true,"ended_ms":%d,"fence":%d,' % (desk.now_ms, second.fence)
+    assert desk.redis.get(desk.keys.result("j2")) == head + b'"took_ms":12,"value":{"total":[]}}'
+    assert desk.redis.pexpiretime(desk.keys.result("j2")) == desk.now_ms + 5_000
+    assert result_of("j2", look(desk, "j2")) == Result("j2", "finished", {"total": []}, "", desk.now_ms, 12)
+    assert result_of("j1", look(desk, "j1")) == Result("j1", "finished", None, "", desk.now_ms, None)
+    desk.tick(5_001)
+    assert result_of("j2", look(desk, "j2")) == Result("j2", "finished", None, "", desk.now_ms - 5_001, None)
+
+
+def test_a_value_travels_with_a_finish_that_claims(desk: Desk) -> None:
+    desk.enqueue("j1", "j2", "j3")
+    first, second = (job.lease for job in desk.claim(limit=2))
+    reply = desk.run(Finish((first, second), desk.claim_operation(), (Value(0, b"1", HOUR_MS, 0), Value(1, b"2", HOUR_MS, 0))))
+    assert reply.finished.items == (("ok", "finished"),) * 2
+    assert [job.lease.job for job in reply.claimed.jobs] == ["j3"]
+    assert [record(desk, job)["value"] for job in ("j1", "j2")] == [1, 2]
+
+
+def test_a_stale_finish_and_a_repeated_one_write_no_value(desk: Desk) -> None:
+    desk.enqueue("j1")
+    (zombie,) = desk.claim()
+    desk.sweep_past(LEASE_MS + 1)
+    assert finish(desk, zombie.lease, b'"zombie"') == [("stale", "")]
+    assert desk.redis.exists(desk.keys.result("j1")) == 0
+    (job,) = desk.claim("b")
+    assert finish(desk, job.lease, b'"first"') == [("ok", "finished")]
+    before = desk.dump()
+    assert finish(desk, job.lease, b'"second"') == [("repeated", "finished")]
+    assert finish(desk, zombie.lease, b'"zombie"') == [("stale", "")]
+    assert desk.dump() == before
+
+
+def test_the_same_token_twice_in_one_call_keeps_the_first_value(desk: Desk) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    values = (Value(0, b"1", HOUR_MS, 0), Value(1, b"2", HOUR_MS, 0))
+    assert desk.run(Finish((job.lease, job.lease), None, values)).items == (("ok", "finished"), ("repeated", "finished"))
+    assert record(desk)["value"] == 1
+
+
+def test_a_finish_with_values_that_is_cut_off_anywhere_is_completed_by_the_next_copy(desk: Desk) -> None:
+    for writes in range(20):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        desk.enqueue("j1", "j2")
+        leases = tuple(job.lease for job in desk.claim())
+        operation = Finish(leases, None, (Value(0, b"1", HOUR_MS, 0), Value(1, b"2", HOUR_MS, 0)))
+        was_cut = desk.cut_off(operation, writes)
+        # What is stored before the end is not yet told.
+        for job in ("j1", "j2"):
+            seen = look(desk, job)
+            assert (result_of(job, seen) is not None) == ("ended" in desk.places(job)), writes
+        desk.run(operation)
+        for job, value in (("j1", 1), ("j2", 2)):
+            found = result_of(job, look(desk, job))
+            assert found is not None and found.value == value, writes
+        if not was_cut:
+            assert writes > 4
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+@pytest.mark.parametrize("end", ["bury", "retry with no attempt left", "crash", "corrupt"])
+@pytest.mark.parametrize("ttl_ms", [None, 70_000, 0])
+def test_a_dead_job_keeps_its_error_as_its_result(desk: Desk, end: str, ttl_ms: int | None) -> None:
+    if end == "corrupt" and ttl_ms is not None:
+        return
+    more = {} if ttl_ms is None else {"error_ttl_ms": ttl_ms, "timeout_ms": 5, "headers": (("h", "x"),), "key": "acme"}
+    desk.enqueue("j1", attempts=1, crashes_max=2, unique="u", **more)
+    reason = 'no "way"'
+    if end == "crash":
+        reason = "crashed 2 times, 1 are allowed"
+        desk.crash("j1")
+        desk.crash("j1")
+    elif end == "corrupt":
+        reason = "corrupt envelope"
+        desk.redis.setrange(desk.keys.job("j1"), 0, b"\xff")
+        desk.claim()
+    else:
+        failure = Failure(desk.claim()[0].lease, reason, 0)
+        ended = desk.run(Bury((failure,))) if end == "bury" else desk.run(Retry((failure,)))
+        assert ended.items == (("ok", "buried"),)
+    ended_ms = int(desk.redis.zscore(desk.keys.dead, "j1") or 0)  # type: ignore[arg-type]
+    found = result_of("j1", look(desk))
+    assert found is not None and found == Result("j1", "dead", None, reason, ended_ms, None)
+    with pytest.raises(JobFailed, match="is dead") as failed:
+        found.get()
+    assert (failed.value.job, failed.value.outcome, failed.value.error) == ("j1", "dead", reason)
+    if ttl_ms == 0:
+        assert desk.redis.exists(desk.keys.result("j1")) == 0
+    else:
+        assert record(desk) == {"ok": False, "ended_ms": ended_ms, "error": reason}
+        assert desk.redis.pexpiretime(desk.keys.result("j1")) == ended_ms + (ttl_ms or 24 * HOUR_MS)
+
+
+def test_a_record_of_an_earlier_life_of_the_id_is_not_taken_for_this_one(desk: Desk) -> None:
+    desk.enqueue("j1")
+    finish(desk, desk.claim()[0].lease, b'"first life"')
+    desk.tick(60_000)
+    desk.enqueue("j1", nonce=b"another-")
+    assert record(desk)["value"] == "first life"
+    assert look(desk).state == "pending"
+    (job,) = desk.claim()
+    desk.finish(job.lease)
+    found = result_of("j1", look(desk))
+    assert found == Result("j1", "finished", None, "", desk.now_ms, None)
+    desk.tick(60_000)
+    assert look(desk).fence == 0, "the tombstone is gone"
+    assert result_of("j1", look(desk)) == found
+
+
+def test_what_is_left_when_everything_else_has_expired_is_the_record(desk: Desk) -> None:
+    desk.enqueue("j1")
+    finish(desk, desk.claim()[0].lease, b"7")
+    ended_ms = desk.now_ms
+    desk.tick(60_000)
+    desk.redis.delete(desk.keys.done)
+    assert look(desk).state == "kept"
+    assert result_of("j1", look(desk)) == Result("j1", "finished", 7, "", ended_ms, 12)
+    desk.tick(HOUR_MS)
+    assert look(desk) == Seen(desk.now_ms * 1000, "gone", 0, 0, b"", "")
+
+
+def test_a_look_that_registers_leaves_only_what_expires(desk: Desk) -> None:
+    desk.enqueue("j1")
+    for _ in range(2):
+        assert look(desk, token=TOKEN).state == "pending"
+        assert desk.redis.get(desk.keys.waits("j1")) == b" " + TOKEN.encode()
+    assert look(desk, token="e" * 16).state == "pending"
+    assert desk.redis.get(desk.keys.waits("j1")) == f" {TOKEN} {'e' * 16}".encode()
+    assert desk.redis.xrange(desk.keys.wait(TOKEN)) == [(b"0-1", {b"id": b""})]
+    assert desk.redis.pexpiretime(desk.keys.waits("j1")) == desk.now_ms + 30_000
+    assert desk.redis.pexpiretime(desk.keys.wait(TOKEN)) == desk.now_ms + 60_000
+    assert desk.redis.hget(desk.keys.stats, "waits_ms") == str(desk.now_ms + 30_000).encode()
+    assert look(desk, "none", TOKEN).state == "gone"
+    assert desk.redis.exists(desk.keys.waits("none")) == 0
+    desk.tick(60_001)
+    assert not [key for key in desk.dump() if ":wait" in key]
+
+
+def test_a_look_that_is_cut_off_anywhere_registers_with_the_next_copy(desk: Desk) -> None:
+    desk.enqueue("j1")
+    for writes in range(6):
+        desk.redis.delete(desk.keys.waits("j1"), desk.keys.wait(TOKEN))
+        was_cut = desk.cut_off(Look("j1", TOKEN), writes)
+        look(desk, token=TOKEN)
+        kept = {key: value for key, value in desk.dump().items() if ":wait" in key}
+        assert set(kept) == {desk.keys.waits("j1"), desk.keys.wait(TOKEN)}
+        assert all(expiry > 0 for _, _, expiry in kept.values())
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+@pytest.mark.feature("BN15", "BL32", "BL05")
+@pytest.mark.parametrize("end", ["finish", "finish and claim", "bury", "crash"])
+def test_the_script_that_ends_a_job_tells_those_who_wait_and_nobody_else(desk: Desk, end: str) -> None:
+    desk.enqueue("j1", "other", crashes_max=2)
+    look(desk, token=TOKEN)
+    look(desk, token="e" * 16)
+    if end == "crash":
+        desk.claim()
+        desk.sweep_past(LEASE_MS + 1)
+        (job, other) = desk.claim()
+        desk.mark(job.lease)
+        look(desk, token=TOKEN)
+        look(desk, token="e" * 16)
+        desk.finish(other.lease)
+        desk.sweep_past(LEASE_MS + 1)
+    else:
+        job, other = (job.lease for job in desk.claim())
+        desk.finish(other)
+        if end == "bury":
+            desk.run(Bury((Failure(job, "no"),)))
+        else:
+            desk.run(Finish((job,), desk.claim_operation() if end != "finish" else None))
+    for token in (TOKEN, "e" * 16):
+        entries: Any = desk.redis.xrange(desk.keys.wait(token))
+        assert [fields[b"id"] for _, fields in entries] == [b"", b"j1"]
+    assert desk.redis.exists(desk.keys.waits("j1")) == 0
+
+
+def test_a_key_of_another_type_in_place_of_a_registration_does_not_stop_a_finish(desk: Desk) -> None:
+    desk.enqueue("j1", "j2")
+    look(desk, "j1", TOKEN)
+    look(desk, "j2", TOKEN)
+    desk.redis.delete(desk.keys.waits("j1"), desk.keys.wait(TOKEN))
+    desk.redis.rpush(desk.keys.waits("j1"), "someone else's")
+    desk.redis.rpush(desk.keys.wait(TOKEN), "someone else's")
+    assert desk.finish(*[job.lease for job in desk.claim()]) == [("ok", "finished")] * 2
+
+
+# -- without a server
+
+
+def test_a_waiting_job_is_pending_and_a_rejected_one_unknown() -> None:
+    waiting = Waiting("j1", 1000)
+    assert waiting.take(Seen(1, "pending", 0, 0, b"", "")) is None
+    assert 0 < waiting.block_ms <= 1000
+    for state in ("gone", "rejected"):
+        with pytest.raises(UnknownJob, match="j1"):
+            waiting.take(Seen(1, state, 0, 0, b"", ""))
+
+
+def test_a_discarded_job_has_failed() -> None:
+    found = result_of("j1", Seen(1, "discarded", 3, 0, b"", ""))
+    assert found is not None and found == Result("j1", "discarded") and not found.ok
+    with pytest.raises(JobFailed, match="is discarded"):
+        found.get()
+
+
+@pytest.mark.parametrize(("data", "fine"), [("x" * (RESULT_BYTES_MAX - 2), True), ("x" * (RESULT_BYTES_MAX - 1), False)])
+def test_a_result_has_a_bound(data: str, fine: bool) -> None:
+    if fine:
+        assert len(json_bytes("result", data, RESULT_BYTES_MAX)) == RESULT_BYTES_MAX
+    else:
+        with pytest.raises(Malformed, match="result: '524289 bytes'"):
+            json_bytes("result", data, RESULT_BYTES_MAX)
+
+
+def test_values_go_out_in_calls_of_bounded_size() -> None:
+    machine, owed = Machine(), Owed()
+    half = b"x" * (CALL_BYTES_MAX // 2)
+    jobs = [machine.job(name) for name in "abcde"]
+    for job in jobs:
+        owed.finish(job.lease, 0)
+    for job, data in ((jobs[1], half), (jobs[2], half), (jobs[3], b"1"), (jobs[4], 3 * half)):
+        owed.keep(job, data, 7_000_000)
+    leases = [job.lease for job in jobs]
+    assert owed.take_finishes() == (tuple(leases[:3]), (Value(1, half, HOUR_MS, 7), Value(2, half, HOUR_MS, 7)))
+    assert owed.take_finishes() == ((leases[3],), (Value(0, b"1", HOUR_MS, 7),))
+    assert owed.take_finishes() == ((leases[4],), (Value(0, 3 * half, HOUR_MS, 7),))
+    assert owed.take_finishes() == ((), ()) and not owed

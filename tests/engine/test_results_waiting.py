@@ -1,0 +1,222 @@
+"""Waiting for results: no wake-up is lost, whenever a job ends and whatever becomes of the connection; both faces."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine import AsyncQueue, Handlers, Job, JobFailed, Malformed, Queue, TimedOut, UnknownJob, Worker
+from engine.testing import EmbeddedServer
+from tests.engine.helpers.both import Blocking
+from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.waiting import wait_until
+
+pytestmark = pytest.mark.feature("BN06", "BN15")
+
+handlers = Handlers()
+
+
+@handlers("add")
+def add(job: Job) -> object:
+    """What a plain function returns."""
+    return job.payload["a"] + job.payload["b"]
+
+
+@handlers("add inline".replace(" ", "-"), inline=True)
+def add_inline(job: Job) -> object:
+    return job.payload["a"] + job.payload["b"]
+
+
+@handlers("add-async")
+async def add_async(job: Job) -> object:
+    return job.payload["a"] + job.payload["b"]
+
+
+@handlers("nothing")
+def nothing(job: Job) -> None:
+    pass
+
+
+@handlers("raise")
+def throw(job: Job) -> None:
+    raise ValueError("no such luck")
+
+
+@handlers("unspeakable")
+def unspeakable(job: Job) -> object:
+    return {1, 2}
+
+
+@pytest.fixture
+def worker(queue: Queue) -> Iterator[Worker]:
+    """A worker in a thread of this process."""
+    own = Queue("q", url=queue.url)
+    made = Worker(own, handlers, sweep_ms=100)
+    thread = threading.Thread(target=made.run, daemon=True)
+    thread.start()
+    yield made
+    made.stop()
+    thread.join(10)
+    own.close()
+
+
+@pytest.fixture(params=["sync", "async"])
+def face(request: pytest.FixtureRequest, queue: Queue) -> Iterator[Any]:
+    """A queue with blocking calls, by either face."""
+    if request.param == "sync":
+        yield queue
+        return
+    with asyncio.Runner() as runner:
+        made = AsyncQueue("q", url=queue.url)
+        blocking = Blocking(made, runner)
+        results = Blocking(made.results, runner)
+        blocking.__dict__["results"] = results
+        yield blocking
+        runner.run(made.close())
+
+
+@pytest.mark.parametrize("name", ["add", "add-inline", "add-async"])
+def test_a_call_returns_what_the_handler_returned(worker: Worker, face: Any, name: str) -> None:
+    for number in range(20):
+        assert face.call(name, {"a": number, "b": 1}) == number + 1
+    assert face.call(name, {"a": ["ä"], "b": [None]}, id="mine") == ["ä", None]
+    assert face.results.get("mine").value == ["ä", None]
+    assert face.call("nothing", 1) is None
+
+
+def test_a_call_of_a_job_that_is_there_waits_for_that_one(worker: Worker, face: Any) -> None:
+    first = face.call("add", {"a": 1, "b": 1}, id="mine")
+    assert first == face.call("add", {"a": 5, "b": 5}, id="mine") == 2
+    assert face.call("add", {"a": 1, "b": 2}, dedup="d", dedup_ms=60_000) == 3
+    assert face.call("add", {"a": 9, "b": 9}, dedup="d", dedup_ms=60_000) == 3
+
+
+def test_a_call_of_a_job_that_dies_raises_its_error(worker: Worker, face: Any) -> None:
+    with pytest.raises(JobFailed, match="ValueError: no such luck") as failed:
+        face.call("raise", 1, attempts=1, id="mine")
+    assert (failed.value.job, failed.value.outcome) == ("mine", "dead")
+    # A result that is no JSON: the handler has run, and its run has failed all the same.
+    with pytest.raises(JobFailed, match="Malformed: result: .* must be a JSON value of at most 524288 bytes"):
+        face.call("unspeakable", 1, attempts=1)
+    assert face.call("unspeakable", 1, attempts=1, result_ttl_ms=0) is None
+
+
+def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
+    with pytest.raises(UnknownJob, match="job none"):
+        face.results.wait("none")
+    assert face.results.get("none") is None
+    before_s = time.monotonic()
+    with pytest.raises(TimedOut, match="150 ms"):
+        face.results.wait(face.enqueue("add", 1).job, timeout_ms=150)
+    assert 0.15 <= time.monotonic() - before_s < 2
+    with pytest.raises(TimedOut):
+        face.call("add", 1, wait_ms=0)
+    for bad in ("", "two words", 7, "x" * 257):
+        with pytest.raises(Malformed, match="id"):
+            face.results.wait(bad)
+    for bad in (-1, None, "1"):
+        with pytest.raises(Malformed, match="timeout_ms"):
+            face.results.wait("none", timeout_ms=bad)
+
+
+def test_the_pool_of_processes_brings_results_back(workers: Workers, queue: Queue) -> None:
+    workers.start("--processes", "1", handlers="tests.engine.test_results_waiting:handlers")
+    assert queue.call("add", {"a": 20, "b": 22}) == 42
+    with pytest.raises(JobFailed, match="no such luck"):
+        queue.call("raise", 1, attempts=1)
+    with pytest.raises(JobFailed, match="Malformed: result"):
+        queue.call("unspeakable", 1, attempts=1)
+
+
+def test_no_wake_up_is_lost_whenever_the_wait_begins(worker: Worker, queue: Queue) -> None:
+    """A lost one would cost the five seconds until the next look."""
+    dice = random.Random(7)
+    longest: list[float] = []
+
+    def wait(ids: list[str], results: Queue) -> None:
+        for job in ids:
+            before_s = time.monotonic()
+            assert results.results.wait(job).ok
+            longest.append(time.monotonic() - before_s)
+
+    ids = [queue.enqueue("add", {"a": 1, "b": 1}, delay_ms=dice.choice((0, 0, 1, 5, 20))).job for _ in range(400)]
+    threads = [threading.Thread(target=wait, args=(ids[start::4], queue)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(longest) == 400 and max(longest) < 4
+
+
+def test_no_wake_up_is_lost_when_many_tasks_wait_over_one_connection(worker: Worker, queue: Queue) -> None:
+    async def main() -> None:
+        async with AsyncQueue("q", url=queue.url) as made:
+
+            async def one(number: int) -> None:
+                await asyncio.sleep(random.Random(number).random() / 5)
+                assert await made.call("add", {"a": number, "b": 1}) == number + 1
+
+            await asyncio.gather(*[one(number) for number in range(400)])
+            # Two that wait for the same job.
+            job = (await made.enqueue("add", {"a": 1, "b": 1}, delay_ms=50)).job
+            values = [result.value for result in await asyncio.gather(made.results.wait(job), made.results.wait(job))]
+            assert values == [2, 2]
+            listening: Any = await made.driver._connections.take()  # pyright: ignore[reportPrivateUsage]
+            await listening.send_command("CLIENT", "LIST")
+            blocked = [line for line in (await listening.read_response()).decode().splitlines() if "cmd=xread" in line]
+            assert len(blocked) <= 1
+            await listening.disconnect()
+
+    before_s = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - before_s < 4
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_wait_outlives_its_connections(worker: Worker, queue: Queue, ironclaim_server: EmbeddedServer, kind: str) -> None:
+    """Every few milliseconds all of them are cut; a wake-up that was on its way is read again."""
+    over = threading.Event()
+    with Relay(ironclaim_server.port) as relay:
+
+        def cut() -> None:
+            while not over.wait(0.05):
+                relay.down()
+                relay.up()
+
+        cutting = threading.Thread(target=cut)
+        cutting.start()
+        try:
+            jobs = [queue.enqueue("add", {"a": number, "b": 1}, delay_ms=number * 10).job for number in range(60)]
+            before_s = time.monotonic()
+            if kind == "sync":
+                with Queue("q", url=relay.url) as cut_off:
+                    values = [cut_off.results.wait(job).value for job in jobs]
+            else:
+
+                async def main() -> list[Any]:
+                    async with AsyncQueue("q", url=relay.url) as made:
+                        return [result.value for result in await asyncio.gather(*map(made.results.wait, jobs))]
+
+                values = asyncio.run(main())
+        finally:
+            over.set()
+            cutting.join()
+    assert values == [number + 1 for number in range(60)]
+    assert time.monotonic() - before_s < 15
+
+
+def test_nothing_is_left_of_waits_but_what_expires(worker: Worker, queue: Queue) -> None:
+    from tests.engine.helpers.producing import raw_client
+
+    assert queue.call("add", {"a": 1, "b": 1}) == 2
+    with raw_client(queue.url) as client:
+        wait_until(lambda: not client.keys("*:waits:*"), "the registration is taken back")
+        (stream,) = client.keys("*:wait:*")
+        assert 0 < client.pttl(stream) <= 60_000
