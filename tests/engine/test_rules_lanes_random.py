@@ -6,6 +6,8 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from engine.operations import Bury, Failure, Finish, LeasedJob, Limit, Release
 from tests.engine.desk import LEASE_MS, Desk, desk
@@ -13,6 +15,9 @@ from tests.engine.helpers.lanes_oracle import Oracle
 from tests.engine.helpers.lanes_state import check, markers, members, names_of, parked
 
 __all__ = ["desk"]
+
+#: Each example starts from an empty server, and does real I/O.
+SLOW = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large)
 
 NAMES = ("mail", "sms", "push")
 KEYS = ("", "a", "b", "c")
@@ -23,8 +28,8 @@ TARGETS = {"n:mail": 700, "n:sms": 300, "k:*": 500, "k:a": 500, "k:b": 500}
 class Walk:
     """One random walk of both."""
 
-    def __init__(self, desk: Desk, seed: int) -> None:
-        self.desk, self.random, self.oracle = desk, random.Random(seed), Oracle()
+    def __init__(self, desk: Desk, dice: random.Random) -> None:
+        self.desk, self.random, self.oracle = desk, dice, Oracle()
         self.made = 0
         self.ended: set[str] = set()
         self.asked: set[str] = set()
@@ -164,7 +169,7 @@ class Walk:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_rules_18_to_20_a_random_walk_agrees_with_the_oracle(desk: Desk, seed: int) -> None:
-    walk = Walk(desk, seed)
+    walk = Walk(desk, random.Random(seed))
     try:
         for number in range(180):
             walk.step()
@@ -175,10 +180,23 @@ def test_rules_18_to_20_a_random_walk_agrees_with_the_oracle(desk: Desk, seed: i
         raise AssertionError(f"seed {seed}: {error}; before: {walk.log}") from error
 
 
+@settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+@given(dice=st.randoms(use_true_random=True), steps=st.integers(30, 80))
+def test_rules_18_to_20_a_walk_that_hypothesis_draws_agrees_with_the_oracle(desk: Desk, dice: random.Random, steps: int) -> None:
+    """A walk that fails is made as short as it gets."""
+    desk.redis.flushall()
+    desk.close()
+    desk.__init__(desk.queue.url)
+    walk = Walk(desk, dice)
+    for _ in range(steps):
+        walk.step()
+    walk.wind_up()
+
+
 @pytest.mark.parametrize("seed", range(100, 103))
 def test_rule_10_a_clock_that_steps_back_an_hour_holds_no_job_of_a_random_walk_up(desk: Desk, seed: int) -> None:
     """Leases, windows, rests and pauses are left an hour ahead; all is over within the longest of them and a lease."""
-    walk = Walk(desk, seed)
+    walk = Walk(desk, random.Random(seed))
     for _ in range(120):
         walk.step()
     for name in [name for name, until_ms in walk.oracle.pauses.items() if until_ms == 0]:
