@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UnknownParent,
         UnsafeServer,
         UnsupportedFeature,
+        WrongKeyType,
     )
     from engine.handlers import Handlers, Job
     from engine.locks import Lock
@@ -51,6 +52,7 @@ _HOMES = {
     "engine.errors": (
         "EngineError",
         "JobFailed",
+        "WrongKeyType",
         "LeaseLost",
         "Malformed",
         "OutcomeUnknown",
@@ -120,6 +122,7 @@ __all__ = [
     "Worker",
     "WorkerGroup",
     "WorkerInfo",
+    "WrongKeyType",
     "async_queues",
     "queues",
 ]

@@ -10,6 +10,9 @@ from engine.step_values import MS, Action, Answered, Channel, Send, Unanswered
 
 #: A failed call is tried again after this pause; its own re-sends have already taken the driver's deadline.
 RESEND_MS = 100
+#: After so many failures in a row the pause doubles with each further one, up to the most: a worker is back within a second.
+_PATIENT = 10
+RESEND_MOST_MS = 1_000
 
 
 class Channels:
@@ -20,6 +23,7 @@ class Channels:
         self._first_send_ns: dict[Channel, int] = {}
         self._again: dict[Channel, Call[Any]] = {}
         self._again_at_ns: dict[Channel, int] = {}
+        self._failures: dict[Channel, int] = {}
 
     def tick(self, now_ns: int) -> None:
         """Pauses that are over end."""
@@ -41,6 +45,8 @@ class Channels:
     def returned(self, event: Answered | Unanswered) -> None:
         """Its call came back."""
         self._busy.discard(event.channel)
+        if isinstance(event, Answered):
+            self._failures.pop(event.channel, None)
 
     def first_send_ns(self, event: Answered) -> int:
         """A call that had to be sent again is counted from its very first send (rule 9)."""
@@ -51,8 +57,10 @@ class Channels:
         self._first_send_ns.pop(channel, None)
 
     def pause(self, channel: Channel, now_ns: int) -> None:
-        """Nothing goes out for a while."""
-        self._again_at_ns[channel] = now_ns + RESEND_MS * MS
+        """Nothing goes out for a while, longer with each failure in a row: a server that refuses for hours is not asked ten times
+        a second by each of its workers."""
+        failures = self._failures[channel] = self._failures.get(channel, 0) + 1
+        self._again_at_ns[channel] = now_ns + min(RESEND_MS << min(max(0, failures - _PATIENT), 10), RESEND_MOST_MS) * MS
 
     def resend(self, channel: Channel, call: Call[Any], now_ns: int, *, unanswered_since_ns: int | None = None) -> None:
         """Send this call after the pause. `unanswered_since_ns`: a copy that was first sent then is unanswered."""

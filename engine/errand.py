@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from engine.call import Call
 from engine.client_errors import message_of, trouble_of
 from engine.delivery import Delivery, GiveUp, Trouble, Verdict
-from engine.errors import EngineError, OutcomeUnknown, ScriptFault, ServerUnavailable, UnsafeServer
+from engine.errors import EngineError, OutcomeUnknown, ScriptFault, ServerUnavailable, UnsafeServer, WrongKeyType
 from engine.observer import Observer, Outcome
 from engine.operations import Administered, Enqueued, EnqueuedMany
 from engine.operations_workers import LockReply
@@ -160,7 +160,8 @@ class Errand:
         if not isinstance(step, GiveUp):
             return step.after_ms / 1000
         if step.verdict is Verdict.FAULT:
-            return ScriptFault(f"{what}: the server answered {message}")
+            fault = WrongKeyType if message.startswith("WRONGTYPE") else ScriptFault
+            return fault(f"{what}: the server answered {message}")
         if step.verdict is Verdict.UNKNOWN:
             lost = f"{delivery.unanswered} of {len(delivery.errors)} sends unanswered"
             return OutcomeUnknown(f"{what}: {lost}, last error {message}")

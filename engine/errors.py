@@ -76,6 +76,11 @@ class ScriptFault(EngineError):
     """The server's reply is outside the contract of the script that was called."""
 
 
+class WrongKeyType(ScriptFault):
+    """One of the engine's keys holds another type, written by somebody else; the message names the key and both types. As soon as
+    the key is renamed or deleted, the same call works: nothing is lost meanwhile."""
+
+
 class UnsafeServer(EngineError):
     """This server would lose jobs or locks by its configuration, so the engine does not use it."""
 

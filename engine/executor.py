@@ -17,11 +17,11 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from engine.driver import Flight, SyncDriver
-from engine.errors import EngineError, ScriptFault, UnsafeServer
+from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType
 from engine.handlers import Fault
 from engine.logs import about
 from engine.memory import rss_mb
-from engine.operations import LeasedJob, Reaped
+from engine.operations import Bury, Finish, LeasedJob, Operation, Reaped, Release, Retry
 from engine.running import Running, job_run
 from engine.step_values import (
     MS,
@@ -48,6 +48,8 @@ log = logging.getLogger("ironclaim.worker")
 CALLERS = 6
 #: A reply waits at most this long for the handlers of the caller that sent the call.
 PARKED_MS = 5
+#: The reason why a channel's calls fail is logged again after so long.
+SAY_AGAIN_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class Executor:
         self._parked: deque[Departed] = deque()
         self._parked_until_ns = 0
         self._news = news
+        self._said: dict[str, tuple[str, int]] = {}
         self._wake_at_ns = 0
         self._sleeps_until_ns = 0
 
@@ -300,6 +303,14 @@ class Executor:
             # A defect of ours, or an observer that raises: without its callers the worker would look alive and do nothing.
             self._end(failure)
 
+    def _complain(self, channel: str, error: EngineError) -> None:
+        """Log why a call failed: the same reason once in a while, however often it is tried again."""
+        now_ns, reason = time.monotonic_ns(), str(error)[:60]
+        said = self._said.get(channel)
+        if said is None or said[0] != reason or now_ns - said[1] > SAY_AGAIN_MS * MS:
+            self._said[channel] = (reason, now_ns)
+            log.warning("%s", error)
+
     def _take_up(self) -> None:
         """Take up what is to be done, and what comes of it."""
         task: Task | None = None
@@ -333,8 +344,8 @@ class Executor:
             self._end(error)
             return None
         except EngineError as error:
-            log.warning("%s", error)
-            return Unanswered(send.channel, send.call, started_ns, isinstance(error, ScriptFault))
+            self._complain(send.channel, error)
+            return Unanswered(send.channel, send.call, started_ns, _is_final(error, send.call.operation))
         except Exception:
             # A defect of ours must not leave the channel without its answer, for the worker would look alive and do nothing.
             log.exception("%s: unexpected", type(send.call.operation).__name__)
@@ -342,6 +353,14 @@ class Executor:
         if isinstance(sent.reply, Reaped):
             _tell_reaped(sent.reply, self._worker)
         return Answered(send.channel, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
+
+
+def _is_final(error: EngineError, operation: Operation) -> bool:
+    """Whether it is no use to send the same call again. What ends leases is sent until it is answered, also past a key of another
+    type: somebody will put that right."""
+    repairable = isinstance(error, WrongKeyType) and isinstance(operation, Finish | Retry | Bury | Release)
+    fused = isinstance(operation, Finish) and operation.claim is not None
+    return isinstance(error, ScriptFault) and (fused or not repairable)
 
 
 def _tell_reaped(reaped: Reaped, worker: str) -> None:

@@ -39,7 +39,7 @@ class _Locks:
         return lambda *arguments, **options: self._runner.run(getattr(self._locks, name)(*arguments, **options))
 
 
-@pytest.mark.feature("BN20", "BQ19", "BQ20", "BQ21", "BL16")
+@pytest.mark.feature("BN20")
 def test_a_lock_has_one_holder_until_it_is_given_back(face: Any) -> None:
     lock = face.locks.acquire("nightly", ttl_ms=60_000)
     assert isinstance(lock, Lock) and face.locks.acquire("nightly") is None

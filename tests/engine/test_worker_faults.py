@@ -6,6 +6,8 @@ import signal
 import time
 from typing import Any
 
+import pytest
+
 from engine import Queue
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.processes import Workers, cpu_s
@@ -51,6 +53,7 @@ def test_after_a_sigkill_another_worker_runs_the_jobs_within_lease_plus_two_seco
     }
 
 
+@pytest.mark.feature("BQ19", "BQ20", "BL16")
 def test_a_frozen_workers_late_finish_is_refused_and_the_job_is_finished_once(queue: Queue, workers: Workers) -> None:
     hold(queue, workers, "a")
     zombie = workers.start(*SHORT)
@@ -88,6 +91,7 @@ def test_a_handler_hears_that_its_lease_is_lost(queue: Queue, workers: Workers) 
     assert [mark.pid for mark in workers.marks("end")] == [other.pid]
 
 
+@pytest.mark.feature("BQ21", "BL17")
 def test_a_job_longer_than_its_lease_is_renewed(queue: Queue, workers: Workers) -> None:
     hold(queue, workers, "a")
     workers.start("--lease-ms", "300", "--sweep-ms", "50")
@@ -101,6 +105,7 @@ def test_a_job_longer_than_its_lease_is_renewed(queue: Queue, workers: Workers) 
     assert {item["result"] for row in rows for item in row["items"]} == {"ok"}
 
 
+@pytest.mark.feature("BN30", "BL33")
 def test_a_worker_outlives_an_outage_and_idles_through_it(
     queue: Queue, workers: Workers, ironclaim_server: EmbeddedServer
 ) -> None:

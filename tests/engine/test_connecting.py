@@ -1,0 +1,329 @@
+"""How a queue reaches its server: urls, clients, prefixes, times and bounds, forks, threads, event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.sentinel import Sentinel
+
+from engine import AsyncQueue, ConnectOptions, Malformed, OutcomeUnknown, Queue, ServerUnavailable, async_queues, queues
+from engine.endpoint import Endpoint
+from engine.testing import EmbeddedServer, free_port
+from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.waiting import wait_until
+
+FAST = ConnectOptions(deadline_ms=300, timeout_ms=200, connect_timeout_ms=200)
+
+
+def port_of(url: str) -> int:
+    return int(url.rsplit(":", 1)[1].split("/")[0])
+
+
+@pytest.mark.feature("BL35")
+@pytest.mark.parametrize("decode", [False, True])
+def test_a_queue_goes_where_a_client_goes_on_connections_of_its_own(ironclaim_url: str, decode: bool) -> None:
+    """Whatever the client does with replies and retries: the engine's calls are not its business."""
+    client: Any = redis.Redis(port=port_of(ironclaim_url), db=3, decode_responses=decode, client_name="svc")
+    with Queue("q", client=client) as queue:
+        assert queue.enqueue("work", {"n": 1}, id="a").created
+        assert client.exists(queue.model.keys.job("a")) == 1
+        names = {info["name"] for info in client.client_list()}
+        assert "svc" in names
+        assert queue.url == f"redis://127.0.0.1:{port_of(ironclaim_url)}/3".replace("127.0.0.1", "localhost")
+    settings = Endpoint(client=client).settings()
+    assert settings["retry"].get_retries() == 0 and not settings["decode_responses"]
+    client.flushdb()
+    client.close()
+
+
+@pytest.mark.feature("BL35")
+def test_an_asyncio_client_serves_an_async_queue(ironclaim_url: str) -> None:
+    async def use() -> None:
+        client: Any = redis.asyncio.Redis.from_url(ironclaim_url, decode_responses=True)
+        async with AsyncQueue("q", client=client) as queue:
+            assert (await queue.enqueue("work", {}, id="a")).created
+        assert await client.exists(Queue("q").model.keys.job("a")) == 1
+        await client.aclose()
+
+    asyncio.run(use())
+
+
+def test_clients_that_do_not_fit_are_refused_with_the_reason() -> None:
+    fitting: Any = redis.Redis()
+    sentinel: Any = Sentinel([("localhost", 1)]).master_for("m")
+    greeting: Any = redis.Redis(connection_pool=redis.ConnectionPool(redis_connect_func=lambda connection: None))
+    cases: list[tuple[Any, str]] = [
+        (sentinel, "asks sentinels"),
+        (greeting, "redis_connect_func"),
+        (redis.asyncio.Redis(), "redis.Redis of one server"),
+        ("redis://localhost", "redis.Redis of one server"),
+    ]
+    for client, reason in cases:
+        with pytest.raises(Malformed, match=reason):
+            Queue("q", client=client)
+    with pytest.raises(Malformed, match="redis.asyncio.Redis"):
+        AsyncQueue("q", client=fitting)
+    with pytest.raises(Malformed, match="without a url"):
+        Queue("q", client=fitting, url="redis://localhost:1")
+
+
+def test_tls_and_credentials_of_a_url_and_of_a_client_reach_the_connection() -> None:
+    for endpoint in (
+        Endpoint("rediss://ada:secret@example.org:7000/2?ssl_cert_reqs=none"),
+        Endpoint(client=redis.Redis.from_url("rediss://ada:secret@example.org:7000/2?ssl_cert_reqs=none")),
+    ):
+        settings = endpoint.settings()
+        assert endpoint.connection_class is redis.SSLConnection
+        taken = (settings["host"], settings["port"], settings["db"], settings["username"], settings["password"])
+        assert taken == ("example.org", 7000, 2, "ada", "secret")
+        assert settings["ssl_cert_reqs"] == "none"
+    assert "secret" not in Endpoint(client=redis.Redis.from_url("rediss://ada:secret@example.org:7000/2")).url
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A server with a password, a user of its own and a Unix socket."""
+    path = tmp_path_factory.mktemp("socket") / "s"
+    with EmbeddedServer(flags=("--unixsocket", str(path))) as server:
+        admin: Any = redis.Redis(port=server.port)
+        admin.execute_command("ACL", "SETUSER", "ada", "on", ">pw", "~*", "&*", "+@all")
+        admin.execute_command("ACL", "SETUSER", "reader", "on", ">pw", "~*", "+@read", "+info", "+time", "+script", "+select")
+        yield server, path
+        admin.close()
+
+
+def test_a_user_with_a_password_and_a_unix_socket(guarded: tuple[EmbeddedServer, Path]) -> None:
+    server, path = guarded
+    for url in (f"redis://ada:pw@127.0.0.1:{server.port}", f"unix://ada:pw@{path}", f"unix://{path}?db=2"):
+        with Queue("q", url=url) as queue:
+            assert queue.enqueue("work", {}).created
+
+
+def test_a_server_that_turns_the_greeting_down_says_why_and_is_no_script_fault(guarded: tuple[EmbeddedServer, Path]) -> None:
+    server, _ = guarded
+    for url, reason in (
+        (f"redis://127.0.0.1:{server.port}/99", "DB index is out of range"),
+        (f"redis://ada:wrong@127.0.0.1:{server.port}", "(?i)invalid username-password pair"),
+        (f"redis://:unneeded@127.0.0.1:{server.port}", "(?i)AUTH|password"),
+        (f"redis://reader:pw@127.0.0.1:{server.port}", "(?i)permission"),
+    ):
+        with Queue("q", url=url, connect=FAST) as queue:
+            for call in (queue.counts, lambda: queue.enqueue("work", {})):
+                started_s = time.monotonic()
+                with pytest.raises(ServerUnavailable, match=reason):
+                    call()
+                assert time.monotonic() - started_s < 2
+
+
+@pytest.mark.feature("BQ01", "BL06", "MQ25")
+def test_a_prefix_keeps_queues_of_one_name_apart(ironclaim_url: str) -> None:
+    with Queue("q", url=ironclaim_url, prefix="shop") as shop, Queue("q", url=ironclaim_url) as plain:
+        shop.enqueue("work", {}, id="a")
+        assert (shop.counts().waiting, plain.counts().waiting) == (1, 0)
+        with raw_client(ironclaim_url) as client:
+            names = {key.split("{")[0] for key in client.keys("*") if "{" in key}
+            assert names == {"shop:"} and "shop:{q}:job:a" in client.keys("*")
+    for bad in ("a{b}", "", "x" * 65, "a b", None, 3):
+        with pytest.raises(Malformed, match="prefix"):
+            Queue("q", prefix=bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.feature("MQ22")
+def test_the_queues_of_a_server_are_listed_by_their_last_use(ironclaim_url: str) -> None:
+    for name in ("one", "two"):
+        with Queue(name, url=ironclaim_url) as queue:
+            queue.counts()
+            assert name not in [info.name for info in queues(ironclaim_url)], "to look at a queue makes none"
+            queue.enqueue("work", {})
+            now_ms = queue.driver.server_now_ms()
+            time.sleep(0.002)
+    with Queue("three", url=ironclaim_url, prefix="shop") as queue:
+        queue.enqueue_many([{"name": "work", "payload": 1}])
+    found = queues(ironclaim_url)
+    assert [info.name for info in found] == ["two", "one"] and abs(found[0].used_ms - now_ms) < 2000
+    assert [info.name for info in queues(ironclaim_url, prefix="shop")] == ["three"]
+    assert asyncio.run(async_queues(ironclaim_url)) == found
+    with pytest.raises(Malformed, match="limit"):
+        queues(ironclaim_url, limit=0)
+
+
+@pytest.mark.feature("BN31")
+def test_a_bound_on_connections_is_kept_and_callers_take_turns(ironclaim_url: str) -> None:
+    queue = Queue("q", url=ironclaim_url, connect=ConnectOptions(connections_max=2))
+    with raw_client(ironclaim_url) as client:
+        before = client.info("stats")["total_connections_received"]
+        with ThreadPoolExecutor(16) as pool:
+            results = list(pool.map(lambda number: queue.enqueue("work", {}, id=f"j{number}").created, range(200)))
+        assert all(results) and client.info("stats")["total_connections_received"] - before <= 2
+        held = [queue.driver._connections.take() for _ in range(2)]
+        queue.driver._connections._turn_s = 0.05
+        with pytest.raises(redis.ConnectionError, match="all 2 connections are in use"):
+            queue.driver._connections.take()
+        for connection in held:
+            queue.driver._connections.give_back(connection)
+    assert queue.counts().waiting == 200
+    queue.close()
+
+
+@pytest.mark.feature("BN31")
+def test_times_are_kept(ironclaim_server: EmbeddedServer) -> None:
+    with Relay(ironclaim_server.port) as relay:
+        queue = Queue("q", url=relay.url, connect=FAST)
+        queue.counts()
+        relay.standing = "hush_reply"
+        started_s = time.monotonic()
+        with pytest.raises(OutcomeUnknown):
+            queue.enqueue("work", {})
+        assert 0.2 < time.monotonic() - started_s < 1.5
+        queue.close()
+    closed = Queue("q", url=f"redis://127.0.0.1:{free_port()}", connect=FAST)
+    started_s = time.monotonic()
+    with pytest.raises(ServerUnavailable):
+        closed.counts()
+    assert time.monotonic() - started_s < 1.5
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("timeout_ms", 10, 600_000),
+        ("connect_timeout_ms", 10, 600_000),
+        ("deadline_ms", 10, 15_000),
+        ("connections_max", 0, 10_000),
+        ("idle_check_ms", 0, 3_600_000),
+    ],
+)
+def test_bounds_of_the_options(name: str, least: int, most: int) -> None:
+    for value in (least, most):
+        assert getattr(ConnectOptions(**{name: value}), name) == value
+    for value in (least - 1, most + 1, "1", None, True):
+        with pytest.raises(Malformed, match=name):
+            ConnectOptions(**{name: value})  # type: ignore[arg-type]
+    with pytest.raises(Malformed, match="connect"):
+        Queue("q", connect={"timeout_ms": 1})  # type: ignore[arg-type]
+
+
+def test_sixteen_threads_share_one_queue(queue: Queue) -> None:
+    def use(number: int) -> None:
+        for count in range(25):
+            assert queue.enqueue("work", {}, id=f"{number}-{count}").created
+        queue.enqueue_many([{"name": "work", "payload": 1, "id": f"{number}-many-{count}"} for count in range(25)])
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(use, range(16)))
+    assert len(set(ids_of(queue, "waiting"))) == 16 * 50
+
+
+# -- forks
+
+
+def in_child(work: Any) -> int:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def test_children_of_a_preloaded_process_use_a_queue_while_its_threads_do_too(queue: Queue) -> None:
+    """As gunicorn does with preload, from a process whose other threads are in the middle of calls."""
+    stop = threading.Event()
+
+    def busy() -> None:
+        while not stop.is_set():
+            queue.counts()
+
+    threads = [threading.Thread(target=busy) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(8):
+            assert in_child(lambda number=number: queue.enqueue("work", {}, id=f"child-{number}")) == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert queue.counts().waiting == 8
+
+
+def test_a_lock_that_another_thread_held_at_the_fork_does_not_hang_the_child(queue: Queue) -> None:
+    queue.counts()
+    with queue.driver._connections._lock:
+        assert in_child(lambda: queue.enqueue("work", {}, id="a")) == 0
+    assert queue.counts().waiting == 1
+
+
+def test_a_child_that_closes_the_queue_leaves_its_parents_connections_open(queue: Queue, ironclaim_url: str) -> None:
+    queue.counts()
+    with raw_client(ironclaim_url) as client:
+        before = client.info("stats")["total_connections_received"]
+        assert in_child(queue.close) == 0
+        queue.counts()
+        assert client.info("stats")["total_connections_received"] == before
+
+
+def test_a_child_of_a_process_with_a_running_loop_uses_an_async_queue_in_its_own(ironclaim_url: str) -> None:
+    queue = AsyncQueue("q", url=ironclaim_url)
+
+    async def use(job: str) -> bool:
+        return (await queue.enqueue("work", {}, id=job)).created
+
+    async def parent() -> int:
+        assert await use("parent")
+
+        def run() -> None:
+            # A thread of its own: the copy of the parent's loop still counts as running in this one.
+            with ThreadPoolExecutor(1) as pool:
+                assert pool.submit(asyncio.run, use("child")).result()
+
+        code = in_child(run)
+        assert await use("again")
+        await queue.close()
+        return code
+
+    assert asyncio.run(parent()) == 0
+
+
+# -- event loops
+
+
+def test_an_async_queue_goes_from_one_loop_to_the_next_and_says_no_to_two_at_once(ironclaim_url: str) -> None:
+    queue = AsyncQueue("q", url=ironclaim_url)
+
+    async def use(job: str) -> bool:
+        return (await queue.enqueue("work", {}, id=job)).created
+
+    assert asyncio.run(use("first")) and asyncio.run(use("second"))
+
+    async def both() -> None:
+        assert await use("third")
+        with ThreadPoolExecutor(1) as pool, pytest.raises(Malformed, match="one queue for each event loop"):
+            await asyncio.get_running_loop().run_in_executor(pool, lambda: asyncio.run(use("fourth")))
+        assert await use("fifth")
+        await queue.close()
+
+    asyncio.run(both())
+
+
+def test_an_idle_connection_that_the_server_closed_is_noticed(ironclaim_url: str) -> None:
+    queue = Queue("q", url=ironclaim_url, connect=ConnectOptions(idle_check_ms=0))
+    queue.counts()
+    with raw_client(ironclaim_url) as client:
+        wait_until(lambda: client.client_kill_filter(_type="normal", skipme=True) >= 1, "its connection is closed")
+    assert queue.enqueue("work", {}, id="a").result == "created", "nothing was sent on the closed one"
+    queue.close()

@@ -1,0 +1,328 @@
+"""A server that refuses, stands still, restarts, or holds keys that are not the engine's: the operation says which, nothing is
+lost, and a worker goes on by itself when the cause is gone (rules 1 and 2)."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from engine import ConnectOptions, Queue, ScriptFault, ServerUnavailable, WrongKeyType
+from engine.operations import Bury, Extend, Failure, Finish, Mark, Release, Retry
+from engine.testing import EmbeddedServer, free_port, start_guarded
+from engine.testing.binary import server_binary
+from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.waiting import wait_until
+
+__all__ = ["desk"]
+
+#: How a state begins and ends: generators that stop in the middle.
+State = Callable[[EmbeddedServer, Any], Iterator[None]]
+
+
+def out_of_memory(_server: EmbeddedServer, client: Any) -> Iterator[None]:
+    client.config_set("maxmemory", 1)
+    yield
+    client.config_set("maxmemory", 0)
+
+
+def read_only(_server: EmbeddedServer, client: Any) -> Iterator[None]:
+    """A replica of a server that is not there keeps its data and refuses writes."""
+    client.execute_command("REPLICAOF", "127.0.0.1", free_port())
+    yield
+    client.execute_command("REPLICAOF", "NO", "ONE")
+
+
+def busy_script(server: EmbeddedServer, client: Any) -> Iterator[None]:
+    client.config_set("busy-reply-threshold", 20)
+
+    def loop() -> None:
+        with raw_client(server.url) as other, contextlib.suppress(redis.RedisError):
+            other.eval("while true do end", 0)
+
+    thread = threading.Thread(target=loop, daemon=True)
+    thread.start()
+
+    def is_busy() -> bool:
+        try:
+            return not client.get("any")
+        except redis.ResponseError as error:
+            return "BUSY" in str(error)
+        return False
+
+    wait_until(lambda: is_busy() and _refused(client), "the script runs")
+    yield
+    client.script_kill()
+    thread.join(5)
+
+
+def _refused(client: Any) -> bool:
+    with contextlib.suppress(redis.ResponseError):
+        client.get("any")
+        return False
+    return True
+
+
+def cannot_save(server: EmbeddedServer, client: Any) -> Iterator[None]:
+    """A failed snapshot makes the server refuse writes."""
+    folder = Path(client.config_get("dir")["dir"])
+    shutil.rmtree(folder)
+    client.config_set("save", "3600 1")
+    client.set("changed", 1)
+    with contextlib.suppress(redis.RedisError):
+        client.bgsave()
+    wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", "the snapshot has failed")
+    yield
+    client.config_set("save", "")
+    folder.mkdir()
+
+
+def scripts_flushed(_server: EmbeddedServer, client: Any) -> Iterator[None]:
+    stop = threading.Event()
+
+    def flush() -> None:
+        while not stop.wait(0.01):
+            client.script_flush()
+
+    thread = threading.Thread(target=flush)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+STATES: dict[str, tuple[State, str]] = {
+    "OOM": (out_of_memory, "OOM"),
+    "READONLY": (read_only, "READONLY"),
+    "BUSY": (busy_script, "BUSY"),
+    "MISCONF": (cannot_save, "MISCONF"),
+    "NOSCRIPT": (scripts_flushed, ""),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+@pytest.mark.feature("BL33", "BN30")
+def test_a_worker_goes_on_by_itself_after_the_server_has_refused(name: str, tmp_path: Path) -> None:
+    """A handler ends while the server refuses, jobs wait and fall due: each is run once and finished once."""
+    state, word = STATES[name]
+    (tmp_path / "server").mkdir()
+    with EmbeddedServer(folder=tmp_path / "server") as server, raw_client(server.url) as client:
+        workers, queue = Workers(tmp_path, server.url), Queue("q", url=server.url)
+        payload = {"folder": str(tmp_path)}
+        try:
+            worker = workers.start("--sweep-ms", "100")
+            queue.enqueue("hold", payload, id="runs")
+            wait_until(lambda: workers.marks("start"), "a handler runs")
+            queue.enqueue("mark", payload, id="due", delay_ms=300)
+            entered = state(server, client)
+            next(entered)
+            if word:
+                hurried = Queue("q", url=server.url, connect=_impatient())
+                with pytest.raises(ServerUnavailable, match=word):
+                    hurried.enqueue("mark", payload, id="refused")
+                hurried.close()
+            workers.open_gate()
+            wait_until(lambda: workers.marks("end"), "its handler ends")
+            if word not in ("", "OOM"):
+                wait_until(lambda: word in workers.output(), "the worker says why")
+            next(entered, None)
+            queue.enqueue("mark", payload, id="later")
+            wait_until(lambda: queue.counts().finished == 3, "all are finished")
+            assert worker.poll() is None
+            assert sorted(mark.job for mark in workers.marks() if mark.word in ("ran", "end")) == ["due", "later", "runs"]
+            counts = queue.counts()
+            assert (counts.waiting, counts.delayed, counts.active, counts.dead) == (0, 0, 0, 0)
+        finally:
+            workers.stop_all()
+            queue.close()
+
+
+def _impatient() -> Any:
+    return ConnectOptions(deadline_ms=200)
+
+
+def test_a_worker_waits_for_a_server_that_loads_its_data(tmp_path: Path) -> None:
+    """The server is killed with a snapshot behind it, and loads that slowly: LOADING is a state like any other."""
+    port, folder = free_port(), tmp_path / "server"
+    folder.mkdir()
+    payload = {"folder": str(tmp_path), "filler": "x" * 3000}
+    jobs = [f"j{number}" for number in range(40)]
+    workers = Workers(tmp_path, f"redis://127.0.0.1:{port}/0")
+    try:
+        with EmbeddedServer(port=port, folder=folder) as server:
+            queue = Queue("q", url=server.url)
+            queue.pause()
+            queue.enqueue_many([{"name": "mark", "payload": payload, "id": job} for job in jobs])
+            worker = workers.start("--sweep-ms", "100")
+            wait_until(lambda: queue.workers.list(), "the worker is there")
+            with raw_client(server.url) as client:
+                client.save()
+        slow = ("--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024")
+        with _started_slowly(port, folder, slow) as client:
+            wait_until(lambda: _is_loading(client), "it loads")
+            with pytest.raises(ServerUnavailable, match="LOADING"):
+                Queue("q", url=workers.url, connect=_impatient()).counts()
+            wait_until(lambda: not _is_loading(client), "it has loaded")
+            queue = Queue("q", url=workers.url)
+            queue.resume()
+            wait_until(lambda: queue.counts().finished == len(jobs), "all are finished")
+            assert worker.poll() is None
+            assert sorted(mark.job for mark in workers.marks("ran")) == sorted(jobs)
+    finally:
+        workers.stop_all()
+
+
+@contextlib.contextmanager
+def _started_slowly(port: int, folder: Path, flags: tuple[str, ...]) -> Iterator[Any]:
+    """A server that does not answer at once, which an EmbeddedServer is not left before."""
+    words = [str(server_binary(None)), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", *flags]
+    with (folder / "slow.log").open("wb") as log:
+        process = start_guarded(words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        with raw_client(f"redis://127.0.0.1:{port}/0") as client:
+            yield client
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _is_loading(client: Any) -> bool:
+    try:
+        client.get("any")
+    except redis.BusyLoadingError:
+        return True
+    except redis.ConnectionError:
+        pass
+    return False
+
+
+# -- keys of another type
+
+
+def leased(desk: Desk, *jobs: str) -> Any:
+    desk.enqueue(*jobs)
+    return tuple(job.lease for job in desk.claim())
+
+
+INDEXES = ("due", "active", "dead", "parked", "stats", "sweep")
+
+
+@pytest.mark.parametrize("kind", [*INDEXES, "lane", "ready", "wake", "classes", "seq", "job"])
+def test_an_operation_names_the_key_that_is_of_another_type_and_its_two_types(desk: Desk, kind: str) -> None:
+    keys = {"lane": desk.keys.lane("main"), "ready": desk.keys.ready("main"), "wake": desk.keys.wake("main")}
+    key = keys.get(kind) or (desk.keys.job("j1") if kind == "job" else getattr(desk.keys, kind))
+    desk.queue.model.now_ms = None if kind == "sweep" else desk.queue.model.now_ms
+    operation = desk.enqueue_operation("j1")
+    desk.redis.delete(key)
+    desk.redis.pfadd(key, "x") if kind not in ("seq", "job") else desk.redis.rpush(key, "x")
+    found = "string" if kind not in ("seq", "job") else "list"
+    before = desk.redis.dump(key)
+    with pytest.raises(WrongKeyType) as caught:
+        desk.run(operation)
+    assert f"WRONGTYPE the key {key} is a {found}, it must be a " in str(caught.value)
+    assert desk.redis.dump(key) == before
+    desk.redis.delete(key)
+    if kind != "sweep":
+        assert desk.run(operation).result == "created"
+
+
+@pytest.mark.parametrize("which", ["job", "run"])
+@pytest.mark.parametrize("by", ["finish", "retry", "bury", "release", "extend", "mark"])
+def test_what_ends_or_keeps_a_lease_names_the_key_too_and_works_when_it_is_gone(desk: Desk, by: str, which: str) -> None:
+    (lease,) = leased(desk, "j1")
+    key = getattr(desk.keys, which)("j1")
+    desk.redis.rename(key, "aside")
+    desk.redis.rpush(key, "x")
+    operation: Any = {
+        "finish": Finish((lease,)),
+        "retry": Retry((Failure(lease, "no", 0),)),
+        "bury": Bury((Failure(lease, "no", 0),)),
+        "release": Release((lease,)),
+        "extend": Extend((lease,), 1, LEASE_MS, desk.now_ms + LEASE_MS),
+        "mark": Mark(lease),
+    }[by]
+    if (by, which) != ("finish", "job"):
+        # A finish reads the envelope only where the run does not say enough.
+        with pytest.raises(WrongKeyType, match=f"the key {key} is a list"):
+            desk.run(operation)
+    desk.redis.rename("aside", key)
+    reply = desk.run(operation)
+    assert "ok" in (getattr(reply, "result", ""), *[item[0] for item in getattr(reply, "items", ())])
+
+
+@pytest.mark.parametrize("which", ["job", "run"])
+def test_a_claim_names_the_job_that_it_cannot_read_and_goes_on_when_it_can(desk: Desk, which: str) -> None:
+    desk.enqueue("j1", "j2")
+    key = getattr(desk.keys, which)("j1")
+    if which == "job":
+        desk.redis.rename(key, "aside")
+    desk.redis.rpush(key, "x")
+    with pytest.raises(WrongKeyType, match=f"the key {key} is a list, it must be a {'string' if which == 'job' else 'hash'}"):
+        desk.claim()
+    desk.redis.delete(key)
+    if which == "job":
+        desk.redis.rename("aside", key)
+    assert [job.lease.job for job in desk.claim()] == ["j1", "j2"]
+
+
+def test_a_worker_sends_a_finish_until_the_foreign_key_is_gone(queue: Queue, workers: Workers) -> None:
+    payload = {"folder": str(workers.folder)}
+    worker = workers.start("--sweep-ms", "100")
+    queue.enqueue("hold", payload, id="a")
+    wait_until(lambda: workers.marks("start"), "the handler runs")
+    with raw_client(workers.url) as client:
+        client.set(queue.model.keys.done, "somebody else's")
+        workers.open_gate()
+        wait_until(lambda: f"the key {queue.model.keys.done} is a string, it must be a zset" in workers.output(), "it is named")
+        queue.enqueue("mark", payload, id="b")
+        client.delete(queue.model.keys.done)
+    wait_until(lambda: queue.counts().finished == 2, "both are finished")
+    assert [mark.job for mark in workers.marks("start")] == ["a"] and len(workers.marks("ran")) == 1
+    assert workers.output().count("WRONGTYPE") < 10, "the same reason is not told with each try"
+    assert worker.poll() is None
+
+
+# -- half of a job
+
+
+@pytest.mark.parametrize("length", [1, 2, 20, 41, 45])
+def test_a_truncated_envelope_is_buried_and_its_neighbours_run(desk: Desk, length: int) -> None:
+    desk.enqueue("bad", "good")
+    raw: Any = desk.redis.get(desk.keys.job("bad"))
+    desk.redis.set(desk.keys.job("bad"), raw[:length])
+    claimed = desk.run(desk.claim_operation())
+    told = [*claimed.corrupt, *(failure.lease.job for failure in claimed.unreadable)]
+    assert [job.lease.job for job in claimed.jobs] == ["good"] and told == ["bad"]
+    if claimed.unreadable:
+        desk.run(Bury(claimed.unreadable))
+    assert desk.places("bad") == {"dead"}
+
+
+@pytest.mark.parametrize("state", ["lane", "due", "active"])
+def test_an_index_entry_without_a_job_is_skipped_and_forgotten(desk: Desk, state: str) -> None:
+    desk.enqueue("gone", delay_ms=50 if state == "due" else 0)
+    if state == "active":
+        desk.claim()
+    desk.redis.delete(desk.keys.job("gone"), desk.keys.run("gone"))
+    desk.enqueue("good")
+    desk.sweep_past(LEASE_MS + 1)
+    desk.promote()
+    assert [job.lease.job for job in desk.claim("b")] == ["good"]
+    assert desk.redis.zcard(desk.keys.active) == 1 and desk.redis.zcard(desk.keys.due) == 0
+    assert desk.redis.zcard(desk.keys.lane("main")) == 0
+
+
+def test_a_script_fault_is_still_told_by_its_class(desk: Desk) -> None:
+    assert issubclass(WrongKeyType, ScriptFault)
+    desk.redis.set(desk.keys.due, "x")
+    with pytest.raises(ScriptFault):
+        desk.promote()

@@ -1,0 +1,250 @@
+"""A worker's beats as its step machine decides them, and as real workers tell them: listed while they live, gone when they have
+stopped, and relieved of their leases when they are lost (BQ02 to BQ04, BQ31, BQ32, MQ30, MQ31)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Malformed, Queue, Worker, queues
+from engine.operations import Count, Promoted, Reap, Reaped
+from engine.operations_workers import Beat, Beaten, NoteQueue
+from engine.step_values import Forked, StopAsked
+from tests.engine.helpers.machine import Machine, exits
+from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.producing import claim_operation
+from tests.engine.helpers.waiting import wait_until
+
+
+def beating(**more: Any) -> Machine:
+    return Machine(concurrency=2, beat_ms=10_000, about={"name": "w"}, **more)
+
+
+def operation(machine: Machine) -> Any:
+    return machine.out["sweep"].operation
+
+
+def beaten(machine: Machine, *, leads: bool = True, orphaned: bool = False, result: Any = "ok") -> None:
+    """The outstanding beat is answered, and what follows it: the note that the queue is in use."""
+    machine.answer("sweep", Beaten(machine.srv_us, result, leads, orphaned))
+    if isinstance(operation(machine), NoteQueue):
+        machine.answer("sweep", True)
+
+
+# -- the machine
+
+
+def test_a_worker_beats_at_once_and_then_at_its_interval_with_what_it_has_in_hand() -> None:
+    machine = beating()
+    first = operation(machine)
+    assert isinstance(first, Beat) and (first.counter, first.ttl_ms, first.lease_ms) == (1, 30_000, 9000)
+    assert first.until_ms == machine.srv_us // 1000 + 30_000 and '"in_hand":0' in first.about
+    machine.give(machine.job("a"))
+    beaten(machine)
+    machine.sweep()
+    beats: list[Beat] = []
+    while machine.now_ms < 25_000:
+        machine.wait(100)
+        if "sweep" not in machine.out:
+            continue
+        match operation(machine):
+            case Beat() as beat:
+                beats.append(beat)
+                beaten(machine)
+            case Reap():
+                machine.sweep()
+            case NoteQueue():
+                machine.answer("sweep", True)
+            case _:
+                raise AssertionError(operation(machine))
+        if "renew" in machine.out:
+            machine.extend("ok")
+    assert [beat.counter for beat in beats] == [2, 3]
+    assert '"in_hand":1' in beats[0].about and '"jobs":["a"]' in beats[0].about
+
+
+def test_it_takes_its_leave_when_it_has_nothing_left_and_waits_a_second_for_the_answer() -> None:
+    for answered in (True, False):
+        machine = beating()
+        beaten(machine)
+        machine.sweep()
+        machine.give()
+        if "wake" in machine.out:
+            machine.wake(False)
+        actions = machine.on(StopAsked())
+        assert not exits(actions)
+        leave = operation(machine)
+        assert isinstance(leave, Beat) and leave.until_ms == 0
+        if answered:
+            assert exits(machine.answer("sweep", Beaten(machine.srv_us, "left", False, False)))
+        else:
+            assert not exits(machine.wait(900)) and exits(machine.wait(200))
+
+
+def test_without_an_interval_it_neither_beats_nor_leaves() -> None:
+    machine = Machine()
+    assert isinstance(operation(machine), Reap)
+    machine.sweep()
+    machine.give()
+    assert exits(machine.on(StopAsked()))
+
+
+def test_after_a_fork_it_also_answers_for_the_leases_of_its_former_incarnation() -> None:
+    machine = beating()
+    machine.give(machine.job("a"))
+    beaten(machine)
+    machine.sweep()
+    machine.on(Forked())
+    for _ in range(1000):
+        machine.wait(100)
+        if "renew" in machine.out:
+            machine.extend("ok")
+        if "sweep" not in machine.out:
+            continue
+        if isinstance(operation(machine), Beat):
+            break
+        machine.sweep()
+    assert operation(machine).incarnation == "0000000000000002" and operation(machine).others == ("0000000000000001",)
+
+
+@pytest.mark.feature("BQ31", "MQ23")
+def test_who_leads_sweeps_when_something_falls_due_and_who_follows_a_little_later() -> None:
+    for leads, at_ms in ((True, 30), (False, 200)):
+        machine = beating()
+        beaten(machine, leads=leads)
+        machine.sweep(sleep_ms=30)
+        machine.wait(at_ms - 1)
+        assert "sweep" not in machine.out
+        machine.wait(2)
+        assert isinstance(operation(machine), Reap)
+
+
+def test_who_hears_of_orphans_looks_for_them_until_none_is_left() -> None:
+    machine = beating()
+    beaten(machine, orphaned=True)
+    looks = 0
+    for more in (True, True, False):
+        assert isinstance(operation(machine), Reap) and not operation(machine).orphans
+        machine.answer("sweep", Reaped(machine.srv_us, 1000, ()))
+        machine.answer("sweep", Promoted(machine.srv_us, 0, 1000))
+        assert operation(machine).orphans
+        looks += 1
+        machine.answer("sweep", Reaped(machine.srv_us, 0 if more else 1000, ()))
+        machine.wait(1)
+    assert looks == 3 and "sweep" not in machine.out
+
+
+def test_a_beat_that_fails_is_tried_again_within_a_second() -> None:
+    machine = beating()
+    machine.fail("sweep")
+    assert isinstance(operation(machine), NoteQueue)
+    machine.fail("sweep")
+    machine.sweep()
+    machine.wait(1001)
+    assert isinstance(operation(machine), Beat) and operation(machine).counter == 2
+    assert not isinstance(operation(machine), Count)
+
+
+# -- real workers
+
+
+@contextmanager
+def running(queue: Queue, handlers: Handlers, **settings: Any) -> Iterator[Worker]:
+    worker = Worker(queue, handlers, sweep_ms=50, **settings)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+@pytest.mark.feature("BQ02", "BQ03", "BQ04", "MQ30", "MQ22")
+def test_a_worker_is_listed_with_what_it_has_in_hand_and_gone_when_it_has_stopped(queue: Queue) -> None:
+    gate = threading.Event()
+    handlers = Handlers()
+    handlers("hold")(lambda job: gate.wait(20))
+    with running(queue, handlers, name="w1", beat_ms=100, attributes={"region": "eu"}):
+        queue.enqueue("hold", {}, id="a")
+        info: Any = wait_until(lambda: [info for info in queue.workers.list() if info.in_hand], "its beat tells of the job")[0]
+        assert (info.name, info.host, info.pid, info.alive) == ("w1", socket.gethostname(), os.getpid(), True)
+        assert (info.jobs, info.handlers, info.attributes, info.leads) == (("a",), ("hold",), {"region": "eu"}, True)
+        assert info.beat_age_ms < 5000 and info.lease_ms == 9000 and info.concurrency == 8
+        assert abs(info.started_ms - queue.driver.server_now_ms()) < 20_000
+        assert "q" in [found.name for found in queues(queue.url)]
+        gate.set()
+        wait_until(lambda: queue.counts().finished == 1, "it is finished")
+    assert queue.workers.list() == []
+
+
+@pytest.mark.feature("BQ32", "MQ31")
+def test_the_leases_of_a_lost_worker_run_elsewhere_long_before_they_end(queue: Queue) -> None:
+    """An hour's lease, and a worker whose beats have stopped: a beat of 100 ms counts for 300."""
+    ran: list[str] = []
+    handlers = Handlers()
+    handlers("work")(lambda job: ran.append(job.id))
+    queue.enqueue("work", {}, id="a")
+    now_ms = queue.driver.server_now_ms()
+    beat = Beat("0" * 15 + "1", 1, 300, now_ms + 300, 3_600_000, "{}")
+    queue.driver.run(queue.model.call(beat))
+    claim = claim_operation(queue, lease_ms=3_600_000, incarnation=beat.incarnation)
+    assert len(queue.driver.run(queue.model.call(claim)).jobs) == 1
+    with running(queue, handlers, beat_ms=100):
+        wait_until(lambda: ran == ["a"], "it has run here")
+        wait_until(lambda: queue.counts().finished == 1, "it is finished")
+        assert beat.incarnation not in [info.incarnation for info in queue.workers.list()]
+
+
+@pytest.mark.feature("BL18")
+def test_a_worker_that_starts_looks_for_lost_leases_at_once_and_then_at_each_sweep(queue: Queue) -> None:
+    ran: list[str] = []
+    handlers = Handlers()
+    handlers("work")(lambda job: ran.append(job.id))
+    for job in ("a", "b"):
+        queue.enqueue("work", {}, id=job)
+        claim = claim_operation(queue, limit=1, lease_ms=100)
+        assert len(queue.driver.run(queue.model.call(claim)).jobs) == 1
+        if job == "a":
+            wait_until(lambda: queue.driver.run(queue.model.call(Count())).active == 1, "it is leased")
+    with running(queue, handlers, lease_ms=400):
+        wait_until(lambda: sorted(ran) == ["a", "b"], "both have run here", 10)
+
+
+def test_workers_as_processes_have_one_leader_and_a_killed_one_leaves_the_list_when_its_beats_run_out(
+    queue: Queue, workers: Workers
+) -> None:
+    first, second = workers.start(name="w1"), workers.start(name="w2")
+    wait_until(lambda: len(queue.workers.list()) == 2, "both are listed")
+    listed = {info.name: info for info in queue.workers.list()}
+    assert {info.pid for info in listed.values()} == {first.pid, second.pid}
+    assert sum(info.leads for info in listed.values()) == 1
+    first.terminate()
+    assert first.wait(10) == 0
+    assert [info.name for info in queue.workers.list()] == ["w2"]
+    second.kill()
+    second.wait()
+    found = queue.workers.get("w2")
+    assert found is not None and found.alive, "nobody can know yet"
+
+
+def test_bad_input(queue: Queue) -> None:
+    handlers = Handlers()
+    handlers("work")(lambda job: None)
+    for field, value in (
+        ("beat_ms", -1),
+        ("beat_ms", 3_600_001),
+        ("attributes", "x"),
+        ("attributes", {"a": object()}),
+        ("attributes", {1: "a"}),
+        ("attributes", {"a": "x" * 5000}),
+    ):
+        with pytest.raises(Malformed, match=field):
+            Worker(queue, handlers, **{field: value})  # type: ignore[arg-type]

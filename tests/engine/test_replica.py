@@ -1,0 +1,136 @@
+"""Rule 8: with durability "replica" a call is answered when a replica has what it wrote, and else its outcome is unknown."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from engine import AsyncQueue, ConnectOptions, Handlers, Malformed, OutcomeUnknown, PartlyEnqueued, Queue, Worker
+from engine.testing import EmbeddedServer
+from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.waiting import wait_until
+
+FAST = ConnectOptions(deadline_ms=700)
+
+
+class Pair:
+    """A server and its replica, whose stream can be cut: the replica stands still."""
+
+    def __init__(self, primary: EmbeddedServer, replica: EmbeddedServer) -> None:
+        self.primary, self.replica = primary, replica
+
+    def cut(self) -> None:
+        self.replica.process.send_signal(signal.SIGSTOP)
+
+    def mend(self) -> None:
+        self.replica.process.send_signal(signal.SIGCONT)
+
+    def in_step(self) -> bool:
+        with raw_client(self.primary.url) as client:
+            return client.execute_command("WAIT", 1, 100) == 1
+
+
+@pytest.fixture(scope="module")
+def both_servers() -> Iterator[Pair]:
+    quick = ("--repl-diskless-sync-delay", "0", "--repl-diskless-sync", "yes")
+    with EmbeddedServer(flags=quick) as primary, EmbeddedServer(flags=("--replicaof", f"127.0.0.1 {primary.port}")) as replica:
+        with raw_client(replica.url) as client:
+            wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica has all")
+        yield Pair(primary, replica)
+
+
+@pytest.fixture
+def pair(both_servers: Pair) -> Iterator[Pair]:
+    with raw_client(both_servers.primary.url) as client:
+        client.flushall()
+    wait_until(both_servers.in_step, "the replica is in step")
+    yield both_servers
+    both_servers.mend()
+
+
+def replicated(pair: Pair, **more: Any) -> Queue:
+    return Queue("q", url=pair.primary.url, durability="replica", replica_wait_ms=100, connect=more.pop("connect", FAST), **more)
+
+
+def test_rule_08_an_answered_call_is_at_the_replica(pair: Pair) -> None:
+    with replicated(pair) as queue, raw_client(pair.replica.url) as there:
+        for number in range(20):
+            job = f"j{number}"
+            assert queue.enqueue("work", {}, id=job).result == "created"
+            assert there.exists(queue.model.keys.job(job)) == 1
+        results = queue.enqueue_many([{"name": "work", "payload": 1, "id": f"m{number}"} for number in range(3000)])
+        assert {result.result for result in results} == {"created"}
+        assert there.zcard(queue.model.keys.lane("work")) == 3020
+
+
+def test_rule_08_with_the_stream_cut_the_outcome_is_unknown_and_a_repeat_cannot_lie(pair: Pair) -> None:
+    """A repeat has nothing left to write: without a write of its own its WAIT, on a new connection, would be content."""
+    pair.cut()
+    with replicated(pair) as queue:
+        for _ in range(2):
+            started_s = time.monotonic()
+            with pytest.raises(OutcomeUnknown, match="no replica within 100 ms"):
+                queue.enqueue("work", {}, id="j")
+            assert time.monotonic() - started_s < 3
+            queue.close()
+        assert queue.counts().waiting == 1, "it reads without waiting"
+        jobs = [{"name": "work", "payload": 1, "id": f"m{number}"} for number in range(2)]
+        with pytest.raises(OutcomeUnknown) as caught:
+            queue.enqueue_many(jobs)
+        assert not isinstance(caught.value, PartlyEnqueued)
+        pair.mend()
+        wait_until(pair.in_step, "the replica is in step")
+        assert {result.created for result in queue.enqueue_many(jobs)} == {False}, "they are there, by the call before"
+
+
+def test_rule_08_a_call_waits_for_a_replica_that_comes_back_within_its_deadline(pair: Pair) -> None:
+    pair.cut()
+    with replicated(pair, connect=ConnectOptions(deadline_ms=10_000)) as queue, raw_client(pair.primary.url) as client:
+        back = threading.Timer(0.6, pair.mend)
+        back.start()
+        assert queue.enqueue("work", {}, id="j").result == "repeated"
+        back.join()
+        assert client.exists(queue.model.keys.witness) == 1
+    with raw_client(pair.replica.url) as there:
+        assert there.exists("ic:{q}:job:j") == 1
+
+
+def test_rule_08_for_asyncio_too(pair: Pair) -> None:
+    async def use() -> None:
+        async with AsyncQueue("q", url=pair.primary.url, durability="replica", replica_wait_ms=100, connect=FAST) as queue:
+            assert (await queue.enqueue("work", {}, id="a")).result == "created"
+            pair.cut()
+            with pytest.raises(OutcomeUnknown, match="no replica"):
+                await queue.enqueue("work", {}, id="b")
+            assert (await queue.counts()).waiting == 2
+
+    asyncio.run(use())
+
+
+def test_rule_08_a_worker_finishes_what_a_failover_does_not_undo(pair: Pair) -> None:
+    """Its claims and finishes wait too. After the last answer the replica becomes the server: every job is finished there."""
+    handlers, ran = Handlers(), []
+    handlers("work")(lambda job: ran.append(job.id))
+    with replicated(pair, connect=ConnectOptions()) as queue:
+        for number in range(10):
+            queue.enqueue("work", {}, id=f"j{number}")
+        Worker(queue, handlers, sweep_ms=50).run(burst=True)
+        assert sorted(ran) == [f"j{number}" for number in range(10)]
+        with redis.Redis(port=pair.replica.port) as there:
+            assert there.zcard(queue.model.keys.done) == 10 and there.zcard(queue.model.keys.active) == 0
+
+
+def test_bad_input() -> None:
+    for bad in ("both", None, 1):
+        with pytest.raises(Malformed, match="durability"):
+            Queue("q", durability=bad)  # type: ignore[arg-type]
+    for bad in (0, 600_001, "1"):
+        with pytest.raises(Malformed, match="replica_wait_ms"):
+            Queue("q", durability="replica", replica_wait_ms=bad)  # type: ignore[arg-type]
