@@ -127,6 +127,11 @@ class Job:
         return self._leased.enqueued_ms
 
     @property
+    def timestamp_ms(self) -> int:
+        """When its producer says that it was made; when it was enqueued, where that was not said."""
+        return self._leased.options.timestamp_ms or self._leased.enqueued_ms
+
+    @property
     def headers(self) -> dict[str, str]:
         """What the producer gave as headers."""
         return dict(self._leased.options.headers)

@@ -41,7 +41,8 @@ class Options:
     the keys of rule 23, '' = none.
 
     `backoff_max_ms` 0 and `jitter` None are those of the kind of back-off; `backoff_delays_ms` belongs to the custom one. `needs`
-    are ids of parents (rule 25). `skip_on` and `reroute_on` name classes of exceptions, the latter each with its target.
+    are ids of parents (rule 25). `run_at_ms` is when the job is due instead of a delay, `timestamp_ms` what its producer calls
+    its time; 0 = none. `skip_on` and `reroute_on` name classes of exceptions, the latter each with its target.
     """
 
     priority: int = 5
@@ -52,6 +53,8 @@ class Options:
     timeout_ms: int = 0
     headers: tuple[tuple[str, str], ...] = ()
     serializer: str = ""
+    run_at_ms: int = 0
+    timestamp_ms: int = 0
     backoff: Backoff = "fixed"
     crashes_max: int = 3
     key: str = ""
@@ -70,6 +73,11 @@ class Options:
     target: str = ""
     result_ttl_ms: int = 3_600_000
     error_ttl_ms: int = 86_400_000
+
+    @property
+    def wait_ms(self) -> int:
+        """As the scripts read it: the delay, or below 0 the server time at which the job is due."""
+        return self.delay_ms or -self.run_at_ms
 
 
 class Enqueue(NamedTuple):

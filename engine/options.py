@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypedDict
 
 from engine import validate
@@ -21,6 +22,10 @@ class JobOptions(TypedDict, total=False):
 
     #: Not claimable before this has passed, by the server's clock.
     delay_ms: int
+    #: Not claimable before this time, by the server's clock: ms since 1970, or a datetime with a zone. A past one is now.
+    run_at_ms: int | datetime | None
+    #: When the producer says that the job was made, ms since 1970; only handlers read it. 0 = when it was enqueued.
+    timestamp_ms: int
     #: 1 to 10, 10 first: strict, and in the order of arrival among equals.
     priority: int
     #: Before its equals instead of behind them.
@@ -126,6 +131,8 @@ class Checked:
 #: Every option of a job, with its default as a caller gives it and its bound.
 OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
     "delay_ms": Whole(0, 0, validate.DURATION_MS_MAX),
+    "run_at_ms": Checked(validate.instant_ms, 0),
+    "timestamp_ms": Whole(0, 0, validate.INSTANT_MS_MAX),
     "priority": Whole(5, 1, 10),
     "lifo": Flag(),
     "attempts": Whole(3, 1, validate.ATTEMPTS_MAX),
@@ -173,6 +180,8 @@ def checked(given: Mapping[str, object]) -> Options:
 
 def _check_together(options: Options) -> None:
     """Options that need, or exclude, each other."""
+    if options.delay_ms and options.run_at_ms:
+        raise Malformed("run_at_ms", options.run_at_ms, "given without delay_ms: one of the two says when")
     if bool(options.dedup) != (options.dedup_ms > 0):
         raise Malformed("dedup_ms", options.dedup_ms, "at least 1 together with dedup, and 0 without")
     if bool(options.backoff_delays_ms) != (options.backoff == "custom"):

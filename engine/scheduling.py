@@ -262,8 +262,9 @@ def policy(missed: object, late_ms: object, overlap: object) -> TickPolicy:
 def job(job_name: object, payload: object, payload_bytes_max: int, options: Mapping[str, object]) -> Enqueue:
     """What each tick enqueues, checked. Raises Malformed, also for an option that does not travel with the job."""
     draft = producing.draft(job_name, payload, payload_bytes_max, "template", options)
-    if draft.options.delay_ms:
-        raise Malformed("delay_ms", draft.options.delay_ms, "0: the schedule says when")
+    for name in ("delay_ms", "run_at_ms"):
+        if getattr(draft.options, name):
+            raise Malformed(name, getattr(draft.options, name), "0: the schedule says when")
     job = draft.operation(_NO_NONCE, 0)
     travelled = _decoded(lanes_schedules.sealed(job)).options
     for field in fields(Options):

@@ -36,6 +36,8 @@ class Settings:
     thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names end soon after they were told to, and
     those of `spawned` ones run in child processes. After `max_jobs` jobs the worker stops (0 = never).
 
+    With `burst` the worker stops when nothing is left to run; `delayed`: nor anything to come.
+
     `sweep_ms` is at most a quarter of the lease: that a server stood still shows in the time between two sweeps, and half a
     lease must be more than what passes between them anyway (rule 11).
 
@@ -50,6 +52,7 @@ class Settings:
     grace_ms: int
     classes: tuple[str, ...]
     burst: bool = False
+    delayed: bool = True
     inline: frozenset[str] = frozenset()
     stoppable: frozenset[str] = frozenset()
     spawned: frozenset[str] = frozenset()

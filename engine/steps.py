@@ -296,12 +296,18 @@ class WorkerSteps:
                     # The marker is taken and this worker cannot claim: a sweep re-arms it for the others.
                     self._sweeping.at_ns = event.done_ns
             case Counts():
-                left = reply.waiting + reply.delayed + reply.active + reply.handing
-                if self._settings.burst and left == 0 and not self.owned:
+                if self._settings.burst and not self.owned and self._nothing_left(reply):
                     self._stopping.ask("empty", event.done_ns)
             case _:
                 # An ended lease: ok, repeated or stale, the server has decided, and there is nothing left to do.
                 pass
+
+    def _nothing_left(self, counts: Counts) -> bool:
+        """Whether a burst is over: nothing is to come, or where delays do not matter, nothing could be claimed."""
+        on = counts.active + counts.handing
+        if self._settings.delayed:
+            return counts.waiting + counts.delayed + on == 0
+        return on == 0 and not self._claiming.hungry and not self._channels.busy("work")
 
     def _marked(self, lease: Lease, reply: Marked, actions: list[Action]) -> None:
         if reply.result != "stale":

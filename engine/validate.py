@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,9 @@ PAYLOAD_BYTES_LIMIT = 64 * 1024 * 1024
 RESULT_BYTES_MAX = 512 * 1024
 #: 100 years; far below 2^53 even when added to a time since 1970.
 DURATION_MS_MAX = 100 * 366 * 86_400_000
+#: The year 6429; 48 bits in the envelope.
+INSTANT_MS_MAX = 2**47
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: u32 in the envelope.
 BACKOFF_MS_MAX = 2**32 - 1
 ATTEMPTS_MAX = 1000
@@ -99,6 +103,15 @@ def lock_name(value: object) -> str:
 def limit_key(field: str, value: object) -> str:
     """A tenant or limit key."""
     return _matching(field, value, _KEY)
+
+
+def instant_ms(field: str, value: object) -> int:
+    """A time in ms since 1970, also from a datetime with a zone."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise Malformed(field, value, "a datetime with a zone, since the server has another one, or ms since 1970")
+        value = (value - _EPOCH) // timedelta(milliseconds=1)
+    return integer(field, value, 1, INSTANT_MS_MAX)
 
 
 def text(field: str, value: object) -> str:

@@ -198,14 +198,14 @@ class Worker:
         self._share = share
         share.poke = lambda: self._news.put(TimerFired())
 
-    def run(self, *, burst: bool = False) -> StopReason:
+    def run(self, *, burst: bool = False, delayed: bool = True) -> StopReason:
         """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job that it has a handler for
-        waits, and none is delayed or in hand. A second signal stops at once.
+        waits, and none is delayed or in hand; without `delayed`, until none can be claimed now. A second signal stops at once.
 
         Returns why it ended: "stopped", "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable when the
         first connection fails.
         """
-        settings = replace(self._settings, burst=burst)
+        settings = replace(self._settings, burst=burst, delayed=delayed)
         clock = self._queue.driver.clock
         patience = threading.Timer(_PATIENCE_S, log.warning, [_NO_ANSWER, settings.name], {"extra": about(None, settings.name)})
         patience.start()

@@ -77,7 +77,7 @@ _mould: Mould | None = None
 
 
 def _shape(name: str, options: Options) -> Mould:
-    flags = _LIFO * options.lifo + _DELAYED * (options.delay_ms > 0) + _TIMEOUT * (options.timeout_ms > 0)
+    flags = _LIFO * options.lifo + _DELAYED * (options.wait_ms != 0) + _TIMEOUT * (options.timeout_ms > 0)
     flags += _ALONE * (options.on_parent_failure == "ignore")
     extras = {
         field: extra.write(value) for field, extra in _EXTRAS.items() if (value := getattr(options, field)) != extra.default
@@ -231,6 +231,7 @@ class Extra(NamedTuple):
 _EXTRAS: dict[str, Extra] = {
     "headers": Extra((), dict, _read_pairs),
     "serializer": Extra("", str, _read_text),
+    "timestamp_ms": Extra(0, int, _read_whole),
     "backoff_max_ms": Extra(0, int, _read_whole),
     "backoff_delays_ms": Extra((), list, _read_wholes),
     "jitter": Extra(None, float, _read_share),

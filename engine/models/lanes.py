@@ -177,7 +177,7 @@ class Lanes:
             bound += tuple(key for parent in options.needs for key in (keys.job(parent), keys.feeds(parent)))
         arguments = (
             *("" if self.now_ms is None else self.now_ms, keys.prefix, operation.job, name, lane, target),
-            *(options.unique, options.dedup, options.dedup_ms, options.delay_ms, operation.not_after_ms, head, tail),
+            *(options.unique, options.dedup, options.dedup_ms, options.wait_ms, operation.not_after_ms, head, tail),
         )
         return Call(script, bound, arguments, lambda raw: lanes_replies.parse(operation, raw), operation)
 
@@ -219,11 +219,11 @@ class Lanes:
         to `uniques`."""
         if options.needs:
             raise ScriptFault("enqueue_many: a job that needs others goes in a call of its own")
-        if lane == "1" and not options.delay_ms and not options.unique and not options.dedup:
+        if lane == "1" and not options.wait_ms and not options.unique and not options.dedup:
             return ""
         uniques += [self.keys.unique(options.unique)] if options.unique else []
         uniques += [self.keys.dedup(options.dedup)] if options.dedup else []
-        return f"{options.delay_ms} {lane} {options.unique or '/'} {options.dedup or '/'} {options.dedup_ms}"
+        return f"{options.wait_ms} {lane} {options.unique or '/'} {options.dedup or '/'} {options.dedup_ms}"
 
     def _mark(self, operation: Mark) -> Call[Any]:
         lease = operation.lease

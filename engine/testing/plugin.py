@@ -2,15 +2,23 @@
 
 def test_enqueue(ironclaim_url):
     queue = engine.Queue("emails", url=ironclaim_url)
+
+def test_reminders(ironclaim_queue):
+    ironclaim_queue.enqueue("remind", {"user": 3}, delay_ms=86_400_000)
+    run_all(ironclaim_queue, handlers)      # a day takes no time: engine.testing.run_all
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from engine.testing.server import EmbeddedServer
+
+if TYPE_CHECKING:
+    from engine.queue import Queue
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +33,14 @@ def ironclaim_url(ironclaim_server: EmbeddedServer) -> str:
     """URL of the session's server, with every database emptied before the test."""
     ironclaim_server.flush()
     return ironclaim_server.url
+
+
+@pytest.fixture
+def ironclaim_queue(ironclaim_url: str) -> Iterator[Queue]:
+    """An empty queue whose time stands still, in 2100, until `run_all` or `use_test_clock` moves it."""
+    # Not before: a plugin that loads a client library would load it in every test session.
+    from engine.queue import TEST_CLOCK_LEAST_MS, Queue
+
+    with Queue("test", url=ironclaim_url) as queue:
+        queue.use_test_clock(TEST_CLOCK_LEAST_MS)
+        yield queue

@@ -30,7 +30,7 @@
 --   unique_key    '' = none
 --   dedup_key     '' = none
 --   dedup_ms      length of the window
---   delay_ms      0 = claimable at once
+--   delay_ms      0 = claimable at once; below 0 the time itself, which may have passed
 --   not_after_ms  server time after which this call is void
 --   head          envelope before the fields that the server sets: version, kind, priority, flags
 --   tail          envelope after them, from the enqueue nonce on
@@ -124,7 +124,7 @@ local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local new = new_class(prefix, classes, class, target)
 
 local sequence = redis.call('INCR', seq)
-local due_ms = delay_ms > 0 and now_ms + delay_ms or 0
+local due_ms = delay_ms > 0 and now_ms + delay_ms or -delay_ms
 local envelope = head .. struct.pack('>I6I6', sequence, now_ms) .. (due_ms > 0 and struct.pack('>I6', due_ms) or '') .. tail
 if new then note_class(prefix, classes, class, target, now_ms, { tell_news = tell_news }) end
 -- The key and the index before the job: a key whose holder is gone is taken over and an entry without a job is skipped, but a job

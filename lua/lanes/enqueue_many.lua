@@ -22,7 +22,7 @@
 --   lane_count    how many lanes
 --   place_count   how many items have a place of their own
 --   lanes         3 for each lane: class, lane name, what the class wants of a worker ('' = nothing)
---   places        2 for each place: number of the item, and with spaces between delay_ms (0 = claimable at once), number of the lane,
+--   places        2 for each place: number of the item, and with spaces between delay_ms (as in enqueue), number of the lane,
 --                 unique key, dedup key (/ = none), dedup_ms; items without a place go into the first lane at once
 --   items         1 for each item: envelope without the fields that the server sets
 -- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused), then for each duplicate: state, fence, id of the
@@ -86,7 +86,7 @@ local function held_by(id, unique, dedup, delay_ms)
   if earlier then return earlier.id, earlier.state, 0 end
   local holder, state, fence = unique_holder(prefix, unique, dedup, id, helpers)
   if holder then return holder, state, fence end
-  local item = { id = id, state = delay_ms > 0 and 'delayed' or 'waiting' }
+  local item = { id = id, state = delay_ms ~= 0 and 'delayed' or 'waiting' }
   if unique ~= '' then taken['unique:' .. unique] = item end
   if dedup ~= '' then taken['dedup:' .. dedup] = item end
 end
@@ -101,7 +101,7 @@ for page = 1, count, 500 do
     local id = string.sub(key, id_at)
     local delay_ms, lane, unique, dedup, dedup_ms = 0, lanes[1], '', '', 0
     if place then
-      delay_ms, lane, unique, dedup, dedup_ms = string.match(place, '^(%d+) (%d+) (%S+) (%S+) (%d+)$')
+      delay_ms, lane, unique, dedup, dedup_ms = string.match(place, '^(-?%d+) (%d+) (%S+) (%S+) (%d+)$')
       delay_ms, lane, dedup_ms = tonumber(delay_ms), lanes[tonumber(lane)], tonumber(dedup_ms)
       unique, dedup = unique ~= '/' and unique or '', dedup ~= '/' and dedup or ''
     end
@@ -129,8 +129,8 @@ for page = 1, count, 500 do
       fresh, sequence = fresh + 1, sequence + 1
       lane.gains = true
       local times = stamp
-      if delay_ms > 0 then
-        local due_ms, member = now_ms + delay_ms, due_member(sequence, id)
+      if delay_ms ~= 0 then
+        local due_ms, member = delay_ms > 0 and now_ms + delay_ms or -delay_ms, due_member(sequence, id)
         times = struct.pack('>I6I6', now_ms, due_ms)
         delayed[#delayed + 1], delayed[#delayed + 2] = due_ms, member
         -- The earliest of ours; the first of equals has the lower sequence.

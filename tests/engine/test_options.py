@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Any, get_type_hints
 
 import pytest
@@ -17,7 +18,7 @@ from engine.operations import Enqueue, Lease, Options
 from engine.options import OPTIONS, PLAIN, Checked, Choice, Flag, Whole, checked
 from engine.routing import Target
 from engine.testing import free_port
-from engine.validate import DURATION_MS_MAX, HEADERS_BYTES_MAX, KEY_CHARS_MAX, ROUTE_CHARS_MAX
+from engine.validate import DURATION_MS_MAX, HEADERS_BYTES_MAX, INSTANT_MS_MAX, KEY_CHARS_MAX, ROUTE_CHARS_MAX
 
 NOT_WHOLE = (True, False, None, "5", b"5", 1.5, math.nan, math.inf, -math.inf, [1], 10**400)
 BAD_TEXTS = ("", "two words", "new\n", "ä", "a/b", "{a}", "nul\0", 7, b"bytes", ["a"])
@@ -29,6 +30,17 @@ EXAMPLES: dict[str, tuple[list[tuple[Any, Any]], list[Any]]] = {
     "headers": (
         [({}, ()), ({"h": "x" * HEADER_FILL}, (("h", "x" * HEADER_FILL),))],
         [{"h": "x" * (HEADER_FILL + 1)}, 7, "a=b", [("a", "b")], {"a": 1}, {1: "a"}, {"a": None}, {"a": b"b"}],
+    ),
+    "run_at_ms": (
+        [(1, 1), (INSTANT_MS_MAX, INSTANT_MS_MAX), (datetime(2026, 1, 1, tzinfo=UTC), 1_767_225_600_000)],
+        [
+            0,
+            -1,
+            INSTANT_MS_MAX + 1,
+            datetime(2026, 1, 1),
+            datetime(1969, 1, 1, tzinfo=UTC),
+            *(v for v in NOT_WHOLE if v is not None),
+        ],
     ),
     "serializer": ([("s" * 128, "s" * 128)], ["s" * 129, *BAD_TEXTS]),
     "key": ([("k" * KEY_CHARS_MAX, "k" * KEY_CHARS_MAX)], ["k" * (KEY_CHARS_MAX + 1), *BAD_TEXTS]),
@@ -140,7 +152,7 @@ def test_an_option_that_needs_another(name: str, companion: dict[str, Any]) -> N
 
 
 def test_an_option_that_does_not_exist(queue: Queue) -> None:
-    with pytest.raises(Malformed, match=r"^prioritty: 9 .*one of the options delay_ms, priority, "):
+    with pytest.raises(Malformed, match=r"^prioritty: 9 .*one of the options delay_ms, run_at_ms, "):
         queue.enqueue("work", {}, **{"prioritty": 9})  # type: ignore[arg-type]
 
 
@@ -159,7 +171,7 @@ def test_a_new_job_takes_what_enqueue_takes() -> None:
 
 
 #: Those that do not travel with the job: they decide what becomes of the enqueue.
-STAY = {"dedup", "dedup_ms", "delay_ms"}
+STAY = {"dedup", "dedup_ms", "delay_ms", "run_at_ms"}
 
 
 @pytest.mark.parametrize(("name", "value", "read"), [case for case in cases() if case[0] not in STAY])

@@ -40,6 +40,7 @@ def run_hash(queue: Queue, url: str, job: str) -> dict[str, str]:
 
 
 @pytest.mark.feature("BL19", "BQ05")
+@pytest.mark.feature("MQ01", "MQ02")
 def test_it_handles_jobs_and_leaves_a_whole_history(queue: Queue, workers: Workers) -> None:
     jobs = [f"j{number}" for number in range(30)]
     put(queue, workers, "mark", *jobs[:20])
@@ -83,6 +84,7 @@ def test_rule_18_jobs_without_a_handler_are_left_to_other_workers(queue: Queue, 
 
 
 @pytest.mark.feature("BN28")
+@pytest.mark.feature("BN28")
 @pytest.mark.parametrize("what", ["exit", "interrupt", "generator", "unprintable", "file"])
 def test_whatever_a_handler_raises_is_a_failed_run(queue: Queue, workers: Workers, what: str) -> None:
     """One place only: a thread that died of it would leave the second job waiting."""
@@ -98,6 +100,7 @@ def test_whatever_a_handler_raises_is_a_failed_run(queue: Queue, workers: Worker
 
 
 @pytest.mark.feature("BL36", "BN29")
+@pytest.mark.feature("BN29", "BL36", "BQ36")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_gives_back_what_has_not_started_and_waits_for_what_runs(
     queue: Queue, workers: Workers, number: signal.Signals
