@@ -28,8 +28,9 @@ if TYPE_CHECKING:
         WrongKeyType,
     )
     from engine.handlers import Handlers, Job
+    from engine.job_info import JobError, JobInfo
     from engine.locks import Lock
-    from engine.operations import Counts, Enqueued, Snapshot
+    from engine.operations import Altered, Counts, Enqueued, NameCounts, Snapshot
     from engine.options import JobOptions
     from engine.producing import NewJob
     from engine.queue import Queue
@@ -67,7 +68,8 @@ _HOMES = {
     ),
     "engine.handlers": ("Handlers", "Job"),
     "engine.locks": ("Lock",),
-    "engine.operations": ("Counts", "Enqueued", "Snapshot"),
+    "engine.job_info": ("JobError", "JobInfo"),
+    "engine.operations": ("Altered", "Counts", "Enqueued", "NameCounts", "Snapshot"),
     "engine.options": ("JobOptions",),
     "engine.producing": ("NewJob",),
     "engine.serializers": ("Serializer",),
@@ -85,6 +87,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Altered",
     "AsyncQueue",
     "AsyncResults",
     "AsyncTask",
@@ -94,11 +97,14 @@ __all__ = [
     "Enqueued",
     "Handlers",
     "Job",
+    "JobError",
     "JobFailed",
+    "JobInfo",
     "JobOptions",
     "LeaseLost",
     "Lock",
     "Malformed",
+    "NameCounts",
     "NewJob",
     "OutcomeUnknown",
     "PartlyEnqueued",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from engine import validate
 from engine.errand import Sent
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
-from engine.operations import Administered, Limit, Operation, Pause, Resume, SetLimit
+from engine.operations import Administered, Limit, Operation, Pause, Resume, SetLimit, SetRetention
 
 #: An operation that lacks only the time after which it is void.
 Draft = Callable[[int], Operation]
@@ -17,29 +17,44 @@ Draft = Callable[[int], Operation]
 
 def pause(name: object, length_ms: object) -> Draft:
     """Pause a name, or the queue (None). Raises Malformed."""
-    class_name, op_id = _class_name(name), _op_id()
+    class_name, op_id = _class_name(name), new_op_id()
     length = validate.integer("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
     return lambda not_after_ms: Pause(op_id, not_after_ms, class_name, length)
 
 
 def resume(name: object) -> Draft:
     """Resume a name, or the queue (None). Raises Malformed."""
-    class_name, op_id = _class_name(name), _op_id()
+    class_name, op_id = _class_name(name), new_op_id()
     return lambda not_after_ms: Resume(op_id, not_after_ms, class_name)
 
 
 def set_limit(name: object, key: object, *, concurrency: object, rate: object, per_ms: object, window: object) -> Draft:
     """Define a limit. Raises Malformed."""
-    target, op_id = _target(name, key), _op_id()
+    target, op_id = _target(name, key), new_op_id()
     limit = validate.limit(concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
     return lambda not_after_ms: SetLimit(op_id, not_after_ms, target, limit)
 
 
 def remove_limit(name: object, key: object) -> Draft:
     """Remove a limit. Raises Malformed."""
-    target, op_id = _target(name, key), _op_id()
+    target, op_id = _target(name, key), new_op_id()
     none: Limit | None = None
     return lambda not_after_ms: SetLimit(op_id, not_after_ms, target, none)
+
+
+def set_retention(done_max: object, done_age_ms: object, dead_max: object, dead_age_ms: object) -> Draft:
+    """Bound what is kept of ended jobs; None = as it is. Raises Malformed."""
+    given = {
+        "done_max": (done_max, 0, validate.DONE_MAX),
+        "done_age_ms": (done_age_ms, 1, validate.DURATION_MS_MAX),
+        "dead_max": (dead_max, 0, validate.DEAD_MAX),
+        "dead_age_ms": (dead_age_ms, 1, validate.DURATION_MS_MAX),
+    }
+    bounds = tuple((name, validate.integer(name, *bound)) for name, bound in given.items() if bound[0] is not None)
+    if not bounds:
+        raise Malformed("done_max", None, "at least one of done_max, done_age_ms, dead_max and dead_age_ms")
+    op_id = new_op_id()
+    return lambda not_after_ms: SetRetention(op_id, not_after_ms, bounds)
 
 
 def conclude(sent: Sent) -> None:
@@ -50,7 +65,8 @@ def conclude(sent: Sent) -> None:
         raise OutcomeUnknown("the call was refused as late after an unanswered send")
 
 
-def _op_id() -> str:
+def new_op_id() -> str:
+    """The identity of one administration call."""
     return os.urandom(8).hex()
 
 

@@ -12,12 +12,14 @@ from typing import Any, TypeVar, Unpack, cast
 
 import redis.asyncio
 
-from engine import administering, producing, validate
+from engine import administering, clearing, producing, validate
 from engine.async_driver import AsyncDriver
+from engine.dead import AsyncDead
 from engine.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.errand import Sent
 from engine.errors import EngineError
 from engine.face import Ask, InTime, Steps
+from engine.jobs import AsyncJobs
 from engine.locks import AsyncLocks
 from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueued, Snapshot, Window
@@ -85,6 +87,10 @@ class AsyncQueue(Surface):
         self._noted = False
         #: How jobs have ended, and waiting for it.
         self.results = AsyncResults(self)
+        #: Jobs, to look at and to change by hand.
+        self.jobs = AsyncJobs(self)
+        #: Dead jobs.
+        self.dead = AsyncDead(self)
 
     async def enqueue(
         self, name: str, payload: object, *, id: str | None = None, intended_ns: int | None = None, **options: Unpack[JobOptions]
@@ -186,6 +192,39 @@ class AsyncQueue(Surface):
     async def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
         await self._administer(administering.remove_limit(name, key))
+
+    async def set_retention(
+        self,
+        *,
+        done_max: int | None = None,
+        done_age_ms: int | None = None,
+        dead_max: int | None = None,
+        dead_age_ms: int | None = None,
+    ) -> None:
+        """Bound what the queue keeps of jobs that have ended: how many finished and dead ones, and for how long; None leaves a
+        bound as it is. Unless told these are the last 1,000 finished jobs, and 100,000 dead ones for 90 days. The sweeps of the
+        workers see to it, the longest dead first. Raises as `enqueue` does."""
+        await self._administer(administering.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
+
+    async def clean(self, state: str, *, older_than_ms: int = 0, limit: int = 1_000_000) -> int:
+        """Remove jobs that are waiting or delayed and were enqueued so long ago, or that have been dead or finished for so long;
+        how many there were. In pieces of 500; what comes after its begin stays. Raises as `enqueue` does; what was removed until
+        then is gone, and it may simply be called again."""
+        return await self.carry_out(clearing.cleaning(state, older_than_ms, limit))
+
+    async def drain(self, *, delayed: bool = False) -> int:
+        """Remove the jobs that wait, with `delayed` also those that are not due yet; how many there were. Jobs in hand go on,
+        dead ones and what is enqueued meanwhile stay. As `clean` otherwise."""
+        return await self.carry_out(clearing.draining(delayed))
+
+    async def obliterate(self, *, force: bool = False) -> bool:
+        """Remove the queue: jobs in every state, limits, pauses, counters. False, and nothing is removed, while jobs are in hand;
+        with `force` their leases end, and what their workers say of them is refused.
+
+        It removes what was there when it began, in pieces, and a late copy of a call touches no newer job (rule 7). Interrupted,
+        it is called again. What expires by itself does so: ids that were known (20 s), dedup windows, windows of rates.
+        """
+        return await self.carry_out(clearing.obliterating(force))
 
     async def counts(self) -> Counts:
         """Jobs in each state. `waiting` also counts those that no worker has a handler for."""

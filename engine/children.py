@@ -17,7 +17,7 @@ from multiprocessing import Pipe
 from typing import Any
 
 from engine.errors import Malformed
-from engine.handlers import Say
+from engine.handlers import Lost, Say
 from engine.operations import Lease, LeasedJob
 from engine.serializers import BUILT_IN, Serializers
 from engine.step_values import MoreTime
@@ -46,7 +46,7 @@ class Child:
         # Sent only where the child does not have them anyway.
         self._serializers = serializers if serializers.own else None
         self._jobs = 0
-        self._lost: queue.SimpleQueue[Lease] = queue.SimpleQueue()
+        self._lost: queue.SimpleQueue[Lost] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Any = None
@@ -128,16 +128,16 @@ class Child:
                 self._killed = True
                 self._process.kill()
 
-    def lose(self, lease: Lease) -> None:
+    def lose(self, lease: Lease, *, cancelled: bool = False) -> None:
         """Let the handler be told that its lease has ended. Does not wait."""
-        self._lost.put(lease)
+        self._lost.put(Lost(lease, cancelled))
 
     def _tell_lost(self, running: Lease) -> None:
         """Tell the handler that runs; what was lost before it started is of no use any more."""
         while not self._lost.empty():
-            lease = self._lost.get()
-            if lease == running:
-                self._pipe.send(lease)
+            lost = self._lost.get()
+            if lost.lease == running:
+                self._pipe.send(lost)
 
     def close(self) -> None:
         """End the process: at once when it is idle, by SIGKILL when its handler still runs. It is not started again."""

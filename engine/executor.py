@@ -193,9 +193,10 @@ class Executor:
                                 self._running.start(action.job)
                         case LoseLease():
                             lease, extra = action.lease, about(action.lease, self._worker)
-                            log.warning("job %s: lease with fence %d lost%s", lease.job, lease.fence, _why(action), extra=extra)
+                            how = "ended, for the job was cancelled" if action.cancelled else f"lost{_why(action)}"
+                            log.warning("job %s: lease with fence %d %s", lease.job, lease.fence, how, extra=extra)
                             if action.started:
-                                self._running.lose(lease)
+                                self._running.lose(lease, cancelled=action.cancelled)
                         case StopHandler():
                             self._running.stop(action.job)
                         case GiveUpHandler():

@@ -15,8 +15,8 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
-from engine.handlers import Job, call_plain, fault_of
-from engine.operations import Lease, LeasedJob
+from engine.handlers import Job, Lost, call_plain, fault_of
+from engine.operations import LeasedJob
 from engine.serializers import BUILT_IN, Serializers
 
 _PR_SET_PDEATHSIG = 1
@@ -35,15 +35,15 @@ class Orders:
         self._lock = threading.Lock()
         self._saying = threading.Lock()
         self._running: Job | None = None
-        self._lost: Lease | None = None
+        self._lost: Lost | None = None
 
     def begins(self, leased: LeasedJob, serializers: Serializers) -> Job:
         """A handler is about to run."""
         job = Job(leased, self.say, serializers)
         with self._lock:
             self._running = job
-            if self._lost == leased.lease:
-                job.lose()
+            if self._lost is not None and self._lost.lease == leased.lease:
+                job.lose(cancelled=self._lost.cancelled)
         return job
 
     def say(self, said: object) -> None:
@@ -59,15 +59,15 @@ class Orders:
         except (EOFError, OSError):
             os._exit(1)
 
-    def _take(self, order: Order | Lease) -> None:
-        if not isinstance(order, Lease):
+    def _take(self, order: Order | Lost) -> None:
+        if not isinstance(order, Lost):
             self.jobs.put(order)
             return
         with self._lock:
             self._lost = order
             job = self._running
-        if job is not None and (job.id, job.fence, job.nonce) == (order.job, order.fence, order.nonce):
-            job.lose()
+        if job is not None and (job.id, job.fence, job.nonce) == order.lease:
+            job.lose(cancelled=order.cancelled)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 from engine import validate
 from engine.errors import LeaseLost, Malformed
 from engine.hooks import RunHooks
-from engine.operations import LeasedJob
+from engine.operations import Lease, LeasedJob
 from engine.serializers import BUILT_IN, Serializers
 from engine.step_values import MoreTime
 
@@ -32,7 +32,7 @@ class Job:
     twice. `fence` grows with every claim of the job: a system that stores what a run writes can refuse a smaller one, which
     stops a zombie's late write. It does not stop the next run, and fences of different jobs do not compare."""
 
-    __slots__ = ("_leased", "_lost", "_lost_event", "_payload", "_say", "_serializers")
+    __slots__ = ("_cancelled", "_leased", "_lost", "_lost_event", "_payload", "_say", "_serializers")
 
     def __init__(self, leased: LeasedJob, say: Say | None = None, serializers: Serializers = BUILT_IN) -> None:
         self._leased = leased
@@ -40,7 +40,7 @@ class Job:
         self._say = say
         # The three are made when somebody asks: most handlers want one of them at most.
         self._payload: Any = _UNREAD
-        self._lost = False
+        self._lost = self._cancelled = False
         self._lost_event: threading.Event | None = None
 
     @property
@@ -62,8 +62,15 @@ class Job:
             self._lost_event.set()
         return self._lost_event
 
-    def lose(self) -> None:
+    @property
+    def cancelled_by_hand(self) -> bool:
+        """Whether the lease has ended because somebody cancelled the job (rule 26): then no other worker runs it. The worker
+        hears of it with its next renewal, a third of a lease later at most."""
+        return self._cancelled
+
+    def lose(self, *, cancelled: bool = False) -> None:
         """The lease has ended; called by the worker."""
+        self._cancelled = cancelled
         self._lost = True
         if self._lost_event is not None:
             self._lost_event.set()
@@ -170,7 +177,8 @@ class Job:
     def check_lease(self) -> None:
         """Raise LeaseLost when the worker knows that the lease has ended: for handlers that can stop early."""
         if self._lost:
-            raise LeaseLost(f"job {self.id}: the lease with fence {self.fence} has ended")
+            why = "was cancelled" if self._cancelled else f"the lease with fence {self.fence} has ended"
+            raise LeaseLost(f"job {self.id}: {why}")
 
     def extend(self, for_ms: int) -> None:
         """Let this run take `for_ms` from now on, instead of what is left of its `timeout_ms`; nothing changes for a job without
@@ -300,6 +308,13 @@ def end_fork(failure: BaseException | None) -> NoReturn:
         sys.stderr.flush()
     finally:
         os._exit(code & 0xFF)
+
+
+class Lost(NamedTuple):
+    """A lease that has ended under its handler, as it is told to a child process; `cancelled`: by hand (rule 26)."""
+
+    lease: Lease
+    cancelled: bool
 
 
 class Fault(NamedTuple):

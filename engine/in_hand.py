@@ -258,7 +258,7 @@ class InHand:
             if lease in known:
                 known[lease].lease_until_ns = first_send_ns + self._lease_ns
 
-    def lose(self, lease: Lease, starved_ms: int) -> list[LoseLease]:
+    def lose(self, lease: Lease, starved_ms: int, *, cancelled: bool = False) -> list[LoseLease]:
         """The server has ended this lease. Empty when its handler was told before; a job that has not started leaves the hand."""
         held = next((held for held in self._all() if held.job.lease == lease), None)
         if held is None or held.lost:
@@ -272,7 +272,7 @@ class InHand:
             line.crashed -= held.job.crashes > 0
             self._uncrash(lease)
         fresh, held.told = not held.told, True
-        return [LoseLease(lease, starved_ms, lease in line.running)] if fresh else []
+        return [LoseLease(lease, starved_ms, lease in line.running, cancelled)] if fresh else []
 
     def run_out(self, now_ns: int) -> list[Lease]:
         """Leases of running jobs that were not renewed in time by this worker's clock, each once. They may still hold on the

@@ -6,7 +6,7 @@ since 1970 or lengths; `srv_us` is the server's time of the reply in microsecond
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from engine.class_names import class_of
@@ -280,6 +280,83 @@ class SetLimit:
     limit: Limit | None
 
 
+#: What is done to a job by hand: `run_now` ends its delay, `requeue` its death; the others end the job.
+Deed = Literal["cancel", "remove", "discard", "requeue", "run_now"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    """Do something to those of the jobs that are in this `state`; the state of another one is told, and it is left alone. `op_id`
+    is the identity (rule 7)."""
+
+    op_id: str
+    not_after_ms: int
+    deed: Deed
+    jobs: tuple[str, ...]
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """Where the deletion of many jobs began: what came later than this sequence, or ended after this time, stays."""
+
+    sequence: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """Remove at most `most` jobs of a state that are older than so long, of one page of at most `limit` behind `offset` others.
+    `era`: None = it begins now. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    state: str
+    older_than_ms: int
+    era: Era | None
+    offset: int
+    limit: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Begin or end the deletion of a queue. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    phase: Literal["begin", "end"]
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetRetention:
+    """Bounds of what is kept of ended jobs, by their field. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    bounds: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """What is known of these jobs; `whole`: with envelopes and run fields, else their states alone."""
+
+    jobs: tuple[str, ...]
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the jobs in a state: their ids, or with `names` how many of them each name has."""
+
+    state: str
+    offset: int
+    limit: int
+    newest_first: bool = False
+    names: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class SetWorker:
     """Set how many handlers a worker runs at once (`c:<worker>`, `c:*` for every worker without its own), or pause it for so many
@@ -437,6 +514,12 @@ Operation = (
     | RemoveSchedule
     | Tick
     | ListSchedules
+    | Alter
+    | Clean
+    | Forget
+    | SetRetention
+    | Inspect
+    | Page
     | Count
     | Look
     | Hear
@@ -448,7 +531,7 @@ Operation = (
 
 EnqueueResult = Literal["created", "repeated", "duplicate", "refused", "orphan"]
 ClaimResult = Literal["leased", "empty", "repeated", "void", "stale"]
-EndResult = Literal["ok", "repeated", "stale", "void"]
+EndResult = Literal["ok", "repeated", "stale", "cancelled", "void"]
 MarkResult = Literal["ok", "repeated", "stale"]
 SeenState = Literal["pending", "finished", "discarded", "rejected", "dead", "kept", "gone"]
 AdministeredResult = Literal["done", "repeated", "refused"]
@@ -532,7 +615,7 @@ class FinishedAndClaimed:
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """For each lease, in the call's order: the result and the server time at which it now ends (0 when stale)."""
+    """For each lease, in the call's order: the result and the server time at which it now ends (0 when stale or cancelled)."""
 
     srv_us: int
     items: tuple[tuple[EndResult, int], ...]
@@ -613,6 +696,84 @@ class Administered:
     def done(self) -> bool:
         """True when this call was carried out, by whichever of its copies."""
         return self.result != "refused"
+
+
+class NameCounts(NamedTuple):
+    """Jobs of one name in each state."""
+
+    waiting: int = 0
+    delayed: int = 0
+    active: int = 0
+    dead: int = 0
+    blocked: int = 0
+
+
+class Altered(NamedTuple):
+    """What came of one job: `done`; `changed` when it was in another `state`; `held` when the job `holder` has its unique key by
+    now; `corrupt` when nobody can read it, so that it cannot run."""
+
+    job: str
+    result: Literal["done", "changed", "held", "corrupt"]
+    state: str
+    holder: str | None = None
+
+    @property
+    def done(self) -> bool:
+        """True when this call has done it, by whichever of its copies. `state` is the one that it was in before."""
+        return self.result == "done"
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredJobs(Administered):
+    """With what came of each job of the call, in its order; of none when it was refused."""
+
+    items: tuple[Altered, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned(Administered):
+    """With how many jobs were removed, how many stay, and the era."""
+
+    removed: int = 0
+    kept: int = 0
+    era: Era | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten(Administered):
+    """With the era; without, and `busy`, when jobs are in hand."""
+
+    era: Era | None = None
+    busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Paged:
+    """How many entries were looked at, and their ids, or the count of each name."""
+
+    srv_us: int
+    seen: int
+    jobs: tuple[str, ...]
+    names: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What is known of one job, raw: its state, last fence, the time that its state is scored by, envelope and run fields."""
+
+    state: str
+    fence: int
+    at_ms: int
+    envelope: bytes
+    run: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What is known of the first jobs of the call, at least of one."""
+
+    srv_us: int
+    items: tuple[Looked, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -727,6 +888,8 @@ Reply = (
     | Administered
     | Ticked
     | SchedulePage
+    | Paged
+    | Inspected
     | Counts
     | Seen
     | Heard

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from engine.async_handlers import LoopThread
 from engine.children import Child, reference_of
@@ -40,6 +40,12 @@ class ChildFailed(Exception):
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.error)
         self.fault = fault
+
+
+class Tell(Protocol):
+    """Tells a handler that its lease has ended."""
+
+    def __call__(self, *, cancelled: bool) -> None: ...
 
 
 class Running:
@@ -70,8 +76,8 @@ class Running:
         self._work: queue.SimpleQueue[LeasedJob | None] = queue.SimpleQueue()
         self._loop = LoopThread("handlers-async")
         # How to tell a handler that runs that its lease has ended, and the leases that have.
-        self._tell: dict[Lease, Callable[[], None]] = {}
-        self._lost: set[Lease] = set()
+        self._tell: dict[Lease, Tell] = {}
+        self._lost: dict[Lease, bool] = {}
         # The same for those that have used up their time; a thread cannot be stopped and is not in here.
         self._stop: dict[Lease, Callable[[], None]] = {}
         self._stopped: set[Lease] = set()
@@ -98,13 +104,13 @@ class Running:
         while following is not None:
             following = self._run_plain(following, None, inline=True)
 
-    def lose(self, lease: Lease) -> None:
-        """Tell the handler of this lease that it has ended."""
-        # The handler's thread registers and then looks into this set: one of the two sees the other.
-        self._lost.add(lease)
+    def lose(self, lease: Lease, *, cancelled: bool = False) -> None:
+        """Tell the handler of this lease that it has ended, and whether because its job was cancelled."""
+        # The handler's thread registers and then looks in here: one of the two sees the other.
+        self._lost[lease] = cancelled
         tell = self._tell.get(lease)
         if tell is not None:
-            tell()
+            tell(cancelled=cancelled)
 
     def stop(self, leased: LeasedJob) -> None:
         """The handler of this job has used up its time: cancel the coroutine, kill the child process. Does not wait."""
@@ -215,10 +221,11 @@ class Running:
         self._register(leased.lease, job.lose)
         return job
 
-    def _register(self, lease: Lease, tell: Callable[[], None]) -> None:
+    def _register(self, lease: Lease, tell: Tell) -> None:
         self._tell[lease] = tell
-        if lease in self._lost:
-            tell()
+        cancelled = self._lost.get(lease)
+        if cancelled is not None:
+            tell(cancelled=cancelled)
 
     def _failed(self, leased: LeasedJob, failure: BaseException) -> Fault:
         if isinstance(failure, ChildFailed):
@@ -249,7 +256,7 @@ class Running:
         following = self._ended(leased, fault, inline, result)
         # Not before: until then another thread may still decide that it is lost, or has used up its time.
         if self._lost or self._stopped:
-            self._lost.discard(lease)
+            self._lost.pop(lease, None)
             self._stopped.discard(lease)
         return following
 

@@ -160,11 +160,13 @@ class LoseLease:
     `started`.
 
     `starved_ms`: the machine was woken this much later than it had asked for, so no renewal was sent in time (rule 14).
+    `cancelled`: somebody has cancelled the job (rule 26).
     """
 
     lease: Lease
     starved_ms: int = 0
     started: bool = True
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

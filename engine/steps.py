@@ -338,9 +338,9 @@ class WorkerSteps:
         for lease, (result, _) in results:
             if result == "void":
                 self._renewing.came_late(event.done_ns)
-            elif result == "stale":
+            elif result in ("stale", "cancelled"):
                 # The handler is told; when it ends, its finish is sent all the same (rule 37).
-                actions += self._hand.lose(lease, self._starved_ms)
+                actions += self._hand.lose(lease, self._starved_ms, cancelled=result == "cancelled")
 
     def _handler_ended(self, event: HandlerEnded, now_ns: int) -> None:
         job, took_ns, given_up = self._hand.ended(event.lease, now_ns)

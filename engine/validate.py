@@ -30,6 +30,10 @@ CRASHES_LEAST, CRASHES_MAX = 2, 255
 HEADERS_BYTES_MAX = 8 * 1024
 ATTRIBUTES_BYTES_MAX = 4 * 1024
 CONCURRENCY_MAX = 1000
+#: Entries of one page of a listing.
+PAGE_MAX = 1000
+#: What the sweeps can keep up with.
+DONE_MAX, DEAD_MAX = 1_000_000, 10_000_000
 #: Of one failed run, as UTF-8. The error history of a job keeps the last ten runs (lua/lanes/include/error_note.lua).
 TRACE_BYTES_MAX = 4096
 #: Of one job: jobs that it needs, waits of its own back-off, and names of exceptions.

@@ -13,18 +13,22 @@ from typing import Any, cast
 from engine.call import Call
 from engine.class_names import class_target
 from engine.errors import ScriptFault, UnsupportedFeature
-from engine.models import envelope, lanes_replies, lanes_schedules, lanes_workers
+from engine.models import envelope, lanes_administration, lanes_replies, lanes_schedules, lanes_workers
 from engine.models.lanes_keys import LanesKeys
 from engine.operations import (
+    Alter,
     Bury,
     Claim,
+    Clean,
     Count,
     EnableSchedule,
     Enqueue,
     EnqueueMany,
     Extend,
     Finish,
+    Forget,
     Hear,
+    Inspect,
     Lease,
     Limit,
     Listing,
@@ -35,6 +39,7 @@ from engine.operations import (
     News,
     Operation,
     Options,
+    Page,
     Pause,
     Promote,
     PutSchedule,
@@ -45,6 +50,7 @@ from engine.operations import (
     Resume,
     Retry,
     SetLimit,
+    SetRetention,
     SetWorker,
     Tick,
     Value,
@@ -94,6 +100,7 @@ class Lanes:
             "leader": keys.leader,
             "witness": keys.witness,
             "settings": keys.settings,
+            "retention": keys.retention,
         }
         self._known_slots: dict[str, tuple[Script, Mapping[str, str], Mapping[str, object]]] = {}
 
@@ -138,6 +145,9 @@ class Lanes:
                 words = ("XREAD", "COUNT", 100, "BLOCK", operation.block_ms, "STREAMS", self.keys.wait(operation.token))
                 parse = partial(lanes_replies.heard, operation)
                 return Call(None, (), (*words, operation.after), parse, operation, operation.block_ms)
+            case Alter() | Clean() | Forget() | SetRetention() | Inspect() | Page():
+                slots = lanes_administration.slots(operation, self.keys)
+                return self._call(slots.script, operation, slots.values, slots.keys, slots.key_groups, slots.argument_groups)
             case Listing():
                 return self._call("listing", operation, {"offset": operation.offset, "limit": operation.limit})
             case Count():

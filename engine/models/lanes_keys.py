@@ -26,7 +26,7 @@ class LanesKeys:
     def run(self, job: str) -> str:
         """Hash: fence, nonce, ended, outcome, renewal, marked, owner, claims, failures, crashes, error, limits (those that the
         lease counts against, with spaces between), seal (what its end needs of the envelope, bytes), errors and e0 to e9 (how
-        many runs came to nothing, and the last ten of them); from first claim on."""
+        many runs came to nothing, and the last ten of them), requeued_ms (from then on it is not dead); from first claim on."""
         return f"{self.prefix}run:{job}"
 
     def held(self, limit: str) -> str:
@@ -58,7 +58,7 @@ class LanesKeys:
         return f"{self.prefix}feeds:{job}"
 
     def op(self, op_id: str) -> str:
-        """String: that an administration call was done (rule 7)."""
+        """String: that an administration call was done, and what it has told (rule 7)."""
         return f"{self.prefix}op:{op_id}"
 
     def schedule(self, name: str) -> str:
@@ -219,6 +219,11 @@ class LanesKeys:
     def paused(self) -> str:
         """Hash: class or `*` -> until_ms (0 = until it is resumed) and length of the pause in ms."""
         return f"{self.prefix}paused"
+
+    @property
+    def retention(self) -> str:
+        """Hash: `done_max`, `done_age_ms`, `dead_max`, `dead_age_ms`, those that the queue has set."""
+        return f"{self.prefix}retention"
 
     @property
     def stats(self) -> str:

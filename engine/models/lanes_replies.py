@@ -8,9 +8,14 @@ from engine.errors import ScriptFault
 from engine.models import envelope, lanes_schedules, lanes_workers
 from engine.operations import (
     Administered,
+    Alter,
+    Altered,
+    AlteredJobs,
     Bury,
     Claim,
     Claimed,
+    Clean,
+    Cleaned,
     Count,
     Counts,
     DueSchedule,
@@ -21,24 +26,32 @@ from engine.operations import (
     Enqueued,
     EnqueuedMany,
     EnqueueMany,
+    Era,
     Extend,
     Extended,
     Failure,
     Finish,
     FinishedAndClaimed,
+    Forget,
+    Forgotten,
     Hear,
     Heard,
+    Inspect,
+    Inspected,
     Learned,
     Lease,
     LeasedJob,
     Listing,
     ListSchedules,
     Look,
+    Looked,
     MakeTestQueue,
     Mark,
     Marked,
     News,
     Operation,
+    Page,
+    Paged,
     Pause,
     Promote,
     Promoted,
@@ -52,6 +65,7 @@ from engine.operations import (
     Retry,
     Seen,
     SetLimit,
+    SetRetention,
     SetWorker,
     Snapshot,
     Tick,
@@ -59,12 +73,13 @@ from engine.operations import (
 )
 from engine.operations_workers import AcquireLock, Beat, ExtendLock, ListWorkers, ReleaseLock, Witness
 
-_END_RESULTS = {b"ok": "ok", b"repeated": "repeated", b"stale": "stale", b"void": "void"}
+_END_RESULTS = {b"ok": "ok", b"repeated": "repeated", b"stale": "stale", b"cancelled": "cancelled", b"void": "void"}
 _FINISHED: tuple[EndResult, str] = ("ok", "finished")
 _CLAIM_RESULTS = ("leased", "empty", "repeated", "void", "stale")
 _MARK_RESULTS = ("ok", "repeated", "stale")
 _ADMINISTERED_RESULTS = ("done", "repeated", "refused")
 _SEEN_STATES = ("pending", "finished", "discarded", "rejected", "dead", "kept", "gone")
+_ALTERED_RESULTS = ("done", "changed", "held", "corrupt")
 _SWEEP_KINDS = ("reaped", "buried", "corrupt")
 _ENQUEUE_RESULTS = ("created", "repeated", "duplicate", "refused", "orphan")
 _ENQUEUE_LETTERS = {ord(result[0]): result for result in ("created", "repeated", "duplicate")} | {ord("x"): "refused"}
@@ -130,7 +145,7 @@ def _parse(operation: Operation, raw: Any) -> Reply:
             return Learned(_srv_us(raw), int(raw[1]), int(raw[2]), None if raw[3] < 0 else int(raw[3]), targets)
         case Reap():
             return _reaped(raw)
-        case Pause() | Resume() | SetLimit() | SetWorker():
+        case Pause() | Resume() | SetLimit() | SetWorker() | SetRetention():
             return Administered(_srv_us(raw), cast("Any", _word(raw[1], _ADMINISTERED_RESULTS)))
         case PutSchedule() | EnableSchedule() | RemoveSchedule():
             return lanes_schedules.changed(_srv_us(raw), raw)
@@ -140,6 +155,28 @@ def _parse(operation: Operation, raw: Any) -> Reply:
             return lanes_schedules.listed(_srv_us(raw), raw)
         case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness():
             return lanes_workers.parse(operation, _srv_us(raw), raw)
+        case Alter():
+            return _altered(operation, raw)
+        case Clean():
+            result = cast("Any", _word(raw[1], _ADMINISTERED_RESULTS))
+            numbers = [int(word) for word in raw[2:]]
+            if not numbers:
+                return Cleaned(_srv_us(raw), result)
+            removed, kept, *era = numbers
+            return Cleaned(_srv_us(raw), result, removed, kept, Era(*era))
+        case Forget():
+            busy = raw[1] == b"busy"
+            result = cast("Any", "done" if busy else _word(raw[1], _ADMINISTERED_RESULTS))
+            return Forgotten(_srv_us(raw), result, Era(int(raw[2]), int(raw[3])) if len(raw) > 2 else None, busy)
+        case Inspect():
+            if not 1 <= len(raw) - 1 <= len(operation.jobs):
+                raise ValueError(f"{len(raw) - 1} items for {len(operation.jobs)} jobs")
+            return Inspected(_srv_us(raw), tuple(map(_looked, raw[1:])))
+        case Page():
+            if not operation.names:
+                return Paged(_srv_us(raw), int(raw[1]), tuple(word.decode() for word in raw[2]), {})
+            names = {name.decode(): int(count) for name, count in zip(raw[2][::2], raw[2][1::2], strict=True)}
+            return Paged(_srv_us(raw), int(raw[1]), (), names)
         case Count():
             return Counts(_srv_us(raw), *(int(number) for number in raw[1:10]))
         case Look():
@@ -195,6 +232,24 @@ def _enqueued_many(operation: EnqueueMany, raw: Any) -> EnqueuedMany:
         else:
             items.append(Enqueued(srv_us, job.job, result, "", 0, job.job))
     return EnqueuedMany(srv_us, tuple(items))
+
+
+def _altered(operation: Alter, raw: Any) -> AlteredJobs:
+    result: Any = _word(raw[1], _ADMINISTERED_RESULTS)
+    words = [word.decode() for word in raw[2]]
+    if len(words) != (0 if result == "refused" else 3 * len(operation.jobs)):
+        raise ValueError(f"{len(words)} words for {len(operation.jobs)} jobs")
+    items: list[Altered] = []
+    for job, *told in zip(operation.jobs, words[::3], words[1::3], words[2::3], strict=result != "refused"):
+        what: Any = _word(told[0].encode(), _ALTERED_RESULTS)
+        items.append(Altered(job, what, told[1], None if told[2] == "-" else told[2]))
+    return AlteredJobs(_srv_us(raw), result, tuple(items))
+
+
+def _looked(raw: Any) -> Looked:
+    state, fence, at_ms, data, flat = raw
+    run = {flat[at].decode(): flat[at + 1] for at in range(0, len(flat), 2)}
+    return Looked(state.decode(), int(fence), int(at_ms), data, run)
 
 
 def _ended(srv_us: int, flat: Any, count: int) -> Ended:

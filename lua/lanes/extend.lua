@@ -13,7 +13,7 @@
 --   lease_ms      length of the lease from now
 --   not_after_ms  server time after which this call is void
 --   items         3 for each item: id, fence, nonce
--- REPLY srv_us, for each item: ok | repeated | stale | void, deadline_ms
+-- REPLY srv_us, for each item: ok | repeated | stale | cancelled | void, deadline_ms
 -- @include server_us
 -- @include settled
 -- @include check_types
@@ -38,10 +38,10 @@ local reply, held = {}, {}
 for at = 1, (#KEYS - 2) / 2 do
   local id, run = ARGV[3 + 3 * at], KEYS[2 + 2 * at]
   local job = envelope_open(redis.call('GETRANGE', KEYS[1 + 2 * at], 0, 700))
-  local state, _, limits = token_state(run, job, ARGV[4 + 3 * at], ARGV[5 + 3 * at])
+  local state, outcome, limits = token_state(run, job, ARGV[4 + 3 * at], ARGV[5 + 3 * at])
   local deadline_ms = tonumber(redis.call('ZSCORE', active, id) or 0)
   if state ~= 'held' or deadline_ms == 0 then
-    reply[#reply + 1] = 'stale'
+    reply[#reply + 1] = outcome == 'cancelled' and 'cancelled' or 'stale'
     deadline_ms = 0
   elseif tonumber(redis.call('HGET', run, 'renewal') or 0) >= renewal then
     reply[#reply + 1] = 'repeated'

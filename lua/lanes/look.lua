@@ -44,7 +44,9 @@ local known = envelope_open(redis.call('GETRANGE', job, 0, 700))
 local record = redis.call('GET', result) or ''
 local done_ms, dead_ms = tonumber(redis.call('ZSCORE', done, id) or 0), tonumber(redis.call('ZSCORE', dead, id) or 0)
 if known and known.kind == 'T' then
-  return { srv_us, known.outcome or 'gone', known.fence, done_ms, record, '' }
+  -- What has ended without its work is told as discarded.
+  local shown = { cancelled = 'discarded', skipped = 'discarded', rerouted = 'discarded', orphaned = 'rejected' }
+  return { srv_us, shown[known.outcome] or known.outcome or 'gone', known.fence, done_ms, record, '' }
 end
 local state = redis.call('HMGET', run, 'fence', 'error')
 if dead_ms > 0 then return { srv_us, 'dead', state[1] or '0', dead_ms, record, state[2] or '' } end

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Take expired leases away: the token dies here, the job returns to its place in the lane or, after too many crashes, to the dead
 -- (rule 12). Leases that a clock which stepped back has left far ahead are brought to their longest length, once (rule 10); after
--- a stall nothing is taken until the workers could be heard (rule 11). Also bounds `done` by count, compares limits with what is leased
--- (rule 20), and re-arms the wake markers.
+-- a stall nothing is taken until the workers could be heard (rule 11). Also keeps the bounds of `done` and of the dead, compares
+-- limits with what is leased (rule 20), and re-arms the wake markers.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -17,13 +17,14 @@
 --   dead     zset    id by time
 --   stats    hash    counters
 --   swept    string  swept:<incarnation>, what its last sweep moved
+--   retention hash   bounds of what is kept of ended jobs
 -- ARGV
 --   now_ms    '' or the time of a test
 --   prefix    prefix of the queue's keys
 --   counter   counter of the incarnation's sweeps
 --   limit     most leases to take away
 --   most_ms   upper bound of the sleep that the reply allows
---   done_max  entries of `done` that stay
+--   done_max  entries of `done` that stay, unless the queue says otherwise
 -- REPLY srv_us, sleep_ms, for each lease: reaped | buried | corrupt, id, fence, nonce, crashes
 -- @include server_us
 -- @include settled
@@ -41,6 +42,8 @@
 -- @include error_note
 -- @include reap_job
 -- @include sweep_clock
+-- @include end_job
+-- @include keep_bounds
 -- @include swept_before
 -- @include limit_room
 -- @include mend_limits
@@ -60,6 +63,7 @@ local done = KEYS[9]
 local dead = KEYS[10]
 local stats = KEYS[11]
 local swept = KEYS[12]
+local retention = KEYS[13]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 local counter = ARGV[3]
@@ -68,7 +72,7 @@ local most_ms = tonumber(ARGV[5])
 local done_max = tonumber(ARGV[6])
 
 settled(prefix)
-check_types({ due, rest, blocking, active, done, dead }, { sweep, parked, limits, paused, stats }, {}, { swept })
+check_types({ due, rest, blocking, active, done, dead }, { sweep, parked, limits, paused, stats, retention }, {}, { swept })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local told = swept_before(swept, counter)
@@ -84,7 +88,7 @@ if lease_ms == 0 then ahead = {} end
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,
   free_unique = free_unique, free_slots = free_slots, error_note = error_note, ready_lane = ready_lane, limit_room = limit_room,
-  is_paused = is_paused, wake_push = wake_push, error_ttl = error_ttl, tell_ended = tell_ended }
+  is_paused = is_paused, end_job = end_job, wake_push = wake_push, error_ttl = error_ttl, tell_ended = tell_ended }
 
 redis.call('HSET', sweep, unpack(keep))
 for _, id in ipairs(ahead) do
@@ -100,8 +104,8 @@ for _, id in ipairs(expired) do
   redis.call('ZREM', active, id)
   for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, nonce, crashes } or {}) do taken[#taken + 1] = field end
 end
-redis.call('ZREMRANGEBYRANK', done, 0, -(done_max + 1))
-local more = mend_limits(prefix, sweep, now_ms, turn, wakes, helpers)
+local over = keep_bounds(prefix, retention, done_max, now_ms, turn, wakes, helpers)
+local more = mend_limits(prefix, sweep, now_ms, turn, wakes, helpers) or over
 for list in pairs(wakes) do wake_push(list) end
 wake_classes(prefix, now_ms, helpers)
 if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, AsyncResults, Queue, Results
+from engine.dead import AsyncDead, Dead
+from engine.jobs import AsyncJobs, Jobs
 from engine.locks import AsyncLocks, Locks
 from engine.schedules import AsyncSchedules, Schedules
 from engine.workers import AsyncWorkers, Workers
@@ -19,6 +21,8 @@ PAIRS: list[tuple[type[Any], type[Any]]] = [
     (Workers, AsyncWorkers),
     (Locks, AsyncLocks),
     (Results, AsyncResults),
+    (Jobs, AsyncJobs),
+    (Dead, AsyncDead),
 ]
 #: What is made here and now, without a call: a coroutine on neither face, and each makes its own kind.
 LOCAL = {"job"}

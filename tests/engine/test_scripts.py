@@ -19,8 +19,9 @@ ALLOW_OOM = {
     *("extend", "finish", "retry", "bury", "release", "mark", "reap", "claim", "promote", "pause", "resume", "set_limit"),
     *("enable_schedule", "remove_schedule", "beat", "orphans", "lock_extend", "lock_release", "witness"),
     *("news", "set_worker", "look"),
+    *("discard", "requeue", "run_now", "clean", "forget", "set_retention"),
 }
-READ_ONLY = {"counts", "listing", "schedules", "workers"}
+READ_ONLY = {"counts", "listing", "schedules", "workers", "inspect", "page"}
 
 Tamper = Callable[[str, str, str], Script]
 

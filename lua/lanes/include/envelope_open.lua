@@ -5,7 +5,7 @@ local function envelope_open(raw)
   local version, kind = string.byte(raw, 1, 2)
   if version == 1 and kind == 84 and #raw >= 20 and #raw >= 20 + string.byte(raw, 20) then
     local _, _, outcome, enqueue_nonce, fence, nonce = struct.unpack('>BBBc8I8Bc0', raw)
-    local names = { 'finished', 'discarded', 'rejected', 'orphaned', 'skipped', 'rerouted' }
+    local names = { 'finished', 'discarded', 'rejected', 'orphaned', 'skipped', 'rerouted', 'cancelled' }
     return { kind = 'T', outcome = names[outcome], enqueue_nonce = enqueue_nonce, fence = string.format('%d', fence), nonce = nonce }
   end
   local job = { kind = 'corrupt' }
@@ -23,7 +23,9 @@ local function envelope_open(raw)
   job.class = string.sub(raw, at, at + class_length - 1)
   at = at + class_length
   job.lane = key_length == 0 and job.class or job.class .. '/' .. string.sub(raw, at, at + key_length - 1)
-  at = at + key_length + name_length
+  at = at + key_length
+  job.name = name_length > 0 and string.sub(raw, at, at + name_length - 1) or job.class
+  at = at + name_length
   -- Where the options as JSON begin, with their length.
   if math.floor(job.flags / 8) % 2 == 1 then job.options_at = at + unique_length + (math.floor(job.flags / 4) % 2 == 1 and 4 or 0) end
   job.unique = unique_length > 0 and string.sub(raw, at, at + unique_length - 1) or nil

@@ -4,7 +4,7 @@ local function parent_fate(prefix, job, id)
   if job and job.kind ~= 'T' then return redis.call('ZSCORE', prefix .. 'dead', id) and 'lost' or 'open' end
   local outcome = job and job.outcome
   if outcome == 'finished' or outcome == 'skipped' then return 'done' end
-  if outcome == 'discarded' or outcome == 'rerouted' then return 'lost' end
+  if outcome == 'discarded' or outcome == 'cancelled' or outcome == 'rerouted' then return 'lost' end
   -- Its tombstone has expired, or another call has left its own under this id.
   if redis.call('ZSCORE', prefix .. 'done', id) then return 'done' end
   if redis.call('ZSCORE', prefix .. 'dead', id) then return 'lost' end

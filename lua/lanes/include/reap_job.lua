@@ -5,7 +5,7 @@
 local function reap_job(prefix, id, now_ms, turn, wakes, helpers)
   local run = prefix .. 'run:' .. id
   local job = helpers.envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
-  local state = redis.call('HMGET', run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner')
+  local state = redis.call('HMGET', run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'requeued_ms')
   if state[5] and state[5] ~= '' then helpers.free_slots(prefix, state[5], id, turn, wakes, helpers) end
   if not job or job.kind == 'T' then
     -- A finish that was cut off after its tombstone: the job has ended, only its lease is left.
@@ -19,6 +19,11 @@ local function reap_job(prefix, id, now_ms, turn, wakes, helpers)
   local live = nonce ~= ''
   -- A bury or a retry that was cut off has already put the job among the dead or the due ones: it stays there.
   local dead = redis.call('ZSCORE', prefix .. 'dead', id)
+  -- A requeue that was cut off has left it there as well: it runs again since, so that entry says nothing.
+  if dead and tonumber(dead) < tonumber(state[7] or 0) then
+    redis.call('ZREM', prefix .. 'dead', id)
+    dead = false
+  end
   local placed = dead or job.kind == 'J' and redis.call('ZSCORE', prefix .. 'due', helpers.due_member(job.sequence, id))
   -- Rule 12: the first crash is counted and free; after it only a lease that was marked as started is charged.
   if live and (crashes == 0 or state[4] == fence .. ':' .. nonce) then crashes = crashes + 1 end

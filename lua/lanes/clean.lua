@@ -1,0 +1,104 @@
+#!lua flags=allow-oom
+-- Remove jobs of one state that are old enough, one page of them: those that were there when the work began, and no later one (rule 7).
+-- What stays is counted, so that the next page begins behind it.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   seq      string  the last sequence
+--   due      zset    sequence and id by due_ms
+--   active   zset    id by lease deadline (ms)
+--   dead     zset    id by time
+--   done     zset    id by time
+--   stats    hash    counters
+--   op       string  op:<op id>, what this call has told
+-- ARGV
+--   now_ms         '' or the time of a test
+--   prefix         prefix of the queue's keys
+--   not_after_ms   server time after which this call is void
+--   op_id          identity of the call, which its tombstones carry
+--   state          waiting | blocked | delayed | active | dead | finished
+--   older_than_ms  since they were enqueued, or since they died or finished
+--   era_sequence   '' = the last one now: no job beyond it is removed
+--   era_ms         '' = now: no job that died or finished after it is removed
+--   offset         entries that stay
+--   limit          most entries to look at
+--   most           most jobs to remove
+-- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
+-- @include server_us
+-- @include settled
+-- @include check_types
+-- @include administered
+-- @include told_before
+-- @include envelope_open
+-- @include due_member
+-- @include lanes_of
+-- @include jobs_in
+-- @include free_unique
+-- @include ready_lane
+-- @include free_slots
+-- @include tell_ended
+-- @include end_job
+-- @include leave_empty
+-- @include wake_push
+local sweep = KEYS[1]
+local seq = KEYS[2]
+local due = KEYS[3]
+local active = KEYS[4]
+local dead = KEYS[5]
+local done = KEYS[6]
+local stats = KEYS[7]
+local op = KEYS[8]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local not_after_ms = tonumber(ARGV[3])
+local op_id = ARGV[4]
+local state = ARGV[5]
+local older_than_ms = tonumber(ARGV[6])
+local era_sequence = ARGV[7]
+local era_ms = ARGV[8]
+local offset = tonumber(ARGV[9])
+local limit = tonumber(ARGV[10])
+local most = tonumber(ARGV[11])
+
+settled(prefix)
+check_types({ due, active, dead, done }, { sweep, stats }, {})
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local known = administered(op, not_after_ms, now_ms)
+if known then return { srv_us, known, unpack(told_before(op)) } end
+era_sequence = tonumber(era_sequence ~= '' and era_sequence or redis.call('GET', seq) or 0)
+era_ms = tonumber(era_ms ~= '' and era_ms or now_ms)
+local before_ms, timed = math.min(now_ms - older_than_ms, era_ms), state == 'dead' or state == 'finished'
+local old, kept, lanes, wakes = {}, 0, {}, {}
+for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms, { lanes_of = lanes_of })) do
+  if #old >= most then break end
+  local job = state ~= 'finished' and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. entry.id, 0, 700))
+  local stays = timed and entry.score > before_ms
+  if job and job.kind == 'J' then stays = stays or job.sequence > era_sequence or not timed and job.enqueued_ms > before_ms end
+  -- What nobody can read has no age. It goes when everything goes.
+  if job and job.kind == 'corrupt' then stays = stays or not timed and older_than_ms > 0 end
+  if job and job.kind ~= 'T' and state == 'dead' then stays = stays or redis.call('ZSCORE', active, entry.id) end
+  if stays then
+    kept = kept + 1
+  else
+    entry.job = job
+    old[#old + 1] = entry
+  end
+end
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local helpers = { due_member = due_member, free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane,
+  tell_ended = tell_ended }
+for _, entry in ipairs(old) do
+  if entry.job then
+    end_job(prefix, entry.job, entry.id, { outcome = 2, op_id = op_id, not_after_ms = not_after_ms }, now_ms, turn, wakes, helpers)
+  else
+    redis.call('DEL', prefix .. (state == 'finished' and 'result:' or 'run:') .. entry.id)
+  end
+  redis.call('ZREM', entry.key, entry.member)
+  if state == 'waiting' then lanes[string.sub(entry.key, #prefix + 6)] = true end
+end
+for lane in pairs(lanes) do leave_empty(prefix, lane, turn, helpers) end
+for list in pairs(wakes) do wake_push(list) end
+local told = { #old, kept, string.format('%d', era_sequence), string.format('%d', era_ms) }
+redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+return { srv_us, 'done', unpack(told) }

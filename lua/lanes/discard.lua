@@ -1,0 +1,82 @@
+#!lua flags=allow-oom
+-- End jobs by hand, each if it still is in the state that the caller saw (rules 7 and 26): a running one loses its token at once.
+-- Of a finished job only its entry and its result go.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   due      zset    sequence and id by due_ms
+--   active   zset    id by lease deadline (ms)
+--   dead     zset    id by time
+--   done     zset    id by time
+--   stats    hash    counters
+--   op       string  op:<op id>, what this call has told
+--   items    2 for each item: job:<id> and run:<id>
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
+--   not_after_ms  server time after which this call is void
+--   op_id         identity of the call, which its tombstones carry
+--   outcome       2 discarded, 7 cancelled
+--   state         waiting | blocked | delayed | active | dead | finished
+--   items         1 for each item: id
+-- REPLY srv_us, done | repeated | refused, for each item: done | changed, the state that it was in, -
+-- @include server_us
+-- @include settled
+-- @include check_types
+-- @include administered
+-- @include told_before
+-- @include envelope_open
+-- @include due_member
+-- @include job_state
+-- @include state_of
+-- @include free_unique
+-- @include ready_lane
+-- @include free_slots
+-- @include tell_ended
+-- @include end_job
+-- @include wake_push
+local sweep = KEYS[1]
+local due = KEYS[2]
+local active = KEYS[3]
+local dead = KEYS[4]
+local done = KEYS[5]
+local stats = KEYS[6]
+local op = KEYS[7]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local not_after_ms = tonumber(ARGV[3])
+local op_id = ARGV[4]
+local outcome = tonumber(ARGV[5])
+local state = ARGV[6]
+
+settled(prefix)
+check_types({ due, active, dead, done }, { sweep, stats }, {})
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local known = administered(op, not_after_ms, now_ms)
+if known then return { srv_us, known, told_before(op) } end
+local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state, free_unique = free_unique,
+  free_slots = free_slots, ready_lane = ready_lane, tell_ended = tell_ended }
+local told, ends, wakes = {}, {}, {}
+for at = 1, (#KEYS - 7) / 2 do
+  local id, job = ARGV[6 + at], envelope_open(redis.call('GETRANGE', KEYS[6 + 2 * at], 0, 700))
+  redis.call('HLEN', KEYS[7 + 2 * at])
+  local now = state_of(prefix, job, id, helpers)
+  if job and job.kind == 'J' then check_types({ prefix .. 'lane:' .. job.lane }, {}, { prefix .. 'wake:' .. job.class }) end
+  -- A tombstone of this very call: it was cut off, and the rest of it is done now.
+  local mine = job and job.kind == 'T' and job.nonce == op_id
+  if now == state or mine then ends[#ends + 1] = { id = id, job = job } end
+  for _, word in ipairs({ (now == state or mine) and 'done' or 'changed', mine and state or now, '-' }) do told[#told + 1] = word end
+end
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+for _, job in ipairs(ends) do
+  if state == 'finished' then
+    redis.call('ZREM', done, job.id)
+    redis.call('DEL', prefix .. 'result:' .. job.id)
+  else
+    end_job(prefix, job.job, job.id, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, turn, wakes, helpers)
+  end
+end
+for list in pairs(wakes) do wake_push(list) end
+redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+return { srv_us, 'done', told }

@@ -1,0 +1,28 @@
+-- End a job by hand (rule 26): its token dies first, then a tombstone that outlives every late copy takes the place of its envelope
+-- (rule 3), then what it held comes free, and its index entries go last. Cut off in between, what is left leads to a tombstone, and
+-- whatever finds it drops it: a claim, a promotion, a sweep.
+-- job: what envelope_open made of it; ending: outcome (2 discarded, 7 cancelled), op_id, not_after_ms; `wakes` gains the lists to push.
+-- helpers: due_member, free_unique, free_slots, ready_lane, tell_ended
+local function end_job(prefix, job, id, ending, now_ms, turn, wakes, helpers)
+  local run, active = prefix .. 'run:' .. id, prefix .. 'active'
+  local kept = redis.call('HMGET', run, 'fence', 'limits')
+  if redis.call('ZSCORE', active, id) then redis.call('HSET', run, 'nonce', '') end
+  if job.kind ~= 'T' then
+    local tombstone = struct.pack('>BBBc8I8Bc0', 1, 84, ending.outcome, job.enqueue_nonce or string.rep('\0', 8), tonumber(kept[1] or 0),
+      #ending.op_id, ending.op_id)
+    redis.call('SET', prefix .. 'job:' .. id, tombstone, 'PXAT', math.max(job.not_after_ms or 0, ending.not_after_ms, now_ms) + 20000)
+  end
+  helpers.free_unique(prefix, job, id)
+  -- Those that wait for it hear of it from the next sweep (rule 25).
+  if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
+  if kept[2] and kept[2] ~= '' then helpers.free_slots(prefix, kept[2], id, turn, wakes, helpers) end
+  redis.call('DEL', run, prefix .. 'result:' .. id, prefix .. 'needs:' .. id)
+  redis.call('ZREM', prefix .. 'blocked', id)
+  if job.kind == 'J' then
+    redis.call('ZREM', prefix .. 'due', helpers.due_member(job.sequence, id))
+    redis.call('ZREM', prefix .. 'lane:' .. job.lane, id)
+  end
+  redis.call('ZREM', active, id)
+  redis.call('ZREM', prefix .. 'dead', id)
+  helpers.tell_ended(prefix, id)
+end

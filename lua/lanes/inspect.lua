@@ -1,0 +1,51 @@
+#!lua flags=no-writes
+-- What is known of jobs. Stops behind 1 MiB of envelopes: the reply may have fewer items than the call, and at least one.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   due      zset    sequence and id by due_ms
+--   active   zset    id by lease deadline (ms)
+--   dead     zset    id by time
+--   done     zset    id by time
+--   items    2 for each item: job:<id> and run:<id>
+-- ARGV
+--   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
+--   whole    1 = with the envelope and the fields of `run`
+--   items    1 for each item: id
+-- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none), envelope, fields of `run`
+-- @include server_us
+-- @include settled
+-- @include check_types
+-- @include envelope_open
+-- @include due_member
+-- @include job_state
+-- @include state_of
+local sweep = KEYS[1]
+local due = KEYS[2]
+local active = KEYS[3]
+local dead = KEYS[4]
+local done = KEYS[5]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local whole = ARGV[3]
+
+settled(prefix)
+check_types({ due, active, dead, done }, { sweep }, {})
+local reply, bytes = { server_us(now_ms, sweep) }, 0
+local helpers = { job_state = job_state, due_member = due_member }
+for at = 1, (#KEYS - 5) / 2 do
+  local id, job_key = ARGV[3 + at], KEYS[4 + 2 * at]
+  local job = envelope_open(redis.call('GETRANGE', job_key, 0, 700))
+  local state, fence = state_of(prefix, job, id, helpers)
+  local index = ({ delayed = due, active = active, dead = dead, finished = done })[state]
+  local at_ms = index and redis.call('ZSCORE', index, index == due and due_member(job.sequence, id) or id) or 0
+  local raw, run = '', {}
+  if whole == '1' then
+    bytes = bytes + redis.call('STRLEN', job_key)
+    if bytes > 1048576 and at > 1 then break end
+    if job and job.kind ~= 'T' then raw, run = redis.call('GET', job_key), redis.call('HGETALL', KEYS[5 + 2 * at]) end
+  end
+  reply[#reply + 1] = { state, fence, tonumber(at_ms), raw, run }
+end
+return reply

@@ -1,0 +1,97 @@
+#!lua flags=allow-oom
+-- Let dead jobs run again, with all their attempts: each returns to its place in its lane and takes its unique key again, unless
+-- another job has that by now (rule 23). What a job of another state is, is told and left alone (rule 7).
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   parked   hash    lane -> the limit that it waits for
+--   active   zset    id by lease deadline (ms)
+--   dead     zset    id by time
+--   stats    hash    counters
+--   op       string  op:<op id>, what this call has told
+--   items    2 for each item: job:<id> and run:<id>
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
+--   not_after_ms  server time after which this call is void
+--   items         1 for each item: id
+-- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it was in, the id of the job
+--       that has its unique key, else -
+-- @include server_us
+-- @include settled
+-- @include check_types
+-- @include administered
+-- @include told_before
+-- @include envelope_open
+-- @include due_member
+-- @include job_state
+-- @include state_of
+-- @include unique_holder
+-- @include lane_score
+-- @include to_lane
+-- @include wake_push
+local sweep = KEYS[1]
+local parked = KEYS[2]
+local active = KEYS[3]
+local dead = KEYS[4]
+local stats = KEYS[5]
+local op = KEYS[6]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local not_after_ms = tonumber(ARGV[3])
+
+settled(prefix)
+check_types({ active, dead }, { sweep, parked, stats }, {})
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local known = administered(op, not_after_ms, now_ms)
+if known then
+  -- Told, and cut off before the dead were left: that is done now.
+  for at = 4, known == 'repeated' and #ARGV or 3 do
+    local since_ms = tonumber(redis.call('ZSCORE', dead, ARGV[at]) or math.huge)
+    if tonumber(redis.call('HGET', prefix .. 'run:' .. ARGV[at], 'requeued_ms') or 0) > since_ms then redis.call('ZREM', dead, ARGV[at]) end
+  end
+  return { srv_us, known, told_before(op) }
+end
+local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
+local told, back, taken, wakes = {}, {}, {}, {}
+for at = 1, (#KEYS - 6) / 2 do
+  local id, run, job = ARGV[3 + at], KEYS[6 + 2 * at], envelope_open(redis.call('GETRANGE', KEYS[5 + 2 * at], 0, 700))
+  local since_ms = redis.call('ZSCORE', dead, id)
+  local result, state, holder = 'done', 'dead', nil
+  if since_ms and job and job.kind ~= 'T' then
+    since_ms = tonumber(since_ms)
+    -- A copy that was cut off has let it run already: only its entry among the dead is left over.
+    local runs = tonumber(redis.call('HGET', run, 'requeued_ms') or 0) > since_ms and redis.call('ZSCORE', active, id)
+    if job.kind == 'corrupt' then
+      result = 'corrupt'
+    else
+      check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })
+      holder = job.unique and (taken[job.unique] or unique_holder(prefix, job.unique, '', id, helpers))
+      if holder and not runs then
+        result = 'held'
+      else
+        if job.unique then taken[job.unique] = id end
+        back[#back + 1] = { id = id, run = run, job = job, runs = runs, ms = math.max(now_ms, since_ms + 1) }
+      end
+    end
+  else
+    result, state = 'changed', state_of(prefix, job, id, helpers)
+  end
+  for _, word in ipairs({ result, state, result == 'held' and holder or '-' }) do told[#told + 1] = word end
+end
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+for _, item in ipairs(back) do
+  if not item.runs then
+    local job = item.job
+    if job.unique then redis.call('SET', prefix .. 'unique:' .. job.unique, item.id) end
+    redis.call('HSET', item.run, 'failures', 0, 'crashes', 0, 'outcome', 'requeued', 'requeued_ms', string.format('%d', item.ms))
+    -- The lane before it leaves the dead: in between it is in both, and `requeued_ms` says which of them counts.
+    local wake = to_lane(prefix, item.id, job, turn, lane_score)
+    if wake then wakes[wake] = true end
+  end
+end
+for list in pairs(wakes) do wake_push(list) end
+redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+for _, item in ipairs(back) do redis.call('ZREM', dead, item.id) end
+return { srv_us, 'done', told }

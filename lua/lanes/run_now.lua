@@ -1,0 +1,64 @@
+#!lua flags=allow-oom
+-- Let delayed jobs wait no longer: each that is in `due` goes to its place in its lane. What another job is, is told (rule 7).
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   due      zset    sequence and id by due_ms
+--   parked   hash    lane -> the limit that it waits for
+--   stats    hash    counters
+--   op       string  op:<op id>, what this call has told
+--   items    1 for each item: job:<id>
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
+--   not_after_ms  server time after which this call is void
+--   items         1 for each item: id
+-- REPLY srv_us, done | repeated | refused, for each item: done | changed, the state that it was in, -
+-- @include server_us
+-- @include settled
+-- @include check_types
+-- @include administered
+-- @include told_before
+-- @include envelope_open
+-- @include due_member
+-- @include job_state
+-- @include state_of
+-- @include lane_score
+-- @include to_lane
+-- @include wake_push
+local sweep = KEYS[1]
+local due = KEYS[2]
+local parked = KEYS[3]
+local stats = KEYS[4]
+local op = KEYS[5]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local not_after_ms = tonumber(ARGV[3])
+
+settled(prefix)
+check_types({ due }, { sweep, parked, stats }, {})
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local known = administered(op, not_after_ms, now_ms)
+if known then return { srv_us, known, told_before(op) } end
+local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
+local told, jobs, wakes = {}, {}, {}
+for at = 1, #KEYS - 5 do
+  local id, job = ARGV[3 + at], envelope_open(redis.call('GETRANGE', KEYS[5 + at], 0, 700))
+  local state = state_of(prefix, job, id, helpers)
+  if state == 'delayed' then
+    check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })
+    jobs[#jobs + 1] = { id = id, job = job }
+  end
+  for _, word in ipairs({ state == 'delayed' and 'done' or 'changed', state, '-' }) do told[#told + 1] = word end
+end
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+for _, item in ipairs(jobs) do
+  local wake = to_lane(prefix, item.id, item.job, turn, lane_score)
+  if wake then wakes[wake] = true end
+end
+-- Told before `due` is left: a job that is in both waits, and a promotion of what has run meanwhile starts nothing again.
+redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+for _, item in ipairs(jobs) do redis.call('ZREM', due, due_member(item.job.sequence, item.id)) end
+for list in pairs(wakes) do wake_push(list) end
+return { srv_us, 'done', told }

@@ -1,0 +1,32 @@
+#!lua flags=allow-oom
+-- Set how many ended jobs a queue keeps and for how long; the sweeps see to it.
+--
+-- KEYS
+--   sweep     hash    state of the sweeps
+--   retention hash    bounds of what is kept of ended jobs
+--   op        string  op:<op id>, that this call was done
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
+--   not_after_ms  server time after which this call is void
+--   items         2 for each item: field, value
+-- REPLY srv_us, done | repeated | refused
+-- @include server_us
+-- @include settled
+-- @include check_types
+-- @include administered
+local sweep = KEYS[1]
+local retention = KEYS[2]
+local op = KEYS[3]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local not_after_ms = tonumber(ARGV[3])
+
+settled(prefix)
+check_types({}, { sweep, retention }, {})
+local srv_us = server_us(now_ms, sweep)
+local known = administered(op, not_after_ms, math.floor(srv_us / 1000))
+if known then return { srv_us, known } end
+redis.call('HSET', retention, unpack(ARGV, 4))
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+return { srv_us, 'done' }

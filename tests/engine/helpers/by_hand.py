@@ -1,0 +1,40 @@
+"""Administration of jobs on a desk: operations with an identity each, as `queue.jobs` and `queue.dead` make them."""
+
+from __future__ import annotations
+
+from engine.operations import Alter, Altered, Bury, Clean, Deed, Era, Failure, Forget, SetRetention
+from tests.engine.desk import Desk
+
+
+def alter(desk: Desk, deed: Deed, state: str, *jobs: str) -> Alter:
+    return Alter(new_op_id(desk), desk.now_ms + 10_000, deed, jobs, state)
+
+
+def altered(desk: Desk, deed: Deed, state: str, *jobs: str) -> tuple[Altered, ...]:
+    """What came of it, sent once."""
+    reply = desk.run(alter(desk, deed, state, *jobs))
+    assert reply.result == "done"
+    return reply.items
+
+
+def clean(desk: Desk, state: str, older_than_ms: int = 0, *, era: Era | None = None, offset: int = 0, most: int = 1000) -> Clean:
+    return Clean(new_op_id(desk), desk.now_ms + 10_000, state, older_than_ms, era, offset, 500, most)
+
+
+def forget(desk: Desk, *, force: bool = False, end: bool = False) -> Forget:
+    return Forget(new_op_id(desk), desk.now_ms + 10_000, "end" if end else "begin", force)
+
+
+def set_retention(desk: Desk, **bounds: int) -> SetRetention:
+    return SetRetention(new_op_id(desk), desk.now_ms + 10_000, tuple(bounds.items()))
+
+
+def bury(desk: Desk, *jobs: str) -> None:
+    """Let these jobs die, which wait now."""
+    found = {job.lease.job: job.lease for job in desk.claim("g", limit=100)}
+    assert set(found) == set(jobs)
+    desk.run(Bury(tuple(Failure(found[job], f"{job} is bad") for job in jobs)))
+
+
+def new_op_id(desk: Desk) -> str:
+    return f"by-hand-{desk._count('by hand'):08x}"

@@ -1,0 +1,287 @@
+"""`queue.jobs` and `queue.dead` by both faces: what they tell of jobs, and what they do to them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from engine import AsyncQueue, Handlers, Malformed, Queue
+from engine.operations import Bury, Claim, Failure
+from engine.worker import Worker
+from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.helpers.both import Blocking
+from tests.engine.helpers.by_hand import bury
+
+__all__ = ["desk"]
+
+FACES = ("sync", "async")
+
+
+class Faced(Blocking):
+    """A queue of either kind, with its parts."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = super().__getattr__(name)
+        return Blocking(value, self._runner) if name in ("jobs", "dead") else value
+
+
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Any]:
+    """An empty queue, called as if it were synchronous."""
+    if request.param == "sync":
+        with Queue("q", url=ironclaim_url) as queue:
+            yield queue
+        return
+    with asyncio.Runner() as runner:
+        made = AsyncQueue("q", url=ironclaim_url)
+        yield Faced(made, runner)
+        runner.run(made.close())
+
+
+def run_all(url: str, *, fails: bool = False) -> None:
+    """Run what waits, on a queue of its own."""
+    handlers = Handlers()
+
+    @handlers("work")
+    def work(job: Any) -> None:
+        if fails:
+            raise ValueError(f"{job.id} is bad")
+
+    with Queue("q", url=url) as queue:
+        Worker(queue, handlers, sweep_ms=50).run(burst=True)
+
+
+@pytest.mark.feature("BQ26", "BN08", "BL28", "BL30", "MQ16", "MQ37", "BL29", "BQ30", "MQ14", "BQ33", "BL13")
+def test_what_is_told_of_jobs_in_every_state(desk: Desk) -> None:
+    jobs, dead = desk.queue.jobs, desk.queue.dead
+    desk.enqueue("dead", "finished", "cancelled", "removed", attempts=1, headers=(("trace", "t1"),))
+    found = {job.lease.job: job.lease for job in desk.claim("w")}
+    desk.retry(found["dead"], error="ValueError: no")
+    desk.finish(found["finished"])
+    desk.redis.zrem(desk.keys.active, "cancelled", "removed")
+    desk.redis.delete(desk.keys.run("cancelled"), desk.keys.run("removed"), desk.keys.job("cancelled"), desk.keys.job("removed"))
+    desk.enqueue("active", payload={"n": [1, 2]}, key="k", unique="u", priority=9)
+    (lease,) = (job.lease for job in desk.claim("w"))
+    desk.enqueue("delayed", name="other", delay_ms=5000)
+    desk.enqueue("w1", "w2", "w3")
+    states = {job: jobs.state(job) for job in ("w1", "delayed", "active", "dead", "finished", "nobody")}
+    assert states == {**{job: job for job in states}, "w1": "waiting", "nobody": "gone"}
+    assert jobs.get("nobody") is None
+    active = jobs.get("active")
+    assert active is not None
+    assert (active.state, active.name, active.key, active.priority, active.payload) == ("active", "main", "k", 9, {"n": [1, 2]})
+    assert (active.fence, active.owner, active.lease_end_ms, active.claims) == (lease.fence, "w", desk.now_ms + LEASE_MS, 1)
+    assert (active.enqueued_ms, active.options.unique, active.failures, active.errors) == (desk.now_ms, "u", 0, ())
+    delayed = jobs.get("delayed")
+    assert delayed is not None and (delayed.name, delayed.due_ms) == ("other", desk.now_ms + 5000)
+    (died,) = dead.list()
+    assert (died.id, died.last_error, died.headers, died.ended_ms) == ("dead", "ValueError: no", {"trace": "t1"}, desk.now_ms)
+    assert [(e.at_ms, e.fence, e.kind, e.error) for e in died.errors] == [
+        (desk.now_ms, found["dead"].fence, "failed", "ValueError: no")
+    ]
+    finished = jobs.get("finished")
+    assert finished is not None and (finished.state, finished.ended_ms, finished.fence) == (
+        "finished",
+        desk.now_ms,
+        found["finished"].fence,
+    )
+    assert {name: tuple(counts) for name, counts in jobs.counts_by_name().items()} == {
+        "main": (3, 0, 1, 1, 0),
+        "other": (0, 1, 0, 0, 0),
+    }
+    # The lease has ended and no sweep has come.
+    desk.tick(LEASE_MS + 1)
+    assert jobs.state("active") == "stuck"
+    assert [job.id for job in jobs.list("stuck")] == [job.id for job in jobs.list("active")] == ["active"]
+    desk.tick(60_000)
+    # Its tombstone is gone, and the list of the finished ones still knows it.
+    assert jobs.state("finished") == "finished"
+    assert [job.id for job in jobs.list("finished")] == ["finished"]
+
+
+@pytest.mark.feature("BL29", "MQ37")
+def test_pages_of_a_state_from_either_end(desk: Desk) -> None:
+    for number in range(7):
+        desk.enqueue(f"w{number}", key=f"k{number % 2}")
+        desk.enqueue(f"d{number}", delay_ms=1000 + number)
+    for state in ("waiting", "delayed"):
+        whole = [job.id for job in desk.queue.jobs.list(state)]
+        back = [job.id for job in desk.queue.jobs.list(state, newest_first=True)]
+        assert back == whole[::-1] and len(whole) == 7
+        for first in range(8):
+            for most in (1, 3, 7):
+                page = [job.id for job in desk.queue.jobs.list(state, offset=first, limit=most)]
+                assert page == whole[first : first + most]
+                page = [job.id for job in desk.queue.jobs.list(state, offset=first, limit=most, newest_first=True)]
+                assert page == back[first : first + most]
+    assert [job.id for job in desk.queue.jobs.list("delayed")] == [f"d{number}" for number in range(7)]
+
+
+def test_large_jobs_are_read_a_megabyte_at_a_time(desk: Desk) -> None:
+    desk.enqueue("j0", "j1", "j2", "j3", "j4", payload="x" * 400_000)
+    assert [len(job.payload) for job in desk.queue.jobs.list("waiting")] == [400_000] * 5
+
+
+@pytest.mark.feature("BN12")
+def test_a_corrupt_job_is_listed_with_what_could_be_read(desk: Desk) -> None:
+    desk.enqueue("whole", "cut")
+    raw: Any = desk.redis.get(desk.keys.job("cut"))
+    desk.redis.set(desk.keys.job("cut"), raw[:20])
+    assert [job.lease.job for job in desk.claim()] == ["whole"]
+    (found,) = desk.queue.dead.list()
+    assert (found.id, found.last_error, found.envelope, found.name) == ("cut", "corrupt envelope", raw[:20], "")
+    assert "envelope of job cut" in found.unreadable
+    assert desk.queue.jobs.counts_by_name()[""].dead == 1
+    assert desk.queue.dead.requeue("cut").result == "corrupt"
+    assert desk.queue.dead.discard("cut").done and desk.queue.dead.list() == []
+
+
+@pytest.mark.parametrize(
+    ("field", "call"),
+    [
+        ("id", lambda queue: queue.jobs.get("no spaces")),
+        ("id", lambda queue: queue.jobs.cancel(7)),
+        ("id", lambda queue: queue.dead.requeue("ü")),
+        ("state", lambda queue: queue.jobs.list("wating")),
+        ("state", lambda queue: queue.jobs.cancel("j", expected_state="dead")),
+        ("state", lambda queue: queue.clean("active")),
+        ("offset", lambda queue: queue.jobs.list("waiting", offset=-1)),
+        ("limit", lambda queue: queue.jobs.list("waiting", limit=0)),
+        ("limit", lambda queue: queue.dead.list(limit=1001)),
+        ("newest_first", lambda queue: queue.dead.list(newest_first=1)),
+        ("limit", lambda queue: queue.dead.requeue_all(limit=0)),
+        ("name", lambda queue: queue.dead.requeue_all("no spaces")),
+        ("older_than_ms", lambda queue: queue.dead.clear(older_than_ms=-1)),
+        ("older_than_ms", lambda queue: queue.clean("dead", older_than_ms=2**60)),
+        ("delayed", lambda queue: queue.drain(delayed="yes")),
+        ("force", lambda queue: queue.obliterate(force=1)),
+        ("done_max", lambda queue: queue.set_retention()),
+        ("done_max", lambda queue: queue.set_retention(done_max=-1)),
+        ("dead_age_ms", lambda queue: queue.set_retention(dead_age_ms=0)),
+        ("dead_max", lambda queue: queue.set_retention(dead_max=10_000_001)),
+    ],
+)
+def test_bad_input_names_its_field_and_sends_nothing(field: str, call: Any) -> None:
+    queue = Queue("q", url="redis://127.0.0.1:1")
+    with pytest.raises(Malformed) as caught:
+        call(queue)
+    assert caught.value.field == field
+
+
+@pytest.mark.feature("BL24", "BL25", "MQ32")
+def test_jobs_are_changed_by_hand(face: Any, ironclaim_url: str) -> None:
+    face.enqueue("work", {}, id="waits", unique="u")
+    face.enqueue("work", {}, id="later", delay_ms=3_600_000)
+    assert face.jobs.cancel("waits", expected_state="active").state == "waiting"
+    told = face.jobs.cancel("waits")
+    assert (told.done, told.state, face.jobs.state("waits")) == (True, "waiting", "cancelled")
+    told = face.jobs.cancel("waits")
+    assert (told.done, told.state) == (False, "cancelled")
+    assert face.enqueue("work", {}, id="waits").state == "cancelled"
+    assert face.enqueue("work", {}, unique="u", id="again").created
+    assert face.jobs.run_now("later").done and face.jobs.state("later") == "waiting"
+    assert face.jobs.remove("again").done
+    assert face.jobs.run_now("nobody").state == "gone"
+    run_all(ironclaim_url)
+    assert face.counts().finished == 1
+    assert face.jobs.remove("later").done and face.counts().done == 0
+
+
+@pytest.mark.feature("BL23", "BQ30", "MQ14")
+def test_dead_jobs_are_listed_requeued_and_discarded(face: Any, ironclaim_url: str) -> None:
+    for job in ("a", "b", "c", "d"):
+        face.enqueue("work", {}, id=job, attempts=1)
+    run_all(ironclaim_url, fails=True)
+    found = face.dead.list()
+    assert [job.last_error for job in found] == [f"ValueError: {job.id} is bad" for job in found]
+    assert all("Traceback" in job.errors[0].trace for job in found)
+    assert len(face.dead.list(offset=1, limit=2, newest_first=True)) == 2
+    assert face.dead.requeue("a").done and face.jobs.state("a") == "waiting"
+    assert face.dead.discard("b").done and face.jobs.state("b") == "discarded"
+    assert (face.dead.requeue_all("other"), face.dead.requeue_all("work", limit=1)) == (0, 1)
+    assert face.counts().dead == 1
+    assert (face.dead.clear(older_than_ms=3_600_000), face.dead.clear()) == (0, 1)
+    run_all(ironclaim_url)
+    counts = face.counts()
+    assert (counts.finished, counts.dead, counts.waiting) == (2, 0, 0)
+
+
+@pytest.mark.feature("BL23")
+def test_requeue_all_passes_by_what_is_held_and_ends(desk: Desk) -> None:
+    desk.enqueue("first", unique="u")
+    bury(desk, "first")
+    desk.tick(1)
+    desk.enqueue("holder", unique="u", delay_ms=60_000)
+    jobs = [f"j{number:03}" for number in range(230)]
+    desk.run(desk.enqueue_many_operation(*jobs))
+    for _ in range(3):
+        desk.run(Bury(tuple(Failure(job.lease, "no") for job in desk.claim(limit=100))))
+    assert desk.queue.dead.requeue_all("main", limit=150) == 150
+    assert desk.queue.dead.requeue_all() == 80
+    assert [job.id for job in desk.queue.dead.list()] == ["first"]
+    assert [job.lease.job for job in desk.claim(limit=300)] == jobs
+
+
+@pytest.mark.feature("BL26", "BL27")
+def test_many_are_removed_in_pieces(face: Any) -> None:
+    face.enqueue_many([{"name": "work", "payload": {}, "key": f"k{number % 3}"} for number in range(1200)])
+    face.enqueue_many([{"name": "work", "payload": {}, "delay_ms": 3_600_000} for _ in range(3)])
+    assert face.clean("waiting", older_than_ms=3_600_000) == 0
+    assert face.clean("waiting", limit=10) == 10
+    assert (face.drain(), face.counts().waiting, face.counts().delayed) == (1190, 0, 3)
+    face.enqueue("work", {})
+    assert (face.drain(delayed=True), face.counts().delayed) == (4, 0)
+
+
+def test_an_obliterated_queue_leaves_nothing_that_does_not_expire(face: Any, ironclaim_url: str) -> None:
+    face.set_limit("work", concurrency=1)
+    face.pause("other")
+    face.set_retention(dead_max=10)
+    for number in range(6):
+        face.enqueue("work", {}, key=f"k{number}", unique=f"u{number}", attempts=1, id=f"j{number}")
+    run_all(ironclaim_url, fails=True)
+    face.enqueue("work", {}, id="new", priority=10)
+    face.enqueue("work", {}, delay_ms=3_600_000)
+    face.enqueue("work", {}, key="k1")
+    with Queue("q", url=ironclaim_url) as other:
+        held = other.driver.run(other.model.call(a_claim(other)))
+        assert [job.lease.job for job in held.jobs] == ["new"]
+        assert face.obliterate() is False and face.counts().dead == 6
+        assert face.obliterate(force=True) is True
+        with redis.Redis.from_url(ironclaim_url) as client:
+            keys = client.scan_iter(f"{other.model.keys.prefix}*")
+            lasting = {key.decode().split("}:")[1] for key in keys if client.pttl(key) == -1}
+    assert lasting == {"seq", "sweep"}
+    counts = face.counts()
+    assert sum((counts.waiting, counts.delayed, counts.active, counts.dead, counts.done, counts.buried)) == 0
+    assert face.enqueue("work", {}, unique="u0").created
+    run_all(ironclaim_url)
+    assert face.counts().finished == 1
+
+
+def a_claim(queue: Queue) -> Any:
+    return Claim("c" * 16, 1, 10, LEASE_MS, queue.driver.server_now_ms() + 5000, "c", 1000, ("work",))
+
+
+@pytest.mark.feature("BL15", "MQ15", "BN11")
+def test_retention_is_set_bound_by_bound(face: Any, ironclaim_url: str) -> None:
+    for number in range(3):
+        face.enqueue("work", {}, id=f"j{number}", attempts=1)
+    run_all(ironclaim_url, fails=True)
+    face.set_retention(dead_max=2)
+    face.set_retention(done_age_ms=30_000, dead_age_ms=7 * 86_400_000)
+    run_all(ironclaim_url)
+    assert face.counts().dead == 2
+
+
+def test_who_waits_for_a_job_hears_that_it_was_cancelled(queue: Queue) -> None:
+    queue.enqueue("work", {}, id="j")
+    timer = threading.Timer(0.2, lambda: queue.jobs.cancel("j"))
+    timer.start()
+    assert queue.results.wait("j", timeout_ms=20_000).outcome == "discarded"
+    timer.join()

@@ -1,0 +1,551 @@
+"""Rules 7, 23 and 26: what is done to jobs by hand names the state that it saw, is done once, and never touches a newer job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine.errors import ScriptFault
+from engine.operations import Bury, Extend, Failure, Finish, Operation, Retry
+from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_retention
+from tests.engine.helpers.lanes_state import check, hash_of, members, names_of, take_markers
+from tests.engine.helpers.scenes import saved
+from tests.engine.test_rules_lanes_cut import CLASSES, check_empty, drain, ended_of, leases, world
+
+__all__ = ["desk"]
+
+HOUR_MS = 3_600_000
+
+
+def state_of(desk: Desk, job: str) -> str:
+    """As a producer with the same id is told it."""
+    return desk.run(desk.enqueue_operation(job, nonce=b"another-")).state
+
+
+# -- cancel
+
+
+@pytest.mark.feature("MQ32")
+def test_rule_26_a_running_job_loses_its_token_at_once(desk: Desk) -> None:
+    desk.set_limit("k:k", concurrency=1)
+    desk.enqueue("j", key="k", unique="u")
+    desk.enqueue("next", key="k")
+    (job,) = desk.claim("a")
+    take_markers(desk)
+    (told,) = altered(desk, "cancel", "active", "j")
+    assert (told.done, told.state) == (True, "active")
+    # What it held is free: its slot, for which a lane waited, and its unique key.
+    assert take_markers(desk) == ["main"]
+    check(desk, room=True)
+    assert desk.redis.exists(desk.keys.unique("u"), desk.keys.run("j"), desk.keys.active) == 0
+    assert desk.run(Extend((job.lease,), 1, LEASE_MS, desk.now_ms + 3000)).items == (("cancelled", 0),)
+    assert desk.finish(job.lease) == [("stale", "cancelled")]
+    assert desk.run(Retry((Failure(job.lease, "boom", 0),))).items == (("stale", "cancelled"),)
+    assert desk.run(Bury((Failure(job.lease, "boom"),))).items == (("stale", "cancelled"),)
+    assert state_of(desk, "j") == "cancelled"
+    assert [found.lease.job for found in desk.claim("b")] == ["next"]
+    desk.sweep_past(LEASE_MS + 1)
+    assert desk.places("j") == {"ended"}
+    desk.tick(30_001)
+    assert desk.places("j") == set()
+
+
+def test_rule_26_a_claim_that_is_sent_again_does_not_lease_what_was_cancelled(desk: Desk) -> None:
+    desk.enqueue("j1", "j2")
+    call = desk.call(desk.claim_operation())
+    assert len(desk.send(call).jobs) == 2
+    altered(desk, "cancel", "active", "j1")
+    assert [job.lease.job for job in desk.send(call).jobs] == ["j2"]
+
+
+@pytest.mark.parametrize("state", ["waiting", "delayed"])
+def test_rule_26_what_has_not_started_never_starts(desk: Desk, state: str) -> None:
+    desk.enqueue("j", unique="u", delay_ms=500 if state == "delayed" else 0)
+    (told,) = altered(desk, "cancel", state, "j")
+    assert told.done
+    assert desk.places("j") == {"ended"} and desk.redis.exists(desk.keys.unique("u")) == 0
+    desk.tick(1000)
+    desk.promote()
+    assert desk.claim() == []
+    desk.enqueue("other", unique="u")
+
+
+# -- states
+
+
+@pytest.mark.parametrize(
+    ("deed", "state"),
+    [
+        ("cancel", "waiting"),
+        ("cancel", "delayed"),
+        ("cancel", "active"),
+        ("remove", "dead"),
+        ("remove", "finished"),
+        ("discard", "dead"),
+        ("requeue", "dead"),
+        ("run_now", "delayed"),
+    ],
+)
+@pytest.mark.feature("BL25")
+def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: Desk, deed: Any, state: str) -> None:
+    desk.enqueue("dead", "finished")
+    dead, finished = (job.lease for job in desk.claim())
+    desk.run(Bury((Failure(dead, "no"),)))
+    desk.finish(finished)
+    desk.enqueue("active", priority=9)
+    desk.claim(limit=1)
+    desk.enqueue("delayed", delay_ms=5000)
+    desk.enqueue("waiting")
+    others = [job for job in ("waiting", "delayed", "active", "dead", "finished") if job != state]
+    if deed == "run_now":
+        others = [job for job in others if job != "delayed"]
+    before = desk.dump()
+    operation = alter(desk, deed, state, *others, "nobody")
+    reply = desk.run(operation)
+    assert [(item.result, item.state) for item in reply.items] == [("changed", job) for job in others] + [("changed", "gone")]
+    after = desk.dump()
+    assert {key for key in after if before.get(key) != after[key]} == {desk.keys.op(operation.op_id)}
+
+
+@pytest.mark.feature("BL25")
+def test_a_job_is_removed_from_wherever_it_stands(desk: Desk) -> None:
+    desk.enqueue("dead", "finished")
+    dead, finished = (job.lease for job in desk.claim())
+    desk.run(Bury((Failure(dead, "no"),)))
+    desk.finish(finished)
+    desk.enqueue("delayed", delay_ms=5000)
+    desk.enqueue("waiting")
+    for job in ("dead", "delayed", "waiting", "finished"):
+        assert altered(desk, "remove", job, job)[0].done
+        assert desk.places(job) == {"ended"}
+    assert members(desk, desk.keys.done) == []
+    # The tombstone of what was finished still answers a late copy of its finish.
+    assert desk.finish(finished) == [("repeated", "finished")]
+
+
+@pytest.mark.feature("BL24")
+def test_a_delayed_job_may_run_now_at_its_place(desk: Desk) -> None:
+    desk.enqueue("first", delay_ms=50_000)
+    desk.enqueue("second")
+    take_markers(desk)
+    assert altered(desk, "run_now", "delayed", "first")[0].done
+    assert take_markers(desk) == ["main"]
+    assert desk.redis.exists(desk.keys.due) == 0
+    assert [job.lease.job for job in desk.claim()] == ["first", "second"]
+
+
+# -- requeue
+
+
+@pytest.mark.feature("BL23")
+def test_a_dead_job_runs_again_with_all_its_attempts(desk: Desk) -> None:
+    desk.enqueue("j", attempts=2)
+    for _ in range(2):
+        desk.retry(desk.claim()[0].lease, delay_ms=0)
+        desk.tick(1)
+        desk.promote()
+    fence = int(desk.run_hash("j")["fence"])
+    assert desk.places("j") == {"dead"} and desk.run_hash("j")["failures"] == "2"
+    take_markers(desk)
+    assert altered(desk, "requeue", "dead", "j")[0].done
+    assert (desk.places("j"), take_markers(desk)) == ({"lane"}, ["main"])
+    (job,) = desk.claim()
+    assert (job.failures, job.crashes, job.claims) == (0, 0, 3) and job.lease.fence > fence
+    assert desk.run_hash("j")["errors"] == "2"
+    assert desk.retry(job.lease, delay_ms=0) == ("ok", "retried")
+
+
+def test_rule_23_a_requeued_job_takes_its_unique_key_again_or_names_the_holder(desk: Desk) -> None:
+    desk.enqueue("first", unique="u")
+    bury(desk, "first")
+    desk.enqueue("second", unique="u")
+    (told,) = altered(desk, "requeue", "dead", "first")
+    assert (told.result, told.state, told.holder) == ("held", "dead", "second")
+    bury(desk, "second")
+    # Of two that want the key in one call, the first gets it.
+    one, two = altered(desk, "requeue", "dead", "first", "second")
+    assert (one.result, two.result, two.holder) == ("done", "held", "first")
+    assert desk.redis.get(desk.keys.unique("u")) == b"first"
+    assert desk.run(desk.enqueue_operation("third", unique="u")).holder == "first"
+
+
+@pytest.mark.feature("BN12")
+def test_a_corrupt_job_is_not_requeued_and_may_be_discarded(desk: Desk) -> None:
+    desk.enqueue("j")
+    desk.redis.setrange(desk.keys.job("j"), 0, b"\xff")
+    assert desk.claim() == [] and desk.places("j") == {"dead"}
+    assert altered(desk, "requeue", "dead", "j")[0].result == "corrupt"
+    assert desk.places("j") == {"dead"}
+    assert altered(desk, "discard", "dead", "j")[0].done
+    assert desk.places("j") == {"ended"} and desk.redis.exists(desk.keys.run("j")) == 0
+
+
+def test_rule_01_a_requeue_cut_off_and_never_sent_again_leaves_a_job_that_runs_and_crashes_as_any_other(desk: Desk) -> None:
+    for writes in range(1, 10):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        desk.enqueue("j")
+        bury(desk, "j")
+        desk.tick(10)
+        was_cut = desk.cut_off(alter(desk, "requeue", "dead", "j"), writes)
+        if desk.claim():
+            desk.sweep_past(LEASE_MS + 1)
+            assert desk.places("j") == {"lane"}, writes
+        else:
+            assert desk.places("j") == {"dead"}, writes
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+# -- clean and its relatives
+
+
+@pytest.mark.feature("BL26")
+def test_clean_removes_what_is_old_enough_and_counts_what_stays(desk: Desk) -> None:
+    desk.enqueue("old1", "old2", key="a")
+    desk.enqueue("due", delay_ms=HOUR_MS)
+    desk.tick(1000)
+    desk.enqueue("young", priority=9)
+    for state, removed, kept in (("waiting", 2, 1), ("delayed", 1, 0)):
+        reply = desk.run(clean(desk, state, 500))
+        assert (reply.removed, reply.kept) == (removed, kept)
+    assert [desk.places(job) for job in ("old1", "old2", "due", "young")] == [{"ended"}] * 3 + [{"lane"}]
+    # The lane that was emptied is forgotten.
+    assert names_of(desk, desk.keys.lane("*")) == ["main"] and members(desk, desk.keys.ready("main")) == ["main"]
+    check(desk)
+    bury(desk, "young")
+    desk.tick(500)
+    desk.enqueue("young2")
+    bury(desk, "young2")
+    reply = desk.run(clean(desk, "dead", 400))
+    assert (reply.removed, reply.kept) == (1, 1)
+    assert members(desk, desk.keys.dead) == ["young2"]
+    desk.enqueue("fine")
+    desk.finish(desk.claim()[0].lease)
+    assert (desk.run(clean(desk, "finished", 1)).removed, desk.run(clean(desk, "finished")).removed) == (0, 1)
+
+
+def test_clean_removes_no_more_than_asked_and_goes_on_behind_what_stays(desk: Desk) -> None:
+    desk.enqueue(*(f"j{number}" for number in range(5)))
+    reply = desk.run(clean(desk, "waiting", most=2))
+    assert (reply.removed, reply.kept) == (2, 0)
+    assert desk.run(clean(desk, "waiting", offset=1)).removed == 2
+    assert [job.lease.job for job in desk.claim()] == ["j2"]
+
+
+@pytest.mark.parametrize("state", ["waiting", "delayed", "dead", "finished"])
+def test_rule_07_what_came_after_the_era_stays(desk: Desk, state: str) -> None:
+    def one(job: str) -> None:
+        desk.enqueue(job, delay_ms=HOUR_MS if state == "delayed" else 0)
+        if state == "dead":
+            bury(desk, job)
+        elif state == "finished":
+            desk.finish(desk.claim()[0].lease)
+
+    one("old")
+    era = desk.run(clean(desk, "delayed" if state == "waiting" else "waiting")).era
+    desk.tick(1)
+    one("new")
+    reply = desk.run(clean(desk, state, era=era))
+    assert (reply.removed, reply.kept) == (1, 1)
+    if state != "finished":
+        assert (desk.places("old"), len(desk.places("new") - {"ended"})) == ({"ended"}, 1)
+
+
+def test_rule_07_a_late_copy_of_an_obliteration_touches_nothing_of_the_new_queue(desk: Desk) -> None:
+    desk.set_limit("n:main", concurrency=1)
+    desk.pause("other")
+    desk.enqueue("old1", "old2")
+    calls = [desk.call(forget(desk))]
+    begun = desk.send(calls[0])
+    assert hash_of(desk, desk.keys.limits) == hash_of(desk, desk.keys.paused) == {}
+    calls += [desk.call(clean(desk, state, era=begun.era)) for state in ("waiting", "delayed", "dead", "finished")]
+    assert [desk.send(call).removed for call in calls[1:]] == [2, 0, 0, 0]
+    calls.append(desk.call(forget(desk, end=True)))
+    desk.send(calls[-1])
+    kinds = {name.split(":")[0] for name in names_of(desk, f"{desk.keys.prefix}*")}
+    assert kinds == {"job", "op", "seq", "sweep"}
+    # The new queue, and copies of all calls at all times.
+    desk.set_limit("n:main", concurrency=2)
+    desk.enqueue("new1", "new2", "new3")
+    desk.enqueue("new4", delay_ms=HOUR_MS)
+    for passed_ms in (0, 5_000, 24_000, 2_000, HOUR_MS - 1):
+        desk.tick(passed_ms)
+        before = desk.dump()
+        for call in calls:
+            assert desk.send(call).result in ("repeated", "refused")
+        # Copies that had never arrived before, in time: the era keeps them from the new jobs.
+        if passed_ms == 0:
+            assert [desk.run(clean(desk, state, era=begun.era)).removed for state in ("waiting", "delayed", "dead")] == [0, 0, 0]
+        else:
+            assert desk.dump() == before
+    assert len(desk.claim()) == 2
+
+
+def test_an_obliteration_waits_for_jobs_in_hand_unless_it_is_forced(desk: Desk) -> None:
+    desk.set_limit("n:main", concurrency=5)
+    desk.enqueue("j1", "j2")
+    (job, _) = desk.claim()
+    before = desk.dump()
+    assert desk.run(forget(desk)).busy and desk.dump() == before
+    begun = desk.run(forget(desk, force=True))
+    assert desk.run(clean(desk, "active", era=begun.era)).removed == 2
+    assert desk.finish(job.lease) == [("stale", "")]
+    assert desk.redis.exists(desk.keys.active, desk.keys.held("n:main")) == 0
+
+
+# -- retention
+
+
+@pytest.mark.feature("BL15", "MQ15", "BN11")
+def test_the_sweep_keeps_the_dead_and_the_done_within_their_bounds(desk: Desk) -> None:
+    def one(job: str, *, dies: bool) -> None:
+        desk.enqueue(job, unique=job)
+        bury(desk, job) if dies else desk.finish(desk.claim()[0].lease)
+
+    for number in range(4):
+        one(f"d{number}", dies=True)
+        one(f"f{number}", dies=False)
+        desk.tick(100)
+    desk.run(set_retention(desk, dead_max=3, done_max=3))
+    desk.reap()
+    assert (members(desk, desk.keys.dead), members(desk, desk.keys.done)) == (["d1", "d2", "d3"], ["f1", "f2", "f3"])
+    assert desk.places("d0") == {"ended"} and desk.redis.exists(desk.keys.run("d0")) == 0
+    desk.run(set_retention(desk, dead_age_ms=250, done_age_ms=150))
+    assert hash_of(desk, desk.keys.retention) == {"dead_max": "3", "done_max": "3", "dead_age_ms": "250", "done_age_ms": "150"}
+    desk.reap()
+    assert (members(desk, desk.keys.dead), members(desk, desk.keys.done)) == (["d2", "d3"], ["f3"])
+    desk.tick(151)
+    desk.reap()
+    assert (members(desk, desk.keys.dead), members(desk, desk.keys.done)) == ([], [])
+
+
+def test_retention_discards_a_hundred_at_a_time_and_the_sweep_comes_back_at_once(desk: Desk) -> None:
+    jobs = [f"j{number:03}" for number in range(250)]
+    desk.run(desk.enqueue_many_operation(*jobs))
+    for _ in range(3):
+        desk.run(Bury(tuple(Failure(job.lease, "no") for job in desk.claim(limit=100))))
+    desk.run(set_retention(desk, dead_max=0))
+    assert [desk.reap().sleep_ms for _ in range(3)] == [0, 0, 1000]
+    assert desk.redis.exists(desk.keys.dead) == 0 and len(ended_of(desk)) == 250
+
+
+# -- identity, for all of them
+
+Scene = Callable[[Desk], Operation]
+
+
+def a_cancel_of_what_runs(desk: Desk) -> Operation:
+    world(desk)
+    return alter(desk, "cancel", "active", "m0", "b0", "p0", "s0")
+
+
+def a_cancel_of_what_waits(desk: Desk) -> Operation:
+    world(desk)
+    return alter(desk, "cancel", "waiting", "m1", "s1", "m0")
+
+
+def a_cancel_of_what_is_delayed(desk: Desk) -> Operation:
+    world(desk)
+    return alter(desk, "cancel", "delayed", "late")
+
+
+def deaths(desk: Desk) -> None:
+    found = world(desk)
+    desk.run(Bury(tuple(Failure(lease, "no") for lease in leases(found, "m0", "b0", "p0"))))
+
+
+def a_discard(desk: Desk) -> Operation:
+    deaths(desk)
+    return alter(desk, "discard", "dead", "m0", "p0", "s0")
+
+
+def a_requeue(desk: Desk) -> Operation:
+    deaths(desk)
+    desk.tick(5)
+    return alter(desk, "requeue", "dead", "m0", "b0", "p0", "s0")
+
+
+def a_run_now(desk: Desk) -> Operation:
+    world(desk)
+    return alter(desk, "run_now", "delayed", "late", "m0")
+
+
+def a_clean_of_what_waits(desk: Desk) -> Operation:
+    world(desk)
+    return clean(desk, "waiting")
+
+
+def a_clean_of_what_is_delayed(desk: Desk) -> Operation:
+    world(desk)
+    return clean(desk, "delayed")
+
+
+def a_clean_of_the_dead(desk: Desk) -> Operation:
+    deaths(desk)
+    return clean(desk, "dead")
+
+
+def a_clean_of_what_runs(desk: Desk) -> Operation:
+    world(desk)
+    return clean(desk, "active")
+
+
+def a_begin(desk: Desk) -> Operation:
+    world(desk)
+    return forget(desk, force=True)
+
+
+def a_retention(desk: Desk) -> Operation:
+    world(desk)
+    return set_retention(desk, dead_max=5, done_age_ms=100_000)
+
+
+def a_reap_over_the_bounds(desk: Desk) -> Operation:
+    deaths(desk)
+    desk.run(set_retention(desk, dead_max=1))
+    return desk.reap_operation()
+
+
+SCENES: dict[Scene, set[str]] = {
+    a_cancel_of_what_runs: {"m0", "b0", "p0"},
+    a_cancel_of_what_waits: {"m1", "s1"},
+    a_cancel_of_what_is_delayed: {"late"},
+    a_discard: {"m0", "p0"},
+    a_requeue: set(),
+    a_run_now: set(),
+    a_clean_of_what_waits: {"m1", "b1", "s0", "s1", "r1"},
+    a_clean_of_what_is_delayed: {"late"},
+    a_clean_of_the_dead: {"m0", "b0", "p0"},
+    a_clean_of_what_runs: {"m0", "b0", "s2", "s3", "r0", "p0", "p1"},
+    a_begin: set(),
+    a_retention: set(),
+    a_reap_over_the_bounds: {"m0", "b0"},
+}
+#: They tell before their last write, or not at all.
+TOLD_EARLY = (a_requeue, a_run_now, a_reap_over_the_bounds)
+EACH = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+
+
+@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
+@EACH
+def test_rule_01_what_is_done_by_hand_and_cut_off_after_any_write_loses_nothing_else(
+    desk: Desk, scene: Scene, resend: bool
+) -> None:
+    writes, was_cut, start = 0, True, saved(desk, scene)
+    while was_cut:
+        writes += 1
+        operation = start(desk)
+        known = set(names_of(desk, desk.keys.job("*"))) - ended_of(desk)
+        was_cut = desk.cut_off(operation, writes)
+        if resend:
+            reply = desk.run(operation)
+            assert getattr(reply, "result", "done") == ("done" if was_cut else "repeated") or scene in TOLD_EARLY
+            for item in getattr(reply, "items", ()):
+                assert item.done == (item.job in SCENES[scene] or (scene is a_requeue and item.job != "s0") or item.job == "late")
+            check(desk, cut=True)
+        accepted = drain(desk)
+        check_empty(desk)
+        dead, ended = set(members(desk, desk.keys.dead)), ended_of(desk)
+        assert all(count == 1 for count in accepted.values()), writes
+        assert known <= ended | dead | accepted.keys(), (writes, known - ended - dead)
+        by_hand = known - accepted.keys() - (dead - ended)
+        assert by_hand <= SCENES[scene], (writes, by_hand)
+        if resend:
+            assert by_hand == SCENES[scene], (writes, by_hand)
+            assert scene is not a_requeue or {"m0", "b0", "p0"} <= accepted.keys()
+
+
+@EACH
+def test_rule_07_sent_again_it_changes_no_key_and_tells_the_same(desk: Desk, scene: Scene) -> None:
+    call = desk.call(scene(desk))
+    before = desk.dump()
+    first = desk.send(call)
+    after = desk.dump()
+    assert after != before
+    desk.tick(1)
+    again = desk.send(call)
+    if "reap" in scene.__name__:
+        return
+    assert desk.dump() == after
+    assert (first.result, again.result) == ("done", "repeated")
+    for name in ("items", "removed", "kept", "era"):
+        assert getattr(again, name, None) == getattr(first, name, None)
+
+
+@EACH
+def test_rule_07_a_copy_that_arrives_when_all_is_over_does_nothing(desk: Desk, scene: Scene) -> None:
+    call = desk.call(scene(desk))
+    desk.send(call)
+    drain(desk)
+    desk.tick(60_000)
+    if "reap" in scene.__name__:
+        return
+    # The ids are used again, in the state that the call names.
+    desk.redis.delete(desk.keys.dead)
+    for job in ("m0", "m1"):
+        desk.redis.delete(desk.keys.job(job), desk.keys.run(job))
+        desk.enqueue(job)
+    bury(desk, "m0", "m1")
+    desk.enqueue("s0")
+    before = desk.dump()
+    assert desk.send(call).result == "refused"
+    assert desk.dump() == before
+    assert [job.lease.job for job in desk.claim("c", classes=CLASSES)] == ["s0"]
+
+
+@EACH
+def test_rule_02_it_works_when_memory_is_full(desk: Desk, scene: Scene) -> None:
+    operation = scene(desk)
+    desk.redis.config_set("maxmemory", 1)
+    try:
+        assert getattr(desk.run(operation), "result", "done") == "done"
+    finally:
+        desk.redis.config_set("maxmemory", 0)
+
+
+@pytest.mark.parametrize("key", ["sweep", "due", "active", "dead", "done", "stats"])
+def test_rule_01_a_key_of_the_wrong_type_stops_it_before_its_first_write(desk: Desk, key: str) -> None:
+    desk.enqueue("j1", "j2")
+    bury(desk, "j1", "j2")
+    operations = [alter(desk, "discard", "dead", "j1"), clean(desk, "dead"), forget(desk)]
+    if key in ("dead", "stats"):
+        operations.append(alter(desk, "requeue", "dead", "j1"))
+    if key == "sweep":
+        desk.queue.model.now_ms = None
+    desk.redis.delete(getattr(desk.keys, key))
+    desk.redis.set(getattr(desk.keys, key), "not what the script expects")
+    before = desk.dump()
+    for operation in operations:
+        with pytest.raises(ScriptFault, match="WRONGTYPE"):
+            desk.run(operation)
+        assert desk.dump() == before
+
+
+def test_finish_reads_no_envelope_and_is_refused_all_the_same_after_a_cancel_that_was_cut_off(desk: Desk) -> None:
+    desk.enqueue("j")
+    (job,) = desk.claim()
+    operation = alter(desk, "cancel", "active", "j")
+    assert desk.cut_off(operation, 1)
+    assert desk.run(Finish((job.lease,))).items == (("stale", ""),)
+    assert desk.run(operation).items[0].done
+    assert desk.places("j") == {"ended"}
+
+
+def test_rule_25_what_needs_a_cancelled_job_is_buried_and_a_cancelled_child_is_waited_for_by_nobody(desk: Desk) -> None:
+    desk.enqueue("parent", "other")
+    desk.enqueue("child", needs=("parent",))
+    desk.enqueue("second", needs=("other",))
+    assert altered(desk, "cancel", "blocked", "second")[0].done
+    assert desk.places("second") == {"ended"} and desk.redis.exists(desk.keys.needs("second")) == 0
+    assert altered(desk, "cancel", "waiting", "parent")[0].done
+    desk.reap()
+    desk.promote()
+    assert desk.places("child") == {"dead"}
+    assert desk.run_hash("child")["error"] == "its parent parent is cancelled"
+    (job,) = desk.claim()
+    assert desk.finish(job.lease) == [("ok", "finished")] and desk.claim() == []
