@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from engine.producing import NewJob
     from engine.queue import Queue
     from engine.registry import QueueInfo, async_queues, queues
-    from engine.results import AsyncResults, Result, Results
+    from engine.results import AsyncResults, Progress, Result, Results
     from engine.routing import Target
     from engine.scheduler import Scheduler
     from engine.scheduling import Schedule
@@ -79,7 +79,7 @@ _HOMES = {
     "engine.routing": ("Target",),
     "engine.scheduler": ("Scheduler",),
     "engine.scheduling": ("Schedule",),
-    "engine.results": ("AsyncResults", "Result", "Results"),
+    "engine.results": ("AsyncResults", "Progress", "Result", "Results"),
     "engine.worker": ("Worker",),
     "engine.worker_group": ("WorkerGroup",),
     "engine.workers": ("WorkerInfo",),
@@ -108,6 +108,7 @@ __all__ = [
     "NewJob",
     "OutcomeUnknown",
     "PartlyEnqueued",
+    "Progress",
     "Queue",
     "QueueInfo",
     "Result",

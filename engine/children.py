@@ -20,7 +20,7 @@ from engine.errors import Malformed
 from engine.handlers import Lost, Say
 from engine.operations import Lease, LeasedJob
 from engine.serializers import BUILT_IN, Serializers
-from engine.step_values import MoreTime
+from engine.step_values import MoreTime, Progressed
 
 #: A child that closed its end or died is noticed at once; one that died and left its end to a child of its own, and a lease that
 #: was lost, after this.
@@ -112,7 +112,7 @@ class Child:
                     raise EOFError
                 self._tell_lost(lease)
             heard = self._pipe.recv()
-            if not isinstance(heard, MoreTime):
+            if not isinstance(heard, MoreTime | Progressed):
                 return heard
             self._say(heard)
 

@@ -15,12 +15,12 @@ from engine.errors import LeaseLost, Malformed
 from engine.hooks import RunHooks
 from engine.operations import Lease, LeasedJob
 from engine.serializers import BUILT_IN, Serializers
-from engine.step_values import MoreTime
+from engine.step_values import MoreTime, Progressed
 
 #: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as JSON; None is none.
 Handler = Callable[["Job"], object]
 #: Takes what a handler tells its worker while it runs.
-Say = Callable[[MoreTime], None]
+Say = Callable[[MoreTime | Progressed], None]
 
 _ERROR_CHARACTERS_MAX = 1000
 _UNREAD = object()
@@ -167,6 +167,20 @@ class Job:
     def cancelled(self) -> bool:
         """Whether the worker knows that this run is of no use any more: its lease has ended."""
         return self._lost
+
+    def progress(self, percent: float, message: str | None = None, data: object = None) -> None:
+        """Tell how far the run has come, for `queue.results.progress`: `percent` from 0 to 100, and a text and any JSON value, of
+        16 KiB together. Does not wait: the worker sends it at once, or the newest of several when it is busy; what is on its way
+        when the handler ends may never be noted. Raises LeaseLost when the worker knows that the lease has ended, Malformed."""
+        if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:  # pyright: ignore
+            raise Malformed("percent", percent, "a number from 0 to 100")
+        if message is not None and not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Malformed("message", message, "text")
+        body = {"percent": percent, "message": message, "data": data}
+        told = validate.json_bytes("progress", body, validate.PROGRESS_BYTES_MAX)
+        self.check_lease()
+        if self._say is not None:
+            self._say(Progressed(self._leased.lease, told[1:]))
 
     def encode_result(self, result: object) -> bytes | None:
         """What the handler returned, as it is kept; None: nothing is. Raises Malformed; called by the worker."""

@@ -199,6 +199,23 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteProgress:
+    """Note how far a running job has come: `body` are the fields of a JSON object and its closing brace. `count` counts what the
+    worker has noted: an older copy changes nothing (rule 7)."""
+
+    lease: Lease
+    count: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadProgress:
+    """Read how far a job has come."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
 class Promote:
     """Make due jobs claimable. (incarnation, counter) is the identity; reaps and promotions count together."""
 
@@ -501,6 +518,8 @@ Operation = (
     | Release
     | Extend
     | Mark
+    | NoteProgress
+    | ReadProgress
     | Promote
     | Reap
     | Wait

@@ -21,6 +21,7 @@ from engine.errors import EngineError
 from engine.face import InTime, Steps
 from engine.jobs import Jobs
 from engine.locks import Locks
+from engine.metrics import exposition
 from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueued, Snapshot, Window
 from engine.operations_workers import NoteQueue
@@ -226,6 +227,11 @@ class Queue(Surface):
     def counts(self) -> Counts:
         """Jobs in each state. `waiting` also counts those that no worker has a handler for."""
         return self.driver.run(self.model.call(Count()))
+
+    def metrics(self) -> str:
+        """What `counts` says, in Prometheus' text format 0.0.4: `ironclaim_jobs` by state, and the counters
+        `ironclaim_jobs_finished_total` and `ironclaim_jobs_buried_total`; for a service to serve beside its own."""
+        return exposition(self.name, self.counts())
 
     def snapshot(self) -> Snapshot:
         """The ids of every state, in pages of 1,000; one page is one instant, several are not."""

@@ -20,7 +20,7 @@ from engine.driver import SyncDriver
 from engine.ears import BLOCK_MS, FIRST_ENTRY, Ears
 from engine.errors import EngineError, JobFailed, OutcomeUnknown, ScriptFault, ServerUnavailable, TimedOut, UnknownJob
 from engine.face import Steps
-from engine.operations import Hear, Heard, Look, Operation, Seen
+from engine.operations import Hear, Heard, Look, Operation, ReadProgress, Seen
 
 if TYPE_CHECKING:
     from engine.async_queue import AsyncQueue
@@ -90,6 +90,27 @@ def _record(seen: Seen) -> dict[str, Any]:
     return record
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come, as its handler told: `percent` from 0 to 100, a text, any JSON value, and when (server time)."""
+
+    percent: float
+    message: str | None
+    data: Any
+    at_ms: int
+
+
+def progress_of(raw: bytes | None) -> Progress | None:
+    """What was noted, None where nothing was. Raises ScriptFault."""
+    if raw is None:
+        return None
+    try:
+        found: Any = json.loads(raw)
+        return Progress(found["percent"], found["message"], found["data"], int(found["at_ms"]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ScriptFault(f"progress outside the contract ({error}): {raw!r:.200}") from error
+
+
 class Waiting:
     """One wait, without I/O: when to look, how long to block, and what the answers mean. Raises Malformed."""
 
@@ -129,6 +150,10 @@ def _got(build: Callable[[Operation], Call[Any]], job: object) -> Steps[Result |
     return result_of(known, seen)
 
 
+def _progressed(build: Callable[[Operation], Call[Any]], job: object) -> Steps[Progress | None]:
+    return progress_of((yield build(ReadProgress(validate.known_id(job)))))
+
+
 class Results:
     """The results of a queue's jobs: `queue.results`."""
 
@@ -143,6 +168,11 @@ class Results:
         Raises Malformed, ServerUnavailable, OutcomeUnknown.
         """
         return self._queue.carry_out(_got(self._queue.model.call, id))
+
+    def progress(self, id: str) -> Progress | None:
+        """What the handler of this job has told last with `job.progress`, in its present run or an earlier one that failed; None
+        where it told nothing, and when the job has finished. Raises as `get` does."""
+        return self._queue.carry_out(_progressed(self._queue.model.call, id))
 
     def wait(self, id: str, *, timeout_ms: int = 30_000) -> Result:
         """Wait until this job has ended, and say how. No wake-up is lost, whenever the job ends and whatever becomes of the
@@ -188,6 +218,11 @@ class AsyncResults:
         Raises Malformed, ServerUnavailable, OutcomeUnknown.
         """
         return await self._queue.carry_out(_got(self._queue.model.call, id))
+
+    async def progress(self, id: str) -> Progress | None:
+        """What the handler of this job has told last with `job.progress`, in its present run or an earlier one that failed; None
+        where it told nothing, and when the job has finished. Raises as `get` does."""
+        return await self._queue.carry_out(_progressed(self._queue.model.call, id))
 
     async def wait(self, id: str, *, timeout_ms: int = 30_000) -> Result:
         """Wait until this job has ended, and say how. No wake-up is lost, whenever the job ends and whatever becomes of the

@@ -125,6 +125,14 @@ class PauseAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class Progressed:
+    """A handler tells how far it has come; `body` as in NoteProgress."""
+
+    lease: Lease
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Forked:
     """The process is another one than the one that claimed (fork, restored machine): take a new incarnation (rule 4)."""
 
@@ -134,7 +142,7 @@ class TimerFired:
     """The instant that `wake_at_ns` named has come."""
 
 
-Event = Answered | Unanswered | HandlerEnded | StopAsked | MoreTime | PauseAsked | Forked | TimerFired
+Event = Answered | Unanswered | HandlerEnded | StopAsked | MoreTime | Progressed | PauseAsked | Forked | TimerFired
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from engine.operations import (
     Mark,
     Marked,
     News,
+    NoteProgress,
     Operation,
     Promote,
     Promoted,
@@ -64,6 +65,7 @@ from engine.step_values import (
     LoseLease,
     MoreTime,
     PauseAsked,
+    Progressed,
     Settings,
     StopAsked,
     StopHandler,
@@ -122,6 +124,9 @@ class WorkerSteps:
         # When somebody last asked for a turn: what turns leave undecided is looked at soon.
         self._turn_asked_ns: int | None = None
         self._starved_ms = 0
+        # How far jobs have come that run, and is not noted yet; and how often something was.
+        self._told: dict[Lease, bytes] = {}
+        self._tellings = 0
 
     # -- what the executor may look at
 
@@ -199,6 +204,8 @@ class WorkerSteps:
                 self._timeouts.extend(lease, for_ms, now_ns)
             case PauseAsked(paused=paused):
                 self._allowance.paused_here = paused
+            case Progressed(lease=lease, body=body):
+                self._told[lease] = body
             case Forked():
                 self._take_new_incarnation()
             case TimerFired():
@@ -266,6 +273,9 @@ class WorkerSteps:
                 self._claimed(event, reply.claimed, now_ns)
             case Claimed():
                 self._claimed(event, reply, now_ns)
+            case Marked() if isinstance(operation, NoteProgress):
+                if reply.result == "stale":
+                    actions += self._hand.lose(operation.lease, self._starved_ms)
             case Marked() if isinstance(operation, Mark):
                 self._marked(operation.lease, reply, actions)
             case Extended():
@@ -504,9 +514,19 @@ class WorkerSteps:
         operation: Operation | None = self._membership.next_beat(incarnation, self._hand.leases(), now_ns)
         if operation is None and self._stopping.on and not (self.owned or self._telling) and self._membership.leaves(now_ns):
             operation = self._membership.next_leave(incarnation)
-        operation = operation or self._membership.next_note(now_ns) or self._sweeping.next_operation(incarnation, now_ns)
+        operation = operation or self._next_telling() or self._membership.next_note(now_ns)
+        operation = operation or self._sweeping.next_operation(incarnation, now_ns)
         if operation is not None:
             self._channels.send("sweep", self._build(operation), actions)
+
+    def _next_telling(self) -> NoteProgress | None:
+        """The newest that a handler which still runs has told of its progress."""
+        while self._told:
+            lease, body = self._told.popitem()
+            if self._hand.line_running(lease) is not None:
+                self._tellings += 1
+                return NoteProgress(lease, self._tellings, body)
+        return None
 
     def _use_wake_channel(self, now_ns: int, actions: list[Action]) -> None:
         """Block for a marker only when the last claim found nothing more and there is room (rule 22)."""

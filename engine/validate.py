@@ -17,6 +17,8 @@ PAYLOAD_BYTES_MAX = 512 * 1024
 PAYLOAD_BYTES_LIMIT = 64 * 1024 * 1024
 #: What a handler may return.
 RESULT_BYTES_MAX = 512 * 1024
+#: What a handler may say with its progress.
+PROGRESS_BYTES_MAX = 16 * 1024
 #: 100 years; far below 2^53 even when added to a time since 1970.
 DURATION_MS_MAX = 100 * 366 * 86_400_000
 #: The year 6429; 48 bits in the envelope.

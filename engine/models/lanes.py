@@ -37,12 +37,14 @@ from engine.operations import (
     MakeTestQueue,
     Mark,
     News,
+    NoteProgress,
     Operation,
     Options,
     Page,
     Pause,
     Promote,
     PutSchedule,
+    ReadProgress,
     Reap,
     Release,
     RemoveSchedule,
@@ -128,6 +130,14 @@ class Lanes:
             case Extend():
                 named = {"renewal": operation.renewal, "lease_ms": operation.lease_ms, "not_after_ms": operation.not_after_ms}
                 return self._ending("extend", operation, [_token(lease) for lease in operation.leases], operation.leases, named)
+            case NoteProgress():
+                lease = operation.lease
+                named = {"job": self.keys.job(lease.job), "run": self.keys.run(lease.job)}
+                values = {"fence": lease.fence, "nonce": lease.nonce, "count": operation.count, "body": operation.body}
+                return self._call("progress", operation, values, named)
+            case ReadProgress():
+                words = ("HGET", self.keys.run(operation.job), "progress")
+                return Call(None, (), words, lanes_replies.progress, operation)
             case Mark():
                 return self._mark(operation)
             case Promote() | Reap():

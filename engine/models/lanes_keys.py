@@ -26,7 +26,8 @@ class LanesKeys:
     def run(self, job: str) -> str:
         """Hash: fence, nonce, ended, outcome, renewal, marked, owner, claims, failures, crashes, error, limits (those that the
         lease counts against, with spaces between), seal (what its end needs of the envelope, bytes), errors and e0 to e9 (how
-        many runs came to nothing, and the last ten of them), requeued_ms (from then on it is not dead); from first claim on."""
+        many runs came to nothing, and the last ten of them), requeued_ms (from then on it is not dead), progress (JSON) and
+        progressed (token and counter); from first claim on."""
         return f"{self.prefix}run:{job}"
 
     def held(self, limit: str) -> str:

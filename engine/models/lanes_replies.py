@@ -49,6 +49,7 @@ from engine.operations import (
     Mark,
     Marked,
     News,
+    NoteProgress,
     Operation,
     Page,
     Paged,
@@ -102,6 +103,13 @@ def woken(raw: Any, news: str) -> Woken:
     return Woken(raw is not None and not is_news, is_news)
 
 
+def progress(raw: Any) -> bytes | None:
+    """An HGET reply."""
+    if raw is None or isinstance(raw, bytes):
+        return raw
+    raise ScriptFault(f"ReadProgress: reply outside the contract: {raw!r:.200}")
+
+
 def heard(operation: Hear, raw: Any) -> Heard:
     """An XREAD reply."""
     try:
@@ -133,7 +141,7 @@ def _parse(operation: Operation, raw: Any) -> Reply:
             if len(items) != len(operation.leases):
                 raise ValueError(f"{len(items)} items for {len(operation.leases)} leases")
             return Extended(_srv_us(raw), tuple(items))
-        case Mark():
+        case Mark() | NoteProgress():
             return Marked(_srv_us(raw), cast("Any", _word(raw[1], _MARK_RESULTS)))
         case Promote():
             promoted = int(raw[2][0]) if raw[2] else 0

@@ -33,6 +33,7 @@ from engine.operations import (
     MakeTestQueue,
     Mark,
     News,
+    NoteProgress,
     Operation,
     Page,
     Pause,
@@ -241,6 +242,10 @@ def reap_of_a_new_sweeper(desk: ClusterDesk) -> Operation:
 def counts(desk: ClusterDesk) -> Operation:
     busy(desk)
     return Count()
+
+
+def progress(desk: ClusterDesk) -> Operation:
+    return NoteProgress(busy(desk)[0], 1, b'"percent":5}')
 
 
 def look(desk: ClusterDesk) -> Operation:
@@ -528,6 +533,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "orphans": [orphans],
     "page": [page],
     "pause": [pause, pause_repeated],
+    "progress": [progress],
     "promote": [promote, promote_of_children],
     "put_schedule": [put_schedule, put_schedule_again, put_schedule_repeated],
     "reap": [reap, reap_of_a_new_sweeper],

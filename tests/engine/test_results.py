@@ -9,7 +9,7 @@ import pytest
 
 from engine import JobFailed, Malformed, Result
 from engine.errors import UnknownJob
-from engine.operations import Bury, Failure, Finish, Lease, Look, Retry, Seen, Value
+from engine.operations import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value
 from engine.owed import CALL_BYTES_MAX, Owed
 from engine.results import Waiting, result_of
 from engine.validate import RESULT_BYTES_MAX, json_bytes
@@ -234,6 +234,36 @@ def test_a_key_of_another_type_in_place_of_a_registration_does_not_stop_a_finish
     desk.redis.rpush(desk.keys.waits("j1"), "someone else's")
     desk.redis.rpush(desk.keys.wait(TOKEN), "someone else's")
     assert desk.finish(*[job.lease for job in desk.claim()]) == [("ok", "finished")] * 2
+
+
+# -- progress
+
+
+@pytest.mark.feature("BQ25", "BL11")
+def test_progress_is_noted_under_the_token_and_an_older_copy_changes_nothing(desk: Desk) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    assert desk.run(NoteProgress(job.lease, 1, b'"percent":5}')).result == "ok"
+    late = desk.call(NoteProgress(job.lease, 1, b'"percent":5}'))
+    assert desk.run(NoteProgress(job.lease, 2, b'"percent":7,"data":[]}')).result == "ok"
+    before = desk.dump()
+    assert desk.send(late).result == "repeated"
+    assert desk.run(NoteProgress(job.lease, 2, b'"percent":9}')).result == "repeated"
+    assert desk.dump() == before
+    noted = b'{"at_ms":%d,"percent":7,"data":[]}' % desk.now_ms
+    assert desk.redis.hget(desk.keys.run("j1"), "progress") == noted == desk.run(ReadProgress("j1"))
+    # Its failed run leaves it to be read; the next run begins to count anew.
+    desk.retry(job.lease, delay_ms=0)
+    assert desk.run(NoteProgress(job.lease, 3, b'"percent":9}')).result == "stale"
+    assert desk.run(ReadProgress("j1")) == noted
+    (again,) = desk.claim("b")
+    assert desk.run(NoteProgress(job.lease, 4, b'"percent":9}')).result == "stale"
+    assert desk.run(NoteProgress(again.lease, 1, b'"percent":1}')).result == "ok"
+    desk.finish(again.lease)
+    assert desk.run(ReadProgress("j1")) is None
+    before = desk.dump()
+    assert desk.run(NoteProgress(again.lease, 2, b'"percent":9}')).result == "stale"
+    assert desk.dump() == before
 
 
 # -- without a server

@@ -54,6 +54,31 @@ def unspeakable(job: Job) -> object:
     return {1, 2}
 
 
+@handlers("steps")
+def steps(job: Job) -> None:
+    """Tell the progress, and wait until the queue that it names has it."""
+    bads: tuple[dict[str, Any], ...] = (
+        {"percent": 101},
+        {"percent": True},
+        {"percent": 1, "message": 7},
+        {"percent": 1, "data": {1, 2}},
+    )
+    for bad in bads:
+        with pytest.raises(Malformed):
+            job.progress(**bad)
+    with Queue("q", url=job.payload) as queue:
+        for percent in range(0, 99, 7):
+            job.progress(percent)
+        job.progress(99.5, "nearly", {"rows": []})
+        wait_until(lambda: (found := queue.results.progress(job.id)) and found.percent == 99.5, "it is noted")
+        wait_until(lambda: queue.results.get("may-end"), "somebody has seen it")
+
+
+@handlers("steps-async")
+async def steps_async(job: Job) -> None:
+    await asyncio.to_thread(steps, job)
+
+
 @pytest.fixture
 def worker(queue: Queue) -> Iterator[Worker]:
     """A worker in a thread of this process."""
@@ -133,6 +158,24 @@ def test_the_pool_of_processes_brings_results_back(workers: Workers, queue: Queu
         queue.call("raise", 1, attempts=1)
     with pytest.raises(JobFailed, match="Malformed: result"):
         queue.call("unspeakable", 1, attempts=1)
+
+
+@pytest.mark.feature("BQ25", "BL11")
+@pytest.mark.parametrize("name", ["steps", "steps-async", "in a process"])
+def test_progress_is_seen_while_the_handler_runs(
+    name: str, request: pytest.FixtureRequest, face: Any, queue: Queue, workers: Workers
+) -> None:
+    if name == "in a process":
+        workers.start("--processes", "2", handlers="tests.engine.test_results_waiting:handlers")
+        name = "steps"
+    else:
+        request.getfixturevalue("worker")
+    job = queue.enqueue(name, queue.url, attempts=1).job
+    found = wait_until(lambda: (seen := face.results.progress(job)) and seen.percent == 99.5 and seen, "it is seen")
+    assert (found.message, found.data, found.at_ms > 10**12) == ("nearly", {"rows": []}, True)
+    queue.call("nothing", 1, id="may-end")
+    assert queue.results.wait(job).get() is None
+    assert face.results.progress(job) is None
 
 
 def test_no_wake_up_is_lost_whenever_the_wait_begins(worker: Worker, queue: Queue) -> None:

@@ -1,0 +1,35 @@
+#!lua flags=allow-oom
+-- Note how far a running job has come. A copy that is older than what was noted under the same token changes nothing (rule 7).
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   job      string  job:<id>, the envelope or its tombstone
+--   run      hash    run:<id>
+-- ARGV
+--   now_ms   '' or the time of a test
+--   fence    fence of the token
+--   nonce    nonce of the token
+--   count    counter of what the worker has noted
+--   body     percent, message and data, as the fields of a JSON object after at_ms
+-- REPLY srv_us, ok | repeated | stale
+-- @include server_us
+-- @include check_types
+-- @include envelope_open
+-- @include token_state
+local sweep = KEYS[1]
+local job = KEYS[2]
+local run = KEYS[3]
+local now_ms = ARGV[1]
+local fence = ARGV[2]
+local nonce = ARGV[3]
+local count = tonumber(ARGV[4])
+local body = ARGV[5]
+
+check_types({}, { sweep, run }, {})
+local srv_us = server_us(now_ms, sweep)
+if token_state(run, envelope_open(redis.call('GETRANGE', job, 0, 700)), fence, nonce) ~= 'held' then return { srv_us, 'stale' } end
+local token, known = string.match(redis.call('HGET', run, 'progressed') or '', '^(%S+) (%d+)$')
+if token == fence .. ':' .. nonce and tonumber(known) >= count then return { srv_us, 'repeated' } end
+redis.call('HSET', run, 'progressed', string.format('%s:%s %d', fence, nonce, count),
+  'progress', string.format('{"at_ms":%d,', math.floor(srv_us / 1000)) .. body)
+return { srv_us, 'ok' }
