@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import engine
-from engine.command import pausing, top, worker
+from engine.command import cron, jobs, pausing, queues, top, worker
 from engine.command.output import complain
 from engine.errors import EngineError
 
@@ -39,5 +39,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     worker.add_parser(commands)
     pausing.add_parsers(commands)
+    queues.add_parsers(commands)
+    jobs.add_parsers(commands)
+    cron.add_parser(commands)
     top.add_parser(commands)
     return parser

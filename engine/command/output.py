@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 _CELL_CHARACTERS_MAX = 80
@@ -46,6 +47,11 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
         return "  ".join(padded).rstrip()
 
     return "\n".join(map(line, [names, *cells]))
+
+
+def instant(ms: int) -> str | None:
+    """A server time as ISO 8601 in UTC; None for 0, which is none."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") if ms else None
 
 
 def complain(message: str) -> None:

@@ -1,0 +1,193 @@
+"""`ironclaim jobs` and `ironclaim dead`: look at jobs, and act on single ones."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from engine.command.arguments import add_json, add_queue, duration_ms
+from engine.command.output import complain, instant, show, show_one
+from engine.job_info import JobInfo
+from engine.operations import Altered
+from engine.queue import Queue
+
+Act = Callable[[Queue, str], Altered]
+
+#: Exit code where there is nothing to do it to, or the job was not in a state for it.
+_NOT_DONE = 1
+
+
+def _cancel(queue: Queue, job: str) -> Altered:
+    return queue.jobs.cancel(job)
+
+
+def _run_now(queue: Queue, job: str) -> Altered:
+    return queue.jobs.run_now(job)
+
+
+def _remove(queue: Queue, job: str) -> Altered:
+    return queue.jobs.remove(job)
+
+
+def _discard(queue: Queue, job: str) -> Altered:
+    return queue.dead.discard(job)
+
+
+_ALTERING: tuple[tuple[str, Act, str], ...] = (
+    ("cancel", _cancel, "it ends without having run; a running one loses its lease"),
+    ("run-now", _run_now, "a delayed job is claimable at once"),
+    ("remove", _remove, "forget a job that nobody runs"),
+)
+
+
+def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Add both commands."""
+    jobs = commands.add_parser("jobs", help="look at jobs, cancel, remove or run single ones")
+    actions = jobs.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = _action(actions, "list", _list, "the jobs of a state")
+    listing.add_argument(
+        "--state", default="waiting", help="waiting, delayed, blocked, active, stuck, dead or finished (waiting)"
+    )
+    _range(listing)
+    _action(actions, "show", _show, "everything about one job", "job")
+    for name, act, help in _ALTERING:
+        _action(actions, name, _altering(act), help, "job")
+    dead = commands.add_parser("dead", help="the jobs that will not run again by themselves")
+    actions = dead.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _range(_action(actions, "list", _dead, "each with its last error"))
+    requeue = _action(actions, "requeue", _requeue, "let a job start anew, or all of them")
+    requeue.add_argument("job", nargs="?", help="id of the job")
+    requeue.add_argument("--all", action="store_true", help="all dead jobs")
+    requeue.add_argument("--name", help="with --all: only those of this name")
+    _action(actions, "discard", _altering(_discard), "forget a dead job", "job")
+    clear = _action(actions, "clear", _clear, "forget all dead jobs that are old enough")
+    clear.add_argument("--older-than", type=duration_ms, required=True, help="90s, 10m, 2h, 7d; 0s for all")
+
+
+def _action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    help: str,
+    *arguments: str,
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=help)
+    for argument in arguments:
+        parser.add_argument(argument, help=f"id of the {argument}")
+    parser.set_defaults(run=run)
+    add_queue(parser)
+    add_json(parser)
+    return parser
+
+
+def _range(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--offset", type=int, default=0, help="how many to pass by")
+    parser.add_argument("--limit", type=int, default=20, help="how many at most (20)")
+    parser.add_argument("--newest-first", action="store_true", help="the newest first")
+
+
+def _list(options: argparse.Namespace) -> int:
+    with Queue(options.queue, url=options.url) as queue:
+        found = queue.jobs.list(options.state, offset=options.offset, limit=options.limit, newest_first=options.newest_first)
+    show([_row(job) for job in found], as_json=options.json, nothing=f"no job is {options.state}")
+    return 0
+
+
+def _dead(options: argparse.Namespace) -> int:
+    with Queue(options.queue, url=options.url) as queue:
+        found = queue.dead.list(offset=options.offset, limit=options.limit, newest_first=options.newest_first)
+    show([_row(job) for job in found], as_json=options.json, nothing="no job is dead")
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    with Queue(options.queue, url=options.url) as queue:
+        job = queue.jobs.get(options.job)
+    if job is None:
+        return _unknown(options)
+    show_one(_whole(job), as_json=options.json)
+    return 0
+
+
+def _altering(act: Act) -> Callable[[argparse.Namespace], int]:
+    def run(options: argparse.Namespace) -> int:
+        with Queue(options.queue, url=options.url) as queue:
+            altered = act(queue, options.job)
+        return _tell(altered, options)
+
+    return run
+
+
+def _requeue(options: argparse.Namespace) -> int:
+    if bool(options.job) == options.all:
+        complain("dead requeue: name a job, or say --all")
+        return 2
+    with Queue(options.queue, url=options.url) as queue:
+        if options.job:
+            return _tell(queue.dead.requeue(options.job), options)
+        count = queue.dead.requeue_all(options.name)
+    show_one({"requeued": count, "queue": options.queue}, as_json=options.json)
+    return 0
+
+
+def _clear(options: argparse.Namespace) -> int:
+    with Queue(options.queue, url=options.url) as queue:
+        count = queue.dead.clear(older_than_ms=options.older_than)
+    show_one({"cleared": count, "queue": options.queue}, as_json=options.json)
+    return 0
+
+
+def _unknown(options: argparse.Namespace) -> int:
+    complain(f"queue {options.queue} knows no job {options.job}")
+    return _NOT_DONE
+
+
+def _tell(altered: Altered, options: argparse.Namespace) -> int:
+    row = {"job": altered.job, "queue": options.queue, "result": altered.result, "state": altered.state, "holder": altered.holder}
+    if altered.done or options.json:
+        show_one(row, as_json=options.json)
+    elif altered.state == "gone":
+        return _unknown(options)
+    else:
+        why = {
+            "changed": f"it is {altered.state}",
+            "held": f"job {altered.holder} has its unique key",
+            "corrupt": "nobody can read it, so that it cannot run",
+        }
+        complain(f"job {altered.job} stays as it is: {why[altered.result]}")
+    return 0 if altered.done else _NOT_DONE
+
+
+def _row(job: JobInfo) -> dict[str, Any]:
+    return {
+        "job": job.id,
+        "name": job.name,
+        "state": job.state,
+        "priority": job.priority,
+        "key": job.key or None,
+        "enqueued": instant(job.enqueued_ms),
+        "due": instant(job.due_ms),
+        "failures": job.failures,
+        "error": (job.last_error.strip().splitlines() or [""])[-1] or job.unreadable or None,
+    }
+
+
+def _whole(job: JobInfo) -> dict[str, Any]:
+    try:
+        payload: Any = job.payload if job.payload_bytes else None
+    except ValueError:
+        payload = repr(job.payload_bytes)
+    return {
+        **_row(job),
+        "ended": instant(job.ended_ms),
+        "owner": job.owner or None,
+        "lease end": instant(job.lease_end_ms),
+        "fence": job.fence,
+        "claims": job.claims,
+        "crashes": job.crashes,
+        "headers": job.headers,
+        "payload": payload,
+        "errors": [{**asdict(error), "at_ms": instant(error.at_ms)} for error in job.errors],
+    }

@@ -1,0 +1,59 @@
+"""`ironclaim queues` and `ironclaim workers`: what there is on a server, and who works on a queue."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from engine.command.arguments import add_json, add_queue, add_server
+from engine.command.output import instant, show
+from engine.queue import Queue
+from engine.registry import queues
+from engine.workers import WorkerInfo
+
+
+def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Add both commands."""
+    listing = commands.add_parser("queues", help="the queues of a server, each with its jobs by state")
+    add_server(listing)
+    add_json(listing)
+    listing.set_defaults(run=_queues)
+    workers = commands.add_parser("workers", help="the workers of a queue, and what each has in hand")
+    add_queue(workers)
+    add_json(workers)
+    workers.set_defaults(run=_workers)
+
+
+def _queues(options: argparse.Namespace) -> int:
+    rows: list[dict[str, Any]] = []
+    for found in queues(options.url):
+        with Queue(found.name, url=options.url) as queue:
+            counts = asdict(queue.counts())
+        del counts["srv_us"]
+        rows.append({"queue": found.name, **counts, "used": instant(found.used_ms)})
+    show(rows, as_json=options.json, nothing="no queues")
+    return 0
+
+
+def _workers(options: argparse.Namespace) -> int:
+    with Queue(options.queue, url=options.url) as queue:
+        found = queue.workers.list()
+    show([_row(worker, options.json) for worker in found], as_json=options.json, nothing="no workers")
+    return 0
+
+
+def _row(worker: WorkerInfo, whole: bool) -> dict[str, Any]:
+    """Whole for programs, what people want to see first for the others."""
+    row = {
+        "worker": worker.name,
+        "alive": worker.alive,
+        "host": worker.host,
+        "pid": worker.pid,
+        "in hand": worker.in_hand,
+        "concurrency": worker.concurrency,
+        "handlers": ", ".join(worker.handlers),
+        "started": instant(worker.started_ms),
+        "beat age s": round(worker.beat_age_ms / 1000, 1),
+    }
+    return {**asdict(worker), "attributes": dict(worker.attributes)} if whole else row
