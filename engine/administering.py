@@ -9,7 +9,7 @@ from collections.abc import Callable
 from engine import validate
 from engine.errand import Sent
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
-from engine.operations import Administered, Limit, Operation, Pause, Resume, SetLimit, SetRetention
+from engine.operations import Administered, Limit, Operation, Pause, Resume, SetLimit, SetRetention, SetWorker
 
 #: An operation that lacks only the time after which it is void.
 Draft = Callable[[int], Operation]
@@ -55,6 +55,22 @@ def set_retention(done_max: object, done_age_ms: object, dead_max: object, dead_
         raise Malformed("done_max", None, "at least one of done_max, done_age_ms, dead_max and dead_age_ms")
     op_id = new_op_id()
     return lambda not_after_ms: SetRetention(op_id, not_after_ms, bounds)
+
+
+def set_concurrency(name: object, concurrency: object) -> Draft:
+    """How many handlers a worker, or every worker without a number of its own (None), runs at once; None: as it was started.
+    Raises Malformed."""
+    field, op_id = "c:*" if name is None else f"c:{validate.worker_name(name)}", new_op_id()
+    most = validate.CONCURRENCY_MAX
+    value = None if concurrency is None else validate.integer("concurrency", concurrency, 1, most)
+    return lambda not_after_ms: SetWorker(op_id, not_after_ms, field, value)
+
+
+def pause_worker(name: object, length_ms: object) -> Draft:
+    """Pause a worker; None: resume it. Raises Malformed."""
+    field, op_id = f"p:{validate.worker_name(name)}", new_op_id()
+    value = None if length_ms is None else validate.integer("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
+    return lambda not_after_ms: SetWorker(op_id, not_after_ms, field, value)
 
 
 def conclude(sent: Sent) -> None:

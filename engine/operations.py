@@ -73,6 +73,8 @@ class Options:
     target: str = ""
     result_ttl_ms: int = 3_600_000
     error_ttl_ms: int = 86_400_000
+    #: Places that one claim takes in the window of a rate.
+    cost: int = 1
 
     @property
     def wait_ms(self) -> int:

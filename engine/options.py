@@ -74,6 +74,8 @@ class JobOptions(TypedDict, total=False):
     result_ttl_ms: int
     #: How long the error of a dead job is kept as its result; 0: not at all.
     error_ttl_ms: int
+    #: Places that the job takes in the windows of rate limits, 1 to 1,000; of a rate below that all (rule 20).
+    cost: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,7 @@ OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
     "target": Checked(target_text),
     "result_ttl_ms": Whole(3_600_000, 0, validate.DURATION_MS_MAX),
     "error_ttl_ms": Whole(86_400_000, 0, validate.DURATION_MS_MAX),
+    "cost": Whole(1, 1, 1000),
 }
 
 #: The options of a job that has none of its own.

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from engine import validate
+from engine import administering, validate
 from engine.errors import ScriptFault
-from engine.face import Steps
+from engine.face import InTime, Steps
 from engine.operations_workers import ListedWorker, ListedWorkers, ListWorkers
 
 if TYPE_CHECKING:
@@ -93,6 +93,10 @@ def _info(listed: ListedWorker, now_ms: int) -> WorkerInfo:
         raise ScriptFault(f"ListWorkers: the beat of {listed.incarnation} cannot be read ({error})") from error
 
 
+def _set(draft: administering.Draft) -> Steps[None]:
+    administering.conclude((yield InTime(draft)))
+
+
 class Workers:
     """The workers of a queue, as `queue.workers`."""
 
@@ -106,6 +110,21 @@ class Workers:
     def get(self, name: str) -> WorkerInfo | None:
         """The worker of this name or incarnation, the one that beat last where several have it; None when there is none."""
         return self._queue.carry_out(_get(self._queue, name))
+
+    def set_concurrency(self, name: str | None, concurrency: int | None) -> None:
+        """Let the worker of this name, or every worker without a number of its own (None), run so many handlers at once: 1 to
+        1,000, of which it uses no more than it was started with; None: as it was started. Workers hear of it at their next sweep
+        at the latest, and what runs goes on. Raises as `Queue.enqueue` does."""
+        self._queue.carry_out(_set(administering.set_concurrency(name, concurrency)))
+
+    def pause(self, name: str, *, length_ms: int = 0) -> None:
+        """Let the worker of this name claim and start nothing until `resume`, or for `length_ms`; what runs goes on. The queue
+        and its other workers are not touched. Raises as `Queue.enqueue` does."""
+        self._queue.carry_out(_set(administering.pause_worker(name, length_ms)))
+
+    def resume(self, name: str) -> None:
+        """End the pause of a worker."""
+        self._queue.carry_out(_set(administering.pause_worker(name, None)))
 
 
 class AsyncWorkers:
@@ -121,3 +140,18 @@ class AsyncWorkers:
     async def get(self, name: str) -> WorkerInfo | None:
         """The worker of this name or incarnation, the one that beat last where several have it; None when there is none."""
         return await self._queue.carry_out(_get(self._queue, name))
+
+    async def set_concurrency(self, name: str | None, concurrency: int | None) -> None:
+        """Let the worker of this name, or every worker without a number of its own (None), run so many handlers at once: 1 to
+        1,000, of which it uses no more than it was started with; None: as it was started. Workers hear of it at their next sweep
+        at the latest, and what runs goes on. Raises as `Queue.enqueue` does."""
+        await self._queue.carry_out(_set(administering.set_concurrency(name, concurrency)))
+
+    async def pause(self, name: str, *, length_ms: int = 0) -> None:
+        """Let the worker of this name claim and start nothing until `resume`, or for `length_ms`; what runs goes on. The queue
+        and its other workers are not touched. Raises as `Queue.enqueue` does."""
+        await self._queue.carry_out(_set(administering.pause_worker(name, length_ms)))
+
+    async def resume(self, name: str) -> None:
+        """End the pause of a worker."""
+        await self._queue.carry_out(_set(administering.pause_worker(name, None)))

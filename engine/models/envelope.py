@@ -10,7 +10,7 @@ tombstone.
 | 1 | version, 1 | | 0 | version, 1 |
 | 1 | kind, 'J' | | 1 | kind, 'T' |
 | 1 | priority, 1 to 10 | | 2 | outcome: 1 finished, the place in `_OUTCOMES` of envelope_open.lua |
-| 1 | flags: 1 LIFO, 2 delayed, 4 timeout, 8 options, 16 goes on without lost parents | | 3-10 | enqueue nonce |
+| 1 | flags: 1 LIFO, 2 delayed, 4 timeout, 8 options, 16 goes on without lost parents, 32 cost | | 3-10 | enqueue nonce |
 | 6, 6 | sequence, enqueued_ms (by the server) | | 11-18 | fence of the last ended token, 0 where turned away |
 | 0 or 6 | due_ms (by the server), where delayed | | 19 | length of its nonce |
 | 8 | enqueue nonce | | 20- | its nonce; where turned away the id of that other job |
@@ -40,7 +40,7 @@ from engine.operations import Backoff, Enqueue, Lease, LeasedJob, Options
 VERSION = 1
 #: Kinds of back-off by their number in the envelope.
 _BACKOFFS: tuple[Backoff, ...] = ("fixed", "exponential", "linear", "geometric", "custom")
-_LIFO, _DELAYED, _TIMEOUT, _OPTIONS, _ALONE = 1, 2, 4, 8, 16
+_LIFO, _DELAYED, _TIMEOUT, _OPTIONS, _ALONE, _COST = 1, 2, 4, 8, 16, 32
 _HEAD = struct.Struct(">BBBB")
 #: Attempts, back-off, crashes_max, backoff_ms, lengths.
 _COMMON = struct.Struct(">HBBIBBBB")
@@ -78,7 +78,7 @@ _mould: Mould | None = None
 
 def _shape(name: str, options: Options) -> Mould:
     flags = _LIFO * options.lifo + _DELAYED * (options.wait_ms != 0) + _TIMEOUT * (options.timeout_ms > 0)
-    flags += _ALONE * (options.on_parent_failure == "ignore")
+    flags += _ALONE * (options.on_parent_failure == "ignore") + _COST * (options.cost > 1)
     extras = {
         field: extra.write(value) for field, extra in _EXTRAS.items() if (value := getattr(options, field)) != extra.default
     }
@@ -242,6 +242,7 @@ _EXTRAS: dict[str, Extra] = {
     "target": Extra("", json.loads, _compact),
     "result_ttl_ms": Extra(3_600_000, int, _read_whole),
     "error_ttl_ms": Extra(86_400_000, int, _read_whole),
+    "cost": Extra(1, int, _read_whole),
 }
 
 

@@ -38,6 +38,7 @@
 -- @include check_types
 -- @include envelope_kind
 -- @include envelope_seal
+-- @include envelope_cost
 -- @include envelope_open
 -- @include token_state
 -- @include ready_lane
@@ -99,7 +100,7 @@ settled(prefix)
 check_types(zsets, { sweep, stats, parked }, wake_lists, { record })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local helpers = { envelope_kind = envelope_kind, envelope_seal = envelope_seal, envelope_open = envelope_open, to_lane = to_lane,
+local helpers = { envelope_kind = envelope_kind, envelope_seal = envelope_seal, envelope_cost = envelope_cost, envelope_open = envelope_open, to_lane = to_lane,
   lane_score = lane_score, bury_job = bury_job, token_state = token_state, note_lease = note_lease, ready_lane = ready_lane,
   free_slots = free_slots, free_unique = free_unique, limit_room = limit_room, is_paused = is_paused, open_classes = open_classes,
   pick_jobs = pick_jobs, count_leases = count_leases, rate_back = rate_back, leave_lane = leave_lane, claim_known = claim_known,

@@ -58,7 +58,11 @@ for _, lease in ipairs(held) do
     if redis.call('ZSCORE', rate, place) then
       -- The lanes first: cut off in between, the next copy finds the place still taken and does both.
       if string.sub(limit, 1, 2) == 'k:' then lanes_back(prefix, string.sub(limit, 3), turn, wakes, helpers) end
-      redis.call('ZREM', rate, place)
+      local places, unit = { place }, 2
+      while redis.call('ZSCORE', rate, place .. ':' .. unit) do
+        places[unit], unit = place .. ':' .. unit, unit + 1
+      end
+      redis.call('ZREM', rate, unpack(places))
     end
   end
   end_lease(prefix, lease, 'released', turn, wakes, helpers)

@@ -660,7 +660,7 @@ def drain(desk: ClusterDesk) -> dict[str, int]:
         desk.tick(60_000)
         desk.reap()
         desk.promote()
-        while jobs := desk.claim("z"):
+        while jobs := desk.claim("z", classes=("main", "main@gpu", "main@gpu1", "main@gpu2")):
             for job, (result, _) in zip(jobs, desk.finish(*[job.lease for job in jobs]), strict=True):
                 accepted[job.lease.job] = accepted.get(job.lease.job, 0) + (result == "ok")
     return accepted

@@ -99,14 +99,14 @@ def test_a_worker_runs_from_some_queues_alone(queues: tuple[Queue, ...]) -> None
 
 def test_places_are_shared_and_a_queue_that_waits_gets_the_next_one(queues: tuple[Queue, ...]) -> None:
     book = Book(hold=True)
-    fill(queues[2:], 6)
+    fill(queues[2:], 60)
     group = WorkerGroup(queues, book.handlers("w", "work"), concurrency=3)
     with at_work(group):
         wait_until(lambda: book.running == 3, "one queue may have all places")
         queues[0].enqueue("work", {}, id="critical-0")
         book.release()
-        wait_until(lambda: finished(queues) == 7, "all")
-    assert kinds(book)[:3] == ["low"] * 3 and "critical" in kinds(book)[3:6]
+        wait_until(lambda: finished(queues) == 61, "all")
+    assert kinds(book)[:3] == ["low"] * 3 and "critical" in kinds(book)[3:45], "it did not wait for the end of the other queue"
     assert book.most == 3
 
 

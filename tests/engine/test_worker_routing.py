@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from engine import Malformed, Queue, Target, Worker
 from tests.engine.helpers.at_work import Book, at_work, make_worker
+from tests.engine.helpers.both import hurried
+from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.waiting import wait_until
 
 #: What happens again and again within `SOON_S` was not found by a sweep.
@@ -242,6 +245,97 @@ def test_a_gate_bounds_how_many_are_claimed_and_one_that_raises_is_closed(queue:
         said[0] = 1
         wait_until(lambda: finished(queue, 6), "it goes on")
     assert left <= 4
+
+
+@pytest.mark.feature("MQ33", "MQ35")
+def test_so_many_handlers_at_once_as_are_set_from_afar(queue: Queue) -> None:
+    book = Book(hold=True)
+    queue.workers.set_concurrency("w", 2)
+    for number in range(6):
+        queue.enqueue("work", {}, id=f"j{number}")
+    with at_work(make_worker(queue, book, "w", concurrency=4, sweep_ms=50)):
+        # It may have begun with more before it heard of it.
+        wait_until(lambda: book.running >= 2, "it works")
+        queue.workers.set_concurrency("w", 1)
+        queue.workers.set_concurrency(None, 3)
+        with raw_client(queue.url) as client:
+            # Whoever is idle has heard of it when the marker was taken, and this one sweeps.
+            client.config_resetstat()
+            wait_until(lambda: client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] > 20, "sweeps")
+        book.release()
+        wait_until(lambda: finished(queue, 6), "those that ran")
+        again = Book(hold=True)
+        with at_work(make_worker(queue, again, "other", concurrency=4, sweep_ms=50, names=None)):
+            wait_until(lambda: queue.workers.get("other"), "it is there")
+            book.most = 0
+            for number in range(20):
+                queue.enqueue("work", {}, id=f"k{number}")
+            wait_until(lambda: again.running == 3, "the number for all")
+            wait_until(lambda: len(book.ran) > 6, "the first one works as well")
+            again.release()
+            wait_until(lambda: finished(queue, 26), "the rest")
+            assert (book.most, again.most) == (1, 3)
+            queue.workers.set_concurrency("w", None)
+            queue.workers.set_concurrency(None, None)
+    with raw_client(queue.url) as client:
+        assert [field for field in client.hkeys(queue.model.keys.settings)] == ["version"]
+
+
+@pytest.mark.feature("BL21")
+def test_one_worker_is_paused_from_afar(queue: Queue) -> None:
+    book = Book()
+    with at_work(make_worker(queue, book, "w", **SLOW_SWEEP), make_worker(queue, book, "v", **SLOW_SWEEP)):
+        queue.enqueue("work", {}, id="first")
+        wait_until(lambda: finished(queue, 1), "they are at work")
+        queue.workers.pause("w")
+        # Idle workers hear of it at once: they have learnt it when nobody blocks for this version any more.
+        with raw_client(queue.url) as client:
+            key = queue.model.keys.news(0)
+            wait_until(lambda: client.llen(key) == 1, "the marker has found nobody", SOON_S)
+        for number in range(10):
+            queue.enqueue("work", {}, id=f"j{number}")
+            wait_until(lambda number=number: finished(queue, 2 + number), "the other one runs it")
+        assert {who for who, job in book.ran if job != "first"} == {"v"}
+        queue.workers.pause("v")
+        queue.enqueue("work", {}, id="waits")
+        queue.workers.resume("w")
+        wait_until(lambda: book.by("w")[-1:] == ["waits"], "it goes on", SOON_S + 2)
+        queue.workers.pause("w", length_ms=300)
+        queue.enqueue("work", {}, id="later")
+        wait_until(lambda: book.by("w")[-1:] == ["later"], "a pause with a length ends", 10)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_settings_by_both_faces(ironclaim_url: str, kind: str) -> None:
+    with asyncio.Runner() as runner:
+        queue = hurried(kind, runner, "q", ironclaim_url)
+
+        def call(name: str, *arguments: Any, **more: Any) -> None:
+            done = getattr(queue.workers, name)(*arguments, **more)
+            if kind == "async":
+                runner.run(done)
+
+        call("set_concurrency", "w", 1000)
+        call("set_concurrency", None, 1)
+        call("pause", "w", length_ms=0)
+        call("pause", "v")
+        call("resume", "v")
+        with raw_client(ironclaim_url) as client:
+            fields = client.hgetall(queue.model.keys.settings)
+        assert fields == {"version": "5", "c:w": "1000", "c:*": "1", "p:w": "0 0"}
+        for name, arguments, field in (
+            ("set_concurrency", ("w", 0), "concurrency"),
+            ("set_concurrency", ("w", 1001), "concurrency"),
+            ("set_concurrency", ("a b", 1), "worker name"),
+            ("pause", ("",), "worker name"),
+            ("resume", (None,), "worker name"),
+        ):
+            with pytest.raises(Malformed) as caught:
+                call(name, *arguments)
+            assert caught.value.field == field
+        with pytest.raises(Malformed, match="^length_ms: "):
+            call("pause", "w", length_ms=-1)
+        queue.close()
 
 
 def test_pauses_and_gates_do_not_stop_renewals(queue: Queue) -> None:

@@ -3,8 +3,8 @@
 -- look.
 -- keys: sweep, active, stats, record
 -- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, least, most, corrupt, turn
--- helpers: claim_known, open_classes, pick_jobs, limit_room, envelope_kind, envelope_seal, bury_job, free_unique, note_lease,
---   count_leases, rate_back, leave_lane, check_types, error_ttl, tell_ended
+-- helpers: claim_known, open_classes, pick_jobs, limit_room, envelope_kind, envelope_seal, envelope_cost, bury_job, free_unique,
+--   note_lease, count_leases, rate_back, leave_lane, check_types, error_ttl, tell_ended
 local function claim_jobs(keys, ask, now_ms, helpers)
   local nonce, prefix, corrupt = ask.incarnation .. ':' .. ask.counter, ask.prefix, ask.corrupt
   local known, jobs = helpers.claim_known(prefix, keys.active, keys.record, nonce, ask.counter, corrupt)
@@ -26,8 +26,8 @@ local function claim_jobs(keys, ask, now_ms, helpers)
       local limit = round == 1 and job.class.limit and job.class or round == 2 and job.limit
       if limit then
         words = words .. ' ' .. limit.limit
-        local group = counted[limit.limit] or { limit = limit, ids = {}, fences = {} }
-        group.ids[#group.ids + 1], group.fences[#group.fences + 1] = job.id, fence
+        local group = counted[limit.limit] or { limit = limit, ids = {}, fences = {}, costs = {} }
+        group.ids[#group.ids + 1], group.fences[#group.fences + 1], group.costs[#group.costs + 1] = job.id, fence, job.cost
         counted[limit.limit] = group
       end
     end
@@ -44,7 +44,7 @@ local function claim_jobs(keys, ask, now_ms, helpers)
     jobs[slot], jobs[slot + 1], jobs[slot + 2], jobs[slot + 3] = job.id, job.fence, deadline_ms, job.claims
     jobs[slot + 4], jobs[slot + 5], jobs[slot + 6] = job.failures, job.crashes, job.raw
   end
-  for _, group in pairs(counted) do helpers.count_leases(prefix, group.limit, group.ids, group.fences, deadline_ms, now_ms, helpers) end
+  for _, group in pairs(counted) do helpers.count_leases(prefix, group.limit, group, deadline_ms, now_ms, helpers) end
   for _, lane in ipairs(lanes) do
     for _, id in ipairs(lane.unread) do
       helpers.bury_job(prefix, {}, id, now_ms, helpers, 'corrupt envelope')
@@ -58,7 +58,7 @@ local function claim_jobs(keys, ask, now_ms, helpers)
     if class.room <= 0 then closed[#closed + 1] = class end
   end
   for _, class in ipairs(closed) do
-    local _, until_ms, ahead = helpers.limit_room(prefix, class.limit, class.definition, now_ms)
+    local _, until_ms, ahead = helpers.limit_room(prefix, class.limit, class.definition, now_ms, class.meter.need)
     helpers.rate_back(prefix, class.limit, ahead, now_ms)
     if until_ms then redis.call('ZADD', prefix .. 'rest', until_ms, 'w:' .. string.sub(class.limit, 3)) end
   end

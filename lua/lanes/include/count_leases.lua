@@ -1,12 +1,15 @@
--- Count new leases against a limit: their slots, and their places in the window of its rate (rule 20). `ids` and `fences` of the
--- leases; limit: limit, definition, ahead.
+-- Count new leases against a limit: their slots, and their places in the window of its rate (rule 20), <id>:<fence>, and for a job
+-- that costs more <id>:<fence>:2 and so on. leases: ids, fences, costs; limit: limit, definition, ahead.
 -- helpers: rate_back
-local function count_leases(prefix, limit, ids, fences, deadline_ms, now_ms, helpers)
+local function count_leases(prefix, limit, leases, deadline_ms, now_ms, helpers)
   local slots, rate, per_ms = string.match(limit.definition, '^(%d+) (%d+) (%d+)')
   local held, used = {}, {}
-  for at, id in ipairs(ids) do
+  for at, id in ipairs(leases.ids) do
     held[2 * at - 1], held[2 * at] = deadline_ms, id
-    used[2 * at - 1], used[2 * at] = now_ms, id .. ':' .. fences[at]
+    local place = id .. ':' .. leases.fences[at]
+    for unit = 1, math.min(leases.costs[at], tonumber(rate)) do
+      used[#used + 1], used[#used + 2] = now_ms, unit == 1 and place or string.format('%s:%d', place, unit)
+    end
   end
   if slots ~= '0' then
     for at = 1, #held, 1000 do redis.call('ZADD', prefix .. 'held:' .. limit.limit, unpack(held, at, math.min(at + 999, #held))) end

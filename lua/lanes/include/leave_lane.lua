@@ -9,7 +9,7 @@ local function leave_lane(prefix, lane, now_ms, helpers)
   local room, until_ms, ahead = 1, nil, nil
   -- Asked once more: what was taken counts by now.
   if lane.blocked then
-    room, until_ms, ahead = helpers.limit_room(prefix, lane.blocked.limit, lane.blocked.definition, now_ms)
+    room, until_ms, ahead = helpers.limit_room(prefix, lane.blocked.limit, lane.blocked.definition, now_ms, lane.blocked.need)
     helpers.rate_back(prefix, lane.blocked.limit, ahead, now_ms)
   end
   if not head[1] then

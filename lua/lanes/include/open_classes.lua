@@ -2,7 +2,7 @@
 -- nothing for the lanes in it. Pauses and limits are those of its name, which other classes may share. Returns a table for each open class, and those of the closed ones whose rate window ends.
 -- helpers: is_paused, limit_room
 local function open_classes(prefix, names, now_ms, helpers)
-  local open, closed = {}, {}
+  local open, closed, meters = {}, {}, {}
   local some_paused = redis.call('HLEN', prefix .. 'paused') > 0
   local some_limits = redis.call('HLEN', prefix .. 'limits') > 0
   for _, name in ipairs(names) do
@@ -12,7 +12,11 @@ local function open_classes(prefix, names, now_ms, helpers)
     if definition then
       class.limit = limit
       class.definition = definition
-      class.room, class.until_ms, class.ahead = helpers.limit_room(prefix, class.limit, definition, now_ms)
+      local units, rate
+      class.room, class.until_ms, class.ahead, units, rate = helpers.limit_room(prefix, class.limit, definition, now_ms)
+      -- What is left of the window belongs to all classes of the name.
+      meters[limit] = meters[limit] or { units = units, rate = rate }
+      class.meter = meters[limit]
     end
     if not (some_paused and helpers.is_paused(prefix .. 'paused', name, now_ms)) then
       local list = class.room > 0 and open or closed

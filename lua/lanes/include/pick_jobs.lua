@@ -4,7 +4,7 @@
 -- and `most` only jobs of those priorities count, of the first 1,000 ready lanes of each class.
 -- Returns jobs, lanes (each with what was picked and what leads nowhere, its turn, and the limit that blocks it), the last turn.
 -- ask: prefix, limit, crashed_max, least, most, turn; limited: whether any limit is defined
--- helpers: envelope_kind, limit_room, check_types
+-- helpers: envelope_kind, envelope_cost, limit_room, check_types
 local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
   local band_size, picked, visited, heads, keys, bytes, crashed, full = 562949953421312, {}, {}, {}, {}, 0, 0, false
   local turn, job_prefix, run_prefix, none = ask.turn, ask.prefix .. 'job:', ask.prefix .. 'run:', {}
@@ -53,16 +53,37 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
       local definition = own[1] or own[2]
       keys[limit] = false
       if definition then
-        local room, until_ms, ahead = helpers.limit_room(ask.prefix, limit, definition, now_ms)
-        keys[limit] = { limit = limit, definition = definition, room = room, until_ms = until_ms, ahead = ahead }
+        local room, until_ms, ahead, units, rate = helpers.limit_room(ask.prefix, limit, definition, now_ms)
+        keys[limit] = { limit = limit, definition = definition, room = room, until_ms = until_ms, ahead = ahead,
+          units = units, rate = rate }
       end
     end
     return keys[limit]
   end
+  -- Take what a job costs of the places that the rates of its limits have left. False: they are too few, and what comes after it
+  -- waits as well, or it would wait for ever; `need` says for how many.
+  local function spend(head, cost)
+    local meter, limit = head.class.meter, head.limit
+    local by_name, by_key = meter and meter.rate and math.min(cost, meter.rate), limit and limit.rate and math.min(cost, limit.rate)
+    if by_name and by_name > meter.units then
+      meter.need = by_name
+      for _, other in ipairs(classes) do
+        if other.meter == meter then other.room = 0 end
+      end
+      return false
+    end
+    if by_key and by_key > limit.units then
+      limit.need, limit.room = by_key, 0
+      return false
+    end
+    if by_name then meter.units = meter.units - by_name end
+    if by_key then limit.units = limit.units - by_key end
+    return true
+  end
   -- Take up to `most` jobs of a lane, none of a lower band than `least_band`. What leads nowhere is bounded by 99; what is passed by
   -- must not hide what lies behind it, so for it there are more entries, up to 2,000 (some 3 ms). Envelopes are read 16 at a time.
   local function visit(head, most, least_band)
-    local taken, looked, bound = 0, 0, most + 99
+    local taken, looked, bound, metered = 0, 0, most + 99, head.class.meter or head.limit
     while taken < most and looked < bound do
       local size = math.min(16, most - taken)
       local page, job_keys, run_keys = entries(head, size), {}, {}
@@ -90,13 +111,15 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
         elseif #picked > 0 and bytes + #raw > 1048576 then
           full = true
           return taken
+        elseif metered and not spend(head, helpers.envelope_cost(raw)) then
+          return taken
         else
           bytes = bytes + #raw
           if crashes > 0 then crashed = crashed + 1 end
           taken = taken + 1
           picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = math.max(tonumber(run[1] or 0) + 1, now_ms),
             claims = tonumber(run[2] or 0) + 1, failures = tonumber(run[3] or 0), crashes = crashes, class = head.class,
-            limit = head.limit, ran = run[1] }
+            limit = head.limit, ran = run[1], cost = metered and helpers.envelope_cost(raw) }
           head.jobs[#head.jobs + 1] = id
         end
         head.offset = head.offset + 1
