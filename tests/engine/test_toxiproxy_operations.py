@@ -63,6 +63,14 @@ class SoloDesk(Desk):
         self.redis.config_resetstat()
         return call
 
+    def dump(self) -> dict[str, Any]:
+        """Every key; entries of streams without their ids, which are the server's own time."""
+        found = super().dump()
+        for key, (kind, value, expiry) in found.items():
+            if kind == "stream":
+                found[key] = (kind, [fields for _, fields in value], expiry)
+        return found
+
     def sends(self) -> int:
         """How many scripts the server has run since the scene was prepared."""
         stats: Any = self.redis.info("commandstats")
