@@ -59,6 +59,13 @@ class Load:
         add("--id-prefix", default="", help="job ids are PREFIX-INDEX; default b<seed>, on the page with the start time added")
         add("--history", default="", include_in_web_ui=False, help="write the history of the sends to this new file")
         add("--lua", default="", include_in_web_ui=False, help="folder of scripts to use instead of the engine's own")
+        add(
+            "--retention-ms",
+            type=int,
+            default=0,
+            include_in_web_ui=False,
+            help="keep results and errors so long (default: as usual)",
+        )
         consumer: Any = partial(add, include_in_web_ui=False)
         consumer("--consumers", type=int, default=0, help="so many of the users consume (default 0)")
         consumer("--consumer-history", default="", help="write the history of the first consumer to this new file")
@@ -191,6 +198,7 @@ def _destination(environment: Environment, *, part: int = 0) -> Destination:
         url=environment.host or "",
         lua=Path(options.lua) if options.lua else None,
         history=history,
+        retention_ms=options.retention_ms,
     )
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gevent
 
@@ -43,12 +44,14 @@ class Dropped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where the jobs go, and the file that gets the history. `history` None: nothing is recorded; `lua` None: the own scripts."""
+    """Where the jobs go, and the file that gets the history. `history` None: nothing is recorded; `lua` None: the own scripts;
+    `retention_ms`: how long results and errors are kept, 0 = as the engine has it."""
 
     queue: str
     url: str
     lua: Path | None = None
     history: Path | None = None
+    retention_ms: int = 0
 
     def connect(self, recorder: Recorder | None = None) -> engine.Queue:
         """A queue of this destination; no I/O yet. Raises engine.EngineError naming the setting that is wrong."""
@@ -72,6 +75,8 @@ class Production:
             self._history = _new_history(destination.history)
             self._recorder = Recorder(self._history, queue=destination.queue)
         self._queue = destination.connect(self._recorder)
+        kept_ms = destination.retention_ms
+        self._kept: dict[str, Any] = {"result_ttl_ms": kept_ms, "error_ttl_ms": kept_ms} if kept_ms else {}
         self._loop = OpenLoop(jobs, send=self._send, drop=self._drop)
 
     def warm_up(self) -> None:
@@ -117,6 +122,7 @@ class Production:
                 needs=job.needs,
                 # A parent may be dead by plan; the check is about the order.
                 on_parent_failure="ignore",
+                **self._kept,
                 intended_ns=intended_ns,
             )
             # A job that the holder of its unique key keeps out is part of the plan.

@@ -172,6 +172,7 @@ def producer_command(spec: RunSpec, url: str, history: Path, lua: Path | None) -
     """The command line of the load: Locust without its web page. Failed requests are left to the judge, not to its exit code."""
     command = locust_command(spec, users=PRODUCER_USERS)
     command += ["--host", url, "--queue", spec.queue, "--seed", str(spec.seed), "--rate", str(spec.rate_per_s)]
+    command += ["--retention-ms", str(spec.retention_ms)] if spec.retention_ms else []
     command += ["--lua", str(lua)] if lua else []
     return [*command, "--history", str(history), "Producer"]
 

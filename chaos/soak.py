@@ -45,6 +45,9 @@ SWEEP_MS = 250
 RATE_PER_S = 50
 CONCURRENCY = 4
 
+#: What has ended is kept for so long, so that a queue in balance neither grows nor shrinks after the warm-up.
+RETENTION_MS = 30_000
+
 #: A soak whose faults did not bite proves little: this part of them must have been seen.
 WITNESSED_SHARE = 0.8
 
@@ -88,6 +91,9 @@ class Soak(Drill):
 
     def _carry_out(self) -> None:
         """Load and faults until the time is over, then an orderly end."""
+        kept_ms = self.spec.retention_ms
+        if kept_ms:
+            self._queue.set_retention(done_age_ms=kept_ms, dead_age_ms=kept_ms)
         self._begin_load()
         self.begun_s = time.monotonic()
         end_s = self.begun_s + self.times.total_s
@@ -160,6 +166,7 @@ def soak(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         concurrency=CONCURRENCY,
         consumers=0,
         rate_per_s=RATE_PER_S,
+        retention_ms=RETENTION_MS,
         load_bound_s=round(times.total_s) + 300,
         started_utc=utc(now_s),
     )

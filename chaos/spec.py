@@ -26,6 +26,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "consumers": (0, 8),
     "liveness_slack_ms": (2_000, 60_000),
     "load_bound_s": (60, 100_000),
+    "retention_ms": (0, 86_400_000),
 }
 
 
@@ -54,6 +55,8 @@ class RunSpec:
     unique_keys: bool = True
     #: Locust stops by itself after this, should nobody tell it to: far longer than the run.
     load_bound_s: int = 900
+    #: How long finished and dead jobs, results and errors are kept; 0 = as the engine has it.
+    retention_ms: int = 0
     #: Schedules that tick from before the load until it ends, as arguments of `queue.schedules.put`; whether jobs need others.
     schedules: tuple[dict[str, Any], ...] = SCHEDULES
     dependencies: bool = True
