@@ -56,7 +56,7 @@ def run_all(url: str, *, fails: bool = False) -> None:
         Worker(queue, handlers, sweep_ms=50).run(burst=True)
 
 
-@pytest.mark.feature("BQ26", "BN08", "BL28", "BL30", "MQ16", "MQ37", "BL29", "BQ30", "MQ14", "BQ33", "BL13")
+@pytest.mark.feature("BQ26", "BN08", "BL28", "BL30", "MQ16", "MQ37", "BL29", "BQ30", "MQ14", "BQ33", "BL13", "BL02")
 def test_what_is_told_of_jobs_in_every_state(desk: Desk) -> None:
     jobs, dead = desk.queue.jobs, desk.queue.dead
     desk.enqueue("dead", "finished", "cancelled", "removed", attempts=1, headers=(("trace", "t1"),))
