@@ -6,6 +6,7 @@ A class is a job's name with what it wants of a worker, a lane is a class with a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -143,7 +144,9 @@ class Lanes:
             case Promote() | Reap():
                 return self._sweep(operation)
             case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness():
-                return self._call(*lanes_workers.parts(operation, self.keys))
+                call = self._call(*lanes_workers.parts(operation, self.keys))
+                # A beat that is lost is followed by another one; to wait for it would hold up the sweeps behind it.
+                return replace(call, patient=not isinstance(operation, Beat))
             case Pause() | Resume() | SetLimit() | SetWorker():
                 return self._administer(operation)
             case PutSchedule() | EnableSchedule() | RemoveSchedule() | Tick() | ListSchedules():

@@ -84,12 +84,16 @@ local head = ARGV[12]
 local tail = ARGV[13]
 
 settled(prefix)
-check_types({ ready, lane, due, active, dead }, { sweep, run, classes, parked, stats }, { wake }, { seq, job, unique, dedup })
+-- Reading these two tells as well, without a call more for each enqueue.
+local raw, last = redis.pcall('GET', job), redis.pcall('GET', seq)
+local doubtful = type(raw) == 'table' or type(last) == 'table' or unique_key ~= '' or dedup_key ~= ''
+check_types({ ready, lane, due, active, dead }, { sweep, run, classes, parked, stats }, { wake },
+  doubtful and { seq, job, unique, dedup } or {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state, parent_fate = parent_fate }
 local nonce = string.sub(tail, 1, 8)
-local known = envelope_open(redis.call('GET', job))
+local known = envelope_open(raw or nil)
 local result, state, fence, first = enqueue_known(prefix, known, nonce, id, helpers)
 if result then
   -- Only a copy that was cut off before its last write finds its window not opened.
@@ -119,7 +123,7 @@ if unique_key ~= '' or dedup_key ~= '' then
   end
 end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
-if tonumber(redis.call('GET', seq) or 0) >= 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
+if tonumber(last or 0) >= 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
 local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
 local new = new_class(prefix, classes, class, target)
 
