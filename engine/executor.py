@@ -21,7 +21,7 @@ from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType
 from engine.handlers import Fault
 from engine.logs import about
 from engine.memory import rss_mb
-from engine.operations import Bury, Finish, LeasedJob, Operation, Reaped, Release, Retry
+from engine.operations import Bury, Finish, LeasedJob, Operation, Reaped, Release, Retry, Tick
 from engine.running import Running, job_run
 from engine.step_values import (
     MS,
@@ -353,6 +353,10 @@ class Executor:
             return Unanswered(send.channel, send.call, started_ns, fault=True)
         if isinstance(sent.reply, Reaped):
             _tell_reaped(sent.reply, self._worker)
+        operation = send.call.operation
+        if isinstance(operation, Tick) and operation.error:
+            text = "schedule %s cannot tick until it is put again: %s"
+            log.warning(text, operation.schedule, operation.error, extra=about(None, self._worker))
         return Answered(send.channel, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
 
 

@@ -59,7 +59,7 @@ class Schedules:
         Returns `new`, `changed` or `same`; with the same timing the next tick stays. Raises as `enqueue` does.
         """
         timing, policy = scheduling.timing(cron, zone, every_ms, months, start_ms), scheduling.policy(missed, late_ms, overlap)
-        job = scheduling.job(job_name, payload, self._queue.payload_bytes_max, options)
+        job = scheduling.job(job_name, payload, self._queue.payload_bytes_max, options, self._queue.serializers)
         return self._queue.carry_out(scheduling.putting(self._queue.model, name, timing, policy, job, enabled))
 
     def remove(self, name: str) -> bool:
@@ -81,11 +81,11 @@ class Schedules:
 
     def get(self, name: str) -> Schedule | None:
         """The schedule and its state, None when there is none of this name."""
-        return self._queue.carry_out(scheduling.getting(self._queue.model, name))
+        return self._queue.carry_out(scheduling.getting(self._queue.model, self._queue.serializers, name))
 
     def list(self) -> tuple[Schedule, ...]:
         """All schedules, by next tick, those that do not tick last. Pages of 100: one is one instant, several are not."""
-        return self._queue.carry_out(scheduling.listing(self._queue.model))
+        return self._queue.carry_out(scheduling.listing(self._queue.model, self._queue.serializers))
 
 
 class AsyncSchedules:
@@ -128,7 +128,7 @@ class AsyncSchedules:
         Returns `new`, `changed` or `same`; with the same timing the next tick stays. Raises as `enqueue` does.
         """
         timing, policy = scheduling.timing(cron, zone, every_ms, months, start_ms), scheduling.policy(missed, late_ms, overlap)
-        job = scheduling.job(job_name, payload, self._queue.payload_bytes_max, options)
+        job = scheduling.job(job_name, payload, self._queue.payload_bytes_max, options, self._queue.serializers)
         return await self._queue.carry_out(scheduling.putting(self._queue.model, name, timing, policy, job, enabled))
 
     async def remove(self, name: str) -> bool:
@@ -150,8 +150,8 @@ class AsyncSchedules:
 
     async def get(self, name: str) -> Schedule | None:
         """The schedule and its state, None when there is none of this name."""
-        return await self._queue.carry_out(scheduling.getting(self._queue.model, name))
+        return await self._queue.carry_out(scheduling.getting(self._queue.model, self._queue.serializers, name))
 
     async def list(self) -> tuple[Schedule, ...]:
         """All schedules, by next tick, those that do not tick last. Pages of 100: one is one instant, several are not."""
-        return await self._queue.carry_out(scheduling.listing(self._queue.model))
+        return await self._queue.carry_out(scheduling.listing(self._queue.model, self._queue.serializers))

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, cast
 
 from engine import producing, validate
@@ -37,6 +36,7 @@ from engine.operations import (
     TickPolicy,
     Timing,
 )
+from engine.serializers import BUILT_IN, Serializers
 
 #: What `put` found: no such schedule, one that it changed, or one with the same definition.
 PutResult = Literal["new", "changed", "same"]
@@ -73,11 +73,12 @@ class Schedule:
     missed: int
     skipped: int
     error: str
+    serializers: Serializers = field(default=BUILT_IN, repr=False, compare=False)
 
     @property
     def payload(self) -> Any:
-        """What its jobs are given. Raises ValueError where the bytes are no JSON."""
-        return json.loads(self.payload_bytes)
+        """What its jobs are given. Raises ValueError where the bytes are no JSON, and whatever another serialiser raises."""
+        return self.serializers.read(self.options.serializer, self.payload_bytes)
 
 
 def putting(model: Lanes, name: object, timing: Timing, policy: TickPolicy, job: Enqueue, enabled: object) -> Steps[PutResult]:
@@ -156,26 +157,26 @@ def running_now(model: Lanes, name: object) -> Steps[Enqueued | None]:
     return producing.enqueued(sent)
 
 
-def getting(model: Lanes, name: object) -> Steps[Schedule | None]:
+def getting(model: Lanes, serializers: Serializers, name: object) -> Steps[Schedule | None]:
     """One schedule."""
     schedule = _name(name)
     page: SchedulePage = yield model.call(ListSchedules(schedule))
-    return _told(page.items[0]) if page.items else None
+    return _told(page.items[0], serializers) if page.items else None
 
 
-def listing(model: Lanes) -> Steps[tuple[Schedule, ...]]:
+def listing(model: Lanes, serializers: Serializers) -> Steps[tuple[Schedule, ...]]:
     """All of them."""
     found: dict[str, Schedule] = {}
     for offset in range(0, lanes_schedules.SCHEDULES_MAX, _PAGE):
         page: SchedulePage = yield model.call(ListSchedules("", offset, _PAGE))
         # One that has ticked between two pages may come again.
-        found.update({stored.schedule: _told(stored) for stored in page.items})
+        found.update({stored.schedule: _told(stored, serializers) for stored in page.items})
         if not page.more:
             break
     return tuple(found.values())
 
 
-def _told(stored: StoredSchedule) -> Schedule:
+def _told(stored: StoredSchedule, serializers: Serializers) -> Schedule:
     error = stored.error
     timing, policy, job_name, payload, options = Timing(), TickPolicy(), "", b"", Options()
     try:
@@ -185,7 +186,7 @@ def _told(stored: StoredSchedule) -> Schedule:
     except (ValueError, ScriptFault) as unreadable:
         error = error or str(unreadable)
     numbers = (stored.enabled, stored.next_ms, stored.last_ms, stored.last_job, stored.count, stored.missed, stored.skipped)
-    return Schedule(stored.schedule, job_name, payload, options, timing, policy, *numbers, error)
+    return Schedule(stored.schedule, job_name, payload, options, timing, policy, *numbers, error, serializers)
 
 
 def _decoded(sealed: bytes) -> LeasedJob:
@@ -259,15 +260,19 @@ def policy(missed: object, late_ms: object, overlap: object) -> TickPolicy:
     return TickPolicy(kinds[missed], validate.integer("late_ms", late_ms, 0, validate.DURATION_MS_MAX), overlaps[overlap])
 
 
-def job(job_name: object, payload: object, payload_bytes_max: int, options: Mapping[str, object]) -> Enqueue:
+def job(
+    job_name: object, payload: object, payload_bytes_max: int, options: Mapping[str, object], serializers: Serializers
+) -> Enqueue:
     """What each tick enqueues, checked. Raises Malformed, also for an option that does not travel with the job."""
-    draft = producing.draft(job_name, payload, payload_bytes_max, "template", options)
+    draft = producing.draft(job_name, payload, payload_bytes_max, "template", options, serializers)
     for name in ("delay_ms", "run_at_ms"):
         if getattr(draft.options, name):
             raise Malformed(name, getattr(draft.options, name), "0: the schedule says when")
+    if draft.options.needs:
+        raise Malformed("needs", draft.options.needs, "none: a job of a schedule waits for no other")
     job = draft.operation(_NO_NONCE, 0)
     travelled = _decoded(lanes_schedules.sealed(job)).options
-    for field in fields(Options):
-        if getattr(travelled, field.name) != getattr(draft.options, field.name):
-            raise Malformed(field.name, getattr(draft.options, field.name), "an option that travels with the job")
+    for option in fields(Options):
+        if getattr(travelled, option.name) != getattr(draft.options, option.name):
+            raise Malformed(option.name, getattr(draft.options, option.name), "an option that travels with the job")
     return job

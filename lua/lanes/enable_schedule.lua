@@ -30,7 +30,7 @@ local version = ARGV[5]
 local next_ms = ARGV[6]
 
 settled(prefix)
-check_types({ cron }, { sweep, schedule }, {})
+check_types({ cron }, { sweep, schedule }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 local known = administered(op, not_after_ms, math.floor(srv_us / 1000))
 if known then return { srv_us, known, redis.call('GET', op) or '' } end

@@ -43,7 +43,7 @@ local enabled = ARGV[10]
 local most = tonumber(ARGV[11])
 
 settled(prefix)
-check_types({ cron }, { sweep, schedule, stats }, {})
+check_types({ cron }, { sweep, schedule, stats }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 local known = administered(op, not_after_ms, math.floor(srv_us / 1000))
 if known then return { srv_us, known, redis.call('GET', op) or '' } end

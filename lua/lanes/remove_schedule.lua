@@ -26,7 +26,7 @@ local not_after_ms = tonumber(ARGV[3])
 local name = ARGV[4]
 
 settled(prefix)
-check_types({ cron }, { sweep, schedule }, {})
+check_types({ cron }, { sweep, schedule }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 local known = administered(op, not_after_ms, math.floor(srv_us / 1000))
 if known then return { srv_us, known, redis.call('GET', op) or '' } end

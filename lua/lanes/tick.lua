@@ -63,7 +63,7 @@ local caller = ARGV[9]
 local error_text = ARGV[10]
 
 settled(prefix)
-check_types({ cron, due, active, dead }, { sweep, schedule, classes, parked, stats }, {})
+check_types({ cron, due, active, dead }, { sweep, schedule, classes, parked, stats }, {}, { seq, unpack(KEYS, 11) })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job', 'count', 'missed', 'skipped')

@@ -13,7 +13,9 @@ from engine.call import Call
 from engine.errors import Malformed, ScriptFault, ServerUnavailable
 from engine.models import lanes_schedules
 from engine.operations import (
+    Bury,
     EnableSchedule,
+    Failure,
     Operation,
     PutSchedule,
     RemoveSchedule,
@@ -211,7 +213,45 @@ def test_rule_24_the_next_tick_must_come_after_the_expected_one(desk: Desk, next
     assert desk.dump() == before
 
 
+def test_rule_24_a_tick_that_was_reckoned_for_another_version_moves_nothing(desk: Desk) -> None:
+    """Both versions wait for the same tick, and the one after it differs."""
+    put(desk, cron="0 * * * *", priority=2)
+    hour_ms = int(index(desk)["clean"])
+    to(desk, hour_ms)
+    (late,) = ticks(desk)
+    to(desk, hour_ms - 1000)
+    put(desk, cron="* * * * *")
+    assert index(desk) == {"clean": hour_ms}
+    to(desk, hour_ms)
+    before = desk.dump()
+    assert desk.run(late).result == "moved"
+    assert desk.dump() == before
+    turn(desk)
+    assert index(desk) == {"clean": hour_ms + MINUTE_MS}
+    assert [job.options.priority for job in desk.claim()] == [5]
+
+
 # -- cut off
+
+
+@pytest.mark.parametrize("end", ["running", "finished"])
+def test_rules_01_and_24_a_tick_cut_off_after_its_job_makes_it_no_second_time(desk: Desk, end: str) -> None:
+    """The job is claimed, or finished, before another scheduler comes by."""
+    put(desk)
+    to(desk, FIRST_MS)
+    first, second = (operation for worker in "ab" for operation in ticks(desk, worker))
+    writes = next(
+        count for count in range(1, 20) if desk.cut_off(first, count) and desk.redis.exists(desk.keys.job(job_of(FIRST_MS)))
+    )
+    assert writes > 1 and index(desk) == {"clean": FIRST_MS}
+    (job,) = desk.claim()
+    if end == "finished":
+        desk.finish(job.lease)
+    reply = desk.run(second)
+    assert (reply.result, reply.jobs) == ("ticked", (job_of(FIRST_MS),))
+    assert (index(desk), state(desk)["count"]) == ({"clean": FIRST_MS + MINUTE_MS}, "1")
+    assert desk.claim("b") == []
+    assert desk.places(job_of(FIRST_MS)) == ({"active"} if end == "running" else {"ended"})
 
 
 @pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
@@ -393,29 +433,28 @@ def test_no_more_than_a_hundred_ticks_are_made_up_for(desk: Desk) -> None:
 
 @pytest.mark.feature("MQ10")
 def test_no_job_is_made_while_the_one_before_waits_or_runs(desk: Desk) -> None:
-    put(desk, overlap="skip", attempts=2)
-    for at, what in enumerate(("first", "waiting", "active", "delayed", "finished", "dead")):
-        to(desk, FIRST_MS + at * MINUTE_MS)
-        made = [job for reply in turn(desk) for job in reply.jobs]
-        assert made == ([job_of(FIRST_MS + at * MINUTE_MS)] if what in ("first", "finished", "dead") else []), what
-        if what == "waiting":
-            (leased,) = desk.claim()
-        elif what == "active":
-            assert desk.retry(leased.lease, delay_ms=10 * MINUTE_MS) == ("ok", "retried")
-        elif what == "delayed":
-            desk.tick(10 * MINUTE_MS)
-            desk.redis.zadd(desk.keys.cron, {"clean": FIRST_MS + 4 * MINUTE_MS})
-            desk.tick(-10 * MINUTE_MS)
-            desk.redis.zrem(desk.keys.due, *desk.redis.zrange(desk.keys.due, 0, -1))  # type: ignore[misc]
-            desk.redis.delete(desk.keys.job(job_of(FIRST_MS)))
-        elif what == "finished":
-            (leased,) = desk.claim()
-            assert desk.retry(leased.lease) == ("ok", "retried")
-            desk.tick(2000)
-            desk.promote()
-            (leased,) = desk.claim()
-            assert desk.retry(leased.lease) == ("ok", "buried")
-    assert state(desk)["skipped"] == "3"
+    put(desk, overlap="skip")
+    minutes = iter(range(100))
+
+    def next_tick() -> list[str]:
+        to(desk, FIRST_MS + next(minutes) * MINUTE_MS)
+        return [job for reply in turn(desk) for job in reply.jobs]
+
+    first = next_tick()
+    assert first == [job_of(FIRST_MS)]
+    assert next_tick() == [], "it waits"
+    (leased,) = desk.claim()
+    assert next_tick() == [], "it runs"
+    desk.retry(leased.lease, delay_ms=MINUTE_MS + 1)
+    assert next_tick() == [], "it waits for its next run"
+    desk.tick(1)
+    desk.promote()
+    assert work_off(desk) == first
+    assert next_tick() == [job_of(FIRST_MS + 4 * MINUTE_MS)], "it has finished"
+    (leased,) = desk.claim()
+    desk.run(Bury((Failure(leased.lease, "no"),)))
+    assert next_tick() == [job_of(FIRST_MS + 5 * MINUTE_MS)], "it is dead"
+    assert (state(desk)["skipped"], state(desk)["count"]) == ("3", "3")
 
 
 def test_of_ticks_that_are_made_up_for_only_one_runs_where_they_may_not_overlap(desk: Desk) -> None:

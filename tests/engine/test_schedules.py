@@ -6,13 +6,18 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine import AsyncQueue, Handlers, Job, Malformed, Queue, Schedule, Scheduler, Worker
+from engine.history import HistoryFile
 from engine.operations import TickPolicy, Timing
+from engine.recorder import Recorder
 from tests.engine.desk import START_MS
+from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.schema import check_rows, raw_rows
 from tests.engine.helpers.waiting import wait_until
 
 DAY_MS = 86_400_000
@@ -101,6 +106,12 @@ def test_all_of_them_in_pages_and_what_is_not_there(schedules: Any) -> None:
     assert (schedules.enable("none"), schedules.disable("none"), schedules.run_now("none")) == (False, False, None)
 
 
+def test_a_payload_is_written_by_the_queues_serialisers(schedules: Any) -> None:
+    schedules.put("raw", "clean", b"\0\xff", every_ms=1000)
+    known: Schedule = schedules.get("raw")
+    assert (known.payload, known.payload_bytes, known.options.serializer) == (b"\0\xff", b"\0\xff", "raw")
+
+
 def test_one_more_of_its_jobs_now(schedules: Any, queue: Queue) -> None:
     schedules.put("s", "clean", {"a": [1]}, months=1, priority=8, key="k", enabled=False)
     first, second = schedules.run_now("s"), schedules.run_now("s")
@@ -140,6 +151,7 @@ def test_one_more_of_its_jobs_now(schedules: Any, queue: Queue) -> None:
         ("overlap", {"overlap": []}),
         ("delay_ms", {"delay_ms": 1}),
         ("dedup", {"dedup": "d", "dedup_ms": 1}),
+        ("needs", {"needs": ["parent"]}),
         ("priority", {"priority": 11}),
         ("nonsense", {"nonsense": 1}),
     ],
@@ -215,6 +227,30 @@ def test_a_scheduler_promotes_reaps_and_ticks_and_runs_nothing(queue: Queue) -> 
         wait_until(lambda: queue.counts().waiting >= 3, "the schedules tick")
     counts = queue.counts()
     assert (counts.active, counts.finished, counts.delayed) == (0, 0, 0)
+
+
+def test_rule_29_ticks_leave_rows_and_a_schedule_that_was_set_aside_is_told(
+    queue: Queue, tmp_path: Path, ironclaim_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder(HistoryFile(tmp_path / "p.jsonl", proc="p", role="worker"), queue="q")
+    queue.schedules.put("good", "clean", None, every_ms=100)
+    queue.schedules.put("bad", "clean", None, every_ms=100)
+    with raw_client(ironclaim_url) as client:
+        client.hset("ic:{q}:cron:bad", "timing", "{}")
+    recorded = Queue("q", url=ironclaim_url, observer=recorder)
+    with _running(Scheduler(recorded)):
+        wait_until(lambda: queue.counts().waiting >= 2, "the schedules tick")
+    recorder.close()
+    rows = raw_rows(tmp_path / "p.jsonl")
+    check_rows(rows)
+    ticked = [row for row in rows if row.get("f") == "tick" and row["type"] == "ok"]
+    made = [item for row in ticked for item in row["items"]]
+    assert [item["job"] for item in made] == [f"cron:good:{item['tick_ms']}" for item in made] != []
+    assert {(item["schedule"], item["result"]) for item in made} == {("good", "created")}
+    assert {row["result"] for row in ticked} == {"ticked"}
+    assert [record.getMessage() for record in caplog.records if "bad" in record.getMessage()] == [
+        "schedule bad cannot tick until it is put again: one of cron, every_ms and months"
+    ]
 
 
 @pytest.mark.parametrize(
