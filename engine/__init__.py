@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from engine.locks import Lock
     from engine.operations import Altered, Counts, Enqueued, NameCounts, Snapshot
     from engine.options import JobOptions
+    from engine.outcomes import Bury, Discard, RetryLater
     from engine.producing import NewJob
     from engine.queue import Queue
     from engine.registry import QueueInfo, async_queues, queues
@@ -67,6 +68,7 @@ _HOMES = {
         "UnsupportedFeature",
     ),
     "engine.handlers": ("Handlers", "Job"),
+    "engine.outcomes": ("Bury", "Discard", "RetryLater"),
     "engine.locks": ("Lock",),
     "engine.job_info": ("JobError", "JobInfo"),
     "engine.operations": ("Altered", "Counts", "Enqueued", "NameCounts", "Snapshot"),
@@ -91,8 +93,10 @@ __all__ = [
     "AsyncQueue",
     "AsyncResults",
     "AsyncTask",
+    "Bury",
     "ConnectOptions",
     "Counts",
+    "Discard",
     "EngineError",
     "Enqueued",
     "Handlers",
@@ -113,6 +117,7 @@ __all__ = [
     "QueueInfo",
     "Result",
     "Results",
+    "RetryLater",
     "Schedule",
     "Scheduler",
     "ScriptFault",

@@ -17,7 +17,7 @@ from multiprocessing import Pipe
 from typing import Any
 
 from engine.errors import Malformed
-from engine.handlers import Lost, Say
+from engine.handlers import Fault, Lost, Say
 from engine.operations import Lease, LeasedJob
 from engine.serializers import BUILT_IN, Serializers
 from engine.step_values import MoreTime, Progressed
@@ -30,7 +30,7 @@ _END_S = 1.0
 
 
 #: What a run raised (error and traceback), and what it returned.
-Answer = tuple[tuple[str, str] | None, bytes | None]
+Answer = tuple[Fault | None, bytes | None]
 
 
 class Child:
@@ -78,8 +78,8 @@ class Child:
             self._jobs = 0
 
     def run(self, reference: tuple[str, str], job: LeasedJob) -> Answer:
-        """Run the handler (module, name) in the child, which was started: what it raised with the traceback, None when it
-        returned, and its result."""
+        """Run the handler (module, name) in the child, which was started: what it raised, None when it returned, and its
+        result."""
         try:
             with self._lock:
                 if self._closed:
@@ -88,7 +88,7 @@ class Child:
             self._pipe.send((reference, job, self._serializers))
             answer = self._hear(job.lease)
         except (EOFError, OSError):
-            answer = (self._died(), ""), None
+            answer = Fault(self._died(), ""), None
         with self._lock:
             self._lease = None
             killed, self._killed = self._killed, False

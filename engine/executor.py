@@ -144,8 +144,9 @@ class Executor:
         following = self._turn(leased, result) if fault is None else None
         if following is not None:
             return following
-        error, trace = (None, "") if fault is None else fault
-        decided = self._decide(HandlerEnded(leased.lease, error, trace, result), pool=not inline)
+        # Error, trace and verdict; or the result.
+        event = HandlerEnded(leased.lease, None, result=result) if fault is None else HandlerEnded(leased.lease, *fault)
+        decided = self._decide(event, pool=not inline)
         for send in decided.sends:
             self._pass_on(send, park=inline)
         if not inline and decided.inline is not None:

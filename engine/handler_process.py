@@ -15,14 +15,14 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
-from engine.handlers import Job, Lost, call_plain, fault_of
+from engine.handlers import Fault, Job, Lost, call_plain, fault_of
 from engine.operations import LeasedJob
 from engine.serializers import BUILT_IN, Serializers
 
 _PR_SET_PDEATHSIG = 1
 
 #: What a run raised (error and traceback), and what it returned.
-Answer = tuple[tuple[str, str] | None, bytes | None]
+Answer = tuple[Fault | None, bytes | None]
 Order = tuple[tuple[str, str], LeasedJob, Serializers | None]
 
 
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def _run(orders: Orders, reference: tuple[str, str], leased: LeasedJob, serializers: Serializers) -> Answer:
-    """What the handler raised, as the fields of a Fault, and what it returned."""
+    """What the handler raised, and what it returned."""
     try:
         handler: Any = import_module(reference[0])
         for part in reference[1].split("."):
@@ -93,8 +93,7 @@ def _run(orders: Orders, reference: tuple[str, str], leased: LeasedJob, serializ
         job.extend(max(1, job.timeout_ms))
         return None, call_plain(handler, job)
     except BaseException as failure:
-        fault = fault_of(failure)
-        return (fault.error, fault.trace), None
+        return fault_of(failure), None
 
 
 def _end_with_parent(parent: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import sys
 import threading
@@ -14,6 +15,7 @@ from engine import validate
 from engine.errors import LeaseLost, Malformed
 from engine.hooks import RunHooks
 from engine.operations import Lease, LeasedJob
+from engine.outcomes import FAILED, Verdict, verdict_of
 from engine.serializers import BUILT_IN, Serializers
 from engine.step_values import MoreTime, Progressed
 
@@ -21,6 +23,8 @@ from engine.step_values import MoreTime, Progressed
 Handler = Callable[["Job"], object]
 #: Takes what a handler tells its worker while it runs.
 Say = Callable[[MoreTime | Progressed], None]
+
+log = logging.getLogger("ironclaim.worker")
 
 _ERROR_CHARACTERS_MAX = 1000
 _UNREAD = object()
@@ -203,9 +207,16 @@ class Job:
 
 
 class Handlers:
-    """A registry: `@handlers("name")` on a function of one argument, the Job; plain or `async def`."""
+    """A registry: `@handlers("name")` on a function of one argument, the Job; plain or `async def`.
 
-    def __init__(self) -> None:
+    `backoff` is asked after each failed run of any of them: called with the failed runs so far, this one included, and the error
+    as text, it returns the wait in ms, or None for what the job itself says. Raises Malformed for what cannot be called.
+    """
+
+    def __init__(self, *, backoff: Callable[[int, str], int | None] | None = None) -> None:
+        if backoff is not None and not callable(backoff):  # pyright: ignore[reportUnnecessaryComparison]
+            raise Malformed("backoff", backoff, "a function of two arguments, the failed runs and the error")
+        self._backoff = backoff
         self._by_name: dict[str, Handler] = {}
         self._coroutines: set[str] = set()
         self._inline: set[str] = set()
@@ -264,6 +275,19 @@ class Handlers:
     def inline(self) -> frozenset[str]:
         """Names of the handlers that run inline."""
         return frozenset(self._inline)
+
+    def waits(self, leased: LeasedJob, fault: Fault) -> Fault:
+        """What a run has left behind, with the wait of this registry where it has one and the handler has not said its own."""
+        if self._backoff is None or fault.verdict.asked:
+            return fault
+        try:
+            given = self._backoff(leased.failures + 1, fault.error)
+            delay_ms = None if given is None else validate.integer("backoff", given, 0, validate.DURATION_MS_MAX)
+        except Exception:
+            # The failed run must be told all the same.
+            log.exception("job %s: the back-off of its handlers failed, so the job's own is taken", leased.lease.job)
+            return fault
+        return fault._replace(verdict=fault.verdict._replace(delay_ms=delay_ms))
 
     def find(self, name: str) -> Handler:
         """The handler of a job name. Raises Malformed for a name without one."""
@@ -336,6 +360,7 @@ class Fault(NamedTuple):
 
     error: str
     trace: str
+    verdict: Verdict = FAILED
 
 
 def fault_of(failure: BaseException) -> Fault:
@@ -345,7 +370,7 @@ def fault_of(failure: BaseException) -> Fault:
     except BaseException:
         # Whatever its text raises, as in `describe`.
         lines = "".join(traceback.format_tb(failure.__traceback__))
-    return Fault(describe(failure), bounded(lines))
+    return Fault(describe(failure), bounded(lines), verdict_of(failure))
 
 
 def bounded(trace: str) -> str:

@@ -16,6 +16,8 @@ from engine.operations_workers import RegistryOperation, WorkersOperation, Worke
 Backoff = Literal["fixed", "exponential", "linear", "geometric", "custom"]
 #: What becomes of a job when one that it needs is lost: buried as well, or it goes on (rule 25).
 ParentFailure = Literal["bury", "ignore"]
+#: How a job ends that is neither finished nor dead.
+DropOutcome = Literal["discarded", "skipped", "rerouted"]
 #: What the rate of a limit counts in (rule 20).
 Window = Literal["fixed", "sliding"]
 #: What becomes of ticks that nobody saw in time: none runs, the last one runs for all, or all of them run.
@@ -154,12 +156,14 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed run: the lease, why, how long the job waits before the next run, and the stack trace for the error history."""
+    """One failed run: the lease, why, how long the job waits before the next run, the stack trace for the error history, and
+    whether it uses up an attempt."""
 
     lease: Lease
     error: str
     delay_ms: int = 0
     trace: str = ""
+    charge: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,14 @@ class Bury:
     """End leases of jobs that must not run again by themselves."""
 
     failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """End leases for good without a finish, each with its outcome: `discarded`, `skipped` or `rerouted`."""
+
+    leases: tuple[Lease, ...]
+    outcomes: tuple[DropOutcome, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,6 +529,7 @@ Operation = (
     | Finish
     | Retry
     | Bury
+    | Drop
     | Release
     | Extend
     | Mark

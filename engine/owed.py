@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.operations import Bury, Failure, Lease, LeasedJob, Operation, Release, Retry, Value
+from engine.operations import Bury, Drop, DropOutcome, Failure, Lease, LeasedJob, Operation, Release, Retry, Value
 from engine.prefetch import LINGER_MS
+from engine.rerouting import Rerouting
 from engine.step_values import MS
 
 #: What handlers returned goes out in calls of this size: a longer one would keep the server's one thread for too long.
@@ -23,10 +24,14 @@ class Owed:
         self._values: dict[Lease, tuple[int, int, bytes]] = {}
         self._failures: list[Failure] = []
         self._releases: list[Lease] = []
-        self._unreadable: list[Failure] = []
+        self._burials: list[Failure] = []
+        self._drops: list[tuple[Lease, DropOutcome]] = []
+        #: Jobs that go on elsewhere: their ends follow on that.
+        self.rerouting = Rerouting()
 
     def __bool__(self) -> bool:
-        return bool(self._finishes or self._failures or self._releases or self._unreadable)
+        ends = self._finishes or self._failures or self._releases or self._burials or self._drops
+        return bool(ends or self.rerouting)
 
     def finish(self, lease: Lease, now_ns: int) -> None:
         """A handler has returned."""
@@ -47,8 +52,12 @@ class Owed:
         self._releases.extend(leases)
 
     def bury(self, failures: Iterable[Failure]) -> None:
-        """These cannot be run."""
-        self._unreadable.extend(failures)
+        """These cannot be run, or must not run again."""
+        self._burials.extend(failures)
+
+    def drop(self, lease: Lease, outcome: DropOutcome) -> None:
+        """This one ends without a finish."""
+        self._drops.append((lease, outcome))
 
     def has_finish(self, lease: Lease | None) -> bool:
         """Whether the end of this lease is not told yet."""
@@ -79,9 +88,13 @@ class Owed:
         if self._releases:
             leases, self._releases = tuple(self._releases), []
             return Release(leases)
-        if self._unreadable:
-            unreadable, self._unreadable = tuple(self._unreadable), []
-            return Bury(unreadable)
+        if self._burials:
+            burials, self._burials = tuple(self._burials), []
+            return Bury(burials)
+        if self._drops:
+            leases, outcomes = zip(*self._drops, strict=True)
+            self._drops = []
+            return Drop(leases, outcomes)
         return None
 
     def take_finishes(self) -> tuple[tuple[Lease, ...], tuple[Value, ...]]:
@@ -108,4 +121,7 @@ class Owed:
 
     def leases(self) -> list[Lease]:
         """To be renewed all the same, or else they would be reaped while they wait."""
-        return [*self._finishes, *self._releases, *(failure.lease for failure in self._failures)]
+        if not (self._failures or self._burials or self._drops or self.rerouting):
+            return [*self._finishes, *self._releases]
+        told = [failure.lease for failure in (*self._failures, *self._burials)]
+        return [*self._finishes, *self._releases, *told, *(lease for lease, _ in self._drops), *self.rerouting.leases()]

@@ -24,6 +24,7 @@ from engine.handlers import Fault, Handlers, Job, Say, call_plain, end_fork, fau
 from engine.logs import about
 from engine.observer import Observer
 from engine.operations import Lease, LeasedJob
+from engine.outcomes import TIMED_OUT
 from engine.serializers import BUILT_IN, Serializers
 from engine.timeouts import timed_out
 
@@ -169,9 +170,9 @@ class Running:
         child.start()
         self._register(leased.lease, partial(child.lose, leased.lease))
         self._stoppable(leased, partial(child.kill, leased.lease))
-        failure, result = child.run(reference, leased)
-        if failure is not None:
-            raise ChildFailed(Fault(*failure))
+        fault, result = child.run(reference, leased)
+        if fault is not None:
+            raise ChildFailed(fault)
         return result
 
     async def _run_coroutine(self, leased: LeasedJob) -> None:
@@ -228,19 +229,20 @@ class Running:
             tell(cancelled=cancelled)
 
     def _failed(self, leased: LeasedJob, failure: BaseException) -> Fault:
-        if isinstance(failure, ChildFailed):
-            return self._child_failed(leased, failure.fault)
-        fault = fault_of(failure)
+        here = not isinstance(failure, ChildFailed)
+        fault = fault_of(failure) if here else failure.fault
         if leased.lease in self._stopped:
-            fault = Fault(timed_out(leased, "" if isinstance(failure, asyncio.CancelledError) else fault.error), fault.trace)
-        log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=failure, extra=about(leased, self._worker))
-        return fault
-
-    def _child_failed(self, leased: LeasedJob, fault: Fault) -> Fault:
-        if leased.lease in self._stopped:
-            fault = Fault(timed_out(leased), fault.trace)
-        extra = about(leased, self._worker) | {"traceback": fault.trace}
-        log.warning("%s failed: %s%s", job_run(leased), fault.error, f"\n{fault.trace}".rstrip(), extra=extra)
+            more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
+            fault = Fault(timed_out(leased, more), fault.trace, TIMED_OUT)
+        fault = self._handlers.waits(leased, fault)
+        extra = about(leased, self._worker)
+        if fault.verdict.asked:
+            log.info("%s ended: %s", job_run(leased), fault.error, extra=extra)
+        elif here:
+            log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=failure, extra=extra)
+        else:
+            trace = f"\n{fault.trace}".rstrip()
+            log.warning("%s failed: %s%s", job_run(leased), fault.error, trace, extra=extra | {"traceback": fault.trace})
         return fault
 
     def _ends(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from engine.call import Call
 from engine.operations import Lease, LeasedJob, Reply
+from engine.outcomes import FAILED, Verdict
 from engine.routing import Attributes
 
 #: Each channel carries one call at a time:
@@ -94,11 +95,12 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class HandlerEnded:
-    """A handler returned (error None), with something to keep or without, or raised."""
+    """A handler returned (error None), with something to keep or without, or raised, and what that asks for."""
 
     lease: Lease
     error: str | None
     trace: str = ""
+    verdict: Verdict = FAILED
     result: bytes | None = None
 
 

@@ -23,6 +23,9 @@ from engine.operations import (
     Claimed,
     Count,
     Counts,
+    Drop,
+    Enqueue,
+    Enqueued,
     Extend,
     Extended,
     Failure,
@@ -48,6 +51,7 @@ from engine.operations import (
     Woken,
 )
 from engine.operations_workers import Beat, Beaten
+from engine.outcomes import TIMED_OUT, Verdict, ending
 from engine.owed import Owed
 from engine.prefetch import LINGER_MS, WAIT_MS_MAX, Prefetch
 from engine.renewing import Renewing
@@ -83,7 +87,7 @@ TURNING_MS = 20
 class WorkerSteps:
     """The machine of one worker. Feed it events with `on`; execute the actions in their order; call again at `wake_at_ns`.
 
-    `draw` gives the jitter of growing back-offs, numbers in [0, 1).
+    `draw` gives the jitter of growing back-offs, numbers in [0, 1). `elsewhere` builds the calls of another queue, by its name.
     """
 
     def __init__(
@@ -96,9 +100,11 @@ class WorkerSteps:
         draw: Callable[[], float] = random.random,
         gate: Gate | None = None,
         share: Share | None = None,
+        elsewhere: Callable[[str], Callable[[Operation], Call[Any]]] | None = None,
     ) -> None:
         self._settings = settings
         self._build = build
+        self._elsewhere = elsewhere
         self._clock = clock
         self._draw = draw
         self._claiming = Claiming(settings, clock, new_incarnation)
@@ -276,6 +282,10 @@ class WorkerSteps:
             case Marked() if isinstance(operation, NoteProgress):
                 if reply.result == "stale":
                     actions += self._hand.lose(operation.lease, self._starved_ms)
+            case Enqueued():
+                # Refused as late: it goes out once more, with the same identity and a new time.
+                if reply.result != "refused":
+                    self._owed.drop(self._owed.rerouting.answered().job.lease, "rerouted")
             case Marked() if isinstance(operation, Mark):
                 self._marked(operation.lease, reply, actions)
             case Extended():
@@ -365,21 +375,34 @@ class WorkerSteps:
             # It was told as failed before: what came of it since is of no use.
             return
         if event.error is not None:
-            self._fail(job, event.error, event.trace)
+            self._fail(job, event.error, event.trace, event.verdict)
         else:
             self._owed.finish(event.lease, now_ns)
             if event.result is not None:
                 self._owed.keep(job, event.result, took_ns)
 
-    def _fail(self, job: LeasedJob, error: str, trace: str = "") -> None:
-        self._owed.retry(Failure(job.lease, error, backoff.delay_ms(job.options, job.failures, self._draw), trace))
+    def _fail(self, job: LeasedJob, error: str, trace: str, verdict: Verdict) -> None:
+        delay_ms = verdict.delay_ms
+        if delay_ms is None:
+            delay_ms = backoff.delay_ms(job.options, job.failures, self._draw)
+        failure = Failure(job.lease, error, delay_ms, trace, verdict.charge)
+        end = ending(job.options, verdict)
+        match end.kind:
+            case "retry":
+                self._owed.retry(failure)
+            case "bury":
+                self._owed.bury([failure])
+            case "rerouted":
+                self._owed.rerouting.add(job, failure, end.target)
+            case _:
+                self._owed.drop(job.lease, end.kind)
 
     def _time_out(self, now_ns: int, actions: list[Action]) -> None:
         stop, give_up = self._timeouts.due(now_ns)
         actions.extend(map(StopHandler, stop))
         for job in give_up:
             self._hand.give_up(job.lease)
-            self._fail(job, timed_out(job))
+            self._fail(job, timed_out(job), "", TIMED_OUT)
             actions.append(GiveUpHandler(job, self._hand.stuck))
 
     def _failed(self, event: Unanswered, now_ns: int) -> None:
@@ -393,13 +416,16 @@ class WorkerSteps:
                 # Rule 1: the fused call failed as a whole; the finish half goes alone.
                 self._claiming.asking = False
                 self._channels.resend(event.channel, self._build(Finish(leases, None, values)), now_ns)
-            case Claim() | Finish() | Retry() | Bury() | Release() | Mark() if not event.fault:
+            case Claim() | Finish() | Retry() | Bury() | Drop() | Release() | Mark() | Enqueue() if not event.fault:
                 # One claim is outstanding per incarnation, and it is re-sent until it is answered (rule 4).
                 self._channels.resend(event.channel, event.call, now_ns, unanswered_since_ns=event.first_send_ns)
             case Claim():
                 self._claiming.asking = False
                 self._claiming.hungry = True
                 self._channels.pause("work", now_ns)
+            case Enqueue():
+                # It cannot go there: here it has failed like any other.
+                self._owed.retry(self._owed.rerouting.answered().failure)
             case Mark(lease=lease):
                 # Nobody could charge its next crash: another worker may have better luck.
                 self._owed.release(self._hand.unmark(lease))
@@ -447,7 +473,11 @@ class WorkerSteps:
         if not self._channels.free("work") or self._channels.send_again("work", actions):
             return
         operation = self._next_work(now_ns)
-        if operation is not None:
+        if isinstance(operation, Enqueue):
+            queue = self._owed.rerouting.first.queue
+            build = self._elsewhere(queue) if queue and self._elsewhere is not None else self._build
+            self._channels.send("work", build(operation), actions)
+        elif operation is not None:
             self._channels.send("work", self._build(operation), actions)
 
     def _use_finish_channel(self, actions: list[Action]) -> None:
@@ -463,6 +493,8 @@ class WorkerSteps:
         end = self._owed.take_end()
         if end is not None:
             return end
+        if self._owed.rerouting and self._clock.known:
+            return self._owed.rerouting.enqueue(self._clock.now_ms(now_ns))
         mark = self._mark if self._mark is not None and self._hand.is_marking(self._mark) else None
         if mark is not None and not self._owed.has_finish(self._crashed_end) and self._crashed_end not in self._finishing:
             # Not before the end of the one that was marked before it is told: that would be charged for the crash of this one.

@@ -6,6 +6,7 @@ interpreter lock for a third of a lease can starve the renewals, and then the le
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import pickle
@@ -13,7 +14,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -21,11 +22,13 @@ from typing import Any
 import engine
 from engine import routing, validate
 from engine.allowance import Gate
+from engine.call import Call
 from engine.driver import SyncDriver
 from engine.errors import Malformed
 from engine.executor import Executor, News
 from engine.handlers import Handlers
 from engine.logs import about
+from engine.operations import Operation
 from engine.queue import Queue
 from engine.routing import DEFAULT_ROUTE
 from engine.running import Running, check_references
@@ -225,8 +228,17 @@ class Worker:
             clock=clock,
             block_ms_max=settings.sweep_ms,
         )
+        model = self._queue.model
+
+        @functools.cache
+        def elsewhere(queue: str) -> Callable[[Operation], Call[Any]]:
+            return model.sibling(queue).call
+
         steps = WorkerSteps(
-            *(settings, self._queue.model.call, clock, _new_incarnation, time.monotonic_ns()), gate=self._gate, share=self._share
+            *(settings, model.call, clock, _new_incarnation, time.monotonic_ns()),
+            gate=self._gate,
+            share=self._share,
+            elsewhere=elsewhere,
         )
         executor = Executor(
             *(steps, self._queue.driver, waiting, self._news), worker=settings.name, max_memory_mb=self._max_memory_mb

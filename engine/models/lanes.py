@@ -22,6 +22,7 @@ from engine.operations import (
     Claim,
     Clean,
     Count,
+    Drop,
     EnableSchedule,
     Enqueue,
     EnqueueMany,
@@ -79,6 +80,7 @@ class Lanes:
 
     def __init__(self, queue: str, *, lua: Path | None = None, root: str = "ic") -> None:
         self.keys = LanesKeys(queue, root)
+        self._lua = lua
         self.scripts: Mapping[str, Script] = load_folder((lua or scripts_folder()) / "lanes")
         self.now_ms: int | None = None
         keys = self.keys
@@ -92,6 +94,7 @@ class Lanes:
             "dead": keys.dead,
             "done": keys.done,
             "blocked": keys.blocked,
+            "feeding": keys.feeding,
             "handing": keys.handing,
             "stats": keys.stats,
             "parked": keys.parked,
@@ -106,6 +109,12 @@ class Lanes:
             "retention": keys.retention,
         }
         self._known_slots: dict[str, tuple[Script, Mapping[str, str], Mapping[str, object]]] = {}
+
+    def sibling(self, queue: str) -> Lanes:
+        """The same model of another queue."""
+        other = Lanes(queue, lua=self._lua, root=self.keys.root)
+        other.now_ms = self.now_ms
+        return other
 
     def call(self, operation: Operation) -> Call[Any]:
         """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
@@ -122,8 +131,11 @@ class Lanes:
                 return self._claim(operation, claim, operation.leases, operation.values)
             case Release():
                 return self._ending("release", operation, [_token(lease) for lease in operation.leases], operation.leases)
+            case Drop():
+                items = [(*_token(lease), word) for lease, word in zip(operation.leases, operation.outcomes, strict=True)]
+                return self._ending("drop", operation, items, operation.leases)
             case Retry():
-                items = [(*_token(f.lease), f.delay_ms, f.error, f.trace) for f in operation.failures]
+                items = [(*_token(f.lease), f.delay_ms, f.error, f.trace, int(f.charge)) for f in operation.failures]
                 return self._ending("retry", operation, items, [f.lease for f in operation.failures])
             case Bury():
                 items = [(*_token(f.lease), f.error, f.trace) for f in operation.failures]

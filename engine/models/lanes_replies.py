@@ -18,6 +18,7 @@ from engine.operations import (
     Cleaned,
     Count,
     Counts,
+    Drop,
     DueSchedule,
     EnableSchedule,
     Ended,
@@ -129,7 +130,7 @@ def _parse(operation: Operation, raw: Any) -> Reply:
             return _enqueued_many(operation, raw)
         case Claim():
             return _claimed(_srv_us(raw), operation, raw[2:])
-        case Finish(claim=None) | Retry() | Bury() | Release():
+        case Finish(claim=None) | Retry() | Bury() | Drop() | Release():
             return _ended(_srv_us(raw), raw[1], _item_count(operation))
         case Finish(claim=Claim() as claim):
             srv_us = _srv_us(raw)
@@ -216,7 +217,7 @@ def _end_result(raw: bytes) -> EndResult:
     return cast("EndResult", _END_RESULTS[raw])
 
 
-def _item_count(operation: Finish | Retry | Bury | Release) -> int:
+def _item_count(operation: Finish | Retry | Bury | Drop | Release) -> int:
     return len(operation.failures) if isinstance(operation, Retry | Bury) else len(operation.leases)
 
 

@@ -11,7 +11,7 @@
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
---   items    6 for each item: id, fence, nonce, delay_ms, error text, stack trace
+--   items    7 for each item: id, fence, nonce, delay_ms, error text, stack trace, failures that it counts as: 0 or 1
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome (retried | buried)
 -- @include server_us
 -- @include settled
@@ -44,16 +44,17 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 5) / 2 do
-  local id, fence, nonce = ARGV[6 * at - 3], ARGV[6 * at - 2], ARGV[6 * at - 1]
+  local id, fence, nonce = ARGV[7 * at - 4], ARGV[7 * at - 3], ARGV[7 * at - 2]
   local run = KEYS[5 + 2 * at]
   local job = envelope_open(redis.call('GETRANGE', KEYS[4 + 2 * at], 0, 700))
   local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' and job.kind == 'J' then
-    local failures = tonumber(redis.call('HGET', run, 'failures') or 0) + 1
-    state, outcome = 'ok', failures >= job.attempts and 'buried' or 'retried'
+    local charge = tonumber(ARGV[7 * at + 2])
+    local failures = tonumber(redis.call('HGET', run, 'failures') or 0) + charge
+    state, outcome = 'ok', charge > 0 and failures >= job.attempts and 'buried' or 'retried'
     check_types({}, {}, { prefix .. 'wake:' .. job.class })
     held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce, outcome = outcome, failures = failures,
-      due_ms = now_ms + tonumber(ARGV[6 * at]), note = error_note(run, now_ms, fence, 'failed', ARGV[6 * at + 1], ARGV[6 * at + 2]) }
+      due_ms = now_ms + tonumber(ARGV[7 * at - 1]), note = error_note(run, now_ms, fence, 'failed', ARGV[7 * at], ARGV[7 * at + 1]) }
   end
   reply[#reply + 1] = state
   reply[#reply + 1] = outcome

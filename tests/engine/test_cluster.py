@@ -18,6 +18,7 @@ from engine.operations import (
     Clean,
     Count,
     Deed,
+    Drop,
     EnableSchedule,
     Enqueue,
     EnqueueMany,
@@ -150,6 +151,13 @@ def finish_of_a_parent_and_claim(desk: ClusterDesk) -> Operation:
 
 def bury_of_a_parent(desk: ClusterDesk) -> Operation:
     return Bury((Failure(family(desk), "no"),))
+
+
+def drop(desk: ClusterDesk) -> Operation:
+    """A job that others wait for among them."""
+    lease = family(desk)
+    (other,) = desk.claim("c", limit=1)
+    return Drop((lease, other.lease), ("skipped", "discarded"))
 
 
 def promote_of_children(desk: ClusterDesk) -> Operation:
@@ -512,6 +520,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "clean": [clean, clean_repeated],
     "counts": [counts],
     "discard": [cancel, cancel_repeated, discard],
+    "drop": [drop],
     "enable_schedule": [enable_schedule],
     "enqueue": [
         *(enqueue_new, enqueue_unique, enqueue_repeated, enqueue_duplicate, enqueue_first),
@@ -667,8 +676,8 @@ def drain(desk: ClusterDesk) -> dict[str, int]:
 
 
 def accepted_by(operation: Operation, reply: object) -> dict[str, int]:
-    """Finishes that the operation itself reports as accepted, by this send or by one that was not answered."""
-    if not isinstance(operation, Finish):
+    """Ends that the operation itself reports as accepted, by this send or by one that was not answered."""
+    if not isinstance(operation, Finish | Drop):
         return {}
     items: Any = getattr(reply, "finished", reply)
     return {

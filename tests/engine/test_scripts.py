@@ -18,7 +18,7 @@ REAL = sorted(path.stem for path in LANES.glob("*.lua"))
 ALLOW_OOM = {
     *("extend", "finish", "retry", "bury", "release", "mark", "reap", "claim", "promote", "pause", "resume", "set_limit"),
     *("enable_schedule", "remove_schedule", "beat", "orphans", "lock_extend", "lock_release", "witness"),
-    *("news", "set_worker", "look", "progress"),
+    *("drop", "news", "set_worker", "look", "progress"),
     *("discard", "requeue", "run_now", "clean", "forget", "set_retention"),
 }
 READ_ONLY = {"counts", "listing", "schedules", "workers", "inspect", "page"}

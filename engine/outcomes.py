@@ -1,0 +1,89 @@
+"""What a handler may raise to say how its run ends, and what a worker makes of whatever a handler has raised. Pure code.
+
+Any other exception is a failed run: the job waits for its back-off and runs again, or is dead when its attempts are used up.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from engine import validate
+from engine.operations import Options
+
+#: More bases than a class of exceptions has.
+_KINDS_MAX = 64
+
+
+class RetryLater(Exception):
+    """Raised by a handler: run this job again after `delay_ms`, whatever its back-off says. With `charge=False` the run counts as
+    no failure, so it uses up no attempt: for what is not ready yet. Raises Malformed for a delay out of bounds."""
+
+    def __init__(self, delay_ms: int, reason: str = "", *, charge: bool = True) -> None:
+        self.delay_ms = validate.integer("delay_ms", delay_ms, 0, validate.DURATION_MS_MAX)
+        self.charge = bool(charge)
+        super().__init__(reason or f"again in {self.delay_ms} ms")
+
+
+class Bury(Exception):
+    """Raised by a handler: this job is dead at once, with this reason, however many attempts are left."""
+
+
+class Discard(Exception):
+    """Raised by a handler: this job ends here, and nobody need look at it: it is neither finished nor dead."""
+
+
+class Verdict(NamedTuple):
+    """What a failed run asks for. `kinds` are the names of what was raised and of its bases, each alone and with its module;
+    `delay_ms` None is the job's own back-off. `asked`: the handler has said so, and nothing went wrong."""
+
+    end: Literal["retry", "bury", "discard"] = "retry"
+    kinds: tuple[str, ...] = ()
+    delay_ms: int | None = None
+    charge: bool = True
+    asked: bool = False
+
+
+#: A run that failed without saying more.
+FAILED = Verdict()
+
+
+class Ending(NamedTuple):
+    """How a lease ends whose run has failed. `target` of a reroute: a name, or a queue, a colon and a name."""
+
+    kind: Literal["retry", "bury", "discarded", "skipped", "rerouted"]
+    target: str = ""
+
+
+def verdict_of(failure: BaseException) -> Verdict:
+    """The verdict of what a handler has raised."""
+    kinds: list[str] = []
+    for kind in type(failure).__mro__[:_KINDS_MAX]:
+        if issubclass(kind, BaseException):
+            kinds += (kind.__name__, f"{kind.__module__}.{kind.__qualname__}")
+    match failure:
+        case RetryLater():
+            return Verdict("retry", tuple(kinds), failure.delay_ms, failure.charge, asked=True)
+        case Bury():
+            return Verdict("bury", tuple(kinds), asked=True)
+        case Discard():
+            return Verdict("discard", tuple(kinds), asked=True)
+        case _:
+            return Verdict("retry", tuple(kinds))
+
+
+#: Of a run that was not done in time.
+TIMED_OUT = verdict_of(TimeoutError())
+
+
+def ending(options: Options, verdict: Verdict) -> Ending:
+    """What becomes of the job: what the handler said goes before the job's rules, and those before another run."""
+    if verdict.end == "bury":
+        return Ending("bury")
+    if verdict.end == "discard":
+        return Ending("discarded")
+    if any(name in verdict.kinds for name in options.skip_on):
+        return Ending("skipped")
+    for name, target in options.reroute_on:
+        if name in verdict.kinds:
+            return Ending("rerouted", target)
+    return Ending("retry")

@@ -1,0 +1,95 @@
+#!lua flags=allow-oom
+-- End leases for good without a finish: jobs that their handler discards, that an error rule skips, or that go on elsewhere. What stays
+-- is a tombstone with the outcome. For those that wait for it a skipped job counts as finished, the others are lost (rule 25).
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   active   zset    id by lease deadline (ms)
+--   done     zset    id by time
+--   dead     zset    id by time
+--   due      zset    sequence and id by due_ms
+--   stats    hash    counters
+--   blocked  zset    jobs that wait for parents, by the time of their enqueue (ms)
+--   feeding  set     jobs that others wait for
+--   handing  zset    those of them that have ended, by time, until all of their children are told
+--   items    2 for each item: job:<id> and run:<id>
+-- ARGV
+--   now_ms   '' or the time of a test
+--   prefix   prefix of the queue's keys
+--   items    4 for each item: id, fence, nonce, discarded | skipped | rerouted
+-- REPLY srv_us, for each item: ok | repeated | stale, outcome
+-- @include server_us
+-- @include settled
+-- @include check_types
+-- @include envelope_open
+-- @include token_state
+-- @include free_unique
+-- @include error_ttl
+-- @include tell_ended
+-- @include ready_lane
+-- @include free_slots
+-- @include due_member
+-- @include lane_score
+-- @include to_lane
+-- @include bury_job
+-- @include parent_fate
+-- @include unblock_job
+-- @include hand_over
+-- @include wake_push
+local sweep = KEYS[1]
+local active = KEYS[2]
+local done = KEYS[3]
+local dead = KEYS[4]
+local due = KEYS[5]
+local stats = KEYS[6]
+local blocked = KEYS[7]
+local feeding = KEYS[8]
+local handing = KEYS[9]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+
+settled(prefix)
+local jobs, runs = {}, { sweep, stats }
+for at = 10, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
+check_types({ active, done, dead, due, blocked, handing }, runs, {}, jobs)
+local fed = redis.call('SCARD', feeding) > 0
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local numbers, reply, held, wakes = { discarded = 2, skipped = 5, rerouted = 6 }, {}, {}, {}
+for at = 1, #jobs do
+  local id, fence, nonce, outcome = ARGV[4 * at - 1], ARGV[4 * at], ARGV[4 * at + 1], ARGV[4 * at + 2]
+  local job = envelope_open(redis.call('GETRANGE', jobs[at], 0, 700))
+  local state, ended, limits = token_state(runs[2 + at], job, fence, nonce)
+  local leaves = state == 'held' and job.kind == 'J'
+  -- One that was cut off after its tombstone has left the lease behind.
+  local cut = state == 'repeated' and job and job.kind == 'T' and redis.call('ZSCORE', active, id)
+  if leaves or cut then
+    held[#held + 1] = { id = id, job = job, key = jobs[at], run = runs[2 + at], outcome = outcome, fresh = leaves,
+      limits = limits or redis.call('HGET', runs[2 + at], 'limits'),
+      tombstone = struct.pack('>BBB', 1, 84, numbers[outcome]) .. (job.enqueue_nonce or '') .. struct.pack('>I8B', tonumber(fence), #nonce) .. nonce }
+  end
+  if leaves then state, ended = 'ok', outcome end
+  reply[2 * at - 1], reply[2 * at] = state, ended
+end
+local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, envelope_open = envelope_open,
+  due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, parent_fate = parent_fate, unblock_job = unblock_job,
+  error_ttl = error_ttl, tell_ended = tell_ended }
+for _, lease in ipairs(held) do
+  if lease.fresh then
+    redis.call('SET', lease.key, lease.tombstone, 'PXAT', math.max(lease.job.not_after_ms, now_ms) + 20000)
+    redis.call('HINCRBY', stats, lease.outcome, 1)
+    free_unique(prefix, lease.job, lease.id)
+  end
+  free_slots(prefix, lease.limits, lease.id, turn, wakes, helpers)
+  if lease.outcome == 'skipped' then redis.call('ZADD', done, now_ms, lease.id) end
+  if fed and redis.call('SISMEMBER', feeding, lease.id) == 1 then
+    redis.call('ZADD', handing, now_ms, (lease.outcome == 'skipped' and '+' or '-') .. lease.id)
+  end
+  redis.call('DEL', lease.run)
+  redis.call('ZREM', active, lease.id)
+  tell_ended(prefix, lease.id)
+end
+if fed then hand_over(prefix, now_ms, turn, 100, wakes, helpers) end
+for list in pairs(wakes) do wake_push(list) end
+return { srv_us, reply }

@@ -1,0 +1,320 @@
+"""What becomes of a job whose run fails: attempts and back-off, what a handler may raise, and the rules that skip or reroute."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from engine import Bury, Discard, Handlers, Job, Malformed, Queue, RetryLater, Worker
+from engine.backoff import DELAY_MS_MAX, delay_ms
+from engine.operations import Drop, Failure, Options, Retry
+from engine.options import checked
+from engine.outcomes import Ending, ending, verdict_of
+from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.engine.helpers import failing_handlers
+from tests.engine.helpers.scenes import saved
+
+__all__ = ["desk"]
+
+
+def waits(count: int = 6, draw: float = 1.0, **options: Any) -> list[int]:
+    """The waits after so many failed runs."""
+    made = checked(options)
+    return [delay_ms(made, failures, lambda: draw) for failures in range(count)]
+
+
+class GpuError(RuntimeError):
+    """Not enough of it."""
+
+
+def run(queue: Queue, handler: Callable[[Job], object], *, names: tuple[str, ...] = ("work",), **settings: Any) -> list[Job]:
+    """Run a handler in a real worker until nothing is left; the runs."""
+    ran: list[Job] = []
+    handlers = Handlers(backoff=settings.pop("backoff", None))
+
+    def work(job: Job) -> None:
+        ran.append(job)
+        handler(job)
+
+    for name in names:
+        handlers(name)(work)
+    Worker(queue, handlers, sweep_ms=20, **settings).run(burst=True)
+    return ran
+
+
+def raises(error: BaseException) -> Callable[[Job], None]:
+    def handler(job: Job) -> None:
+        raise error
+
+    return handler
+
+
+def states(queue: Queue) -> dict[str, list[str]]:
+    return {state: [job for job, _ in jobs] for state, jobs in queue.snapshot().states.items() if jobs}
+
+
+# -- back-off
+
+
+@pytest.mark.feature("BQ29", "BL09")
+def test_the_kinds_of_back_off() -> None:
+    assert waits(4, backoff_ms=700) == waits(4, backoff="fixed", backoff_ms=700) == [700] * 4
+    assert waits(4, backoff="linear", backoff_ms=100) == [100, 200, 300, 400]
+    assert waits(4, backoff="exponential", backoff_ms=100, jitter=0) == [100, 200, 400, 800]
+
+
+@pytest.mark.feature("MQ11")
+def test_mosquitos_geometric_back_off_grows_with_the_square_of_the_failures() -> None:
+    assert waits(5, backoff="geometric", backoff_ms=2000) == [2000, 8000, 18_000, 32_000, 50_000]
+
+
+@pytest.mark.feature("BN10")
+def test_bananas_back_off_is_two_to_the_failures_in_seconds() -> None:
+    assert waits(4, backoff="exponential", backoff_ms=2000, jitter=0) == [2000, 4000, 8000, 16_000]
+
+
+@pytest.mark.feature("MQ12")
+def test_a_list_of_waits_ends_with_its_last_one() -> None:
+    assert waits(5, backoff="custom", backoff_delays_ms=[10, 500, 3_000_000_000]) == [10, 500] + [3_000_000_000] * 3
+
+
+@pytest.mark.feature("BQ29")
+def test_the_cap_and_the_chance() -> None:
+    for kind in ("exponential", "linear", "geometric"):
+        assert waits(900, backoff=kind, backoff_ms=60_000, jitter=0)[-1] == DELAY_MS_MAX
+        assert waits(900, backoff=kind, backoff_ms=60_000, jitter=0, backoff_max_ms=90_000)[-1] == 90_000
+    assert waits(2, backoff_ms=5000, backoff_max_ms=1000) == [1000, 1000]
+    assert waits(3, backoff="custom", backoff_delays_ms=[5, 50], backoff_max_ms=20) == [5, 20, 20]
+    for draw, wait in ((0.0, 750), (0.5, 875), (0.999999, 999)):
+        assert waits(1, draw, backoff_ms=1000, jitter=0.25) == [wait]
+    assert waits(1, 0.0, backoff_ms=1000, jitter=1) == [0]
+    assert waits(1, 0.0, backoff="exponential", backoff_ms=1000) == [500], "half of it by chance, unless the job says otherwise"
+
+
+@pytest.mark.feature("BQ28", "BL08")
+def test_attempts_count_all_runs_the_first_one_included(queue: Queue) -> None:
+    for attempts in (1, 2, 4):
+        queue.enqueue("work", None, id=f"j{attempts}", attempts=attempts, backoff_ms=0)
+    ran = run(queue, raises(ValueError("no")))
+    runs = sorted((job.id, job.failures) for job in ran)
+    assert runs == [("j1", 0), ("j2", 0), ("j2", 1), *[("j4", failures) for failures in range(4)]]
+    assert states(queue) == {"dead": [job for job, _ in queue.snapshot().states["dead"]]}
+    assert sorted(states(queue)["dead"]) == ["j1", "j2", "j4"]
+
+
+@pytest.mark.feature("BQ28", "BL08")
+def test_a_job_that_succeeds_in_its_last_attempt_has_succeeded(queue: Queue) -> None:
+    def handler(job: Job) -> None:
+        if job.failures < 2:
+            raise ValueError("not yet")
+
+    queue.enqueue("work", None, id="j", attempts=3, backoff_ms=0)
+    assert len(run(queue, handler)) == 3
+    assert states(queue) == {"done": ["j"]}
+
+
+# -- what a handler may raise
+
+
+@pytest.mark.feature("MQ12")
+def test_a_handler_may_say_how_long_its_job_waits(desk: Desk) -> None:
+    desk.enqueue("j", attempts=2)
+    (job,) = desk.claim()
+    assert desk.run(Retry((Failure(job.lease, "later", 5000, charge=False),))).items == (("ok", "retried"),)
+    assert desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)[0][1] == START_MS + 5000  # type: ignore[index]
+    desk.tick(5000)
+    (job,) = desk.claim()
+    assert (job.failures, job.claims) == (0, 2), "no attempt is used up"
+    for _ in range(3):
+        assert desk.run(Retry((Failure(job.lease, "later", 0, charge=False),))).items == (("ok", "retried"),)
+        (job,) = desk.claim()
+    desk.run(Retry((Failure(job.lease, "boom", 0),)))
+    (job,) = desk.claim()
+    assert job.failures == 1
+    assert desk.run(Retry((Failure(job.lease, "boom", 0),))).items == (("ok", "buried"),)
+
+
+@pytest.mark.parametrize("way", ["thread", "inline", "coroutine", "process"])
+@pytest.mark.feature("MQ12", "MQ13")
+def test_what_a_handler_raises_says_how_its_run_ends(queue: Queue, way: str) -> None:
+    name = failing_handlers.NAMES[way]
+    for what in ("later", "bury", "discard"):
+        queue.enqueue(name, what, id=what, attempts=5, backoff_ms=60_000)
+    Worker(queue, failing_handlers.handlers, sweep_ms=20, processes=int(way == "process")).run(burst=True)
+    assert states(queue) == {"dead": ["bury"], "done": ["later"]}
+    with queue_client(queue) as client:
+        error = client.hget(queue.model.keys.run("bury"), "error").decode()
+        assert error == "Bury: this will never work"
+        assert client.get(queue.model.keys.job("discard"))[:3] == b"\x01T\x02"
+        assert client.hget(queue.model.keys.stats, "discarded") == b"1"
+
+
+def queue_client(queue: Queue) -> Any:
+    return redis.Redis.from_url(queue.url)
+
+
+def test_a_delay_out_of_bounds_is_told_where_it_is_made() -> None:
+    for bad in (-1, 10**18, 1.5, None):
+        with pytest.raises(Malformed, match="^delay_ms: "):
+            RetryLater(bad)  # type: ignore[arg-type]
+    assert str(RetryLater(5)) == "again in 5 ms" and str(RetryLater(5, "no lock")) == "no lock"
+
+
+@pytest.mark.feature("MQ12")
+def test_a_registry_may_have_a_back_off_of_its_own(queue: Queue) -> None:
+    heard: list[tuple[int, str]] = []
+
+    def backoff(failures: int, error: str) -> int | None:
+        heard.append((failures, error))
+        if failures == 2:
+            raise KeyError("a defect of the back-off")
+        return 1 if failures == 1 else None
+
+    queue.enqueue("work", None, id="j", attempts=4, backoff="custom", backoff_delays_ms=[3_600_000, 2, 3])
+    assert len(run(queue, raises(ValueError("no")), backoff=backoff)) == 4
+    assert heard == [(failures, "ValueError: no") for failures in (1, 2, 3, 4)]
+    with pytest.raises(Malformed, match="^backoff: "):
+        Handlers(backoff=5)  # type: ignore[arg-type]
+
+
+# -- rules of the job
+
+
+@pytest.mark.feature("BQ34")
+def test_rules_name_classes_their_bases_and_their_modules() -> None:
+    verdict = verdict_of(json.JSONDecodeError("no", "", 0))
+    for name in ("JSONDecodeError", "json.decoder.JSONDecodeError", "ValueError", "builtins.ValueError", "Exception"):
+        assert ending(checked({"skip_on": [name]}), verdict) == Ending("skipped")
+        assert ending(checked({"reroute_on": {name: "other"}}), verdict) == Ending("rerouted", "other")
+    for name in ("KeyError", "decoder.JSONDecodeError", "object"):
+        assert ending(checked({"skip_on": [name], "reroute_on": {name: "other"}}), verdict) == Ending("retry")
+    assert ending(checked({"skip_on": ["Exception"]}), verdict_of(Bury("no"))) == Ending("bury")
+    assert ending(checked({"skip_on": ["Exception"]}), verdict_of(Discard())) == Ending("discarded")
+    assert ending(Options(), verdict) == Ending("retry")
+
+
+@pytest.mark.feature("BQ34")
+def test_an_error_that_the_job_skips_ends_it_without_another_run(queue: Queue) -> None:
+    queue.enqueue("work", None, id="p", attempts=5, skip_on=["LookupError"])
+    queue.enqueue("work", "child", id="c", needs=["p"])
+
+    def handler(job: Job) -> None:
+        if job.payload is None:
+            raise KeyError("gone")
+
+    assert [job.id for job in run(queue, handler)] == ["p", "c"], "for who waits for it, it counts as finished"
+    assert states(queue) == {"done": ["p", "c"]}
+    assert queue.counts().finished == 1
+    result = queue.results.get("p")
+    assert result is not None and (result.outcome, result.ok) == ("discarded", False), "it has ended without its work"
+    with queue_client(queue) as client:
+        assert client.get(queue.model.keys.job("p"))[:3] == b"\x01T\x05"
+        assert client.hget(queue.model.keys.stats, "skipped") == b"1"
+
+
+@pytest.mark.feature("BQ34")
+def test_an_error_that_reroutes_sends_the_job_to_another_name(queue: Queue) -> None:
+    options: Any = {"priority": 9, "headers": {"trace": "t"}, "attempts": 5, "reroute_on": {"GpuError": "cpu"}}
+    queue.enqueue("work", {"n": 1}, id="j", **options)
+    queue.enqueue("work", None, id="child", needs=["j"])
+
+    def handler(job: Job) -> None:
+        if job.name == "work":
+            raise GpuError("none free")
+
+    first, second = run(queue, handler, names=("work", "cpu"))
+    assert (first.id, second.id, second.name) == ("j", "j>reroute", "cpu")
+    assert (second.payload, second.priority, second.headers, second.failures) == ({"n": 1}, 9, {"trace": "t"}, 0)
+    assert states(queue)["done"] == ["j>reroute"]
+    assert states(queue)["dead"] == ["child"], "its parent has not done its work under its own id"
+    with queue_client(queue) as client:
+        assert client.get(queue.model.keys.job("j"))[:3] == b"\x01T\x06"
+
+
+@pytest.mark.feature("BQ34")
+def test_an_error_that_reroutes_sends_the_job_to_another_queue(queue: Queue, ironclaim_url: str) -> None:
+    other = Queue("big", url=ironclaim_url)
+    try:
+        queue.enqueue("work", 7, id="j", reroute_on={"GpuError": "big:gpu"})
+        run(queue, raises(GpuError("none free")))
+        assert (states(queue), states(other)) == ({}, {"waiting": ["j>reroute"]})
+        ran = run(other, lambda job: None, names=("gpu",))
+        assert [(job.id, job.payload) for job in ran] == [("j>reroute", 7)]
+    finally:
+        other.close()
+
+
+@pytest.mark.feature("BQ34")
+def test_a_target_that_cannot_take_the_job_makes_it_a_failed_run(queue: Queue, ironclaim_url: str) -> None:
+    with queue_client(queue) as client:
+        client.set("ic:{big}:due", "no zset")
+    queue.enqueue("work", 7, id="j", attempts=2, backoff_ms=0, reroute_on={"GpuError": "big:gpu"})
+    assert len(run(queue, raises(GpuError("none free")))) == 2
+    assert states(queue) == {"dead": ["j"]}
+
+
+# -- the script
+
+
+def leases(desk: Desk) -> tuple[Any, ...]:
+    return tuple(job.lease for job in desk.claim())
+
+
+def drops(desk: Desk) -> Drop:
+    desk.set_limit("n:main", concurrency=5)
+    desk.enqueue("a", "b")
+    desk.enqueue("c", unique="u")
+    desk.enqueue("a1", needs=("a",))
+    desk.enqueue("b1", needs=("b",))
+    desk.enqueue("c1", needs=("c",), on_parent_failure="ignore")
+    return Drop(leases(desk), ("skipped", "discarded", "rerouted"))
+
+
+@pytest.mark.feature("BQ34")
+@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
+def test_rule_01_a_drop_cut_off_after_any_write_loses_and_doubles_nothing(desk: Desk, resend: bool) -> None:
+    start = saved(desk, drops)
+    for writes in itertools.count(1):
+        operation = start(desk)
+        was_cut = desk.cut_off(operation, writes)
+        if resend:
+            assert [outcome for _, outcome in desk.run(operation).items] == ["skipped", "discarded", "rerouted"], writes
+        finished: set[str] = set()
+        for _ in range(8):
+            desk.tick(LEASE_MS // 3)
+            desk.reap()
+            desk.promote()
+            finished |= {job.lease.job for job in desk.claim("z") if desk.finish(job.lease) == [("ok", "finished")]}
+        dead = {job for job in ("a1", "b1", "c1") if desk.places(job) == {"dead"}}
+        # Whose end was not told has run again, and its children after it.
+        again = finished & {"a", "b", "c"}
+        assert not again or not resend, writes
+        assert dead == ({"b1"} if "b" not in again else set()), (writes, again)
+        assert finished - again == {"a1", "b1", "c1"} - dead, writes
+        for key in (desk.keys.active, desk.keys.held("n:main"), desk.keys.blocked, desk.keys.handing):
+            assert desk.redis.exists(key) == 0, (writes, key)
+        assert desk.redis.hlen(desk.keys.run("a")) == 0
+        if not was_cut:
+            assert writes > 10
+            return
+
+
+@pytest.mark.feature("BQ34")
+def test_rule_05_a_drop_sent_twice_repeats_and_another_token_is_stale(desk: Desk) -> None:
+    call = desk.call(drops(desk))
+    first = desk.send(call)
+    before = desk.dump()
+    assert [result for result, _ in first.items] == ["ok"] * 3
+    again = desk.send(call)
+    assert again.items == tuple(("repeated", outcome) for _, outcome in first.items)
+    assert desk.dump() == before
+    desk.enqueue("d", priority=9)
+    (job,) = desk.claim(limit=1)
+    stale = job.lease._replace(fence=job.lease.fence - 1)
+    assert desk.run(Drop((stale,), ("discarded",))).items == (("stale", ""),)
+    assert desk.places("d") == {"active"}
