@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from engine.handlers import Handlers, Job
     from engine.job_info import JobError, JobInfo
     from engine.locks import Lock
-    from engine.operations import Altered, Counts, Enqueued, NameCounts, Snapshot
+    from engine.operations import Altered, Counts, Enqueued, Event, NameCounts, Snapshot
     from engine.options import JobOptions
     from engine.outcomes import Bury, Discard, RetryLater
     from engine.producing import NewJob
@@ -71,7 +71,7 @@ _HOMES = {
     "engine.outcomes": ("Bury", "Discard", "RetryLater"),
     "engine.locks": ("Lock",),
     "engine.job_info": ("JobError", "JobInfo"),
-    "engine.operations": ("Altered", "Counts", "Enqueued", "NameCounts", "Snapshot"),
+    "engine.operations": ("Altered", "Counts", "Enqueued", "Event", "NameCounts", "Snapshot"),
     "engine.options": ("JobOptions",),
     "engine.producing": ("NewJob",),
     "engine.serializers": ("Serializer",),
@@ -99,6 +99,7 @@ __all__ = [
     "Discard",
     "EngineError",
     "Enqueued",
+    "Event",
     "Handlers",
     "Job",
     "JobError",

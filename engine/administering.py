@@ -9,7 +9,7 @@ from collections.abc import Callable
 from engine import validate
 from engine.errand import Sent
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
-from engine.operations import Administered, Limit, Operation, Pause, Resume, SetLimit, SetRetention, SetWorker
+from engine.operations import Administered, Limit, Operation, Pause, Resume, SetEvents, SetLimit, SetRetention, SetWorker
 
 #: An operation that lacks only the time after which it is void.
 Draft = Callable[[int], Operation]
@@ -55,6 +55,12 @@ def set_retention(done_max: object, done_age_ms: object, dead_max: object, dead_
         raise Malformed("done_max", None, "at least one of done_max, done_age_ms, dead_max and dead_age_ms")
     op_id = new_op_id()
     return lambda not_after_ms: SetRetention(op_id, not_after_ms, bounds)
+
+
+def set_events(keep: int) -> Draft:
+    """Keep so many events, which were checked; 0: none."""
+    op_id = new_op_id()
+    return lambda not_after_ms: SetEvents(op_id, not_after_ms, keep)
 
 
 def set_concurrency(name: object, concurrency: object) -> Draft:

@@ -18,6 +18,7 @@ from engine.dead import AsyncDead
 from engine.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.errand import Sent
 from engine.errors import EngineError
+from engine.events import AsyncEvents
 from engine.face import Ask, InTime, Steps
 from engine.jobs import AsyncJobs
 from engine.locks import AsyncLocks
@@ -92,6 +93,8 @@ class AsyncQueue(Surface):
         self.jobs = AsyncJobs(self)
         #: Dead jobs.
         self.dead = AsyncDead(self)
+        #: What happens in it, once that is switched on.
+        self.events = AsyncEvents(self)
 
     async def enqueue(
         self, name: str, payload: object, *, id: str | None = None, intended_ns: int | None = None, **options: Unpack[JobOptions]
@@ -250,6 +253,7 @@ class AsyncQueue(Surface):
     async def close(self) -> None:
         """Close the idle connections."""
         await self.results.close()
+        await self.events.close()
         await self.driver.close()
 
     async def carry_out(self, steps: Steps[T]) -> T:

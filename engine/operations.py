@@ -370,6 +370,25 @@ class SetRetention:
 
 
 @dataclass(frozen=True, slots=True)
+class SetEvents:
+    """Keep about so many events of the queue from now on; 0: none. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEvents:
+    """At most `limit` events after entry `after`; `block_ms`: wait so long for the first one, 0 = not at all. `$`: no event, only
+    the entry that is the last one now."""
+
+    after: str
+    limit: int
+    block_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Inspect:
     """What is known of these jobs; `whole`: with envelopes and run fields, else their states alone."""
 
@@ -552,6 +571,8 @@ Operation = (
     | Clean
     | Forget
     | SetRetention
+    | SetEvents
+    | ReadEvents
     | Inspect
     | Page
     | Count
@@ -898,6 +919,25 @@ class Heard:
     after: str
 
 
+class Event(NamedTuple):
+    """One thing that has happened in a queue: see `queue.events`. `id` is its place among them, `srv_ms` the server's time."""
+
+    id: str
+    srv_ms: int
+    kind: str
+    job: str
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """Events, and the entry after which the next ones are."""
+
+    events: tuple[Event, ...]
+    after: str
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Ids of each state (waiting, delayed, active, dead, done, blocked) with the time that the state scores them by, 0 for
@@ -927,6 +967,7 @@ Reply = (
     | Counts
     | Seen
     | Heard
+    | EventPage
     | Snapshot
     | WorkersReply
     | bool

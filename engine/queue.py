@@ -18,6 +18,7 @@ from engine.driver import SyncDriver
 from engine.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.errand import Sent
 from engine.errors import EngineError
+from engine.events import Events
 from engine.face import InTime, Steps
 from engine.jobs import Jobs
 from engine.locks import Locks
@@ -90,6 +91,8 @@ class Queue(Surface):
         self.jobs = Jobs(self)
         #: Dead jobs.
         self.dead = Dead(self)
+        #: What happens in it, once that is switched on.
+        self.events = Events(self)
 
     def enqueue(
         self, name: str, payload: object, *, id: str | None = None, intended_ns: int | None = None, **options: Unpack[JobOptions]
@@ -246,6 +249,7 @@ class Queue(Surface):
     def close(self) -> None:
         """Close the idle connections."""
         self.results.close()
+        self.events.close()
         self.driver.close()
 
     def carry_out(self, steps: Steps[T]) -> T:

@@ -46,6 +46,7 @@ from engine.operations import (
     Pause,
     Promote,
     PutSchedule,
+    ReadEvents,
     ReadProgress,
     Reap,
     Release,
@@ -53,6 +54,7 @@ from engine.operations import (
     Reply,
     Resume,
     Retry,
+    SetEvents,
     SetLimit,
     SetRetention,
     SetWorker,
@@ -107,6 +109,7 @@ class Lanes:
             "witness": keys.witness,
             "settings": keys.settings,
             "retention": keys.retention,
+            "events": keys.events,
         }
         self._known_slots: dict[str, tuple[Script, Mapping[str, str], Mapping[str, object]]] = {}
 
@@ -170,7 +173,9 @@ class Lanes:
                 words = ("XREAD", "COUNT", 100, "BLOCK", operation.block_ms, "STREAMS", self.keys.wait(operation.token))
                 parse = partial(lanes_replies.heard, operation)
                 return Call(None, (), (*words, operation.after), parse, operation, operation.block_ms)
-            case Alter() | Clean() | Forget() | SetRetention() | Inspect() | Page():
+            case ReadEvents():
+                return lanes_administration.read_events(operation, self.keys)
+            case Alter() | Clean() | Forget() | SetRetention() | SetEvents() | Inspect() | Page():
                 slots = lanes_administration.slots(operation, self.keys)
                 return self._call(slots.script, operation, slots.values, slots.keys, slots.key_groups, slots.argument_groups)
             case Listing():

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
+from engine.call import Call
+from engine.models import lanes_replies
 from engine.models.lanes_keys import LanesKeys
 from engine.models.lanes_schedules import Slots
-from engine.operations import Alter, Clean, Forget, Inspect, Page, SetRetention
+from engine.operations import Alter, Clean, Forget, Inspect, Page, ReadEvents, SetEvents, SetRetention
 
 #: The outcomes of a tombstone (engine/models/envelope.py).
 _DISCARDED, _CANCELLED = 2, 7
 
 
-def slots(operation: Alter | Clean | Forget | SetRetention | Inspect | Page, keys: LanesKeys) -> Slots:
+def slots(operation: Alter | Clean | Forget | SetRetention | SetEvents | Inspect | Page, keys: LanesKeys) -> Slots:
     """The slots of an operation."""
     match operation:
         case Page():
@@ -53,6 +57,18 @@ def slots(operation: Alter | Clean | Forget | SetRetention | Inspect | Page, key
         case SetRetention():
             words = [word for bound in operation.bounds for word in bound]
             return Slots("set_retention", values, named, (), (words,))
+        case SetEvents():
+            return Slots("set_events", {**values, "keep": operation.keep}, named)
+
+
+def read_events(operation: ReadEvents, keys: LanesKeys) -> Call[Any]:
+    """Plain commands: reading takes nothing away."""
+    if operation.after == "$":
+        words: tuple[object, ...] = ("XREVRANGE", keys.events, "+", "-", "COUNT", 1)
+    else:
+        block = ("BLOCK", operation.block_ms) if operation.block_ms else ()
+        words = ("XREAD", "COUNT", operation.limit, *block, "STREAMS", keys.events, operation.after)
+    return Call(None, (), words, partial(lanes_replies.event_page, operation), operation, operation.block_ms)
 
 
 def _alter(operation: Alter, keys: LanesKeys, values: dict[str, object], named: dict[str, str]) -> Slots:

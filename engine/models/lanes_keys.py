@@ -227,9 +227,14 @@ class LanesKeys:
         return f"{self.prefix}retention"
 
     @property
+    def events(self) -> str:
+        """Stream: what has happened, each entry with `kind`, `job`, `name` and `detail`; about as many as `stats` says."""
+        return f"{self.prefix}events"
+
+    @property
     def stats(self) -> str:
         """Hash: counters `finished`, `buried`, `schedules` (versions given); `turn`, the virtual time of the lanes (rule 18);
-        `waits_ms`, until when somebody may wait for the end of a job."""
+        `waits_ms`, until when somebody may wait for the end of a job; `events`, how many of those are kept, if any."""
         return f"{self.prefix}stats"
 
     @property

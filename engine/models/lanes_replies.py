@@ -28,6 +28,8 @@ from engine.operations import (
     EnqueuedMany,
     EnqueueMany,
     Era,
+    Event,
+    EventPage,
     Extend,
     Extended,
     Failure,
@@ -58,6 +60,7 @@ from engine.operations import (
     Promote,
     Promoted,
     PutSchedule,
+    ReadEvents,
     Reap,
     Reaped,
     Release,
@@ -66,6 +69,7 @@ from engine.operations import (
     Resume,
     Retry,
     Seen,
+    SetEvents,
     SetLimit,
     SetRetention,
     SetWorker,
@@ -121,6 +125,21 @@ def heard(operation: Hear, raw: Any) -> Heard:
         raise ScriptFault(f"Hear: reply outside the contract ({error}): {raw!r:.200}") from error
 
 
+def event_page(operation: ReadEvents, raw: Any) -> EventPage:
+    """An XREAD reply, or with `$` an XREVRANGE reply."""
+    try:
+        if operation.after == "$":
+            return EventPage((), raw[0][0].decode() if raw else "0-0")
+        events: list[Event] = []
+        for at, flat in raw[0][1] if raw else ():
+            found = dict(zip(flat[::2], flat[1::2], strict=True))
+            words = [found[field].decode(errors="replace") for field in (b"kind", b"job", b"name", b"detail")]
+            events.append(Event(at.decode(), int(at.partition(b"-")[0]), *words))
+        return EventPage(tuple(events), events[-1].id if events else operation.after)
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        raise ScriptFault(f"ReadEvents: reply outside the contract ({error}): {raw!r:.200}") from error
+
+
 def _parse(operation: Operation, raw: Any) -> Reply:
     match operation:
         case Enqueue():
@@ -154,7 +173,7 @@ def _parse(operation: Operation, raw: Any) -> Reply:
             return Learned(_srv_us(raw), int(raw[1]), int(raw[2]), None if raw[3] < 0 else int(raw[3]), targets)
         case Reap():
             return _reaped(raw)
-        case Pause() | Resume() | SetLimit() | SetWorker() | SetRetention():
+        case Pause() | Resume() | SetLimit() | SetWorker() | SetRetention() | SetEvents():
             return Administered(_srv_us(raw), cast("Any", _word(raw[1], _ADMINISTERED_RESULTS)))
         case PutSchedule() | EnableSchedule() | RemoveSchedule():
             return lanes_schedules.changed(_srv_us(raw), raw)

@@ -26,6 +26,7 @@
 -- @include free_slots
 -- @include end_lease
 -- @include wake_push
+-- @include tell_events
 local sweep = KEYS[1]
 local active = KEYS[2]
 local dead = KEYS[3]
@@ -53,11 +54,13 @@ for at = 1, (#KEYS - 4) / 2 do
   reply[#reply + 1] = state
   reply[#reply + 1] = outcome
 end
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
-local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, error_ttl = error_ttl, tell_ended = tell_ended }
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, error_ttl = error_ttl, tell_ended = tell_ended, events = events }
 for _, lease in ipairs(held) do
   bury_job(prefix, lease.job, lease.id, now_ms, helpers, lease.note[2])
   end_lease(prefix, lease, 'buried', turn, wakes, helpers, lease.note)
 end
 for list in pairs(wakes) do wake_push(list) end
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, reply }

@@ -68,6 +68,7 @@
 -- @include parent_fate
 -- @include unblock_job
 -- @include hand_over
+-- @include tell_events
 local sweep = KEYS[1]
 local due = KEYS[2]
 local rest = KEYS[3]
@@ -100,14 +101,14 @@ settled(prefix)
 check_types(zsets, { sweep, stats, parked }, wake_lists, { record })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
+local noted = redis.call('HMGET', stats, 'turn', 'waits_ms', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[3] and { keep = noted[3] }
 local helpers = { envelope_kind = envelope_kind, envelope_seal = envelope_seal, envelope_cost = envelope_cost, envelope_open = envelope_open, to_lane = to_lane,
   lane_score = lane_score, bury_job = bury_job, token_state = token_state, note_lease = note_lease, ready_lane = ready_lane,
   free_slots = free_slots, free_unique = free_unique, limit_room = limit_room, is_paused = is_paused, open_classes = open_classes,
   pick_jobs = pick_jobs, count_leases = count_leases, rate_back = rate_back, leave_lane = leave_lane, claim_known = claim_known,
   due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job, hand_over = hand_over, tell_ended = tell_ended,
-  error_ttl = error_ttl, check_types = check_types }
-local noted = redis.call('HMGET', stats, 'turn', 'waits_ms', 'events')
-local turn = tonumber(noted[1] or 0)
+  error_ttl = error_ttl, check_types = check_types, events = events }
 local _, wakes, unread = promote_due(prefix, turn, now_ms, 100, helpers)
 local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, turn, wakes, helpers, noted[2])
 local kind, jobs, corrupt, open = claim_jobs({ sweep = sweep, active = active, stats = stats, record = record },
@@ -115,4 +116,5 @@ local kind, jobs, corrupt, open = claim_jobs({ sweep = sweep, active = active, s
     not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, least = least, most = most, corrupt = unread, turn = turn }, now_ms, helpers)
 wake_served(prefix, classes, open, wakes)
 for list in pairs(wakes) do wake_push(list) end
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, finished, kind, more and 0 or next_ms(prefix, now_ms, most_ms), corrupt, jobs }

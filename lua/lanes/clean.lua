@@ -40,6 +40,7 @@
 -- @include end_job
 -- @include leave_empty
 -- @include wake_push
+-- @include tell_events
 local sweep = KEYS[1]
 local seq = KEYS[2]
 local due = KEYS[3]
@@ -85,9 +86,10 @@ for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms, { la
     old[#old + 1] = entry
   end
 end
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local helpers = { due_member = due_member, free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane,
-  tell_ended = tell_ended }
+  tell_ended = tell_ended, events = events }
 for _, entry in ipairs(old) do
   if entry.job then
     end_job(prefix, entry.job, entry.id, { outcome = 2, op_id = op_id, not_after_ms = not_after_ms }, now_ms, turn, wakes, helpers)
@@ -101,4 +103,5 @@ for lane in pairs(lanes) do leave_empty(prefix, lane, turn, helpers) end
 for list in pairs(wakes) do wake_push(list) end
 local told = { #old, kept, string.format('%d', era_sequence), string.format('%d', era_ms) }
 redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, 'done', unpack(told) }

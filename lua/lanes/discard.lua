@@ -35,6 +35,7 @@
 -- @include tell_ended
 -- @include end_job
 -- @include wake_push
+-- @include tell_events
 local sweep = KEYS[1]
 local due = KEYS[2]
 local active = KEYS[3]
@@ -68,7 +69,9 @@ for at = 1, (#KEYS - 7) / 2 do
   if now == state or mine then ends[#ends + 1] = { id = id, job = job } end
   for _, word in ipairs({ (now == state or mine) and 'done' or 'changed', mine and state or now, '-' }) do told[#told + 1] = word end
 end
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+helpers.events = events
 for _, job in ipairs(ends) do
   if state == 'finished' then
     redis.call('ZREM', done, job.id)
@@ -79,4 +82,5 @@ for _, job in ipairs(ends) do
 end
 for list in pairs(wakes) do wake_push(list) end
 redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, 'done', told }

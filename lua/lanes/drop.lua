@@ -36,6 +36,7 @@
 -- @include unblock_job
 -- @include hand_over
 -- @include wake_push
+-- @include tell_events
 local sweep = KEYS[1]
 local active = KEYS[2]
 local done = KEYS[3]
@@ -71,15 +72,17 @@ for at = 1, #jobs do
   if leaves then state, ended = 'ok', outcome end
   reply[2 * at - 1], reply[2 * at] = state, ended
 end
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, envelope_open = envelope_open,
   due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, parent_fate = parent_fate, unblock_job = unblock_job,
-  error_ttl = error_ttl, tell_ended = tell_ended }
+  error_ttl = error_ttl, tell_ended = tell_ended, events = events }
 for _, lease in ipairs(held) do
   if lease.fresh then
     redis.call('SET', lease.key, lease.tombstone, 'PXAT', math.max(lease.job.not_after_ms, now_ms) + 20000)
     redis.call('HINCRBY', stats, lease.outcome, 1)
     free_unique(prefix, lease.job, lease.id)
+    if events then events[#events + 1] = { lease.outcome, lease.id, lease.job.name } end
   end
   free_slots(prefix, lease.limits, lease.id, turn, wakes, helpers)
   if lease.outcome == 'skipped' then redis.call('ZADD', done, now_ms, lease.id) end
@@ -92,4 +95,5 @@ for _, lease in ipairs(held) do
 end
 if fed then hand_over(prefix, now_ms, turn, 100, wakes, helpers) end
 for list in pairs(wakes) do wake_push(list) end
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, reply }

@@ -54,6 +54,7 @@
 -- @include new_class
 -- @include tell_news
 -- @include note_class
+-- @include tell_events
 local sweep = KEYS[1]
 local seq = KEYS[2]
 local job = KEYS[3]
@@ -124,7 +125,8 @@ if unique_key ~= '' or dedup_key ~= '' then
 end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 if tonumber(last or 0) >= 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local new = new_class(prefix, classes, class, target)
 
 local sequence = redis.call('INCR', seq)
@@ -147,4 +149,8 @@ end
 redis.call('SET', job, envelope)
 if dedup_key ~= '' then redis.call('SET', dedup, id, 'PXAT', now_ms + dedup_ms) end
 if gains then wake_push(wake) end
+if events then
+  events[1] = { 'created', id, envelope_open(envelope).name, waits_for[1] and 'blocked' or due_ms > 0 and 'delayed' or 'waiting' }
+end
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, 'created', '', 0, id }

@@ -41,6 +41,7 @@
 -- @include new_class
 -- @include tell_news
 -- @include note_class
+-- @include tell_events
 local sweep = KEYS[1]
 local seq = KEYS[2]
 local classes = KEYS[3]
@@ -69,7 +70,8 @@ check_types(zsets, { sweep, classes, parked, stats }, wakes, { seq })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local sequence = tonumber(redis.call('GET', seq) or 0)
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local places_at = 5 + 3 * lane_count
 local places = {}
 for at = 1, place_count do places[tonumber(ARGV[places_at + 2 * at])] = ARGV[places_at + 2 * at + 1] end
@@ -144,6 +146,7 @@ for page = 1, count, 500 do
       end
       jobs[2 * fresh - 1] = key
       jobs[2 * fresh] = string.sub(sealed, 1, 4) .. struct.pack('>I6', sequence) .. times .. string.sub(sealed, 5)
+      if events then events[fresh] = { 'created', id, envelope_open(jobs[2 * fresh]).name, delay_ms ~= 0 and 'delayed' or 'waiting' } end
     elseif result == 'duplicate' then
       for _, word in ipairs({ state, fence, first }) do known_states[#known_states + 1] = word end
     end
@@ -189,4 +192,5 @@ for _, lane in ipairs(lanes) do
   if lane.claimable then wake_push(lane.wake) end
 end
 if first_due and redis.call('ZRANGE', due, 0, 0)[1] == first_due.member then wake_push(first_due.wake) end
+if events then tell_events(prefix .. 'events', events) end
 return reply

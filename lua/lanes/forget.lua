@@ -73,7 +73,7 @@ else
   for _, lane in ipairs(lanes_of(prefix)) do left = left + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
   if left == 0 then
     for _, class in ipairs(redis.call('HKEYS', classes)) do redis.call('DEL', prefix .. 'ready:' .. class, prefix .. 'wake:' .. class) end
-    redis.call('DEL', classes, prefix .. 'routed', parked, rest, blocking, stats)
+    redis.call('DEL', classes, prefix .. 'routed', parked, rest, blocking, stats, prefix .. 'events')
   end
 end
 redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)

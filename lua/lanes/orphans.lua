@@ -37,6 +37,7 @@
 -- @include reap_job
 -- @include swept_before
 -- @include wake_push
+-- @include tell_events
 local sweep = KEYS[1]
 local workers = KEYS[2]
 local due = KEYS[3]
@@ -77,10 +78,11 @@ if rank then
 else
   page = redis.call('ZRANGE', active, kept[3] or '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
 end
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,
   free_unique = free_unique, free_slots = free_slots, error_note = error_note, ready_lane = ready_lane,
-  error_ttl = error_ttl, tell_ended = tell_ended }
+  error_ttl = error_ttl, tell_ended = tell_ended, events = events }
 
 local taken, wakes = {}, {}
 for at = 1, #page, 2 do
@@ -102,4 +104,5 @@ else
   for incarnation in pairs(gone) do redis.call('ZREM', workers, incarnation) end
 end
 if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, full and 0 or most_ms, taken }

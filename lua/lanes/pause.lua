@@ -5,6 +5,7 @@
 --   sweep    hash    state of the sweeps
 --   paused   hash    pauses
 --   rest     zset    lanes and classes that rest until a time (ms)
+--   stats    hash    counters
 --   op       string  op:<op id>, that this call was done
 -- ARGV
 --   now_ms        '' or the time of a test
@@ -17,10 +18,12 @@
 -- @include settled
 -- @include check_types
 -- @include administered
+-- @include tell_events
 local sweep = KEYS[1]
 local paused = KEYS[2]
 local rest = KEYS[3]
-local op = KEYS[4]
+local stats = KEYS[4]
+local op = KEYS[5]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 local not_after_ms = tonumber(ARGV[3])
@@ -28,13 +31,15 @@ local class = ARGV[4]
 local length_ms = tonumber(ARGV[5])
 
 settled(prefix)
-check_types({ rest }, { sweep, paused }, {}, { op })
+check_types({ rest }, { sweep, paused, stats }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
+local keep = redis.call('HGET', stats, 'events')
 local until_ms = length_ms > 0 and now_ms + length_ms or 0
 if until_ms > 0 then redis.call('ZADD', rest, until_ms, 'w:' .. class) end
 redis.call('HSET', paused, class, string.format('%d %d', until_ms, length_ms))
 redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+if keep then tell_events(prefix .. 'events', { keep = keep, { 'paused', '', class, length_ms > 0 and string.format('%d', length_ms) or '' } }) end
 return { srv_us, 'done' }

@@ -5,6 +5,8 @@
 --   sweep    hash    state of the sweeps
 --   job      string  job:<id>, the envelope or its tombstone
 --   run      hash    run:<id>
+--   stats    hash    counters, and how many events are kept
+--   events   stream  what has happened
 -- ARGV
 --   now_ms   '' or the time of a test
 --   fence    fence of the token
@@ -16,20 +18,28 @@
 -- @include check_types
 -- @include envelope_open
 -- @include token_state
+-- @include tell_events
 local sweep = KEYS[1]
 local job = KEYS[2]
 local run = KEYS[3]
+local stats = KEYS[4]
+local events = KEYS[5]
 local now_ms = ARGV[1]
 local fence = ARGV[2]
 local nonce = ARGV[3]
 local count = tonumber(ARGV[4])
 local body = ARGV[5]
 
-check_types({}, { sweep, run }, {})
+check_types({}, { sweep, run, stats }, {})
 local srv_us = server_us(now_ms, sweep)
-if token_state(run, envelope_open(redis.call('GETRANGE', job, 0, 700)), fence, nonce) ~= 'held' then return { srv_us, 'stale' } end
+local known_job = envelope_open(redis.call('GETRANGE', job, 0, 700))
+if token_state(run, known_job, fence, nonce) ~= 'held' then return { srv_us, 'stale' } end
 local token, known = string.match(redis.call('HGET', run, 'progressed') or '', '^(%S+) (%d+)$')
 if token == fence .. ':' .. nonce and tonumber(known) >= count then return { srv_us, 'repeated' } end
+local keep = redis.call('HGET', stats, 'events')
 redis.call('HSET', run, 'progressed', string.format('%s:%s %d', fence, nonce, count),
   'progress', string.format('{"at_ms":%d,', math.floor(srv_us / 1000)) .. body)
+if keep then
+  tell_events(events, { keep = keep, { 'progress', string.match(job, '}:job:(.*)$'), known_job.name, string.match(body, '"percent":([^,}]+)') } })
+end
 return { srv_us, 'ok' }

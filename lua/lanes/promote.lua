@@ -46,6 +46,7 @@
 -- @include hand_over
 -- @include mend_feeding
 -- @include swept_before
+-- @include tell_events
 local sweep = KEYS[1]
 local due = KEYS[2]
 local rest = KEYS[3]
@@ -71,10 +72,11 @@ local version = tonumber(redis.call('HGET', settings, 'version') or 0)
 local told = swept_before(swept, counter)
 if told then return { srv_us, next_ms(prefix, now_ms, most_ms, 'cron'), told, due_schedules(prefix, now_ms, 16), version } end
 
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local helpers = { envelope_open = envelope_open, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, free_unique = free_unique,
   ready_lane = ready_lane, due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job, error_ttl = error_ttl,
-  tell_ended = tell_ended }
+  tell_ended = tell_ended, events = events }
 local promoted, wakes, corrupt = promote_due(prefix, turn, now_ms, limit, helpers)
 mend_feeding(prefix, now_ms, helpers)
 local more = hand_over(prefix, now_ms, turn, limit, wakes, helpers)
@@ -83,4 +85,5 @@ wake_classes(prefix, now_ms, { is_paused = is_paused, wake_push = wake_push })
 table.insert(corrupt, 1, promoted)
 if promoted > 0 or #corrupt > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(corrupt, ' '), 'PXAT', now_ms + 20000) end
 local sleep_ms = more and 0 or next_ms(prefix, now_ms, most_ms, 'cron')
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, sleep_ms, corrupt, due_schedules(prefix, now_ms, 16), version }

@@ -51,6 +51,7 @@
 -- @include wake_push
 -- @include wake_classes
 -- @include next_ms
+-- @include tell_events
 local sweep = KEYS[1]
 local due = KEYS[2]
 local rest = KEYS[3]
@@ -85,10 +86,11 @@ local expired = redis.call('ZRANGE', active, '-inf', '(' .. string.format('%d', 
 if now_ms < no_reap_before_ms then expired = {} end
 -- A length that was lost with its hash is no reason to cut leases short: the next claim tells it again.
 if lease_ms == 0 then ahead = {} end
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,
   free_unique = free_unique, free_slots = free_slots, error_note = error_note, ready_lane = ready_lane, limit_room = limit_room,
-  is_paused = is_paused, end_job = end_job, wake_push = wake_push, error_ttl = error_ttl, tell_ended = tell_ended }
+  is_paused = is_paused, end_job = end_job, wake_push = wake_push, error_ttl = error_ttl, tell_ended = tell_ended, events = events }
 
 redis.call('HSET', sweep, unpack(keep))
 for _, id in ipairs(ahead) do
@@ -109,4 +111,5 @@ local more = mend_limits(prefix, sweep, now_ms, turn, wakes, helpers) or over
 for list in pairs(wakes) do wake_push(list) end
 wake_classes(prefix, now_ms, helpers)
 if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, (more or #ahead == limit) and 0 or next_ms(prefix, now_ms, most_ms), taken }

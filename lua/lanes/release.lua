@@ -24,6 +24,7 @@
 -- @include free_slots
 -- @include end_lease
 -- @include wake_push
+-- @include tell_events
 local sweep = KEYS[1]
 local active = KEYS[2]
 local stats = KEYS[3]
@@ -49,8 +50,9 @@ for at = 1, (#KEYS - 3) / 2 do
   reply[#reply + 1] = state
   reply[#reply + 1] = outcome
 end
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
-local helpers = { free_slots = free_slots, ready_lane = ready_lane }
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local helpers = { free_slots = free_slots, ready_lane = ready_lane, events = events }
 for _, lease in ipairs(held) do
   local wake = to_lane(prefix, lease.id, lease.job, turn, lane_score)
   for limit in string.gmatch(lease.limits or '', '%S+') do
@@ -66,7 +68,9 @@ for _, lease in ipairs(held) do
     end
   end
   end_lease(prefix, lease, 'released', turn, wakes, helpers)
+  if events then events[#events + 1] = { 'released', lease.id, lease.job.name } end
   if wake then wakes[wake] = true end
 end
 for list in pairs(wakes) do wake_push(list) end
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, reply }

@@ -30,6 +30,7 @@
 -- @include lane_score
 -- @include to_lane
 -- @include wake_push
+-- @include tell_events
 local sweep = KEYS[1]
 local parked = KEYS[2]
 local active = KEYS[3]
@@ -80,7 +81,8 @@ for at = 1, (#KEYS - 6) / 2 do
   end
   for _, word in ipairs({ result, state, result == 'held' and holder or '-' }) do told[#told + 1] = word end
 end
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, item in ipairs(back) do
   if not item.runs then
     local job = item.job
@@ -89,9 +91,11 @@ for _, item in ipairs(back) do
     -- The lane before it leaves the dead: in between it is in both, and `requeued_ms` says which of them counts.
     local wake = to_lane(prefix, item.id, job, turn, lane_score)
     if wake then wakes[wake] = true end
+    if events then events[#events + 1] = { 'requeued', item.id, job.name } end
   end
 end
 for list in pairs(wakes) do wake_push(list) end
 redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
 for _, item in ipairs(back) do redis.call('ZREM', dead, item.id) end
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, 'done', told }

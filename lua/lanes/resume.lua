@@ -4,6 +4,7 @@
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   paused   hash    pauses
+--   stats    hash    counters
 --   op       string  op:<op id>, that this call was done
 -- ARGV
 --   now_ms        '' or the time of a test
@@ -18,21 +19,25 @@
 -- @include is_paused
 -- @include wake_push
 -- @include wake_classes
+-- @include tell_events
 local sweep = KEYS[1]
 local paused = KEYS[2]
-local op = KEYS[3]
+local stats = KEYS[3]
+local op = KEYS[4]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 local not_after_ms = tonumber(ARGV[3])
 local class = ARGV[4]
 
 settled(prefix)
-check_types({}, { sweep, paused }, {}, { op })
+check_types({}, { sweep, paused, stats }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
+local keep = redis.call('HGET', stats, 'events')
 redis.call('HDEL', paused, class)
 wake_classes(prefix, now_ms, { is_paused = is_paused, wake_push = wake_push })
 redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+if keep then tell_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
 return { srv_us, 'done' }

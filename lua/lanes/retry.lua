@@ -28,6 +28,7 @@
 -- @include free_slots
 -- @include end_lease
 -- @include wake_push
+-- @include tell_events
 local sweep = KEYS[1]
 local active = KEYS[2]
 local due = KEYS[3]
@@ -59,10 +60,12 @@ for at = 1, (#KEYS - 5) / 2 do
   reply[#reply + 1] = state
   reply[#reply + 1] = outcome
 end
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
-local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, error_ttl = error_ttl, tell_ended = tell_ended }
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, error_ttl = error_ttl, tell_ended = tell_ended, events = events }
 for _, lease in ipairs(held) do
   local member = due_member(lease.job.sequence, lease.id)
+  if events then events[#events + 1] = { 'failed', lease.id, lease.job.name, lease.note[2] } end
   if lease.outcome == 'buried' then
     bury_job(prefix, lease.job, lease.id, now_ms, helpers, lease.note[2])
   else
@@ -72,4 +75,5 @@ for _, lease in ipairs(held) do
   if redis.call('ZRANGE', due, 0, 0)[1] == member then wakes[prefix .. 'wake:' .. lease.job.class] = true end
 end
 for list in pairs(wakes) do wake_push(list) end
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, reply }

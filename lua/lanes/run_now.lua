@@ -26,6 +26,7 @@
 -- @include lane_score
 -- @include to_lane
 -- @include wake_push
+-- @include tell_events
 local sweep = KEYS[1]
 local due = KEYS[2]
 local parked = KEYS[3]
@@ -52,13 +53,16 @@ for at = 1, #KEYS - 5 do
   end
   for _, word in ipairs({ state == 'delayed' and 'done' or 'changed', state, '-' }) do told[#told + 1] = word end
 end
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, item in ipairs(jobs) do
   local wake = to_lane(prefix, item.id, item.job, turn, lane_score)
   if wake then wakes[wake] = true end
+  if events then events[#events + 1] = { 'promoted', item.id, item.job.name } end
 end
 -- Told before `due` is left: a job that is in both waits, and a promotion of what has run meanwhile starts nothing again.
 redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
 for _, item in ipairs(jobs) do redis.call('ZREM', due, due_member(item.job.sequence, item.id)) end
 for list in pairs(wakes) do wake_push(list) end
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, 'done', told }

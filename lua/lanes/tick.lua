@@ -41,6 +41,7 @@
 -- @include envelope_target
 -- @include make_job
 -- @include wake_push
+-- @include tell_events
 local sweep = KEYS[1]
 local cron = KEYS[2]
 local schedule = KEYS[3]
@@ -81,9 +82,10 @@ if error_text == '' and tonumber(next_ms) <= math.max(tonumber(expected_ms), las
 end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 if tonumber(redis.call('GET', seq) or 0) >= 281474976710000 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
-local turn = tonumber(redis.call('HGET', stats, 'turn') or 0)
+local noted = redis.call('HMGET', stats, 'turn', 'events')
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state, to_lane = to_lane,
-  lane_score = lane_score, note_class = note_class, tell_news = tell_news, envelope_target = envelope_target }
+  lane_score = lane_score, note_class = note_class, tell_news = tell_news, envelope_target = envelope_target, events = events }
 local fresh, made, skipped, last_job = {}, {}, 0, was[6] or ''
 local function ended(id)
   local state = job_state(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700)), id, helpers)
@@ -119,4 +121,5 @@ end
 redis.call('HSET', schedule, unpack(state))
 redis.call('ZADD', cron, error_text == '' and next_ms or '+inf', name)
 for list in pairs(wakes) do wake_push(list) end
+if events then tell_events(prefix .. 'events', events) end
 return { srv_us, 'ticked', skipped, made }

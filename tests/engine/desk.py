@@ -66,6 +66,7 @@ WRITES = (
     "SADD",
     "SREM",
     "XADD",
+    "UNLINK",
 )
 
 #: Put before a script's body: lets `limit` write commands through and raises at the next one.

@@ -43,6 +43,7 @@ from engine.operations import (
     RemoveSchedule,
     Resume,
     Retry,
+    SetEvents,
     SetLimit,
     SetRetention,
     SetWorker,
@@ -69,6 +70,7 @@ def busy(desk: ClusterDesk) -> tuple[Lease, ...]:
     desk.pause("other", 0)
     desk.pause("another", 600_000)
     desk.run(SetRetention(desk.op_id(), desk.now_ms + 10_000, (("done_max", 1000),)))
+    desk.run(SetEvents(desk.op_id(), desk.now_ms + 10_000, 1000))
     desk.enqueue("finished", "buried")
     finished, buried = (job.lease for job in desk.claim("b"))
     desk.finish(finished)
@@ -496,6 +498,15 @@ def set_retention_repeated(desk: ClusterDesk) -> Operation:
     return repeated(desk, set_retention(desk))
 
 
+def set_events(desk: ClusterDesk) -> Operation:
+    busy(desk)
+    return SetEvents(desk.op_id(), desk.now_ms + 10_000, 50)
+
+
+def set_events_repeated(desk: ClusterDesk) -> Operation:
+    return repeated(desk, set_events(desk))
+
+
 def inspect(desk: ClusterDesk) -> Operation:
     busy(desk)
     return Inspect(("leased1", "waits1", "later", "buried", "finished", "nobody"))
@@ -555,6 +566,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "schedules": [schedules],
     "set_limit": [set_limit, set_limit_repeated],
     "set_worker": [set_worker, set_worker_repeated],
+    "set_events": [set_events, set_events_repeated],
     "set_retention": [set_retention, set_retention_repeated],
     "tick": [tick, tick_repeated],
     "witness": [witness],

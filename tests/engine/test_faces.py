@@ -9,6 +9,7 @@ import pytest
 
 from engine import AsyncQueue, AsyncResults, Queue, Results
 from engine.dead import AsyncDead, Dead
+from engine.events import AsyncEvents, Events
 from engine.jobs import AsyncJobs, Jobs
 from engine.locks import AsyncLocks, Locks
 from engine.schedules import AsyncSchedules, Schedules
@@ -23,6 +24,7 @@ PAIRS: list[tuple[type[Any], type[Any]]] = [
     (Results, AsyncResults),
     (Jobs, AsyncJobs),
     (Dead, AsyncDead),
+    (Events, AsyncEvents),
 ]
 #: What is made here and now, without a call: a coroutine on neither face, and each makes its own kind.
 LOCAL = {"job"}
@@ -46,7 +48,8 @@ def test_both_faces_have_the_same_signatures_and_documentation(sync: type[Any], 
     if name in LOCAL:
         assert not inspect.iscoroutinefunction(other) and not inspect.iscoroutinefunction(one)
         return
-    assert inspect.signature(one).return_annotation == inspect.signature(other).return_annotation
+    returns = str(inspect.signature(other).return_annotation)
+    assert inspect.signature(one).return_annotation == returns.removeprefix("Async" if inspect.isasyncgenfunction(other) else "")
     waits = inspect.iscoroutinefunction(other) or inspect.isasyncgenfunction(other)
     assert waits and not inspect.iscoroutinefunction(one)
 

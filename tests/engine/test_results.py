@@ -198,7 +198,7 @@ def test_a_look_that_is_cut_off_anywhere_registers_with_the_next_copy(desk: Desk
     raise AssertionError("the script never ran to its end")
 
 
-@pytest.mark.feature("BN15", "BL32", "BL05")
+@pytest.mark.feature("BN15")
 @pytest.mark.parametrize("end", ["finish", "finish and claim", "bury", "crash"])
 def test_the_script_that_ends_a_job_tells_those_who_wait_and_nobody_else(desk: Desk, end: str) -> None:
     desk.enqueue("j1", "other", crashes_max=2)

@@ -10,7 +10,7 @@ import pytest
 from engine.errors import ScriptFault
 from engine.operations import Bury, Extend, Failure, Finish, Operation, Retry
 from tests.engine.desk import LEASE_MS, Desk, desk
-from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_retention
+from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_events, set_retention
 from tests.engine.helpers.lanes_state import check, hash_of, members, names_of, take_markers
 from tests.engine.helpers.scenes import saved
 from tests.engine.test_rules_lanes_cut import CLASSES, check_empty, drain, ended_of, leases, world
@@ -405,6 +405,17 @@ def a_retention(desk: Desk) -> Operation:
     return set_retention(desk, dead_max=5, done_age_ms=100_000)
 
 
+def events_on(desk: Desk) -> Operation:
+    world(desk)
+    return set_events(desk, 100)
+
+
+def events_off(desk: Desk) -> Operation:
+    desk.run(set_events(desk, 100))
+    world(desk)
+    return set_events(desk, 0)
+
+
 def a_reap_over_the_bounds(desk: Desk) -> Operation:
     deaths(desk)
     desk.run(set_retention(desk, dead_max=1))
@@ -424,6 +435,8 @@ SCENES: dict[Scene, set[str]] = {
     a_clean_of_what_runs: {"m0", "b0", "s2", "s3", "r0", "p0", "p1"},
     a_begin: set(),
     a_retention: set(),
+    events_on: set(),
+    events_off: set(),
     a_reap_over_the_bounds: {"m0", "b0"},
 }
 #: They tell before their last write, or not at all.

@@ -19,7 +19,7 @@ ALLOW_OOM = {
     *("extend", "finish", "retry", "bury", "release", "mark", "reap", "claim", "promote", "pause", "resume", "set_limit"),
     *("enable_schedule", "remove_schedule", "beat", "orphans", "lock_extend", "lock_release", "witness"),
     *("drop", "news", "set_worker", "look", "progress"),
-    *("discard", "requeue", "run_now", "clean", "forget", "set_retention"),
+    *("discard", "requeue", "run_now", "clean", "forget", "set_retention", "set_events"),
 }
 READ_ONLY = {"counts", "listing", "schedules", "workers", "inspect", "page"}
 

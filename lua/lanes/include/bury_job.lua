@@ -13,4 +13,5 @@ local function bury_job(prefix, job, id, now_ms, helpers, reason)
   helpers.free_unique(prefix, job, id)
   if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
   helpers.tell_ended(prefix, id)
+  if helpers.events then table.insert(helpers.events, { 'buried', id, job.name, reason }) end
 end

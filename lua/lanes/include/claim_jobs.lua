@@ -40,6 +40,7 @@ local function claim_jobs(keys, ask, now_ms, helpers)
       redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'owner', ask.owner, 'claims', job.claims)
     end
     leases[at + 1] = job.id .. ' ' .. fence
+    if helpers.events then table.insert(helpers.events, { 'claimed', job.id, helpers.envelope_open(job.raw).name, ask.owner }) end
     local slot = 7 * at - 6
     jobs[slot], jobs[slot + 1], jobs[slot + 2], jobs[slot + 3] = job.id, job.fence, deadline_ms, job.claims
     jobs[slot + 4], jobs[slot + 5], jobs[slot + 6] = job.failures, job.crashes, job.raw

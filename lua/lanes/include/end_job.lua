@@ -25,4 +25,7 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, helpers)
   redis.call('ZREM', active, id)
   redis.call('ZREM', prefix .. 'dead', id)
   helpers.tell_ended(prefix, id)
+  if job.kind ~= 'T' and helpers.events then
+    table.insert(helpers.events, { ending.outcome == 7 and 'cancelled' or 'discarded', id, job.name })
+  end
 end

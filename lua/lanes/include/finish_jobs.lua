@@ -54,6 +54,10 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, h
       local job_key, seal = KEYS[keys_at + 2 * at - 2], seals[at]
       local id = string.sub(job_key, id_at)
       if seal then
+        if helpers.events then
+          local job = helpers.envelope_open(redis.call('GETRANGE', job_key, 0, 700))
+          table.insert(helpers.events, { 'finished', id, job and job.name })
+        end
         local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
         local tombstone = '\1T\1' .. string.sub(seal, 1, 8) .. struct.pack('>I8B', tonumber(fence), #nonce) .. nonce
         redis.call('SET', job_key, tombstone, 'PXAT', math.max(struct.unpack('>I6', seal, 9), now_ms) + 20000)

@@ -10,4 +10,5 @@ local function make_job(prefix, id, sealed, job, now_ms, turn, wakes, helpers)
   local wake = helpers.to_lane(prefix, id, job, turn, helpers.lane_score)
   redis.call('SET', prefix .. 'job:' .. id, string.sub(sealed, 1, 4) .. struct.pack('>I6I6', job.sequence, now_ms) .. string.sub(sealed, 17))
   if wake then wakes[wake] = true end
+  if helpers.events then table.insert(helpers.events, { 'created', id, job.name, 'waiting' }) end
 end

@@ -11,6 +11,7 @@ local function promote_due(prefix, turn, now_ms, limit, helpers)
       local wake = helpers.to_lane(prefix, id, job, turn, helpers.lane_score)
       if wake then wakes[wake] = true end
       promoted = promoted + 1
+      if helpers.events then table.insert(helpers.events, { 'promoted', id, job.name }) end
     elseif job and job.kind == 'corrupt' then
       helpers.bury_job(prefix, {}, id, now_ms, helpers, 'corrupt envelope')
       redis.call('HSET', prefix .. 'run:' .. id, 'error', 'corrupt envelope')

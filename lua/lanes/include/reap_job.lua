@@ -46,5 +46,6 @@ local function reap_job(prefix, id, now_ms, turn, wakes, helpers)
   local wake = not placed and helpers.to_lane(prefix, id, job, turn, helpers.lane_score)
   if wake then wakes[wake] = true end
   if live then redis.call('HSET', run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost())) end
+  if live and helpers.events then table.insert(helpers.events, { 'reaped', id, job.name, state[6] }) end
   return { live and 'reaped' or 'ended', fence, nonce, crashes }
 end

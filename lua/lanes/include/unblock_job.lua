@@ -13,6 +13,7 @@ local function unblock_job(prefix, job, id, now_ms, turn, wakes, helpers)
       wake = helpers.to_lane(prefix, id, job, turn, helpers.lane_score)
     end
     if wake then wakes[wake] = true end
+    if helpers.events then table.insert(helpers.events, { 'unblocked', id, job.name }) end
   end
   redis.call('ZREM', prefix .. 'blocked', id)
 end

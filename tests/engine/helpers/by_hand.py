@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.operations import Alter, Altered, Bury, Clean, Deed, Era, Failure, Forget, SetRetention
+from engine.operations import Alter, Altered, Bury, Clean, Deed, Era, Failure, Forget, SetEvents, SetRetention
 from tests.engine.desk import Desk
 
 
@@ -27,6 +27,10 @@ def forget(desk: Desk, *, force: bool = False, end: bool = False) -> Forget:
 
 def set_retention(desk: Desk, **bounds: int) -> SetRetention:
     return SetRetention(new_op_id(desk), desk.now_ms + 10_000, tuple(bounds.items()))
+
+
+def set_events(desk: Desk, keep: int) -> SetEvents:
+    return SetEvents(new_op_id(desk), desk.now_ms + 10_000, keep)
 
 
 def bury(desk: Desk, *jobs: str) -> None:

@@ -1,0 +1,41 @@
+#!lua flags=allow-oom
+-- Keep the events of the queue from now on, or with keep 0 no more: then those that were kept go as well.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   stats    hash    counters, and how many events are kept
+--   events   stream  what has happened
+--   op       string  op:<op id>, that this call was done
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the queue's keys
+--   not_after_ms  server time after which this call is void
+--   keep          about how many
+-- REPLY srv_us, done | repeated | refused
+-- @include server_us
+-- @include settled
+-- @include check_types
+-- @include administered
+local sweep = KEYS[1]
+local stats = KEYS[2]
+local events = KEYS[3]
+local op = KEYS[4]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local not_after_ms = tonumber(ARGV[3])
+local keep = ARGV[4]
+
+settled(prefix)
+check_types({}, { sweep, stats }, {}, { op })
+redis.call('XLEN', events)
+local srv_us = server_us(now_ms, sweep)
+local known = administered(op, not_after_ms, math.floor(srv_us / 1000))
+if known then return { srv_us, known } end
+if keep == '0' then
+  redis.call('HDEL', stats, 'events')
+  redis.call('UNLINK', events)
+else
+  redis.call('HSET', stats, 'events', keep)
+end
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+return { srv_us, 'done' }

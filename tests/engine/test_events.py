@@ -1,0 +1,353 @@
+"""`queue.events`: what each script tells, once, and last; nothing when it is off; reading and waiting by both faces."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from engine import AsyncQueue, Event, Malformed, Queue, WrongKeyType
+from engine.events import KEEP_MAX
+from engine.operations import Bury, Drop, Enqueue, Failure, Finish, NoteProgress, Operation, Release, Retry
+from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.helpers.by_hand import alter, new_op_id, set_events
+
+__all__ = ["desk"]
+pytestmark = pytest.mark.feature("BL31", "BL32")
+
+
+def told(desk: Desk) -> list[tuple[str, str, str]]:
+    """Everything that was told: kind, job and detail."""
+    return [(event.kind, event.job, event.detail) for event in desk.queue.events.read("0", block_ms=0)]
+
+
+def forget_what_was(desk: Desk) -> None:
+    desk.redis.delete(desk.keys.events)
+
+
+def on(desk: Desk, keep: int = 1000) -> None:
+    desk.run(set_events(desk, keep))
+
+
+@pytest.mark.feature("BL05")
+def test_a_job_s_life_is_told_step_by_step(desk: Desk) -> None:
+    desk.queue.events.on()
+    desk.run(desk.enqueue_operation("j1", delay_ms=50, attempts=2))
+    desk.run(desk.enqueue_many_operation("j2", "j3", delays_ms=(0, 70)))
+    assert told(desk) == [("created", "j1", "delayed"), ("created", "j2", "waiting"), ("created", "j3", "delayed")]
+    entries: Any = desk.redis.xrange(desk.keys.events)
+    raw, fields = entries[0]
+    assert fields == {b"kind": b"created", b"job": b"j1", b"name": b"main", b"detail": b"delayed"}
+    (first, *_) = desk.queue.events.read("0", block_ms=0)
+    assert first == Event(raw.decode(), int(raw.split(b"-")[0]), "created", "j1", "main", "delayed")
+    forget_what_was(desk)
+    desk.tick(50)
+    desk.promote()
+    j1, j2 = desk.claim("a")
+    desk.run(NoteProgress(j2.lease, 1, b'"percent":42.5,"message":null,"data":null}'))
+    assert desk.finish(j2.lease) == [("ok", "finished")]
+    desk.retry(j1.lease, 10, "boom")
+    desk.tick(10)
+    (j1,) = desk.claim("a")
+    desk.retry(j1.lease, 10, "boom again")
+    assert told(desk) == [
+        ("promoted", "j1", ""),
+        *(("claimed", job, "a") for job in ("j1", "j2")),
+        ("progress", "j2", "42.5"),
+        ("finished", "j2", ""),
+        ("failed", "j1", "boom"),
+        ("promoted", "j1", ""),
+        ("claimed", "j1", "a"),
+        ("failed", "j1", "boom again"),
+        ("buried", "j1", "boom again"),
+    ]
+
+
+def test_what_is_done_by_hand_and_by_the_sweeps_is_told(desk: Desk) -> None:
+    desk.enqueue("j1", "j2", "j3", "j4")
+    desk.enqueue("late", delay_ms=60_000)
+    on(desk)
+    j1, j2 = desk.claim("a", limit=2)
+    desk.run(Bury((Failure(j1.lease, "bad"),)))
+    desk.run(alter(desk, "requeue", "dead", "j1"))
+    desk.run(Release((j2.lease,)))
+    desk.run(alter(desk, "cancel", "waiting", "j3"))
+    desk.run(alter(desk, "discard", "waiting", "j4"))
+    desk.run(alter(desk, "run_now", "delayed", "late"))
+    desk.pause("main", 500)
+    desk.pause()
+    desk.resume()
+    expected = [("claimed", "j1", "a"), ("claimed", "j2", "a"), ("buried", "j1", "bad"), ("requeued", "j1", "")]
+    expected += [("released", "j2", ""), ("cancelled", "j3", ""), ("discarded", "j4", ""), ("promoted", "late", "")]
+    expected += [("paused", "", "500"), ("paused", "", ""), ("resumed", "", "")]
+    assert told(desk) == expected
+    assert [event.name for event in desk.queue.events.read("0", block_ms=0)][-3:] == ["main", "*", "*"]
+    forget_what_was(desk)
+    desk.tick(500)
+    assert len(desk.claim("b", limit=3)) == 3
+    desk.sweep_past(LEASE_MS + 1)
+    found = told(desk)
+    assert sorted(found[3:]) == [("reaped", job, "b") for job in ("j1", "j2", "late")]
+
+
+def test_children_are_told_when_their_parents_end(desk: Desk) -> None:
+    on(desk)
+    desk.enqueue("parent")
+    desk.enqueue("child", needs=("parent",))
+    (parent,) = desk.claim()
+    desk.finish(parent.lease)
+    assert [(kind, job, detail) for kind, job, detail in told(desk) if kind != "claimed"] == [
+        ("created", "parent", "waiting"),
+        ("created", "child", "blocked"),
+        ("finished", "parent", ""),
+        ("unblocked", "child", ""),
+    ]
+
+
+def operations(desk: Desk, what: str) -> Operation:
+    if what == "enqueue":
+        return desk.enqueue_operation("new", unique="u", dedup="d", dedup_ms=1000)
+    if what == "enqueue many":
+        return desk.enqueue_many_operation("new1", "new2", delays_ms=(0, 50))
+    if what == "claim":
+        return desk.claim_operation("a")
+    if what in ("pause", "resume"):
+        return desk.pause_operation("main") if what == "pause" else desk.resume_operation("main")
+    if what == "promote":
+        desk.tick(50)
+        return desk.promote_operation()
+    if what == "cancel":
+        return alter(desk, "cancel", "waiting", "j1")
+    if what == "run now":
+        return alter(desk, "run_now", "delayed", "late")
+    (job, *_) = desk.claim("a", limit=1)
+    forget_what_was(desk)
+    if what == "reap":
+        desk.reap()
+        for _ in range(4):
+            desk.tick(LEASE_MS // 4)
+            desk.reap()
+        desk.tick(1)
+        return desk.reap_operation()
+    if what == "requeue":
+        desk.run(Bury((Failure(job.lease, "bad"),)))
+        forget_what_was(desk)
+        return alter(desk, "requeue", "dead", "j1")
+    return {
+        "finish": Finish((job.lease,)),
+        "finish and claim": Finish((job.lease,), desk.claim_operation("a")),
+        "retry": Retry((Failure(job.lease, "boom", 10),)),
+        "bury": Bury((Failure(job.lease, "boom"),)),
+        "drop": Drop((job.lease,), ("skipped",)),
+        "release": Release((job.lease,)),
+        "progress": NoteProgress(job.lease, 1, b'"percent":1}'),
+    }[what]
+
+
+TOLD = {
+    "enqueue": ["created"],
+    "enqueue many": ["created", "created"],
+    "claim": ["claimed"],
+    "pause": ["paused"],
+    "resume": ["resumed"],
+    "promote": ["promoted"],
+    "cancel": ["cancelled"],
+    "run now": ["promoted"],
+    "reap": ["reaped"],
+    "requeue": ["requeued"],
+    "finish": ["finished"],
+    "finish and claim": ["finished"],
+    "retry": ["failed"],
+    "bury": ["buried"],
+    "drop": ["skipped"],
+    "release": ["released"],
+    "progress": ["progress"],
+}
+EACH = pytest.mark.parametrize("what", TOLD)
+
+
+def begin(desk: Desk, what: str) -> Operation:
+    on(desk)
+    desk.enqueue("j1")
+    desk.enqueue("late", delay_ms=50 if what == "promote" else 10 * LEASE_MS)
+    operation = operations(desk, what)
+    forget_what_was(desk)
+    return operation
+
+
+@EACH
+def test_rule_07_what_is_sent_twice_is_told_once(desk: Desk, what: str) -> None:
+    call = desk.call(begin(desk, what))
+    desk.send(call)
+    assert [kind for kind, _, _ in told(desk)] == TOLD[what]
+    before = desk.redis.xrange(desk.keys.events)
+    desk.tick(1)
+    desk.send(call)
+    assert desk.redis.xrange(desk.keys.events) == before
+
+
+@EACH
+def test_rule_01_a_script_that_is_cut_off_has_told_nothing_and_its_next_copy_tells_at_most_once(desk: Desk, what: str) -> None:
+    for writes in range(40):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url)
+        operation = begin(desk, what)
+        was_cut = desk.cut_off(operation, writes)
+        assert was_cut == (told(desk) == []), writes
+        desk.run(operation)
+        kinds = [kind for kind, _, _ in told(desk)]
+        assert kinds == TOLD[what] or (was_cut and writes > 0 and kinds == TOLD[what][: len(kinds)]), (writes, kinds)
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+def calls_of(desk: Desk, operation: Operation) -> dict[str, int]:
+    """Commands that the server carries out for it."""
+    desk.redis.config_resetstat()
+    desk.run(operation)
+    stats: Any = desk.redis.info("commandstats")
+    found = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
+    return {name: calls for name, calls in found.items() if name not in ("config|resetstat", "info")}
+
+
+def test_what_is_off_costs_no_call(desk: Desk) -> None:
+    def measure() -> list[dict[str, int]]:
+        enqueue = calls_of(desk, desk.enqueue_operation("j1"))
+        (claim, job) = (desk.claim_operation("a"), None)
+        claimed = calls_of(desk, claim)
+        (job,) = desk.run(claim).jobs
+        return [enqueue, claimed, calls_of(desk, Finish((job.lease,)))]
+
+    off = measure()
+    assert all("xadd" not in calls for calls in off) and desk.redis.exists(desk.keys.events) == 0
+    assert off[2]["hmget"] == 2, "of a finish: what `stats` and `run` say"
+    desk.redis.flushall()
+    desk.__init__(desk.queue.url)
+    on(desk)
+    for calls, costs, more in zip(off, measure(), ({}, {}, {"getrange": 1}), strict=True):
+        assert costs == {**calls, "xadd": 1, **more}
+
+
+def test_a_foreign_key_in_its_place_harms_no_job(desk: Desk) -> None:
+    on(desk)
+    desk.redis.set(desk.keys.events, "mine")
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    assert desk.finish(job.lease) == [("ok", "finished")]
+    with pytest.raises(WrongKeyType, match="WRONGTYPE"):
+        desk.queue.events.on()
+    assert desk.redis.get(desk.keys.events) == b"mine"
+
+
+def test_about_so_many_are_kept(desk: Desk) -> None:
+    on(desk, 150)
+    for page in range(5):
+        desk.run(desk.enqueue_many_operation(*(f"j{page}-{number}" for number in range(100))))
+    assert 150 <= desk.redis.xlen(desk.keys.events) <= 250
+    assert told(desk)[-1] == ("created", "j4-99", "waiting")
+
+
+def test_off_forgets_what_was_and_tells_nothing_more(desk: Desk) -> None:
+    on(desk)
+    desk.enqueue("j1")
+    assert desk.redis.hget(desk.keys.stats, "events") == b"1000"
+    desk.run(set_events(desk, 0))
+    desk.enqueue("j2")
+    assert desk.redis.hexists(desk.keys.stats, "events") is False and desk.redis.exists(desk.keys.events) == 0
+    assert told(desk) == [] and desk.queue.events.last() == "0-0"
+
+
+def test_obliterate_takes_them_away(desk: Desk) -> None:
+    on(desk)
+    desk.enqueue("j1")
+    assert desk.queue.obliterate()
+    assert desk.redis.exists(desk.keys.events, desk.keys.stats) == 0
+
+
+def test_the_operation_is_void_after_its_time(desk: Desk) -> None:
+    operation = set_events(desk, 5)
+    desk.tick(10_001)
+    assert desk.run(operation).result == "refused" and desk.redis.exists(desk.keys.stats) == 0
+    assert new_op_id(desk) != operation.op_id
+
+
+BAD: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("keep", {"keep": 0}),
+    ("keep", {"keep": KEEP_MAX + 1}),
+    ("keep", {"keep": True}),
+    ("after", {"after": "now"}),
+    ("after", {"after": 5}),
+    ("after", {"after": "1-2-3"}),
+    ("block_ms", {"block_ms": -1}),
+    ("block_ms", {"block_ms": 0.5}),
+)
+
+
+@pytest.mark.parametrize(("field", "given"), BAD)
+def test_bad_input_is_named_before_any_call(field: str, given: dict[str, Any]) -> None:
+    queue, other = Queue("q", url="redis://127.0.0.1:1"), AsyncQueue("q", url="redis://127.0.0.1:1")
+
+    async def ask() -> None:
+        if field == "keep":
+            await other.events.on(**given)
+        async for _ in other.events.read(**given):
+            pass
+
+    with pytest.raises(Malformed, match=field):
+        queue.events.on(**given) if field == "keep" else next(iter(queue.events.read(**given)))
+    with pytest.raises(Malformed, match=field):
+        asyncio.run(ask())
+
+
+def test_a_reader_waits_for_what_comes_and_ends_when_nothing_does(ironclaim_url: str) -> None:
+    with Queue("q", url=ironclaim_url) as queue:
+        queue.events.on()
+        queue.enqueue("work", {}, id="before")
+        after = queue.events.last()
+        timer = threading.Timer(0.1, lambda: queue.enqueue("work", {}, id="meanwhile"))
+        timer.start()
+        first = next(iter(queue.events.read(after)))
+        assert (first.kind, first.job) == ("created", "meanwhile")
+        timer.join()
+        assert [event.job for event in queue.events.read("0", block_ms=50)] == ["before", "meanwhile"]
+        assert list(queue.events.read(block_ms=30)) == []
+        assert list(queue.events.read(first.id, block_ms=0)) == []
+        for number in range(250):
+            queue.enqueue("work", {}, id=f"j{number}")
+        assert [event.job for event in queue.events.read(first.id, block_ms=0)] == [f"j{number}" for number in range(250)]
+
+
+def test_tasks_read_as_well(ironclaim_url: str) -> None:
+    async def run() -> None:
+        async with AsyncQueue("q", url=ironclaim_url) as queue:
+            await queue.events.on(5000)
+            await queue.enqueue("work", {}, id="before")
+            after = await queue.events.last()
+            seen: list[Event] = []
+
+            async def read() -> None:
+                async for event in queue.events.read(after):
+                    seen.append(event)
+                    return
+
+            reader = asyncio.create_task(read())
+            await asyncio.sleep(0)
+            await queue.enqueue("work", {}, id="meanwhile")
+            await asyncio.wait_for(reader, 10)
+            assert [(event.kind, event.job, event.name) for event in seen] == [("created", "meanwhile", "work")]
+            assert [event.job async for event in queue.events.read("0", block_ms=20)] == ["before", "meanwhile"]
+            await queue.events.off()
+            assert [event async for event in queue.events.read("0", block_ms=0)] == []
+
+    asyncio.run(run())
+
+
+def test_an_enqueue_of_a_known_id_tells_nothing(desk: Desk) -> None:
+    on(desk)
+    desk.enqueue("j1")
+    operation = desk.enqueue_operation("j1", nonce=b"another-")
+    assert isinstance(operation, Enqueue) and desk.run(operation).result == "duplicate"
+    assert told(desk) == [("created", "j1", "waiting")]
