@@ -44,6 +44,12 @@ class Book:
     windows: dict[str, tuple[int, str]] = field(default_factory=dict)
     #: Administration calls that were done.
     operations: set[str] = field(default_factory=set)
+    #: Tokens that a cancel has ended, in all eras.
+    cancelled: set[tuple[str, str]] = field(default_factory=set)
+    #: Jobs that ticks of schedules have made.
+    ticked: set[str] = field(default_factory=set)
+    #: Since when a blocked job has had no open parent.
+    freed_ns: dict[str, int] = field(default_factory=dict)
 
     def new_era(self) -> None:
         """A failover has taken the last writes back."""
@@ -56,9 +62,11 @@ class Book:
             self.claims,
             self.sweeps,
             self.operations,
+            self.ticked,
         ):
             kept.clear()
         self.rates.clear()
         self.windows.clear()
         self.claimable_ns.clear()
         self.overdue_ns.clear()
+        self.freed_ns.clear()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from chaos.simulate.book import Book
+from chaos.simulate.cron_invariants import check_cron
+from chaos.simulate.hand_invariants import check_administration, check_results, check_told_cancelled
+from chaos.simulate.kin_invariants import check_kin
 from chaos.simulate.limits_invariants import check_limits, check_turns, check_windows, claimable, wanted_results
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
 from engine.operations import (
+    Alter,
     Bury,
     Claim,
     Claimed,
@@ -26,6 +30,7 @@ from engine.operations import (
     Reap,
     Release,
     Retry,
+    Tick,
 )
 
 CLAIM_BYTES_MAX = 1 << 20
@@ -37,6 +42,10 @@ def check_call(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:
     fresh = _leases(delivery, book, clock_runs)
     check_limits(delivery, fresh, book, clock_runs=clock_runs)
     check_turns(delivery, fresh)
+    check_administration(delivery, book)
+    check_kin(delivery)
+    check_cron(delivery, book, clock_runs=clock_runs)
+    check_results(delivery)
     operation, reply = delivery.operation, delivery.reply
     match operation:
         case Claim() if isinstance(reply, Claimed):
@@ -50,6 +59,7 @@ def check_call(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:
             _ended(delivery, tuple(failure.lease for failure in operation.failures), reply, book)
         case Extend() if isinstance(reply, Extended):
             _extended(delivery, operation, reply)
+            check_told_cancelled(delivery, operation.leases, reply, book)
         case Enqueue() if isinstance(reply, Enqueued):
             _enqueued(delivery, (reply,), book, clock_runs)
         case EnqueueMany() if isinstance(reply, EnqueuedMany):
@@ -73,7 +83,7 @@ def _leases_of(delivery: Delivery) -> tuple[Lease, ...]:
 
 
 def _jobs_born_and_ended(delivery: Delivery, book: Book) -> None:
-    """Rules 3 and 34: a job is born once, by its own call and in time; it ends once, by the finish of its token; it never
+    """Rules 3 and 34: a job is born once, by its own call and in time; it ends once, by its token or by hand; it never
     comes back and never vanishes."""
     before, after = delivery.before, delivery.after
     for name in after.changed:
@@ -87,6 +97,10 @@ def _jobs_born_and_ended(delivery: Delivery, book: Book) -> None:
         birth = (job, new.nonce)
         if new.kind == "J" and (old is None or old.kind != "J" or old.nonce != new.nonce):
             _born(delivery, job, new.nonce, book)
+        elif new.kind == "T" and (old is None or old.kind != "T") and isinstance(delivery.operation, Alter):
+            if job not in delivery.operation.jobs or new.token.partition(":")[2] != delivery.operation.op_id:
+                raise Found("by hand", f"{job} is ended by a call that does not name it", (job,))
+            book.ended.add(birth)
         elif new.kind == "T" and (old is None or old.kind != "T"):
             ends = {token_of(lease) for lease in _leases_of(delivery) if lease.job == job}
             if new.token not in ends:
@@ -109,7 +123,7 @@ def _born(delivery: Delivery, job: str, nonce: bytes, book: Book) -> None:
     not_after_ms = operation.not_after_ms if isinstance(operation, Enqueue) else 0
     if isinstance(operation, EnqueueMany):
         not_after_ms = operation.jobs[0].not_after_ms
-    if delivery.now_ms > not_after_ms:
+    if delivery.now_ms > not_after_ms and not isinstance(operation, Tick):
         late_ms = delivery.now_ms - not_after_ms
         raise Found("late enqueue", f"{job} is made {late_ms} ms after its call was void", (job,))
     book.created.add(birth)

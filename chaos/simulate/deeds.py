@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from chaos.simulate.profile import Profile
+from engine import operations
 from engine.operations import Limit, Operation, Pause, Resume, SetLimit
 from engine.producing import NewJob
+
+Change = Literal["put", "enable", "disable", "remove"]
+_CHANGES: tuple[Change, ...] = ("put", "put", "disable", "enable", "enable", "remove")
+_BY_HAND: tuple[operations.Deed, ...] = ("cancel", "cancel", "cancel", "remove", "requeue", "requeue", "discard", "run_now")
+#: Only so many jobs have children: scripts look at a few of them at random, and here at all.
+_PARENTS = 8
+_SCHEDULES = ("daily", "nightly")
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
     """One call: its jobs, as one `enqueue` or one `enqueue_many`; or `asks`, an administration call that lacks only the time
-    after which it is void. `number` names it in the trace."""
+    after which it is void; or `hand`, what is done to which job; or `schedule`: put, enable, disable or remove, of which name,
+    and how often it ticks. `number` names it in the trace."""
 
     at_ms: int
     number: int
     jobs: tuple[NewJob, ...] = ()
     many: bool = False
     asks: Pause | Resume | SetLimit | None = None
+    hand: tuple[operations.Deed, str] | None = None
+    schedule: tuple[Change, str, int] | None = None
 
 
 def plan_deeds(profile: Profile, chooser: random.Random) -> tuple[Deed, ...]:
     """What the producers of an episode will do."""
     deeds = _administration(profile, chooser)
+    deeds += _schedules(profile, chooser, len(deeds))
     first = len(deeds)
     made: list[str] = []
     while len(made) < profile.jobs:
@@ -43,8 +55,45 @@ def plan_deeds(profile: Profile, chooser: random.Random) -> tuple[Deed, ...]:
                 made.append(f"j{len(made) + 1}")
                 names.append(made[-1])
         jobs = tuple(_job(profile, name, chooser) for name in names)
+        if profile.kin and not many and chooser.random() < profile.kin:
+            jobs = (_child(jobs[0], made, chooser),)
         deeds.append(Deed(at_ms, len(deeds), jobs, many))
-    return tuple(deeds)
+    return (*deeds, *_by_hand(profile, deeds, chooser))
+
+
+def _child(job: NewJob, made: list[str], chooser: random.Random) -> NewJob:
+    parents = [name for name in made[:_PARENTS] if name != job.id]
+    needs = chooser.sample(parents, min(len(parents), chooser.randint(1, 3)))
+    job.options["needs"] = needs
+    job.options["on_parent_failure"] = chooser.choice(("bury", "ignore"))
+    return job
+
+
+def _by_hand(profile: Profile, deeds: list[Deed], chooser: random.Random) -> list[Deed]:
+    made = [(deed.at_ms, job) for deed in deeds for job in deed.jobs]
+    found: list[Deed] = []
+    for number in range(profile.hands):
+        at_ms, job = chooser.choice(made)
+        does = chooser.choice(_BY_HAND)
+        # The dead are older.
+        later_ms = chooser.randint(500, 12_000) if does in ("requeue", "discard") else chooser.randint(0, 4000)
+        found.append(Deed(at_ms + later_ms, len(deeds) + number, hand=(does, str(job.id))))
+    return found
+
+
+def _schedules(profile: Profile, chooser: random.Random, first: int) -> list[Deed]:
+    deeds: list[Deed] = []
+    for at in range(profile.schedules):
+        name = chooser.choice(_SCHEDULES)
+        change: Change = "put" if at < 2 else chooser.choice(_CHANGES)
+        at_ms = int(chooser.random() * profile.chaos_ms / (4 if at < 2 else 1))
+        deeds.append(Deed(at_ms, first + at, schedule=(change, name, chooser.choice((700, 1500, 4000)))))
+    return deeds
+
+
+def remove_schedules(names: tuple[str, ...], first_number: int) -> tuple[Deed, ...]:
+    """No schedule ticks any more in the end."""
+    return tuple(Deed(0, first_number + at, schedule=("remove", name, 0)) for at, name in enumerate(names))
 
 
 def resume_all(profile: Profile, first_number: int) -> tuple[Deed, ...]:
@@ -107,6 +156,8 @@ def _job(profile: Profile, name: str, chooser: random.Random) -> NewJob:
         unique=f"u{chooser.randint(1, 3)}" if chooser.random() < profile.unique else None,
         dedup=dedup,
         dedup_ms=chooser.randint(100, 8000) if dedup else 0,
+        result_ttl_ms=chooser.choice((500, 30_000)),
+        error_ttl_ms=30_000,
     )
 
 

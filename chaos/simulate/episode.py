@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from chaos.simulate.chance import Chance, Fault
-from chaos.simulate.deeds import Deed, plan_deeds, resume_all
+from chaos.simulate.deeds import Deed, plan_deeds, remove_schedules, resume_all
 from chaos.simulate.judge import Judge
 from chaos.simulate.producer import Producer
 from chaos.simulate.profile import Profile
@@ -192,6 +192,9 @@ class _Episode:
                 # Not before the last call that pauses is over.
                 self._resumes += 1
                 producer.does(resume_all(profile, 1000 * self._resumes))
+            elif not producer.open and self._server.state.zset("cron"):
+                self._resumes += 1
+                producer.does(remove_schedules(tuple(self._server.state.zset("cron")), 1000 * self._resumes))
             if world.now_ns >= give_up_ns:
                 left = tuple(job for job, envelope in self._server.state.jobs() if self._lives(job, envelope.kind))
                 raise Found(
@@ -222,6 +225,8 @@ class _Episode:
         return (
             not producer.open
             and not state.table("paused")
+            and not state.zset("cron")
+            and not state.zset("blocked")
             and not state.zset("active")
             and not state.zset("due")
             and not state.names("lane:")
@@ -233,7 +238,7 @@ class _Episode:
     def _left_over(self, heal_ns: int) -> None:
         """What was claimable or overdue before the last heal and still is."""
         book = self._judge.book
-        for job, since_ns in {**book.claimable_ns, **book.overdue_ns}.items():
+        for job, since_ns in {**book.claimable_ns, **book.overdue_ns, **book.freed_ns}.items():
             if since_ns < heal_ns:
                 late_ms = (self._world.now_ns - heal_ns) // MS
                 raise Found("liveness", f"{job} is where it was before the last fault, {late_ms} ms ago", (job,))
@@ -261,6 +266,9 @@ class _Episode:
                 continue
             if kind == "unique" and not self._profile.exact:
                 # Of an enqueue that was cut off before its job was there; the next one with this key takes it over.
+                continue
+            if kind == "result" and rest in dead and state.views[name][1] > 0:
+                # The error of one that cannot be read is kept for a day.
                 continue
             if name not in _LASTING and kind != "wake":
                 jobs = (rest,) if kind in ("job", "run") else ()

@@ -197,7 +197,8 @@ class Judge:
         self.book.started.add((lease.job, token))
         state = self._server.state
         leased_ns = self.book.leased_ns.get((lease.job, token), 0)
-        known = (lease.job, token) in self.book.leased_ns
+        # The holder of a cancelled job hears of that at the next renewal.
+        known = (lease.job, token) in self.book.leased_ns and (lease.job, token) not in self.book.cancelled
         if known and leased_ns >= self._server.era_ns and self._server.set_ns <= leased_ns:
             run = state.run(lease.job)
             if run.token != token or lease.job not in state.zset("active"):
@@ -220,7 +221,7 @@ class Judge:
         if told in ("created", "repeated"):
             if self._server.era == 0 and birth not in self.book.created and self._profile.exact:
                 raise Found("told created", f"the producer of {job} was told that it is there, and it never was", (job,))
-        elif told in ("duplicate", "refused", "unavailable"):
+        elif told in ("duplicate", "refused", "unavailable", "orphan"):
             if birth in self.book.created and self._profile.exact:
                 raise Found("told nothing", f"the producer of {job} was told {told}, and its job was made", (job,))
             self.book.nothing.add(birth)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from chaos.simulate.book import Book
+from chaos.simulate.cron_invariants import check_cron_keys
+from chaos.simulate.kin_invariants import check_kin_keys
 from chaos.simulate.limits_invariants import check_lanes
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
@@ -17,6 +19,8 @@ def check_keys(state: State, book: Book, *, exact: bool) -> None:
     if exact:
         _tokens(state)
         check_lanes(state)
+        check_kin_keys(state)
+        check_cron_keys(state)
     _ready(state)
     _scores(state)
     _fences(state, book)
@@ -26,7 +30,7 @@ def check_keys(state: State, book: Book, *, exact: bool) -> None:
 
 
 def _places(state: State, exact: bool) -> None:
-    """Every live job is in exactly one of lane, due, active and dead; what is there is a live job."""
+    """Every live job is in exactly one of lane, due, blocked, active and dead; what is there is a live job."""
     for job, envelope in state.jobs():
         places = state.places.get(job, [])
         if envelope.kind in "TR":

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from chaos.simulate.book import Book
+from chaos.simulate.kin_invariants import fate
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import Envelope, State
 from chaos.simulate.world import Found
-from engine.operations import Claim, Enqueue, EnqueueMany, Finish, Pause, Release, Resume, SetLimit
+from engine.operations import Claim, Enqueue, EnqueueMany, Finish, Release
 
 _BAND = 1 << 49
 _VISIT = 10
+#: The outcome of what an enqueue has left that lacked a parent.
+_ORPHANED = 4
 
 
 class Definition(NamedTuple):
@@ -128,9 +131,8 @@ def _unique(state: State) -> None:
 
 
 def check_limits(delivery: Delivery, fresh: list[str], book: Book, *, clock_runs: bool) -> None:
-    """What a claim leased keeps to the limits and the pauses; a repeat of an administration call changes nothing."""
+    """What a claim leased keeps to the limits and the pauses."""
     before, after, now_ms = delivery.before, delivery.after, delivery.now_ms
-    _administration(delivery, book)
     if isinstance(delivery.operation, Release):
         _given_back(delivery, book)
     counted: dict[str, list[str]] = {}
@@ -190,20 +192,6 @@ def _given_back(delivery: Delivery, book: Book) -> None:
                 )
 
 
-def _administration(delivery: Delivery, book: Book) -> None:
-    """Rule 7: an administration call is done once, and not after its time."""
-    operation, before, after = delivery.operation, delivery.before, delivery.after
-    if not isinstance(operation, Pause | Resume | SetLimit):
-        return
-    name = "limits" if isinstance(operation, SetLimit) else "paused"
-    if getattr(delivery.reply, "result", "") == "done":
-        if operation.op_id in book.operations or delivery.now_ms > operation.not_after_ms:
-            raise Found("operation", f"a late copy of {type(operation).__name__.lower()} is carried out")
-        book.operations.add(operation.op_id)
-    elif before.table(name) != after.table(name):
-        raise Found("operation", f"a {type(operation).__name__.lower()} that is not done changes {name}")
-
-
 def check_turns(delivery: Delivery, fresh: list[str]) -> None:
     """Rules 18 and 19: bands are strict across the lanes of a class, lanes of a band take turns, a visit is 10 jobs at most."""
     claim = delivery.operation.claim if isinstance(delivery.operation, Finish) else delivery.operation
@@ -258,9 +246,12 @@ def wanted_results(delivery: Delivery, book: Book) -> list[tuple[str, str]]:
         if known is not None and known.kind == "?":
             wanted.append((job.job, ""))
         elif known is not None and (known.kind != "R" or same):
-            wanted.append((job.job, "repeated" if same and known.kind != "R" else "duplicate"))
+            turned_away = "orphan" if known.outcome == _ORPHANED else "duplicate"
+            wanted.append((job.job, "repeated" if same and known.kind != "R" else turned_away))
         elif now_ms > job.not_after_ms:
             wanted.append((job.job, "refused"))
+        elif not all(fate(state, parent) for parent in job.options.needs):
+            wanted.append((job.job, "orphan"))
         elif any(key in taken or _keeps_out(state, key, job.job) for key in keys):
             wanted.append((job.job, "duplicate"))
         else:

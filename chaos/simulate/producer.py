@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from chaos.simulate.deeds import Deed, asked_by
 from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
-from engine import producing
+from engine import administering, altering, producing, scheduling
 from engine.delivery import DEADLINE_MS
-from engine.errors import EngineError, OutcomeUnknown, PartlyEnqueued, ScriptFault
+from engine.errors import EngineError, OutcomeUnknown, PartlyEnqueued, ScriptFault, UnknownParent
+from engine.face import InTime, Steps
 from engine.operations import Enqueued
 from engine.producing import Draft
+from engine.serializers import BUILT_IN
 from engine.server_clock import ServerClock
 
 if TYPE_CHECKING:
     from chaos.simulate.judge import Judge
 
 BYTES_MAX = 600_000
+
+
+@contextmanager
+def _identities(numbers: Iterator[int]) -> Iterator[None]:
+    """Calls of the administration take their identities from these: a seed has the same ones each time."""
+
+    def op_id() -> str:
+        return f"{next(numbers):016x}"
+
+    with patch.object(administering, "new_op_id", op_id), patch.object(scheduling, "_op_id", op_id):
+        yield
 
 
 class Producer(Process):
@@ -40,7 +57,7 @@ class Producer(Process):
 
     def _begin(self, deed: Deed) -> None:
         line = self._server.knows(Line(self, self._server, f"call{deed.number}", self._clock))
-        act = self._enqueue if deed.asks is None else self._administer
+        act = self._administer if deed.asks is not None else self._enqueue if deed.jobs else self._carry_out
         if self._clock.known:
             act(deed, line)
         else:
@@ -54,6 +71,49 @@ class Producer(Process):
             self.open -= 1
 
         line.carry(self._server.model.call(asked_by(deed, self._not_after_ms())), done)
+
+    def _carry_out(self, deed: Deed, line: Line) -> None:
+        """What `Queue.carry_out` does."""
+        steps = self._steps(deed)
+        op_ids = count(deed.number + 1 << 32)
+
+        def go_on(outcome: Outcome | None, answer: Any = None) -> None:
+            try:
+                with _identities(op_ids):
+                    ask = steps.throw(outcome) if isinstance(outcome, EngineError) else steps.send(answer)
+            except (StopIteration, EngineError):
+                self.open -= 1
+                return
+            if isinstance(ask, InTime):
+                self._in_time(ask, line, lambda sent: go_on(sent, sent), first=True)
+            else:
+                line.carry(ask, lambda sent: go_on(sent, getattr(sent, "reply", None)))
+
+        go_on(None)
+
+    def _in_time(self, ask: InTime, line: Line, then: Callable[[Outcome], None], *, first: bool) -> None:
+        def done(outcome: Outcome) -> None:
+            if not isinstance(outcome, EngineError) and first and outcome.came_late:
+                self._in_time(ask, line, then, first=False)
+            else:
+                then(outcome)
+
+        line.carry(self._server.model.call(ask.operation(self._not_after_ms())), done)
+
+    def _steps(self, deed: Deed) -> Steps[Any]:
+        model = self._server.model
+        if deed.hand is not None:
+            does, job = deed.hand
+            return altering.altering(model, does, job, None)
+        assert deed.schedule is not None
+        change, name, every_ms = deed.schedule
+        if change == "put":
+            timing = scheduling.timing(None, "UTC", every_ms, 0, 0)
+            overlap = "skip" if deed.number % 2 else "allow"
+            options = {"attempts": 2, "backoff_ms": 50, "result_ttl_ms": 500, "error_ttl_ms": 30_000}
+            job = scheduling.job(self.world.profile.names[0], {"does": "ok"}, BYTES_MAX, options, BUILT_IN)
+            return scheduling.putting(model, name, timing, scheduling.policy("once", 2000, overlap), job, None)
+        return scheduling.removing(name) if change == "remove" else scheduling.enabling(model, name, change == "enable")
 
     def _enqueue(self, deed: Deed, line: Line) -> None:
         nonce = b"%08d" % (deed.number + 1)
@@ -75,8 +135,8 @@ class Producer(Process):
             else:
                 try:
                     self._hears(nonce, [(draft.job, producing.enqueued(outcome))])
-                except OutcomeUnknown as unknown:
-                    self._hears(nonce, [(draft.job, unknown)])
+                except EngineError as error:
+                    self._hears(nonce, [(draft.job, error)])
 
         operation = draft.operation(nonce, self._not_after_ms())
         line.carry(self._server.model.call(operation), done)
@@ -110,6 +170,8 @@ class Producer(Process):
                 told = result.result
             elif isinstance(result, OutcomeUnknown | ScriptFault):
                 told = "unknown"
+            elif isinstance(result, UnknownParent):
+                told = "orphan"
             else:
                 told = "unavailable"
             self.world.note("producer", f"hears of {job}", told, (job,))

@@ -58,6 +58,12 @@ class Profile:
     limits: int = 0
     rated: bool = False
     pauses: int = 0
+    #: Calls that put, change and remove schedules; jobs that need others; calls that do something to a job by hand; handlers that
+    #: return something.
+    schedules: int = 0
+    kin: float = 0.0
+    hands: int = 0
+    returns: float = 0.3
 
     @property
     def exact(self) -> bool:
@@ -224,6 +230,38 @@ PROFILES = (
         jobs=40,
         again=0.0,
         handler_ms=(1, 500),
+    ),
+    Profile("schedules", schedules=6, workers=3, jobs=6, network=NETWORK | {"copy": 0.08}, process=_QUIET, server=_QUIET),
+    Profile("schedules put anew", schedules=30, workers=1, jobs=4, network={"late request": 0.2, "copy": 0.05}, process=_QUIET),
+    Profile(
+        "kin",
+        kin=0.7,
+        jobs=24,
+        poison=0.0,
+        failing=0.3,
+        bulk=0.1,
+        again=0.05,
+        process=_QUIET,
+        server=_QUIET,
+        handler_ms=(50, 4000),
+    ),
+    Profile(
+        "by hand", hands=24, jobs=24, failing=0.4, delayed=0.4, network=NETWORK | {"copy": 0.2}, process=_QUIET, server=_QUIET
+    ),
+    Profile(
+        "by hand and late",
+        hands=40,
+        jobs=16,
+        network={"late request": 0.2, "copy": 0.2},
+        late_ms_most=60_000,
+        process=_QUIET,
+        server=_QUIET,
+    ),
+    _limited("all in trouble", schedules=5, kin=0.4, hands=16, failing=0.3, unique=0.2, pauses=1, limits=3),
+    _limited("all in failover", schedules=5, kin=0.4, hands=16, failing=0.3, server={"failover": 0.004}),
+    _limited("all cut", schedules=5, kin=0.4, hands=16, failing=0.3, poison=0.0, network=_QUIET, server={"cut script": 0.04}),
+    _limited(
+        "all in odd times", schedules=5, kin=0.4, hands=16, poison=0.0, server={"clock back": 0.003, "clock forward": 0.002}
     ),
     Profile("full queue", network=_QUIET, process=_QUIET, server=_QUIET, jobs=8, chaos_ms=6000, full_queue=True),
 )

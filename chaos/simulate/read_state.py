@@ -10,8 +10,10 @@ READ_STATE = """#!lua flags=allow-oom
 -- REPLY names, values, the next time at which a key expires
 local prefix, now_ms = ARGV[1], tonumber(ARGV[2])
 local ZSETS = { ready = true, lane = true, active = true, due = true, dead = true, done = true, held = true, rate = true,
-  rest = true, blocking = true }
-local HASHES = { sweep = true, stats = true, classes = true, limits = true, paused = true }
+  rest = true, blocking = true, cron = true, blocked = true, handing = true, workers = true }
+local HASHES = { sweep = true, stats = true, classes = true, limits = true, paused = true, routed = true,
+  settings = true, retention = true, worker = true }
+local SETS = { needs = true, feeds = true, feeding = true }
 local RUN = { 'fence', 'nonce', 'ended', 'outcome', 'claims', 'failures', 'crashes', 'marked', 'renewal', 'limits' }
 local names = redis.call('KEYS', prefix .. '*')
 table.sort(names)
@@ -33,9 +35,13 @@ for _, key in ipairs(names) do
     local value
     if kind == 'run' then value = redis.call('HMGET', key, unpack(RUN))
     elseif kind == 'job' then value = redis.call('GETRANGE', key, 0, 200)
-    elseif kind == 'wake' then value = redis.call('LLEN', key)
-    elseif HASHES[kind] or name == 'parked' then value = redis.call('HGETALL', key)
+    elseif kind == 'wake' or kind == 'news' then value = redis.call('LLEN', key)
+    elseif HASHES[kind] or name == 'parked' or string.sub(name, 1, 5) == 'cron:' then value = redis.call('HGETALL', key)
     elseif ZSETS[kind] or kind == 'parked' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+    elseif kind == 'result' then value = { redis.call('GET', key), redis.call('PEXPIRETIME', key) }
+    elseif SETS[kind] then
+      value = redis.call('SMEMBERS', key)
+      table.sort(value)
     else value = redis.call('GET', key) end
     found[#found + 1] = name
     values[#values + 1] = value

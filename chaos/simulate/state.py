@@ -8,13 +8,16 @@ from typing import Any, NamedTuple
 
 #: Enqueue nonce, `not_after_ms`, attempts, back-off, crashes_max, backoff_ms, and the lengths of class, key, name, unique key.
 _FIXED = struct.Struct(">8s6sHBBIBBBB")
-#: The flag of an envelope with a due time before these.
+#: The flag of an envelope with a due time before these, and that of a job that goes on without a parent that is lost.
 _DELAYED = 2
+IGNORES = 16
+#: The outcome of a tombstone that a cancel has left.
+CANCELLED = 7
 
 
 class Envelope(NamedTuple):
-    """What `job:<id>` holds. `kind`: J a job, T a tombstone, R what an enqueue has left that another job turned away, ?
-    unreadable. `token`: fence and nonce of a tombstone."""
+    """What `job:<id>` holds. `kind`: J a job, T a tombstone, R what an enqueue has left that another job turned away
+    or that lacked a parent, ? unreadable. `token` and `outcome`: fence and nonce of a tombstone, and how the job ended."""
 
     kind: str
     nonce: bytes
@@ -27,6 +30,8 @@ class Envelope(NamedTuple):
     crashes_max: int = 0
     token: str = ""
     unique: str = ""
+    flags: int = 0
+    outcome: int = 0
 
 
 class Run(NamedTuple):
@@ -45,6 +50,9 @@ class Run(NamedTuple):
 
 
 NO_RUN = Run(0, "", "", "", 0, 0, 0, "", 0, ())
+
+
+_TABLES = frozenset({"sweep", "stats", "classes", "limits", "paused", "routed", "settings", "retention", "worker"})
 
 
 @dataclass(slots=True)
@@ -74,6 +82,10 @@ class State:
     def table(self, name: str) -> dict[str, str]:
         """Fields of a hash."""
         return self.views.get(name, {})
+
+    def members(self, name: str) -> tuple[str, ...]:
+        """Members of a set, in order."""
+        return self.views.get(name, ())
 
     def number(self, name: str) -> int:
         """A length or a number."""
@@ -124,7 +136,7 @@ def _places(views: dict[str, Any]) -> dict[str, list[str]]:
     """In which structures each id stands."""
     places: dict[str, list[str]] = {}
     for name, view in views.items():
-        if name.startswith("lane:") or name in ("active", "dead"):
+        if name.startswith("lane:") or name in ("active", "dead", "blocked"):
             for job in view:
                 places.setdefault(job, []).append(name)
         elif name == "due":
@@ -139,10 +151,14 @@ def _open(name: str, value: Any) -> Any:
         return _envelope(value)
     if kind == "run":
         return _run(value)
-    if kind in ("claim", "swept", "op", "unique", "dedup", "seq", "result"):
+    if kind in ("claim", "swept", "op", "unique", "dedup", "seq"):
         return value.decode(errors="replace")
-    if kind in ("sweep", "stats", "classes", "limits", "paused") or name == "parked":
-        words = [word.decode() for word in value]
+    if kind == "result":
+        return value[0].decode(), value[1]
+    if kind in ("needs", "feeds", "feeding"):
+        return tuple(member.decode() for member in value)
+    if kind in _TABLES or name.startswith("cron:") or name == "parked":
+        words = [word.decode(errors="replace") for word in value]
         return dict(zip(words[::2], words[1::2], strict=True))
     if isinstance(value, list):
         return {value[at].decode(): float(value[at + 1]) for at in range(0, len(value), 2)}
@@ -153,7 +169,7 @@ def _envelope(raw: bytes) -> Envelope:
     if len(raw) >= 20 and raw[:2] == b"\x01T":
         fence = int.from_bytes(raw[11:19], "big")
         nonce = raw[20 : 20 + raw[19]].decode(errors="replace")
-        return Envelope("R" if raw[2] == 3 else "T", raw[3:11], token=f"{fence}:{nonce}")
+        return Envelope("R" if raw[2] in (3, 4) else "T", raw[3:11], token=f"{fence}:{nonce}", outcome=raw[2])
     at = 22 if len(raw) > 3 and raw[3] & _DELAYED else 16
     if raw[:2] != b"\x01J" or len(raw) < at + _FIXED.size:
         return Envelope("?", b"")
@@ -166,7 +182,9 @@ def _envelope(raw: bytes) -> Envelope:
     name, key, _, unique = texts
     lane = f"{name}/{key}" if key else name
     sequence = int.from_bytes(raw[4:10], "big")
-    return Envelope("J", nonce, name, lane, sequence, raw[2], bool(raw[3] & 1), attempts, crashes_max, unique=unique)
+    return Envelope(
+        "J", nonce, name, lane, sequence, raw[2], bool(raw[3] & 1), attempts, crashes_max, unique=unique, flags=raw[3]
+    )
 
 
 def _run(value: list[bytes | None]) -> Run:

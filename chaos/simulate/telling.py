@@ -5,6 +5,8 @@ from __future__ import annotations
 from chaos.simulate.server import Delivery
 from engine.operations import (
     Administered,
+    Alter,
+    AlteredJobs,
     Bury,
     Claimed,
     Ended,
@@ -26,7 +28,10 @@ from engine.operations import (
     Release,
     Resume,
     Retry,
+    ScheduleChanged,
     SetLimit,
+    Tick,
+    Ticked,
 )
 
 
@@ -51,6 +56,9 @@ def jobs_of(delivery: Delivery) -> tuple[str, ...]:
         ids.append(operation.job)
     elif isinstance(operation, EnqueueMany):
         ids += [job.job for job in operation.jobs]
+    elif isinstance(operation, Alter):
+        ids += operation.jobs
+    ids.append(getattr(operation, "schedule", ""))
     claimed = reply.claimed if isinstance(reply, FinishedAndClaimed) else reply
     if isinstance(claimed, Claimed):
         ids += [job.lease.job for job in claimed.jobs] + list(claimed.corrupt)
@@ -58,12 +66,15 @@ def jobs_of(delivery: Delivery) -> tuple[str, ...]:
         ids += [lease.job for lease, _ in reply.leases] + list(reply.buried) + list(reply.corrupt)
     elif isinstance(reply, Promoted) and reply.promoted:
         ids += [member[10:] for member in delivery.before.zset("due") if member not in delivery.after.zset("due")]
-    return tuple(dict.fromkeys(ids))
+    elif isinstance(reply, Ticked):
+        ids += reply.jobs
+    return tuple(dict.fromkeys(job for job in ids if job))
 
 
 def results_of(delivery: Delivery) -> list[str]:
     """What the counts call each result of a reply."""
-    name, reply = type(delivery.operation).__name__.lower(), delivery.reply
+    operation, reply = delivery.operation, delivery.reply
+    name = type(operation).__name__.lower()
     match reply:
         case Enqueued():
             return [f"enqueue {reply.result}"]
@@ -79,6 +90,10 @@ def results_of(delivery: Delivery) -> list[str]:
             return [f"extend {result}" for result, _ in reply.items]
         case Marked():
             return [f"mark {reply.result}"]
+        case AlteredJobs(result="done") if isinstance(operation, Alter):
+            return [f"{operation.deed} {item.result}" for item in reply.items]
+        case Ticked():
+            return [f"tick {reply.result}"]
         case Administered():
             return [f"administration {reply.result}"]
         case Reaped():
@@ -108,6 +123,13 @@ def tell(delivery: Delivery) -> str:
             return ", ".join(f"{lease.job} {result}" for lease, (result, _) in pairs)
         case Marked():
             return f"{leases_of(operation)[0].job} {reply.result}"
+        case AlteredJobs() if isinstance(operation, Alter):
+            said = ", ".join(f"{item.job} {item.result}, was {item.state}" for item in reply.items)
+            return f"{operation.deed} {reply.result}: {said or ' '.join(operation.jobs)}"
+        case ScheduleChanged():
+            return f"{reply.result}: {getattr(operation, 'schedule', '')} {reply.found}"
+        case Ticked() if isinstance(operation, Tick):
+            return f"{reply.result} {operation.expected_ms} {' '.join(reply.jobs)}, {reply.skipped} skipped"
         case Administered():
             return f"{reply.result}: {_asked(operation)}"
         case Reaped():

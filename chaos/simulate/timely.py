@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.simulate.kin_invariants import freed
 from chaos.simulate.limits_invariants import claimable
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.state import State
@@ -41,12 +42,14 @@ class Timely:
         over = [member[10:] for member, due_ms in state.zset("due").items() if due_ms < now_ms]
         over += [job for job, deadline_ms in state.zset("active").items() if deadline_ms < now_ms]
         over += [member for member, until_ms in state.zset("rest").items() if until_ms < now_ms]
-        for known, found in ((book.claimable_ns, waiting), (book.overdue_ns, over)):
+        over += [f"{name} at {next_ms:.0f}" for name, next_ms in state.zset("cron").items() if next_ms < now_ms]
+        free = freed(state)
+        for known, found in ((book.claimable_ns, waiting), (book.overdue_ns, over), (book.freed_ns, free)):
             for job in [job for job in known if job not in found]:
                 del known[job]
             for job in found:
                 known.setdefault(job, now_ns)
-        if not (waiting or over):
+        if not (waiting or over or free):
             return
         calm_ns = self._calm_since_ns()
         idle = self._idle_since_ns(calm_ns)
@@ -58,6 +61,10 @@ class Timely:
             waited_ms = (now_ns - max(since_ns, idle_ns)) // MS
             if waited_ms > sweep_ms + _SLACK_MS:
                 raise Found("pickup", f"{job} can be claimed, {worker.name} is idle, and {waited_ms} ms pass", (job,))
+        for job, since_ns in book.freed_ns.items():
+            waited_ms = (now_ns - max(since_ns, idle_ns)) // MS
+            if waited_ms > 2 * sweep_ms + _DUE_MS + _SLACK_MS:
+                raise Found("blocked", f"{job} waits for nobody any more and is blocked for {waited_ms} ms", (job,))
         if not self._may_reap(state, now_ms):
             return
         for job, since_ns in book.overdue_ns.items():

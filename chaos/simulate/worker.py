@@ -60,6 +60,7 @@ class SimulatedWorker(Process):
         #: Jobs in hand whose handler has not started, and finished ones that no call has told, with the time.
         self.unstarted: dict[Lease, tuple[int, LeasedJob]] = {}
         self.untold: dict[Lease, int] = {}
+        self._lost: set[Lease] = set()
         #: The claim that has not been answered.
         self.asked = ""
         #: Since when it has had a free handler, by its own count.
@@ -128,6 +129,7 @@ class SimulatedWorker(Process):
                     self._start(action.job)
                 case LoseLease():
                     self.unstarted.pop(action.lease, None)
+                    self._lost.add(action.lease)
                     world.note(self.name, "is told that the lease ended", "", (action.lease.job,))
                 case Exit():
                     world.note(self.name, "leaves")
@@ -202,16 +204,20 @@ class SimulatedWorker(Process):
         fails = does == "fail" or (does == "flake" and world.chance.draw("flake " + name, job.claims) < 0.6)
         world.note(self.name, f"handler of {name} ends", "failed" if fails else "", (name,))
         assert self.steps is not None
+        result = (
+            b'{"of":"%b"}' % name.encode() if world.chance.draw("result " + name, job.claims) < world.profile.returns else None
+        )
         if not fails:
-            self.untold[job.lease] = world.now_ns
+            if job.lease not in self._lost:
+                self.untold[job.lease] = world.now_ns
             # What the executor does first: the next job of the same place starts without a whole decision.
-            following = self.steps.turn(job.lease, world.now_ns)
+            following = self.steps.turn(job.lease, world.now_ns, result)
             if following is not None:
                 world.steps += 1
                 self._start(following)
                 self._judge.acted(self)
                 return
-        self._on(HandlerEnded(job.lease, "it failed" if fails else None))
+        self._on(HandlerEnded(job.lease, "it failed" if fails else None, result=None if fails else result))
 
     # -- chance
 

@@ -87,7 +87,7 @@ for _, item in ipairs(back) do
   if not item.runs then
     local job = item.job
     if job.unique then redis.call('SET', prefix .. 'unique:' .. job.unique, item.id) end
-    redis.call('HSET', item.run, 'failures', 0, 'crashes', 0, 'outcome', 'requeued', 'requeued_ms', string.format('%d', item.ms))
+    redis.call('HSET', item.run, 'failures', 0, 'crashes', 0, 'requeued_ms', string.format('%d', item.ms))
     -- The lane before it leaves the dead: in between it is in both, and `requeued_ms` says which of them counts.
     local wake = to_lane(prefix, item.id, job, turn, lane_score)
     if wake then wakes[wake] = true end

@@ -158,6 +158,14 @@ def test_a_dead_job_runs_again_with_all_its_attempts(desk: Desk) -> None:
     assert desk.retry(job.lease, delay_ms=0) == ("ok", "retried")
 
 
+def test_rule_05_a_failed_run_that_buried_is_told_so_again_after_the_requeue(desk: Desk) -> None:
+    desk.enqueue("j", attempts=1)
+    (job,) = desk.claim("a")
+    assert desk.retry(job.lease) == ("ok", "buried")
+    assert altered(desk, "requeue", "dead", "j")[0].done
+    assert desk.retry(job.lease) == ("repeated", "buried")
+
+
 def test_rule_23_a_requeued_job_takes_its_unique_key_again_or_names_the_holder(desk: Desk) -> None:
     desk.enqueue("first", unique="u")
     bury(desk, "first")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from chaos.simulate.removals.by_hand import BY_HAND
 from chaos.simulate.removals.identity import IDENTITY
 from chaos.simulate.removals.lanes import LANES
 from chaos.simulate.removals.leases import LEASES
@@ -13,4 +14,4 @@ from chaos.simulate.removals.storage import STORAGE
 #: Rules that no patch of a script or of a decision can take away, or whose loss the simulator cannot see, and why.
 NOT_REMOVABLE: dict[int, str] = {}
 
-REMOVALS = tuple(sorted((*IDENTITY, *LEASES, *STORAGE, *LANES), key=lambda removal: removal.rule))
+REMOVALS = tuple(sorted((*IDENTITY, *LEASES, *STORAGE, *LANES, *BY_HAND), key=lambda removal: removal.rule))

@@ -12,7 +12,7 @@ IDENTITY = (
         1,
         "a job is written before its index entry",
         (
-            Edit("enqueue.lua", "local gains\nif due_ms > 0", "local gains\nredis.call('SET', job, envelope)\nif due_ms > 0"),
+            Edit("enqueue.lua", "local gains\nif waits_for", "local gains\nredis.call('SET', job, envelope)\nif waits_for"),
             Edit("enqueue.lua", "end\nredis.call('SET', job, envelope)\nif dedup_key", "end\nif dedup_key"),
         ),
         ("one place",),
@@ -28,7 +28,7 @@ IDENTITY = (
                 "  for _, job in ipairs(picked) do redis.call('ZREM', prefix .. 'lane:' .. job.lane_name, job.id) end\n"
                 "  for at = 1, #entries, 1000 do redis.call('ZADD', keys.active,",
             ),
-            Edit(_PICK, "limit = head.limit, ran = run[1] }", "limit = head.limit, ran = run[1], lane_name = head.name }"),
+            Edit(_PICK, "limit = head.limit, ran = run[1],", "limit = head.limit, ran = run[1], lane_name = head.name,"),
         ),
         ("one place",),
         ("cut scripts",),
@@ -121,8 +121,8 @@ IDENTITY = (
         (
             Edit(
                 "engine.steps:WorkerSteps._failed",
-                "case Claim() | Finish() | Retry() | Bury() | Release() | Mark() if not event.fault:",
-                "case Finish() | Retry() | Bury() | Release() | Mark() if not event.fault:",
+                "case Claim() | Finish() | Retry() | Bury() | Drop()",
+                "case Finish() | Retry() | Bury() | Drop()",
             ),
         ),
         ("claim given up",),

@@ -41,8 +41,8 @@ LANES = (
         (
             Edit(
                 _PICK,
-                "redis.call('ZRANGE', head.zset, head.offset, head.offset + size - 1)",
-                "redis.call('ZREVRANGE', head.zset, head.offset, head.offset + size - 1)",
+                "redis.call('ZRANGE', head.zset, head.offset, head.offset + size - 1, ...)",
+                "redis.call('ZREVRANGE', head.zset, head.offset, head.offset + size - 1, ...)",
             ),
         ),
         ("order",),
@@ -95,7 +95,7 @@ LANES = (
     Removal(
         20,
         "what is given back unstarted still counts in its window",
-        (Edit("release.lua", "      redis.call('ZREM', rate, place)\n", ""),),
+        (Edit("release.lua", "      redis.call('ZREM', rate, unpack(places))\n", ""),),
         ("rate",),
         ("rates",),
     ),
@@ -173,7 +173,7 @@ LANES = (
     Removal(
         22,
         "a freed slot of a name leaves no marker",
-        (Edit(_FREE, "then wakes[prefix .. 'wake:' .. name] = true end", "then name = nil end"),),
+        (Edit(_FREE, "then wakes[prefix .. 'wake:' .. class] = true end", "then name = nil end"),),
         ("marker",),
         ("limits",),
     ),
@@ -214,7 +214,7 @@ LANES = (
     Removal(
         23,
         "a job that was turned away may come in by a late copy",
-        (Edit("enqueue.lua", "    reject_enqueue(job, nonce, first, not_after_ms + 20000)\n", ""),),
+        (Edit("enqueue.lua", "    reject_enqueue(job, nonce, first, not_after_ms + 20000, 3)\n", ""),),
         ("told nothing",),
         ("unique and late",),
     ),

@@ -31,8 +31,8 @@ STORAGE = (
         (
             Edit(
                 "enqueue.lua",
-                "if tonumber(redis.call('GET', seq) or 0) >= 281474976710655 then",
-                "if tonumber(redis.call('GET', seq) or 0) >= 2^52 then",
+                "if tonumber(last or 0) >= 281474976710655 then",
+                "if tonumber(last or 0) >= 2^52 then",
             ),
         ),
         ("score",),

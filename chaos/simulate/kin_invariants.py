@@ -1,0 +1,75 @@
+"""Invariants of jobs that need others (rule 25): who waits does so for parents that are open, who goes on has none left, and what
+joins parents and children leads from each to the other."""
+
+from __future__ import annotations
+
+from chaos.simulate.server import Delivery
+from chaos.simulate.state import IGNORES, State
+from chaos.simulate.world import Found
+from engine.operations import Enqueue
+
+#: Outcomes of tombstones: finished and skipped; discarded, rerouted and cancelled.
+_DONE, _LOST = (1, 5), (2, 6, 7)
+
+
+def fate(state: State, job: str) -> str:
+    """What became of a parent: open, done, lost, or '' where nothing is known of it."""
+    envelope = state.job(job)
+    dead = job in state.zset("dead")
+    if envelope is not None and envelope.kind in "J?":
+        return "lost" if dead else "open"
+    if envelope is not None and envelope.outcome in _DONE:
+        return "done"
+    if envelope is not None and envelope.outcome in _LOST:
+        return "lost"
+    return "done" if job in state.zset("done") else "lost" if dead else ""
+
+
+def freed(state: State) -> list[str]:
+    """Jobs that are blocked by nothing any more."""
+    blocked = state.zset("blocked")
+    return [job for job in blocked if not any(fate(state, parent) == "open" for parent in state.members("needs:" + job))]
+
+
+def check_kin_keys(state: State) -> None:
+    """Who needs parents is blocked and nowhere else; who is blocked needs some, and they know it."""
+    for name in state.names("needs:"):
+        job = name[6:]
+        if state.places.get(job) != ["blocked"]:
+            raise Found("parent open", f"{job} needs {', '.join(state.members(name))} and is not blocked", (job,))
+    for job in state.zset("blocked"):
+        parents = state.members("needs:" + job)
+        if not parents:
+            raise Found("kin", f"{job} is blocked and needs nobody", (job,))
+        for parent in parents:
+            if job not in state.members("feeds:" + parent) or parent not in state.members("feeding"):
+                raise Found("kin", f"{job} needs {parent}, whose end nobody would tell it", (job, parent))
+
+
+def check_kin(delivery: Delivery) -> None:
+    """A parent is struck off when it has ended, and where it was lost only for those that go on without it."""
+    before, after = delivery.before, delivery.after
+    for name in after.changed:
+        if not name.startswith("needs:"):
+            continue
+        job = name[6:]
+        envelope = after.job(job)
+        if envelope is None or envelope.kind != "J" or job in after.zset("dead"):
+            continue
+        for parent in set(before.members(name)) - set(after.members(name)):
+            became = fate(after, parent)
+            if became == "open":
+                raise Found("parent open", f"{job} does not wait for {parent} any more, which has not ended", (job, parent))
+            if became == "lost" and not envelope.flags & IGNORES:
+                raise Found("parent lost", f"{job} goes on without {parent}, which is lost", (job, parent))
+    operation = delivery.operation
+    if isinstance(operation, Enqueue) and operation.options.needs and getattr(delivery.reply, "result", "") == "created":
+        _born(operation, after)
+
+
+def _born(operation: Enqueue, after: State) -> None:
+    job, bury = operation.job, operation.options.on_parent_failure == "bury"
+    waits = {parent for parent in operation.options.needs if fate(after, parent) in ("open", *(("lost",) if bury else ()))}
+    if waits != set(after.members("needs:" + job)):
+        held = ", ".join(after.members("needs:" + job)) or "nobody"
+        raise Found("parent open", f"{job} is made and waits for {held}, not for {', '.join(sorted(waits)) or 'nobody'}", (job,))
