@@ -17,7 +17,7 @@ import gevent
 
 import engine
 from bench.openloop import OpenLoop
-from bench.workload import PlannedJob, Workload
+from bench.workload import CAPABILITY, PlannedJob, Workload
 from engine.history import HistoryFile, text
 from engine.recorder import Recorder
 
@@ -120,6 +120,7 @@ class Production:
                 key=job.key,
                 unique=job.unique,
                 needs=job.needs,
+                target=engine.Target(capabilities=[CAPABILITY]) if job.routed else None,
                 # A parent may be dead by plan; the check is about the order.
                 on_parent_failure="ignore",
                 **self._kept,

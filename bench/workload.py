@@ -41,6 +41,8 @@ SCHEDULES: tuple[dict[str, Any], ...] = ({"name": "beat", "every_ms": 500},)
 SCHEDULED_PAYLOAD: dict[str, Any] = {"index": -1, "work_ms": 5, "fail_first": 0, "pad": ""}
 #: A job that needs others needs one or two of those that were sent this many jobs before it at most.
 PARENTS_BACK = 6
+#: What routed jobs want of a worker; the drill's worker processes have it, the consumers inside Locust have not.
+CAPABILITY = "heavy"
 #: Width of the spread of handler times (log-logistic: long right tail, closed form). 0.4 puts the mean a third over the median.
 WORK_SPREAD = 0.4
 #: Each worker slot must stay this idle, so that the time to recover measures recovery and not a backlog.
@@ -76,6 +78,7 @@ class PlannedJob:
     key: str | None = None
     unique: str | None = None
     needs: tuple[str, ...] = ()
+    routed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ class Workload:
     keyed_share: float = 0.3
     unique_share: float = 0.08
     needs_share: float = 0.05
+    routed_share: float = 0.1
     work_median_ms: int = 30
     work_max_ms: int = 300
     attempts: int = 3
@@ -107,6 +111,7 @@ class Workload:
         if self.jobs_max is not None:
             _check_whole("jobs_max", self.jobs_max, 0, 10**9)
         for field in (
+            "routed_share",
             "delayed_share",
             "failing_share",
             "hopeless_share",
@@ -143,7 +148,7 @@ class Workload:
         index = 0
         while self.jobs_max is None or index < self.jobs_max:
             gaps -= math.log(1.0 - rng.random())
-            draws = [rng.random() for _ in range(14)]
+            draws = [rng.random() for _ in range(15)]
             if index % parts == part:
                 yield self._plan(index, round(gaps * 1000 / self.rate_per_s, 3), draws, pad_source)
             index += 1
@@ -171,6 +176,7 @@ class Workload:
             key=_one_of(KEYS, draws[10], self.keyed_share),
             unique=_one_of(UNIQUE_KEYS, draws[11], self.unique_share),
             needs=self._needs(index, draws[12], draws[13]),
+            routed=draws[14] < self.routed_share,
         )
 
     def _work_ms(self, draw: float) -> int:

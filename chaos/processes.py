@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.workload import CAPABILITY
 from chaos import rows
 from chaos.spec import RunSpec
 from chaos.watch import Watch
@@ -154,7 +155,7 @@ def worker_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path 
     """The command line of one worker."""
     command = [sys.executable, "-m", "engine", "worker", "bench.handlers:handlers", "--queue", spec.queue, "--url", url]
     command += ["--name", name, "--concurrency", str(spec.concurrency), "--lease-ms", str(spec.lease_ms)]
-    command += ["--sweep-ms", str(spec.sweep_ms), "--history", str(history)]
+    command += ["--sweep-ms", str(spec.sweep_ms), "--capabilities", CAPABILITY, "--history", str(history)]
     return command + (["--lua", str(lua)] if lua else [])
 
 

@@ -60,6 +60,8 @@ class RunSpec:
     #: Schedules that tick from before the load until it ends, as arguments of `queue.schedules.put`; whether jobs need others.
     schedules: tuple[dict[str, Any], ...] = SCHEDULES
     dependencies: bool = True
+    #: Some jobs want a capability that the workers inside Locust have not.
+    routing: bool = True
     plan: tuple[dict[str, Any], ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     git_commit: str = ""

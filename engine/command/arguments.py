@@ -23,6 +23,19 @@ def duration_ms(text: str) -> int:
     return int(found[1]) * UNITS_MS[found[2]]
 
 
+def words(text: str) -> tuple[str, ...]:
+    """`gpu,eu` as its words."""
+    return tuple(word for word in text.split(",") if word)
+
+
+def priorities(text: str) -> tuple[int, int]:
+    """`7-10` or `5` as the least and the greatest priority. Raises ArgumentTypeError."""
+    found = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be one priority or two with a dash: 5, 7-10")
+    return int(found[1]), int(found[2] or found[1])
+
+
 def variable(flag: str) -> str:
     """The environment variable of an option: `IRONCLAIM_LEASE_MS` for `--lease-ms`."""
     return "IRONCLAIM_" + flag.removeprefix("--").upper().replace("-", "_")

@@ -12,13 +12,14 @@ from pathlib import Path
 import engine
 from engine import validate
 from engine.async_queue import AsyncQueue
-from engine.command.arguments import add, add_queue
+from engine.command.arguments import add, add_queue, priorities, words
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.history import HistoryFile
 from engine.logs import JsonFormatter
 from engine.queue import Queue
 from engine.recorder import Recorder
+from engine.routing import DEFAULT_ROUTE
 from engine.worker import Worker
 
 #: Of a worker that did not just stop. 75 is EX_TEMPFAIL: start it again; 70: a second signal has cut off jobs.
@@ -43,6 +44,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add(worker, "--child-max-jobs", kind=int, default=0, help="replace a child process after so many jobs; 0 = never")
     add(worker, "--max-jobs", kind=int, default=0, help="end with exit code 75 after so many jobs; 0 = never")
     add(worker, "--max-memory-mb", kind=int, default=0, help="the same beyond so many megabytes; 0 = never")
+    add(worker, "--beat-ms", kind=int, default=10_000, help="how often it tells that it lives")
+    add(worker, "--names", kind=words, default=None, help="of the handlers only these, with commas between")
+    add(worker, "--priorities", kind=priorities, default=None, help="only jobs of these priorities: 5, 7-10")
+    add(worker, "--routes", kind=words, default=(DEFAULT_ROUTE,), help="routing keys whose jobs it takes, with commas between")
+    add(worker, "--stack", default=None, help="its stack, for targets")
+    add(worker, "--capabilities", kind=words, default=(), help="its capabilities, for targets, with commas between")
+    add(worker, "--region", default=None, help="its region, for targets")
     worker.add_argument("--log-json", action="store_true", help="one line of JSON for each log record")
     worker.add_argument(
         "--burst", action="store_true", help="stop when no job that has a handler here waits, and none is delayed or in hand"
@@ -80,6 +88,13 @@ def run(options: argparse.Namespace) -> int:
             child_max_jobs=options.child_max_jobs,
             max_jobs=options.max_jobs,
             max_memory_mb=options.max_memory_mb,
+            beat_ms=options.beat_ms,
+            names=options.names,
+            priorities=options.priorities,
+            routes=options.routes,
+            stack=options.stack,
+            capabilities=options.capabilities,
+            region=options.region,
         )
         return EXIT_CODES.get(worker.run(burst=options.burst), 0)
     finally:

@@ -20,6 +20,7 @@ from reports.checks import (
     j15_ticks_once,
     j16_payload_kept,
     j17_needs_met,
+    j18_routed_right,
 )
 from reports.checks.base import Check
 
@@ -43,5 +44,6 @@ CHECKS: tuple[Check, ...] = tuple(
         j15_ticks_once,
         j16_payload_kept,
         j17_needs_met,
+        j18_routed_right,
     )
 )

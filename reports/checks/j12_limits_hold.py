@@ -31,7 +31,8 @@ def limits(run: Run) -> list[dict[str, Any]]:
 def limited(limit: dict[str, Any]) -> Column:
     """What a lease counts against under this limit, as text; null for leases that it does not concern."""
     if name := limit.get("name"):
-        return F.when(F.col("class") == name, F.lit(name))
+        # A class is a name, and what it wants of a worker.
+        return F.when(F.regexp_extract("class", "^[^@~]*", 0) == name, F.lit(name))
     key = F.regexp_extract("lane", "/(.*)$", 1)
     return F.when((key != "") if limit["key"] == "*" else (key == limit["key"]), key)
 

@@ -31,7 +31,7 @@ def make_drill(folder: Path, *, seed: int, kinds: Sequence[str] = WORKER_FAULTS,
     plan = draw(seed, workers=WORKERS, consumers=CONSUMERS, pace=pace, kinds=kinds)
     short = RunSpec(id=runs.run_id("bench", seed, "", 0.0), seed=seed, lease_ms=LEASE_MS, sweep_ms=200, rate_per_s=80)
     # In so short a run no limit need be reached, and nobody be kept out: J12 and J14 would be unknown.
-    short = replace(short, limits=(), unique_keys=False, schedules=(), dependencies=False)
+    short = replace(short, limits=(), unique_keys=False, schedules=(), dependencies=False, routing=False)
     place = runs.create(folder, short.id)
     # Built by the set-up; without it these tests fail with the line that says so.
     toxiproxy = toxiproxy_binary.find() if plan.needs_network() else None

@@ -143,6 +143,7 @@ def test_commands_carry_the_spec(tmp_path: Path) -> None:
         "--name worker-2",
         "--lease-ms 1500",
         "--sweep-ms 300",
+        "--capabilities heavy",
     ):
         assert part in worker
     assert worker.endswith(f"--history {tmp_path / 'h.jsonl'} --lua {tmp_path / 'lua'}")

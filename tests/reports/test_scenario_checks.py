@@ -17,7 +17,13 @@ LIMITS = [{"name": "email", "concurrency": 2}, {"key": "*", "concurrency": 1}]
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
     made = healthy(tmp_path / "run")
-    made.spec |= {"limits": LIMITS, "unique_keys": True, "schedules": [{"name": "beat", "every_ms": 500}], "dependencies": True}
+    made.spec |= {
+        "limits": LIMITS,
+        "unique_keys": True,
+        "schedules": [{"name": "beat", "every_ms": 500}],
+        "dependencies": True,
+        "routing": True,
+    }
     return made
 
 
@@ -76,7 +82,7 @@ def test_a_limit_that_was_never_reached_proves_nothing(story: Story, checked: Ch
 def test_a_run_without_them_is_judged_without_their_checks(tmp_path: Path, spec: dict[str, Any], checked: Checked) -> None:
     story = healthy(tmp_path / "run")
     story.spec |= spec
-    assert set(checked(story.write(), "J12", "J14", "J15", "J17", "J2")) == {"J2"}
+    assert set(checked(story.write(), "J12", "J14", "J15", "J17", "J18", "J2")) == {"J2"}
 
 
 def life(story: Story, job: str, start: float, end: float) -> None:
@@ -176,3 +182,19 @@ def test_a_child_that_runs_before_one_of_its_parents_has_ended(story: Story, che
 
 def test_jobs_that_need_nobody_prove_nothing(story: Story, checked: Checked) -> None:
     assert checked(story.write(), "J17")["J17"] == ("unknown", "every job needed no other")
+
+
+def test_a_routed_job_on_a_worker_that_it_is_for(story: Story, checked: Checked) -> None:
+    hold(story, "worker-1", "a", 41.0, 42.0, name="report~1a2b")
+    assert checked(story.write(), "J18")["J18"] == ("valid", "")
+
+
+def test_a_routed_job_on_a_worker_that_it_is_not_for(story: Story, checked: Checked) -> None:
+    story.process("consumer-1", "worker", at=40.0)
+    hold(story, "consumer-1", "a", 41.0, 42.0, name="report~1a2b")
+    verdict, why = checked(story.write(), "J18")["J18"]
+    assert verdict == "violated" and why.endswith("of class report~1a2b was handed to consumer-1, which it is not for")
+
+
+def test_a_run_without_routed_jobs_proves_nothing(story: Story, checked: Checked) -> None:
+    assert checked(story.write(), "J18")["J18"] == ("unknown", "every worker was asked for nothing")
