@@ -143,6 +143,16 @@ PROFILES = (
         again=0.4,
     ),
     Profile(
+        "late enqueues",
+        network={"late request": 0.5},
+        late_ms_most=60_000,
+        process=_QUIET,
+        server=_QUIET,
+        jobs=40,
+        bulk=0.0,
+        handler_ms=(1, 500),
+    ),
+    Profile(
         "dead letters",
         lease_ms=3000,
         sweep_ms=500,
