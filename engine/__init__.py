@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from engine.async_queue import AsyncQueue
     from engine.endpoint import ConnectOptions
     from engine.errors import (
+        BatchFailed,
         EngineError,
         JobFailed,
         LeaseLost,
@@ -52,6 +53,7 @@ _HOMES = {
     "engine.async_queue": ("AsyncQueue",),
     "engine.endpoint": ("ConnectOptions",),
     "engine.errors": (
+        "BatchFailed",
         "EngineError",
         "JobFailed",
         "WrongKeyType",
@@ -93,6 +95,7 @@ __all__ = [
     "AsyncQueue",
     "AsyncResults",
     "AsyncTask",
+    "BatchFailed",
     "Bury",
     "ConnectOptions",
     "Counts",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from engine.operations import Enqueued
@@ -100,6 +100,24 @@ class JobFailed(EngineError):
         self.job = job
         self.outcome = outcome
         self.error = error
+
+
+class BatchFailed(EngineError):
+    """For handlers of batches to raise: some jobs have failed, each with what is said of it, and the others have finished.
+
+    `failures`: by job id, an exception or a text. An id that is not of the batch, and everything of the batch has failed. Raises
+    Malformed for anything else.
+    """
+
+    def __init__(self, failures: Mapping[str, BaseException | str]) -> None:
+        given: object = failures
+        if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Malformed("failures", given, "a mapping of job ids to exceptions or texts")
+        for job, failure in cast("Mapping[object, object]", given).items():
+            if not isinstance(job, str) or not isinstance(failure, BaseException | str):
+                raise Malformed("failures", {job: failure}, "a mapping of job ids to exceptions or texts")
+        super().__init__(f"{len(failures)} jobs failed")
+        self.failures = dict(failures)
 
 
 class UnknownJob(EngineError, LookupError):

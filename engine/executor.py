@@ -16,6 +16,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
+from engine.batches import Batch, Run
 from engine.driver import Flight, SyncDriver
 from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType
 from engine.handlers import Fault
@@ -26,6 +27,7 @@ from engine.running import Running, job_run
 from engine.step_values import (
     MS,
     Answered,
+    BatchEnded,
     Event,
     Exit,
     Forked,
@@ -69,16 +71,16 @@ class Over:
 
 @dataclass(slots=True)
 class Decided:
-    """What is to be done now: calls to send, a job to run inline, and one that the asking place of the pool runs itself."""
+    """What is to be done now: calls to send, what to run inline, and what the asking place of the pool runs itself."""
 
     sends: list[Send] = field(default_factory=list[Send])
-    inline: LeasedJob | None = None
-    pooled: LeasedJob | None = None
+    inline: Run | None = None
+    pooled: Run | None = None
 
 
 #: For the thread in `Executor.run`; None: look at the time again.
 News = queue.SimpleQueue[Event | Over | None]
-Task = Send | Departed | LeasedJob
+Task = Send | Departed | Run
 
 
 class Executor:
@@ -139,13 +141,20 @@ class Executor:
         for thread in self._callers:
             thread.join(max(0.0, until_s - time.monotonic()))
 
-    def ended(self, leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None = None) -> LeasedJob | None:
-        """A run is over. The job that runs next in its place, if there is one."""
+    def ended(self, leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None = None) -> Run | None:
+        """A run is over. What runs next in its place, if there is something."""
         following = self._turn(leased, result) if fault is None else None
         if following is not None:
             return following
         # Error, trace and verdict; or the result.
         event = HandlerEnded(leased.lease, None, result=result) if fault is None else HandlerEnded(leased.lease, *fault)
+        return self._follow(event, inline)
+
+    def batch_ended(self, ends: tuple[HandlerEnded, ...], inline: bool) -> Run | None:
+        """The same of a batch: how each of its jobs did."""
+        return self._follow(BatchEnded(ends), inline)
+
+    def _follow(self, event: HandlerEnded | BatchEnded, inline: bool) -> Run | None:
         decided = self._decide(event, pool=not inline)
         for send in decided.sends:
             self._pass_on(send, park=inline)
@@ -186,12 +195,12 @@ class Executor:
                         case Send():
                             decided.sends.append(action)
                         case Start(inline=True):
-                            decided.inline = action.job
+                            decided.inline = Batch.of(action)
                         case Start():
                             if pool and decided.pooled is None:
-                                decided.pooled = action.job
+                                decided.pooled = Batch.of(action)
                             else:
-                                self._running.start(action.job)
+                                self._running.start(Batch.of(action))
                         case LoseLease():
                             lease, extra = action.lease, about(action.lease, self._worker)
                             how = "ended, for the job was cancelled" if action.cancelled else f"lost{_why(action)}"
@@ -320,7 +329,7 @@ class Executor:
             task = task or self._take_parked() or self._tasks.get()
             if task is None:
                 return
-            if isinstance(task, LeasedJob):
+            if isinstance(task, LeasedJob | Batch):
                 self._running.run_inline(task)
                 task = None
                 continue

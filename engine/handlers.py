@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, overload
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed
@@ -21,6 +21,10 @@ from engine.step_values import MoreTime, Progressed
 
 #: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as JSON; None is none.
 Handler = Callable[["Job"], object]
+#: The same for up to n jobs of one lane: it returns None, a result for each job, or results by job id.
+BatchHandler = Callable[[list["Job"]], object]
+#: Jobs of a batch, at most.
+BATCH_MAX = 1000
 #: Takes what a handler tells its worker while it runs.
 Say = Callable[[MoreTime | Progressed], None]
 
@@ -220,16 +224,27 @@ class Handlers:
         self._by_name: dict[str, Handler] = {}
         self._coroutines: set[str] = set()
         self._inline: set[str] = set()
+        self._batches: dict[str, int] = {}
         #: What is to be done around each run.
         self.hooks = RunHooks()
 
-    def __call__(self, name: str, *, inline: bool = False) -> Callable[[Handler], Handler]:
+    @overload
+    def __call__(self, name: str, *, inline: bool = False) -> Callable[[Handler], Handler]: ...
+    @overload
+    def __call__(self, name: str, *, inline: bool = False, batch: int) -> Callable[[BatchHandler], BatchHandler]: ...
+    def __call__(self, name: str, *, inline: bool = False, batch: int | None = None) -> Any:
         """Register the decorated function. `inline` is for plain functions that are short and do not block: a worker runs them
         one after the other in one thread, which costs a fraction of a thread's turn for each. One that blocks holds up the other
         inline jobs of its worker, and nothing else.
 
-        Raises Malformed for a bad name or one that is taken, for what cannot be called with one argument, for a generator, since
-        calling it would run nothing, and for an async function that is to run inline.
+        With `batch` (1 to 1000) the function gets a list of 1 to so many Jobs of one lane, those that are there: it never waits
+        for more. When it returns, all have finished, each with its own result where it returns a list of results or a mapping by
+        job id; when it raises, all have failed, and with BatchFailed those that it names. A job whose worker died runs alone.
+        A batch takes one place; each of its jobs has its own lease and timeout, and a coroutine is cancelled with the first one.
+        How many jobs there are is up to the claim: of many lanes it takes some of each. In a WorkerGroup each one takes a place.
+
+        Raises Malformed for a batch out of bounds, for a bad name or one that is taken, for what cannot be called with one
+        argument, for a generator, since calling it would run nothing, and for an async function that is to run inline.
         """
         given: object = name
         if callable(given):
@@ -237,6 +252,7 @@ class Handlers:
         if not isinstance(inline, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("inline", inline, "True or False")
         checked = validate.job_name(name)
+        most = 0 if batch is None else validate.integer("batch", batch, 1, BATCH_MAX)
         if checked in self._by_name:
             raise Malformed("name", checked, "a name that has no handler yet")
 
@@ -252,6 +268,8 @@ class Handlers:
                 self._coroutines.add(checked)
             if inline:
                 self._inline.add(checked)
+            if most:
+                self._batches[checked] = most
             self._by_name[checked] = handler
             return handler
 
@@ -289,6 +307,11 @@ class Handlers:
             return fault
         return fault._replace(verdict=fault.verdict._replace(delay_ms=delay_ms))
 
+    @property
+    def batches(self) -> Mapping[str, int]:
+        """Names of the handlers that take several jobs at once, and how many at most."""
+        return self._batches
+
     def find(self, name: str) -> Handler:
         """The handler of a job name. Raises Malformed for a name without one."""
         handler = self._by_name.get(name)
@@ -315,22 +338,26 @@ def _takes_a_job(handler: object) -> bool:
 def call_plain(handler: Handler, job: Job) -> bytes | None:
     """Run a plain handler; its result. Raises what it raises, TypeError when it returns something that still waits to be run, and
     Malformed when its result is no JSON or too long."""
+    result = call_here(handler, job, job.name)
+    return None if result is None else job.encode_result(result)
+
+
+def call_here(handler: Callable[[Any], object], jobs: object, name: str) -> object:
+    """Call a plain handler; what it returns, as it is. Raises what it raises, and TypeError as above."""
     pid = os.getpid()
     try:
-        result = handler(job)
+        result = handler(jobs)
     except BaseException as failure:
         if os.getpid() != pid:
             end_fork(failure)
         raise
     if os.getpid() != pid:
         end_fork(None)
-    if result is None:
-        return None
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
-        raise TypeError(f"the handler of {job.name} returned a {type(result).__name__}: make it an async function")
-    return job.encode_result(result)
+        raise TypeError(f"the handler of {name} returned a {type(result).__name__}: make it an async function")
+    return result
 
 
 def end_fork(failure: BaseException | None) -> NoReturn:
@@ -386,4 +413,9 @@ def describe(failure: BaseException) -> str:
     except BaseException:
         # Whatever its text raises, also SystemExit: this thread still has to say that the run has failed.
         text = type(failure).__name__
+    return bounded_error(text)
+
+
+def bounded_error(text: str) -> str:
+    """A short error that can travel."""
     return text[:_ERROR_CHARACTERS_MAX].encode(errors="replace").decode()

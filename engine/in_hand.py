@@ -2,67 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 
+from engine.lines import NOTHING, Begun, Held, Line
 from engine.operations import Lease, LeasedJob
 from engine.step_values import MS, LoseLease, Settings, Start
 
-
-@dataclass(slots=True, eq=False)
-class Held:
-    """One job in hand."""
-
-    job: LeasedJob
-    lease_until_ns: int
-    #: When it was taken, and from its start on when it was started.
-    since_ns: int
-    marked: bool = False
-    lost: bool = False
-    told: bool = False
-    #: Its run was told as failed while its handler goes on.
-    stuck: bool = False
-
-
-class Line:
-    """The jobs of one kind in the order of their claims, and those of them that run: at most `places`."""
-
-    __slots__ = ("crashed", "inline", "places", "ready", "running")
-
-    def __init__(self, places: int, *, inline: bool) -> None:
-        self.places = places
-        self.inline = inline
-        self.ready: deque[Held] = deque()
-        #: How many of `ready` have a crash behind them.
-        self.crashed = 0
-        self.running: dict[Lease, Held] = {}
-
-    @property
-    def startable(self) -> int:
-        """Jobs that start as soon as a handler is free."""
-        return len(self.ready) - self.crashed
-
-    def running_since_ns(self) -> Iterator[int]:
-        """When each running handler was started, oldest first."""
-        return (held.since_ns for held in self.running.values())
-
-    def oldest(self) -> Held | None:
-        """The job that has waited longest for a free handler."""
-        return next((held for held in self.ready if not held.job.crashes), None) if self.startable else None
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """What may begin now: handlers to start, leases to give back because too little is left of them, and the lease of a job that
-    starts once it is marked."""
-
-    started: tuple[Start, ...] = ()
-    too_late: tuple[Lease, ...] = ()
-    mark: Lease | None = None
-
-
-_NOTHING = Begun()
+#: Jobs of all the batches and all else that one worker has in hand at most: it renews them in one call.
+IN_HAND_MAX = 2000
 
 
 class InHand:
@@ -77,6 +24,10 @@ class InHand:
         self._lease_ns = settings.lease_ms * MS
         self._margin_ns = self._lease_ns // 5
         self._inline_names = settings.inline
+        self._batches = settings.batches
+        self._largest = max(settings.batches.values(), default=0)
+        # Whether jobs are taken ahead for batches: not from when others of them went back until the next batch has started.
+        self._batching = True
         self.pooled = Line(settings.concurrency, inline=False)
         self.inline = Line(settings.places - settings.concurrency, inline=True)
         self.lines = tuple(line for line in (self.pooled, self.inline) if line.places)
@@ -105,16 +56,16 @@ class InHand:
 
     def begin(self, now_ns: int) -> Begun:
         """Fill the free places. No handler starts with less than a fifth of its lease left (rule 9)."""
-        begun = _NOTHING
+        begun = NOTHING
         for line in self.lines:
-            if line.ready and len(line.running) < line.places:
+            if line.ready and line.free > 0:
                 new = self._begin(line, now_ns)
                 begun = Begun(begun.started + new.started, begun.too_late + new.too_late, begun.mark or new.mark)
         return begun
 
     def _begin(self, line: Line, now_ns: int) -> Begun:
         marking = self._marking is not None and self._line_of(self._marking.job) is line
-        places = line.places - len(line.running) - marking
+        places = line.free - marking
         started: list[Start] = []
         too_late: list[Lease] = []
         waiting: list[Held] = []
@@ -130,7 +81,12 @@ class InHand:
             elif not held.job.crashes or held.marked:
                 held.since_ns = now_ns
                 line.running[lease] = held
-                started.append(Start(held.job, line.inline))
+                batch: list[LeasedJob] = []
+                if self._batches and held.job.name in self._batches:
+                    self._batching = True
+                    batch, late = line.gather(held, self._batches[held.job.name], now_ns + self._margin_ns, now_ns)
+                    too_late += late
+                started.append(Start(held.job, line.inline, tuple(batch)))
                 places -= 1
             elif self._crashed is None:
                 self._crashed = mark = lease
@@ -151,9 +107,14 @@ class InHand:
         first one took; None, with nothing done, where more is to be decided for either."""
         ending, head = line.running[lease], line.ready[0]
         job = head.job
-        if len(line.running) > line.places or ending.job.crashes or job.crashes or head.lease_until_ns - now_ns < self._margin_ns:
+        if (
+            len(line.running) - line.followers > line.places
+            or ending.job.crashes
+            or job.crashes
+            or head.lease_until_ns - now_ns < self._margin_ns
+        ):
             return None
-        if job.options.timeout_ms or ending.job.options.timeout_ms:
+        if job.options.timeout_ms or ending.job.options.timeout_ms or job.name in self._batches:
             return None
         del line.running[lease]
         line.ready.popleft()
@@ -203,6 +164,7 @@ class InHand:
             return []
         over = [held for held in line.ready if not held.job.crashes][ahead:]
         idle = [held for held in over if now_ns - held.since_ns >= waited_ns]
+        self._batching = self._batching and all(held.job.name in self._batches for held in idle)
         for held in idle:
             line.ready.remove(held)
         return [held.job.lease for held in idle]
@@ -210,7 +172,7 @@ class InHand:
     def ended(self, lease: Lease, now_ns: int) -> tuple[LeasedJob, int, bool]:
         """A handler has ended: its job leaves the hand. Returns the job, the time that it took, and whether it was given up."""
         line = self.inline if lease in self.inline.running else self.pooled
-        held = line.running.pop(lease)
+        held = line.pop(lease)
         self._uncrash(lease)
         self.stuck -= held.stuck
         return held.job, now_ns - held.since_ns, held.stuck
@@ -236,7 +198,21 @@ class InHand:
     @property
     def busy(self) -> bool:
         """Whether no place is free, of whichever kind."""
-        return all(len(line.running) >= line.places for line in self.lines)
+        return all(line.free <= 0 for line in self.lines)
+
+    def ahead(self, measured: int) -> int:
+        """How many jobs to take ahead, where `measured` handlers' worth would do: a whole batch for a place that is free, or
+        will be soon. Where it turned out that others waited behind them, no more than measured."""
+        if not self._largest or not self._batching or not (measured or not self.busy):
+            return measured
+        # A free place is claimed for beside these.
+        return max(measured, self._largest if self.busy else self._largest - 1)
+
+    def room(self, wanted: int) -> int:
+        """How many jobs to claim for so many runs and jobs ahead: a batch that runs counts as one."""
+        if self._largest:
+            wanted = min(wanted + sum(line.followers for line in self.lines), IN_HAND_MAX)
+        return wanted - len(self)
 
     def oldest_wait_ns(self) -> int | None:
         """Since when a job waits for a free handler."""

@@ -12,6 +12,8 @@ from engine.step_values import MS
 
 #: What handlers returned goes out in calls of this size: a longer one would keep the server's one thread for too long.
 CALL_BYTES_MAX = 1024 * 1024
+#: Runs that failed in one call, each with its stack trace.
+FAILURES_MAX = 200
 
 
 class Owed:
@@ -83,13 +85,13 @@ class Owed:
     def take_end(self) -> Operation | None:
         """The next call that ends leases and waits for nothing."""
         if self._failures:
-            failures, self._failures = tuple(self._failures), []
+            failures, self._failures = tuple(self._failures[:FAILURES_MAX]), self._failures[FAILURES_MAX:]
             return Retry(failures)
         if self._releases:
             leases, self._releases = tuple(self._releases), []
             return Release(leases)
         if self._burials:
-            burials, self._burials = tuple(self._burials), []
+            burials, self._burials = tuple(self._burials[:FAILURES_MAX]), self._burials[FAILURES_MAX:]
             return Bury(burials)
         if self._drops:
             leases, outcomes = zip(*self._drops, strict=True)

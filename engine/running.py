@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from engine.async_handlers import LoopThread
+from engine.batches import Batch, BatchEndedTold, BatchRuns, Run
 from engine.children import Child, reference_of
 from engine.handlers import Fault, Handlers, Job, Say, call_plain, end_fork, fault_of
 from engine.logs import about
@@ -30,9 +31,9 @@ from engine.timeouts import timed_out
 
 log = logging.getLogger("ironclaim.worker")
 
-#: Hears that a run is over, with what it raised and what it returned, and says which job its place runs next; None when another
-#: thread will know.
-Ended = Callable[[LeasedJob, Fault | None, bool, bytes | None], LeasedJob | None]
+#: Hears that a run is over, with what it raised and what it returned, and says what its place runs next; None when another thread
+#: will know.
+Ended = Callable[[LeasedJob, Fault | None, bool, bytes | None], Run | None]
 
 
 class ChildFailed(Exception):
@@ -52,7 +53,8 @@ class Tell(Protocol):
 class Running:
     """The handlers that run. At most `places` run at once and one more inline, which its user sees to; `processes`: plain
     functions run in as many child processes, which are replaced after `child_max_jobs` each (0 = never). `ended` gets True as its
-    third argument for an inline run. `say` takes what handlers tell the worker while they run; `worker` is its name."""
+    third argument for an inline run, and `batch_ended` is told of batches. `say` takes what handlers tell the worker while they
+    run; `worker` is its name."""
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class Running:
         observer: Observer | None,
         ended: Ended,
         *,
+        batch_ended: BatchEndedTold | None = None,
         say: Say,
         places: int,
         processes: bool,
@@ -74,7 +77,8 @@ class Running:
         self._worker = worker
         self._observer = observer
         self._ended = ended
-        self._work: queue.SimpleQueue[LeasedJob | None] = queue.SimpleQueue()
+        self._batches = BatchRuns(self, handlers, batch_ended) if batch_ended is not None else None
+        self._work: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._loop = LoopThread("handlers-async")
         # How to tell a handler that runs that its lease has ended, and the leases that have.
         self._tell: dict[Lease, Tell] = {}
@@ -92,16 +96,18 @@ class Running:
             child = self._children[number] if self._children else None
             threading.Thread(target=self._serve, args=(child,), name=f"handler-{number}", daemon=True).start()
 
-    def start(self, leased: LeasedJob) -> None:
-        """Run the handler of a job. Does not wait."""
-        if self._handlers.is_coroutine(leased.name):
-            self._loop.run(partial(self._run_coroutine, leased))
+    def start(self, run: Run) -> None:
+        """Run the handler of a job or a batch. Does not wait."""
+        if not self._handlers.is_coroutine(run.name):
+            self._work.put(run)
+        elif isinstance(run, Batch):
+            self._loop.run(partial(self._run_batch, run))
         else:
-            self._work.put(leased)
+            self._loop.run(partial(self._run_coroutine, run))
 
-    def run_inline(self, leased: LeasedJob) -> None:
-        """Run the handler of a job here, and those of the jobs that follow."""
-        following: LeasedJob | None = leased
+    def run_inline(self, run: Run) -> None:
+        """Run the handler of a job or a batch here, and those that follow."""
+        following: Run | None = run
         while following is not None:
             following = self._run_plain(following, None, inline=True)
 
@@ -135,20 +141,23 @@ class Running:
                 # Ahead of the first job, which tells when it cannot be started.
                 child.start()
         while (leased := self._work.get()) is not None:
-            following: LeasedJob | None = leased
+            following: Run | None = leased
             while following is not None:
                 if self._handlers.is_coroutine(following.name):
                     self.start(following)
                     break
                 following = self._run_plain(following, child, inline=False)
 
-    def _run_plain(self, leased: LeasedJob, child: Child | None, *, inline: bool) -> LeasedJob | None:
-        """Run a plain function; the job that follows."""
-        start_ns, ticket = self._begins(leased)
+    def _run_plain(self, leased: Run, child: Child | None, *, inline: bool) -> Run | None:
+        """Run a plain function; what follows."""
+        if isinstance(leased, Batch):
+            assert self._batches is not None
+            return self._batches.run_plain(leased, inline=inline)
+        start_ns, ticket = self.begins(leased)
         fault: Fault | None = None
         result: bytes | None = None
         # Hooks of a run in a child process have a Job of their own.
-        job = self._job(leased) if child is None else Job(leased, self._say, self._serializers)
+        job = self.job(leased) if child is None else Job(leased, self._say, self._serializers)
         try:
             if self._hooks:
                 with self._hooks.entered(job):
@@ -157,7 +166,7 @@ class Running:
                 result = self._call(leased, job, child)
         except BaseException as failure:
             # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
-            fault = self._failed(leased, failure)
+            fault = self.failed(leased, failure)
         if self._hooks:
             self._hooks.ended(job, None if fault is None else fault.error)
         return self._ends(leased, ticket, start_ns, fault, inline=inline, result=result)
@@ -169,22 +178,26 @@ class Running:
         reference = reference_of(self._handlers.find(leased.name))
         child.start()
         self._register(leased.lease, partial(child.lose, leased.lease))
-        self._stoppable(leased, partial(child.kill, leased.lease))
+        self.stoppable(leased, partial(child.kill, leased.lease))
         fault, result = child.run(reference, leased)
         if fault is not None:
             raise ChildFailed(fault)
         return result
 
+    async def _run_batch(self, batch: Batch) -> None:
+        assert self._batches is not None
+        await self._batches.run_coroutine(batch, self._loop.canceller())
+
     async def _run_coroutine(self, leased: LeasedJob) -> None:
-        start_ns, ticket = self._begins(leased)
+        start_ns, ticket = self.begins(leased)
         fault: Fault | None = None
         result: bytes | None = None
         pid = os.getpid()
-        job = self._job(leased)
+        job = self.job(leased)
         try:
             handler: Any = self._handlers.find(leased.name)
             if leased.options.timeout_ms:
-                self._stoppable(leased, self._loop.canceller())
+                self.stoppable(leased, self._loop.canceller())
             if self._hooks:
                 with self._hooks.entered(job):
                     result = job.encode_result(await handler(job))
@@ -194,7 +207,7 @@ class Running:
             if os.getpid() != pid:
                 end_fork(failure)
             # Also CancelledError: the run has not done its work.
-            fault = self._failed(leased, failure)
+            fault = self.failed(leased, failure)
         if os.getpid() != pid:
             end_fork(None)
         if self._hooks:
@@ -204,20 +217,22 @@ class Running:
             # In a task of its own: what a handler does to its task (cancel it, set context variables) is not for the next job.
             self.start(following)
 
-    def _begins(self, leased: LeasedJob) -> tuple[int, object]:
+    def begins(self, leased: LeasedJob) -> tuple[int, object]:
+        """A run begins: when, and the observer's ticket."""
         if self._observer is None:
             return 0, None
         start_ns = time.monotonic_ns()
         return start_ns, self._observer.handler_started(leased, start_ns)
 
-    def _stoppable(self, leased: LeasedJob, stop: Callable[[], None]) -> None:
+    def stoppable(self, leased: LeasedJob, stop: Callable[[], None]) -> None:
         """How to stop the handler that is about to run, should it use up its time."""
         if leased.options.timeout_ms:
             self._stop[leased.lease] = stop
             if leased.lease in self._stopped:
                 stop()
 
-    def _job(self, leased: LeasedJob) -> Job:
+    def job(self, leased: LeasedJob) -> Job:
+        """What a handler sees, which hears when its lease has ended."""
         job = Job(leased, self._say, self._serializers)
         self._register(leased.lease, job.lose)
         return job
@@ -228,9 +243,10 @@ class Running:
         if cancelled is not None:
             tell(cancelled=cancelled)
 
-    def _failed(self, leased: LeasedJob, failure: BaseException) -> Fault:
+    def failed(self, leased: LeasedJob, failure: BaseException, known: Fault | None = None) -> Fault:
+        """Log that a run has failed; what it leaves behind. `known`: it was told of another job before, with its trace."""
         here = not isinstance(failure, ChildFailed)
-        fault = fault_of(failure) if here else failure.fault
+        fault = known or (fault_of(failure) if here else failure.fault)
         if leased.lease in self._stopped:
             more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
             fault = Fault(timed_out(leased, more), fault.trace, TIMED_OUT)
@@ -239,7 +255,8 @@ class Running:
         if fault.verdict.asked:
             log.info("%s ended: %s", job_run(leased), fault.error, extra=extra)
         elif here:
-            log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=failure, extra=extra)
+            raised = failure if known is None else None
+            log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=raised, extra=extra)
         else:
             trace = f"\n{fault.trace}".rstrip()
             log.warning("%s failed: %s%s", job_run(leased), fault.error, trace, extra=extra | {"traceback": fault.trace})
@@ -247,7 +264,14 @@ class Running:
 
     def _ends(
         self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None, *, inline: bool, result: bytes | None
-    ) -> LeasedJob | None:
+    ) -> Run | None:
+        self.over(leased, ticket, start_ns, fault)
+        following = self._ended(leased, fault, inline, result)
+        self.forget(leased.lease)
+        return following
+
+    def over(self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None) -> None:
+        """A handler has ended: nothing is told to it any more."""
         lease = leased.lease
         self._tell.pop(lease, None)
         if self._stop:
@@ -255,12 +279,12 @@ class Running:
         if self._observer is not None:
             error = None if fault is None else fault.error
             self._observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
-        following = self._ended(leased, fault, inline, result)
-        # Not before: until then another thread may still decide that it is lost, or has used up its time.
+
+    def forget(self, lease: Lease) -> None:
+        """Its end was told. Not before: until then another thread may still decide that it is lost, or has used up its time."""
         if self._lost or self._stopped:
             self._lost.pop(lease, None)
             self._stopped.discard(lease)
-        return following
 
 
 def job_run(leased: LeasedJob) -> str:

@@ -37,6 +37,8 @@ class Settings:
     thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names end soon after they were told to, and
     those of `spawned` ones run in child processes. After `max_jobs` jobs the worker stops (0 = never).
 
+    `batches` names the handlers that take several jobs of a lane at once, and how many at most.
+
     With `burst` the worker stops when nothing is left to run; `delayed`: nor anything to come.
 
     `sweep_ms` is at most a quarter of the lease: that a server stood still shows in the time between two sweeps, and half a
@@ -57,6 +59,7 @@ class Settings:
     inline: frozenset[str] = frozenset()
     stoppable: frozenset[str] = frozenset()
     spawned: frozenset[str] = frozenset()
+    batches: Mapping[str, int] = field(default_factory=dict[str, int])
     max_jobs: int = 0
     beat_ms: int = 0
     about: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -105,6 +108,13 @@ class HandlerEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchEnded:
+    """A handler that had a batch has ended: how each of its jobs did, all of them."""
+
+    ends: tuple[HandlerEnded, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StopAsked:
     """The worker shall stop: start nothing more, give back what has not started, wait for what runs, unless `at once`."""
 
@@ -144,7 +154,7 @@ class TimerFired:
     """The instant that `wake_at_ns` named has come."""
 
 
-Event = Answered | Unanswered | HandlerEnded | StopAsked | MoreTime | Progressed | PauseAsked | Forked | TimerFired
+Event = Answered | Unanswered | HandlerEnded | BatchEnded | StopAsked | MoreTime | Progressed | PauseAsked | Forked | TimerFired
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +168,12 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Run this job's handler; `inline`: in the thread that runs the others that are inline, which is idle now."""
+    """Run this job's handler; `inline`: in the thread that runs the others that are inline, which is idle now. A handler that
+    takes batches gets all jobs of `batch`, of which `job` is the first, and its end is told with BatchEnded."""
 
     job: LeasedJob
     inline: bool = False
+    batch: tuple[LeasedJob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ from engine.step_values import (
     MS,
     Action,
     Answered,
+    BatchEnded,
     Event,
     Exit,
     Forked,
@@ -78,6 +79,7 @@ from engine.step_values import (
 )
 from engine.stopping import Stopping
 from engine.sweeping import Sweeping
+from engine.telling import Telling
 from engine.timeouts import Timeouts, timed_out
 
 #: After the last turn that was asked for, the machine is woken for so long as often as turns need it.
@@ -130,9 +132,7 @@ class WorkerSteps:
         # When somebody last asked for a turn: what turns leave undecided is looked at soon.
         self._turn_asked_ns: int | None = None
         self._starved_ms = 0
-        # How far jobs have come that run, and is not noted yet; and how often something was.
-        self._told: dict[Lease, bytes] = {}
-        self._tellings = 0
+        self._progress = Telling(self._hand)
 
     # -- what the executor may look at
 
@@ -204,6 +204,9 @@ class WorkerSteps:
                 self._failed(event, now_ns)
             case HandlerEnded():
                 self._handler_ended(event, now_ns)
+            case BatchEnded(ends=ends):
+                for number, end in enumerate(ends):
+                    self._handler_ended(end, now_ns, measured=not number)
             case StopAsked(reason=reason):
                 self._stopping.ask(reason, now_ns)
             case MoreTime(lease=lease, for_ms=for_ms):
@@ -211,7 +214,7 @@ class WorkerSteps:
             case PauseAsked(paused=paused):
                 self._allowance.paused_here = paused
             case Progressed(lease=lease, body=body):
-                self._told[lease] = body
+                self._progress.tell(lease, body)
             case Forked():
                 self._take_new_incarnation()
             case TimerFired():
@@ -362,9 +365,10 @@ class WorkerSteps:
                 # The handler is told; when it ends, its finish is sent all the same (rule 37).
                 actions += self._hand.lose(lease, self._starved_ms, cancelled=result == "cancelled")
 
-    def _handler_ended(self, event: HandlerEnded, now_ns: int) -> None:
+    def _handler_ended(self, event: HandlerEnded, now_ns: int, *, measured: bool = True) -> None:
         job, took_ns, given_up = self._hand.ended(event.lease, now_ns)
-        self._prefetch.ended(took_ns)
+        if measured:
+            self._prefetch.ended(took_ns)
         self._stopping.job_ended(now_ns)
         self._timeouts.ended(event.lease)
         # The next job with a crash behind it may be claimed: it was passed by while this one ran.
@@ -451,23 +455,23 @@ class WorkerSteps:
     # -- decisions
 
     def _start_jobs(self, now_ns: int, actions: list[Action]) -> None:
-        if self._stopping.on:
-            self._owed.release(self._hand.give_back())
-            return
-        if self._allowance.paused(now_ns):
+        if self._stopping.on or self._allowance.paused(now_ns):
             self._owed.release(self._hand.give_back())
             return
         begun = self._hand.begin(now_ns)
         for start in begun.started:
-            self._timeouts.began(start.job, now_ns)
+            for job in start.batch or (start.job,):
+                self._timeouts.began(job, now_ns)
         actions.extend(begun.started)
         self._owed.release(begun.too_late)
         self._mark = begun.mark or self._mark
-        self._ahead = self._prefetch.ahead(self._hand.running_since_ns(), now_ns)
+        measured = self._prefetch.ahead(self._hand.running_since_ns(), now_ns)
         for line in self._hand.lines:
             # Of the places that the measure knows, those of the other line do not work these off.
             ahead = self._prefetch.ahead(line.running_since_ns(), now_ns, line.places)
-            self._owed.release(self._hand.give_back_idle(line, min(self._ahead, ahead), WAIT_MS_MAX * MS, now_ns))
+            self._owed.release(self._hand.give_back_idle(line, min(measured, ahead), WAIT_MS_MAX * MS, now_ns))
+        # The places of a group are shared job by job.
+        self._ahead = measured if self._allowance.share is not None else self._hand.ahead(measured)
 
     def _use_work_channel(self, now_ns: int, actions: list[Action]) -> None:
         if not self._channels.free("work") or self._channels.send_again("work", actions):
@@ -516,7 +520,7 @@ class WorkerSteps:
 
     def _next_claim(self, now_ns: int) -> Claim | None:
         """A claim for the free places. It rides on a finish even when the last one found nothing: that costs no round trip."""
-        free = self._places + self._ahead - self.in_hand
+        free = self._free
         if free <= 0 or self._stopping.on or not self._clock.known:
             return None
         if not self._owed.finishes and self._hand.busy and free < self._hand.startable:
@@ -546,19 +550,10 @@ class WorkerSteps:
         operation: Operation | None = self._membership.next_beat(incarnation, self._hand.leases(), now_ns)
         if operation is None and self._stopping.on and not (self.owned or self._telling) and self._membership.leaves(now_ns):
             operation = self._membership.next_leave(incarnation)
-        operation = operation or self._next_telling() or self._membership.next_note(now_ns)
+        operation = operation or self._progress.next_operation() or self._membership.next_note(now_ns)
         operation = operation or self._sweeping.next_operation(incarnation, now_ns)
         if operation is not None:
             self._channels.send("sweep", self._build(operation), actions)
-
-    def _next_telling(self) -> NoteProgress | None:
-        """The newest that a handler which still runs has told of its progress."""
-        while self._told:
-            lease, body = self._told.popitem()
-            if self._hand.line_running(lease) is not None:
-                self._tellings += 1
-                return NoteProgress(lease, self._tellings, body)
-        return None
 
     def _use_wake_channel(self, now_ns: int, actions: list[Action]) -> None:
         """Block for a marker only when the last claim found nothing more and there is room (rule 22)."""
@@ -587,13 +582,14 @@ class WorkerSteps:
         if self._allowance.share is not None:
             # Whether this queue has work decides what the others may claim, so it is always listened to.
             return not self._allowance.closed(now_ns)
-        return self._places + self._ahead > self.in_hand and not self._allowance.closed(now_ns)
+        return self._free > 0 and not self._allowance.closed(now_ns)
 
     def _may_claim(self, now_ns: int) -> bool:
         share = self._allowance.share
         return self._room(now_ns) and not (share is not None and share.full)
 
     @property
-    def _places(self) -> int:
-        """Handlers that may run at once, as it is set now."""
-        return self._settings.places - self._settings.concurrency + self._allowance.pooled
+    def _free(self) -> int:
+        """Jobs that there is room for, with the handlers that may run at once as it is set now."""
+        wanted = self._settings.places - self._settings.concurrency + self._allowance.pooled + self._ahead
+        return wanted - self.in_hand if self._allowance.share is not None else self._hand.room(wanted)

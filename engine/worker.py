@@ -122,6 +122,8 @@ class Worker:
         concurrency = validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX)
         plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
         spawned = plain if processes else frozenset[str]()
+        if spawned & handlers.batches.keys():
+            raise Malformed("processes", processes, "0 for plain functions that take batches, unless they are inline")
         lease = validate.integer("lease_ms", lease_ms, 100, 86_400_000)
         known_as = validate.worker_name(name or f"worker-{os.getpid()}")
         if gate is not None and not callable(gate):
@@ -139,6 +141,7 @@ class Worker:
             inline=handlers.inline,
             stoppable=handlers.coroutines | spawned,
             spawned=spawned,
+            batches=dict(handlers.batches),
             max_jobs=validate.integer("max_jobs", max_jobs, 0, _JOBS_MAX),
             attributes=routing.attributes(known_as, stack, capabilities, region, routes),
             priorities=routing.priority_range(priorities),
@@ -247,6 +250,7 @@ class Worker:
             self._handlers,
             self._queue.observer,
             executor.ended,
+            batch_ended=executor.batch_ended,
             say=self._news.put,
             places=settings.concurrency,
             processes=self._processes,

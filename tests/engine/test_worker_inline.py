@@ -229,6 +229,6 @@ def test_what_is_said_of_a_lease_while_its_run_ends_is_not_kept() -> None:
     running = Running(handlers, None, ended, say=lambda event: None, places=0, processes=False)
     try:
         running.run_inline(job)
-        assert running._lost == set()
+        assert running._lost == {}
     finally:
         running.close()

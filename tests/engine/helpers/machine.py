@@ -194,6 +194,11 @@ def started(actions: list[Action]) -> list[str]:
     return [action.job.lease.job for action in actions if isinstance(action, Start)]
 
 
+def batches(actions: list[Action]) -> list[list[str]]:
+    """Ids of the jobs of each batch that was started."""
+    return [[job.lease.job for job in action.batch] for action in actions if isinstance(action, Start) and action.batch]
+
+
 def lost(actions: list[Action]) -> list[str]:
     """Ids of the jobs whose leases were reported lost."""
     return [action.lease.job for action in actions if isinstance(action, LoseLease)]

@@ -1,0 +1,217 @@
+"""Handlers of batches in the worker's step machine: who runs together, and that each job keeps a lease and an end of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.operations import Failure, Finish, LeasedJob, Release, Retry
+from engine.prefetch import WAIT_MS_MAX
+from engine.step_values import (
+    BatchEnded,
+    Forked,
+    GiveUpHandler,
+    HandlerEnded,
+    LoseLease,
+    PauseAsked,
+    Start,
+    StopAsked,
+)
+from tests.engine.helpers.machine import Action, Machine, batches, lost, started
+
+
+def batching(most: int = 4, **settings: Any) -> Machine:
+    return Machine(**{"concurrency": 1, "batches": {"work": most}, **settings})
+
+
+def end(machine: Machine, *jobs: LeasedJob, failed: dict[str, str] | None = None) -> list[Action]:
+    failed = failed or {}
+    return machine.on(BatchEnded(tuple(HandlerEnded(job.lease, failed.get(job.lease.job)) for job in jobs)))
+
+
+def jobs_of(machine: Machine, names: str, **more: Any) -> list[LeasedJob]:
+    return [machine.job(name, **more) for name in names]
+
+
+def test_what_is_there_starts_at_once_as_a_batch_in_one_place() -> None:
+    machine = batching()
+    assert machine.claim.limit == 4, "a whole batch, although nothing is prefetched"
+    assert batches(machine.give(*jobs_of(machine, "abc"))) == [["a", "b", "c"]]
+
+
+def test_a_batch_has_at_most_so_many_jobs_and_the_next_has_the_rest() -> None:
+    machine = batching()
+    jobs = jobs_of(machine, "abcdef")
+    assert batches(machine.give(*jobs)) == [["a", "b", "c", "d"]]
+    assert batches(end(machine, *jobs[:4])) == [["e", "f"]]
+    assert isinstance(machine.work, Finish) and machine.work.leases == tuple(job.lease for job in jobs[:4])
+
+
+def test_a_batch_that_runs_is_one_of_the_places() -> None:
+    machine = batching(concurrency=2)
+    machine.give(*jobs_of(machine, "abcd"))
+    machine.wake(True)
+    assert machine.steps.in_hand == 4 and machine.claim.limit == 4, "the other place wants a batch too"
+    assert batches(machine.give(*jobs_of(machine, "ef"))) == [["e", "f"]]
+    assert "work" not in machine.out and "wake" not in machine.out, "no place is free, and nothing is taken ahead"
+
+
+def test_while_a_handler_is_measured_to_be_short_a_whole_batch_is_taken_ahead() -> None:
+    machine = batching(prefetch=1)
+    jobs = jobs_of(machine, "abcd")
+    machine.give(*jobs)
+    machine.now_ms += 10
+    end(machine, *jobs)
+    assert machine.claim.limit == 4
+    machine.give(*jobs_of(machine, "efgh"))
+    assert machine.claim.limit == 4
+
+
+def test_only_jobs_of_one_lane_and_name_run_together() -> None:
+    machine = batching(concurrency=4)
+    first, other_lane, second, other_name = jobs_of(machine, "abcd")
+    other_lane, other_name = other_lane._replace(lane="main\x00acme"), other_name._replace(name="else")
+    actions = machine.give(first, other_lane, second, other_name)
+    assert batches(actions) == [["a", "c"], ["b"]]
+    assert [start.batch for start in actions if isinstance(start, Start) and start.job is other_name] == [()]
+
+
+def test_rule_12_a_job_with_a_crash_behind_it_runs_alone() -> None:
+    machine = batching(concurrency=2)
+    crashed, *jobs = [machine.job("x", crashes=1), *jobs_of(machine, "ab")]
+    assert batches(machine.give(jobs[0], crashed, jobs[1])) == [["a", "b"]]
+    assert batches(machine.mark()) == [["x"]]
+
+
+def test_rule_12_alone_also_where_it_is_the_first() -> None:
+    machine = batching()
+    crashed, *jobs = [machine.job("x", crashes=1), *jobs_of(machine, "ab")]
+    assert started(machine.give(crashed, *jobs)) == []
+    assert batches(machine.mark()) == [["x"]]
+
+
+def test_rule_9_a_job_with_too_little_left_of_its_lease_is_given_back_and_the_others_start() -> None:
+    machine = batching(concurrency=2, lease_ms=9000)
+    running = machine.job("r")._replace(name="else")
+    other = machine.job("s")._replace(name="else")
+    old, fresh = machine.job("old"), machine.job("fresh")
+    machine.give(running, other, old, fresh)
+    # Only one of the two that wait is renewed. Neither waits so long in life: it would go back before.
+    hand = machine.steps._hand  # pyright: ignore[reportPrivateUsage]
+    hand.renewed([fresh.lease, other.lease], 7201 * 1_000_000)
+    line = hand.pooled
+    line.ready.rotate(1)
+    machine.now_ms = 7201
+    actions = machine.handler_ends(running)
+    assert batches(actions) == [["fresh"]]
+    releases = [machine.work]
+    assert releases == [Release((old.lease,))]
+
+
+def test_each_job_of_a_batch_has_its_own_end() -> None:
+    machine = batching()
+    jobs = jobs_of(machine, "abc", backoff_ms=7)
+    machine.give(*jobs)
+    end(machine, *jobs, failed={"b": "ValueError: b"})
+    assert machine.work == Retry((Failure(jobs[1].lease, "ValueError: b", 7),))
+    assert machine.out["finish"].operation == Finish((jobs[0].lease, jobs[2].lease))
+    assert machine.steps.in_hand == 0
+
+
+def test_all_leases_of_a_batch_are_renewed_and_one_is_lost_alone() -> None:
+    machine = batching(lease_ms=9000)
+    jobs = jobs_of(machine, "abc")
+    machine.give(*jobs)
+    machine.wait(3001)
+    assert set(machine.renewal.leases) == {job.lease for job in jobs}
+    results = ["stale" if lease.job == "b" else "ok" for lease in machine.renewal.leases]
+    actions = machine.extend(*results)
+    assert [action for action in actions if isinstance(action, LoseLease)] == [LoseLease(jobs[1].lease)]
+    machine.wait(3000)
+    assert {lease.job for lease in machine.renewal.leases} == {"a", "c"}
+    end(machine, *jobs)
+    assert isinstance(machine.work, Finish) and len(machine.work.leases) == 3, "rule 37: the server decides"
+
+
+def test_a_job_of_a_batch_that_takes_too_long_is_given_up_and_the_place_is_free_with_the_end_of_the_batch() -> None:
+    machine = batching(lease_ms=60_000)
+    slow, other = machine.job("slow", timeout_ms=100), machine.job("other")
+    machine.give(slow, other)
+    actions = machine.wait(101)
+    assert [action.job for action in actions if isinstance(action, GiveUpHandler)] == [slow]
+    assert isinstance(machine.work, Retry)
+    machine.end()
+    assert machine.work is None, "its place is taken"
+    end(machine, slow, other)
+    assert isinstance(machine.work, Finish) and machine.work.leases == (other.lease,) and machine.steps.in_hand == 0
+
+
+def test_a_stop_waits_for_the_batch_and_gives_the_rest_back() -> None:
+    machine = batching(2)
+    jobs = jobs_of(machine, "abc")
+    machine.give(*jobs)
+    machine.on(StopAsked())
+    assert machine.work == Release((jobs[2].lease,))
+    machine.end()
+    end(machine, *jobs[:2])
+    assert isinstance(machine.work, Finish) and machine.work.claim is None
+
+
+def test_a_paused_worker_starts_no_batch() -> None:
+    machine = batching()
+    machine.on(PauseAsked(True))
+    assert not started(machine.give(*jobs_of(machine, "ab"))) and isinstance(machine.work, Release)
+
+
+def test_single_jobs_that_wait_behind_a_claim_for_batches_go_back_and_only_as_many_as_may_run_are_claimed_again() -> None:
+    machine = batching(50)
+    jobs = [machine.job(str(number))._replace(name="else") for number in range(50)]
+    machine.give(*jobs)
+    machine.wait(WAIT_MS_MAX + 1)
+    assert isinstance(machine.work, Release) and len(machine.work.leases) == 49
+    machine.end()
+    machine.handler_ends(jobs[0])
+    assert machine.claim.limit == 1
+    job = machine.job("w")
+    machine.give(job)
+    end(machine, job)
+    assert machine.claim.limit == 50, "a batch has come, so more may be there"
+
+
+def test_in_hand_are_never_more_than_one_renewal_carries() -> None:
+    machine = batching(1000, concurrency=8)
+    for _ in range(2):
+        machine.give(*[machine.job(f"j{number}") for number in range(machine.claim.limit)])
+    assert machine.steps.in_hand == 2000 and "work" not in machine.out and "wake" not in machine.out
+
+
+def test_the_cheap_way_from_one_job_to_the_next_is_not_for_batches() -> None:
+    machine = batching(inline=frozenset({"work", "else"}), concurrency=0, prefetch=4)
+    running = machine.job("r")._replace(name="else")
+    machine.give(running, *jobs_of(machine, "ab"))
+    machine.steps.wake_at_ns(machine.now_ns)
+    assert machine.steps.turn(running.lease, machine.now_ns) is None
+    assert batches(machine.handler_ends(running)) == [["a", "b"]]
+
+
+def test_many_failures_with_their_traces_go_out_in_several_calls() -> None:
+    machine = batching(500)
+    jobs = [machine.job(f"j{number}") for number in range(500)]
+    machine.give(*jobs)
+    end(machine, *jobs, failed={job.lease.job: "no" for job in jobs})
+    sizes: list[int] = []
+    while isinstance(machine.work, Retry):
+        sizes.append(len(machine.work.failures))
+        machine.end()
+    assert sizes == [200, 200, 100]
+
+
+@pytest.mark.parametrize("event", [Forked(), StopAsked("at once")])
+def test_what_happens_to_a_worker_in_the_middle_of_a_batch(event: Any) -> None:
+    machine = batching()
+    jobs = jobs_of(machine, "ab")
+    machine.give(*jobs)
+    machine.on(event)
+    end(machine, *jobs)
+    assert machine.steps.in_hand == 0 and not lost(machine.log)
