@@ -156,7 +156,7 @@ def calendar(timing: Timing) -> Calendar:
     try:
         zone = UTC if timing.zone == "UTC" else ZoneInfo(timing.zone)
     except (KeyError, ValueError, OSError) as error:
-        raise Unreadable(f"no zone {timing.zone} on this machine (ironclaim[zones] brings them)") from error
+        raise Unreadable("a time zone that this machine knows, such as Europe/Berlin (ironclaim[zones] brings them)") from error
     if bool(timing.cron) + bool(timing.every_ms) + bool(timing.months) != 1:
         raise Unreadable("one of cron, every_ms and months")
     if not timing.cron:

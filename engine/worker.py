@@ -184,6 +184,7 @@ class Worker:
         self._gate = gate
         self._share: Share | None = None
         self._news = News()
+        self._at_work = threading.Lock()
 
     def stop(self, *, at_once: bool = False) -> None:
         """Ask for a graceful stop: nothing more starts, unstarted leases go back uncharged, running handlers finish. `at_once`:
@@ -209,8 +210,16 @@ class Worker:
         waits, and none is delayed or in hand; without `delayed`, until none can be claimed now. A second signal stops at once.
 
         Returns why it ended: "stopped", "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable when the
-        first connection fails.
+        first connection fails, and Malformed while another thread is in it: the two would take each other's news.
         """
+        if not self._at_work.acquire(blocking=False):
+            raise Malformed("run", self._settings.name, "a worker that does not run already; make another Worker")
+        try:
+            return self._run(burst, delayed)
+        finally:
+            self._at_work.release()
+
+    def _run(self, burst: bool, delayed: bool) -> StopReason:
         settings = replace(self._settings, burst=burst, delayed=delayed)
         clock = self._queue.driver.clock
         patience = threading.Timer(_PATIENCE_S, log.warning, [_NO_ANSWER, settings.name], {"extra": about(None, settings.name)})

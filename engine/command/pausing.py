@@ -13,7 +13,9 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add both commands."""
     pause = commands.add_parser("pause", help="claim no jobs of a name, or of the whole queue; those in hand go on")
     pause.add_argument("name", nargs="?", help="name of the jobs; without one the whole queue")
-    pause.add_argument("--for", dest="length_ms", type=duration_ms, default=0, help="90s, 10m, 2h; without it until `resume`")
+    pause.add_argument(
+        "--for", dest="length_ms", metavar="LENGTH", type=duration_ms, default=0, help="90s, 10m, 2h; without it until `resume`"
+    )
     pause.set_defaults(run=run_pause)
     resume = commands.add_parser("resume", help="end a pause")
     resume.add_argument("name", nargs="?", help="name of the jobs; without one the pause of the whole queue")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import sys
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -108,6 +109,9 @@ def load_handlers(reference: str) -> Handlers:
     bound = "module:name of a Handlers object"
     if not module_name or not name:
         raise Malformed("handlers", reference, bound)
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        # The installed command has its own folder there, and services start workers where their code is.
+        sys.path.insert(0, os.getcwd())
     try:
         found = attrgetter(name)(import_module(module_name))
     except (ImportError, TypeError) as error:

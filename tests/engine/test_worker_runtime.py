@@ -7,6 +7,7 @@ import logging
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +207,23 @@ def test_json_lines_of_other_libraries() -> None:
     except ValueError:
         record.exc_info = sys.exc_info()
     assert json.loads(JsonFormatter().format(record))["traceback"].endswith("ValueError: no")
+
+
+def test_a_worker_that_runs_already_does_not_run_again(queue: Queue) -> None:
+    """Two runs of one worker take each other's news: a stop reached one of them, and the other went on for ever."""
+    handlers = Handlers()
+    running = threading.Event()
+    handlers("begin")(lambda job: running.set())
+    worker = Worker(queue, handlers, sweep_ms=50)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        queue.enqueue("begin", None)
+        assert running.wait(20)
+        with pytest.raises(Malformed, match="a worker that does not run already"):
+            worker.run()
+    finally:
+        worker.stop()
+        thread.join(20)
+    assert not thread.is_alive()
+    assert worker.run(burst=True) == "empty", "one after the other is fine"

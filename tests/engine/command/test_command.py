@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from engine import Queue
 from engine.command.arguments import duration_ms
 from engine.testing import free_port
-from tests.engine.command.running import ironclaim, said
+from tests.engine.command.running import ROOT, ironclaim, said
 from tests.engine.helpers.producing import raw_client
 
 
@@ -76,3 +80,23 @@ def test_a_server_that_is_not_there_is_one_line(ironclaim_url: str) -> None:
 
 def test_durations() -> None:
     assert [duration_ms(text) for text in ("5ms", "90s", "10m", "2h", "7d")] == [5, 90_000, 600_000, 7_200_000, 604_800_000]
+
+
+def test_the_installed_command_finds_modules_in_the_working_folder(ironclaim_url: str, tmp_path: Path) -> None:
+    """Its script's folder is first on the path, not the one it is started in."""
+    (tmp_path / "shop_of_a_newcomer.py").write_text(
+        "from engine import Queue\nqueue = Queue('q')\n@queue.job('send')\ndef send(): ...\n"
+    )
+    script = tmp_path / "bin" / "ironclaim"
+    script.parent.mkdir()
+    script.write_text("import sys\nfrom engine.command.main import main\nsys.exit(main())\n")
+    done = subprocess.run(
+        [sys.executable, str(script), "worker", "shop_of_a_newcomer:queue", "--queue", "q", "--url", ironclaim_url, "--burst"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
