@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Begin or end the deletion of a queue (rule 7). The first call takes its definitions away and says what is to be deleted: the jobs up to
--- a sequence and a time, and no later one. The last one forgets classes and counters, if by then nothing new has come.
+-- a sequence and a time, and no later one. The last one ends the pauses, and forgets classes and counters, if by then nothing new has come.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps
@@ -66,8 +66,10 @@ if phase == 'begin' then
   -- Lanes that wait for a limit that is gone are brought back by the sweeps (mend_limits), should a new job use them.
   redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1, 'rests_from_ms', 0)
   for _, schedule in ipairs(redis.call('ZRANGE', cron, 0, -1)) do redis.call('DEL', prefix .. 'cron:' .. schedule) end
-  redis.call('DEL', cron, limits, paused, retention)
+  -- The pauses stay until the end, or what has been paused would run before it is removed.
+  redis.call('DEL', cron, limits, retention)
 else
+  redis.call('DEL', paused)
   local left = 0
   for _, key in ipairs({ due, active, dead, done, prefix .. 'blocked' }) do left = left + redis.call('ZCARD', key) end
   for _, lane in ipairs(lanes_of(prefix)) do left = left + redis.call('ZCARD', prefix .. 'lane:' .. lane) end

@@ -59,11 +59,14 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local told = swept_before(swept, counter)
 if told then return { srv_us, most_ms, told } end
-local kept = redis.call('HMGET', sweep, 'no_orphans_before_ms', 'orphans_until_ms', 'orphans_from', 'orphans_after')
+local kept = redis.call('HMGET', sweep, 'no_orphans_before_ms', 'orphans_until_ms', 'orphans_from', 'orphans_after', 'beat_ttl_ms',
+  'last_beat_ms')
+-- A call that was on its way when the server stood still arrives before the first beat that could tell of it (beat.lua).
+local stalled = now_ms - tonumber(kept[6] or now_ms) > tonumber(kept[5] or 0) / 2
 -- Who has stopped since the pass began is for the next one.
 local until_ms = string.format('%d', math.min(tonumber(kept[2] or now_ms), now_ms))
 local gone, some = {}, false
-if now_ms >= tonumber(kept[1] or 0) then
+if not stalled and now_ms >= tonumber(kept[1] or 0) then
   for _, incarnation in ipairs(redis.call('ZRANGE', workers, '-inf', '(' .. until_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
     local ttl_ms, lease_ms = string.match(redis.call('GET', prefix .. 'worker:' .. incarnation) or '', '^%d+ (%d+) (%d+)')
     -- A beat that is forgotten is older than any lease of its worker.

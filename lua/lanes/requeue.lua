@@ -88,6 +88,8 @@ for _, item in ipairs(back) do
     local job = item.job
     if job.unique then redis.call('SET', prefix .. 'unique:' .. job.unique, item.id) end
     redis.call('HSET', item.run, 'failures', 0, 'crashes', 0, 'requeued_ms', string.format('%d', item.ms))
+    -- The error of this death says nothing about the end that is to come.
+    redis.call('DEL', prefix .. 'result:' .. item.id)
     -- The lane before it leaves the dead: in between it is in both, and `requeued_ms` says which of them counts.
     local wake = to_lane(prefix, item.id, job, turn, lane_score)
     if wake then wakes[wake] = true end

@@ -270,7 +270,7 @@ def test_rule_07_a_late_copy_of_an_obliteration_touches_nothing_of_the_new_queue
     desk.enqueue("old1", "old2")
     calls = [desk.call(forget(desk))]
     begun = desk.send(calls[0])
-    assert hash_of(desk, desk.keys.limits) == hash_of(desk, desk.keys.paused) == {}
+    assert hash_of(desk, desk.keys.limits) == {}
     calls += [desk.call(clean(desk, state, era=begun.era)) for state in ("waiting", "delayed", "dead", "finished")]
     assert [desk.send(call).removed for call in calls[1:]] == [2, 0, 0, 0]
     calls.append(desk.call(forget(desk, end=True)))
@@ -292,6 +292,17 @@ def test_rule_07_a_late_copy_of_an_obliteration_touches_nothing_of_the_new_queue
         else:
             assert desk.dump() == before
     assert len(desk.claim()) == 2
+
+
+def test_an_obliteration_starts_nothing_that_is_paused(desk: Desk) -> None:
+    desk.pause()
+    desk.enqueue("j1")
+    begun = desk.run(forget(desk))
+    assert desk.claim() == [], "what is about to be removed"
+    assert desk.run(clean(desk, "waiting", era=begun.era)).removed == 1
+    desk.run(forget(desk, end=True))
+    desk.enqueue("new")
+    assert [job.lease.job for job in desk.claim()] == ["new"]
 
 
 def test_an_obliteration_waits_for_jobs_in_hand_unless_it_is_forced(desk: Desk) -> None:

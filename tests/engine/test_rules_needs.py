@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.operations import Bury, Failure, Finish, Lease, LeasedJob, Operation, Retry
+from engine.operations import Alter, Bury, Failure, Finish, Lease, LeasedJob, Operation, Retry, Value
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 from tests.engine.helpers.scenes import saved
 
@@ -82,16 +82,41 @@ def test_a_parent_that_runs_when_its_child_is_enqueued_is_heard(desk: Desk) -> N
     assert ids(list(reply.claimed.jobs)) == ["child"], "in the very call that finished the parent"
 
 
-@pytest.mark.parametrize("known_by", ["tombstone", "done"])
+@pytest.mark.parametrize("known_by", ["tombstone", "done", "result"])
 def test_a_parent_that_has_finished_is_done(desk: Desk, known_by: str) -> None:
     desk.enqueue("p")
-    desk.finish(desk.claim()[0].lease)
-    if known_by == "done":
+    desk.run(Finish((desk.claim()[0].lease,), values=(Value(0, b"1", 3_600_000, 3),)))
+    if known_by != "tombstone":
         desk.tick(60_000)
         assert desk.redis.exists(desk.keys.job("p")) == 0
+    if known_by == "result":
+        desk.run(desk.reap_operation(done_max=0))
+        assert desk.redis.exists(desk.keys.done) == 0
     desk.enqueue("child", needs=("p",))
     assert desk.places("child") == {"lane"}
     assert nothing_is_left(desk)
+
+
+@pytest.mark.parametrize(("policy", "place"), [("bury", "dead"), ("ignore", "lane")])
+def test_a_parent_of_which_only_the_error_is_left_is_lost(desk: Desk, policy: str, place: str) -> None:
+    desk.enqueue("p")
+    desk.run(Bury((Failure(desk.claim()[0].lease, "no"),)))
+    # As it is found when its envelope was lost with its entry: its error is kept apart.
+    desk.redis.delete(desk.keys.job("p"), desk.keys.run("p"), desk.keys.dead)
+    desk.enqueue("child", needs=("p",), on_parent_failure=policy)
+    desk.promote()
+    assert desk.places("child") == {place}
+    assert nothing_is_left(desk)
+
+
+def test_the_error_of_a_parent_that_was_requeued_and_has_finished_says_nothing(desk: Desk) -> None:
+    desk.enqueue("p")
+    bury(desk, desk.claim()[0].lease)
+    assert desk.run(Alter("0" * 16, desk.now_ms + 1000, "requeue", ("p",), "dead")).items[0].result == "done"
+    desk.finish(desk.claim()[0].lease)
+    desk.tick(60_000)
+    desk.run(desk.reap_operation(done_max=0))
+    assert desk.run(desk.enqueue_operation("child", needs=("p",))).result == "orphan", "it is not taken for dead"
 
 
 def test_a_parent_that_nobody_knows_is_refused_by_its_name_and_so_is_a_late_copy(desk: Desk) -> None:

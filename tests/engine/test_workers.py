@@ -120,6 +120,24 @@ def test_rule_11_after_a_stall_of_the_server_nobody_is_taken_for_dead_before_it_
     assert desk.finish(lease) == [("ok", "finished")]
 
 
+@pytest.mark.parametrize("away_ms", [16_000, 40_000, 600_000])
+def test_rule_11_a_look_for_orphans_that_arrives_first_after_a_stall_takes_nothing(desk: Desk, away_ms: int) -> None:
+    (lost,) = claim_long(desk, "z", "j0")
+    (lease,) = claim_long(desk, "a", "j1")
+    for worker in "abababab":
+        desk.tick(5_000)
+        orphaned = desk.beat(worker).orphaned
+    assert orphaned, "somebody is about to look for them when the server stands still"
+    desk.tick(away_ms)
+    assert taken(desk) == [], "nobody could beat meanwhile"
+    assert desk.beat("b").orphaned is False and taken(desk) == []
+    for worker in "abab":
+        desk.tick(5_000)
+        desk.beat(worker)
+    assert taken(desk) == ["j0"]
+    assert desk.finish(lease, lost) == [("ok", "finished"), ("stale", "")]
+
+
 def test_rule_11_a_worker_that_is_gone_is_found_half_a_ttl_after_the_stall(desk: Desk) -> None:
     claim_long(desk, "a", "j1")
     desk.tick(600_000)
