@@ -33,7 +33,7 @@ from locust.runners import MasterRunner, WorkerRunner
 import engine
 from bench.consumption import Consumption, Source
 from bench.production import REQUEST_TYPE, Destination, Production
-from bench.workload import Workload, WorkloadError
+from bench.workload import CAPABILITY, Workload, WorkloadError
 from engine.testing import EmbeddedServer, ServerFailed, ServerMissing
 
 DEFAULT_RATE_PER_S = 120.0
@@ -155,7 +155,8 @@ class Load:
         url = self._server.url
         print(f"No --host was given, so a server was started: {url}")
         print("Add --consumers 1 for a consumer among the users, or start a worker:")
-        print(f"Start a worker with: python -m engine worker bench.handlers:handlers --queue {queue} --url {url}", flush=True)
+        worker = f"python -m engine worker bench.handlers:handlers --capabilities {CAPABILITY}"
+        print(f"Start a worker with: {worker} --queue {queue} --url {url}", flush=True)
         return url
 
     def _refuse(self, environment: Environment, error: Exception) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench.workload import CAPABILITY
 from engine.history import load_file
 from engine.testing import start_guarded
 
@@ -61,7 +62,7 @@ class Processes:
         """A worker of queue `bench` with history and sink beside the logs."""
         return self.start(
             *("engine", "worker", "bench.handlers:handlers", "--queue", "bench", "--url", url, "--name", name),
-            *("--history", str(self._folder / f"{name}.jsonl"), *arguments),
+            *("--capabilities", CAPABILITY, "--history", str(self._folder / f"{name}.jsonl"), *arguments),
             log=f"{name}.log",
             IRONCLAIM_SINK=str(self._folder / f"{name}.sink.jsonl"),
             IRONCLAIM_PROC=name,

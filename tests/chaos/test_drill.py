@@ -159,8 +159,8 @@ def test_snapshots_are_complete_and_the_deadline_is_not_early(drilled: tuple[Dri
     finals = [row for row in rows if row["kind"] == "final"]
     for name in ("deadline", "end"):
         states = {row["state"]: row for row in finals if row["name"] == name}
-        assert set(states) == {"waiting", "delayed", "active", "dead", "done"}
-        assert [states[state]["count"] for state in ("waiting", "delayed", "active")] == [0, 0, 0]
+        assert set(states) == {"waiting", "delayed", "active", "dead", "done", "blocked"}
+        assert [states[state]["count"] for state in ("waiting", "delayed", "active", "blocked")] == [0, 0, 0, 0]
         assert states["done"]["count"] > 0
         late_ms = (states["done"]["t_ns"] - healed_ns) / 1e6 - drill.spec.liveness_ms
         assert late_ms >= 0

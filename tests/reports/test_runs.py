@@ -10,7 +10,7 @@ import pytest
 
 from reports.checks import CHECKS
 from tests.reports.conftest import Checked, Judge
-from tests.reports.good_run import cast, freeze, healthy, kill, traffic
+from tests.reports.good_run import GENERAL, cast, freeze, healthy, kill, traffic
 from tests.reports.story import HEALED_S, Story, Token
 
 
@@ -37,7 +37,7 @@ def test_a_deleted_history_file_makes_nothing_but_doubt(tmp_path: Path, judged: 
     verdict = judged(run)
     assert verdict["verdict"] == "unknown"
     assert "worker-1.jsonl is declared in the manifest and missing" in check(verdict, "H0")["why"]
-    assert {"H0", *(check.id for check in CHECKS if check.id.startswith("J"))} <= doubted(verdict)
+    assert {"H0", *(check.id for check in GENERAL if check.id.startswith("J"))} <= doubted(verdict)
     assert {check(verdict, one)["why"] for one in ("J1", "J2", "J3", "J8", "J16")} == {"missing rows may hide a violation"}
     assert all(entry["violations"] == 0 for entry in verdict["checks"])
     assert check(verdict, "J4")["why"].startswith("missing rows may explain it: 15 found, the first: ")
@@ -66,7 +66,7 @@ def test_a_run_in_which_nothing_succeeded_and_no_snapshot_was_taken_proves_nothi
     story.enqueue("a", 1, reply="info")
     story.claim("worker-1", "a", 2, reply="info")
     verdict = judged(story.write(snapshots=()))
-    assert doubted(verdict) == {check.id for check in CHECKS}
+    assert doubted(verdict) == {check.id for check in GENERAL}
     assert verdict["verdict"] == "unknown"
     words = {entry["id"]: entry["why"] for entry in verdict["checks"]}
     assert words["H0"] == "no enqueue ever succeeded; no claim ever succeeded; no finish ever succeeded"
