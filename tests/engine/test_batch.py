@@ -109,7 +109,7 @@ def test_an_error_in_mid_pipeline_is_its_own_calls(relay: Relay, queue: Any, dir
     with raw_client(ironclaim_url) as client:
         client.rpush(direct.model.keys.job("bad"), "no envelope")
     sent = queue.driver.send_many([enqueue(queue, job) for job in ("a", "bad", "b")])
-    assert results(sent) == ["created", "ScriptFault", "created"]
+    assert results(sent) == ["created", "WrongKeyType", "created"]
     assert "WRONGTYPE" in str(sent[1]) and sent[0].definite and sent[2].definite
     assert relay.calls == before + 1
     assert queue.counts().waiting == 2, "the connection in the pool is at the right reply"

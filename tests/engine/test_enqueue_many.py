@@ -161,7 +161,7 @@ def test_a_duplicate_is_told_beside_the_others(queue: Any, direct: Queue) -> Non
     ],
 )
 def test_one_bad_job_is_named_by_its_index_and_nothing_is_sent(kind: str, runner: asyncio.Runner, jobs: Any, field: str) -> None:
-    queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{free_port()}/0", deadline_ms=0)
+    queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{free_port()}/0", deadline_ms=10)
     with pytest.raises(Malformed) as caught:
         queue.enqueue_many(jobs)
     assert caught.value.field == field
@@ -188,7 +188,7 @@ def test_the_field_too_many_or_too_few_is_named(direct: Queue, job: Any, said: s
 def test_the_number_of_jobs_and_the_size_of_a_payload_have_bounds(
     kind: str, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{free_port()}/0", deadline_ms=0, payload_bytes_max=10)
+    queue = hurried(kind, runner, "q", f"redis://127.0.0.1:{free_port()}/0", deadline_ms=10, payload_bytes_max=10)
     with pytest.raises(Malformed, match=r"^jobs\[1\]\.payload: '11 bytes' .* at most 10 bytes"):
         queue.enqueue_many([{"name": "work", "payload": "12345678"}, {"name": "work", "payload": "123456789"}])
     assert producing.JOBS_MAX == 100_000

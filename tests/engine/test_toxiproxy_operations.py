@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -162,14 +163,18 @@ def test_an_operation_whose_request_or_reply_is_lost_once_has_the_outcome_of_one
     once = desk.queue.driver.send(call)
     keys = desk.dump()
 
-    request_lost = lossy.send("sync", desk.begin(scene), "upstream")
+    def again() -> Call[Any]:
+        """The same call; also a beat, of which no worker sends a second copy, is sent again here."""
+        return replace(desk.begin(scene), patient=True)
+
+    request_lost = lossy.send("sync", again(), "upstream")
     assert (lossy.arrived, desk.sends()) == ([0], 1), "the first copy was lost on its way, the second one was not"
     assert request_lost.reply == once.reply and not request_lost.definite
     assert desk.dump() == keys
 
     # The two drivers decide by the same errands, so one scene of each script is enough for asyncio.
     for kind in ("sync", "asyncio") if scene is SCENES[script][0] else ("sync",):
-        reply_lost = lossy.send(kind, desk.begin(scene), "downstream")
+        reply_lost = lossy.send(kind, again(), "downstream")
         assert (lossy.arrived, desk.sends()) == ([1], 2), "both copies arrived, and the first one's answer did not"
         assert words(reply_lost.reply) == words(once.reply) and not reply_lost.definite
         assert desk.dump() == keys
