@@ -24,20 +24,30 @@ from engine import producing
 from engine.call import Call
 from engine.delivery import DEADLINE_MS
 from engine.operations import (
+    Alter,
     Bury,
+    Clean,
     Count,
+    Deed,
+    Drop,
     EnableSchedule,
     Enqueue,
     EnqueueMany,
     Extend,
     Failure,
     Finish,
+    Forget,
+    Inspect,
     Lease,
     Limit,
     Listing,
     ListSchedules,
+    Look,
     MakeTestQueue,
     Mark,
+    News,
+    NoteProgress,
+    Page,
     Pause,
     Promote,
     PutSchedule,
@@ -46,11 +56,15 @@ from engine.operations import (
     RemoveSchedule,
     Resume,
     Retry,
+    SetEvents,
     SetLimit,
+    SetRetention,
+    SetWorker,
     Tick,
     TickPolicy,
     Timing,
 )
+from engine.operations_workers import AcquireLock, Beat, ExtendLock, ListWorkers, ReleaseLock, Witness
 from engine.scripts import load_folder, scripts_folder
 
 BATCH = 10
@@ -141,6 +155,45 @@ def _tick(desk: Desk) -> Call[Any]:
     return desk.queue.model.call(Tick(*ticks, "allow"))
 
 
+def _jobs(desk: Desk, count: int = BATCH, **options: Any) -> tuple[str, ...]:
+    """Ids of so many jobs more."""
+    made = desk.enqueues(count, **options)
+    run_as_eval(desk.plain, desk.queue.model.call(EnqueueMany(made)))
+    return tuple(job.job for job in made)
+
+
+def _alter(desk: Desk, deed: Deed, jobs: tuple[str, ...], state: str) -> Call[Any]:
+    return desk.queue.model.call(Alter(_op_id(), desk.void_ms(), deed, jobs, state))
+
+
+def _requeue(desk: Desk) -> Call[Any]:
+    failed = desk.failed()
+    run_as_eval(desk.plain, desk.queue.model.call(Bury(failed)))
+    return _alter(desk, "requeue", tuple(failure.lease.job for failure in failed), "dead")
+
+
+def _lock(desk: Desk) -> AcquireLock:
+    """A lock that was taken."""
+    name = os.urandom(8).hex()
+    lock = AcquireLock(name, name, 60_000, desk.void_ms())
+    run_as_eval(desk.plain, desk.queue.model.call(lock))
+    return lock
+
+
+def _lock_extend(desk: Desk) -> Call[Any]:
+    lock = _lock(desk)
+    return desk.queue.model.call(ExtendLock(lock.name, lock.token, 1, 60_000, desk.void_ms()))
+
+
+def _lock_release(desk: Desk) -> Call[Any]:
+    lock = _lock(desk)
+    return desk.queue.model.call(ReleaseLock(lock.name, lock.token))
+
+
+def _op_id() -> str:
+    return os.urandom(8).hex()
+
+
 #: Name of the benchmark, which begins with that of the script -> what builds the call.
 CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     "enqueue": lambda desk: desk.queue.model.call(desk.enqueues(1)[0]),
@@ -169,6 +222,29 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     ),
     "schedules": lambda desk: desk.queue.model.call(ListSchedules(_schedule(desk)[0].schedule)),
     "tick": _tick,
+    f"run_now {BATCH}": lambda desk: _alter(desk, "run_now", _jobs(desk, delay_ms=60_000), "delayed"),
+    f"discard {BATCH}": lambda desk: _alter(desk, "cancel", _jobs(desk), "waiting"),
+    f"requeue {BATCH}": _requeue,
+    f"drop {BATCH}": lambda desk: desk.queue.model.call(Drop(desk.leased(), ("discarded",) * BATCH)),
+    f"clean {BULK}": lambda desk: desk.queue.model.call(
+        Clean(_op_id(), desk.void_ms(), "waiting", 0, None, 0, len(_jobs(desk, BULK)), BULK)
+    ),
+    "forget begin": lambda desk: desk.queue.model.call(Forget(_op_id(), desk.void_ms(), "begin", force=True)),
+    "set_retention": lambda desk: desk.queue.model.call(SetRetention(_op_id(), desk.void_ms(), (("done_max", 1000),))),
+    "set_events": lambda desk: desk.queue.model.call(SetEvents(_op_id(), desk.void_ms(), 0)),
+    "set_worker": lambda desk: desk.queue.model.call(SetWorker(_op_id(), desk.void_ms(), "c:*", 4)),
+    f"inspect {BATCH}": lambda desk: desk.queue.model.call(Inspect(_jobs(desk))),
+    f"page {BULK}": lambda desk: desk.queue.model.call(Page("waiting", 0, BULK)),
+    "look": lambda desk: desk.queue.model.call(Look(_jobs(desk, 1)[0])),
+    "progress": lambda desk: desk.queue.model.call(NoteProgress(desk.leased(1)[0], 1, b'"percent":5}')),
+    "news": lambda desk: desk.queue.model.call(News(0, "worker")),
+    "beat": lambda desk: desk.queue.model.call(Beat(_INCARNATION, desk.counter(), 30_000, desk.void_ms(), LEASE_MS, "{}")),
+    "orphans of nobody": lambda desk: desk.queue.model.call(Reap(_INCARNATION, desk.counter(), 1000, 1000, 1000, orphans=True)),
+    "workers": lambda desk: desk.queue.model.call(ListWorkers(0, 100)),
+    "lock_acquire": lambda desk: desk.queue.model.call(AcquireLock(_op_id(), _op_id(), 60_000, desk.void_ms())),
+    "lock_extend": _lock_extend,
+    "lock_release": _lock_release,
+    "witness": lambda desk: desk.queue.model.call(Witness()),
     "make_test_queue refused": lambda desk: desk.queue.model.call(MakeTestQueue()),
 }
 
