@@ -62,5 +62,7 @@ class Allowance:
 
     def next_ns(self, now_ns: int) -> int | None:
         """When a pause ends or the gate is asked again."""
+        if not self._paused_until_ns and not self._ask_at_ns:
+            return None
         times = [at_ns for at_ns in (self._paused_until_ns or 0, self._ask_at_ns) if at_ns > now_ns]
         return min(times, default=None)

@@ -40,6 +40,8 @@ class Channels:
 
     def pauses(self) -> list[int]:
         """When pauses end of channels that carry nothing."""
+        if not self._again_at_ns:
+            return []
         return [at_ns for channel, at_ns in self._again_at_ns.items() if channel not in self._busy]
 
     def returned(self, event: Answered | Unanswered) -> None:
@@ -82,7 +84,7 @@ class Channels:
 
     def send_again(self, channel: Channel, actions: list[Action]) -> bool:
         """Send what waits to be sent again; False when nothing does."""
-        call = self._again.pop(channel, None)
+        call = self._again.pop(channel, None) if self._again else None
         if call is not None:
             self.send(channel, call, actions, again=channel in self._first_send_ns)
         return call is not None

@@ -39,7 +39,10 @@ class InHand:
         self.stuck = 0
 
     def __len__(self) -> int:
-        return sum(len(line.ready) + len(line.running) for line in self.lines) + (self._marking is not None)
+        count = 0 if self._marking is None else 1
+        for line in self.lines:
+            count += len(line.ready) + len(line.running)
+        return count
 
     def add(self, jobs: Iterable[LeasedJob], first_send_ns: int, now_ns: int) -> None:
         """Take claimed jobs in."""
@@ -188,7 +191,7 @@ class InHand:
     @property
     def has_crashed(self) -> bool:
         """Whether a job with a crash behind it is in hand."""
-        return self._crashed is not None or any(line.crashed for line in self.lines)
+        return self._crashed is not None or self.pooled.crashed > 0 or self.inline.crashed > 0
 
     @property
     def startable(self) -> int:
@@ -216,12 +219,18 @@ class InHand:
 
     def oldest_wait_ns(self) -> int | None:
         """Since when a job waits for a free handler."""
-        oldest = [held for line in self.lines if (held := line.oldest()) is not None]
-        return min((held.since_ns for held in oldest), default=None)
+        since_ns: int | None = None
+        for line in self.lines:
+            held = line.oldest() if line.ready else None
+            if held is not None and (since_ns is None or held.since_ns < since_ns):
+                since_ns = held.since_ns
+        return since_ns
 
     def running_since_ns(self) -> list[int]:
         """When each running handler was started, oldest first."""
-        return sorted(since_ns for line in self.lines for since_ns in line.running_since_ns())
+        if len(self.lines) == 1:
+            return list(self.lines[0].running_since_ns())
+        return sorted([*self.pooled.running_since_ns(), *self.inline.running_since_ns()])
 
     def leases(self) -> list[Lease]:
         """Leases to renew: all but those that are known to be lost."""
@@ -253,26 +262,32 @@ class InHand:
     def run_out(self, now_ns: int) -> list[Lease]:
         """Leases of running jobs that were not renewed in time by this worker's clock, each once. They may still hold on the
         server, so they go on being renewed."""
-        over = [held for held in self._running() if not held.told and held.lease_until_ns <= now_ns]
-        for held in over:
-            held.told = True
-        return [held.job.lease for held in over]
+        over: list[Lease] = []
+        for line in self.lines:
+            for held in line.running.values():
+                if held.lease_until_ns <= now_ns and not held.told:
+                    held.told = True
+                    over.append(held.job.lease)
+        return over
 
     def next_end_ns(self) -> int | None:
         """When the next lease of a running job runs out by this worker's clock."""
-        return min((held.lease_until_ns for held in self._running() if not held.told), default=None)
+        end_ns: int | None = None
+        for line in self.lines:
+            for held in line.running.values():
+                if not held.told and (end_ns is None or held.lease_until_ns < end_ns):
+                    end_ns = held.lease_until_ns
+        return end_ns
 
     def _line_of(self, job: LeasedJob) -> Line:
         if len(self.lines) == 1:
             return self.lines[0]
         return self.inline if job.name in self._inline_names else self.pooled
 
-    def _running(self) -> list[Held]:
-        return [held for line in self.lines for held in line.running.values()]
-
     def _all(self) -> list[Held]:
         ready = [held for line in self.lines for held in line.ready]
-        return [*ready, *([self._marking] if self._marking is not None else []), *self._running()]
+        running = [held for line in self.lines for held in line.running.values()]
+        return [*ready, *([self._marking] if self._marking is not None else []), *running]
 
     def _uncrash(self, lease: Lease) -> None:
         if self._crashed == lease:

@@ -38,10 +38,12 @@ class Membership:
         #: When the next beat is due; None without beats.
         self.at_ns: int | None = now_ns if settings.beat_ms else None
 
-    def next_beat(self, incarnation: str, leases: Iterable[Lease], now_ns: int) -> Beat | None:
+    def due(self, now_ns: int) -> bool:
+        """Whether it is time for a beat."""
+        return self.at_ns is not None and now_ns >= self.at_ns and self._clock.known
+
+    def next_beat(self, incarnation: str, leases: Iterable[Lease], now_ns: int) -> Beat:
         """The beat that is due."""
-        if self.at_ns is None or now_ns < self.at_ns or not self._clock.known:
-            return None
         self.at_ns = now_ns + self._interval_ms * MS
         now_ms = self._clock.now_ms(now_ns)
         self._started_ms = self._started_ms or now_ms

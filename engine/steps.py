@@ -16,6 +16,7 @@ from engine.call import Call
 from engine.channels import Channels
 from engine.claiming import Claiming
 from engine.in_hand import InHand
+from engine.lines import NOTHING
 from engine.membership import Membership
 from engine.operations import (
     Bury,
@@ -114,6 +115,7 @@ class WorkerSteps:
         self._hand = InHand(settings)
         self._prefetch = Prefetch(settings.places, settings.prefetch)
         self._ahead = min(1, settings.prefetch)
+        self._inline_places = settings.places - settings.concurrency
         self._mark: Lease | None = None
         # The job with a crash behind it that ended last.
         self._crashed_end: Lease | None = None
@@ -154,36 +156,31 @@ class WorkerSteps:
 
     def wake_at_ns(self, now_ns: int) -> int:
         """When to feed TimerFired if nothing happens before."""
-        times = self._channels.pauses()
+        times: list[int | None] = [self._timeouts.next_ns(), self._allowance.next_ns(now_ns), *self._channels.pauses()]
         if not self._channels.busy("renew"):
             times.append(self._renewing.at_ns)
         if not self._channels.busy("sweep"):
-            times.append(self._sweeping.at_ns)
-            if self._membership.at_ns is not None:
-                times.append(self._membership.at_ns)
-        for at_ns in (
-            self._hand.next_end_ns(),
-            self._timeouts.next_ns(),
-            self._stopping.next_ns(now_ns),
-            self._membership.leaving_until_ns,
-        ):
-            if at_ns is not None:
-                times.append(at_ns)
-        linger_until_ns = self._owed.linger_until_ns
-        if linger_until_ns is not None and self._channels.free("work"):
-            times.append(linger_until_ns)
-        oldest_ns = self._hand.oldest_wait_ns()
-        if oldest_ns is not None:
-            # Whether it goes back depends on the handlers that run, so what has waited too long is looked at again and again.
-            over_ns = oldest_ns + WAIT_MS_MAX * MS
-            times.append(over_ns if over_ns > now_ns else now_ns + WAIT_MS_MAX * MS // 2)
-        allowed_ns = self._allowance.next_ns(now_ns)
-        if allowed_ns is not None:
-            times.append(allowed_ns)
+            times += (self._sweeping.at_ns, self._membership.at_ns)
+        if self._hand:
+            times += (self._hand.next_end_ns(), self._wait_over_ns(now_ns))
+        if self._stopping.on:
+            times += (self._stopping.next_ns(now_ns), self._membership.leaving_until_ns)
+        if self._owed.finishes and self._channels.free("work"):
+            times.append(self._owed.linger_until_ns)
         if self._turn_asked_ns is not None and now_ns - self._turn_asked_ns < TURNING_MS * MS:
             times.append(now_ns + LINGER_MS * MS)
-        self._asked_ns = max(now_ns, min(times, default=now_ns + self._settings.sweep_ms * MS))
+        known = [at_ns for at_ns in times if at_ns is not None]
+        self._asked_ns = max(now_ns, min(known, default=now_ns + self._settings.sweep_ms * MS))
         return self._asked_ns
+
+    def _wait_over_ns(self, now_ns: int) -> int | None:
+        """When to look whether the job that has waited longest for a handler goes back. That depends on the handlers that run, so
+        what has waited too long is looked at again and again."""
+        oldest_ns = self._hand.oldest_wait_ns()
+        if oldest_ns is None:
+            return None
+        over_ns = oldest_ns + WAIT_MS_MAX * MS
+        return over_ns if over_ns > now_ns else now_ns + WAIT_MS_MAX * MS // 2
 
     # -- events
 
@@ -219,8 +216,10 @@ class WorkerSteps:
                 self._take_new_incarnation()
             case TimerFired():
                 pass
-        actions.extend(LoseLease(lease, self._starved_ms) for lease in self._hand.run_out(now_ns))
-        self._time_out(now_ns, actions)
+        for lease in self._hand.run_out(now_ns):
+            actions.append(LoseLease(lease, self._starved_ms))
+        if self._timeouts:
+            self._time_out(now_ns, actions)
         if isinstance(event, Answered) and isinstance(event.reply, Extended) and not starved:
             self._starved_ms = 0
         self._start_jobs(now_ns, actions)
@@ -282,6 +281,15 @@ class WorkerSteps:
                 self._claimed(event, reply.claimed, now_ns)
             case Claimed():
                 self._claimed(event, reply, now_ns)
+            case Woken():
+                self._claiming.waited(marker=reply.marker)
+                if reply.news and isinstance(operation, Wait) and operation.version is not None:
+                    self._sweeping.learn(operation.version)
+                if reply.marker and not self._may_claim(now_ns):
+                    # The marker is taken and this worker cannot claim: a sweep re-arms it for the others.
+                    self._sweeping.at_ns = event.done_ns
+            case Extended():
+                self._extended(event, operation, reply, actions)
             case Marked() if isinstance(operation, NoteProgress):
                 if reply.result == "stale":
                     actions += self._hand.lose(operation.lease, self._starved_ms)
@@ -291,8 +299,6 @@ class WorkerSteps:
                     self._owed.drop(self._owed.rerouting.answered().job.lease, "rerouted")
             case Marked() if isinstance(operation, Mark):
                 self._marked(operation.lease, reply, actions)
-            case Extended():
-                self._extended(event, operation, reply, actions)
             case Beaten() if isinstance(operation, Beat):
                 self._membership.answered(operation)
                 self._sweeping.beaten(reply, event.done_ns)
@@ -311,13 +317,6 @@ class WorkerSteps:
                 self._hand.resize(self._allowance.pooled)
             case Ticked():
                 self._claiming.hear(bool(reply.jobs))
-            case Woken():
-                self._claiming.waited(marker=reply.marker)
-                if reply.news and isinstance(operation, Wait) and operation.version is not None:
-                    self._sweeping.learn(operation.version)
-                if reply.marker and not self._may_claim(now_ns):
-                    # The marker is taken and this worker cannot claim: a sweep re-arms it for the others.
-                    self._sweeping.at_ns = event.done_ns
             case Counts():
                 if self._settings.burst and not self.owned and self._nothing_left(reply):
                     self._stopping.ask("empty", event.done_ns)
@@ -459,17 +458,19 @@ class WorkerSteps:
             self._owed.release(self._hand.give_back())
             return
         begun = self._hand.begin(now_ns)
-        for start in begun.started:
-            for job in start.batch or (start.job,):
-                self._timeouts.began(job, now_ns)
-        actions.extend(begun.started)
-        self._owed.release(begun.too_late)
-        self._mark = begun.mark or self._mark
+        if begun is not NOTHING:
+            for start in begun.started:
+                for job in start.batch or (start.job,):
+                    self._timeouts.began(job, now_ns)
+            actions.extend(begun.started)
+            self._owed.release(begun.too_late)
+            self._mark = begun.mark or self._mark
         measured = self._prefetch.ahead(self._hand.running_since_ns(), now_ns)
         for line in self._hand.lines:
-            # Of the places that the measure knows, those of the other line do not work these off.
-            ahead = self._prefetch.ahead(line.running_since_ns(), now_ns, line.places)
-            self._owed.release(self._hand.give_back_idle(line, min(measured, ahead), WAIT_MS_MAX * MS, now_ns))
+            if line.ready:
+                # Of the places that the measure knows, those of the other line do not work these off.
+                ahead = self._prefetch.ahead(line.running_since_ns(), now_ns, line.places)
+                self._owed.release(self._hand.give_back_idle(line, min(measured, ahead), WAIT_MS_MAX * MS, now_ns))
         # The places of a group are shared job by job.
         self._ahead = measured if self._allowance.share is not None else self._hand.ahead(measured)
 
@@ -547,7 +548,9 @@ class WorkerSteps:
         if self._channels.busy("sweep"):
             return
         incarnation = self._claiming.incarnation
-        operation: Operation | None = self._membership.next_beat(incarnation, self._hand.leases(), now_ns)
+        operation: Operation | None = None
+        if self._membership.due(now_ns):
+            operation = self._membership.next_beat(incarnation, self._hand.leases(), now_ns)
         if operation is None and self._stopping.on and not (self.owned or self._telling) and self._membership.leaves(now_ns):
             operation = self._membership.next_leave(incarnation)
         operation = operation or self._progress.next_operation() or self._membership.next_note(now_ns)
@@ -591,5 +594,5 @@ class WorkerSteps:
     @property
     def _free(self) -> int:
         """Jobs that there is room for, with the handlers that may run at once as it is set now."""
-        wanted = self._settings.places - self._settings.concurrency + self._allowance.pooled + self._ahead
+        wanted = self._inline_places + self._allowance.pooled + self._ahead
         return wanted - self.in_hand if self._allowance.share is not None else self._hand.room(wanted)

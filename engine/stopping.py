@@ -18,11 +18,8 @@ class Stopping:
         self._until_ns = 0
         #: Why; None as long as it goes on.
         self.reason: StopReason | None = None
-
-    @property
-    def on(self) -> bool:
-        """Whether it stops."""
-        return self.reason is not None
+        #: Whether it stops.
+        self.on = False
 
     def ask(self, reason: StopReason, now_ns: int) -> None:
         """Stop. A second one changes nothing, unless it says that handlers are not to be waited for."""
@@ -31,6 +28,7 @@ class Stopping:
             self.reason = reason
         elif not self.on:
             self.reason, self._until_ns = reason, now_ns + self._grace_ns
+        self.on = True
 
     def job_ended(self, now_ns: int) -> None:
         """A worker that was told to ends after so many jobs."""

@@ -26,6 +26,9 @@ class Timeouts:
         #: Those that were told to end.
         self._told: set[Lease] = set()
 
+    def __bool__(self) -> bool:
+        return bool(self._until_ns)
+
     def began(self, job: LeasedJob, now_ns: int) -> None:
         """The handler of this job starts now."""
         if job.options.timeout_ms:
@@ -50,8 +53,6 @@ class Timeouts:
 
     def due(self, now_ns: int) -> tuple[list[LeasedJob], list[LeasedJob]]:
         """Jobs whose handlers are to be stopped, and those that are given up."""
-        if not self._until_ns:
-            return [], []
         stop: list[LeasedJob] = []
         give_up: list[LeasedJob] = []
         for lease in [lease for lease, until_ns in self._until_ns.items() if until_ns <= now_ns]:

@@ -65,7 +65,7 @@ from engine.operations import (
 from engine.operations_workers import AcquireLock, Beat, ExtendLock, ListWorkers, NoteQueue, ReleaseLock, Witness
 from engine.scripts import Script, load_folder, scripts_folder
 
-#: The slots of the enqueue script, which is the one call that is not bound by name.
+#: The slots of the two scripts whose calls are not bound by name: those that every job pays for.
 _ENQUEUE_KEYS = (
     *("sweep", "seq", "job", "run", "classes", "parked", "ready", "lane", "due", "active", "dead", "wake", "stats"),
     *("unique", "dedup"),
@@ -73,6 +73,11 @@ _ENQUEUE_KEYS = (
 _ENQUEUE_ARGUMENTS = (
     *("now_ms", "prefix", "id", "class", "lane_name", "target"),
     *("unique_key", "dedup_key", "dedup_ms", "delay_ms", "not_after_ms", "head", "tail"),
+)
+_CLAIM_KEYS = ("sweep", "due", "rest", "parked", "active", "dead", "stats", "record", "done")
+_CLAIM_ARGUMENTS = (
+    *("now_ms", "prefix", "incarnation", "counter", "limit", "lease_ms", "not_after_ms", "owner", "most_ms", "crashed_max"),
+    *("least", "most", "class_count"),
 )
 
 
@@ -111,6 +116,8 @@ class Lanes:
             "retention": keys.retention,
             "events": keys.events,
         }
+        # The keys of the last claim, by incarnation and classes, up to those of the jobs that it ends.
+        self._claim_keys: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self._known_slots: dict[str, tuple[Script, Mapping[str, str], Mapping[str, object]]] = {}
 
     def sibling(self, queue: str) -> Lanes:
@@ -297,25 +304,26 @@ class Lanes:
         return self._call("look", operation, {"id": job, "token": operation.token}, {**named, "wait": keys.wait(operation.token)})
 
     def _claim(self, operation: Claim | Finish, claim: Claim, leases: Sequence[Lease], values: Sequence[Value] = ()) -> Call[Any]:
-        named_values = {
-            "incarnation": claim.incarnation,
-            "counter": claim.counter,
-            "limit": claim.limit,
-            "lease_ms": claim.lease_ms,
-            "not_after_ms": claim.not_after_ms,
-            "owner": claim.owner,
-            "most_ms": claim.sleep_max_ms,
-            "crashed_max": claim.crashed_max,
-            "least": claim.priorities[0] if claim.priorities else "",
-            "most": claim.priorities[1] if claim.priorities else "",
-            "class_count": len(claim.classes),
-        }
-        class_keys = [key for name in claim.classes for key in (self.keys.ready(name), self.keys.wake(name))]
-        items = [word for lease in leases for word in lease[1:]]
-        named = {"record": self.keys.claim(claim.incarnation)}
+        """In the header's order by hand, as an enqueue."""
+        script, classes = self.scripts["claim"], claim.classes
+        if script.keys != _CLAIM_KEYS or script.arguments != _CLAIM_ARGUMENTS:
+            raise ScriptFault("script claim: its header has other slots than the model")
+        known = self._claim_keys.get((claim.incarnation, classes))
+        if known is None:
+            named = {**self._named, "record": self.keys.claim(claim.incarnation)}
+            class_keys = [key for name in classes for key in (self.keys.ready(name), self.keys.wake(name))]
+            known = (*(named[slot] for slot in _CLAIM_KEYS), *class_keys)
+            # One group of classes of one worker, and in a test or a tool a few of several.
+            self._claim_keys = {(claim.incarnation, classes): known}
+        least, most = claim.priorities or ("", "")
         result_keys, results = self._results(leases, values) if values else ((), ())
-        key_groups = (class_keys, self._job_keys(leases), result_keys)
-        return self._call("claim", operation, named_values, named, key_groups, (claim.classes, items, results))
+        keys = (*known, *self._job_keys(leases), *result_keys) if leases else known
+        arguments = (
+            *("" if self.now_ms is None else self.now_ms, self.keys.prefix, claim.incarnation, claim.counter, claim.limit),
+            *(claim.lease_ms, claim.not_after_ms, claim.owner, claim.sleep_max_ms, claim.crashed_max, least, most),
+            *(len(classes), *classes, *(word for lease in leases for word in lease[1:]), *results),
+        )
+        return Call(script, keys, arguments, lambda raw: lanes_replies.parse(operation, raw), operation)
 
     def _ending(
         self,
