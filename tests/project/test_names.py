@@ -80,3 +80,11 @@ def test_every_dependency_is_pinned_inside_its_range() -> None:
 def test_the_library_has_two_dependencies() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert {Requirement(text).name for text in project["dependencies"]} == {"redis", "croniter"}
+
+
+def test_the_top_level_holds_the_folders_and_a_few_files() -> None:
+    known = {
+        *("engine", "lua", "bench", "chaos", "reports", "tests"),
+        *("pyproject.toml", "Makefile", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt", ".ci", ".gitignore"),
+    }
+    assert {path.relative_to(ROOT).parts[0] for path in project_files()} == known
