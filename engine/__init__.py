@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine.async_queue import AsyncQueue
-    from engine.endpoint import ConnectOptions
+    from engine.drivers.endpoint import ConnectOptions
     from engine.errors import (
         BatchFailed,
         EngineError,
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
         WrongKeyType,
     )
     from engine.handlers import Handlers, Job
-    from engine.job_info import JobError, JobInfo
-    from engine.locks import Lock
     from engine.operations import Altered, Counts, Enqueued, Event, NameCounts, Snapshot
     from engine.options import JobOptions
     from engine.outcomes import Bury, Discard, RetryLater
-    from engine.producing import NewJob
+    from engine.parts.job_info import JobError, JobInfo
+    from engine.parts.locks import Lock
+    from engine.parts.producing import NewJob
+    from engine.parts.registry import QueueInfo, async_queues, queues
+    from engine.parts.results import AsyncResults, Progress, Result, Results
+    from engine.parts.scheduling import Schedule
+    from engine.parts.workers import WorkerInfo
     from engine.queue import Queue
-    from engine.registry import QueueInfo, async_queues, queues
-    from engine.results import AsyncResults, Progress, Result, Results
     from engine.routing import Target
     from engine.scheduler import Scheduler
-    from engine.scheduling import Schedule
     from engine.serializers import Serializer
     from engine.tasks import AsyncTask, Task
     from engine.worker import Worker
     from engine.worker_group import WorkerGroup
-    from engine.workers import WorkerInfo
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "engine.async_queue": ("AsyncQueue",),
-    "engine.endpoint": ("ConnectOptions",),
+    "engine.drivers.endpoint": ("ConnectOptions",),
     "engine.errors": (
         "BatchFailed",
         "EngineError",
@@ -71,22 +71,22 @@ _HOMES = {
     ),
     "engine.handlers": ("Handlers", "Job"),
     "engine.outcomes": ("Bury", "Discard", "RetryLater"),
-    "engine.locks": ("Lock",),
-    "engine.job_info": ("JobError", "JobInfo"),
+    "engine.parts.locks": ("Lock",),
+    "engine.parts.job_info": ("JobError", "JobInfo"),
     "engine.operations": ("Altered", "Counts", "Enqueued", "Event", "NameCounts", "Snapshot"),
     "engine.options": ("JobOptions",),
-    "engine.producing": ("NewJob",),
+    "engine.parts.producing": ("NewJob",),
     "engine.serializers": ("Serializer",),
     "engine.tasks": ("AsyncTask", "Task"),
     "engine.queue": ("Queue",),
-    "engine.registry": ("QueueInfo", "async_queues", "queues"),
+    "engine.parts.registry": ("QueueInfo", "async_queues", "queues"),
     "engine.routing": ("Target",),
     "engine.scheduler": ("Scheduler",),
-    "engine.scheduling": ("Schedule",),
-    "engine.results": ("AsyncResults", "Progress", "Result", "Results"),
+    "engine.parts.scheduling": ("Schedule",),
+    "engine.parts.results": ("AsyncResults", "Progress", "Result", "Results"),
     "engine.worker": ("Worker",),
     "engine.worker_group": ("WorkerGroup",),
-    "engine.workers": ("WorkerInfo",),
+    "engine.parts.workers": ("WorkerInfo",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -12,28 +12,29 @@ from typing import Any, TypeVar, Unpack, cast
 
 import redis.asyncio
 
-from engine import administering, clearing, producing, validate
-from engine.async_driver import AsyncDriver
-from engine.dead import AsyncDead
-from engine.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
-from engine.errand import Sent
+from engine import validate
+from engine.drivers.async_driver import AsyncDriver
+from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
+from engine.drivers.errand import Sent
 from engine.errors import EngineError
-from engine.events import AsyncEvents
-from engine.face import Ask, InTime, Steps
-from engine.jobs import AsyncJobs
-from engine.locks import AsyncLocks
-from engine.metrics import exposition
 from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueued, Snapshot, Window
 from engine.operations_workers import NoteQueue
 from engine.options import JobOptions, checked
-from engine.producing import NewJob
-from engine.results import AsyncResults, Waiting
-from engine.schedules import AsyncSchedules
+from engine.parts import administering, clearing, producing
+from engine.parts.dead import AsyncDead
+from engine.parts.events import AsyncEvents
+from engine.parts.face import Ask, InTime, Steps
+from engine.parts.jobs import AsyncJobs
+from engine.parts.locks import AsyncLocks
+from engine.parts.metrics import exposition
+from engine.parts.producing import NewJob
+from engine.parts.results import AsyncResults, Waiting
+from engine.parts.schedules import AsyncSchedules
+from engine.parts.surface import Durable, Surface
+from engine.parts.workers import AsyncWorkers
 from engine.serializers import Serializer
-from engine.surface import Durable, Surface
 from engine.tasks import AsyncTask, AsyncTaskDecorator
-from engine.workers import AsyncWorkers
 
 T = TypeVar("T")
 

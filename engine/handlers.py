@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, NoReturn, overload
 from engine import validate
 from engine.errors import LeaseLost, Malformed
 from engine.hooks import RunHooks
+from engine.machine.step_values import MoreTime, Progressed
 from engine.operations import Lease, LeasedJob
 from engine.outcomes import FAILED, Verdict, verdict_of
 from engine.serializers import BUILT_IN, Serializers
-from engine.step_values import MoreTime, Progressed
 
 #: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as JSON; None is none.
 Handler = Callable[["Job"], object]

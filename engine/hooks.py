@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from engine.handlers import Job
     from engine.operations import Enqueued
-    from engine.producing import NewJob
+    from engine.parts.producing import NewJob
 
 log = logging.getLogger("ironclaim.worker")
 

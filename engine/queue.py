@@ -12,29 +12,30 @@ from typing import Any, TypeVar, Unpack, cast
 
 import redis
 
-from engine import administering, clearing, producing, validate
-from engine.dead import Dead
-from engine.driver import SyncDriver
-from engine.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
-from engine.errand import Sent
+from engine import validate
+from engine.drivers.driver import SyncDriver
+from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
+from engine.drivers.errand import Sent
 from engine.errors import EngineError
-from engine.events import Events
-from engine.face import InTime, Steps
-from engine.jobs import Jobs
-from engine.locks import Locks
-from engine.metrics import exposition
 from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueued, Snapshot, Window
 from engine.operations_workers import NoteQueue
 from engine.options import JobOptions, checked
-from engine.producing import NewJob
-from engine.results import Results, Waiting
-from engine.schedules import Schedules
+from engine.parts import administering, clearing, producing
+from engine.parts.dead import Dead
+from engine.parts.events import Events
+from engine.parts.face import InTime, Steps
+from engine.parts.jobs import Jobs
+from engine.parts.locks import Locks
+from engine.parts.metrics import exposition
+from engine.parts.producing import NewJob
+from engine.parts.results import Results, Waiting
+from engine.parts.schedules import Schedules
+from engine.parts.surface import TEST_CLOCK_LEAST_MS as TEST_CLOCK_LEAST_MS
+from engine.parts.surface import Durable, Surface
+from engine.parts.workers import Workers
 from engine.serializers import Serializer
-from engine.surface import TEST_CLOCK_LEAST_MS as TEST_CLOCK_LEAST_MS
-from engine.surface import Durable, Surface
 from engine.tasks import Task, TaskDecorator
-from engine.workers import Workers
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import os
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
+from engine.machine.step_values import Settings
 from engine.queue import Queue
-from engine.step_values import Settings
 from engine.worker import Worker
 
 

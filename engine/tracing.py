@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine.handlers import Handlers, Job
-    from engine.producing import NewJob
-    from engine.surface import Surface
+    from engine.parts.producing import NewJob
+    from engine.parts.surface import Surface
 
 HEADER = "traceparent"
 #: The `traceparent` of what runs here, '' = none.

@@ -1,7 +1,7 @@
 """The worker: its settings, and its run from the first connection to the last thread (DESIGN 3.7).
 
-`engine.executor` carries out what the step machine decides, and `engine.running` runs the handlers. Only C code that holds the
-interpreter lock for a third of a lease can starve the renewals, and then the lease is lost and reported (rule 14).
+`engine.runtime.executor` carries out what the step machine decides, `engine.runtime.running` runs the handlers. Only C code that
+holds the interpreter lock for a third of a lease can starve the renewals, and then the lease is lost and reported (rule 14).
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Any
 
 import engine
 from engine import routing, validate
-from engine.allowance import Gate
 from engine.call import Call
-from engine.driver import SyncDriver
+from engine.drivers.driver import SyncDriver
 from engine.errors import Malformed
-from engine.executor import Executor, News
 from engine.handlers import Handlers
 from engine.logs import about
+from engine.machine.allowance import Gate
+from engine.machine.sharing import Share
+from engine.machine.step_values import PauseAsked, Settings, StopAsked, StopReason, TimerFired
+from engine.machine.steps import WorkerSteps
 from engine.operations import Operation
 from engine.queue import Queue
 from engine.routing import DEFAULT_ROUTE
-from engine.running import Running, check_references
+from engine.runtime.executor import Executor, News
+from engine.runtime.running import Running, check_references
+from engine.runtime.signals import stop_signals
 from engine.serializers import Serializers
-from engine.sharing import Share
-from engine.signals import stop_signals
-from engine.step_values import PauseAsked, Settings, StopAsked, StopReason, TimerFired
-from engine.steps import WorkerSteps
 
 log = logging.getLogger("ironclaim.worker")
 

@@ -12,10 +12,10 @@ from typing import Any, cast, get_args
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
+from engine.machine.sharing import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
+from engine.machine.step_values import StopReason
 from engine.queue import Queue
-from engine.sharing import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
-from engine.signals import stop_signals
-from engine.step_values import StopReason
+from engine.runtime.signals import stop_signals
 from engine.worker import Worker
 
 

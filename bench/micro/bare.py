@@ -15,8 +15,8 @@ import redis
 
 import engine
 from bench.micro.payload import NAME, PAYLOAD, compact
-from engine import producing
 from engine.call import Call
+from engine.parts import producing
 
 #: What differs from job to job. A slot beyond these that differs as well is new to this loop, and it refuses to run.
 _OF_THE_JOB = {"job", "run", "id", "not_after_ms", "tail"}

@@ -18,8 +18,8 @@ from bench.micro.jobs import Claims, fill, run_as_eval
 from bench.micro.payload import NAME, PAYLOAD
 from bench.micro.place import client, evalsha_stats, pinned_server
 from bench.micro.rounds import in_turns
-from engine import producing
 from engine.operations import EnqueueMany, Finish, Lease
+from engine.parts import producing
 
 BATCH = 10
 #: Parts of a repetition.

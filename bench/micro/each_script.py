@@ -20,9 +20,8 @@ import engine
 from bench.micro.jobs import LEASE_MS, Claims, run_as_eval
 from bench.micro.payload import NAME, PAYLOAD
 from bench.micro.place import client, evalsha_stats, pin_client, pinned_server
-from engine import producing
 from engine.call import Call
-from engine.delivery import DEADLINE_MS
+from engine.drivers.delivery import DEADLINE_MS
 from engine.operations import (
     Alter,
     Bury,
@@ -65,6 +64,7 @@ from engine.operations import (
     Timing,
 )
 from engine.operations_workers import AcquireLock, Beat, ExtendLock, ListWorkers, ReleaseLock, Witness
+from engine.parts import producing
 from engine.scripts import load_folder, scripts_folder
 
 BATCH = 10

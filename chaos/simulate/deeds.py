@@ -9,7 +9,7 @@ from typing import Any, Literal
 from chaos.simulate.profile import Profile
 from engine import operations
 from engine.operations import Limit, Operation, Pause, Resume, SetLimit
-from engine.producing import NewJob
+from engine.parts.producing import NewJob
 
 Change = Literal["put", "enable", "disable", "remove"]
 _CHANGES: tuple[Change, ...] = ("put", "put", "disable", "enable", "enable", "remove")

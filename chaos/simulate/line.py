@@ -1,5 +1,5 @@
-"""A connection of one process and the calls on it, one at a time, by the decisions of `engine.errand`: what the synchronous
-driver does, with messages in place of a socket."""
+"""A connection of one process and the calls on it, one at a time, by the decisions of `engine.drivers.errand`: what the
+synchronous driver does, with messages in place of a socket."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import redis
 from chaos.simulate.chance import spread_ms
 from chaos.simulate.world import MS, World
 from engine.call import Call
-from engine.delivery import DEADLINE_MS
-from engine.endpoint import TIMEOUT_MS
-from engine.errand import Errand, Sent, not_sent
+from engine.drivers.delivery import DEADLINE_MS
+from engine.drivers.endpoint import TIMEOUT_MS
+from engine.drivers.errand import Errand, Sent, not_sent
 from engine.errors import EngineError
 from engine.server_clock import ServerClock
 

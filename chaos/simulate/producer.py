@@ -1,4 +1,4 @@
-"""The producers of an episode: what `Queue.enqueue` and `Queue.enqueue_many` do, through `engine.producing`."""
+"""The producers of an episode: what `Queue.enqueue` and `Queue.enqueue_many` do, through `engine.parts.producing`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from chaos.simulate.deeds import Deed, asked_by
 from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
-from engine import administering, altering, producing, scheduling
-from engine.delivery import DEADLINE_MS
+from engine.drivers.delivery import DEADLINE_MS
 from engine.errors import EngineError, OutcomeUnknown, PartlyEnqueued, ScriptFault, UnknownParent
-from engine.face import InTime, Steps
 from engine.operations import Enqueued
-from engine.producing import Draft
+from engine.parts import administering, altering, producing, scheduling
+from engine.parts.face import InTime, Steps
+from engine.parts.producing import Draft
 from engine.serializers import BUILT_IN
 from engine.server_clock import ServerClock
 

@@ -17,7 +17,7 @@ from chaos.simulate.read_state import READ_STATE
 from chaos.simulate.state import EMPTY, State, open_state
 from chaos.simulate.wire import Wire
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
-from engine.client_errors import message_of
+from engine.drivers.client_errors import message_of
 from engine.errors import ScriptFault
 from engine.models.lanes import Lanes
 from engine.operations import Operation, Reply, Wait

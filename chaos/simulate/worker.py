@@ -12,9 +12,7 @@ from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
 from engine.call import Call
 from engine.errors import EngineError, ScriptFault
-from engine.operations import Lease, LeasedJob
-from engine.server_clock import ServerClock
-from engine.step_values import (
+from engine.machine.step_values import (
     Answered,
     Channel,
     Event,
@@ -28,7 +26,9 @@ from engine.step_values import (
     TimerFired,
     Unanswered,
 )
-from engine.steps import WorkerSteps
+from engine.machine.steps import WorkerSteps
+from engine.operations import Lease, LeasedJob
+from engine.server_clock import ServerClock
 
 if TYPE_CHECKING:
     from chaos.simulate.judge import Judge

@@ -16,9 +16,9 @@ import redis
 
 import engine
 from engine import AsyncQueue, EngineError, NewJob, Queue
-from engine.async_connections import CONNECTIONS_MAX
-from engine.async_driver import AsyncDriver
-from engine.driver import SyncDriver
+from engine.drivers.async_connections import CONNECTIONS_MAX
+from engine.drivers.async_driver import AsyncDriver
+from engine.drivers.driver import SyncDriver
 from engine.operations import Count
 from engine.testing import EmbeddedServer
 from tests.engine.desk import START_MS, Desk

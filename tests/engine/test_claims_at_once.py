@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from engine import Queue
-from engine.driver import SyncDriver
+from engine.drivers.driver import SyncDriver
 from engine.operations import Wait
 from tests.engine.helpers.producing import claim, ids_of, raw_client
 from tests.engine.helpers.waiting import wait_until

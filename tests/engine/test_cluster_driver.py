@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from engine.call import Call
-from engine.delivery import Trouble, trouble_of_reply
-from engine.driver import SyncDriver
-from engine.endpoint import ConnectOptions, Endpoint
+from engine.drivers.delivery import Trouble, trouble_of_reply
+from engine.drivers.driver import SyncDriver
+from engine.drivers.endpoint import ConnectOptions, Endpoint
 from engine.errors import OutcomeUnknown, ServerUnavailable
 from engine.models.lanes import Lanes
 from engine.operations import Claim, Count, Enqueue, Enqueued, Options

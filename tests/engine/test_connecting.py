@@ -16,7 +16,7 @@ import redis.asyncio
 from redis.sentinel import Sentinel
 
 from engine import AsyncQueue, ConnectOptions, Malformed, OutcomeUnknown, Queue, ServerUnavailable, async_queues, queues
-from engine.endpoint import Endpoint
+from engine.drivers.endpoint import Endpoint
 from engine.testing import EmbeddedServer, free_port
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable, producing
-from engine.driver import SyncDriver
+from engine.drivers.driver import SyncDriver
 from engine.operations import Failure, Finish, Retry, Wait
 from engine.testing import EmbeddedServer, free_port
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, raw_client
@@ -104,7 +104,7 @@ def test_a_call_that_could_not_depart_is_sent_when_it_arrives(relay: Relay, queu
 
 
 def test_without_hiredis_redis_py_packs_the_calls(queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.connections._pack", None)
+    monkeypatch.setattr("engine.drivers.connections._pack", None)
     assert queue.enqueue("work", {"n": 1}, id="a").created
     queue.enqueue_many([{"name": "work", "payload": 1, "id": "b"}, {"name": "work", "payload": 1, "id": "c"}])
     assert sorted(ids_of(direct, "waiting")) == ["a", "b", "c"]

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from engine import Queue, UnsafeServer, Worker
-from engine.endpoint import Endpoint
-from engine.handshake import check_server, parse_info
+from engine.drivers.endpoint import Endpoint
+from engine.drivers.handshake import check_server, parse_info
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.producing import claim, ids_of, raw_client, some_handlers
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, AsyncResults, Queue, Results
-from engine.dead import AsyncDead, Dead
-from engine.events import AsyncEvents, Events
-from engine.jobs import AsyncJobs, Jobs
-from engine.locks import AsyncLocks, Locks
-from engine.schedules import AsyncSchedules, Schedules
-from engine.workers import AsyncWorkers, Workers
+from engine.parts.dead import AsyncDead, Dead
+from engine.parts.events import AsyncEvents, Events
+from engine.parts.jobs import AsyncJobs, Jobs
+from engine.parts.locks import AsyncLocks, Locks
+from engine.parts.schedules import AsyncSchedules, Schedules
+from engine.parts.workers import AsyncWorkers, Workers
 
 #: Each part of a queue: its synchronous class and its asyncio class.
 PAIRS: list[tuple[type[Any], type[Any]]] = [

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from engine import Bury, Discard, Handlers, Job, Malformed, Queue, RetryLater, Worker
-from engine.backoff import DELAY_MS_MAX, delay_ms
+from engine.machine.backoff import DELAY_MS_MAX, delay_ms
 from engine.operations import Drop, Failure, Options, Retry
 from engine.options import checked
 from engine.outcomes import Ending, ending, verdict_of

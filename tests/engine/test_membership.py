@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Malformed, Queue, Worker, queues
+from engine.machine.step_values import Forked, StopAsked
 from engine.operations import Count, Promoted, Reap, Reaped
 from engine.operations_workers import Beat, Beaten, NoteQueue
-from engine.step_values import Forked, StopAsked
 from tests.engine.helpers.machine import Machine, exits
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import claim_operation

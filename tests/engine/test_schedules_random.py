@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.call import Call
+from engine.machine.ticking import tick
 from engine.operations import Tick
-from engine.ticking import tick
 from tests.engine.desk import START_MS, Desk, desk
 
 __all__ = ["desk"]

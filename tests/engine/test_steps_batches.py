@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.operations import Failure, Finish, LeasedJob, Release, Retry
-from engine.prefetch import WAIT_MS_MAX
-from engine.step_values import (
+from engine.machine.prefetch import WAIT_MS_MAX
+from engine.machine.step_values import (
     BatchEnded,
     Forked,
     GiveUpHandler,
@@ -18,6 +17,7 @@ from engine.step_values import (
     Start,
     StopAsked,
 )
+from engine.operations import Failure, Finish, LeasedJob, Release, Retry
 from tests.engine.helpers.machine import Action, Machine, batches, lost, started
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from engine.machine.step_values import Forked, Send
 from engine.operations import Claim, Extend, Finish, Promoted, Reaped
-from engine.step_values import Forked, Send
 from tests.engine.helpers.machine import MS, Machine, lost, started
 
 

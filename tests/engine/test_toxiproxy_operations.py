@@ -18,11 +18,11 @@ from chaos import toxiproxy_binary
 from chaos.network import Network
 from chaos.probe import through
 from chaos.toxiproxy_client import blackhole
-from engine.async_driver import AsyncDriver
 from engine.call import Call
-from engine.driver import SyncDriver
-from engine.endpoint import ConnectOptions, Endpoint
-from engine.errand import Errand, Sent, settle
+from engine.drivers.async_driver import AsyncDriver
+from engine.drivers.driver import SyncDriver
+from engine.drivers.endpoint import ConnectOptions, Endpoint
+from engine.drivers.errand import Errand, Sent, settle
 from engine.models.lanes import Lanes
 from engine.operations import MakeTestQueue, Operation
 from tests.engine.cluster_desk import ClusterDesk

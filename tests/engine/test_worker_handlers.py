@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker
-from engine.children import Child
 from engine.handlers import describe
 from engine.operations import Lease, LeasedJob, Options
+from engine.runtime.children import Child
 from tests.engine.helpers import kinds_of_handlers as kinds
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of, raw_client

@@ -12,7 +12,7 @@ import pytest
 from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.handlers import Fault
 from engine.operations import LeasedJob
-from engine.running import Running
+from engine.runtime.running import Running
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of, raw_client

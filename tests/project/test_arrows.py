@@ -28,6 +28,18 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 #: What nobody imports but the folder itself and those above it; the library never loads its own test server.
 FORBIDDEN: dict[str, tuple[str, ...]] = {"engine": ("engine.testing",)}
 
+#: What a service takes in hand: made of the folders below, which know none of it (but as the types of what they are given).
+FACES = tuple(f"engine.{name}" for name in ("queue", "async_queue", "worker", "worker_group", "scheduler", "tasks", "command"))
+
+#: The arrows inside the engine. Decisions know no socket and no thread; a model knows nothing of who carries out its calls.
+UNKNOWN_TO: dict[str, tuple[str, ...]] = {
+    "engine/machine": ("engine.drivers", "engine.runtime", "engine.parts", "engine.handlers", "redis", *FACES),
+    "engine/drivers": ("engine.machine", "engine.runtime", "engine.parts", "engine.models", "engine.handlers", *FACES),
+    "engine/runtime": ("engine.parts", "engine.models", "redis", *FACES),
+    "engine/parts": ("engine.machine", "engine.runtime", "redis", *FACES),
+    "engine/models": ("engine.machine", "engine.drivers", "engine.runtime", "engine.parts", "redis", *FACES),
+}
+
 
 def folder_of(path: Path) -> str:
     """The longest folder of ALLOWED that holds the file."""
@@ -35,9 +47,16 @@ def folder_of(path: Path) -> str:
     return max((folder for folder in ALLOWED if name.startswith(folder + "/")), key=len)
 
 
-def imports_of(source: str, package: str) -> Iterator[tuple[int, str]]:
-    """Line and full dotted name of everything that a module of `package` imports, at any depth."""
-    for node in ast.walk(ast.parse(source)):
+def imports_of(source: str, package: str, *, types: bool = True) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of everything that a module of `package` imports, at any depth; `types`: for types alone too."""
+    tree = ast.parse(source)
+    for_types: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not types:
+            for_types.update(ast.walk(node))
+    for node in ast.walk(tree):
+        if node in for_types:
+            continue
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -69,6 +88,19 @@ def test_lower_never_imports_higher(top: str) -> None:
     assert [wrong for path in paths for wrong in wrong_imports(path, folder_of(path))] == []
 
 
+@pytest.mark.parametrize("folder", UNKNOWN_TO)
+def test_no_folder_of_the_engine_knows_what_is_not_its_business(folder: str) -> None:
+    paths = sorted((ROOT / folder).glob("*.py"))
+    assert len(paths) > 1, f"{folder} has no modules"
+    package = folder.replace("/", ".")
+    assert [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in paths
+        for line, name in imports_of(path.read_text(), package, types=False)
+        if is_in(name, UNKNOWN_TO[folder])
+    ] == []
+
+
 def test_history_needs_the_standard_library_alone() -> None:
     names = {name.split(".")[0] for _, name in imports_of((ROOT / "engine/history.py").read_text(), "engine")}
     assert names - sys.stdlib_module_names == set()
@@ -77,6 +109,8 @@ def test_history_needs_the_standard_library_alone() -> None:
 def test_the_reader_of_imports_sees_every_form() -> None:
     source = "import a.b\nfrom c import d\nfrom . import e\nfrom .. import f\nfrom .g import h\ndef i():\n    import j"
     assert [name for _, name in imports_of(source, "x.y")] == ["a.b", "c.d", "x.y.e", "x.f", "x.y.g.h", "j"]
+    types = "if TYPE_CHECKING:\n    import a\nimport b"
+    assert [name for _, name in imports_of(types, "x", types=False)] == ["b"] != [name for _, name in imports_of(types, "x")]
     assert is_in("engine.history.load_file", ALLOWED["reports"]) and not is_in("engine.Queue", ALLOWED["reports"])
 
 
@@ -102,6 +136,21 @@ def test_using_the_engine_loads_redis_and_no_harness() -> None:
     assert loaded.isdisjoint(
         {"pyspark", "locust", "gevent", "matplotlib", "pytest", "engine.testing", "bench", "chaos", "reports"}
     )
+
+
+@pytest.mark.parametrize(
+    ("folder", "strangers"),
+    [
+        ("machine", {"redis", "engine.drivers", "engine.runtime", "engine.parts", "engine.handlers"}),
+        ("drivers", {"engine.machine", "engine.runtime", "engine.parts", "engine.models", "engine.handlers"}),
+        ("models", {"redis", "engine.machine", "engine.drivers", "engine.runtime", "engine.parts", "engine.handlers"}),
+    ],
+)
+def test_a_pure_folder_loads_none_of_the_others_either(folder: str, strangers: set[str]) -> None:
+    """Not by way of a third module."""
+    names = sorted(path.stem for path in (ROOT / "engine" / folder).glob("[!_]*.py"))
+    loaded = loaded_after("import " + ", ".join(f"engine.{folder}.{name}" for name in names))
+    assert f"engine.{folder}" in loaded and loaded.isdisjoint(strangers)
 
 
 def test_importing_the_history_loads_no_third_party_module() -> None:

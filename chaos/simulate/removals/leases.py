@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from chaos.simulate.patching import Edit, Removal
 
-_IN_HAND = "engine.in_hand:InHand."
-_STEPS = "engine.steps:WorkerSteps."
+_IN_HAND = "engine.machine.in_hand:InHand."
+_STEPS = "engine.machine.steps:WorkerSteps."
 
 LEASES = (
     Removal(
@@ -107,7 +107,7 @@ LEASES = (
     Removal(
         13,
         "a lease is renewed only at its end",
-        (Edit("engine.renewing:Renewing.begin", "self._lease_ms * MS // 3", "self._lease_ms * MS"),),
+        (Edit("engine.machine.renewing:Renewing.begin", "self._lease_ms * MS // 3", "self._lease_ms * MS"),),
         ("live lease",),
         ("stalls",),
     ),

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.operations import Lease, LeasedJob, Reaped, Wait, Woken
-from engine.server_clock import ServerClock
-from engine.step_values import (
+from engine.machine.step_values import (
     MS,
     Action,
     Answered,
@@ -24,7 +22,9 @@ from engine.step_values import (
     Start,
     TimerFired,
 )
-from engine.steps import WorkerSteps
+from engine.machine.steps import WorkerSteps
+from engine.operations import Lease, LeasedJob, Reaped, Wait, Woken
+from engine.server_clock import ServerClock
 from tests.engine.desk import Desk
 
 #: What a handler does: it takes so many ms, never returns (None), or takes its whole worker with it.

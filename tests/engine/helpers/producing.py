@@ -9,8 +9,8 @@ from typing import Any
 
 import redis
 
-from engine.driver import SyncDriver
-from engine.endpoint import ConnectOptions, Endpoint
+from engine.drivers.driver import SyncDriver
+from engine.drivers.endpoint import ConnectOptions, Endpoint
 from engine.handlers import Handlers
 from engine.operations import Claim, Claimed
 from engine.queue import Queue

@@ -1,0 +1,129 @@
+"""Connections of the asyncio driver: as `engine.drivers.connections`, through redis-py's asyncio client.
+
+A connection belongs to the event loop that it was made in. One whose last reply has not been read never comes back into the
+pool, also when the task that used it was cancelled in mid-call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+
+from engine.drivers.client_errors import is_reply
+from engine.drivers.connections import Connection
+from engine.drivers.endpoint import Endpoint
+from engine.drivers.handshake import Handshake
+from engine.errors import Malformed
+
+#: Calls of one driver that run at once; others wait for their turn before their time starts.
+CONNECTIONS_MAX = 16
+
+
+class AsyncConnections:
+    """A pool of handshaken connections, last in first out, of the running event loop.
+
+    It empties itself when it is used from another loop: what a closed loop left behind is of no use. Two loops that run at once
+    cannot share it, for a connection reports to the loop that it was made in: the second one is told so, as Malformed.
+    """
+
+    def __init__(self, endpoint: Endpoint, handshake: Handshake, *, patience_ms: int = 0) -> None:
+        self._settings = endpoint.settings(patience_ms)
+        self._class: Connection = endpoint.connection_class
+        # The driver bounds an exchange as a whole: one timer instead of one for each half of each call.
+        self._timeout_s = self._settings.pop("socket_timeout")
+        self._handshake = handshake
+        self._most = endpoint.options.connections_max or CONNECTIONS_MAX
+        self._check_ns = endpoint.options.idle_check_ms * 1_000_000
+        self._owner: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
+        self._idle: list[tuple[Connection, int]] = []
+        self._turns = asyncio.Semaphore(self._most)
+
+    @property
+    def turns(self) -> asyncio.Semaphore:
+        """Held while a call runs, so that a thousand tasks do not open a thousand connections."""
+        self._belong()
+        return self._turns
+
+    def patience(self) -> asyncio.Timeout:
+        """The time within which an answer must come, else TimeoutError."""
+        return asyncio.timeout(self._timeout_s)
+
+    async def take(self) -> Connection:
+        """A connection that is ready to send. Raises redis-py's errors, TimeoutError, or UnsafeServer."""
+        self._belong()
+        connection, idle_since_ns = self._idle.pop() if self._idle else (None, 0)
+        if connection is None:
+            connection = self._class(**self._settings, redis_connect_func=self._greet)
+        elif time.monotonic_ns() - idle_since_ns <= self._check_ns or not await _has_news(connection):
+            return connection
+        try:
+            async with self.patience():
+                await connection.disconnect(nowait=True)
+                await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        return connection
+
+    async def give_back(self, connection: Connection) -> None:
+        """Return a connection that is alive and whose last reply has been read."""
+        if self._owner is asyncio.get_running_loop():
+            self._idle.append((connection, time.monotonic_ns()))
+        else:
+            # Another loop has taken the pool over while this one stood still in mid-call.
+            await connection.disconnect(nowait=True)
+
+    async def close(self) -> None:
+        """Close the idle connections."""
+        self._belong()
+        idle, self._idle = self._idle, []
+        for connection, _ in idle:
+            await connection.disconnect()
+
+    async def read(self, connection: Connection, count: int, replies: list[Any], patience: asyncio.Timeout) -> None:
+        """Put the next replies of a connection into `replies`, errors that the server sent among them. A failure of the
+        connection is raised, also TimeoutError for a reply that does not come in time; what came before it is in the list."""
+        while len(replies) < count:
+            try:
+                replies.append(await connection.read_response(disconnect_on_error=False))
+            except (redis.RedisError, OSError) as error:
+                if not is_reply(error):
+                    raise
+                replies.append(error)
+            # The next reply has its own time.
+            patience.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
+
+    async def _greet(self, connection: Connection) -> None:
+        await connection.on_connect()
+        commands: Sequence[tuple[object, ...]] = self._handshake.commands
+        await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        replies: list[Any] = []
+        async with self.patience() as patience:
+            await self.read(connection, len(commands), replies, patience)
+        self._handshake.conclude(replies)
+
+    def _belong(self) -> None:
+        owner = asyncio.get_running_loop()
+        if self._owner is owner:
+            return
+        # A forked child runs a loop of its own, and the copy of its parent's loop seems to run.
+        if self._owner is not None and self._owner.is_running() and self._pid == os.getpid():
+            bound = "one queue for each event loop: this one is used by another loop that is still running"
+            raise Malformed("event loop", owner, bound)
+        self._owner, self._pid, self._idle, self._turns = owner, os.getpid(), [], asyncio.Semaphore(self._most)
+
+
+async def _has_news(connection: Connection) -> bool:
+    """True when an idle connection has been closed or holds bytes that nobody asked for."""
+    try:
+        # redis-py before 8 calls it by its longer name.
+        look = getattr(connection, "can_read", None) or connection.can_read_destructive
+        return bool(await look())
+    except (redis.RedisError, OSError):
+        return True

@@ -1,0 +1,131 @@
+"""The asyncio driver: runs calls on a server as `engine.drivers.driver` does, by the same decisions, and blocks no event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar, cast
+
+from engine.call import Call
+from engine.drivers.async_connections import AsyncConnections
+from engine.drivers.client_errors import FAILURES
+from engine.drivers.connections import packed
+from engine.drivers.durability import Durability
+from engine.drivers.endpoint import Endpoint
+from engine.drivers.errand import Errand, FirstContact, Sent, loads_again, not_sent, pipeline, settle
+from engine.drivers.handshake import Handshake
+from engine.errors import EngineError
+from engine.observer import Observer
+from engine.scripts import Script
+from engine.server_clock import ServerClock
+
+T = TypeVar("T")
+
+
+class AsyncDriver:
+    """Runs calls. `block_ms_max` widens the reply timeout for calls that block on the server. A task that is cancelled in
+    mid-call leaves its call as it is: sent or not, the outcome is unknown.
+
+    Each call that runs has a connection of its own; who uses a driver takes one of its `turns` for each.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint | str,
+        scripts: Iterable[Script],
+        *,
+        observer: Observer | None = None,
+        clock: ServerClock | None = None,
+        block_ms_max: int = 0,
+        durability: Durability | None = None,
+    ) -> None:
+        endpoint = Endpoint(endpoint, asynchronous=True) if isinstance(endpoint, str) else endpoint
+        self.clock = clock or ServerClock()
+        self.deadline_ms = endpoint.options.deadline_ms
+        self._observer = observer
+        self._block_ms_max = block_ms_max
+        self._durability = durability
+        patience_ms = max(block_ms_max, durability.wait_ms if durability is not None else 0)
+        self._connections = AsyncConnections(endpoint, Handshake(scripts, self.clock, observer), patience_ms=patience_ms)
+
+    @property
+    def turns(self) -> asyncio.Semaphore:
+        """Bounds the calls that run at once, in the order of their coming."""
+        return self._connections.turns
+
+    async def run(self, call: Call[T], intended_ns: int | None = None) -> T:
+        """The parsed reply. Raises OutcomeUnknown, ServerUnavailable, ScriptFault or UnsafeServer."""
+        return cast("T", (await self.send(call, intended_ns)).reply)
+
+    async def send(self, call: Call[Any], intended_ns: int | None = None, *, again: bool = False) -> Sent:
+        """Run a call and say when it was first sent. Raises as `run` does, and ScriptFault for a call that blocks for longer
+        than this driver waits. `again`: a copy of this call from an earlier `send` is still unanswered (rule 5)."""
+        errand = Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns, again)
+        await self._carry((errand,))
+        return errand.sent()
+
+    async def send_many(self, calls: Sequence[Call[Any]], intended_ns: int | None = None) -> list[Sent | EngineError]:
+        """Run calls in one pipeline, at most 100; what came of each, in their order. An error or a lost reply concerns its own
+        call only: those without an answer are sent again together, later than their neighbours (rule 28)."""
+        errands = [
+            Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
+            for call in pipeline(calls)
+        ]
+        await self._carry(errands)
+        return [errand.outcome() for errand in errands]
+
+    async def server_now_ms(self) -> int:
+        """The server's time, never ahead of it; the first use connects. Raises ServerUnavailable or UnsafeServer."""
+        if not self.clock.known:
+            contact = FirstContact(self.deadline_ms)
+            while not self.clock.known:
+                try:
+                    await self._connections.give_back(await self._connections.take())
+                except FAILURES as error:
+                    await asyncio.sleep(contact.failed(error))
+        return self.clock.now_ms(time.monotonic_ns())
+
+    def not_after_ms(self) -> int:
+        """The server time after which a call that is built now is void (rule 3). The server's time must be known."""
+        return self.clock.now_ms(time.monotonic_ns()) + self.deadline_ms
+
+    async def close(self) -> None:
+        """Close the idle connections."""
+        await self._connections.close()
+
+    async def _carry(self, errands: Sequence[Errand]) -> None:
+        """Send until each errand has ended."""
+        pause_s = settle(errands, await self._exchange(errands))
+        while waiting := [errand for errand in errands if not errand.ended]:
+            await asyncio.sleep(pause_s)
+            for errand in waiting:
+                errand.leaves_again()
+            pause_s = settle(waiting, await self._exchange(waiting))
+
+    async def _exchange(self, errands: Sequence[Errand]) -> Sequence[Any]:
+        """Send calls once, in one piece; their replies, as `settle` takes them."""
+        try:
+            connection = await self._connections.take()
+        except FAILURES as error:
+            return [not_sent(error)]
+        commands = [errand.call.words() for errand in errands]
+        commands += self._durability.after(errands) if self._durability is not None else ()
+        replies: list[Any] = []
+        try:
+            async with self._connections.patience() as patience:
+                await connection.send_packed_command(packed(connection, commands), check_health=False)
+                await self._connections.read(connection, len(commands), replies, patience)
+        except FAILURES as error:
+            await connection.disconnect(nowait=True)
+            replies.append(error)
+        except BaseException:
+            # The task was cancelled: the replies may still come, so the connection is not for others.
+            await connection.disconnect(nowait=True)
+            raise
+        else:
+            if loads_again(replies):
+                await connection.disconnect(nowait=True)
+            else:
+                await self._connections.give_back(connection)
+        return replies if self._durability is None else self._durability.judge(errands, replies)

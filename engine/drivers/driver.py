@@ -1,0 +1,175 @@
+"""The synchronous driver: runs calls on a server, one or many at a time on one connection, by the decisions of `errand`.
+
+It and the asyncio driver are all of the engine that touches a socket. Safe from threads and from gevent greenlets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+from engine.call import Call
+from engine.drivers.client_errors import FAILURES
+from engine.drivers.connections import Connections, packed, read_replies
+from engine.drivers.durability import Durability
+from engine.drivers.endpoint import Endpoint
+from engine.drivers.errand import Errand, FirstContact, Sent, loads_again, not_sent, pipeline, settle
+from engine.drivers.handshake import Handshake
+from engine.errors import EngineError
+from engine.observer import Observer
+from engine.scripts import Script
+from engine.server_clock import ServerClock
+
+T = TypeVar("T")
+
+
+class Flight(NamedTuple):
+    """A call that may have left: the connection that its reply comes on, None when it has not; or how its first send failed."""
+
+    errand: Errand
+    connection: Any = None
+    failure: Exception | None = None
+
+
+class SyncDriver:
+    """Runs calls. `block_ms_max` widens the reply timeout for calls that block on the server."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint | str,
+        scripts: Iterable[Script],
+        *,
+        observer: Observer | None = None,
+        clock: ServerClock | None = None,
+        block_ms_max: int = 0,
+        durability: Durability | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        endpoint = Endpoint(endpoint) if isinstance(endpoint, str) else endpoint
+        self.clock = clock or ServerClock()
+        self.deadline_ms = endpoint.options.deadline_ms
+        self._observer = observer
+        self._pause = pause
+        self._block_ms_max = block_ms_max
+        self._durability = durability
+        patience_ms = max(block_ms_max, durability.wait_ms if durability is not None else 0)
+        self._connections = Connections(endpoint, Handshake(scripts, self.clock, observer), patience_ms=patience_ms)
+
+    def run(self, call: Call[T], intended_ns: int | None = None) -> T:
+        """The parsed reply. Raises OutcomeUnknown, ServerUnavailable, ScriptFault or UnsafeServer."""
+        return cast("T", self.send(call, intended_ns).reply)
+
+    def send(self, call: Call[Any], intended_ns: int | None = None, *, again: bool = False) -> Sent:
+        """Run a call and say when it was first sent. Raises as `run` does, and ScriptFault for a call that blocks for longer
+        than this driver waits. `again`: a copy of this call from an earlier `send` is still unanswered (rule 5)."""
+        errand = Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns, again)
+        self._carry((errand,), self._exchange((errand,)))
+        return errand.sent()
+
+    def depart(self, call: Call[Any], *, again: bool = False) -> Flight:
+        """The first half of `send`, which waits for nothing: the call leaves if a connection is at hand. The other half is
+        `arrive`, which any thread may do."""
+        errand = Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, None, again)
+        connection = self._connections.take_idle()
+        if connection is None:
+            return Flight(errand)
+        try:
+            connection.send_packed_command(packed(connection, self._commands((errand,))), check_health=False)
+        except FAILURES as error:
+            self._connections.drop(connection)
+            return Flight(errand, failure=error)
+        except BaseException:
+            self._connections.drop(connection)
+            raise
+        return Flight(errand, connection)
+
+    def arrive(self, flight: Flight) -> Sent:
+        """Wait for the reply of a call that departed; send it, again if need be. Raises as `run` does."""
+        errands = (flight.errand,)
+        if flight.connection is not None:
+            self._carry(errands, self._read(flight.connection, errands))
+        elif flight.failure is not None:
+            self._carry(errands, [flight.failure])
+        else:
+            self._carry(errands, self._exchange(errands))
+        return flight.errand.sent()
+
+    def send_many(self, calls: Sequence[Call[Any]], intended_ns: int | None = None) -> list[Sent | EngineError]:
+        """Run calls in one pipeline, at most 100; what came of each, in their order. An error or a lost reply concerns its own
+        call only: those without an answer are sent again together, later than their neighbours (rule 28)."""
+        errands = [
+            Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
+            for call in pipeline(calls)
+        ]
+        self._carry(errands, self._exchange(errands))
+        return [errand.outcome() for errand in errands]
+
+    def server_now_ms(self) -> int:
+        """The server's time, never ahead of it; the first use connects. Raises ServerUnavailable or UnsafeServer."""
+        if not self.clock.known:
+            contact = FirstContact(self.deadline_ms)
+            while not self.clock.known:
+                try:
+                    self._connections.give_back(self._connections.take())
+                except FAILURES as error:
+                    self._pause(contact.failed(error))
+        return self.clock.now_ms(time.monotonic_ns())
+
+    def not_after_ms(self) -> int:
+        """The server time after which a call that is built now is void (rule 3). The server's time must be known."""
+        return self.clock.now_ms(time.monotonic_ns()) + self.deadline_ms
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._connections.close()
+
+    def _carry(self, errands: Sequence[Errand], replies: Sequence[Any]) -> None:
+        """Take what the first send brought, and send again until each errand has ended."""
+        pause_s = settle(errands, replies)
+        while waiting := [errand for errand in errands if not errand.ended]:
+            self._pause(pause_s)
+            for errand in waiting:
+                errand.leaves_again()
+            pause_s = settle(waiting, self._exchange(waiting))
+
+    def _exchange(self, errands: Sequence[Errand]) -> Sequence[Any]:
+        """Send calls once, in one piece; their replies, as `settle` takes them."""
+        try:
+            connection = self._connections.take()
+        except FAILURES as error:
+            return [not_sent(error)]
+        try:
+            connection.send_packed_command(packed(connection, self._commands(errands)), check_health=False)
+        except FAILURES as error:
+            self._connections.drop(connection)
+            return [error]
+        except BaseException:
+            # A killed greenlet or an interrupt: the replies may still come, so the connection is not for others.
+            self._connections.drop(connection)
+            raise
+        return self._read(connection, errands)
+
+    def _commands(self, errands: Sequence[Errand]) -> list[tuple[object, ...]]:
+        """What goes out for these calls."""
+        commands = [errand.call.words() for errand in errands]
+        return commands if self._durability is None else [*commands, *self._durability.after(errands)]
+
+    def _read(self, connection: Any, errands: Sequence[Errand]) -> Sequence[Any]:
+        """The replies of calls that were sent on a connection, which goes back to the others."""
+        replies: list[Any] = []
+        count = len(errands) + (len(self._durability.after(errands)) if self._durability is not None else 0)
+        try:
+            read_replies(connection, count, replies)
+        except FAILURES as error:
+            self._connections.drop(connection)
+            replies.append(error)
+        except BaseException:
+            self._connections.drop(connection)
+            raise
+        else:
+            if loads_again(replies):
+                self._connections.drop(connection)
+            else:
+                self._connections.give_back(connection)
+        return replies if self._durability is None else self._durability.judge(errands, replies)

@@ -1,0 +1,50 @@
+"""Durability "replica" (rule 8): a call that writes counts as answered when a replica has what it wrote. No socket: the drivers
+send the words of `after` behind their calls, on the same connection, and let `judge` look at what came.
+
+A call that a replica has not confirmed is sent again by its identity, and its outcome is unknown in the end. Such a repeat may
+find nothing left to write, and WAIT on a new connection then says 1 with the replica frozen; so each send writes one key as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.call import Call
+from engine.drivers.client_errors import message_of
+from engine.drivers.errand import Errand
+
+
+class NotReplicated(Exception):
+    """No replica has confirmed what a call wrote: stands for the reply of a call whose fate a failover would decide."""
+
+
+class Durability:
+    """`witness` writes one key whenever it is sent; `wait_ms`: how long each send waits for a replica."""
+
+    def __init__(self, witness: Call[Any], wait_ms: int) -> None:
+        self.wait_ms = wait_ms
+        self._words: tuple[tuple[object, ...], ...] = (witness.words(), ("WAIT", 1, wait_ms))
+
+    def after(self, errands: Sequence[Errand]) -> tuple[tuple[object, ...], ...]:
+        """The commands that follow these calls."""
+        return self._words if any(_writes(errand.call) for errand in errands) else ()
+
+    def judge(self, errands: Sequence[Errand], replies: Sequence[Any]) -> Sequence[Any]:
+        """The replies of the calls, with NotReplicated in place of each that a replica has not confirmed. A failure of the
+        connection ends the replies early, as it did without this."""
+        if not self.after(errands):
+            return replies
+        own, more = replies[: len(errands)], replies[len(errands) :]
+        if len(more) == len(self._words) and isinstance(more[-1], int) and more[-1] > 0:
+            return own
+        errors = [message_of(reply) for reply in more if isinstance(reply, Exception)]
+        doubt = NotReplicated(errors[0] if errors else f"no replica within {self.wait_ms} ms")
+        return [
+            doubt if not isinstance(reply, Exception) and _writes(errand.call) else reply
+            for errand, reply in zip(errands, own, strict=False)
+        ]
+
+
+def _writes(call: Call[Any]) -> bool:
+    return call.script is not None and call.script.writes

@@ -1,0 +1,140 @@
+"""Where a queue's server is and how it is reached: a url, or the client that a service has already; and the bounds of time.
+
+The engine opens connections of its own in either case. Of a client it takes the address, the database, the credentials and TLS;
+not its pool, whose connections answer in the client's own way, not its retries, which would send a call again behind the
+engine's back (DESIGN 3.1), and not its timeouts and `decode_responses`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import redis
+import redis.asyncio
+from redis.asyncio.connection import Connection as AsyncConnection
+from redis.asyncio.connection import parse_url as parse_async_url  # pyright: ignore[reportUnknownVariableType]
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.connection import parse_url  # pyright: ignore[reportUnknownVariableType]
+from redis.retry import Retry
+
+from engine import validate
+from engine.drivers.delivery import DEADLINE_MS
+from engine.errors import Malformed
+
+DEFAULT_URL = "redis://127.0.0.1:6379"
+#: A reply that takes longer than this counts as lost, and the call is sent again on a new connection.
+TIMEOUT_MS = 2_000
+#: What a tombstone's 20 s leave for a call that is sent again, with five to spare.
+DEADLINE_MS_MAX = 15_000
+TIMEOUT_MS_MAX = 600_000
+CONNECTIONS_MAX = 10_000
+_URL_BOUND = "a url redis://host:port/db, rediss:// or unix:// with options that redis-py knows"
+#: What is taken of a client, beside its `ssl_` settings.
+_TAKEN = (
+    *("host", "port", "path", "db", "username", "password", "credential_provider", "client_name"),
+    *("socket_type", "socket_keepalive_options"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectOptions:
+    """How patiently, and over how many connections, a queue speaks with its server.
+
+    `timeout_ms`: a reply that takes longer counts as lost, and its call is sent again; 10 to 600,000. `connect_timeout_ms`: the
+    same for a new connection. `deadline_ms`: how long a call is sent again before it raises; 10 to 15,000, because the server
+    knows a job for 20 s after its end. `connections_max`: most calls at once, others wait for their turn; 0 = no bound for
+    Queue, 16 for AsyncQueue. `idle_check_ms`: a connection that was idle for longer is looked at before it is used.
+    """
+
+    timeout_ms: int = TIMEOUT_MS
+    connect_timeout_ms: int = 2_000
+    deadline_ms: int = DEADLINE_MS
+    connections_max: int = 0
+    idle_check_ms: int = 1_000
+
+    def __post_init__(self) -> None:
+        validate.integer("timeout_ms", self.timeout_ms, 10, TIMEOUT_MS_MAX)
+        validate.integer("connect_timeout_ms", self.connect_timeout_ms, 10, TIMEOUT_MS_MAX)
+        validate.integer("deadline_ms", self.deadline_ms, 10, DEADLINE_MS_MAX)
+        validate.integer("connections_max", self.connections_max, 0, CONNECTIONS_MAX)
+        validate.integer("idle_check_ms", self.idle_check_ms, 0, 3_600_000)
+
+
+class Endpoint:
+    """A server: `url` for people, and the settings of redis-py connections to it. Raises Malformed for a url that redis-py does
+    not know, and for a client whose connections the engine cannot make itself."""
+
+    def __init__(
+        self,
+        url: object = DEFAULT_URL,
+        client: object = None,
+        options: ConnectOptions | None = None,
+        *,
+        asynchronous: bool = False,
+    ) -> None:
+        if options is not None and not isinstance(options, ConnectOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Malformed("connect", options, "ConnectOptions")
+        self.options = options or ConnectOptions()
+        self._asynchronous = asynchronous
+        if client is not None and url != DEFAULT_URL:
+            raise Malformed("client", client, "given without a url: one of the two says where the server is")
+        address = _of_url(url, asynchronous) if client is None else _of_client(client, asynchronous)
+        self.connection_class: Any = address.pop("connection_class", AsyncConnection if asynchronous else redis.Connection)
+        self._address = address
+        self.url = str(url) if client is None else _shown(address, self.connection_class)
+
+    def settings(self, patience_ms: int = 0) -> dict[str, Any]:
+        """Arguments of one connection. `patience_ms`: how much longer than usual a reply may take."""
+        settings = {
+            **self._address,
+            "protocol": 2,
+            "retry": (AsyncRetry if self._asynchronous else Retry)(NoBackoff(), 0),
+            "socket_timeout": (self.options.timeout_ms + patience_ms) / 1000,
+            "socket_connect_timeout": self.options.connect_timeout_ms / 1000,
+            "health_check_interval": 0,
+            "decode_responses": False,
+        }
+        # Only TCP connections know keep-alive and Nagle.
+        if "path" not in settings:
+            settings["socket_keepalive"] = True
+        return settings
+
+
+def _of_url(url: object, asynchronous: bool) -> dict[str, Any]:
+    # redis-py takes a database that is no number for database 0.
+    if not isinstance(url, str) or not (url.startswith("unix://") or re.fullmatch(r"rediss?://[^/?#]*/?\d*(\?.*)?", url)):
+        raise Malformed("url", url, _URL_BOUND)
+    try:
+        found = dict(cast("dict[str, Any]", (parse_async_url if asynchronous else parse_url)(url)))
+        known = {name: value for name, value in found.items() if name != "connection_class"}
+        plain: Any = AsyncConnection if asynchronous else redis.Connection
+        found.get("connection_class", plain)(**known)
+    except (ValueError, TypeError) as error:
+        raise Malformed("url", url, f"{_URL_BOUND} ({error})") from error
+    return found
+
+
+def _of_client(client: object, asynchronous: bool) -> dict[str, Any]:
+    wanted = "a redis.asyncio.Redis" if asynchronous else "a redis.Redis"
+    if not isinstance(client, redis.asyncio.Redis if asynchronous else redis.Redis):
+        raise Malformed("client", client, f"{wanted} of one server; a cluster's or the other kind of client does not fit")
+    pool: Any = client.connection_pool
+    given = cast("Mapping[str, Any]", pool.connection_kwargs)
+    if "connection_pool" in given or hasattr(pool, "sentinel_manager"):
+        raise Malformed("client", client, f"{wanted} with a fixed address: one that asks sentinels has none")
+    if given.get("redis_connect_func") is not None:
+        raise Malformed("client", client, f"{wanted} without a redis_connect_func: the engine greets the server in its own way")
+    taken = {name: given[name] for name in given if name in _TAKEN or name.startswith("ssl_")}
+    return {**taken, "connection_class": pool.connection_class}
+
+
+def _shown(address: Mapping[str, Any], connection_class: Any) -> str:
+    """Where a client leads, without its password."""
+    if "path" in address:
+        return f"unix://{address['path']}?db={address.get('db') or 0}"
+    scheme = "rediss" if "SSL" in connection_class.__name__ else "redis"
+    return f"{scheme}://{address.get('host') or 'localhost'}:{address.get('port') or 6379}/{address.get('db') or 0}"

@@ -1,0 +1,102 @@
+"""A worker's claims: under which identity, of which classes, and whether there is reason for one. Pure code, a part of the step
+machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.machine.class_turns import ClassTurns
+from engine.machine.step_values import Settings
+from engine.operations import Claim, Claimed, Learned, Wait
+from engine.routing import DEFAULT_ROUTE, matching
+from engine.server_clock import ServerClock
+
+
+class Claiming:
+    """Counts the claims of one incarnation (rule 4) and remembers whether work may be there.
+
+    A worker is hungry until a claim has found nothing more, and again when it hears of work.
+    """
+
+    def __init__(self, settings: Settings, clock: ServerClock, new_incarnation: Callable[[], str]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._new_incarnation = new_incarnation
+        self.incarnation = new_incarnation()
+        self._counter = 0
+        # Jobs that want nothing of a worker are of the class of their name.
+        self._plain = settings.classes if DEFAULT_ROUTE in settings.attributes.routes else ()
+        #: The classes whose jobs this worker may run, as far as it knows.
+        self.classes = self._plain
+        self._turns = ClassTurns(self.classes)
+        #: Of the news, as this worker knows them.
+        self.version = 0
+        self._hungry = True
+        #: A claim is on its way.
+        self.asking = False
+        # Work was heard of since the last claim was built: that claim may have been answered before the work came.
+        self._heard = False
+
+    @property
+    def hungry(self) -> bool:
+        """Whether there is reason for a claim."""
+        return self._hungry and bool(self.classes)
+
+    @hungry.setter
+    def hungry(self, hungry: bool) -> None:
+        self._hungry = hungry
+
+    def learned(self, reply: Learned) -> None:
+        """The classes with targets, of which some may match this worker."""
+        self.version = reply.version
+        classes = self._plain + matching(reply.targets, self._settings.classes, self._settings.attributes)
+        if classes != self.classes:
+            self.classes = classes
+            self._turns = ClassTurns(classes)
+            self.hear(True)
+
+    def take_new_incarnation(self) -> None:
+        """Another process uses this one."""
+        self.incarnation = self._new_incarnation()
+        self._counter = 0
+        self.hungry = True
+
+    def hear(self, of_work: bool) -> None:
+        """Something happened after which there may be work."""
+        self.hungry = self._hungry or of_work
+        self._heard = self._heard or of_work
+
+    def waited(self, *, marker: bool) -> None:
+        """A wait for a marker ended."""
+        self._turns.waited(marker=marker)
+        self.hear(marker)
+
+    def answered(self, claim: Claim | None, claimed: Claimed) -> None:
+        """What a claim found. Fewer than it asked for: nothing was left, or the script has left a marker for what was."""
+        self.asking = False
+        asked = claim.limit if claim is not None else 0
+        full = len(claimed.jobs) + len(claimed.unreadable) >= asked
+        more = full or self._heard or claimed.result not in ("leased", "empty")
+        self.hungry = self._turns.claimed(more=more)
+
+    def next_claim(self, limit: int, crashed_max: int, now_ns: int) -> Claim:
+        """The next claim, which goes out now. The server's time must be known."""
+        self._counter += 1
+        self._heard = False
+        self.asking = True
+        return Claim(
+            incarnation=self.incarnation,
+            counter=self._counter,
+            limit=limit,
+            lease_ms=self._settings.lease_ms,
+            not_after_ms=self._clock.now_ms(now_ns) + self._settings.lease_ms * 4 // 5,
+            owner=self._settings.name,
+            sleep_max_ms=self._settings.sweep_ms,
+            classes=self._turns.current(),
+            crashed_max=crashed_max,
+            priorities=self._settings.priorities,
+        )
+
+    def next_wait(self) -> Wait:
+        """The wait for a marker, of all groups of classes in one sweep interval (rule 22)."""
+        return Wait(max(1, self._settings.sweep_ms // self._turns.groups), self._turns.current(), self.version)

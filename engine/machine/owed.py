@@ -1,0 +1,129 @@
+"""What a worker still has to tell the server about jobs whose handlers have ended, or that never started. Pure code, a part of
+the step machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.machine.prefetch import LINGER_MS
+from engine.machine.rerouting import Rerouting
+from engine.machine.step_values import MS
+from engine.operations import Bury, Drop, DropOutcome, Failure, Lease, LeasedJob, Operation, Release, Retry, Value
+
+#: What handlers returned goes out in calls of this size: a longer one would keep the server's one thread for too long.
+CALL_BYTES_MAX = 1024 * 1024
+#: Runs that failed in one call, each with its stack trace.
+FAILURES_MAX = 200
+
+
+class Owed:
+    """Ends of leases that wait for the work channel. Finishes wait for company, and travel with a claim; the rest goes first."""
+
+    def __init__(self) -> None:
+        self._finishes: list[Lease] = []
+        self._finishes_since_ns = 0
+        # What the handlers of finishes returned, by lease: ttl_ms, took_ms, JSON.
+        self._values: dict[Lease, tuple[int, int, bytes]] = {}
+        self._failures: list[Failure] = []
+        self._releases: list[Lease] = []
+        self._burials: list[Failure] = []
+        self._drops: list[tuple[Lease, DropOutcome]] = []
+        #: Jobs that go on elsewhere: their ends follow on that.
+        self.rerouting = Rerouting()
+
+    def __bool__(self) -> bool:
+        ends = self._finishes or self._failures or self._releases or self._burials or self._drops
+        return bool(ends or self.rerouting)
+
+    def finish(self, lease: Lease, now_ns: int) -> None:
+        """A handler has returned."""
+        if not self._finishes:
+            self._finishes_since_ns = now_ns
+        self._finishes.append(lease)
+
+    def keep(self, job: LeasedJob, result: bytes, took_ns: int) -> None:
+        """The handler of a finish has returned something."""
+        self._values[job.lease] = (job.options.result_ttl_ms, took_ns // MS, result)
+
+    def retry(self, failure: Failure) -> None:
+        """A handler has raised."""
+        self._failures.append(failure)
+
+    def release(self, leases: Iterable[Lease]) -> None:
+        """These do not start here."""
+        self._releases.extend(leases)
+
+    def bury(self, failures: Iterable[Failure]) -> None:
+        """These cannot be run, or must not run again."""
+        self._burials.extend(failures)
+
+    def drop(self, lease: Lease, outcome: DropOutcome) -> None:
+        """This one ends without a finish."""
+        self._drops.append((lease, outcome))
+
+    def has_finish(self, lease: Lease | None) -> bool:
+        """Whether the end of this lease is not told yet."""
+        return lease in self._finishes
+
+    @property
+    def finishes(self) -> int:
+        """Finishes that wait."""
+        return len(self._finishes)
+
+    @property
+    def linger_until_ns(self) -> int | None:
+        """When the finishes go at the latest (rule 21)."""
+        return self._finishes_since_ns + LINGER_MS * MS if self._finishes else None
+
+    def lingers(self, startable: int, now_ns: int, *, more: int = 0) -> bool:
+        """Whether the finishes, and so many `more` that would be added now, wait for company: for 5 ms, and only while more jobs
+        wait for a handler (rule 21)."""
+        count = len(self._finishes)
+        in_time = now_ns < self._finishes_since_ns + LINGER_MS * MS if count else bool(more)
+        return in_time and count + more < startable
+
+    def take_end(self) -> Operation | None:
+        """The next call that ends leases and waits for nothing."""
+        if self._failures:
+            failures, self._failures = tuple(self._failures[:FAILURES_MAX]), self._failures[FAILURES_MAX:]
+            return Retry(failures)
+        if self._releases:
+            leases, self._releases = tuple(self._releases), []
+            return Release(leases)
+        if self._burials:
+            burials, self._burials = tuple(self._burials[:FAILURES_MAX]), self._burials[FAILURES_MAX:]
+            return Bury(burials)
+        if self._drops:
+            leases, outcomes = zip(*self._drops, strict=True)
+            self._drops = []
+            return Drop(leases, outcomes)
+        return None
+
+    def take_finishes(self) -> tuple[tuple[Lease, ...], tuple[Value, ...]]:
+        """The finishes that go out now, and what their handlers returned: of the latter at most 1 MiB, or one."""
+        leases, self._finishes = tuple(self._finishes), []
+        if not self._values:
+            return leases, ()
+        values: list[Value] = []
+        size = 0
+        for item, lease in enumerate(leases):
+            kept = self._values.get(lease)
+            if kept is None:
+                continue
+            ttl_ms, took_ms, data = kept
+            size += len(data)
+            if size > CALL_BYTES_MAX and values:
+                # The rest goes with the next call, which the machine makes as long as something is owed.
+                self._finishes = list(leases[item:])
+                leases = leases[:item]
+                break
+            del self._values[lease]
+            values.append(Value(item, data, ttl_ms, took_ms))
+        return leases, tuple(values)
+
+    def leases(self) -> list[Lease]:
+        """To be renewed all the same, or else they would be reaped while they wait."""
+        if not (self._failures or self._burials or self._drops or self.rerouting):
+            return [*self._finishes, *self._releases]
+        told = [failure.lease for failure in (*self._failures, *self._burials)]
+        return [*self._finishes, *self._releases, *told, *(lease for lease, _ in self._drops), *self.rerouting.leases()]

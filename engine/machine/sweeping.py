@@ -1,0 +1,107 @@
+"""A worker's sweeps: when the next one is due, and the calls that it takes. Pure code, a part of the step machine."""
+
+from __future__ import annotations
+
+from engine.machine.step_values import MS, Settings
+from engine.machine.ticking import tick
+from engine.operations import Count, News, Operation, Promote, Promoted, Reap, Reaped
+from engine.operations_workers import Beaten
+
+PROMOTE_LIMIT = 1000
+REAP_LIMIT = 1000
+DONE_MAX = 1000
+#: Where another worker leads, this one does not sweep at once when something falls due, but so much later: by then it is done.
+#: Should the other one be gone, things are that much late.
+FOLLOW_MS = 200
+
+
+class Sweeping:
+    """Reap, then promote, then learn what is new, if anything, and tick what is due; where workers have died take their leases,
+    and in burst mode count. Each reply says how long the next sweep may wait (rule 13)."""
+
+    def __init__(self, settings: Settings, now_ns: int) -> None:
+        self._settings = settings
+        #: When the next sweep begins.
+        self.at_ns = now_ns
+        #: Whether it sweeps as soon as something falls due.
+        self.leads = not settings.beat_ms
+        self._orphaned = False
+        self._sweeps = 0
+        self._reply_ms = settings.sweep_ms
+        self._rest: list[Operation] = []
+        self._incarnation = ""
+        #: The classes that a burst works off.
+        self.classes = settings.classes
+        #: The news are on their way.
+        self.asking = False
+
+    def next_operation(self, incarnation: str, now_ns: int) -> Operation | None:
+        """The next call of the sweep that is on, or the first one of a sweep that is due."""
+        if not self._rest and now_ns >= self.at_ns:
+            most_ms = self._settings.sweep_ms
+            self.at_ns = now_ns + most_ms * MS
+            reap = Reap(incarnation, self._sweeps + 1, REAP_LIMIT, most_ms, DONE_MAX)
+            self._sweeps += 2
+            self._incarnation = incarnation
+            self._rest = [reap, Promote(incarnation, self._sweeps, PROMOTE_LIMIT, most_ms)]
+            if self._orphaned:
+                self._sweeps += 1
+                self._rest.append(Reap(incarnation, self._sweeps, REAP_LIMIT, most_ms, 0, orphans=True))
+            if self._settings.burst:
+                self._rest.append(Count())
+        operation = self._rest.pop(0) if self._rest else None
+        # Without a class that it may run, nothing that waits is for this worker.
+        return Count(self.classes or ("@",)) if isinstance(operation, Count) else operation
+
+    def learn(self, version: int) -> None:
+        """There is something new to who knows this version."""
+        if not self.asking:
+            self._rest.insert(0, News(version, self._settings.name))
+            self.asking = True
+
+    def learned(self, classes: tuple[str, ...]) -> None:
+        """The news are known."""
+        self.asking = False
+        self.classes = classes
+
+    def reaped(self, operation: Operation, reply: Reaped, done_ns: int) -> None:
+        """A part of a sweep was answered."""
+        if isinstance(operation, Reap) and operation.orphans:
+            self._orphaned = not reply.sleep_ms
+            if self._orphaned:
+                # A page of many: the next one follows at once.
+                self.at_ns = done_ns
+        else:
+            self._reply_ms = reply.sleep_ms
+
+    def beaten(self, reply: Beaten, done_ns: int) -> None:
+        """A beat was heard: whether this worker leads, and whether others have stopped beating and may have left leases."""
+        self.leads = reply.leads
+        if reply.orphaned:
+            self._orphaned = True
+            self.at_ns = min(self.at_ns, done_ns)
+
+    def promoted(self, reply: Promoted, done_ns: int) -> None:
+        """Its second half was answered: the shorter of the two sleeps counts. Schedules that are due tick before the next one."""
+        ticks: list[Operation] = []
+        for due in reply.due:
+            self._sweeps += 1
+            ticks.append(tick(due, reply.srv_us // 1000, self._incarnation, self._sweeps))
+        self._rest[:0] = ticks
+        self._reply_ms = min(self._reply_ms, reply.sleep_ms)
+        self.not_after(done_ns, self._reply_ms)
+
+    def not_after(self, done_ns: int, sleep_ms: int) -> None:
+        """A reply said that something falls due after so long."""
+        least_ms = 1 if self.leads else min(FOLLOW_MS, self._settings.sweep_ms)
+        self.at_ns = min(self.at_ns, done_ns + max(least_ms, sleep_ms) * MS)
+
+    def tick_failed(self, now_ns: int) -> None:
+        """The server refused a tick: the other schedules are not held up by it, and it is tried again by the next sweep."""
+        self.at_ns = max(self.at_ns, now_ns + self._settings.sweep_ms * MS)
+
+    def failed(self, now_ns: int) -> None:
+        """A call of the sweep was not answered: the rest of it is dropped, the next one begins anew."""
+        self._rest.clear()
+        self.asking = False
+        self.at_ns = now_ns + self._settings.sweep_ms * MS

@@ -1,0 +1,105 @@
+"""What the two faces of a queue share: their settings, and what they do in several calls, without I/O."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from engine import validate
+from engine.drivers.durability import Durability
+from engine.drivers.endpoint import TIMEOUT_MS_MAX, Endpoint
+from engine.errors import Malformed, ScriptFault
+from engine.handlers import Handlers
+from engine.hooks import EnqueueHooks
+from engine.models.lanes import Lanes
+from engine.observer import Observer
+from engine.operations import Listing, MakeTestQueue, Snapshot
+from engine.operations_workers import Witness
+from engine.options import JobOptions
+from engine.parts import producing
+from engine.parts.face import Steps
+from engine.parts.producing import NewJob
+from engine.serializers import Serializer, Serializers
+from engine.server_clock import ServerClock
+
+if TYPE_CHECKING:
+    from engine.tasks import Registered
+
+#: Whose word makes a call answered: the server's, or a replica's as well (rule 8).
+Durable = Literal["server", "replica"]
+#: 2100-01-01.
+TEST_CLOCK_LEAST_MS = 4_102_444_800_000
+_PAGE = 1000
+_PAGES_MAX = 10_000
+
+
+class Surface:
+    """A queue's settings and its model; `Queue` and `AsyncQueue` add a driver and what people call."""
+
+    def __init__(
+        self,
+        name: str,
+        endpoint: Endpoint,
+        *,
+        prefix: str = "ic",
+        durability: Durable = "server",
+        replica_wait_ms: int = 1000,
+        payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
+        lua: Path | None = None,
+        observer: Observer | None = None,
+        serializer: Serializer | None = None,
+        serializers: Iterable[Serializer] = (),
+    ) -> None:
+        self.name = validate.queue_name(name)
+        self.endpoint = endpoint
+        self.url = endpoint.url
+        self.lua = validate.lua_folder(lua)
+        self.payload_bytes_max = validate.integer("payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT)
+        self.observer = observer
+        self.model = Lanes(self.name, lua=self.lua, root=validate.prefix(prefix))
+        wait_ms = validate.integer("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
+        #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.
+        self.durability = Durability(self.model.call(Witness()), wait_ms) if validate.durability(durability) else None
+        self.serializers = Serializers(serializer, serializers)
+        #: What is to be done before and after each enqueue.
+        self.hooks = EnqueueHooks()
+        #: The functions that `job` has registered.
+        self.handlers = Handlers()
+
+    def _register(self, task: Registered, inline: bool) -> Any:
+        self.handlers(task.name, inline=inline)(task.handler)
+        return task
+
+    def _drafted(self, name: str, payload: object, id: str | None, options: JobOptions) -> tuple[producing.Draft, NewJob | None]:
+        """A job, checked, and as its hooks have left it, if there are any. Raises Malformed."""
+        given = cast("Mapping[str, object]", options)
+        if not self.hooks:
+            return producing.draft(name, payload, self.payload_bytes_max, id, given, self.serializers), None
+        job = self.hooks.prepare(NewJob(name, payload, id=id, **options))
+        given = cast("Mapping[str, object]", job.options)
+        return producing.draft(job.name, job.payload, self.payload_bytes_max, job.id, given, self.serializers), job
+
+    def _pages(self) -> Steps[Snapshot]:
+        """The calls of a snapshot: yields each, is sent its reply, returns all of them as one."""
+        states: dict[str, list[tuple[str, int]]] = {}
+        srv_us = 0
+        for page in range(_PAGES_MAX):
+            part = yield self.model.call(Listing(page * _PAGE, _PAGE))
+            srv_us = srv_us or part.srv_us
+            for state, entries in part.states.items():
+                states.setdefault(state, []).extend(entries)
+            if all(len(entries) < _PAGE for entries in part.states.values()):
+                return Snapshot(srv_us, states)
+        raise ScriptFault(f"snapshot: more than {_PAGES_MAX * _PAGE} jobs in one state")
+
+    def _taking_test_clock(self, now_ms: object, clock: ServerClock) -> Steps[None]:
+        """The call that lets a queue take its time from a test, the first time; then the time itself."""
+        now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)
+        if self.model.now_ms is None:
+            made = yield self.model.call(MakeTestQueue())
+            if not made:
+                raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
+        self.model.now_ms = now
+        clock.learn(now * 1000, time.monotonic_ns())

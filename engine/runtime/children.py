@@ -1,0 +1,186 @@
+"""Child processes that run handlers, one job at a time each: for handlers that hold the interpreter lock (rule 14).
+
+A child imports the handler by module and name; nothing is forked. A child that dies takes only its own run with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing import Pipe
+from typing import Any
+
+from engine.errors import Malformed
+from engine.handlers import Fault, Lost, Say
+from engine.machine.step_values import MoreTime, Progressed
+from engine.operations import Lease, LeasedJob
+from engine.serializers import BUILT_IN, Serializers
+
+#: A child that closed its end or died is noticed at once; one that died and left its end to a child of its own, and a lease that
+#: was lost, after this.
+_LOOK_S = 0.1
+#: An idle child that was told to end gets this long.
+_END_S = 1.0
+
+
+#: What a run raised (error and traceback), and what it returned.
+Answer = tuple[Fault | None, bytes | None]
+
+
+class Child:
+    """One child process, started again with the next job after it died.
+
+    `run` belongs to one thread, and only that thread sends: a child that does not read its pipe holds up nobody else. `say` takes
+    what handlers tell the worker. After `max_jobs` (0 = never) the process is replaced.
+    """
+
+    def __init__(self, say: Say, max_jobs: int = 0, serializers: Serializers = BUILT_IN) -> None:
+        self._say = say
+        self._max_jobs = max_jobs
+        # Sent only where the child does not have them anyway.
+        self._serializers = serializers if serializers.own else None
+        self._jobs = 0
+        self._lost: queue.SimpleQueue[Lost] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Any = None
+        # The lease of the job that it has, or that is on its way to it.
+        self._lease: Lease | None = None
+        self._killed = False
+        self._closed = False
+
+    def start(self) -> None:
+        """Start the process unless it runs. Raises OSError, also after `close`."""
+        with self._lock:
+            if self._closed:
+                raise OSError("the worker has stopped")
+            if self._process is not None and self._process.poll() is None:
+                return
+            ours, theirs = Pipe()
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "engine.runtime.handler_process", str(theirs.fileno()), str(os.getpid())],
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    # Ctrl-C at a terminal is for the worker, which stops in order.
+                    start_new_session=True,
+                )
+            finally:
+                theirs.close()
+            self._pipe = ours
+            self._jobs = 0
+
+    def run(self, reference: tuple[str, str], job: LeasedJob) -> Answer:
+        """Run the handler (module, name) in the child, which was started: what it raised, None when it returned, and its
+        result."""
+        try:
+            with self._lock:
+                if self._closed:
+                    raise OSError
+                self._lease = job.lease
+            self._pipe.send((reference, job, self._serializers))
+            answer = self._hear(job.lease)
+        except (EOFError, OSError):
+            answer = Fault(self._died(), ""), None
+        with self._lock:
+            self._lease = None
+            killed, self._killed = self._killed, False
+        self._jobs += 1
+        if killed and self._process is not None:
+            # It was told to die when its answer was on the way.
+            self._died()
+        elif self._max_jobs and self._jobs >= self._max_jobs:
+            self._end()
+        if self._process is None or self._process.poll() is not None:
+            with contextlib.suppress(OSError):
+                # Ahead of the next job, which tells when it cannot be started.
+                self.start()
+        return answer
+
+    def _hear(self, lease: Lease) -> Answer:
+        """What comes of the run; what its handler says meanwhile is passed on. Raises EOFError or OSError when the child died."""
+        while True:
+            while not self._pipe.poll(_LOOK_S):
+                if self._process is not None and self._process.poll() is not None:
+                    raise EOFError
+                self._tell_lost(lease)
+            heard = self._pipe.recv()
+            if not isinstance(heard, MoreTime | Progressed):
+                return heard
+            self._say(heard)
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has a job, or one is on its way to it."""
+        return self._lease is not None
+
+    def kill(self, lease: Lease) -> None:
+        """End the process, if it still runs this job. Does not wait."""
+        with self._lock:
+            if self._lease == lease and self._process is not None:
+                self._killed = True
+                self._process.kill()
+
+    def lose(self, lease: Lease, *, cancelled: bool = False) -> None:
+        """Let the handler be told that its lease has ended. Does not wait."""
+        self._lost.put(Lost(lease, cancelled))
+
+    def _tell_lost(self, running: Lease) -> None:
+        """Tell the handler that runs; what was lost before it started is of no use any more."""
+        while not self._lost.empty():
+            lost = self._lost.get()
+            if lost.lease == running:
+                self._pipe.send(lost)
+
+    def close(self) -> None:
+        """End the process: at once when it is idle, by SIGKILL when its handler still runs. It is not started again."""
+        with self._lock:
+            self._closed = True
+        self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            process = self._process
+            if process is None:
+                return
+            if self._lease is not None:
+                process.kill()
+            else:
+                self._pipe.close()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _died(self) -> str:
+        """Make sure that it is dead, and say how it ended."""
+        with self._lock:
+            process, self._process = self._process, None
+            self._pipe.close()
+        if process is None:
+            return "the process of the handler was ended"
+        process.kill()
+        code = process.wait()
+        how = signal.Signals(-code).name if code < 0 else f"code {code}"
+        return f"the process of the handler ended by {how}"
+
+
+def reference_of(handler: Callable[..., object]) -> tuple[str, str]:
+    """Where another process finds a handler: module and name. Raises Malformed for one that it would not find."""
+    module, name = getattr(handler, "__module__", ""), getattr(handler, "__qualname__", "")
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if module == "__main__" or found is not handler:
+        raise Malformed(
+            "handlers", f"{module}.{name}", "functions of importable modules under their own names, to run in processes"
+        )
+    return module, name

@@ -1,0 +1,398 @@
+"""Executes the step machine with threads: whoever has news for it takes the decision, under a lock, and carries on with what
+comes of it.
+
+A few callers run the machine's calls, and one of them the inline handlers. A caller that brings a reply sends the next call or
+runs the next handler itself: each hand-over to another thread costs a switch and a wait for the interpreter lock. While a handler
+is on, the other callers take the replies and send the renewals, so that a busy one holds up neither (rule 14).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from engine.drivers.driver import Flight, SyncDriver
+from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType
+from engine.handlers import Fault
+from engine.logs import about
+from engine.machine.step_values import (
+    MS,
+    Answered,
+    BatchEnded,
+    Event,
+    Exit,
+    Forked,
+    GiveUpHandler,
+    HandlerEnded,
+    LoseLease,
+    Send,
+    Start,
+    StopAsked,
+    StopHandler,
+    StopReason,
+    TimerFired,
+    Unanswered,
+)
+from engine.machine.steps import WorkerSteps
+from engine.operations import Bury, Finish, LeasedJob, Operation, Reaped, Release, Retry, Tick
+from engine.runtime.batches import Batch, Run
+from engine.runtime.memory import rss_mb
+from engine.runtime.running import Running, job_run
+
+log = logging.getLogger("ironclaim.worker")
+
+#: One for each channel of the machine, and one for the inline handlers.
+CALLERS = 6
+#: A reply waits at most this long for the handlers of the caller that sent the call.
+PARKED_MS = 5
+#: The reason why a channel's calls fail is logged again after so long.
+SAY_AGAIN_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """A call whose first send is done; its reply is still to be taken."""
+
+    send: Send
+    flight: Flight
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The machine is done (None: why), or has to end because of this failure."""
+
+    reason: StopReason | BaseException
+
+
+@dataclass(slots=True)
+class Decided:
+    """What is to be done now: calls to send, what to run inline, and what the asking place of the pool runs itself."""
+
+    sends: list[Send] = field(default_factory=list[Send])
+    inline: Run | None = None
+    pooled: Run | None = None
+
+
+#: For the thread in `Executor.run`; None: look at the time again.
+News = queue.SimpleQueue[Event | Over | None]
+Task = Send | Departed | Run
+
+
+class Executor:
+    """The machine behind its lock. `driver` runs its calls, `waiting` those that block on the server; `worker` is its name, for
+    the log. With `max_memory_mb` it asks for a stop when the process holds more."""
+
+    def __init__(
+        self, steps: WorkerSteps, driver: SyncDriver, waiting: SyncDriver, news: News, *, worker: str = "", max_memory_mb: int = 0
+    ) -> None:
+        self._steps = steps
+        self._worker = worker
+        self._max_memory_mb = max_memory_mb
+        self._memory_at_ns = 0
+        self._driver = driver
+        self._waiting = waiting
+        self._lock = threading.Lock()
+        self._over = False
+        self._running: Running
+        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self._callers: list[threading.Thread] = []
+        # Calls that left while their caller runs inline handlers: it takes the replies itself afterwards, unless that lasts.
+        self._parked: deque[Departed] = deque()
+        self._parked_until_ns = 0
+        self._news = news
+        self._said: dict[str, tuple[str, int]] = {}
+        self._wake_at_ns = 0
+        self._sleeps_until_ns = 0
+
+    def run(self, running: Running) -> StopReason:
+        """Work until the machine is done; why it is. Raises what ends the worker before that."""
+        self._running = running
+        for number in range(CALLERS):
+            thread = threading.Thread(target=self._serve, name=f"caller-{number}", daemon=True)
+            thread.start()
+            self._callers.append(thread)
+        pid = os.getpid()
+        news: Event | Over | None = TimerFired()
+        while not isinstance(news, Over):
+            if os.getpid() != pid:
+                pid = os.getpid()
+                self._feed(Forked())
+            self._release_parked()
+            if isinstance(news, StopAsked):
+                log.info("stopping: %d jobs in hand", self._steps.owned, extra=about(None, self._worker))
+            if news is not None:
+                self._feed(news)
+            news = self._too_large() or self._listen()
+        if isinstance(news.reason, BaseException):
+            raise news.reason
+        return news.reason
+
+    def close(self, timeout_s: float) -> None:
+        """Let the callers end. A call that the server never answers and a handler that does not return are not waited for."""
+        self._over = True
+        for _ in self._callers:
+            self._tasks.put(None)
+        until_s = time.monotonic() + timeout_s
+        for thread in self._callers:
+            thread.join(max(0.0, until_s - time.monotonic()))
+
+    def ended(self, leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None = None) -> Run | None:
+        """A run is over. What runs next in its place, if there is something."""
+        following = self._turn(leased, result) if fault is None else None
+        if following is not None:
+            return following
+        # Error, trace and verdict; or the result.
+        event = HandlerEnded(leased.lease, None, result=result) if fault is None else HandlerEnded(leased.lease, *fault)
+        return self._follow(event, inline)
+
+    def batch_ended(self, ends: tuple[HandlerEnded, ...], inline: bool) -> Run | None:
+        """The same of a batch: how each of its jobs did."""
+        return self._follow(BatchEnded(ends), inline)
+
+    def _follow(self, event: HandlerEnded | BatchEnded, inline: bool) -> Run | None:
+        decided = self._decide(event, pool=not inline)
+        for send in decided.sends:
+            self._pass_on(send, park=inline)
+        if not inline and decided.inline is not None:
+            self._tasks.put(decided.inline)
+        return decided.inline if inline else decided.pooled
+
+    # -- deciding
+
+    def _turn(self, ended: LeasedJob, result: bytes | None) -> LeasedJob | None:
+        """The cheap way from one job to the next, where nothing else is to be decided."""
+        with self._lock:
+            try:
+                return None if self._over else self._steps.turn(ended.lease, time.monotonic_ns(), result)
+            except BaseException as failure:
+                self._end(failure)
+                return None
+
+    def _feed(self, event: Event) -> None:
+        """Tell the machine, and let the callers do what comes of it."""
+        decided = self._decide(event)
+        for send in decided.sends:
+            self._pass_on(send)
+        if decided.inline is not None:
+            self._tasks.put(decided.inline)
+
+    def _decide(self, event: Event, *, pool: bool = False) -> Decided:
+        """Tell the machine. What it wants at once is done here, and what has to be done outside of the lock is returned; with
+        `pool` also the first job for the pool, which else gets it."""
+        decided = Decided()
+        with self._lock:
+            if self._over:
+                return decided
+            try:
+                now_ns = time.monotonic_ns()
+                for action in self._steps.on(event, now_ns):
+                    match action:
+                        case Send():
+                            decided.sends.append(action)
+                        case Start(inline=True):
+                            decided.inline = Batch.of(action)
+                        case Start():
+                            if pool and decided.pooled is None:
+                                decided.pooled = Batch.of(action)
+                            else:
+                                self._running.start(Batch.of(action))
+                        case LoseLease():
+                            lease, extra = action.lease, about(action.lease, self._worker)
+                            how = "ended, for the job was cancelled" if action.cancelled else f"lost{_why(action)}"
+                            log.warning("job %s: lease with fence %d %s", lease.job, lease.fence, how, extra=extra)
+                            if action.started:
+                                self._running.lose(lease, cancelled=action.cancelled)
+                        case StopHandler():
+                            self._running.stop(action.job)
+                        case GiveUpHandler():
+                            self._tell_stuck(action)
+                        case Exit():
+                            self._tell_left()
+                            self._end(action.reason)
+                self._wake_at_ns = self._steps.wake_at_ns(now_ns)
+                if self._parked:
+                    self._wake_at_ns = min(self._wake_at_ns, self._parked_until_ns)
+            except BaseException as failure:
+                # A defect of ours must not leave a worker that looks alive and does nothing.
+                self._end(failure)
+            self._rearm()
+        return decided
+
+    def _rearm(self) -> None:
+        """Wake the thread in `run` when it would sleep too long."""
+        if self._wake_at_ns < self._sleeps_until_ns:
+            self._sleeps_until_ns = 0
+            self._news.put(None)
+
+    def _tell_stuck(self, given_up: GiveUpHandler) -> None:
+        job = given_up.job
+        log.error(
+            "%s timed out after %d ms and cannot be stopped; its place is taken until it returns, like %d of %d",
+            *(job_run(job), job.options.timeout_ms, given_up.stuck, self._steps.places),
+            extra=about(job, self._worker),
+        )
+
+    def _tell_left(self) -> None:
+        left = self._steps.owned
+        if left:
+            log.warning("stopped with %d jobs in hand: their leases will run out", left, extra=about(None, self._worker))
+
+    def _end(self, reason: StopReason | BaseException) -> None:
+        if not self._over:
+            self._over = True
+            self._news.put(Over(reason))
+
+    def _too_large(self) -> StopAsked | None:
+        """Looks once a second at the memory that the process holds, where that has a bound."""
+        now_ns = time.monotonic_ns()
+        if not self._max_memory_mb or now_ns < self._memory_at_ns:
+            return None
+        self._memory_at_ns = now_ns + 1000 * MS
+        held_mb = rss_mb()
+        if held_mb <= self._max_memory_mb:
+            return None
+        text = "worker %s holds %.0f MB, more than its %d: it stops"
+        log.warning(text, self._worker, held_mb, self._max_memory_mb, extra=about(None, self._worker))
+        self._max_memory_mb = 0
+        return StopAsked("recycled")
+
+    def _listen(self) -> Event | Over | None:
+        """The next news, at the latest TimerFired when the machine wants it."""
+        with self._lock:
+            self._sleeps_until_ns = self._wake_at_ns
+        try:
+            wait_ns = max(0, self._sleeps_until_ns - time.monotonic_ns())
+            return self._news.get(timeout=wait_ns / (1000 * MS))
+        except queue.Empty:
+            # It may want to sleep on, by what others have told it meanwhile.
+            return TimerFired() if time.monotonic_ns() >= self._wake_at_ns else None
+
+    # -- calling
+
+    def _pass_on(self, send: Send, *, park: bool = False) -> None:
+        """Let a caller run this call. A claim or a finish leaves here and now: the server works on it meanwhile. `park`: this
+        caller goes on to run handlers, and takes the reply after them if they are short; to wake another one would cost more."""
+        if send.channel not in ("work", "finish"):
+            self._tasks.put(send)
+            return
+        try:
+            departed = Departed(send, self._driver.depart(send.call, again=send.again))
+        except Exception:
+            # A defect of ours. Whoever runs handlers goes on; the caller that takes the call up meets it again, and says so.
+            self._tasks.put(send)
+            return
+        if not park:
+            self._tasks.put(departed)
+            return
+        with self._lock:
+            self._parked.append(departed)
+            self._parked_until_ns = time.monotonic_ns() + PARKED_MS * MS
+            self._wake_at_ns = min(self._wake_at_ns, self._parked_until_ns)
+            self._rearm()
+
+    def _take_parked(self) -> Departed | None:
+        with self._lock:
+            return self._parked.popleft() if self._parked else None
+
+    def _release_parked(self) -> None:
+        """A handler lasts: other callers take the replies."""
+        while self._parked and time.monotonic_ns() >= self._parked_until_ns:
+            departed = self._take_parked()
+            if departed is not None:
+                self._tasks.put(departed)
+
+    def _serve(self) -> None:
+        """A caller's thread."""
+        try:
+            self._take_up()
+        except BaseException as failure:
+            # A defect of ours, or an observer that raises: without its callers the worker would look alive and do nothing.
+            self._end(failure)
+
+    def _complain(self, channel: str, error: EngineError) -> None:
+        """Log why a call failed: the same reason once in a while, however often it is tried again."""
+        now_ns, reason = time.monotonic_ns(), str(error)[:60]
+        said = self._said.get(channel)
+        if said is None or said[0] != reason or now_ns - said[1] > SAY_AGAIN_MS * MS:
+            self._said[channel] = (reason, now_ns)
+            log.warning("%s", error)
+
+    def _take_up(self) -> None:
+        """Take up what is to be done, and what comes of it."""
+        task: Task | None = None
+        while True:
+            task = task or self._take_parked() or self._tasks.get()
+            if task is None:
+                return
+            if isinstance(task, LeasedJob | Batch):
+                self._running.run_inline(task)
+                task = None
+                continue
+            event = self._call(task)
+            decided = self._decide(event) if event is not None else Decided()
+            # What this caller cannot wait for at once leaves before it waits for anything.
+            busy = decided.inline is not None or bool(self._parked)
+            task = decided.inline or (decided.sends.pop(0) if decided.sends and not busy else None)
+            for send in decided.sends:
+                self._pass_on(send, park=busy)
+
+    def _call(self, task: Send | Departed) -> Event | None:
+        """Run a call to its end."""
+        started_ns = time.monotonic_ns()
+        send = task.send if isinstance(task, Departed) else task
+        try:
+            if isinstance(task, Departed):
+                sent = self._driver.arrive(task.flight)
+            else:
+                driver = self._waiting if send.channel == "wake" else self._driver
+                sent = driver.send(send.call, again=send.again)
+        except UnsafeServer as error:
+            self._end(error)
+            return None
+        except EngineError as error:
+            self._complain(send.channel, error)
+            return Unanswered(send.channel, send.call, started_ns, _is_final(error, send.call.operation))
+        except Exception:
+            # A defect of ours must not leave the channel without its answer, for the worker would look alive and do nothing.
+            log.exception("%s: unexpected", type(send.call.operation).__name__)
+            return Unanswered(send.channel, send.call, started_ns, fault=True)
+        if isinstance(sent.reply, Reaped):
+            _tell_reaped(sent.reply, self._worker)
+        operation = send.call.operation
+        if isinstance(operation, Tick) and operation.error:
+            text = "schedule %s cannot tick until it is put again: %s"
+            log.warning(text, operation.schedule, operation.error, extra=about(None, self._worker))
+        return Answered(send.channel, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
+
+
+def _is_final(error: EngineError, operation: Operation) -> bool:
+    """Whether it is no use to send the same call again. What ends leases is sent until it is answered, also past a key of another
+    type: somebody will put that right."""
+    repairable = isinstance(error, WrongKeyType) and isinstance(operation, Finish | Retry | Bury | Release)
+    fused = isinstance(operation, Finish) and operation.claim is not None
+    return isinstance(error, ScriptFault) and (fused or not repairable)
+
+
+def _tell_reaped(reaped: Reaped, worker: str) -> None:
+    """Nobody else says that a job is dead: the workers that it killed cannot."""
+    if reaped.leases:
+        first = reaped.leases[0][0]
+        text = "%d leases ran out, their workers are gone or stand still; the first: job %s"
+        log.warning(text, len(reaped.leases), first.job, extra=about(first, worker))
+    for job in reaped.buried:
+        log.warning("job %s is dead: it has crashed too often", job, extra={**about(None, worker), "job_id": job})
+
+
+def _why(lost: LoseLease) -> str:
+    """What to do about a lease that nobody renewed because nothing in this process could run (rule 14)."""
+    if not lost.starved_ms:
+        return ""
+    return (
+        f": this process stood still for {lost.starved_ms} ms, so it was not renewed; "
+        "handlers that hold the interpreter lock for long (C code) belong into processes of their own: --processes"
+    )

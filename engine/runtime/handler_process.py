@@ -1,0 +1,109 @@
+"""A child process of a worker: `python -m engine.runtime.handler_process DESCRIPTOR PARENT`, which `children` starts.
+
+It reads jobs from the pipe, runs the handler of each in its main thread, and answers what came of it. It ends with its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import signal
+import sys
+import threading
+from importlib import import_module
+from multiprocessing.connection import Connection
+from typing import Any
+
+from engine.handlers import Fault, Job, Lost, call_plain, fault_of
+from engine.operations import LeasedJob
+from engine.serializers import BUILT_IN, Serializers
+
+_PR_SET_PDEATHSIG = 1
+
+#: What a run raised (error and traceback), and what it returned.
+Answer = tuple[Fault | None, bytes | None]
+Order = tuple[tuple[str, str], LeasedJob, Serializers | None]
+
+
+class Orders:
+    """Reads the pipe in a thread, so that a lost lease reaches the handler that runs."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.jobs: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._pipe = pipe
+        self._lock = threading.Lock()
+        self._saying = threading.Lock()
+        self._running: Job | None = None
+        self._lost: Lost | None = None
+
+    def begins(self, leased: LeasedJob, serializers: Serializers) -> Job:
+        """A handler is about to run."""
+        job = Job(leased, self.say, serializers)
+        with self._lock:
+            self._running = job
+            if self._lost is not None and self._lost.lease == leased.lease:
+                job.lose(cancelled=self._lost.cancelled)
+        return job
+
+    def say(self, said: object) -> None:
+        """Tell the worker, from whichever thread of the handler."""
+        with self._saying:
+            self._pipe.send(said)
+
+    def read(self) -> None:
+        """Until the parent closes its end or dies: then the handler that runs has no worker any more."""
+        try:
+            while True:
+                self._take(self._pipe.recv())
+        except (EOFError, OSError):
+            os._exit(1)
+
+    def _take(self, order: Order | Lost) -> None:
+        if not isinstance(order, Lost):
+            self.jobs.put(order)
+            return
+        with self._lock:
+            self._lost = order
+            job = self._running
+        if job is not None and (job.id, job.fence, job.nonce) == order.lease:
+            job.lose(cancelled=order.cancelled)
+
+
+def main() -> None:
+    """Run handlers until the parent ends."""
+    _end_with_parent(int(sys.argv[2]))
+    pipe: Any = Connection(int(sys.argv[1]))
+    os.set_inheritable(pipe.fileno(), False)
+    orders = Orders(pipe)
+    threading.Thread(target=orders.read, name="orders", daemon=True).start()
+    while True:
+        reference, leased, serializers = orders.jobs.get()
+        orders.say(_run(orders, reference, leased, serializers or BUILT_IN))
+
+
+def _run(orders: Orders, reference: tuple[str, str], leased: LeasedJob, serializers: Serializers) -> Answer:
+    """What the handler raised, and what it returned."""
+    try:
+        handler: Any = import_module(reference[0])
+        for part in reference[1].split("."):
+            handler = getattr(handler, part)
+        job = orders.begins(leased, serializers)
+        # Its time begins now, not when this process was started.
+        job.extend(max(1, job.timeout_ms))
+        return None, call_plain(handler, job)
+    except BaseException as failure:
+        return fault_of(failure), None
+
+
+def _end_with_parent(parent: int) -> None:
+    """SIGKILL when the worker is gone, where the kernel can do it; elsewhere the pipe says it, unless a handler holds the
+    interpreter lock."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,299 @@
+"""Runs the handlers of a worker's jobs: coroutines on a loop of their own, plain functions in threads or in child processes, and
+inline ones in the thread that asks for it.
+
+Who has run one job runs the next, without a way through another thread. Whatever a handler raises is a failed run and never ends
+the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from engine.handlers import Fault, Handlers, Job, Say, call_plain, end_fork, fault_of
+from engine.logs import about
+from engine.machine.timeouts import timed_out
+from engine.observer import Observer
+from engine.operations import Lease, LeasedJob
+from engine.outcomes import TIMED_OUT
+from engine.runtime.async_handlers import LoopThread
+from engine.runtime.batches import Batch, BatchEndedTold, BatchRuns, Run
+from engine.runtime.children import Child, reference_of
+from engine.serializers import BUILT_IN, Serializers
+
+log = logging.getLogger("ironclaim.worker")
+
+#: Hears that a run is over, with what it raised and what it returned, and says what its place runs next; None when another thread
+#: will know.
+Ended = Callable[[LeasedJob, Fault | None, bool, bytes | None], Run | None]
+
+
+class ChildFailed(Exception):
+    """A run in a child process has failed; hooks hear of it as an exception with its text."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.error)
+        self.fault = fault
+
+
+class Tell(Protocol):
+    """Tells a handler that its lease has ended."""
+
+    def __call__(self, *, cancelled: bool) -> None: ...
+
+
+class Running:
+    """The handlers that run. At most `places` run at once and one more inline, which its user sees to; `processes`: plain
+    functions run in as many child processes, which are replaced after `child_max_jobs` each (0 = never). `ended` gets True as its
+    third argument for an inline run, and `batch_ended` is told of batches. `say` takes what handlers tell the worker while they
+    run; `worker` is its name."""
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        observer: Observer | None,
+        ended: Ended,
+        *,
+        batch_ended: BatchEndedTold | None = None,
+        say: Say,
+        places: int,
+        processes: bool,
+        child_max_jobs: int = 0,
+        serializers: Serializers = BUILT_IN,
+        worker: str = "",
+    ) -> None:
+        self._handlers = handlers
+        self._hooks = handlers.hooks
+        self._serializers = serializers
+        self._say = say
+        self._worker = worker
+        self._observer = observer
+        self._ended = ended
+        self._batches = BatchRuns(self, handlers, batch_ended) if batch_ended is not None else None
+        self._work: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
+        self._loop = LoopThread("handlers-async")
+        # How to tell a handler that runs that its lease has ended, and the leases that have.
+        self._tell: dict[Lease, Tell] = {}
+        self._lost: dict[Lease, bool] = {}
+        # The same for those that have used up their time; a thread cannot be stopped and is not in here.
+        self._stop: dict[Lease, Callable[[], None]] = {}
+        self._stopped: set[Lease] = set()
+        # Coroutines need no thread each; one is left for jobs that have no handler.
+        all_coroutines = handlers.by_name and all(map(handlers.is_coroutine, handlers.by_name))
+        self._places = min(1, places) if all_coroutines else places
+        self._children = (
+            [Child(say, child_max_jobs, serializers) for _ in range(self._places)] if processes and not all_coroutines else []
+        )
+        for number in range(self._places):
+            child = self._children[number] if self._children else None
+            threading.Thread(target=self._serve, args=(child,), name=f"handler-{number}", daemon=True).start()
+
+    def start(self, run: Run) -> None:
+        """Run the handler of a job or a batch. Does not wait."""
+        if not self._handlers.is_coroutine(run.name):
+            self._work.put(run)
+        elif isinstance(run, Batch):
+            self._loop.run(partial(self._run_batch, run))
+        else:
+            self._loop.run(partial(self._run_coroutine, run))
+
+    def run_inline(self, run: Run) -> None:
+        """Run the handler of a job or a batch here, and those that follow."""
+        following: Run | None = run
+        while following is not None:
+            following = self._run_plain(following, None, inline=True)
+
+    def lose(self, lease: Lease, *, cancelled: bool = False) -> None:
+        """Tell the handler of this lease that it has ended, and whether because its job was cancelled."""
+        # The handler's thread registers and then looks in here: one of the two sees the other.
+        self._lost[lease] = cancelled
+        tell = self._tell.get(lease)
+        if tell is not None:
+            tell(cancelled=cancelled)
+
+    def stop(self, leased: LeasedJob) -> None:
+        """The handler of this job has used up its time: cancel the coroutine, kill the child process. Does not wait."""
+        self._stopped.add(leased.lease)
+        stop = self._stop.get(leased.lease)
+        if stop is not None:
+            stop()
+
+    def close(self) -> None:
+        """Take no more work. Functions that still run in threads go on; coroutines are cancelled, child processes killed."""
+        for _ in range(self._places):
+            self._work.put(None)
+        self._loop.close()
+        for child in self._children:
+            child.close()
+
+    def _serve(self, child: Child | None) -> None:
+        """Run plain functions, one at a time."""
+        if child is not None:
+            with contextlib.suppress(OSError):
+                # Ahead of the first job, which tells when it cannot be started.
+                child.start()
+        while (leased := self._work.get()) is not None:
+            following: Run | None = leased
+            while following is not None:
+                if self._handlers.is_coroutine(following.name):
+                    self.start(following)
+                    break
+                following = self._run_plain(following, child, inline=False)
+
+    def _run_plain(self, leased: Run, child: Child | None, *, inline: bool) -> Run | None:
+        """Run a plain function; what follows."""
+        if isinstance(leased, Batch):
+            assert self._batches is not None
+            return self._batches.run_plain(leased, inline=inline)
+        start_ns, ticket = self.begins(leased)
+        fault: Fault | None = None
+        result: bytes | None = None
+        # Hooks of a run in a child process have a Job of their own.
+        job = self.job(leased) if child is None else Job(leased, self._say, self._serializers)
+        try:
+            if self._hooks:
+                with self._hooks.entered(job):
+                    result = self._call(leased, job, child)
+            else:
+                result = self._call(leased, job, child)
+        except BaseException as failure:
+            # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
+            fault = self.failed(leased, failure)
+        if self._hooks:
+            self._hooks.ended(job, None if fault is None else fault.error)
+        return self._ends(leased, ticket, start_ns, fault, inline=inline, result=result)
+
+    def _call(self, leased: LeasedJob, job: Job, child: Child | None) -> bytes | None:
+        """Run a plain function, here or in a child process; its result. Raises what it raises, or ChildFailed."""
+        if child is None:
+            return call_plain(self._handlers.find(leased.name), job)
+        reference = reference_of(self._handlers.find(leased.name))
+        child.start()
+        self._register(leased.lease, partial(child.lose, leased.lease))
+        self.stoppable(leased, partial(child.kill, leased.lease))
+        fault, result = child.run(reference, leased)
+        if fault is not None:
+            raise ChildFailed(fault)
+        return result
+
+    async def _run_batch(self, batch: Batch) -> None:
+        assert self._batches is not None
+        await self._batches.run_coroutine(batch, self._loop.canceller())
+
+    async def _run_coroutine(self, leased: LeasedJob) -> None:
+        start_ns, ticket = self.begins(leased)
+        fault: Fault | None = None
+        result: bytes | None = None
+        pid = os.getpid()
+        job = self.job(leased)
+        try:
+            handler: Any = self._handlers.find(leased.name)
+            if leased.options.timeout_ms:
+                self.stoppable(leased, self._loop.canceller())
+            if self._hooks:
+                with self._hooks.entered(job):
+                    result = job.encode_result(await handler(job))
+            else:
+                result = job.encode_result(await handler(job))
+        except BaseException as failure:
+            if os.getpid() != pid:
+                end_fork(failure)
+            # Also CancelledError: the run has not done its work.
+            fault = self.failed(leased, failure)
+        if os.getpid() != pid:
+            end_fork(None)
+        if self._hooks:
+            self._hooks.ended(job, None if fault is None else fault.error)
+        following = self._ends(leased, ticket, start_ns, fault, inline=False, result=result)
+        if following is not None:
+            # In a task of its own: what a handler does to its task (cancel it, set context variables) is not for the next job.
+            self.start(following)
+
+    def begins(self, leased: LeasedJob) -> tuple[int, object]:
+        """A run begins: when, and the observer's ticket."""
+        if self._observer is None:
+            return 0, None
+        start_ns = time.monotonic_ns()
+        return start_ns, self._observer.handler_started(leased, start_ns)
+
+    def stoppable(self, leased: LeasedJob, stop: Callable[[], None]) -> None:
+        """How to stop the handler that is about to run, should it use up its time."""
+        if leased.options.timeout_ms:
+            self._stop[leased.lease] = stop
+            if leased.lease in self._stopped:
+                stop()
+
+    def job(self, leased: LeasedJob) -> Job:
+        """What a handler sees, which hears when its lease has ended."""
+        job = Job(leased, self._say, self._serializers)
+        self._register(leased.lease, job.lose)
+        return job
+
+    def _register(self, lease: Lease, tell: Tell) -> None:
+        self._tell[lease] = tell
+        cancelled = self._lost.get(lease)
+        if cancelled is not None:
+            tell(cancelled=cancelled)
+
+    def failed(self, leased: LeasedJob, failure: BaseException, known: Fault | None = None) -> Fault:
+        """Log that a run has failed; what it leaves behind. `known`: it was told of another job before, with its trace."""
+        here = not isinstance(failure, ChildFailed)
+        fault = known or (fault_of(failure) if here else failure.fault)
+        if leased.lease in self._stopped:
+            more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
+            fault = Fault(timed_out(leased, more), fault.trace, TIMED_OUT)
+        fault = self._handlers.waits(leased, fault)
+        extra = about(leased, self._worker)
+        if fault.verdict.asked:
+            log.info("%s ended: %s", job_run(leased), fault.error, extra=extra)
+        elif here:
+            raised = failure if known is None else None
+            log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=raised, extra=extra)
+        else:
+            trace = f"\n{fault.trace}".rstrip()
+            log.warning("%s failed: %s%s", job_run(leased), fault.error, trace, extra=extra | {"traceback": fault.trace})
+        return fault
+
+    def _ends(
+        self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None, *, inline: bool, result: bytes | None
+    ) -> Run | None:
+        self.over(leased, ticket, start_ns, fault)
+        following = self._ended(leased, fault, inline, result)
+        self.forget(leased.lease)
+        return following
+
+    def over(self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None) -> None:
+        """A handler has ended: nothing is told to it any more."""
+        lease = leased.lease
+        self._tell.pop(lease, None)
+        if self._stop:
+            self._stop.pop(lease, None)
+        if self._observer is not None:
+            error = None if fault is None else fault.error
+            self._observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
+
+    def forget(self, lease: Lease) -> None:
+        """Its end was told. Not before: until then another thread may still decide that it is lost, or has used up its time."""
+        if self._lost or self._stopped:
+            self._lost.pop(lease, None)
+            self._stopped.discard(lease)
+
+
+def job_run(leased: LeasedJob) -> str:
+    """The run for the log: whether a failure is the job's last one is what people ask first."""
+    return f"job {leased.lease.job} ({leased.name}), attempt {leased.failures + 1} of {leased.options.attempts},"
+
+
+def check_references(handlers: Handlers) -> None:
+    """Raise Malformed when a child process would not find one of the plain functions."""
+    for name, handler in handlers.by_name.items():
+        if not handlers.is_coroutine(name) and name not in handlers.inline:
+            reference_of(handler)
