@@ -42,6 +42,10 @@ class Unreadable(ValueError):
     """A timing that cannot be read: the message says what is wrong with it."""
 
 
+class UnknownZone(Unreadable):
+    """This machine does not know its zone; another one may."""
+
+
 @dataclass(frozen=True, slots=True)
 class Calendar:
     """The ticks of one timing."""
@@ -152,11 +156,12 @@ class Calendar:
 
 @lru_cache(maxsize=1000)
 def calendar(timing: Timing) -> Calendar:
-    """The calendar of a timing. Raises Unreadable, also for an expression that never ticks."""
+    """The calendar of a timing. Raises Unreadable (UnknownZone), also for an expression that never ticks."""
     try:
         zone = UTC if timing.zone == "UTC" else ZoneInfo(timing.zone)
     except (KeyError, ValueError, OSError) as error:
-        raise Unreadable("a time zone that this machine knows, such as Europe/Berlin (ironclaim[zones] brings them)") from error
+        known = "a time zone that this machine knows, such as Europe/Berlin"
+        raise UnknownZone(f"{known}; the package tzdata (ironclaim[zones]) brings them where the system has none") from error
     if bool(timing.cron) + bool(timing.every_ms) + bool(timing.months) != 1:
         raise Unreadable("one of cron, every_ms and months")
     if not timing.cron:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.machine.step_values import MS, Settings
-from engine.machine.ticking import tick
+from engine.machine.ticking import tick, zone_unknown
 from engine.operations import Count, News, Operation, Promote, Promoted, Reap, Reaped
 from engine.operations_workers import Beaten
 
@@ -13,6 +13,8 @@ DONE_MAX = 1000
 #: Where another worker leads, this one does not sweep at once when something falls due, but so much later: by then it is done.
 #: Should the other one be gone, things are that much late.
 FOLLOW_MS = 200
+#: So long a worker leaves a schedule whose zone it does not know to workers that do, before it sets it aside for all of them.
+ZONE_PATIENCE_MS = 30_000
 
 
 class Sweeping:
@@ -29,6 +31,8 @@ class Sweeping:
         self._sweeps = 0
         self._reply_ms = settings.sweep_ms
         self._rest: list[Operation] = []
+        #: Due schedules of a zone that is not known here, by name, version and tick: since when (server ms).
+        self._left: dict[tuple[str, str, int], int] = {}
         self._incarnation = ""
         #: The classes that a burst works off.
         self.classes = settings.classes
@@ -83,13 +87,22 @@ class Sweeping:
 
     def promoted(self, reply: Promoted, done_ns: int) -> None:
         """Its second half was answered: the shorter of the two sleeps counts. Schedules that are due tick before the next one."""
+        now_ms = reply.srv_us // 1000
         ticks: list[Operation] = []
+        left, self._left = self._left, {}
         for due in reply.due:
+            made = tick(due, now_ms, self._incarnation, self._sweeps + 1)
+            if made.error and zone_unknown(due):
+                tick_of = (due.schedule, due.version, due.expected_ms)
+                since_ms = self._left[tick_of] = left.get(tick_of, now_ms)
+                if now_ms - since_ms < ZONE_PATIENCE_MS:
+                    continue
             self._sweeps += 1
-            ticks.append(tick(due, reply.srv_us // 1000, self._incarnation, self._sweeps))
+            ticks.append(made)
         self._rest[:0] = ticks
         self._reply_ms = min(self._reply_ms, reply.sleep_ms)
-        self.not_after(done_ns, self._reply_ms)
+        # What is left stays due, so the reply says "at once"; the worker that it is left to needs a moment.
+        self.not_after(done_ns, max(self._reply_ms, FOLLOW_MS) if self._left else self._reply_ms)
 
     def not_after(self, done_ns: int, sleep_ms: int) -> None:
         """A reply said that something falls due after so long."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.calendar import calendar
+from engine.calendar import UnknownZone, calendar
 from engine.models import lanes_schedules
 from engine.operations import DueSchedule, Tick, TickPolicy, Timing
 
@@ -26,6 +26,17 @@ def tick(due: DueSchedule, now_ms: int, incarnation: str, counter: int) -> Tick:
     ticks = _wanted(seen, more, now_ms, policy)
     missed = len(seen) - len(ticks) + more
     return Tick(incarnation, counter, due.schedule, due.version, due.expected_ms, ticks, next_ms, missed, policy.overlap)
+
+
+def zone_unknown(due: DueSchedule) -> bool:
+    """Whether nothing but its zone keeps this machine from reading a schedule: one that has it, or newer ones, can."""
+    try:
+        calendar(lanes_schedules.read(Timing, due.timing))
+    except UnknownZone:
+        return True
+    except ValueError:
+        return False
+    return False
 
 
 def _wanted(seen: list[int], more: bool, now_ms: int, policy: TickPolicy) -> tuple[int, ...]:

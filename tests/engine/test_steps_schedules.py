@@ -9,6 +9,7 @@ from engine.operations import Claim, Count, Counts, DueSchedule, Promote, Promot
 from tests.engine.helpers.machine import SERVER_MS, Machine, exits
 
 SECOND = '{"every_ms":1000}'
+MARS = '{"zone":"Mars/Olympus","cron":"* * * * *"}'
 
 
 def due(name: str, timing: str = SECOND, expected_ms: int = SERVER_MS) -> DueSchedule:
@@ -52,9 +53,7 @@ def test_ticks_are_reckoned_from_the_servers_time_in_the_reply() -> None:
     assert (tick.ticks_ms, tick.next_ms) == ((SERVER_MS, SERVER_MS + 1000, SERVER_MS + 2000), SERVER_MS + 3000)
 
 
-@pytest.mark.parametrize(
-    "timing", ["", "no JSON", '{"cron":"x"}', '{"zone":"Mars/Olympus","cron":"* * * * *"}', '{"every_ms":"9"}']
-)
+@pytest.mark.parametrize("timing", ["", "no JSON", '{"cron":"x"}', '{"zone":"Mars/Olympus","months":"9"}', '{"every_ms":"9"}'])
 def test_what_cannot_be_read_is_set_aside_and_the_next_one_ticks(timing: str) -> None:
     machine = Machine()
     swept(machine, due("bad", timing), due("good"))
@@ -62,6 +61,33 @@ def test_what_cannot_be_read_is_set_aside_and_the_next_one_ticks(timing: str) ->
     assert (tick.schedule, tick.ticks_ms, tick.next_ms, tick.error != "") == ("bad", (), 0, True)
     machine.answer("sweep", Ticked(machine.srv_us, "ticked"))
     assert outstanding(machine).error == ""
+
+
+def test_a_zone_that_is_not_known_here_is_left_to_others_for_half_a_minute_and_then_set_aside() -> None:
+    machine = Machine()
+    swept(machine, due("bad", MARS), due("good"))
+    assert (outstanding(machine).schedule, outstanding(machine).counter) == ("good", 3)
+    machine.answer("sweep", Ticked(machine.srv_us, "ticked"))
+    # It stays due, which must not make this worker sweep without a pause.
+    began_ms = machine.now_ms
+    machine.wait(199)
+    assert "sweep" not in machine.out
+    while "sweep" not in machine.out:
+        machine.wait(201)
+        assert machine.now_ms - began_ms < 30_500
+        swept(machine, due("bad", MARS))
+    assert machine.now_ms - began_ms >= 30_000
+    tick = outstanding(machine)
+    assert (tick.schedule, tick.next_ms, "tzdata" in tick.error) == ("bad", 0, True)
+
+
+def test_each_tick_of_a_zone_that_is_not_known_here_is_left_for_so_long() -> None:
+    """Others tick it, late perhaps: that this worker has waited before says nothing about the next one."""
+    machine = Machine()
+    for at in range(200):
+        swept(machine, due("theirs", MARS, SERVER_MS + at))
+        assert "sweep" not in machine.out
+        machine.wait(201)
 
 
 def test_a_tick_that_the_server_refuses_holds_up_no_other_and_waits_a_sweep() -> None:
