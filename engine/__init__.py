@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from engine.operations import Altered, Counts, Enqueued, Event, NameCounts, Snapshot
     from engine.options import JobOptions
     from engine.outcomes import Bury, Discard, RetryLater
+    from engine.parts.durations import Durations, HandlerTimes
     from engine.parts.job_info import JobError, JobInfo
     from engine.parts.locks import Lock
     from engine.parts.producing import NewJob
@@ -71,6 +72,7 @@ _HOMES = {
     ),
     "engine.handlers": ("Handlers", "Job"),
     "engine.outcomes": ("Bury", "Discard", "RetryLater"),
+    "engine.parts.durations": ("Durations", "HandlerTimes"),
     "engine.parts.locks": ("Lock",),
     "engine.parts.job_info": ("JobError", "JobInfo"),
     "engine.operations": ("Altered", "Counts", "Enqueued", "Event", "NameCounts", "Snapshot"),
@@ -100,9 +102,11 @@ __all__ = [
     "ConnectOptions",
     "Counts",
     "Discard",
+    "Durations",
     "EngineError",
     "Enqueued",
     "Event",
+    "HandlerTimes",
     "Handlers",
     "Job",
     "JobError",

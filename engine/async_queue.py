@@ -21,8 +21,9 @@ from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueued, Snapshot, Window
 from engine.operations_workers import NoteQueue
 from engine.options import JobOptions, checked
-from engine.parts import administering, clearing, producing
+from engine.parts import administering, clearing, durations, producing
 from engine.parts.dead import AsyncDead
+from engine.parts.durations import HandlerTimes
 from engine.parts.events import AsyncEvents
 from engine.parts.face import Ask, InTime, Steps
 from engine.parts.jobs import AsyncJobs
@@ -236,10 +237,17 @@ class AsyncQueue(Surface):
         async with self.driver.turns:
             return await self.driver.run(self.model.call(Count()))
 
+    async def stats(self) -> list[HandlerTimes]:
+        """How long the handlers of each name took, in the order of the names: how many runs succeeded and failed, their sum, the
+        longest, and a histogram for percentiles. Workers tell it with their beats, every 10 s unless told otherwise, and when
+        they stop; what a killed one has not told is not counted, and nothing twice. Kept until the queue is obliterated."""
+        return await self.carry_out(durations.listing(self))
+
     async def metrics(self) -> str:
-        """What `counts` says, in Prometheus' text format 0.0.4: `ironclaim_jobs` by state, and the counters
-        `ironclaim_jobs_finished_total` and `ironclaim_jobs_buried_total`; for a service to serve beside its own."""
-        return exposition(self.name, await self.counts())
+        """What `counts` and `stats` say, in Prometheus' text format 0.0.4: `ironclaim_jobs` by state, the counters
+        `ironclaim_jobs_finished_total` and `ironclaim_jobs_buried_total`, and the histogram `ironclaim_run_seconds` by name and
+        outcome; for a service to serve beside its own."""
+        return exposition(self.name, await self.counts(), await self.stats())
 
     async def snapshot(self) -> Snapshot:
         """The ids of every state, in pages of 1,000; one page is one instant, several are not."""

@@ -1,10 +1,18 @@
-"""What is asked about workers and locks, as values: beats, the listing of workers, locks, and the write that a replica is
-waited for with. No I/O."""
+"""What is asked about workers and locks, as values: beats, the listing of workers, how long handlers took, locks, and the write
+that a replica is waited for with. No I/O."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
+
+#: Of the buckets that runs are counted in by their length, the last: all runs beyond 2^47 ns (39 hours) are there.
+BUCKET_MAX = 95
+
+
+def bucket_end_ns(bucket: int) -> float:
+    """Where a bucket of lengths ends. Bucket b > 0 begins where b - 1 ends; two of them double."""
+    return 2 ** (bucket / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,34 @@ class Witness:
     """Write one key, whatever else there is to write (rule 8)."""
 
 
+class TookItem(NamedTuple):
+    """How long runs of one name and outcome took: all together, the longest of them, and how many by bucket (see `Durations`)."""
+
+    name: str
+    outcome: Literal["ok", "failed"]
+    total_us: int
+    most_us: int
+    buckets: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TellTook:
+    """What a worker has measured since its last report. (incarnation, counter) is the identity; void after `not_after_ms`."""
+
+    incarnation: str
+    counter: int
+    not_after_ms: int
+    items: tuple[TookItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListTook:
+    """One page of the names with times."""
+
+    offset: int
+    limit: int
+
+
 @dataclass(frozen=True, slots=True)
 class NoteQueue:
     """List the queue as used at a time."""
@@ -117,6 +153,22 @@ class LockReply:
     until_ms: int = 0
 
 
-WorkersOperation = Beat | ListWorkers | AcquireLock | ExtendLock | ReleaseLock | Witness
+@dataclass(frozen=True, slots=True)
+class TookTold:
+    """`ok`, or `repeated` for another copy of a report that was added; `refused`: it came too late and was not."""
+
+    srv_us: int
+    result: Literal["ok", "repeated", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTook:
+    """For each name: the name, the time of its first report (ms), and its outcomes, one item for each."""
+
+    srv_us: int
+    names: tuple[tuple[str, int, tuple[TookItem, ...]], ...]
+
+
+WorkersOperation = Beat | ListWorkers | AcquireLock | ExtendLock | ReleaseLock | Witness | TellTook | ListTook
 RegistryOperation = NoteQueue | ListQueues
-WorkersReply = Beaten | ListedWorkers | LockReply
+WorkersReply = Beaten | ListedWorkers | LockReply | TookTold | ListedTook

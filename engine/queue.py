@@ -21,8 +21,9 @@ from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueued, Snapshot, Window
 from engine.operations_workers import NoteQueue
 from engine.options import JobOptions, checked
-from engine.parts import administering, clearing, producing
+from engine.parts import administering, clearing, durations, producing
 from engine.parts.dead import Dead
+from engine.parts.durations import HandlerTimes
 from engine.parts.events import Events
 from engine.parts.face import InTime, Steps
 from engine.parts.jobs import Jobs
@@ -232,10 +233,17 @@ class Queue(Surface):
         """Jobs in each state. `waiting` also counts those that no worker has a handler for."""
         return self.driver.run(self.model.call(Count()))
 
+    def stats(self) -> list[HandlerTimes]:
+        """How long the handlers of each name took, in the order of the names: how many runs succeeded and failed, their sum, the
+        longest, and a histogram for percentiles. Workers tell it with their beats, every 10 s unless told otherwise, and when
+        they stop; what a killed one has not told is not counted, and nothing twice. Kept until the queue is obliterated."""
+        return self.carry_out(durations.listing(self))
+
     def metrics(self) -> str:
-        """What `counts` says, in Prometheus' text format 0.0.4: `ironclaim_jobs` by state, and the counters
-        `ironclaim_jobs_finished_total` and `ironclaim_jobs_buried_total`; for a service to serve beside its own."""
-        return exposition(self.name, self.counts())
+        """What `counts` and `stats` say, in Prometheus' text format 0.0.4: `ironclaim_jobs` by state, the counters
+        `ironclaim_jobs_finished_total` and `ironclaim_jobs_buried_total`, and the histogram `ironclaim_run_seconds` by name and
+        outcome; for a service to serve beside its own."""
+        return exposition(self.name, self.counts(), self.stats())
 
     def snapshot(self) -> Snapshot:
         """The ids of every state, in pages of 1,000; one page is one instant, several are not."""

@@ -63,7 +63,17 @@ from engine.operations import (
     TickPolicy,
     Timing,
 )
-from engine.operations_workers import AcquireLock, Beat, ExtendLock, ListWorkers, ReleaseLock, Witness
+from engine.operations_workers import (
+    AcquireLock,
+    Beat,
+    ExtendLock,
+    ListTook,
+    ListWorkers,
+    ReleaseLock,
+    TellTook,
+    TookItem,
+    Witness,
+)
 from engine.parts import producing
 from engine.scripts import load_folder, scripts_folder
 
@@ -190,6 +200,18 @@ def _lock_release(desk: Desk) -> Call[Any]:
     return desk.queue.model.call(ReleaseLock(lock.name, lock.token))
 
 
+def _report(desk: Desk) -> TellTook:
+    """How long handlers of some names took, each in a dozen buckets."""
+    buckets = tuple((bucket, 100) for bucket in range(40, 52))
+    items = tuple(TookItem(f"{NAME}{at}", "ok", 1_000_000, 50_000, buckets) for at in range(BATCH))
+    return TellTook(_INCARNATION, desk.counter(), desk.void_ms(), items)
+
+
+def _took(desk: Desk) -> Call[Any]:
+    run_as_eval(desk.plain, desk.queue.model.call(_report(desk)))
+    return desk.queue.model.call(ListTook(0, 100))
+
+
 def _op_id() -> str:
     return os.urandom(8).hex()
 
@@ -241,6 +263,8 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     "beat": lambda desk: desk.queue.model.call(Beat(_INCARNATION, desk.counter(), 30_000, desk.void_ms(), LEASE_MS, "{}")),
     "orphans of nobody": lambda desk: desk.queue.model.call(Reap(_INCARNATION, desk.counter(), 1000, 1000, 1000, orphans=True)),
     "workers": lambda desk: desk.queue.model.call(ListWorkers(0, 100)),
+    f"tell_took {BATCH}": lambda desk: desk.queue.model.call(_report(desk)),
+    f"took {BATCH}": _took,
     "lock_acquire": lambda desk: desk.queue.model.call(AcquireLock(_op_id(), _op_id(), 60_000, desk.void_ms())),
     "lock_extend": _lock_extend,
     "lock_release": _lock_release,

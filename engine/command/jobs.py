@@ -51,6 +51,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--state", default="waiting", help="waiting, delayed, blocked, active, stuck, dead or finished (waiting)"
     )
     _range(listing)
+    _action(actions, "times", _times, "how long the handlers of each name took")
     _action(actions, "show", _show, "everything about one job", "job")
     for name, act, help in _ALTERING:
         _action(actions, name, _altering(act), help, "job")
@@ -92,6 +93,29 @@ def _list(options: argparse.Namespace) -> int:
     with Queue(options.queue, url=options.url) as queue:
         found = queue.jobs.list(options.state, offset=options.offset, limit=options.limit, newest_first=options.newest_first)
     show([_row(job) for job in found], as_json=options.json, nothing=f"no job is {options.state}")
+    return 0
+
+
+def _times(options: argparse.Namespace) -> int:
+    with Queue(options.queue, url=options.url) as queue:
+        found = queue.stats()
+    rows: list[dict[str, Any]] = []
+    for times in found:
+        for outcome, runs in (("succeeded", times.succeeded), ("failed", times.failed)):
+            if runs.count:
+                percentiles = {f"p{percent} ms": round(runs.percentile_ms(percent), 3) for percent in (50, 95, 99)}
+                rows.append(
+                    {
+                        "name": times.name,
+                        "outcome": outcome,
+                        "runs": runs.count,
+                        "mean ms": round(runs.mean_ms, 3),
+                        **percentiles,
+                        "most ms": runs.most_ms,
+                        "since": instant(times.since_ms),
+                    }
+                )
+    show(rows, as_json=options.json, nothing="no worker has told of a run yet")
     return 0
 
 

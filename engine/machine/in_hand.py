@@ -180,13 +180,16 @@ class InHand:
         self.stuck -= held.stuck
         return held.job, now_ns - held.since_ns, held.stuck
 
-    def give_up(self, lease: Lease) -> None:
-        """The run of this job is over although its handler goes on: it keeps its place, and its lease is not renewed."""
+    def give_up(self, lease: Lease, now_ns: int) -> int:
+        """The run of this job is over although its handler goes on: it keeps its place, and its lease is not renewed. Returns
+        how long it has run."""
         line = self.line_running(lease)
-        if line is not None:
-            held = line.running[lease]
-            held.lost = held.told = held.stuck = True
-            self.stuck += 1
+        if line is None:
+            return 0
+        held = line.running[lease]
+        held.lost = held.told = held.stuck = True
+        self.stuck += 1
+        return now_ns - held.since_ns
 
     @property
     def has_crashed(self) -> bool:

@@ -46,6 +46,7 @@ from engine.machine.stopping import Stopping
 from engine.machine.sweeping import Sweeping
 from engine.machine.telling import Telling
 from engine.machine.timeouts import Timeouts, timed_out
+from engine.machine.took import Took
 from engine.operations import (
     Bury,
     Claim,
@@ -79,7 +80,7 @@ from engine.operations import (
     Wait,
     Woken,
 )
-from engine.operations_workers import Beat, Beaten
+from engine.operations_workers import Beat, Beaten, TellTook, TookTold
 from engine.outcomes import TIMED_OUT, Verdict, ending
 from engine.server_clock import ServerClock
 
@@ -127,6 +128,7 @@ class WorkerSteps:
         self._timeouts = Timeouts(settings)
         self._stopping = Stopping(settings)
         self._membership = Membership(settings, clock, now_ns)
+        self._took = Took(clock, settings.beat_ms, now_ns)
         self._sweeping.classes = self._claiming.classes
         self._allowance = Allowance(settings, gate, share)
         self._exited = False
@@ -259,6 +261,7 @@ class WorkerSteps:
             return None
         ended, following, took_ns = swapped
         self._prefetch.ended(took_ns)
+        self._took.succeeded(ended.name, took_ns)
         self._owed.finish(lease, now_ns)
         if result is not None:
             self._owed.keep(ended, result, took_ns)
@@ -302,6 +305,8 @@ class WorkerSteps:
             case Beaten() if isinstance(operation, Beat):
                 self._membership.answered(operation)
                 self._sweeping.beaten(reply, event.done_ns)
+            case TookTold():
+                self._took.answered()
             case Reaped():
                 self._sweeping.reaped(operation, reply, event.done_ns)
                 self._claiming.hear(bool(reply.leases))
@@ -378,8 +383,10 @@ class WorkerSteps:
             # It was told as failed before: what came of it since is of no use.
             return
         if event.error is not None:
+            self._took.failed(job.name, took_ns)
             self._fail(job, event.error, event.trace, event.verdict)
         else:
+            self._took.succeeded(job.name, took_ns)
             self._owed.finish(event.lease, now_ns)
             if event.result is not None:
                 self._owed.keep(job, event.result, took_ns)
@@ -404,7 +411,7 @@ class WorkerSteps:
         stop, give_up = self._timeouts.due(now_ns)
         actions.extend(map(StopHandler, stop))
         for job in give_up:
-            self._hand.give_up(job.lease)
+            self._took.failed(job.name, self._hand.give_up(job.lease, now_ns))
             self._fail(job, timed_out(job), "", TIMED_OUT)
             actions.append(GiveUpHandler(job, self._hand.stuck))
 
@@ -439,6 +446,8 @@ class WorkerSteps:
                 self._sweeping.failed(now_ns)
             case Beat():
                 self._membership.failed(operation, now_ns)
+            case TellTook():
+                self._took.unanswered(now_ns, fault=event.fault)
             case Extend():
                 self._renewing.soon(now_ns)
             case Wait():
@@ -450,6 +459,7 @@ class WorkerSteps:
     def _take_new_incarnation(self) -> None:
         self._channels.drop_claim()
         self._claiming.take_new_incarnation()
+        self._took.forget()
 
     # -- decisions
 
@@ -552,8 +562,9 @@ class WorkerSteps:
         if self._membership.due(now_ns):
             operation = self._membership.next_beat(incarnation, self._hand.leases(), now_ns)
         if operation is None and self._stopping.on and not (self.owned or self._telling) and self._membership.leaves(now_ns):
-            operation = self._membership.next_leave(incarnation)
+            operation = self._took.next_report(incarnation, now_ns, last=True) or self._membership.next_leave(incarnation)
         operation = operation or self._progress.next_operation() or self._membership.next_note(now_ns)
+        operation = operation or self._took.next_report(incarnation, now_ns)
         operation = operation or self._sweeping.next_operation(incarnation, now_ns)
         if operation is not None:
             self._channels.send("sweep", self._build(operation), actions)

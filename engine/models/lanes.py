@@ -62,7 +62,17 @@ from engine.operations import (
     Value,
     Wait,
 )
-from engine.operations_workers import AcquireLock, Beat, ExtendLock, ListWorkers, NoteQueue, ReleaseLock, Witness
+from engine.operations_workers import (
+    AcquireLock,
+    Beat,
+    ExtendLock,
+    ListTook,
+    ListWorkers,
+    NoteQueue,
+    ReleaseLock,
+    TellTook,
+    Witness,
+)
 from engine.scripts import Script, load_folder, scripts_folder
 
 #: The slots of the two scripts whose calls are not bound by name: those that every job pays for.
@@ -111,6 +121,7 @@ class Lanes:
             "paused": keys.paused,
             "workers": keys.workers,
             "leader": keys.leader,
+            "took": keys.took,
             "witness": keys.witness,
             "settings": keys.settings,
             "retention": keys.retention,
@@ -165,10 +176,11 @@ class Lanes:
                 return self._mark(operation)
             case Promote() | Reap():
                 return self._sweep(operation)
-            case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness():
+            case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness() | TellTook() | ListTook():
                 call = self._call(*lanes_workers.parts(operation, self.keys))
-                # A beat that is lost is followed by another one; to wait for it would hold up the sweeps behind it.
-                return replace(call, patient=not isinstance(operation, Beat))
+                # A beat that is lost is followed by another one, and a report is told again later: waiting for one of them would
+                # hold up the sweeps behind it.
+                return replace(call, patient=not isinstance(operation, Beat | TellTook))
             case Pause() | Resume() | SetLimit() | SetWorker():
                 return self._administer(operation)
             case PutSchedule() | EnableSchedule() | RemoveSchedule() | Tick() | ListSchedules():

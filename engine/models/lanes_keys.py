@@ -106,6 +106,15 @@ class LanesKeys:
         ended."""
         return f"{self.prefix}worker:{incarnation}"
 
+    def told(self, incarnation: str) -> str:
+        """String: counter of the last report that a worker has made of how long its handlers took."""
+        return f"{self.prefix}told:{incarnation}"
+
+    def took_by(self, name: str) -> str:
+        """Hash: how long the handlers of a name took, `*` for all for which there was no room: `ok:total_us`, `ok:most_us`, and
+        `ok:<bucket>`, the number of runs that took so long; the same with `failed:`."""
+        return f"{self.prefix}took:{name}"
+
     def lock(self, name: str) -> str:
         """Hash: token ('' once it was given back), fence, until_ms, length_ms, renewal, of a lock that users share."""
         return f"{self.prefix}lock:{name}"
@@ -114,6 +123,11 @@ class LanesKeys:
     def workers(self) -> str:
         """Zset: incarnation by the time (ms) until which its worker is taken for alive."""
         return f"{self.prefix}workers"
+
+    @property
+    def took(self) -> str:
+        """Zset: names of jobs that `took:<name>` has times of, by the time (ms) of the first report."""
+        return f"{self.prefix}took"
 
     @property
     def leader(self) -> str:

@@ -77,7 +77,7 @@ from engine.operations import (
     Tick,
     Woken,
 )
-from engine.operations_workers import AcquireLock, Beat, ExtendLock, ListWorkers, ReleaseLock, Witness
+from engine.operations_workers import AcquireLock, Beat, ExtendLock, ListTook, ListWorkers, ReleaseLock, TellTook, Witness
 
 _END_RESULTS = {b"ok": "ok", b"repeated": "repeated", b"stale": "stale", b"cancelled": "cancelled", b"void": "void"}
 _FINISHED: tuple[EndResult, str] = ("ok", "finished")
@@ -181,7 +181,7 @@ def _parse(operation: Operation, raw: Any) -> Reply:
             return lanes_schedules.ticked(_srv_us(raw), raw)
         case ListSchedules():
             return lanes_schedules.listed(_srv_us(raw), raw)
-        case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness():
+        case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness() | TellTook() | ListTook():
             return lanes_workers.parse(operation, _srv_us(raw), raw)
         case Alter():
             return _altered(operation, raw)

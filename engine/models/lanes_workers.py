@@ -11,18 +11,27 @@ from engine.operations_workers import (
     Beat,
     Beaten,
     ExtendLock,
+    ListedTook,
     ListedWorker,
     ListedWorkers,
+    ListTook,
     ListWorkers,
     LockReply,
     ReleaseLock,
+    TellTook,
+    TookItem,
+    TookTold,
     Witness,
     WorkersOperation,
+    WorkersReply,
 )
 
 #: Script, operation, values, keys by name, groups of keys, groups of values.
 Parts = tuple[str, WorkersOperation, Mapping[str, object], Mapping[str, str], Sequence[Sequence[str]], Sequence[Sequence[object]]]
 _BEATEN = (b"ok", b"repeated", b"left")
+_TOLD = (b"ok", b"repeated", b"refused")
+#: Names with times of a queue; what is told of more of them goes under one.
+TOOK_NAMES_MAX = 1_000
 _LOCKED = (b"held", b"released", b"taken", b"lost", b"refused")
 
 
@@ -41,6 +50,15 @@ def parts(operation: WorkersOperation, keys: LanesKeys) -> Parts:
             return "beat", operation, values, {"worker": keys.worker(operation.incarnation)}, (), (operation.others,)
         case ListWorkers():
             return "workers", operation, {"offset": operation.offset, "limit": operation.limit}, {}, (), ()
+        case TellTook():
+            named = {"others": keys.took_by("*"), "told": keys.told(operation.incarnation)}
+            values = {"counter": operation.counter, "not_after_ms": operation.not_after_ms, "names_max": TOOK_NAMES_MAX}
+            words: list[object] = []
+            for item in operation.items:
+                words += (*item[:4], " ".join(f"{bucket} {runs}" for bucket, runs in item.buckets))
+            return "tell_took", operation, values, named, ([keys.took_by(item.name) for item in operation.items],), (words,)
+        case ListTook():
+            return "took", operation, {"offset": operation.offset, "limit": operation.limit}, {}, (), ()
         case AcquireLock():
             values = {"token": operation.token, "ttl_ms": operation.ttl_ms, "not_after_ms": operation.not_after_ms}
             return "lock_acquire", operation, values, _lock_keys(operation, keys), (), ()
@@ -54,7 +72,7 @@ def parts(operation: WorkersOperation, keys: LanesKeys) -> Parts:
             return "witness", operation, {}, {}, (), ()
 
 
-def parse(operation: WorkersOperation, srv_us: int, raw: Any) -> Beaten | ListedWorkers | LockReply | bool:
+def parse(operation: WorkersOperation, srv_us: int, raw: Any) -> WorkersReply | bool:
     """The reply of an operation's script as a value. Raises what `lanes_replies.parse` makes a ScriptFault of."""
     match operation:
         case Beat():
@@ -63,6 +81,10 @@ def parse(operation: WorkersOperation, srv_us: int, raw: Any) -> Beaten | Listed
             leader, flat = raw[1], raw[2]
             found = [_listed(flat[at : at + 3], leader) for at in range(0, len(flat), 3)]
             return ListedWorkers(srv_us, tuple(found))
+        case TellTook():
+            return TookTold(srv_us, cast("Any", _word(raw[1], _TOLD)))
+        case ListTook():
+            return ListedTook(srv_us, tuple((name.decode(), int(since_ms), _took(name, flat)) for name, since_ms, flat in raw[1]))
         case AcquireLock() | ExtendLock() | ReleaseLock():
             return LockReply(srv_us, cast("Any", _word(raw[1], _LOCKED)), int(raw[2]), int(raw[3]))
         case Witness():
@@ -74,6 +96,18 @@ def _listed(raw: Sequence[bytes], leader: bytes) -> ListedWorker:
     # Of a former incarnation, and of a beat that has run out, only the time is known.
     words = beat.decode().split(" ", 3) if beat.count(b" ") >= 3 else ["", "0", "0", "{}"]
     return ListedWorker(incarnation.decode(), int(float(until_ms)), int(words[1]), int(words[2]), words[3], incarnation == leader)
+
+
+def _took(name: bytes, flat: Sequence[bytes]) -> tuple[TookItem, ...]:
+    fields = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
+    items: list[TookItem] = []
+    for outcome in ("ok", "failed"):
+        start = f"{outcome}:".encode()
+        mine = {field.removeprefix(start): number for field, number in fields.items() if field.startswith(start)}
+        total_us, most_us = mine.pop(b"total_us", 0), mine.pop(b"most_us", 0)
+        buckets = sorted((int(bucket), runs) for bucket, runs in mine.items())
+        items.append(TookItem(name.decode(), cast("Any", outcome), total_us, most_us, tuple(buckets)))
+    return tuple(items)
 
 
 def _lock_keys(operation: AcquireLock | ReleaseLock, keys: LanesKeys) -> dict[str, str]:

@@ -18,6 +18,7 @@
 --   rest      zset    lanes and classes that rest until a time (ms)
 --   blocking  zset    limits with parked lanes by the time at which they were looked at
 --   stats     hash    counters
+--   took      zset    names with times of their handlers
 --   op        string  op:<op id>, what this call has told
 -- ARGV
 --   now_ms        '' or the time of a test
@@ -47,7 +48,8 @@ local parked = KEYS[12]
 local rest = KEYS[13]
 local blocking = KEYS[14]
 local stats = KEYS[15]
-local op = KEYS[16]
+local took = KEYS[16]
+local op = KEYS[17]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 local not_after_ms = tonumber(ARGV[3])
@@ -55,7 +57,7 @@ local phase = ARGV[4]
 local force = ARGV[5]
 
 settled(prefix)
-check_types({ cron, due, active, dead, done, rest, blocking }, { sweep, classes, limits, paused, retention, parked, stats }, {})
+check_types({ cron, due, active, dead, done, rest, blocking, took }, { sweep, classes, limits, paused, retention, parked, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
@@ -75,7 +77,8 @@ else
   for _, lane in ipairs(lanes_of(prefix)) do left = left + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
   if left == 0 then
     for _, class in ipairs(redis.call('HKEYS', classes)) do redis.call('DEL', prefix .. 'ready:' .. class, prefix .. 'wake:' .. class) end
-    redis.call('DEL', classes, prefix .. 'routed', parked, rest, blocking, stats, prefix .. 'events')
+    for _, name in ipairs(redis.call('ZRANGE', took, 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
+    redis.call('DEL', took, classes, prefix .. 'routed', parked, rest, blocking, stats, prefix .. 'events')
   end
 end
 redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)

@@ -42,7 +42,7 @@ from engine.operations import (
     SetLimit,
     SetWorker,
 )
-from engine.operations_workers import Beat, Beaten
+from engine.operations_workers import Beat, Beaten, TellTook, TookItem
 from engine.queue import TEST_CLOCK_LEAST_MS, Queue
 
 #: An hour and more after the least, so that a test may step back by one.
@@ -242,6 +242,11 @@ class Desk:
 
     def beat(self, worker: str = "a", **more: Any) -> Beaten:
         return self.run(self.beat_operation(worker, **more))
+
+    def took_operation(self, *items: TookItem, worker: str = "a") -> TellTook:
+        """The next report of a worker of how long its handlers took; without items: one run of `main`."""
+        given = items or (TookItem("main", "ok", 5_000, 5_000, ((45, 1),)),)
+        return TellTook(worker * 16, self._count(f"reports of {worker}"), self.now_ms + 30_000, given)
 
     def promote_operation(self, worker: str = "s", *, limit: int = 100) -> Promote:
         """The next promotion of a worker."""

@@ -52,7 +52,7 @@ from engine.operations import (
     Timing,
     Value,
 )
-from engine.operations_workers import AcquireLock, ExtendLock, ListWorkers, ReleaseLock, Witness
+from engine.operations_workers import AcquireLock, ExtendLock, ListTook, ListWorkers, ReleaseLock, TookItem, Witness
 from engine.testing.cluster import EmbeddedCluster
 from tests.engine.cluster_desk import ClusterDesk, NotNow
 from tests.engine.desk import LEASE_MS
@@ -386,6 +386,19 @@ def workers(desk: ClusterDesk) -> Operation:
     return ListWorkers(0, 100)
 
 
+def tell_took(desk: ClusterDesk) -> Operation:
+    """One name has times already, the other one is new; so is the hash of the names that have no room."""
+    busy(desk)
+    desk.run(desk.took_operation(TookItem("*", "ok", 1, 1, ((3, 1),))))
+    desk.run(desk.took_operation())
+    return desk.took_operation(TookItem("main", "ok", 7, 7, ((45, 1),)), TookItem("new", "failed", 7, 7, ((45, 1),)))
+
+
+def took(desk: ClusterDesk) -> Operation:
+    desk.run(tell_took(desk))
+    return ListTook(0, 100)
+
+
 def lock_acquire(desk: ClusterDesk) -> Operation:
     busy(desk)
     return AcquireLock("nightly", "f" * 16, 5_000, desk.now_ms + 10_000)
@@ -568,7 +581,9 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "set_worker": [set_worker, set_worker_repeated],
     "set_events": [set_events, set_events_repeated],
     "set_retention": [set_retention, set_retention_repeated],
+    "tell_took": [tell_took],
     "tick": [tick, tick_repeated],
+    "took": [took],
     "witness": [witness],
     "workers": [workers],
 }

@@ -31,7 +31,7 @@ def on(desk: Desk, keep: int = 1000) -> None:
     desk.run(set_events(desk, keep))
 
 
-@pytest.mark.feature("BL05")
+@pytest.mark.feature("BL05", "MQ36")
 def test_a_job_s_life_is_told_step_by_step(desk: Desk) -> None:
     desk.queue.events.on()
     desk.run(desk.enqueue_operation("j1", delay_ms=50, attempts=2))

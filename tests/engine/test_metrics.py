@@ -32,6 +32,7 @@ def test_metrics_tell_states_and_counters_in_the_text_format(desk: Desk) -> None
         ["ironclaim_jobs", "gauge"],
         ["ironclaim_jobs_finished_total", "counter"],
         ["ironclaim_jobs_buried_total", "counter"],
+        ["ironclaim_run_seconds", "histogram"],
     ]
 
     async def other() -> str:

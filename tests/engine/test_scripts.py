@@ -21,7 +21,7 @@ ALLOW_OOM = {
     *("drop", "news", "set_worker", "look", "progress"),
     *("discard", "requeue", "run_now", "clean", "forget", "set_retention", "set_events"),
 }
-READ_ONLY = {"counts", "listing", "schedules", "workers", "inspect", "page"}
+READ_ONLY = {"counts", "listing", "schedules", "workers", "inspect", "page", "took"}
 
 Tamper = Callable[[str, str, str], Script]
 

@@ -1,0 +1,29 @@
+#!lua flags=no-writes
+-- How long the handlers of each name took, one page of the names.
+--
+-- KEYS
+--   sweep  hash  state of the sweeps
+--   took   zset  names with times by the time (ms) of their first report
+-- ARGV
+--   now_ms  '' or the time of a test
+--   prefix  prefix of the queue's keys
+--   offset  first rank
+--   limit   most names
+-- REPLY srv_us, for each name: name, time of its first report (ms), its times: field and number
+-- @include server_us
+-- @include settled
+-- @include check_types
+local sweep = KEYS[1]
+local took = KEYS[2]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local offset = tonumber(ARGV[3])
+local limit = tonumber(ARGV[4])
+
+settled(prefix)
+check_types({ took }, { sweep }, {})
+local found, page = {}, redis.call('ZRANGE', took, offset, offset + limit - 1, 'WITHSCORES')
+for at = 1, #page, 2 do
+  found[#found + 1] = { page[at], page[at + 1], redis.call('HGETALL', prefix .. 'took:' .. page[at]) }
+end
+return { server_us(now_ms, sweep), found }
