@@ -18,8 +18,7 @@ from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.drivers.errand import Sent
 from engine.errors import EngineError
 from engine.observer import Observer
-from engine.operations import Count, Counts, Enqueued, Snapshot, Window
-from engine.operations_workers import NoteQueue
+from engine.operations import Count, Counts, Enqueued, NoteQueue, Snapshot, Window
 from engine.options import JobOptions, checked
 from engine.parts import administering, clearing, durations, producing
 from engine.parts.dead import Dead

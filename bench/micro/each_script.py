@@ -23,7 +23,9 @@ from bench.micro.place import client, evalsha_stats, pin_client, pinned_server
 from engine.call import Call
 from engine.drivers.delivery import DEADLINE_MS
 from engine.operations import (
+    AcquireLock,
     Alter,
+    Beat,
     Bury,
     Clean,
     Count,
@@ -33,6 +35,7 @@ from engine.operations import (
     Enqueue,
     EnqueueMany,
     Extend,
+    ExtendLock,
     Failure,
     Finish,
     Forget,
@@ -41,6 +44,8 @@ from engine.operations import (
     Limit,
     Listing,
     ListSchedules,
+    ListTook,
+    ListWorkers,
     Look,
     MakeTestQueue,
     Mark,
@@ -52,6 +57,7 @@ from engine.operations import (
     PutSchedule,
     Reap,
     Release,
+    ReleaseLock,
     RemoveSchedule,
     Resume,
     Retry,
@@ -59,18 +65,10 @@ from engine.operations import (
     SetLimit,
     SetRetention,
     SetWorker,
+    TellTook,
     Tick,
     TickPolicy,
     Timing,
-)
-from engine.operations_workers import (
-    AcquireLock,
-    Beat,
-    ExtendLock,
-    ListTook,
-    ListWorkers,
-    ReleaseLock,
-    TellTook,
     TookItem,
     Witness,
 )

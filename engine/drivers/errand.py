@@ -16,8 +16,7 @@ from engine.drivers.client_errors import message_of, trouble_of
 from engine.drivers.delivery import Delivery, GiveUp, Trouble, Verdict
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault, ServerUnavailable, UnsafeServer, WrongKeyType
 from engine.observer import Observer, Outcome
-from engine.operations import Administered, Enqueued, EnqueuedMany
-from engine.operations_workers import LockReply
+from engine.operations import Administered, Enqueued, EnqueuedMany, LockReply
 from engine.server_clock import ServerClock
 
 #: Calls that go out together.

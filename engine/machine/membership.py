@@ -7,8 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from engine.machine.step_values import MS, Settings
-from engine.operations import Lease
-from engine.operations_workers import Beat, NoteQueue
+from engine.operations import Beat, Lease, NoteQueue
 from engine.server_clock import ServerClock
 
 #: A worker is taken for dead when so many beats in a row have not come.

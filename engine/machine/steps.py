@@ -48,6 +48,8 @@ from engine.machine.telling import Telling
 from engine.machine.timeouts import Timeouts, timed_out
 from engine.machine.took import Took
 from engine.operations import (
+    Beat,
+    Beaten,
     Bury,
     Claim,
     Claimed,
@@ -75,12 +77,13 @@ from engine.operations import (
     Reaped,
     Release,
     Retry,
+    TellTook,
     Tick,
     Ticked,
+    TookTold,
     Wait,
     Woken,
 )
-from engine.operations_workers import Beat, Beaten, TellTook, TookTold
 from engine.outcomes import TIMED_OUT, Verdict, ending
 from engine.server_clock import ServerClock
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from engine.machine.step_values import MS, Settings
 from engine.machine.ticking import tick, zone_unknown
-from engine.operations import Count, News, Operation, Promote, Promoted, Reap, Reaped
-from engine.operations_workers import Beaten
+from engine.operations import Beaten, Count, News, Operation, Promote, Promoted, Reap, Reaped
 
 PROMOTE_LIMIT = 1000
 REAP_LIMIT = 1000

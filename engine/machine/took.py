@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal
 
 from engine.machine.step_values import MS
-from engine.operations_workers import BUCKET_MAX, TellTook, TookItem
+from engine.operations import BUCKET_MAX, TellTook, TookItem
 from engine.server_clock import ServerClock
 
 #: Names of one report: each has a few dozen counters, all of which the server adds at once.

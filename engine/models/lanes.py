@@ -17,7 +17,9 @@ from engine.errors import ScriptFault, UnsupportedFeature
 from engine.models import envelope, lanes_administration, lanes_replies, lanes_schedules, lanes_workers
 from engine.models.lanes_keys import LanesKeys
 from engine.operations import (
+    AcquireLock,
     Alter,
+    Beat,
     Bury,
     Claim,
     Clean,
@@ -27,6 +29,7 @@ from engine.operations import (
     Enqueue,
     EnqueueMany,
     Extend,
+    ExtendLock,
     Finish,
     Forget,
     Hear,
@@ -35,11 +38,14 @@ from engine.operations import (
     Limit,
     Listing,
     ListSchedules,
+    ListTook,
+    ListWorkers,
     Look,
     MakeTestQueue,
     Mark,
     News,
     NoteProgress,
+    NoteQueue,
     Operation,
     Options,
     Page,
@@ -50,6 +56,7 @@ from engine.operations import (
     ReadProgress,
     Reap,
     Release,
+    ReleaseLock,
     RemoveSchedule,
     Reply,
     Resume,
@@ -58,19 +65,10 @@ from engine.operations import (
     SetLimit,
     SetRetention,
     SetWorker,
+    TellTook,
     Tick,
     Value,
     Wait,
-)
-from engine.operations_workers import (
-    AcquireLock,
-    Beat,
-    ExtendLock,
-    ListTook,
-    ListWorkers,
-    NoteQueue,
-    ReleaseLock,
-    TellTook,
     Witness,
 )
 from engine.scripts import Script, load_folder, scripts_folder

@@ -7,10 +7,12 @@ from typing import Any, cast
 from engine.errors import ScriptFault
 from engine.models import envelope, lanes_schedules, lanes_workers
 from engine.operations import (
+    AcquireLock,
     Administered,
     Alter,
     Altered,
     AlteredJobs,
+    Beat,
     Bury,
     Claim,
     Claimed,
@@ -32,6 +34,7 @@ from engine.operations import (
     EventPage,
     Extend,
     Extended,
+    ExtendLock,
     Failure,
     Finish,
     FinishedAndClaimed,
@@ -46,6 +49,8 @@ from engine.operations import (
     LeasedJob,
     Listing,
     ListSchedules,
+    ListTook,
+    ListWorkers,
     Look,
     Looked,
     MakeTestQueue,
@@ -64,6 +69,7 @@ from engine.operations import (
     Reap,
     Reaped,
     Release,
+    ReleaseLock,
     RemoveSchedule,
     Reply,
     Resume,
@@ -74,10 +80,11 @@ from engine.operations import (
     SetRetention,
     SetWorker,
     Snapshot,
+    TellTook,
     Tick,
+    Witness,
     Woken,
 )
-from engine.operations_workers import AcquireLock, Beat, ExtendLock, ListTook, ListWorkers, ReleaseLock, TellTook, Witness
 
 _END_RESULTS = {b"ok": "ok", b"repeated": "repeated", b"stale": "stale", b"cancelled": "cancelled", b"void": "void"}
 _FINISHED: tuple[EndResult, str] = ("ok", "finished")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from engine.models.lanes_keys import LanesKeys
-from engine.operations_workers import (
+from engine.operations import (
     AcquireLock,
     Beat,
     Beaten,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.errors import Malformed, ScriptFault
-from engine.operations_workers import BUCKET_MAX, ListedTook, ListTook, TookItem, bucket_end_ns
+from engine.operations import BUCKET_MAX, ListedTook, ListTook, TookItem, bucket_end_ns
 from engine.parts.face import Steps
 
 if TYPE_CHECKING:

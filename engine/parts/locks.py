@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed, OutcomeUnknown, ScriptFault
-from engine.operations import Operation
-from engine.operations_workers import AcquireLock, ExtendLock, LockReply, ReleaseLock
+from engine.operations import AcquireLock, ExtendLock, LockReply, Operation, ReleaseLock
 from engine.parts.face import InTime, Steps
 
 if TYPE_CHECKING:

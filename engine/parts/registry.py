@@ -16,7 +16,7 @@ from engine.drivers.async_driver import AsyncDriver
 from engine.drivers.driver import SyncDriver
 from engine.drivers.endpoint import DEFAULT_URL, Endpoint
 from engine.models.lanes_keys import LanesKeys
-from engine.operations_workers import ListQueues
+from engine.operations import ListQueues
 
 #: Queues of one answer.
 LIMIT_MAX = 10_000

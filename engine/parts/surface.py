@@ -15,8 +15,7 @@ from engine.handlers import Handlers
 from engine.hooks import EnqueueHooks
 from engine.models.lanes import Lanes
 from engine.observer import Observer
-from engine.operations import Listing, MakeTestQueue, Snapshot
-from engine.operations_workers import Witness
+from engine.operations import Listing, MakeTestQueue, Snapshot, Witness
 from engine.options import JobOptions
 from engine.parts import producing
 from engine.parts.face import Steps

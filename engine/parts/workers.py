@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from engine import validate
 from engine.errors import ScriptFault
-from engine.operations_workers import ListedWorker, ListedWorkers, ListWorkers
+from engine.operations import ListedWorker, ListedWorkers, ListWorkers
 from engine.parts import administering
 from engine.parts.face import InTime, Steps
 

@@ -14,6 +14,8 @@ from engine import validate
 from engine.call import Call
 from engine.models.lanes_keys import LanesKeys
 from engine.operations import (
+    Beat,
+    Beaten,
     Claim,
     Claimed,
     Ended,
@@ -41,8 +43,9 @@ from engine.operations import (
     Retry,
     SetLimit,
     SetWorker,
+    TellTook,
+    TookItem,
 )
-from engine.operations_workers import Beat, Beaten, TellTook, TookItem
 from engine.queue import TEST_CLOCK_LEAST_MS, Queue
 
 #: An hour and more after the least, so that a test may step back by one.

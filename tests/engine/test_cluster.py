@@ -13,6 +13,7 @@ import pytest
 from engine.call import Call
 from engine.models.lanes import Lanes
 from engine.operations import (
+    AcquireLock,
     Alter,
     Bury,
     Clean,
@@ -23,6 +24,7 @@ from engine.operations import (
     Enqueue,
     EnqueueMany,
     Extend,
+    ExtendLock,
     Failure,
     Finish,
     Forget,
@@ -30,6 +32,8 @@ from engine.operations import (
     Lease,
     Listing,
     ListSchedules,
+    ListTook,
+    ListWorkers,
     Look,
     MakeTestQueue,
     Mark,
@@ -40,6 +44,7 @@ from engine.operations import (
     Pause,
     PutSchedule,
     Release,
+    ReleaseLock,
     RemoveSchedule,
     Resume,
     Retry,
@@ -50,9 +55,10 @@ from engine.operations import (
     Tick,
     TickPolicy,
     Timing,
+    TookItem,
     Value,
+    Witness,
 )
-from engine.operations_workers import AcquireLock, ExtendLock, ListTook, ListWorkers, ReleaseLock, TookItem, Witness
 from engine.testing.cluster import EmbeddedCluster
 from tests.engine.cluster_desk import ClusterDesk, NotNow
 from tests.engine.desk import LEASE_MS

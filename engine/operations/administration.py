@@ -1,0 +1,195 @@
+"""A queue changed by hand: pauses, limits, retention, jobs altered one by one or in numbers. Each call has an `op_id`, its
+identity (rule 7), and a time after which it is void."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+AdministeredResult = Literal["done", "repeated", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Administered:
+    """`done`, or `repeated` for another copy of the same call. `refused`: the call came too late and was not applied."""
+
+    srv_us: int
+    result: AdministeredResult
+
+    @property
+    def done(self) -> bool:
+        """True when this call was carried out, by whichever of its copies."""
+        return self.result != "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Claim nothing of a class (`*`: of the queue) until it is resumed, or for `length_ms`. `op_id` is the identity (rule 7)."""
+
+    op_id: str
+    not_after_ms: int
+    class_name: str
+    length_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """End a pause. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    class_name: str
+
+
+#: What the rate of a limit counts in (rule 20).
+Window = Literal["fixed", "sliding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `concurrency` jobs in hand at once, and at most `rate` claims in `per_ms`; 0 = no such bound. A fixed window begins
+    at a multiple of its length, a sliding one is every stretch of that length."""
+
+    concurrency: int = 0
+    rate: int = 0
+    per_ms: int = 0
+    window: Window = "sliding"
+
+
+@dataclass(frozen=True, slots=True)
+class SetLimit:
+    """Define a limit (None: remove it) for a name (`n:<name>`), for a key (`k:<key>`) or for every key without its own (`k:*`).
+    `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    target: str
+    limit: Limit | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetWorker:
+    """Set how many handlers a worker runs at once (`c:<worker>`, `c:*` for every worker without its own), or pause it for so many
+    ms (`p:<worker>`, 0 = until it is resumed); None removes that. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    field: str
+    value: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetRetention:
+    """Bounds of what is kept of ended jobs, by their field. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    bounds: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetEvents:
+    """Keep about so many events of the queue from now on; 0: none. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    keep: int
+
+
+#: What is done to a job by hand: `run_now` ends its delay, `requeue` its death; the others end the job.
+Deed = Literal["cancel", "remove", "discard", "requeue", "run_now"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    """Do something to those of the jobs that are in this `state`; the state of another one is told, and it is left alone. `op_id`
+    is the identity (rule 7)."""
+
+    op_id: str
+    not_after_ms: int
+    deed: Deed
+    jobs: tuple[str, ...]
+    state: str
+
+
+class Altered(NamedTuple):
+    """What came of one job: `done`; `changed` when it was in another `state`; `held` when the job `holder` has its unique key by
+    now; `corrupt` when nobody can read it, so that it cannot run."""
+
+    job: str
+    result: Literal["done", "changed", "held", "corrupt"]
+    state: str
+    holder: str | None = None
+
+    @property
+    def done(self) -> bool:
+        """True when this call has done it, by whichever of its copies. `state` is the one that it was in before."""
+        return self.result == "done"
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredJobs(Administered):
+    """With what came of each job of the call, in its order; of none when it was refused."""
+
+    items: tuple[Altered, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """Where the deletion of many jobs began: what came later than this sequence, or ended after this time, stays."""
+
+    sequence: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """Remove at most `most` jobs of a state that are older than so long, of one page of at most `limit` behind `offset` others.
+    `era`: None = it begins now. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    state: str
+    older_than_ms: int
+    era: Era | None
+    offset: int
+    limit: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned(Administered):
+    """With how many jobs were removed, how many stay, and the era."""
+
+    removed: int = 0
+    kept: int = 0
+    era: Era | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Begin or end the deletion of a queue. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    phase: Literal["begin", "end"]
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten(Administered):
+    """With the era; without, and `busy`, when jobs are in hand."""
+
+    era: Era | None = None
+    busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTestQueue:
+    """Allow `now_ms` on a queue that has never held a job."""
+
+
+AdministrationOperation = (
+    Pause | Resume | SetLimit | SetWorker | Alter | Clean | Forget | SetRetention | SetEvents | MakeTestQueue
+)
+AdministrationReply = Administered | bool

@@ -1,0 +1,182 @@
+"""Leases: claims, what renews and marks them, and the ends of runs, each with its reply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from engine.operations.jobs import Lease, Options
+
+#: How a job ends that is neither finished nor dead.
+DropOutcome = Literal["discarded", "skipped", "rerouted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Lease up to `limit` jobs of these classes, at most 16. At most `crashed_max` of them have a crash behind them: a worker
+    runs one of those at a time, and the others may be run elsewhere (rule 12). With `priorities` only
+    jobs with one from the first to the second. (incarnation, counter) is the identity (rule 4).
+    """
+
+    incarnation: str
+    counter: int
+    limit: int
+    lease_ms: int
+    not_after_ms: int
+    owner: str
+    sleep_max_ms: int
+    classes: tuple[str, ...]
+    crashed_max: int = 1000
+    priorities: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a handler returned: JSON, how long it is kept, and how long the handler took. `item` is the place of its lease in the
+    call."""
+
+    item: int
+    data: bytes
+    ttl_ms: int
+    took_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """End leases as finished, and claim the next jobs in the same call when `claim` is given. `values`: what those handlers
+    returned that returned something."""
+
+    leases: tuple[Lease, ...]
+    claim: Claim | None = None
+    values: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed run: the lease, why, how long the job waits before the next run, the stack trace for the error history, and
+    whether it uses up an attempt."""
+
+    lease: Lease
+    error: str
+    delay_ms: int = 0
+    trace: str = ""
+    charge: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """End leases of failed runs: each job waits for its back-off, or is buried when its attempts are used up."""
+
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """End leases of jobs that must not run again by themselves."""
+
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """End leases for good without a finish, each with its outcome: `discarded`, `skipped` or `rerouted`."""
+
+    leases: tuple[Lease, ...]
+    outcomes: tuple[DropOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give leases back, uncharged."""
+
+    leases: tuple[Lease, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Renew leases. `renewal` counts the worker's renewals: one that was applied is not applied again (rule 9)."""
+
+    leases: tuple[Lease, ...]
+    renewal: int
+    lease_ms: int
+    not_after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Say that the handler of a job with a crash behind it is about to run: only then is the next crash charged (rule 12)."""
+
+    lease: Lease
+
+
+ClaimResult = Literal["leased", "empty", "repeated", "void", "stale"]
+EndResult = Literal["ok", "repeated", "stale", "cancelled", "void"]
+MarkResult = Literal["ok", "repeated", "stale"]
+
+
+class LeasedJob(NamedTuple):
+    """One job as it was claimed: the lease and its end, what the envelope holds, and the three counters of rule 6."""
+
+    lease: Lease
+    deadline_ms: int
+    name: str
+    class_name: str
+    lane: str
+    payload: bytes
+    options: Options
+    enqueued_ms: int
+    due_ms: int
+    claims: int
+    failures: int
+    crashes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a claim leased. `sleep_ms`: the next sweep may wait that long. `corrupt`: ids that the script could not read and
+    buried, also while it promoted. `unreadable`: jobs that are leased and cannot be run, each with the reason; their holder
+    buries them."""
+
+    srv_us: int
+    result: ClaimResult
+    sleep_ms: int
+    jobs: tuple[LeasedJob, ...]
+    corrupt: tuple[str, ...] = ()
+    unreadable: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """For each item of the call, in its order: the result and how the lease ended."""
+
+    srv_us: int
+    items: tuple[tuple[EndResult, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedAndClaimed:
+    """Both halves of the fused call."""
+
+    srv_us: int
+    finished: Ended
+    claimed: Claimed
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """For each lease, in the call's order: the result and the server time at which it now ends (0 when stale or cancelled)."""
+
+    srv_us: int
+    items: tuple[tuple[EndResult, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """`ok`; `repeated` for another copy of the same call; `stale` when the lease has ended, so the handler must not start."""
+
+    srv_us: int
+    result: MarkResult
+
+
+ClaimsOperation = Claim | Finish | Retry | Bury | Drop | Release | Extend | Mark
+ClaimsReply = Claimed | Ended | FinishedAndClaimed | Extended | Marked

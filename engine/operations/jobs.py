@@ -1,0 +1,135 @@
+"""Jobs come in: what a job is asked to be, the calls that create it, and what came of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from engine.class_names import class_of
+
+#: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or as a list says.
+Backoff = Literal["fixed", "exponential", "linear", "geometric", "custom"]
+#: What becomes of a job when one that it needs is lost: buried as well, or it goes on (rule 25).
+ParentFailure = Literal["bury", "ignore"]
+
+
+class Lease(NamedTuple):
+    """The right to run and end one job: its id and the token (fence, nonce) of one claim (rule 6)."""
+
+    job: str
+    fence: int
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a job carries beside its payload. `lifo` puts it before its equals; `headers` travel untouched.
+
+    `attempts` bounds the runs whose handler failed, `crashes_max` the leases that ended in a crash (rules 6 and 12). `serializer`
+    names what wrote the payload, '' = JSON. `key` is the tenant or limit key that makes the job's lane; `unique` and `dedup` are
+    the keys of rule 23, '' = none.
+
+    `backoff_max_ms` 0 and `jitter` None are those of the kind of back-off; `backoff_delays_ms` belongs to the custom one. `needs`
+    are ids of parents (rule 25). `run_at_ms` is when the job is due instead of a delay, `timestamp_ms` what its producer calls
+    its time; 0 = none. `skip_on` and `reroute_on` name classes of exceptions, the latter each with its target.
+    """
+
+    priority: int = 5
+    lifo: bool = False
+    delay_ms: int = 0
+    attempts: int = 3
+    backoff_ms: int = 1000
+    timeout_ms: int = 0
+    headers: tuple[tuple[str, str], ...] = ()
+    serializer: str = ""
+    run_at_ms: int = 0
+    timestamp_ms: int = 0
+    backoff: Backoff = "fixed"
+    crashes_max: int = 3
+    key: str = ""
+    unique: str = ""
+    dedup: str = ""
+    dedup_ms: int = 0
+    backoff_max_ms: int = 0
+    backoff_delays_ms: tuple[int, ...] = ()
+    jitter: float | None = None
+    needs: tuple[str, ...] = ()
+    on_parent_failure: ParentFailure = "bury"
+    skip_on: tuple[str, ...] = ()
+    reroute_on: tuple[tuple[str, str], ...] = ()
+    #: The routing key, '' = the default one, and the target as JSON, '' = any worker (engine/routing.py).
+    route: str = ""
+    target: str = ""
+    result_ttl_ms: int = 3_600_000
+    error_ttl_ms: int = 86_400_000
+    #: Places that one claim takes in the window of a rate.
+    cost: int = 1
+
+    @property
+    def wait_ms(self) -> int:
+        """As the scripts read it: the delay, or below 0 the server time at which the job is due."""
+        return self.delay_ms or -self.run_at_ms
+
+
+class Enqueue(NamedTuple):
+    """Create one job. (job, nonce) is the identity; after `not_after_ms` the call is void (rule 3). Its class is its name
+    with what it wants of a worker, its lane that class and its key (rule 18)."""
+
+    job: str
+    name: str
+    payload: bytes
+    nonce: bytes
+    not_after_ms: int
+    options: Options
+
+    @property
+    def class_name(self) -> str:
+        """The class: jobs that the same workers may claim."""
+        options = self.options
+        return class_of(self.name, options.route, options.target) if options.route or options.target else self.name
+
+    @property
+    def lane(self) -> str:
+        """The lane: jobs of a class that share a key."""
+        return f"{self.class_name}/{self.options.key}" if self.options.key else self.class_name
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueueMany:
+    """Create jobs in one piece and in this order. Their ids differ; nonce and `not_after_ms` are the same in all."""
+
+    jobs: tuple[Enqueue, ...]
+
+
+EnqueueResult = Literal["created", "repeated", "duplicate", "refused", "orphan"]
+
+
+class Enqueued(NamedTuple):
+    """`created`, or `repeated` for another copy of the same call. `duplicate`: the id was there already, or the job `holder` has
+    the unique key or opened the window of the dedup key; `state` and `fence` say what became of that job (`gone`: nothing is
+    left of it). `refused`: the call came too late and was not applied; `orphan`: nor was this one, for nothing is known of the
+    job `holder`, which it needs."""
+
+    srv_us: int
+    job: str
+    result: EnqueueResult
+    state: str = ""
+    fence: int = 0
+    holder: str = ""
+
+    @property
+    def created(self) -> bool:
+        """True when this call created the job, by whichever of its copies."""
+        return self.result in ("created", "repeated")
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueuedMany:
+    """For each job of the call, in its order: what came of it."""
+
+    srv_us: int
+    items: tuple[Enqueued, ...]
+
+
+JobsOperation = Enqueue | EnqueueMany
+JobsReply = Enqueued | EnqueuedMany

@@ -1,0 +1,109 @@
+"""A queue looked at: counts, pages of jobs, and what is known of one. Nothing here changes a key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Count the jobs in each state; with classes, of the waiting ones only those in them."""
+
+    classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Jobs in each state at one instant. `blocked` wait for others to finish; `handing` have ended, and those are still to be
+    told. `done` keeps the last 1,000 that finished; `finished` and `buried` count all that ever were."""
+
+    srv_us: int
+    waiting: int
+    delayed: int
+    active: int
+    dead: int
+    done: int
+    finished: int
+    buried: int
+    blocked: int = 0
+    handing: int = 0
+
+
+class NameCounts(NamedTuple):
+    """Jobs of one name in each state."""
+
+    waiting: int = 0
+    delayed: int = 0
+    active: int = 0
+    dead: int = 0
+    blocked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One page of every state."""
+
+    offset: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Ids of each state (waiting, delayed, active, dead, done, blocked) with the time that the state scores them by, 0 for
+    waiting."""
+
+    srv_us: int
+    states: dict[str, list[tuple[str, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the jobs in a state: their ids, or with `names` how many of them each name has."""
+
+    state: str
+    offset: int
+    limit: int
+    newest_first: bool = False
+    names: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Paged:
+    """How many entries were looked at, and their ids, or the count of each name."""
+
+    srv_us: int
+    seen: int
+    jobs: tuple[str, ...]
+    names: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """What is known of these jobs; `whole`: with envelopes and run fields, else their states alone."""
+
+    jobs: tuple[str, ...]
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What is known of one job, raw: its state, last fence, the time that its state is scored by, envelope and run fields."""
+
+    state: str
+    fence: int
+    at_ms: int
+    envelope: bytes
+    run: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What is known of the first jobs of the call, at least of one."""
+
+    srv_us: int
+    items: tuple[Looked, ...]
+
+
+LooksOperation = Inspect | Page | Count | Listing
+LooksReply = Paged | Inspected | Counts | Snapshot

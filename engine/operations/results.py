@@ -1,0 +1,100 @@
+"""What is told of jobs: progress, how they have ended, and the events of a queue, each with how to wait for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from engine.operations.jobs import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class NoteProgress:
+    """Note how far a running job has come: `body` are the fields of a JSON object and its closing brace. `count` counts what the
+    worker has noted: an older copy changes nothing (rule 7)."""
+
+    lease: Lease
+    count: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadProgress:
+    """Read how far a job has come."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Look what became of a job. With a `token`, one that has not ended is waited for: its end is told to that token's stream."""
+
+    job: str
+    token: str = ""
+
+
+SeenState = Literal["pending", "finished", "discarded", "rejected", "dead", "kept", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What became of a job: `state` is pending, finished, discarded, rejected (turned away by another job), dead, kept (nothing
+    is left but its record) or gone; `ended_ms` is 0 where the server does not know it any more. `record` is its result as it is
+    stored, empty where there is none; `error` is the last one of a dead job."""
+
+    srv_us: int
+    state: SeenState
+    fence: int
+    ended_ms: int
+    record: bytes
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """Block until something is told to a token's stream after entry `after`; at most `block_ms`."""
+
+    token: str
+    after: str
+    block_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Ids of jobs that have ended, and the entry after which to listen next."""
+
+    jobs: tuple[str, ...]
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEvents:
+    """At most `limit` events after entry `after`; `block_ms`: wait so long for the first one, 0 = not at all. `$`: no event, only
+    the entry that is the last one now."""
+
+    after: str
+    limit: int
+    block_ms: int
+
+
+class Event(NamedTuple):
+    """One thing that has happened in a queue: see `queue.events`. `id` is its place among them, `srv_ms` the server's time."""
+
+    id: str
+    srv_ms: int
+    kind: str
+    job: str
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """Events, and the entry after which the next ones are."""
+
+    events: tuple[Event, ...]
+    after: str
+
+
+ResultsOperation = NoteProgress | ReadProgress | ReadEvents | Look | Hear
+ResultsReply = Seen | Heard | EventPage

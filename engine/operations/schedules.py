@@ -1,0 +1,167 @@
+"""Schedules (rule 24): what one is, its ticks, and the calls that change and list them, each with its reply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from engine.operations.administration import Administered
+from engine.operations.jobs import Enqueue
+
+#: What becomes of ticks that nobody saw in time: none runs, the last one runs for all, or all of them run.
+Missed = Literal["skip", "once", "all"]
+#: Whether a schedule makes a job while the one that it made before has not ended.
+Overlap = Literal["allow", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When a schedule ticks: by a cron expression in an IANA zone, every `every_ms`, or every so many `months`; not before
+    `start_ms`, from which intervals count (0 = from when it was put)."""
+
+    cron: str = ""
+    zone: str = "UTC"
+    every_ms: int = 0
+    months: int = 0
+    start_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TickPolicy:
+    """What a schedule does about ticks that were seen more than `late_ms` after their time, and about a job of its own that has
+    not ended."""
+
+    missed: Missed = "once"
+    late_ms: int = 60_000
+    overlap: Overlap = "allow"
+
+
+@dataclass(frozen=True, slots=True)
+class PutSchedule:
+    """Define a schedule. One that is there with the same definition stays as it is; with the same timing it keeps its next
+    tick and its anchor. `job` is what each tick enqueues, its id and nonce aside; `enabled` None: as it is, a new one is.
+    `op_id` is the identity (rule 7)."""
+
+    op_id: str
+    not_after_ms: int
+    schedule: str
+    timing: Timing
+    policy: TickPolicy
+    job: Enqueue
+    next_ms: int
+    anchor_ms: int
+    enabled: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class EnableSchedule:
+    """Let a schedule tick from `next_ms` on (0: not any more), if this version of it is there. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    schedule: str
+    version: int
+    next_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveSchedule:
+    """Forget a schedule; jobs that it has made stay. `op_id` is the identity."""
+
+    op_id: str
+    not_after_ms: int
+    schedule: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleChanged(Administered):
+    """`found` is what the call met: `new`, `changed`, `same`, `gone` (no such schedule), `other` (another version), `full` (no
+    room for another one). A `repeated` call tells what its first copy met."""
+
+    found: str = ""
+
+
+class DueSchedule(NamedTuple):
+    """A schedule whose next tick, `expected_ms`, has come: its version and how it ticks, as they are stored."""
+
+    schedule: str
+    version: str
+    expected_ms: int
+    anchor_ms: int
+    timing: str
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Make the jobs of a schedule's due ticks and move it on to `next_ms`, if it still waits for `expected_ms` in this version:
+    these two make that no tick fires twice (rule 24). `missed` ticks are passed by. With an `error` it can never tick and is
+    disabled. (incarnation, counter) tells another copy from another scheduler."""
+
+    incarnation: str
+    counter: int
+    schedule: str
+    version: str
+    expected_ms: int
+    ticks_ms: tuple[int, ...]
+    next_ms: int
+    missed: int
+    overlap: Overlap
+    error: str = ""
+
+
+TickResult = Literal["ticked", "repeated", "moved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """`ticked`, or `repeated` for another copy of the same call, with the jobs that were made and how many were not because the
+    job before had not ended; `moved`: the schedule has another version or waits for another tick."""
+
+    srv_us: int
+    result: TickResult
+    jobs: tuple[str, ...] = ()
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListSchedules:
+    """One page of the schedules, by next tick, or the one of this name."""
+
+    schedule: str = ""
+    offset: int = 0
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchedule:
+    """A schedule as it is stored: its definition, and its state. Times are server ms, 0 where there is none; `last_ms` is the
+    last tick that made a job, `job` a sealed envelope."""
+
+    schedule: str
+    version: int
+    timing: str
+    policy: str
+    job: bytes
+    enabled: bool
+    anchor_ms: int
+    next_ms: int
+    last_ms: int
+    last_job: str
+    count: int
+    missed: int
+    skipped: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePage:
+    """A page of schedules; `more`: others follow."""
+
+    srv_us: int
+    items: tuple[StoredSchedule, ...]
+    more: bool
+
+
+SchedulesOperation = PutSchedule | EnableSchedule | RemoveSchedule | Tick | ListSchedules
+SchedulesReply = Ticked | SchedulePage

@@ -1,0 +1,98 @@
+"""What workers do for all the others: promotions, reaps, the waits for work, and the news for workers, each with its reply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.operations.jobs import Lease
+from engine.operations.schedules import DueSchedule
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """Make due jobs claimable. (incarnation, counter) is the identity; reaps and promotions count together."""
+
+    incarnation: str
+    counter: int
+    limit: int
+    sleep_max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """How many due jobs became claimable, and the first of the schedules that are due. `corrupt`: ids that the script could not
+    read and buried. `version` of the news."""
+
+    srv_us: int
+    promoted: int
+    sleep_ms: int
+    corrupt: tuple[str, ...] = ()
+    due: tuple[DueSchedule, ...] = ()
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reap:
+    """Take expired leases away; jobs that have crashed too often are buried. (incarnation, counter) is the identity. `orphans`:
+    instead of expired ones those of workers that have stopped beating."""
+
+    incarnation: str
+    counter: int
+    limit: int
+    sleep_max_ms: int
+    done_max: int
+    orphans: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """The leases that were taken away, each with the job's crash counter. `buried`: ids that had crashed too often; `corrupt`:
+    ids that the script could not read and buried. Where a sweep was cut off, an id may stand there without its lease."""
+
+    srv_us: int
+    sleep_ms: int
+    leases: tuple[tuple[Lease, int], ...]
+    buried: tuple[str, ...] = ()
+    corrupt: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Block until one of the classes, at most 15, may have work, or something is new to workers that know this version of the
+    news (None: it is not waited for); at most `block_ms`."""
+
+    block_ms: int
+    classes: tuple[str, ...]
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """`marker`: that of a class was there, `news`: that of the news; none when the block ran out."""
+
+    marker: bool
+    news: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Ask what is new to a worker that knows this version: classes with targets, and what is set for the worker."""
+
+    version: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The news: classes with their targets (JSON), how many handlers the worker runs at once (0: as it was started), and its
+    pause (None: there is none, 0: until it is resumed, else the ms that are left)."""
+
+    srv_us: int
+    version: int
+    concurrency: int
+    pause_ms: int | None
+    targets: tuple[tuple[str, str], ...]
+
+
+SweepsOperation = Promote | Reap | Wait | News
+SweepsReply = Promoted | Reaped | Woken | Learned
