@@ -141,7 +141,7 @@ def desk(ironclaim_url: str) -> Iterator[SoloDesk]:
 def lossy(network: Network, desk: SoloDesk, monkeypatch: pytest.MonkeyPatch) -> Lossy:
     made = Lossy(network, desk)
     for driver in ("driver", "async_driver"):
-        monkeypatch.setattr(f"engine.{driver}.settle", made.settle)
+        monkeypatch.setattr(f"engine.drivers.{driver}.settle", made.settle)
     return made
 
 

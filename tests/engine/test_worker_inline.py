@@ -189,7 +189,9 @@ def test_a_worker_runs_inline_handlers_where_gevent_has_patched_the_process(queu
     assert queue.counts().finished == 51 and {mark.pid for mark in workers.marks()} == {worker.pid} != {os.getpid()}
 
 
-@pytest.mark.parametrize("where", ["steps.WorkerSteps._handler_ended", "steps.WorkerSteps.turn", "running.Running.run_inline"])
+@pytest.mark.parametrize(
+    "where", ["machine.steps.WorkerSteps._handler_ended", "machine.steps.WorkerSteps.turn", "runtime.running.Running.run_inline"]
+)
 def test_a_defect_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Whichever thread takes it: a worker that looks alive and does nothing is the worst of all."""
     handlers = Handlers()
