@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, Unpack, cast
+from typing import Any, TypeVar, Unpack, cast, overload
 
 import redis.asyncio
 
@@ -17,9 +17,11 @@ from engine.drivers.async_driver import AsyncDriver
 from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.drivers.errand import Sent
 from engine.errors import EngineError
+from engine.handlers import BATCH_MAX
 from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueued, NoteQueue, Snapshot, Window
 from engine.options import JobOptions, checked
+from engine.parameters import JobName
 from engine.parts import administering, clearing, durations, producing
 from engine.parts.dead import AsyncDead
 from engine.parts.durations import HandlerTimes
@@ -34,7 +36,7 @@ from engine.parts.schedules import AsyncSchedules
 from engine.parts.surface import Durable, Surface
 from engine.parts.workers import AsyncWorkers
 from engine.serializers import Serializer
-from engine.tasks import AsyncTask, AsyncTaskDecorator
+from engine.tasks import AsyncBatchTaskDecorator, AsyncTask, AsyncTaskDecorator
 
 T = TypeVar("T")
 
@@ -98,13 +100,20 @@ class AsyncQueue(Surface):
         self.events = AsyncEvents(self)
 
     async def enqueue(
-        self, name: str, payload: object, *, id: str | None = None, intended_ns: int | None = None, **options: Unpack[JobOptions]
+        self,
+        name: JobName,
+        payload: object,
+        *,
+        id: str | None = None,
+        intended_ns: int | None = None,
+        **options: Unpack[JobOptions],
     ) -> Enqueued:
         """Put one job into the queue; it is there once, however often the network makes the engine send it (rule 3).
 
         `payload` is any JSON value of at most `payload_bytes_max` bytes (as JSON has it, a tuple arrives as a list and a key as
         text), or bytes, which arrive untouched; a queue with a `serializer` of its own takes what that one can write. `options`:
-        see JobOptions. `intended_ns` (monotonic) is only told to the observer.
+        see JobOptions. `name` may be a task, with its options; the payload of a name that `job` has registered here must fit its
+        function's parameters. `intended_ns` (monotonic) is only told to the observer.
 
         Returns Enqueued: `created`, or `duplicate` when the id was already there or `holder` keeps it out. Raises
         Malformed before any I/O, ServerUnavailable when nothing was applied, OutcomeUnknown when that cannot be said:
@@ -120,18 +129,24 @@ class AsyncQueue(Surface):
             self.hooks.tell([job], [enqueued])
         return enqueued
 
-    def job(self, name: str, *, inline: bool = False, **options: Unpack[JobOptions]) -> AsyncTaskDecorator:
+    @overload
+    def job(self, name: str, *, inline: bool = False, **options: Unpack[JobOptions]) -> AsyncTaskDecorator: ...
+    @overload
+    def job(self, name: str, *, inline: bool = False, batch: int, **options: Unpack[JobOptions]) -> AsyncBatchTaskDecorator: ...
+    def job(self, name: str, *, inline: bool = False, batch: int | None = None, **options: Unpack[JobOptions]) -> Any:
         """Make a typed function a job: `@queue.job("send", attempts=5)` registers it in `handlers` for workers, and gives it
-        `enqueue` with its own parameters, and `with_options`. See `engine.tasks`, and Handlers for `inline`.
+        `enqueue` and `call` with its own parameters, and `with_options`. See `engine.tasks`, Handlers for `inline` and `batch`,
+        and `engine.task_batches` for what a function with `batch` looks like.
 
         Raises Malformed for a bad name or option, and for a function whose parameters cannot travel.
         """
-        checked_name = validate.job_name(name)
+        checked_name, most = validate.job_name(name), 0 if batch is None else validate.integer("batch", batch, 1, BATCH_MAX)
         checked(cast("Mapping[str, object]", options))
-        return AsyncTaskDecorator(lambda function: self._register(AsyncTask(self, checked_name, function, options), inline))
+        made = AsyncTaskDecorator if batch is None else AsyncBatchTaskDecorator
+        return made(lambda function: self._register(AsyncTask(self, checked_name, function, options, most), inline, batch))
 
     async def call(
-        self, name: str, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+        self, name: JobName, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
     ) -> Any:
         """Enqueue one job, wait until it has ended, and return what its handler returned.
 
@@ -141,8 +156,8 @@ class AsyncQueue(Surface):
         """
         waiting = Waiting("-", wait_ms)
         enqueued = await self.enqueue(name, payload, id=id, **options)
-        job = enqueued.job if enqueued.created else enqueued.holder
-        return (await self.results.wait(job, timeout_ms=max(0, waiting.left_ms))).get()
+        waiting.job = enqueued.job if enqueued.created else enqueued.holder
+        return (await self.results.wait_out(waiting)).get()
 
     async def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
         """Put many jobs into the queue, each there once, in this order; what came of each, in the same order.
@@ -155,7 +170,7 @@ class AsyncQueue(Surface):
         and OutcomeUnknown as `enqueue` does; when only some pieces failed, PartlyEnqueued, whose `results` tells them apart.
         """
         prepared = producing.new_jobs(jobs, self.hooks) if self.hooks else []
-        drafts = producing.drafts(prepared or jobs, self.payload_bytes_max, self.serializers)
+        drafts = self._drafted_many(prepared or jobs)
         intended_ns = validate.intended_ns(intended_ns)
         async with self.driver.turns:
             if drafts:

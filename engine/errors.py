@@ -105,19 +105,23 @@ class JobFailed(EngineError):
 class BatchFailed(EngineError):
     """For handlers of batches to raise: some jobs have failed, each with what is said of it, and the others have finished.
 
-    `failures`: by job id, an exception or a text. An id that is not of the batch, and everything of the batch has failed. Raises
-    Malformed for anything else.
+    `failures`: by job id, an exception or a text; `results`: by job id, those of the others. An id that is not of the batch, and
+    everything of the batch has failed. Raises Malformed for anything else.
     """
 
-    def __init__(self, failures: Mapping[str, BaseException | str]) -> None:
+    def __init__(self, failures: Mapping[str, BaseException | str], results: Mapping[str, object] | None = None) -> None:
         given: object = failures
         if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("failures", given, "a mapping of job ids to exceptions or texts")
         for job, failure in cast("Mapping[object, object]", given).items():
             if not isinstance(job, str) or not isinstance(failure, BaseException | str):
                 raise Malformed("failures", {job: failure}, "a mapping of job ids to exceptions or texts")
+        told: object = {} if results is None else results
+        if not isinstance(told, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Malformed("results", told, "a mapping of job ids to results")
         super().__init__(f"{len(failures)} jobs failed")
         self.failures = dict(failures)
+        self.results = dict(cast("Mapping[str, object]", told))
 
 
 class UnknownJob(EngineError, LookupError):

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast, get_args, get_origin
 
 from engine.errors import Malformed
 from engine.kinds import Kind, hints_of, kind_of
 
+#: What a function is called with.
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
 
 class Parameters:
     """Those of one function. Raises Malformed for a function whose parameters cannot travel. A first one of type `context` is the
-    Job, which does not."""
+    Job, which does not. `batch`: the function takes the calls of several jobs, so each of its parameters is a list, of which a
+    job has one item; and the first one may be the list of the Jobs."""
 
-    def __init__(self, function: Callable[..., object], context: type) -> None:
+    def __init__(self, function: Callable[..., object], context: type, *, batch: bool = False) -> None:
         try:
             signature = inspect.signature(function)
             kinds = dict(hints_of(function, list(signature.parameters)))
@@ -23,48 +27,89 @@ class Parameters:
         parameters = list(signature.parameters.values())
         first = parameters[0] if parameters else None
         unannotated = first is not None and first.annotation is inspect.Parameter.empty
-        self.takes_job = first is not None and (kinds[first.name] is context or (unannotated and first.name == "job"))
+        wanted: tuple[Any, str] = (list[context], "jobs") if batch else (context, "job")
+        self.takes_job = first is not None and (kinds[first.name] == wanted[0] or (unannotated and first.name == wanted[1]))
         self._signature = signature.replace(parameters=parameters[1:] if self.takes_job else parameters)
         self._kinds: dict[str, Kind] = {}
         for name, parameter in self._signature.parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise Malformed("handler", function, f"a function whose parameters have names, unlike *{name}")
             try:
-                self._kinds[name] = kind_of(kinds[name])
+                self._kinds[name] = kind_of(_item_of(parameter, kinds[name]) if batch else kinds[name])
             except TypeError as error:
                 raise Malformed("handler", function, f"a function whose parameters can travel; {name}: {error}") from error
 
     def write(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The payload of a call: its arguments by name. Raises Malformed."""
+        return {name: self._convert(name, self._kinds[name].write, value) for name, value in self._bound(args, kwargs).items()}
+
+    def read(self, payload: Any) -> Arguments:
+        """The arguments of a call from its payload. Raises Malformed that names the parameter: `payload.user`."""
+        return self._called_with(self.item(payload))
+
+    def listed(self, items: Sequence[Mapping[str, Any]]) -> Arguments:
+        """The arguments of several calls, by name, for a function that takes batches."""
+        return self._called_with({name: [item[name] for item in items] for name in self._kinds})
+
+    def alone(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
+        """The arguments of a batch with this call alone. Raises Malformed."""
+        return self.listed([self._bound(args, kwargs)])
+
+    def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise Malformed("arguments", (args, dict(kwargs)), f"those of {self._signature}: {error}") from None
-        return {name: self._convert(name, self._kinds[name].write, value) for name, value in bound.arguments.items()}
 
-    def read(self, payload: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call from its payload. Raises Malformed."""
+    def item(self, payload: Any) -> dict[str, Any]:
+        """The same by name."""
         if not isinstance(payload, dict):
             raise Malformed("payload", payload, f"an object with the parameters of {self._signature}")
         given = cast("dict[str, Any]", payload)
-        unknown = [name for name in given if name not in self._kinds]
-        if unknown:
-            raise Malformed("payload", unknown[0], f"an object with the parameters of {self._signature}")
-        bound = self._signature.bind_partial()
+        for name in given:
+            if name not in self._kinds:
+                raise Malformed(f"payload.{name}", given[name], f"left out: the parameters are {self._signature}")
+        found: dict[str, Any] = {}
         for name, parameter in self._signature.parameters.items():
             if name in given:
-                bound.arguments[name] = self._convert(name, self._kinds[name].read, given[name])
+                found[name] = self._convert(f"payload.{name}", self._kinds[name].read, given[name])
             elif parameter.default is inspect.Parameter.empty:
-                raise Malformed("payload", given, f"an object with {name}")
+                raise Malformed(f"payload.{name}", None, f"given, a value of type {self._kinds[name].name}")
             else:
                 # The default of today, not that of who enqueued it: keyword arguments behind it need their places.
-                bound.arguments[name] = parameter.default
+                found[name] = parameter.default
+        return found
+
+    def _called_with(self, arguments: Mapping[str, Any]) -> Arguments:
+        bound = self._signature.bind_partial()
+        bound.arguments.update(arguments)
         return bound.args, bound.kwargs
 
-    def _convert(self, name: str, convert: Callable[[Any], Any], value: Any) -> Any:
+    def _convert(self, field: str, convert: Callable[[Any], Any], value: Any) -> Any:
         try:
             return convert(value)
         except Malformed:
             raise
         except (TypeError, ValueError, RecursionError):
-            raise Malformed(name, value, f"a value of type {self._kinds[name].name}") from None
+            raise Malformed(field, value, f"a value of type {self._kinds[field.removeprefix('payload.')].name}") from None
+
+
+class TypedJob:
+    """What may stand where a job's name does: its name, its options (and its `id` if it was given one), and what its payload
+    holds. A task is one."""
+
+    name: str
+    options: Mapping[str, object]
+    parameters: Parameters
+
+
+JobName = str | TypedJob
+
+
+def _item_of(parameter: inspect.Parameter, hint: Any) -> Any:
+    """The type of an item of a parameter of a batch. Raises TypeError."""
+    if get_origin(hint) is not list:
+        raise TypeError("with batch each parameter is a list[...], of which every job has one item")
+    if parameter.default is not inspect.Parameter.empty:
+        raise TypeError("with batch a parameter has no default, since each job has its own item")
+    return get_args(hint)[0]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, Unpack, cast
+from typing import Any, TypeVar, Unpack, cast, overload
 
 import redis
 
@@ -17,9 +17,11 @@ from engine.drivers.driver import SyncDriver
 from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.drivers.errand import Sent
 from engine.errors import EngineError
+from engine.handlers import BATCH_MAX
 from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueued, NoteQueue, Snapshot, Window
 from engine.options import JobOptions, checked
+from engine.parameters import JobName
 from engine.parts import administering, clearing, durations, producing
 from engine.parts.dead import Dead
 from engine.parts.durations import HandlerTimes
@@ -35,7 +37,7 @@ from engine.parts.surface import TEST_CLOCK_LEAST_MS as TEST_CLOCK_LEAST_MS
 from engine.parts.surface import Durable, Surface
 from engine.parts.workers import Workers
 from engine.serializers import Serializer
-from engine.tasks import Task, TaskDecorator
+from engine.tasks import BatchTaskDecorator, Task, TaskDecorator
 
 T = TypeVar("T")
 
@@ -96,13 +98,20 @@ class Queue(Surface):
         self.events = Events(self)
 
     def enqueue(
-        self, name: str, payload: object, *, id: str | None = None, intended_ns: int | None = None, **options: Unpack[JobOptions]
+        self,
+        name: JobName,
+        payload: object,
+        *,
+        id: str | None = None,
+        intended_ns: int | None = None,
+        **options: Unpack[JobOptions],
     ) -> Enqueued:
         """Put one job into the queue; it is there once, however often the network makes the engine send it (rule 3).
 
         `payload` is any JSON value of at most `payload_bytes_max` bytes (as JSON has it, a tuple arrives as a list and a key as
         text), or bytes, which arrive untouched; a queue with a `serializer` of its own takes what that one can write. `options`:
-        see JobOptions. `intended_ns` (monotonic) is only told to the observer.
+        see JobOptions. `name` may be a task, with its options; the payload of a name that `job` has registered here must fit its
+        function's parameters. `intended_ns` (monotonic) is only told to the observer.
 
         Returns Enqueued: `created`, or `duplicate` when the id was already there or `holder` keeps it out. Raises
         Malformed before any I/O, ServerUnavailable when nothing was applied, OutcomeUnknown when that cannot be said:
@@ -118,18 +127,24 @@ class Queue(Surface):
             self.hooks.tell([job], [enqueued])
         return enqueued
 
-    def job(self, name: str, *, inline: bool = False, **options: Unpack[JobOptions]) -> TaskDecorator:
+    @overload
+    def job(self, name: str, *, inline: bool = False, **options: Unpack[JobOptions]) -> TaskDecorator: ...
+    @overload
+    def job(self, name: str, *, inline: bool = False, batch: int, **options: Unpack[JobOptions]) -> BatchTaskDecorator: ...
+    def job(self, name: str, *, inline: bool = False, batch: int | None = None, **options: Unpack[JobOptions]) -> Any:
         """Make a typed function a job: `@queue.job("send", attempts=5)` registers it in `handlers` for workers, and gives it
-        `enqueue` with its own parameters, and `with_options`. See `engine.tasks`, and Handlers for `inline`.
+        `enqueue` and `call` with its own parameters, and `with_options`. See `engine.tasks`, Handlers for `inline` and `batch`,
+        and `engine.task_batches` for what a function with `batch` looks like.
 
         Raises Malformed for a bad name or option, and for a function whose parameters cannot travel.
         """
-        checked_name = validate.job_name(name)
+        checked_name, most = validate.job_name(name), 0 if batch is None else validate.integer("batch", batch, 1, BATCH_MAX)
         checked(cast("Mapping[str, object]", options))
-        return TaskDecorator(lambda function: self._register(Task(self, checked_name, function, options), inline))
+        made = TaskDecorator if batch is None else BatchTaskDecorator
+        return made(lambda function: self._register(Task(self, checked_name, function, options, most), inline, batch))
 
     def call(
-        self, name: str, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+        self, name: JobName, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
     ) -> Any:
         """Enqueue one job, wait until it has ended, and return what its handler returned.
 
@@ -139,8 +154,8 @@ class Queue(Surface):
         """
         waiting = Waiting("-", wait_ms)
         enqueued = self.enqueue(name, payload, id=id, **options)
-        job = enqueued.job if enqueued.created else enqueued.holder
-        return (self.results.wait(job, timeout_ms=max(0, waiting.left_ms))).get()
+        waiting.job = enqueued.job if enqueued.created else enqueued.holder
+        return (self.results.wait_out(waiting)).get()
 
     def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
         """Put many jobs into the queue, each there once, in this order; what came of each, in the same order.
@@ -153,7 +168,7 @@ class Queue(Surface):
         and OutcomeUnknown as `enqueue` does; when only some pieces failed, PartlyEnqueued, whose `results` tells them apart.
         """
         prepared = producing.new_jobs(jobs, self.hooks) if self.hooks else []
-        drafts = producing.drafts(prepared or jobs, self.payload_bytes_max, self.serializers)
+        drafts = self._drafted_many(prepared or jobs)
         intended_ns = validate.intended_ns(intended_ns)
         if drafts:
             self.driver.server_now_ms()

@@ -5,26 +5,29 @@
 
     send.enqueue(3, at=now)                              # checked against the signature before anything is sent
     send.with_options(delay_ms=1000).enqueue(3, at=now)
-    queue.enqueue("send", {"user": 3, "at": "2026-01-01T00:00:00"})  # the same, by name
+    queue.enqueue("send", {"user": 3, "at": "2026-01-01T00:00:00"})  # the same, by name, and checked as well
 
 The payload holds the arguments by name. A first parameter of type Job (or called `job`, without an annotation) is the context of
-the run, and is not an argument of `enqueue`.
+the run, and is not an argument of `enqueue`. With `batch` see `engine.task_batches`.
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
 from engine import validate
 from engine.handlers import Handler, Job
 from engine.operations import Enqueued, Lease, LeasedJob
 from engine.options import JobOptions, checked
-from engine.parameters import Parameters
+from engine.parameters import Parameters, TypedJob
+from engine.task_batches import AsyncBatchOf, BatchOf
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 E = TypeVar("E", covariant=True)
 
 
@@ -37,12 +40,11 @@ class Enqueues(Protocol[E]):
         """Put one job into the queue."""
         ...
 
-
-class Registered(Protocol):
-    """What a queue registers of a task."""
-
-    name: str
-    handler: Handler
+    def call(
+        self, name: str, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+    ) -> Any:
+        """Put one job into the queue, and wait for what its handler returns."""
+        ...
 
 
 class _Plain:
@@ -69,77 +71,91 @@ class _Async(_Plain):
         return await self._called(job)
 
 
-class _Base(Generic[P, R, E]):
-    def __init__(
-        self, queue: Enqueues[E], name: str, function: Callable[..., R], options: JobOptions, known: _Plain | None = None
-    ) -> None:
+class AnyTask(TypedJob, Generic[P, R, E]):
+    """What both kinds of tasks are."""
+
+    def __init__(self, queue: Enqueues[E], name: str, function: Callable[..., R], options: JobOptions, batch: int = 0) -> None:
         self._queue = queue
-        self._options = options
-        self._parameters = Parameters(function, Job)
+        #: Its options, and its `id` if it was given one.
+        self.options = cast("Mapping[str, object]", options)
+        self._wait_ms = 30_000
+        self._batch = batch
+        #: What its payload holds.
+        self.parameters = Parameters(function, Job, batch=batch > 0)
         #: The function itself.
         self.function = function
         #: Its job's name.
         self.name = name
-        made = _Async if inspect.iscoroutinefunction(function) else _Plain
-        #: What a worker calls with the Job.
-        self.handler: Handler = known or made(function, self._parameters)
+        is_async = inspect.iscoroutinefunction(function)
+        made = (AsyncBatchOf if is_async else BatchOf) if batch else _Async if is_async else _Plain
+        #: What a worker calls with the Job, or with a list of them.
+        self.handler: Handler = cast("Any", made(function, self.parameters))
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here and now, without a queue. A parameter for the Job gets one that belongs to no worker."""
-        if self._parameters.takes_job:
-            lease = Lease("direct", 0, "")
-            job = Job(LeasedJob(lease, 0, self.name, self.name, self.name, b"null", checked(self._given), 0, 0, 1, 0, 0))
-            return self.function(job, *args, **kwargs)
-        return self.function(*args, **kwargs)
+        given, named = self.parameters.alone(args, kwargs) if self._batch else (args, kwargs)
+        if not self.parameters.takes_job:
+            return self.function(*given, **named)
+        lease, options = Lease("direct", 0, ""), {name: value for name, value in self.options.items() if name != "id"}
+        job = Job(LeasedJob(lease, 0, self.name, self.name, self.name, b"null", checked(options), 0, 0, 1, 0, 0))
+        return self.function([job] if self._batch else job, *given, **named)
 
     def payload(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-        """What `enqueue` sends for these arguments: for `NewJob(task.name, task.payload(...))`. Raises Malformed."""
-        return self._parameters.write(args, kwargs)
+        """What `enqueue` sends for these arguments: for `NewJob(task.name, task.payload(...))`, and for schedules. Raises
+        Malformed."""
+        return self.parameters.write(args, kwargs)
 
-    @property
-    def _given(self) -> Mapping[str, object]:
-        return {name: value for name, value in self._options.items() if name != "id"}
+    def with_options(self, *, id: str | None = None, wait_ms: int | None = None, **options: Unpack[JobOptions]) -> Self:
+        """The same task with these options instead of, or beside, its own; `id` is for one call, and `wait_ms` says how long
+        `call` waits (30 s unless told). Raises Malformed."""
+        made = copy.copy(self)
+        checked(cast("Mapping[str, object]", options))
+        merged: dict[str, Any] = {**self.options, **options}
+        if id is not None:
+            merged["id"] = validate.job_id(id)
+        made.options = merged
+        if wait_ms is not None:
+            made._wait_ms = validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
+        return made
 
     def _send(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> E:
-        options: Any = self._options
-        return self._queue.enqueue(self.name, self._parameters.write(args, kwargs), **options)
+        options: Any = self.options
+        return self._queue.enqueue(self.name, self.parameters.write(args, kwargs), **options)
+
+    def _ask(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        options: Any = self.options
+        return self._queue.call(self.name, self.parameters.write(args, kwargs), wait_ms=self._wait_ms, **options)
 
     def __repr__(self) -> str:
         return f"<task {self.name}: {self.function.__qualname__}>"
 
 
-class Task(_Base[P, R, Enqueued]):
+class Task(AnyTask[P, R, Enqueued]):
     """A function that is a job of a Queue."""
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Enqueue a call with these arguments. Raises Malformed before any I/O where they do not fit, else as `Queue.enqueue`."""
         return self._send(args, kwargs)
 
-    def with_options(self, *, id: str | None = None, **options: Unpack[JobOptions]) -> Task[P, R]:
-        """The same task with these options instead of, or beside, its own; `id` is for one call. Raises Malformed."""
-        return Task(self._queue, self.name, self.function, _merged(self._options, id, options), cast("Any", self.handler))
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Enqueue a call with these arguments, wait until it has ended, and return what the function returned, as JSON has it.
+        Raises as `enqueue` and as `Queue.call`; `with_options(wait_ms=...)` says how long to wait."""
+        return self._ask(args, kwargs)
 
 
-class AsyncTask(_Base[P, R, Awaitable[Enqueued]]):
+class AsyncTask(AnyTask[P, R, Awaitable[Enqueued]]):
     """A function that is a job of an AsyncQueue."""
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Enqueue a call with these arguments. Raises Malformed before any I/O where they do not fit, else as `Queue.enqueue`."""
         return await self._send(args, kwargs)
 
-    def with_options(self, *, id: str | None = None, **options: Unpack[JobOptions]) -> AsyncTask[P, R]:
-        """The same task with these options instead of, or beside, its own; `id` is for one call. Raises Malformed."""
-        return AsyncTask(self._queue, self.name, self.function, _merged(self._options, id, options), cast("Any", self.handler))
-
-
-def _merged(before: JobOptions, id: str | None, options: JobOptions) -> JobOptions:
-    checked(cast("Mapping[str, object]", options))
-    merged: dict[str, Any] = {**before, **options}
-    if id is not None:
-        merged["id"] = validate.job_id(id)
-    return cast("JobOptions", merged)
+    async def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Enqueue a call with these arguments, wait until it has ended, and return what the function returned, as JSON has it.
+        Raises as `enqueue` and as `Queue.call`; `with_options(wait_ms=...)` says how long to wait."""
+        return await self._ask(args, kwargs)
 
 
 class TaskDecorator:
@@ -167,6 +183,40 @@ class AsyncTaskDecorator:
     def __call__(self, function: Callable[Concatenate[Job, P], R]) -> AsyncTask[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R]) -> AsyncTask[P, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        """Register the function."""
+        return self._make(function)
+
+
+class BatchTaskDecorator:
+    """What `Queue.job` returns with `batch`."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Callable[[list[Job], list[T]], R]) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], R]) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[..., R]) -> Task[..., R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        """Register the function."""
+        return self._make(function)
+
+
+class AsyncBatchTaskDecorator:
+    """What `AsyncQueue.job` returns with `batch`."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Callable[[list[Job], list[T]], R]) -> AsyncTask[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], R]) -> AsyncTask[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[..., R]) -> AsyncTask[..., R]: ...
     def __call__(self, function: Callable[..., Any]) -> Any:
         """Register the function."""
         return self._make(function)

@@ -122,8 +122,6 @@ class Worker:
         concurrency = validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX)
         plain = frozenset(handlers.by_name) - handlers.inline - handlers.coroutines
         spawned = plain if processes else frozenset[str]()
-        if spawned & handlers.batches.keys():
-            raise Malformed("processes", processes, "0 for plain functions that take batches, unless they are inline")
         lease = validate.integer("lease_ms", lease_ms, 100, 86_400_000)
         known_as = validate.worker_name(name or f"worker-{os.getpid()}")
         if gate is not None and not callable(gate):

@@ -8,15 +8,13 @@ import secrets
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from engine.drivers.async_driver import AsyncDriver
 from engine.errors import EngineError
 from engine.operations import Hear, Heard
+from engine.parts.listening import BLOCK_MS, AsyncListening
 
 if TYPE_CHECKING:
     from engine.async_queue import AsyncQueue
 
-#: A wait blocks for at most this long before it looks again.
-BLOCK_MS = 5_000
 #: The entry that a stream begins with.
 FIRST_ENTRY = "0-1"
 
@@ -41,11 +39,10 @@ class Ears:
     """The listening of one queue, on the event loop that runs. It ends within `BLOCK_MS` of the last wait."""
 
     def __init__(self, queue: AsyncQueue) -> None:
-        self._queue = queue
         self._by_job: dict[str, set[Ear]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        self._driver: AsyncDriver | None = None
+        self._listening = AsyncListening(queue)
         self._token = ""
 
     @contextlib.contextmanager
@@ -55,10 +52,7 @@ class Ears:
         if self._task is None or self._task.done() or self._loop is not loop:
             # Whatever an earlier task or loop has left is of no use; a fresh stream begins at its first entry.
             self._loop, self._by_job, self._token = loop, {}, secrets.token_hex(8)
-            self._driver = self._driver or AsyncDriver(
-                self._queue.endpoint, (), clock=self._queue.driver.clock, block_ms_max=BLOCK_MS
-            )
-            self._task = loop.create_task(self._listen(self._driver, self._token, self._by_job))
+            self._task = loop.create_task(self._listen(self._token, self._by_job))
         by_job, ear = self._by_job, Ear(self._token)
         by_job.setdefault(job, set()).add(ear)
         try:
@@ -75,14 +69,13 @@ class Ears:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        if self._driver is not None:
-            await self._driver.close()
+        await self._listening.close()
 
-    async def _listen(self, driver: AsyncDriver, token: str, by_job: dict[str, set[Ear]]) -> None:
+    async def _listen(self, token: str, by_job: dict[str, set[Ear]]) -> None:
         after = FIRST_ENTRY
         while True:
             try:
-                heard: Heard = await driver.run(self._queue.model.call(Hear(token, after, BLOCK_MS)))
+                heard: Heard = await self._listening.run(Hear(token, after, BLOCK_MS))
                 after, told = heard.after, heard.jobs
             except EngineError:
                 # The server is away, or something is wrong with it: those who wait look, and meet it themselves.

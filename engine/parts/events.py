@@ -18,13 +18,11 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from engine import validate
-from engine.drivers.async_driver import AsyncDriver
-from engine.drivers.driver import SyncDriver
 from engine.errors import Malformed
 from engine.operations import Event, EventPage, ReadEvents
 from engine.parts import administering
-from engine.parts.ears import BLOCK_MS
 from engine.parts.face import InTime, Steps
+from engine.parts.listening import BLOCK_MS, AsyncListening, Listening
 
 if TYPE_CHECKING:
     from engine.async_queue import AsyncQueue
@@ -42,19 +40,19 @@ def _turned(keep: object) -> Steps[None]:
     administering.conclude((yield InTime(draft)))
 
 
-def _reading(after: object, block_ms: object) -> Generator[ReadEvents, EventPage, None]:
+def _reading(after: object, wait_ms: object) -> Generator[ReadEvents, EventPage, None]:
     """What to read one after the other. It ends when for so long nothing has come. Raises Malformed."""
     if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):
         raise Malformed("after", after, "the id of an event, 0 or $")
-    wait_ms = None if block_ms is None else validate.integer("block_ms", block_ms, 0, validate.DURATION_MS_MAX)
+    most_ms = None if wait_ms is None else validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
     if after == "$":
         after = (yield ReadEvents("$", 1, 0)).after
-    until_s = time.monotonic() + (wait_ms or 0) / 1000
+    until_s = time.monotonic() + (most_ms or 0) / 1000
     while True:
-        left_ms = BLOCK_MS if wait_ms is None else max(0, int((until_s - time.monotonic()) * 1000))
+        left_ms = BLOCK_MS if most_ms is None else max(0, int((until_s - time.monotonic()) * 1000))
         page = yield ReadEvents(after, _PAGE, min(BLOCK_MS, left_ms))
         if page.events:
-            after, until_s = page.after, time.monotonic() + (wait_ms or 0) / 1000
+            after, until_s = page.after, time.monotonic() + (most_ms or 0) / 1000
         elif left_ms == 0:
             return
 
@@ -64,7 +62,7 @@ class Events:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._listening: SyncDriver | None = None
+        self._listening = Listening(queue)
 
     def on(self, keep: int = 10_000) -> None:
         """Write down what happens from now on. The last `keep` events stay (at most 1,000,000), and up to 100 more: the server
@@ -79,17 +77,17 @@ class Events:
         """The id of the last event, to read after it; `0-0` where there is none. Raises ServerUnavailable."""
         return self._queue.driver.run(self._queue.model.call(ReadEvents("$", 1, 0))).after
 
-    def read(self, after: str = "$", *, block_ms: int | None = None) -> Iterator[Event]:
-        """The events after this one, and each further one when it comes, until for `block_ms` none has; None: for ever.
+    def read(self, after: str = "$", *, wait_ms: int | None = None) -> Iterator[Event]:
+        """The events after this one, and each further one when it comes, until for `wait_ms` none has; None: for ever.
 
         `after`: the id of an event, `0` for all that are kept, or `$` for what comes from the first step of the iterator on. Who
         falls behind by more than are kept misses some. Raises Malformed at the first step, and ServerUnavailable or
         OutcomeUnknown when the server is away: then read on after the last event that came.
         """
-        reading = _reading(after, block_ms)
+        reading = _reading(after, wait_ms)
         asked = next(reading, None)
         while asked is not None:
-            page: EventPage = self._driver().run(self._queue.model.call(asked))
+            page: EventPage = self._listening.run(asked)
             yield from page.events
             try:
                 asked = reading.send(page)
@@ -98,14 +96,7 @@ class Events:
 
     def close(self) -> None:
         """Close the idle connections of readers."""
-        if self._listening is not None:
-            self._listening.close()
-
-    def _driver(self) -> SyncDriver:
-        """For blocking calls: their connections wait longer for a reply."""
-        if self._listening is None:
-            self._listening = SyncDriver(self._queue.endpoint, (), clock=self._queue.driver.clock, block_ms_max=BLOCK_MS)
-        return self._listening
+        self._listening.close()
 
 
 class AsyncEvents:
@@ -113,7 +104,7 @@ class AsyncEvents:
 
     def __init__(self, queue: AsyncQueue) -> None:
         self._queue = queue
-        self._listening: AsyncDriver | None = None
+        self._listening = AsyncListening(queue)
 
     async def on(self, keep: int = 10_000) -> None:
         """Write down what happens from now on. The last `keep` events stay (at most 1,000,000), and up to 100 more: the server
@@ -130,17 +121,17 @@ class AsyncEvents:
             page: EventPage = await self._queue.driver.run(self._queue.model.call(ReadEvents("$", 1, 0)))
         return page.after
 
-    async def read(self, after: str = "$", *, block_ms: int | None = None) -> AsyncIterator[Event]:
-        """The events after this one, and each further one when it comes, until for `block_ms` none has; None: for ever.
+    async def read(self, after: str = "$", *, wait_ms: int | None = None) -> AsyncIterator[Event]:
+        """The events after this one, and each further one when it comes, until for `wait_ms` none has; None: for ever.
 
         `after`: the id of an event, `0` for all that are kept, or `$` for what comes from the first step of the iterator on. Who
         falls behind by more than are kept misses some. Raises Malformed at the first step, and ServerUnavailable or
         OutcomeUnknown when the server is away: then read on after the last event that came.
         """
-        reading = _reading(after, block_ms)
+        reading = _reading(after, wait_ms)
         asked: Any = next(reading, None)
         while asked is not None:
-            page: EventPage = await self._driver().run(self._queue.model.call(asked))
+            page: EventPage = await self._listening.run(asked)
             for event in page.events:
                 yield event
             try:
@@ -150,11 +141,4 @@ class AsyncEvents:
 
     async def close(self) -> None:
         """Close the idle connections of readers."""
-        if self._listening is not None:
-            await self._listening.close()
-
-    def _driver(self) -> AsyncDriver:
-        """For blocking calls: their connections wait longer for a reply."""
-        if self._listening is None:
-            self._listening = AsyncDriver(self._queue.endpoint, (), clock=self._queue.driver.clock, block_ms_max=BLOCK_MS)
-        return self._listening
+        await self._listening.close()

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from engine import validate
 from engine.call import Call
-from engine.drivers.driver import SyncDriver
 from engine.errors import EngineError, JobFailed, OutcomeUnknown, ScriptFault, ServerUnavailable, TimedOut, UnknownJob
 from engine.operations import Hear, Heard, Look, Operation, ReadProgress, Seen
-from engine.parts.ears import BLOCK_MS, FIRST_ENTRY, Ears
+from engine.parts.ears import FIRST_ENTRY, Ears
 from engine.parts.face import Steps
+from engine.parts.listening import BLOCK_MS, Listening
 
 if TYPE_CHECKING:
     from engine.async_queue import AsyncQueue
@@ -114,10 +114,10 @@ def progress_of(raw: bytes | None) -> Progress | None:
 class Waiting:
     """One wait, without I/O: when to look, how long to block, and what the answers mean. Raises Malformed."""
 
-    def __init__(self, job: object, timeout_ms: object) -> None:
+    def __init__(self, job: object, wait_ms: object) -> None:
         self.job = validate.known_id(job)
-        self._timeout_ms = validate.integer("timeout_ms", timeout_ms, 0, validate.DURATION_MS_MAX)
-        self._until_s = time.monotonic() + self._timeout_ms / 1000
+        self._wait_ms = validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
+        self._until_s = time.monotonic() + self._wait_ms / 1000
 
     def take(self, seen: Seen) -> Result | None:
         """What a look says; None: block for `block_ms`, then look again. Raises UnknownJob and TimedOut."""
@@ -125,7 +125,7 @@ class Waiting:
             raise UnknownJob(f"job {self.job}: the server knows no such job")
         found = result_of(self.job, seen)
         if found is None and self.left_ms <= 0:
-            raise TimedOut(f"job {self.job} has not ended within {self._timeout_ms} ms")
+            raise TimedOut(f"job {self.job} has not ended within {self._wait_ms} ms")
         return found
 
     def failed(self, error: EngineError) -> None:
@@ -159,7 +159,7 @@ class Results:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._listening: SyncDriver | None = None
+        self._listening = Listening(queue)
 
     def get(self, id: str) -> Result | None:
         """How this job has ended; None for one that has not, and for one that nobody knows or that ended so long ago that
@@ -174,34 +174,31 @@ class Results:
         where it told nothing, and when the job has finished. Raises as `get` does."""
         return self._queue.carry_out(_progressed(self._queue.model.call, id))
 
-    def wait(self, id: str, *, timeout_ms: int = 30_000) -> Result:
+    def wait(self, id: str, *, wait_ms: int = 30_000) -> Result:
         """Wait until this job has ended, and say how. No wake-up is lost, whenever the job ends and whatever becomes of the
         connection meanwhile.
 
-        Raises TimedOut when that takes longer than `timeout_ms`, UnknownJob for an id that the server does not know, and
+        Raises TimedOut when that takes longer than `wait_ms`, UnknownJob for an id that the server does not know, and
         ServerUnavailable or OutcomeUnknown when the server is away at the end of that time, then up to 10 s later.
         """
-        waiting, token, after = Waiting(id, timeout_ms), secrets.token_hex(8), FIRST_ENTRY
+        return self.wait_out(Waiting(id, wait_ms))
+
+    def wait_out(self, waiting: Waiting) -> Result:
+        """The same of a wait that has begun: for `call` of a queue."""
+        token, after = secrets.token_hex(8), FIRST_ENTRY
         while True:
             try:
                 found = waiting.take(self._queue.driver.run(self._queue.model.call(Look(waiting.job, token))))
                 if found is not None:
                     return found
-                heard: Heard = self._driver().run(self._queue.model.call(Hear(token, after, waiting.block_ms)))
+                heard: Heard = self._listening.run(Hear(token, after, waiting.block_ms))
                 after = heard.after
             except _AWAY as error:
                 waiting.failed(error)
 
     def close(self) -> None:
         """Close the idle connections of waits."""
-        if self._listening is not None:
-            self._listening.close()
-
-    def _driver(self) -> SyncDriver:
-        """For blocking calls: their connections wait longer for a reply."""
-        if self._listening is None:
-            self._listening = SyncDriver(self._queue.endpoint, (), clock=self._queue.driver.clock, block_ms_max=BLOCK_MS)
-        return self._listening
+        self._listening.close()
 
 
 class AsyncResults:
@@ -224,14 +221,17 @@ class AsyncResults:
         where it told nothing, and when the job has finished. Raises as `get` does."""
         return await self._queue.carry_out(_progressed(self._queue.model.call, id))
 
-    async def wait(self, id: str, *, timeout_ms: int = 30_000) -> Result:
+    async def wait(self, id: str, *, wait_ms: int = 30_000) -> Result:
         """Wait until this job has ended, and say how. No wake-up is lost, whenever the job ends and whatever becomes of the
         connection meanwhile.
 
-        Raises TimedOut when that takes longer than `timeout_ms`, UnknownJob for an id that the server does not know, and
+        Raises TimedOut when that takes longer than `wait_ms`, UnknownJob for an id that the server does not know, and
         ServerUnavailable or OutcomeUnknown when the server is away at the end of that time, then up to 10 s later.
         """
-        waiting = Waiting(id, timeout_ms)
+        return await self.wait_out(Waiting(id, wait_ms))
+
+    async def wait_out(self, waiting: Waiting) -> Result:
+        """The same of a wait that has begun: for `call` of a queue."""
         with self._ears.listening_for(waiting.job) as ear:
             while True:
                 try:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Unpack
 
 from engine.operations import Enqueued, Missed, Overlap
 from engine.options import JobOptions
+from engine.parameters import JobName
 from engine.parts import scheduling
 from engine.parts.scheduling import PutResult, Schedule
+from engine.parts.surface import template
 
 if TYPE_CHECKING:
     from engine.async_queue import AsyncQueue
@@ -28,8 +30,8 @@ class Schedules:
     def put(
         self,
         name: str,
-        job_name: str,
-        payload: object,
+        job_name: JobName,
+        payload: object = None,
         *,
         cron: str | None = None,
         zone: str = "UTC",
@@ -43,7 +45,8 @@ class Schedules:
         **options: Unpack[JobOptions],
     ) -> PutResult:
         """Define a schedule, or change it. Putting the same again changes nothing, so a service may put its schedules at each
-        start.
+        start. `job_name` may also be a task, with its options; a task without a payload is called without arguments,
+        else with `task.payload(...)`.
 
         One of three says when it ticks: `cron`, five fields (minute, hour, day, month, weekday), or six of which the *first*
         is the second; `every_ms`, at least 100; or `months`, on the day and at the time of day of the start (31 January, 28
@@ -59,7 +62,7 @@ class Schedules:
         Returns `new`, `changed` or `same`; with the same timing the next tick stays. Raises as `enqueue` does.
         """
         timing, policy = scheduling.timing(cron, zone, every_ms, months, start_ms), scheduling.policy(missed, late_ms, overlap)
-        job = scheduling.job(job_name, payload, self._queue.payload_bytes_max, options, self._queue.serializers)
+        job = template(self._queue, job_name, payload, options)
         return self._queue.carry_out(scheduling.putting(self._queue.model, name, timing, policy, job, enabled))
 
     def remove(self, name: str) -> bool:
@@ -97,8 +100,8 @@ class AsyncSchedules:
     async def put(
         self,
         name: str,
-        job_name: str,
-        payload: object,
+        job_name: JobName,
+        payload: object = None,
         *,
         cron: str | None = None,
         zone: str = "UTC",
@@ -112,7 +115,8 @@ class AsyncSchedules:
         **options: Unpack[JobOptions],
     ) -> PutResult:
         """Define a schedule, or change it. Putting the same again changes nothing, so a service may put its schedules at each
-        start.
+        start. `job_name` may also be a task, with its options; a task without a payload is called without arguments,
+        else with `task.payload(...)`.
 
         One of three says when it ticks: `cron`, five fields (minute, hour, day, month, weekday), or six of which the *first*
         is the second; `every_ms`, at least 100; or `months`, on the day and at the time of day of the start (31 January, 28
@@ -128,7 +132,7 @@ class AsyncSchedules:
         Returns `new`, `changed` or `same`; with the same timing the next tick stays. Raises as `enqueue` does.
         """
         timing, policy = scheduling.timing(cron, zone, every_ms, months, start_ms), scheduling.policy(missed, late_ms, overlap)
-        job = scheduling.job(job_name, payload, self._queue.payload_bytes_max, options, self._queue.serializers)
+        job = template(self._queue, job_name, payload, options)
         return await self._queue.carry_out(scheduling.putting(self._queue.model, name, timing, policy, job, enabled))
 
     async def remove(self, name: str) -> bool:

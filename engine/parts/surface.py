@@ -15,16 +15,17 @@ from engine.handlers import Handlers
 from engine.hooks import EnqueueHooks
 from engine.models.lanes import Lanes
 from engine.observer import Observer
-from engine.operations import Listing, MakeTestQueue, Snapshot, Witness
+from engine.operations import Enqueue, Listing, MakeTestQueue, Snapshot, Witness
 from engine.options import JobOptions
-from engine.parts import producing
+from engine.parameters import JobName, Parameters, TypedJob
+from engine.parts import producing, scheduling
 from engine.parts.face import Steps
 from engine.parts.producing import NewJob
 from engine.serializers import Serializer, Serializers
 from engine.server_clock import ServerClock
 
 if TYPE_CHECKING:
-    from engine.tasks import Registered
+    from engine.tasks import AnyTask
 
 #: Whose word makes a call answered: the server's, or a replica's as well (rule 8).
 Durable = Literal["server", "replica"]
@@ -66,19 +67,46 @@ class Surface:
         self.hooks = EnqueueHooks()
         #: The functions that `job` has registered.
         self.handlers = Handlers()
+        #: What their payloads hold, by name.
+        self.parameters: dict[str, Parameters] = {}
 
-    def _register(self, task: Registered, inline: bool) -> Any:
-        self.handlers(task.name, inline=inline)(task.handler)
+    def _register(self, task: AnyTask[Any, Any, Any], inline: bool, batch: int | None) -> Any:
+        register: Any = (
+            self.handlers(task.name, inline=inline) if batch is None else self.handlers(task.name, inline=inline, batch=batch)
+        )
+        register(task.handler)
+        self.parameters[task.name] = task.parameters
         return task
 
-    def _drafted(self, name: str, payload: object, id: str | None, options: JobOptions) -> tuple[producing.Draft, NewJob | None]:
+    def _drafted(
+        self, name: JobName, payload: object, id: str | None, options: JobOptions
+    ) -> tuple[producing.Draft, NewJob | None]:
         """A job, checked, and as its hooks have left it, if there are any. Raises Malformed."""
-        given = cast("Mapping[str, object]", options)
-        if not self.hooks:
-            return producing.draft(name, payload, self.payload_bytes_max, id, given, self.serializers), None
-        job = self.hooks.prepare(NewJob(name, payload, id=id, **options))
-        given = cast("Mapping[str, object]", job.options)
-        return producing.draft(job.name, job.payload, self.payload_bytes_max, job.id, given, self.serializers), job
+        tasks = self.parameters
+        if not isinstance(name, str) and isinstance(name, TypedJob):  # pyright: ignore[reportUnnecessaryIsInstance]
+            merged: Any = {**name.options, **options}
+            own_id = merged.pop("id", None)
+            id, tasks = own_id if id is None else id, {**tasks, name.name: name.parameters}
+            name, options = name.name, cast("JobOptions", merged)
+        given, job = cast("Mapping[str, object]", options), None
+        if self.hooks:
+            job = self.hooks.prepare(NewJob(name, payload, id=id, **options))
+            name, payload, id, given = job.name, job.payload, job.id, cast("Mapping[str, object]", job.options)
+        draft = producing.draft(name, payload, self.payload_bytes_max, id, given, self.serializers)
+        if tasks:
+            _try(tasks, self.serializers, draft)
+        return draft, job
+
+    def _drafted_many(self, jobs: Iterable[Any]) -> list[producing.Draft]:
+        """The same for many jobs, as their hooks have left them."""
+        drafts = producing.drafts(jobs, self.payload_bytes_max, self.serializers)
+        if self.parameters:
+            for at, draft in enumerate(drafts):
+                try:
+                    _try(self.parameters, self.serializers, draft)
+                except Malformed as error:
+                    raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from None
+        return drafts
 
     def _pages(self) -> Steps[Snapshot]:
         """The calls of a snapshot: yields each, is sent its reply, returns all of them as one."""
@@ -102,3 +130,30 @@ class Surface:
                 raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
         self.model.now_ms = now
         clock.learn(now * 1000, time.monotonic_ns())
+
+
+def template(queue: Surface, name: JobName, payload: object, options: JobOptions) -> Enqueue:
+    """What each tick of a schedule of this queue enqueues, checked. Raises Malformed."""
+    tasks, given = queue.parameters, cast("Mapping[str, object]", options)
+    if isinstance(name, TypedJob):
+        given, tasks = {**name.options, **given}, {**tasks, name.name: name.parameters}
+        name, payload = name.name, name.parameters.write((), {}) if payload is None else payload
+        if "id" in given:
+            raise Malformed("id", given["id"], "left out: each tick makes an id of its own")
+    job = scheduling.job(name, payload, queue.payload_bytes_max, given, queue.serializers)
+    if tasks:
+        _try(tasks, queue.serializers, job)
+    return job
+
+
+def _try(tasks: Mapping[str, Parameters], serializers: Serializers, job: producing.Draft | Enqueue) -> None:
+    """Raise Malformed where the function of this name could not be called with what will arrive."""
+    parameters = tasks.get(job.name)
+    if parameters is None:
+        return
+    try:
+        arrives = serializers.read(job.options.serializer, job.payload)
+    except Exception:
+        # A serialiser that only writes here: its workers will see.
+        return
+    parameters.item(arrives)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from engine.errors import BatchFailed
-from engine.handlers import Fault, Handlers, Job, bounded_error, call_here, end_fork, fault_of
+from engine.handlers import Fault, Handlers, Job, call_here, end_fork
 from engine.hooks import RunHooks
 from engine.machine.step_values import HandlerEnded, Start
 from engine.operations import LeasedJob
+from engine.runtime.batch_ends import End, Said, ends, fault_in_batch
+from engine.runtime.children import Child, ChildFailed, reference_of
 
 if TYPE_CHECKING:
     from engine.runtime.running import Running
@@ -39,10 +41,6 @@ class Batch:
 Run = LeasedJob | Batch
 #: Hears that a batch is over, how each of its jobs did and whether it was inline; says what its place runs next, as `Ended` does.
 BatchEndedTold = Callable[[tuple[HandlerEnded, ...], bool], Run | None]
-
-
-class _Said(Exception):
-    """A job has failed, with a text instead of an exception."""
 
 
 @dataclass(slots=True)
@@ -87,24 +85,44 @@ class BatchRuns:
         self._handlers = handlers
         self._ended = ended
 
-    def run_plain(self, batch: Batch, *, inline: bool) -> Run | None:
-        """Run a plain function; what follows."""
+    def run_plain(self, batch: Batch, child: Child | None, *, inline: bool) -> Run | None:
+        """Run a plain function, here or in a child process; what follows."""
         ones = self._enter(batch)
-        jobs = _given(ones)
+        going = [one for one in ones if one.failure is None]
+        jobs = [one.job for one in going]
         returned, failure = None, None
         try:
+            if jobs and child is not None:
+                _note(going, self._run_in(child, batch.name, [one.leased for one in going]))
+                return self._leave(ones, inline=inline)
             if jobs:
                 returned = call_here(self._handlers.find(batch.name), jobs, batch.name)
         except BaseException as raised:
             # Also SystemExit, as for single jobs.
             failure = raised
-        return self._leave(ones, returned, failure, inline=inline)
+        _note(going, ends(jobs, returned, failure))
+        return self._leave(ones, inline=inline)
+
+    def _run_in(self, child: Child, name: str, batch: list[LeasedJob]) -> list[End]:
+        """How each job ended in the child process. When that dies, all have failed."""
+        reference = reference_of(self._handlers.find(name))
+        child.start()
+        for leased in batch:
+            self._running.register(leased.lease, partial(child.lose, leased.lease))
+            self._running.stoppable(leased, partial(child.kill, leased.lease))
+        known: dict[int, ChildFailed] = {}
+        found: list[End] = []
+        for fault, result in child.run_batch(reference, batch):
+            failure = None if fault is None else known.setdefault(id(fault), ChildFailed(fault))
+            found.append((failure, result))
+        return found
 
     async def run_coroutine(self, batch: Batch, cancel: Callable[[], None]) -> None:
         """Run an async function, which `cancel` cancels."""
         pid = os.getpid()
         ones = self._enter(batch)
-        jobs = _given(ones)
+        going = [one for one in ones if one.failure is None]
+        jobs = [one.job for one in going]
         returned, failure = None, None
         try:
             stop = _once(cancel)
@@ -119,7 +137,8 @@ class BatchRuns:
             failure = raised
         if os.getpid() != pid:
             end_fork(None)
-        following = self._leave(ones, returned, failure, inline=False)
+        _note(going, ends(jobs, returned, failure))
+        following = self._leave(ones, inline=False)
         if following is not None:
             self._running.start(following)
 
@@ -132,38 +151,36 @@ class BatchRuns:
                 ones[-1].enter(self._handlers.hooks)
         return ones
 
-    def _leave(self, ones: list[_One], returned: object, failure: BaseException | None, *, inline: bool) -> Run | None:
-        _settle([one for one in ones if one.failure is None], returned, failure)
-        ends: list[HandlerEnded] = []
+    def _leave(self, ones: list[_One], *, inline: bool) -> Run | None:
+        told: list[HandlerEnded] = []
         # One exception may be about all of them: its trace is written, and logged, once.
         known: dict[int, Fault] = {}
         for one in ones:
             one.leave()
             fault: Fault | None = None
             if one.failure is not None:
-                before = _known(one.failure, known)
+                before = fault_in_batch(one.failure) if isinstance(one.failure, Said) else known.get(id(one.failure))
                 fault = self._running.failed(one.leased, one.failure, before)
                 if before is None:
-                    known[id(one.failure)] = fault_of(one.failure)
+                    known[id(one.failure)] = _fault(one.failure)
             if self._handlers.hooks:
                 self._handlers.hooks.ended(one.job, None if fault is None else fault.error)
             self._running.over(one.leased, one.ticket, one.start_ns, fault)
             lease = one.leased.lease
-            ends.append(HandlerEnded(lease, None, result=one.result) if fault is None else HandlerEnded(lease, *fault))
-        following = self._ended(tuple(ends), inline)
+            told.append(HandlerEnded(lease, None, result=one.result) if fault is None else HandlerEnded(lease, *fault))
+        following = self._ended(tuple(told), inline)
         for one in ones:
             self._running.forget(one.leased.lease)
         return following
 
 
-def _given(ones: list[_One]) -> list[Job]:
-    return [one.job for one in ones if one.failure is None]
+def _note(ones: list[_One], found: list[End]) -> None:
+    for one, (failure, result) in zip(ones, found, strict=True):
+        one.failure, one.result = failure, result
 
 
-def _known(failure: BaseException, known: dict[int, Fault]) -> Fault | None:
-    if isinstance(failure, _Said):
-        return Fault(bounded_error(str(failure)), "")
-    return known.get(id(failure))
+def _fault(failure: BaseException) -> Fault:
+    return failure.fault if isinstance(failure, ChildFailed) else fault_in_batch(failure)
 
 
 def _once(call: Callable[[], None]) -> Callable[[], None]:
@@ -175,43 +192,3 @@ def _once(call: Callable[[], None]) -> Callable[[], None]:
             call()
 
     return at_first
-
-
-def _settle(ones: list[_One], returned: object, failure: BaseException | None) -> None:
-    """Note for each job that the handler got whether it has failed, and its result."""
-    ids = {one.job.id for one in ones}
-    if failure is None:
-        try:
-            _keep(ones, ids, returned)
-        except (TypeError, ValueError) as wrong:
-            failure = wrong
-    if isinstance(failure, BatchFailed) and failure.failures.keys() <= ids:
-        for one in ones:
-            said = failure.failures.get(one.job.id)
-            one.failure = _Said(said) if isinstance(said, str) else said
-    elif failure is not None:
-        for one in ones:
-            one.failure = failure
-
-
-def _keep(ones: list[_One], ids: set[str], returned: object) -> None:
-    """Give each job its result. Raises TypeError and ValueError for what cannot be told apart by job."""
-    if returned is None:
-        return
-    if isinstance(returned, Mapping):
-        by_id = cast("Mapping[object, object]", returned)
-        if not by_id.keys() <= ids:
-            raise ValueError("a batch handler returned results for ids that are not of its batch")
-        results: Sequence[object] = [by_id.get(one.job.id) for one in ones]
-    elif isinstance(returned, list | tuple):
-        results = cast("Sequence[object]", returned)
-        if len(results) != len(ones):
-            raise ValueError(f"a batch handler returned {len(results)} results for {len(ones)} jobs")
-    else:
-        raise TypeError(f"a batch handler returned a {type(returned).__name__}: None, a list or a mapping by job id are allowed")
-    for one, result in zip(ones, results, strict=True):
-        try:
-            one.result = one.job.encode_result(result)
-        except Exception as failure:
-            # Only the job whose result cannot be kept has failed.
-            one.failure = failure

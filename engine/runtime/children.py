@@ -1,4 +1,4 @@
-"""Child processes that run handlers, one job at a time each: for handlers that hold the interpreter lock (rule 14).
+"""Child processes that run handlers, one job or batch at a time each: for handlers that hold the interpreter lock (rule 14).
 
 A child imports the handler by module and name; nothing is forked. A child that dies takes only its own run with it.
 """
@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing import Pipe
 from typing import Any
 
@@ -33,6 +33,14 @@ _END_S = 1.0
 Answer = tuple[Fault | None, bytes | None]
 
 
+class ChildFailed(Exception):
+    """A run in a child process has failed; hooks hear of it as an exception with its text."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.error)
+        self.fault = fault
+
+
 class Child:
     """One child process, started again with the next job after it died.
 
@@ -50,8 +58,8 @@ class Child:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Any = None
-        # The lease of the job that it has, or that is on its way to it.
-        self._lease: Lease | None = None
+        # The leases of the jobs that it has, or that are on their way to it.
+        self._leases: frozenset[Lease] = frozenset()
         self._killed = False
         self._closed = False
 
@@ -80,19 +88,28 @@ class Child:
     def run(self, reference: tuple[str, str], job: LeasedJob) -> Answer:
         """Run the handler (module, name) in the child, which was started: what it raised, None when it returned, and its
         result."""
+        return self._run(reference, job, (job,))[0]
+
+    def run_batch(self, reference: tuple[str, str], jobs: Sequence[LeasedJob]) -> list[Answer]:
+        """The same for a handler that takes batches: the answer of each job."""
+        return self._run(reference, list(jobs), jobs)
+
+    def _run(self, reference: tuple[str, str], work: LeasedJob | list[LeasedJob], jobs: Sequence[LeasedJob]) -> list[Answer]:
+        answers: list[Answer]
         try:
             with self._lock:
                 if self._closed:
                     raise OSError
-                self._lease = job.lease
-            self._pipe.send((reference, job, self._serializers))
-            answer = self._hear(job.lease)
+                self._leases = frozenset(job.lease for job in jobs)
+            self._pipe.send((reference, work, self._serializers))
+            answers = self._hear()
         except (EOFError, OSError):
-            answer = Fault(self._died(), ""), None
+            died = Fault(self._died(), "")
+            answers = [(died, None) for _ in jobs]
         with self._lock:
-            self._lease = None
+            self._leases = frozenset()
             killed, self._killed = self._killed, False
-        self._jobs += 1
+        self._jobs += len(jobs)
         if killed and self._process is not None:
             # It was told to die when its answer was on the way.
             self._died()
@@ -102,15 +119,15 @@ class Child:
             with contextlib.suppress(OSError):
                 # Ahead of the next job, which tells when it cannot be started.
                 self.start()
-        return answer
+        return answers
 
-    def _hear(self, lease: Lease) -> Answer:
+    def _hear(self) -> list[Answer]:
         """What comes of the run; what its handler says meanwhile is passed on. Raises EOFError or OSError when the child died."""
         while True:
             while not self._pipe.poll(_LOOK_S):
                 if self._process is not None and self._process.poll() is not None:
                     raise EOFError
-                self._tell_lost(lease)
+                self._tell_lost()
             heard = self._pipe.recv()
             if not isinstance(heard, MoreTime | Progressed):
                 return heard
@@ -119,12 +136,12 @@ class Child:
     @property
     def busy(self) -> bool:
         """Whether it has a job, or one is on its way to it."""
-        return self._lease is not None
+        return bool(self._leases)
 
     def kill(self, lease: Lease) -> None:
-        """End the process, if it still runs this job. Does not wait."""
+        """End the process, if it still runs this job, and with it those of the same batch. Does not wait."""
         with self._lock:
-            if self._lease == lease and self._process is not None:
+            if lease in self._leases and self._process is not None:
                 self._killed = True
                 self._process.kill()
 
@@ -132,11 +149,11 @@ class Child:
         """Let the handler be told that its lease has ended. Does not wait."""
         self._lost.put(Lost(lease, cancelled))
 
-    def _tell_lost(self, running: Lease) -> None:
+    def _tell_lost(self) -> None:
         """Tell the handler that runs; what was lost before it started is of no use any more."""
         while not self._lost.empty():
             lost = self._lost.get()
-            if lost.lease == running:
+            if lost.lease in self._leases:
                 self._pipe.send(lost)
 
     def close(self) -> None:
@@ -150,7 +167,7 @@ class Child:
             process = self._process
             if process is None:
                 return
-            if self._lease is not None:
+            if self._leases:
                 process.kill()
             else:
                 self._pipe.close()

@@ -1,6 +1,7 @@
 """A child process of a worker: `python -m engine.runtime.handler_process DESCRIPTOR PARENT`, which `children` starts.
 
-It reads jobs from the pipe, runs the handler of each in its main thread, and answers what came of it. It ends with its parent.
+It reads jobs and batches from the pipe, runs the handler of each in its main thread, and answers what came of it. It ends with
+its parent.
 """
 
 from __future__ import annotations
@@ -11,19 +12,22 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
-from engine.handlers import Fault, Job, Lost, call_plain, fault_of
-from engine.operations import LeasedJob
+from engine.handlers import Fault, Job, Lost, call_here, call_plain, fault_of
+from engine.operations import Lease, LeasedJob
+from engine.runtime.batch_ends import End, ends, faults
 from engine.serializers import BUILT_IN, Serializers
 
 _PR_SET_PDEATHSIG = 1
 
 #: What a run raised (error and traceback), and what it returned.
 Answer = tuple[Fault | None, bytes | None]
-Order = tuple[tuple[str, str], LeasedJob, Serializers | None]
+Work = LeasedJob | list[LeasedJob]
+Order = tuple[tuple[str, str], Work, Serializers | None]
 
 
 class Orders:
@@ -34,17 +38,20 @@ class Orders:
         self._pipe = pipe
         self._lock = threading.Lock()
         self._saying = threading.Lock()
-        self._running: Job | None = None
-        self._lost: Lost | None = None
+        self._running: dict[Lease, Job] = {}
+        #: Leases of the work at hand that were lost before its handler began, or while it ran.
+        self._lost: dict[Lease, Lost] = {}
 
-    def begins(self, leased: LeasedJob, serializers: Serializers) -> Job:
+    def begins(self, batch: Sequence[LeasedJob], serializers: Serializers) -> list[Job]:
         """A handler is about to run."""
-        job = Job(leased, self.say, serializers)
+        jobs = {leased.lease: Job(leased, self.say, serializers) for leased in batch}
         with self._lock:
-            self._running = job
-            if self._lost is not None and self._lost.lease == leased.lease:
-                job.lose(cancelled=self._lost.cancelled)
-        return job
+            self._running = jobs
+            for lease, lost in self._lost.items():
+                if lease in jobs:
+                    jobs[lease].lose(cancelled=lost.cancelled)
+            self._lost = {}
+        return list(jobs.values())
 
     def say(self, said: object) -> None:
         """Tell the worker, from whichever thread of the handler."""
@@ -64,9 +71,10 @@ class Orders:
             self.jobs.put(order)
             return
         with self._lock:
-            self._lost = order
-            job = self._running
-        if job is not None and (job.id, job.fence, job.nonce) == order.lease:
+            job = self._running.get(order.lease)
+            if job is None:
+                self._lost[order.lease] = order
+        if job is not None:
             job.lose(cancelled=order.cancelled)
 
 
@@ -78,22 +86,35 @@ def main() -> None:
     orders = Orders(pipe)
     threading.Thread(target=orders.read, name="orders", daemon=True).start()
     while True:
-        reference, leased, serializers = orders.jobs.get()
-        orders.say(_run(orders, reference, leased, serializers or BUILT_IN))
+        reference, work, serializers = orders.jobs.get()
+        orders.say(_run(orders, reference, work, serializers or BUILT_IN))
 
 
-def _run(orders: Orders, reference: tuple[str, str], leased: LeasedJob, serializers: Serializers) -> Answer:
-    """What the handler raised, and what it returned."""
+def _run(orders: Orders, reference: tuple[str, str], work: Work, serializers: Serializers) -> list[Answer]:
+    """For each job what the handler raised, and what it returned."""
+    batch = work if isinstance(work, list) else [work]
     try:
         handler: Any = import_module(reference[0])
         for part in reference[1].split("."):
             handler = getattr(handler, part)
-        job = orders.begins(leased, serializers)
-        # Its time begins now, not when this process was started.
-        job.extend(max(1, job.timeout_ms))
-        return None, call_plain(handler, job)
+        jobs = orders.begins(batch, serializers)
+        for job in jobs:
+            # Its time begins now, not when this process was started.
+            job.extend(max(1, job.timeout_ms))
+        if work is batch:
+            return faults(_ends(handler, jobs))
+        return [(None, call_plain(handler, jobs[0]))]
     except BaseException as failure:
-        return fault_of(failure), None
+        return [(fault_of(failure), None)] * len(batch)
+
+
+def _ends(handler: Any, jobs: list[Job]) -> list[End]:
+    returned, raised = None, None
+    try:
+        returned = call_here(handler, jobs, jobs[0].name)
+    except BaseException as failure:
+        raised = failure
+    return ends(jobs, returned, raised)
 
 
 def _end_with_parent(parent: int) -> None:

@@ -26,7 +26,7 @@ from engine.operations import Lease, LeasedJob
 from engine.outcomes import TIMED_OUT
 from engine.runtime.async_handlers import LoopThread
 from engine.runtime.batches import Batch, BatchEndedTold, BatchRuns, Run
-from engine.runtime.children import Child, reference_of
+from engine.runtime.children import Child, ChildFailed, reference_of
 from engine.serializers import BUILT_IN, Serializers
 
 log = logging.getLogger("ironclaim.worker")
@@ -34,14 +34,6 @@ log = logging.getLogger("ironclaim.worker")
 #: Hears that a run is over, with what it raised and what it returned, and says what its place runs next; None when another thread
 #: will know.
 Ended = Callable[[LeasedJob, Fault | None, bool, bytes | None], Run | None]
-
-
-class ChildFailed(Exception):
-    """A run in a child process has failed; hooks hear of it as an exception with its text."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.error)
-        self.fault = fault
 
 
 class Tell(Protocol):
@@ -152,7 +144,7 @@ class Running:
         """Run a plain function; what follows."""
         if isinstance(leased, Batch):
             assert self._batches is not None
-            return self._batches.run_plain(leased, inline=inline)
+            return self._batches.run_plain(leased, child, inline=inline)
         start_ns, ticket = self.begins(leased)
         fault: Fault | None = None
         result: bytes | None = None
@@ -177,7 +169,7 @@ class Running:
             return call_plain(self._handlers.find(leased.name), job)
         reference = reference_of(self._handlers.find(leased.name))
         child.start()
-        self._register(leased.lease, partial(child.lose, leased.lease))
+        self.register(leased.lease, partial(child.lose, leased.lease))
         self.stoppable(leased, partial(child.kill, leased.lease))
         fault, result = child.run(reference, leased)
         if fault is not None:
@@ -234,10 +226,11 @@ class Running:
     def job(self, leased: LeasedJob) -> Job:
         """What a handler sees, which hears when its lease has ended."""
         job = Job(leased, self._say, self._serializers)
-        self._register(leased.lease, job.lose)
+        self.register(leased.lease, job.lose)
         return job
 
-    def _register(self, lease: Lease, tell: Tell) -> None:
+    def register(self, lease: Lease, tell: Tell) -> None:
+        """How to tell the handler of this lease that it has ended."""
         self._tell[lease] = tell
         cancelled = self._lost.get(lease)
         if cancelled is not None:
@@ -258,7 +251,7 @@ class Running:
             raised = failure if known is None else None
             log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=raised, extra=extra)
         else:
-            trace = f"\n{fault.trace}".rstrip()
+            trace = f"\n{fault.trace}".rstrip() if known is None else ""
             log.warning("%s failed: %s%s", job_run(leased), fault.error, trace, extra=extra | {"traceback": fault.trace})
         return fault
 

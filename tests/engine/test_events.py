@@ -20,7 +20,7 @@ pytestmark = pytest.mark.feature("BL31", "BL32")
 
 def told(desk: Desk) -> list[tuple[str, str, str]]:
     """Everything that was told: kind, job and detail."""
-    return [(event.kind, event.job, event.detail) for event in desk.queue.events.read("0", block_ms=0)]
+    return [(event.kind, event.job, event.detail) for event in desk.queue.events.read("0", wait_ms=0)]
 
 
 def forget_what_was(desk: Desk) -> None:
@@ -40,7 +40,7 @@ def test_a_job_s_life_is_told_step_by_step(desk: Desk) -> None:
     entries: Any = desk.redis.xrange(desk.keys.events)
     raw, fields = entries[0]
     assert fields == {b"kind": b"created", b"job": b"j1", b"name": b"main", b"detail": b"delayed"}
-    (first, *_) = desk.queue.events.read("0", block_ms=0)
+    (first, *_) = desk.queue.events.read("0", wait_ms=0)
     assert first == Event(raw.decode(), int(raw.split(b"-")[0]), "created", "j1", "main", "delayed")
     forget_what_was(desk)
     desk.tick(50)
@@ -83,7 +83,7 @@ def test_what_is_done_by_hand_and_by_the_sweeps_is_told(desk: Desk) -> None:
     expected += [("released", "j2", ""), ("cancelled", "j3", ""), ("discarded", "j4", ""), ("promoted", "late", "")]
     expected += [("paused", "", "500"), ("paused", "", ""), ("resumed", "", "")]
     assert told(desk) == expected
-    assert [event.name for event in desk.queue.events.read("0", block_ms=0)][-3:] == ["main", "*", "*"]
+    assert [event.name for event in desk.queue.events.read("0", wait_ms=0)][-3:] == ["main", "*", "*"]
     forget_what_was(desk)
     desk.tick(500)
     assert len(desk.claim("b", limit=3)) == 3
@@ -281,8 +281,8 @@ BAD: tuple[tuple[str, dict[str, Any]], ...] = (
     ("after", {"after": "now"}),
     ("after", {"after": 5}),
     ("after", {"after": "1-2-3"}),
-    ("block_ms", {"block_ms": -1}),
-    ("block_ms", {"block_ms": 0.5}),
+    ("wait_ms", {"wait_ms": -1}),
+    ("wait_ms", {"wait_ms": 0.5}),
 )
 
 
@@ -312,12 +312,12 @@ def test_a_reader_waits_for_what_comes_and_ends_when_nothing_does(ironclaim_url:
         first = next(iter(queue.events.read(after)))
         assert (first.kind, first.job) == ("created", "meanwhile")
         timer.join()
-        assert [event.job for event in queue.events.read("0", block_ms=50)] == ["before", "meanwhile"]
-        assert list(queue.events.read(block_ms=30)) == []
-        assert list(queue.events.read(first.id, block_ms=0)) == []
+        assert [event.job for event in queue.events.read("0", wait_ms=50)] == ["before", "meanwhile"]
+        assert list(queue.events.read(wait_ms=30)) == []
+        assert list(queue.events.read(first.id, wait_ms=0)) == []
         for number in range(250):
             queue.enqueue("work", {}, id=f"j{number}")
-        assert [event.job for event in queue.events.read(first.id, block_ms=0)] == [f"j{number}" for number in range(250)]
+        assert [event.job for event in queue.events.read(first.id, wait_ms=0)] == [f"j{number}" for number in range(250)]
 
 
 def test_tasks_read_as_well(ironclaim_url: str) -> None:
@@ -338,9 +338,9 @@ def test_tasks_read_as_well(ironclaim_url: str) -> None:
             await queue.enqueue("work", {}, id="meanwhile")
             await asyncio.wait_for(reader, 10)
             assert [(event.kind, event.job, event.name) for event in seen] == [("created", "meanwhile", "work")]
-            assert [event.job async for event in queue.events.read("0", block_ms=20)] == ["before", "meanwhile"]
+            assert [event.job async for event in queue.events.read("0", wait_ms=20)] == ["before", "meanwhile"]
             await queue.events.off()
-            assert [event async for event in queue.events.read("0", block_ms=0)] == []
+            assert [event async for event in queue.events.read("0", wait_ms=0)] == []
 
     asyncio.run(run())
 

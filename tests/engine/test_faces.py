@@ -14,6 +14,7 @@ from engine.parts.jobs import AsyncJobs, Jobs
 from engine.parts.locks import AsyncLocks, Locks
 from engine.parts.schedules import AsyncSchedules, Schedules
 from engine.parts.workers import AsyncWorkers, Workers
+from engine.tasks import AsyncTask, Task
 
 #: Each part of a queue: its synchronous class and its asyncio class.
 PAIRS: list[tuple[type[Any], type[Any]]] = [
@@ -25,9 +26,10 @@ PAIRS: list[tuple[type[Any], type[Any]]] = [
     (Jobs, AsyncJobs),
     (Dead, AsyncDead),
     (Events, AsyncEvents),
+    (Task, AsyncTask),
 ]
 #: What is made here and now, without a call: a coroutine on neither face, and each makes its own kind.
-LOCAL = {"job"}
+LOCAL = {"job", "payload", "with_options"}
 CALLS = [
     (sync, twin, name)
     for sync, twin in PAIRS

@@ -139,7 +139,7 @@ def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
     assert face.results.get("none") is None
     before_s = time.monotonic()
     with pytest.raises(TimedOut, match="150 ms"):
-        face.results.wait(face.enqueue("add", 1).job, timeout_ms=150)
+        face.results.wait(face.enqueue("add", 1).job, wait_ms=150)
     assert 0.15 <= time.monotonic() - before_s < 2
     with pytest.raises(TimedOut):
         face.call("add", 1, wait_ms=0)
@@ -147,8 +147,8 @@ def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
         with pytest.raises(Malformed, match="id"):
             face.results.wait(bad)
     for bad in (-1, None, "1"):
-        with pytest.raises(Malformed, match="timeout_ms"):
-            face.results.wait("none", timeout_ms=bad)
+        with pytest.raises(Malformed, match="wait_ms"):
+            face.results.wait("none", wait_ms=bad)
 
 
 def test_the_pool_of_processes_brings_results_back(workers: Workers, queue: Queue) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 from engine import BatchFailed, Bury, Discard, Handlers, Job, Malformed, Queue, RetryLater, Worker
 from engine.history import HistoryFile
 from engine.recorder import Recorder
+from tests.engine.helpers import batch_handlers
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of, raw_client
@@ -274,14 +276,56 @@ def test_a_batch_out_of_bounds_is_malformed(batch: Any) -> None:
         Handlers()("index", batch=batch)
 
 
-def test_child_processes_take_no_batches(queue: Queue) -> None:
-    for kind in KINDS:
-        handlers = register(Handlers(), kind, lambda jobs: None)
-        if kind == "plain":
-            with pytest.raises(Malformed, match="processes"):
-                Worker(queue, handlers, processes=1)
-        else:
-            Worker(queue, handlers, processes=1)
+def test_a_child_process_runs_a_batch_and_each_job_has_its_end(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    put(queue, "a", "b", "c", "d", attempts=1, result_ttl_ms=60_000)
+    burst(queue, batch_handlers.handlers, processes=1, names=["index"])
+    assert sorted(ids_of(queue, "dead")) == ["b", "c"] and sorted(ids_of(queue, "done")) == ["a", "d"]
+    assert (error_of(queue, "b"), error_of(queue, "c")) == ("KeyError: 'b'", "no words")
+    pid, *results = queue.results.wait("a").get()
+    assert pid != os.getpid() and results == [4, "a"]
+    assert "in index" in next(record.message for record in caplog.records if "KeyError: 'b'" in record.message)
+
+
+def test_a_batch_in_a_child_process_that_raises_has_failed_and_is_logged_once(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.enqueue_many([{"name": "throw", "payload": None, "id": job, "attempts": 1} for job in "ab"])
+    burst(queue, batch_handlers.handlers, processes=1, names=["throw"])
+    assert error_of(queue, "a") == error_of(queue, "b") == "ValueError: all of them"
+    assert sum("Traceback" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize(("what", "error"), [("die", "ended by SIGKILL"), ("sleep", "not done within 300 ms")])
+def test_a_batch_whose_child_process_dies_or_takes_too_long_has_failed(queue: Queue, what: str, error: str) -> None:
+    more = {"timeout_ms": 300} if what == "sleep" else {}
+    queue.enqueue_many([{"name": what, "payload": None, "id": job, "attempts": 1, **more} for job in "ab"])
+    queue.enqueue("throw", None, id="next", attempts=1)
+    burst(queue, batch_handlers.handlers, processes=1, names=[what, "throw"])
+    assert sorted(ids_of(queue, "dead")) == ["a", "b", "next"]
+    assert error in error_of(queue, "a") and error_of(queue, "next") == "ValueError: all of them"
+
+
+def test_a_lost_lease_of_a_batch_is_told_to_its_job_in_the_child_process(queue: Queue, workers: Workers) -> None:
+    for job in "ab":
+        queue.enqueue("watch", {"folder": str(workers.folder)}, id=job)
+    worker = Worker(queue, batch_handlers.handlers, processes=1, names=["watch"], lease_ms=900, sweep_ms=50)
+    with at_work(worker):
+        wait_until(lambda: len(workers.marks("start")) == 2, "the batch runs")
+        queue.jobs.cancel("b")
+        wait_until(lambda: ids_of(queue, "done") == ["a"], "the other has finished")
+    assert [mark.job for mark in workers.marks("cancelled")] == ["b"]
+
+
+def test_a_batch_that_fails_in_part_has_results_for_the_rest(queue: Queue) -> None:
+    put(queue, "a", "b", attempts=1, result_ttl_ms=60_000)
+
+    def body(jobs: list[Job]) -> None:
+        raise BatchFailed({"a": "no"}, {"b": 7})
+
+    burst(queue, register(Handlers(), "plain", body))
+    assert ids_of(queue, "dead") == ["a"] and queue.results.wait("b").get() == 7
+    with pytest.raises(Malformed, match="^results: "):
+        BatchFailed({}, [1])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("failures", [None, [], {"a": 1}, {1: "no"}])

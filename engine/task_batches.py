@@ -1,0 +1,86 @@
+"""Functions that are jobs and take the calls of several at once: `@queue.job("index", batch=50)`.
+
+    @queue.job("index", batch=50)
+    def index(documents: list[Document]) -> None: ...
+
+    index.enqueue(Document(...))  # one job, which has one item
+
+Each parameter is a list, of which every job of the batch has one item, in the same order; a first one of type `list[Job]` (or
+called `jobs`, without an annotation) is the list of the Jobs. A job whose payload does not fit fails alone, and the function does
+not see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from engine.errors import BatchFailed
+from engine.handlers import Job
+from engine.parameters import Parameters
+from engine.runtime.batch_ends import by_id
+
+
+class _Calls(NamedTuple):
+    """The jobs whose payloads fit, what the function is called with, and why the others do not."""
+
+    jobs: list[Job]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    unfit: dict[str, BaseException | str]
+
+    def returned(self, what: object) -> object:
+        """What the handler returns when the function has returned this. Raises BatchFailed for those that do not fit."""
+        if not self.unfit:
+            return what
+        raise BatchFailed(self.unfit, by_id(self.jobs, what))
+
+    def failed(self, failure: BatchFailed) -> BatchFailed:
+        """What the handler raises when the function has raised this."""
+        return BatchFailed({**self.unfit, **failure.failures}, failure.results)
+
+
+class BatchOf:
+    """A task's function as a handler of batches. A child process finds it by the function's own module and name."""
+
+    def __init__(self, function: Callable[..., Any], parameters: Parameters) -> None:
+        self.__module__ = function.__module__
+        self.__qualname__ = f"{function.__qualname__}.handler"
+        self._function = function
+        self._parameters = parameters
+
+    def __call__(self, jobs: list[Job]) -> Any:
+        calls = self._read(jobs)
+        try:
+            returned = self._function(*calls.args, **calls.kwargs)
+        except BatchFailed as failure:
+            raise calls.failed(failure) from failure
+        return calls.returned(returned)
+
+    def _read(self, jobs: list[Job]) -> _Calls:
+        """Raises BatchFailed where no payload fits."""
+        fit: list[Job] = []
+        items: list[dict[str, Any]] = []
+        unfit: dict[str, BaseException | str] = {}
+        for job in jobs:
+            try:
+                items.append(self._parameters.item(job.payload))
+                fit.append(job)
+            except Exception as error:
+                unfit[job.id] = error
+        if not fit:
+            raise BatchFailed(unfit)
+        args, kwargs = self._parameters.listed(items)
+        return _Calls(fit, (fit, *args) if self._parameters.takes_job else args, kwargs, unfit)
+
+
+class AsyncBatchOf(BatchOf):
+    """The same for an async function."""
+
+    async def __call__(self, jobs: list[Job]) -> Any:
+        calls = self._read(jobs)
+        try:
+            returned = await self._function(*calls.args, **calls.kwargs)
+        except BatchFailed as failure:
+            raise calls.failed(failure) from failure
+        return calls.returned(returned)

@@ -1,0 +1,166 @@
+"""A function that is a job, under its name: what is enqueued or scheduled is checked against its parameters, a task stands where
+a name does, and is called like a function from far away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import Any
+
+import pytest
+
+from engine import AsyncQueue, JobFailed, Malformed, NewJob, Queue, TimedOut, Worker
+from engine.testing import free_port
+from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.producing import ids_of
+
+
+class Sealed:
+    """A serialiser whose producers cannot read what they write."""
+
+    name = "sealed"
+
+    def dumps(self, payload: Any) -> bytes:
+        return b"\x00"
+
+    def loads(self, data: bytes) -> Any:
+        raise PermissionError("only workers")
+
+
+def register(queue: Queue | AsyncQueue) -> Any:
+    @queue.job("work", attempts=7, priority=9)
+    def work(user: int, day: date | None = None) -> int:
+        return user + 1
+
+    return work
+
+
+@pytest.fixture
+def nowhere() -> Iterator[Queue]:
+    """A queue whose every call would fail with another error than Malformed."""
+    made = Queue("q", url=f"redis://127.0.0.1:{free_port()}/0")
+    made.driver.deadline_ms = 0
+    yield made
+    made.close()
+
+
+UNFIT: list[tuple[Any, str]] = [
+    ({"user": "3"}, r"payload\.user: '3' is not allowed, it must be a value of type int"),
+    ({"user": 3, "day": 5}, r"payload\.day: 5 is not allowed, it must be a value of type date or None"),
+    ({}, r"payload\.user: None is not allowed, it must be given, a value of type int"),
+    ({"user": 3, "when": 1}, r"payload\.when: 1 is not allowed, it must be left out: the parameters are \(user: "),
+    ([3], r"payload: \[3\] is not allowed, it must be an object with the parameters of \(user: "),
+    (b"3", r"payload: b'3' is not allowed, it must be an object"),
+]
+WAYS: list[Callable[[Queue, Any, Any], Any]] = [
+    lambda queue, job, payload: queue.enqueue(job, payload),
+    lambda queue, job, payload: queue.call(job, payload),
+    lambda queue, job, payload: queue.schedules.put("s", job, payload, every_ms=1000),
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["enqueue", "call", "schedules.put"])
+@pytest.mark.parametrize(("payload", "message"), UNFIT, ids=range(len(UNFIT)))
+def test_what_does_not_fit_the_function_of_a_name_is_refused_before_any_io(
+    nowhere: Queue, way: Callable[..., Any], payload: Any, message: str
+) -> None:
+    work = register(nowhere)
+    for job in ("work", work, work.with_options(attempts=1)):
+        with pytest.raises(Malformed, match=f"^{message}"):
+            way(nowhere, job, payload)
+
+
+def test_one_of_many_that_does_not_fit_is_named_by_its_place(nowhere: Queue) -> None:
+    register(nowhere)
+    with pytest.raises(Malformed, match=r"^jobs\[1\]\.payload\.user: 'x' "):
+        nowhere.enqueue_many([NewJob("other", "x"), {"name": "work", "payload": {"user": "x"}}])
+
+
+def test_what_hooks_make_of_a_job_is_what_is_checked(nowhere: Queue) -> None:
+    work = register(nowhere)
+
+    @nowhere.hooks.before
+    def change(job: NewJob) -> None:
+        job.payload = {"user": "changed"}
+
+    for job in ("work", work):
+        with pytest.raises(Malformed, match=r"^payload\.user: 'changed' "):
+            nowhere.enqueue(job, {"user": 3})
+
+
+def test_what_arrives_is_checked_and_not_what_was_given(ironclaim_url: str) -> None:
+    """JSON makes lists of tuples; and who only can write a payload is believed."""
+    with Queue("q", url=ironclaim_url, serializers=[Sealed()]) as queue:
+
+        @queue.job("sum")
+        def total(numbers: list[int]) -> int:
+            return sum(numbers)
+
+        queue.enqueue("sum", {"numbers": (1, 2)})
+        queue.enqueue("sum", {"numbers": "no list"}, serializer="sealed")
+        assert queue.counts().waiting == 2
+        assert total([1]) == 1
+
+
+@pytest.mark.feature("MQ01")
+def test_a_task_stands_for_its_name_and_its_options(queue: Queue) -> None:
+    work = register(Queue("elsewhere"))
+    queue.enqueue(work, work.payload(3), id="t")
+    queue.enqueue(work.with_options(id="own", priority=2), {"user": 3}, attempts=1)
+    told = [queue.jobs.get(job) for job in ("t", "own")]
+    assert [(job.name, job.options.attempts, job.options.priority) for job in told if job] == [("work", 7, 9), ("work", 1, 2)]
+
+
+def test_a_task_has_schedules(queue: Queue) -> None:
+    work = register(queue)
+
+    @queue.job("ping")
+    def ping() -> None: ...
+
+    assert queue.schedules.put("nightly", work, work.payload(3, date(2026, 2, 3)), cron="0 3 * * *", attempts=2) == "new"
+    assert queue.schedules.put("pulse", ping, every_ms=1000) == "new"
+    nightly, pulse = queue.schedules.get("nightly"), queue.schedules.get("pulse")
+    assert nightly and pulse and (nightly.payload, pulse.payload) == ({"user": 3, "day": "2026-02-03"}, {})
+    assert (nightly.job_name, nightly.options.attempts, nightly.options.priority) == ("work", 2, 9)
+    with pytest.raises(Malformed, match="^arguments: .*missing a required argument: 'user'"):
+        queue.schedules.put("nightly", work, cron="0 3 * * *")
+    with pytest.raises(Malformed, match="^id: 'one' is not allowed, it must be left out"):
+        queue.schedules.put("pulse", ping.with_options(id="one"), every_ms=1000)
+    with pytest.raises(Malformed, match="^name: 5 "):
+        queue.schedules.put("pulse", 5, every_ms=1000)  # type: ignore[arg-type]
+
+
+async def ask(url: str) -> list[Any]:
+    async with AsyncQueue("q", url=url) as queue:
+        task = register(queue)
+        with pytest.raises(Malformed, match=r"^payload\.user: "):
+            await queue.enqueue(task, {})
+        with pytest.raises(Malformed, match=r"^payload\.user: "):
+            await queue.schedules.put("s", "work", {}, every_ms=1000)
+        with pytest.raises(Malformed, match="^user: 'x' "):
+            await task.call("x")
+        return [await task.call(5), await task.with_options(priority=1).call(user=6)]
+
+
+@pytest.mark.feature("MQ01")
+def test_a_call_waits_for_what_the_function_returns(queue: Queue) -> None:
+    work = register(queue)
+
+    @queue.job("fail", attempts=1)
+    def fail(why: str) -> None:
+        raise ValueError(why)
+
+    with pytest.raises(Malformed, match="^user: 'x' "):
+        work.call("x")
+    with pytest.raises(TimedOut, match="late has not ended within 10 ms"):
+        work.with_options(wait_ms=10, id="late").call(1)
+    for bad in (-1, True, "5"):
+        with pytest.raises(Malformed, match="^wait_ms: "):
+            work.with_options(wait_ms=bad)
+    with at_work(Worker(queue, sweep_ms=50)):
+        assert work.call(41) == 42 and work.with_options(id="named", wait_ms=20_000).call(user=1) == 2
+        with pytest.raises(JobFailed, match="ValueError: no"):
+            fail.call("no")
+        assert asyncio.run(ask(queue.url)) == [6, 7]
+    assert {"named", "late"} <= set(ids_of(queue, "done"))
