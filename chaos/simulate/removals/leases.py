@@ -5,13 +5,14 @@ from __future__ import annotations
 from chaos.simulate.patching import Edit, Removal
 
 _IN_HAND = "engine.machine.in_hand:InHand."
-_STEPS = "engine.machine.steps:WorkerSteps."
+_LEARNING = "engine.machine.learning:Learning."
+_DECIDING = "engine.machine.deciding:Deciding."
 
 LEASES = (
     Removal(
         9,
         "a lease counts from the reply",
-        (Edit(_STEPS + "_claimed", "self._channels.first_send_ns(event)", "event.done_ns"),),
+        (Edit(_LEARNING + "_claimed", "self._channels.first_send_ns(event)", "event.done_ns"),),
         ("start without lease",),
         ("often frozen",),
     ),
@@ -72,7 +73,7 @@ LEASES = (
         "jobs with a crash behind them run side by side",
         (
             Edit(_IN_HAND + "_begin", "elif self._crashed is None:", "elif self._marking is None:"),
-            Edit(_STEPS + "_next_claim", "0 if self._hand.has_crashed else 1", "1000"),
+            Edit(_DECIDING + "_next_claim", "0 if self._hand.has_crashed else 1", "1000"),
         ),
         ("poison pair",),
         ("poison",),

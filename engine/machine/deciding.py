@@ -1,0 +1,144 @@
+"""What the step machine decides once it has taken an event in: which jobs start, which call each channel carries. Pure code."""
+
+from __future__ import annotations
+
+from engine.machine.lines import NOTHING
+from engine.machine.prefetch import WAIT_MS_MAX
+from engine.machine.state import State
+from engine.machine.step_values import (
+    MS,
+    Action,
+    Exit,
+)
+from engine.operations import (
+    Claim,
+    Enqueue,
+    Finish,
+    Mark,
+    Operation,
+)
+
+
+class Deciding(State):
+    """Looks at what is there, and adds what is to be done to the actions."""
+
+    def _start_jobs(self, now_ns: int, actions: list[Action]) -> None:
+        if self._stopping.on or self._allowance.paused(now_ns):
+            self._owed.release(self._hand.give_back())
+            return
+        begun = self._hand.begin(now_ns)
+        if begun is not NOTHING:
+            for start in begun.started:
+                for job in start.batch or (start.job,):
+                    self._timeouts.began(job, now_ns)
+            actions.extend(begun.started)
+            self._owed.release(begun.too_late)
+            self._mark = begun.mark or self._mark
+        measured = self._prefetch.ahead(self._hand.running_since_ns(), now_ns)
+        for line in self._hand.lines:
+            if line.ready:
+                # Of the places that the measure knows, those of the other line do not work these off.
+                ahead = self._prefetch.ahead(line.running_since_ns(), now_ns, line.places)
+                self._owed.release(self._hand.give_back_idle(line, min(measured, ahead), WAIT_MS_MAX * MS, now_ns))
+        # The places of a group are shared job by job.
+        self._ahead = measured if self._allowance.share is not None else self._hand.ahead(measured)
+
+    def _use_work_channel(self, now_ns: int, actions: list[Action]) -> None:
+        if not self._channels.free("work") or self._channels.send_again("work", actions):
+            return
+        operation = self._next_work(now_ns)
+        if isinstance(operation, Enqueue):
+            queue = self._owed.rerouting.first.queue
+            build = self._elsewhere(queue) if queue and self._elsewhere is not None else self._build
+            self._channels.send("work", build(operation), actions)
+        elif operation is not None:
+            self._channels.send("work", self._build(operation), actions)
+
+    def _use_finish_channel(self, actions: list[Action]) -> None:
+        """Finishes travel with the next claim. While one is on its way and nothing runs here, they would wait for its answer past
+        an idle moment: then they go by themselves, and the server has work while the next jobs come in (rule 21)."""
+        if not self._channels.free("finish") or self._channels.send_again("finish", actions):
+            return
+        if self._owed.finishes and not self.owned and self._channels.busy("work"):
+            self._finishing, values = self._owed.take_finishes()
+            self._channels.send("finish", self._build(Finish(self._finishing, None, values)), actions)
+
+    def _next_work(self, now_ns: int) -> Operation | None:
+        end = self._owed.take_end()
+        if end is not None:
+            return end
+        if self._owed.rerouting and self._clock.known:
+            return self._owed.rerouting.enqueue(self._clock.now_ms(now_ns))
+        mark = self._mark if self._mark is not None and self._hand.is_marking(self._mark) else None
+        if mark is not None and not self._owed.has_finish(self._crashed_end) and self._crashed_end not in self._finishing:
+            # Not before the end of the one that was marked before it is told: that would be charged for the crash of this one.
+            # It waits for nothing else: the finishes of a flood of others would never let it through.
+            self._mark = None
+            return Mark(mark)
+        if mark is None and self._lingers(now_ns):
+            return None
+        claim = self._next_claim(now_ns)
+        if self._owed.finishes:
+            leases, values = self._owed.take_finishes()
+            return Finish(leases, claim, values)
+        return claim if self._claiming.hungry else None
+
+    def _lingers(self, now_ns: int) -> bool:
+        """Whether finishes wait for others to travel with: for 5 ms, and only while more jobs wait for a handler than have ended,
+        so that the next jobs are here before the last of these has started (rule 21)."""
+        return not self._stopping.on and self._owed.lingers(self._hand.startable, now_ns)
+
+    def _next_claim(self, now_ns: int) -> Claim | None:
+        """A claim for the free places. It rides on a finish even when the last one found nothing: that costs no round trip."""
+        free = self._free
+        if free <= 0 or self._stopping.on or not self._clock.known:
+            return None
+        if not self._owed.finishes and self._hand.busy and free < self._hand.startable:
+            # It would bring a few, and the next one many: as long as most of what was taken ahead has not started, it can wait.
+            return None
+        if not self._claiming.hungry and not self._owed.finishes:
+            return None
+        if self._allowance.share is not None and not self._claiming.hungry:
+            # Places that others may need are not kept for what is not known to be there.
+            return None
+        if not self._claiming.classes or (free := self._allowance.most(free, self.in_hand, now_ns)) <= 0:
+            return None
+        return self._claiming.next_claim(free, 0 if self._hand.has_crashed else 1, now_ns)
+
+    def _use_renew_channel(self, now_ns: int, actions: list[Action]) -> None:
+        if self._channels.busy("renew") or now_ns < self._renewing.at_ns:
+            return
+        self._renewing.begin(now_ns)
+        renewal = self._renewing.next_renewal(self._hand.leases() + self._owed.leases(), now_ns)
+        if renewal is not None:
+            self._channels.send("renew", self._build(renewal), actions)
+
+    def _use_sweep_channel(self, now_ns: int, actions: list[Action]) -> None:
+        if self._channels.busy("sweep"):
+            return
+        incarnation = self._claiming.incarnation
+        operation: Operation | None = None
+        if self._membership.due(now_ns):
+            operation = self._membership.next_beat(incarnation, self._hand.leases(), now_ns)
+        if operation is None and self._stopping.on and not (self.owned or self._telling) and self._membership.leaves(now_ns):
+            operation = self._took.next_report(incarnation, now_ns, last=True) or self._membership.next_leave(incarnation)
+        operation = operation or self._progress.next_operation() or self._membership.next_note(now_ns)
+        operation = operation or self._took.next_report(incarnation, now_ns)
+        operation = operation or self._sweeping.next_operation(incarnation, now_ns)
+        if operation is not None:
+            self._channels.send("sweep", self._build(operation), actions)
+
+    def _use_wake_channel(self, now_ns: int, actions: list[Action]) -> None:
+        """Block for a marker only when the last claim found nothing more and there is room (rule 22)."""
+        if self._claiming.hungry or not self._room(now_ns) or self._stopping.on or self._sweeping.asking:
+            return
+        if self._channels.free("wake"):
+            self._channels.send("wake", self._build(self._claiming.next_wait()), actions)
+
+    def _maybe_exit(self, now_ns: int, actions: list[Action]) -> None:
+        if self._exited or self._stopping.reason is None:
+            return
+        telling = self._telling or (not self.owned and self._membership.leaves(now_ns))
+        if self._stopping.over(now_ns, running=self.owned > 0, telling=telling):
+            self._exited = True
+            actions.append(Exit(self._stopping.reason))

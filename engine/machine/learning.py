@@ -1,0 +1,241 @@
+"""What the step machine learns: from answers, from calls that failed, and from handlers that have ended. Pure code."""
+
+from __future__ import annotations
+
+from engine.machine import backoff
+from engine.machine.state import State
+from engine.machine.step_values import (
+    Action,
+    Answered,
+    GiveUpHandler,
+    HandlerEnded,
+    StopHandler,
+    Unanswered,
+)
+from engine.machine.timeouts import timed_out
+from engine.operations import (
+    Beat,
+    Beaten,
+    Bury,
+    Claim,
+    Claimed,
+    Count,
+    Counts,
+    Drop,
+    Enqueue,
+    Enqueued,
+    Extend,
+    Extended,
+    Failure,
+    Finish,
+    FinishedAndClaimed,
+    Learned,
+    Lease,
+    LeasedJob,
+    Mark,
+    Marked,
+    News,
+    NoteProgress,
+    Operation,
+    Promote,
+    Promoted,
+    Reap,
+    Reaped,
+    Release,
+    Retry,
+    TellTook,
+    Tick,
+    Ticked,
+    TookTold,
+    Wait,
+    Woken,
+)
+from engine.outcomes import TIMED_OUT, Verdict, ending
+
+
+class Learning(State):
+    """Takes in what has happened. Nothing is sent here: what has to be told of it is owed."""
+
+    def _learn(self, event: Answered, now_ns: int, actions: list[Action]) -> None:
+        operation, reply = event.call.operation, event.reply
+        match reply:
+            case FinishedAndClaimed():
+                self._claimed(event, reply.claimed, now_ns)
+            case Claimed():
+                self._claimed(event, reply, now_ns)
+            case Woken():
+                self._claiming.waited(marker=reply.marker)
+                if reply.news and isinstance(operation, Wait) and operation.version is not None:
+                    self._sweeping.learn(operation.version)
+                if reply.marker and not self._may_claim(now_ns):
+                    # The marker is taken and this worker cannot claim: a sweep re-arms it for the others.
+                    self._sweeping.at_ns = event.done_ns
+            case Extended():
+                self._extended(event, operation, reply, actions)
+            case Marked() if isinstance(operation, NoteProgress):
+                if reply.result == "stale":
+                    actions += self._hand.lose(operation.lease, self._starved_ms)
+            case Enqueued():
+                # Refused as late: it goes out once more, with the same identity and a new time.
+                if reply.result != "refused":
+                    self._owed.drop(self._owed.rerouting.answered().job.lease, "rerouted")
+            case Marked() if isinstance(operation, Mark):
+                self._marked(operation.lease, reply, actions)
+            case Beaten() if isinstance(operation, Beat):
+                self._membership.answered(operation)
+                self._sweeping.beaten(reply, event.done_ns)
+            case TookTold():
+                self._took.answered()
+            case Reaped():
+                self._sweeping.reaped(operation, reply, event.done_ns)
+                self._claiming.hear(bool(reply.leases))
+            case Promoted():
+                self._claiming.hear(reply.promoted > 0)
+                self._sweeping.promoted(reply, event.done_ns)
+                if reply.version != self._claiming.version:
+                    self._sweeping.learn(self._claiming.version)
+            case Learned():
+                self._claiming.learned(reply)
+                self._sweeping.learned(self._claiming.classes)
+                self._allowance.learned(reply, event.done_ns)
+                self._hand.resize(self._allowance.pooled)
+            case Ticked():
+                self._claiming.hear(bool(reply.jobs))
+            case Counts():
+                if self._settings.burst and not self.owned and self._nothing_left(reply):
+                    self._stopping.ask("empty", event.done_ns)
+            case _:
+                # An ended lease: ok, repeated or stale, the server has decided, and there is nothing left to do.
+                pass
+
+    def _nothing_left(self, counts: Counts) -> bool:
+        """Whether a burst is over: nothing is to come, or where delays do not matter, nothing could be claimed."""
+        on = counts.active + counts.handing
+        if self._settings.delayed:
+            return counts.waiting + counts.delayed + on == 0
+        return on == 0 and not self._claiming.hungry and not self._channels.busy("work")
+
+    def _marked(self, lease: Lease, reply: Marked, actions: list[Action]) -> None:
+        if reply.result != "stale":
+            self._hand.marked(lease)
+        else:
+            actions += self._hand.lose(lease, self._starved_ms)
+
+    def _claimed(self, event: Answered, claimed: Claimed, now_ns: int) -> None:
+        if claimed.result == "stale":
+            # The outstanding claim was refused as old: another process uses this incarnation (rule 4).
+            self._take_new_incarnation()
+        self._hand.add(claimed.jobs, self._channels.first_send_ns(event), now_ns)
+        self._owed.bury(claimed.unreadable)
+        claim = event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
+        if self._settings.priorities is not None and not claimed.jobs:
+            # What waits is for others, and so is the marker that the claim has left: it must not come back here at once.
+            self._channels.pause("wake", now_ns)
+        self._claiming.answered(claim if isinstance(claim, Claim) else None, claimed)
+        if self._allowance.share is not None:
+            self._allowance.share.answered(len(claimed.jobs))
+        self._sweeping.not_after(event.done_ns, claimed.sleep_ms)
+
+    def _extended(self, event: Answered, operation: Operation, reply: Extended, actions: list[Action]) -> None:
+        if not isinstance(operation, Extend):
+            return
+        results = list(zip(operation.leases, reply.items, strict=True))
+        self._hand.renewed([lease for lease, (result, _) in results if result in ("ok", "repeated")], event.first_send_ns)
+        for lease, (result, _) in results:
+            if result == "void":
+                self._renewing.came_late(event.done_ns)
+            elif result in ("stale", "cancelled"):
+                # The handler is told; when it ends, its finish is sent all the same (rule 37).
+                actions += self._hand.lose(lease, self._starved_ms, cancelled=result == "cancelled")
+
+    def _failed(self, event: Unanswered, now_ns: int) -> None:
+        operation = event.call.operation
+        if event.fault:
+            self._channels.settled(event.channel)
+            if event.channel == "finish":
+                self._finishing = ()
+        match operation:
+            case Finish(leases=leases, claim=Claim(), values=values) if event.fault:
+                # Rule 1: the fused call failed as a whole; the finish half goes alone.
+                self._claiming.asking = False
+                self._channels.resend(event.channel, self._build(Finish(leases, None, values)), now_ns)
+            case Claim() | Finish() | Retry() | Bury() | Drop() | Release() | Mark() | Enqueue() if not event.fault:
+                # One claim is outstanding per incarnation, and it is re-sent until it is answered (rule 4).
+                self._channels.resend(event.channel, event.call, now_ns, unanswered_since_ns=event.first_send_ns)
+            case Claim():
+                self._claiming.asking = False
+                self._claiming.hungry = True
+                self._channels.pause("work", now_ns)
+            case Enqueue():
+                # It cannot go there: here it has failed like any other.
+                self._owed.retry(self._owed.rerouting.answered().failure)
+            case Mark(lease=lease):
+                # Nobody could charge its next crash: another worker may have better luck.
+                self._owed.release(self._hand.unmark(lease))
+                self._channels.pause("work", now_ns)
+            case Tick() if event.fault:
+                self._sweeping.tick_failed(now_ns)
+            case Promote() | Reap() | News() | Count() | Tick():
+                self._sweeping.failed(now_ns)
+            case Beat():
+                self._membership.failed(operation, now_ns)
+            case TellTook():
+                self._took.unanswered(now_ns, fault=event.fault)
+            case Extend():
+                self._renewing.soon(now_ns)
+            case Wait():
+                self._claiming.hungry = True
+                self._channels.pause("wake", now_ns)
+            case _:
+                pass
+
+    def _take_new_incarnation(self) -> None:
+        self._channels.drop_claim()
+        self._claiming.take_new_incarnation()
+        self._took.forget()
+
+    def _handler_ended(self, event: HandlerEnded, now_ns: int, *, measured: bool = True) -> None:
+        job, took_ns, given_up = self._hand.ended(event.lease, now_ns)
+        if measured:
+            self._prefetch.ended(took_ns)
+        self._stopping.job_ended(now_ns)
+        self._timeouts.ended(event.lease)
+        # The next job with a crash behind it may be claimed: it was passed by while this one ran.
+        self._claiming.hear(job.crashes > 0)
+        if job.crashes:
+            self._crashed_end = event.lease
+        if given_up:
+            # It was told as failed before: what came of it since is of no use.
+            return
+        if event.error is not None:
+            self._took.failed(job.name, took_ns)
+            self._fail(job, event.error, event.trace, event.verdict)
+        else:
+            self._took.succeeded(job.name, took_ns)
+            self._owed.finish(event.lease, now_ns)
+            if event.result is not None:
+                self._owed.keep(job, event.result, took_ns)
+
+    def _fail(self, job: LeasedJob, error: str, trace: str, verdict: Verdict) -> None:
+        delay_ms = verdict.delay_ms
+        if delay_ms is None:
+            delay_ms = backoff.delay_ms(job.options, job.failures, self._draw)
+        failure = Failure(job.lease, error, delay_ms, trace, verdict.charge)
+        end = ending(job.options, verdict)
+        match end.kind:
+            case "retry":
+                self._owed.retry(failure)
+            case "bury":
+                self._owed.bury([failure])
+            case "rerouted":
+                self._owed.rerouting.add(job, failure, end.target)
+            case _:
+                self._owed.drop(job.lease, end.kind)
+
+    def _time_out(self, now_ns: int, actions: list[Action]) -> None:
+        stop, give_up = self._timeouts.due(now_ns)
+        actions.extend(map(StopHandler, stop))
+        for job in give_up:
+            self._took.failed(job.name, self._hand.give_up(job.lease, now_ns))
+            self._fail(job, timed_out(job), "", TIMED_OUT)
+            actions.append(GiveUpHandler(job, self._hand.stuck))

@@ -1,0 +1,122 @@
+"""What the step machine is made of, and what its layers ask of these parts together. Pure code."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from engine.call import Call
+from engine.machine.allowance import Allowance, Gate
+from engine.machine.channels import Channels
+from engine.machine.claiming import Claiming
+from engine.machine.in_hand import InHand
+from engine.machine.membership import Membership
+from engine.machine.owed import Owed
+from engine.machine.prefetch import Prefetch
+from engine.machine.renewing import Renewing
+from engine.machine.sharing import Share
+from engine.machine.step_values import (
+    Settings,
+)
+from engine.machine.stopping import Stopping
+from engine.machine.sweeping import Sweeping
+from engine.machine.telling import Telling
+from engine.machine.timeouts import Timeouts
+from engine.machine.took import Took
+from engine.operations import (
+    Lease,
+    Operation,
+)
+from engine.server_clock import ServerClock
+
+
+class State:
+    """The parts of one worker's machine, each with its own subject.
+
+    `draw` gives the jitter of growing back-offs, numbers in [0, 1). `elsewhere` builds the calls of another queue, by its name.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        build: Callable[[Operation], Call[Any]],
+        clock: ServerClock,
+        new_incarnation: Callable[[], str],
+        now_ns: int,
+        draw: Callable[[], float] = random.random,
+        gate: Gate | None = None,
+        share: Share | None = None,
+        elsewhere: Callable[[str], Callable[[Operation], Call[Any]]] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._build = build
+        self._elsewhere = elsewhere
+        self._clock = clock
+        self._draw = draw
+        self._claiming = Claiming(settings, clock, new_incarnation)
+        self._renewing = Renewing(settings, clock, now_ns)
+        self._hand = InHand(settings)
+        self._prefetch = Prefetch(settings.places, settings.prefetch)
+        self._ahead = min(1, settings.prefetch)
+        self._inline_places = settings.places - settings.concurrency
+        self._mark: Lease | None = None
+        # The job with a crash behind it that ended last.
+        self._crashed_end: Lease | None = None
+        self._owed = Owed()
+        # What the finish channel carries.
+        self._finishing: tuple[Lease, ...] = ()
+        self._channels = Channels()
+        self._sweeping = Sweeping(settings, now_ns)
+        self._timeouts = Timeouts(settings)
+        self._stopping = Stopping(settings)
+        self._membership = Membership(settings, clock, now_ns)
+        self._took = Took(clock, settings.beat_ms, now_ns)
+        self._sweeping.classes = self._claiming.classes
+        self._allowance = Allowance(settings, gate, share)
+        self._exited = False
+        self._asked_ns: int | None = None
+        # When somebody last asked for a turn: what turns leave undecided is looked at soon.
+        self._turn_asked_ns: int | None = None
+        self._starved_ms = 0
+        self._progress = Telling(self._hand)
+
+    @property
+    def in_hand(self) -> int:
+        """Jobs leased and not ended: running and not yet started. Handlers that were given up are among them, for the places
+        that they take."""
+        return len(self._hand)
+
+    @property
+    def places(self) -> int:
+        """Handlers that may run at once."""
+        return self._settings.places
+
+    @property
+    def owned(self) -> int:
+        """The same without those that were given up: nothing more is to be told of them."""
+        return len(self._hand) - self._hand.stuck
+
+    @property
+    def _telling(self) -> bool:
+        """Whether a call about jobs is out, or has to go out."""
+        busy = self._channels.busy("work") or self._channels.busy("finish")
+        return bool(self._owed) or self._channels.resending or busy
+
+    def _room(self, now_ns: int) -> bool:
+        if not self._settings.classes:
+            return False
+        if self._allowance.share is not None:
+            # Whether this queue has work decides what the others may claim, so it is always listened to.
+            return not self._allowance.closed(now_ns)
+        return self._free > 0 and not self._allowance.closed(now_ns)
+
+    def _may_claim(self, now_ns: int) -> bool:
+        share = self._allowance.share
+        return self._room(now_ns) and not (share is not None and share.full)
+
+    @property
+    def _free(self) -> int:
+        """Jobs that there is room for, with the handlers that may run at once as it is set now."""
+        wanted = self._inline_places + self._allowance.pooled + self._ahead
+        return wanted - self.in_hand if self._allowance.share is not None else self._hand.room(wanted)
