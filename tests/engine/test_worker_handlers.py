@@ -62,8 +62,9 @@ def test_coroutines_run_side_by_side_on_one_loop_and_leave_a_whole_history(queue
     put(queue, workers, "async-hold", *jobs)
     worker = start(workers, "--burst", "--concurrency", "40")
     wait_until(lambda: len(workers.marks("start")) == 40, "all forty run at once")
-    workers.open_gate()
+    # Before the others end: a burst ends with the last job that it finds.
     put(queue, workers, "thread", "where")
+    workers.open_gate()
     assert worker.wait(20) == 0
     assert sorted(mark.job for mark in workers.marks("end")) == sorted(jobs)
     assert [mark.word for mark in workers.marks(job="where")] == ["handlers-async"]
@@ -164,10 +165,11 @@ def test_plain_functions_run_in_child_processes_and_coroutines_stay(queue: Queue
     wait_until(lambda: len(workers.marks("start")) == 2, "both run")
     pids = {mark.pid for mark in workers.marks("start")}
     assert len(pids) == 2 and worker.pid not in pids and pids == children_of(worker.pid)
-    workers.open_gate()
-    wait_until(lambda: len(workers.marks("end")) == 2, "both end")
+    # Before the two end: a burst ends with the last job that it finds.
     put(queue, workers, "plain", "c", "d")
     put(queue, workers, "thread", "e")
+    workers.open_gate()
+    wait_until(lambda: len(workers.marks("end")) == 2, "both end")
     assert worker.wait(20) == 0
     assert {mark.pid for mark in workers.marks("ran")} <= pids, "a child runs one job after another"
     assert [mark.pid for mark in workers.marks(job="e")] == [worker.pid]
