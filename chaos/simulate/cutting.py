@@ -7,7 +7,7 @@ from engine.scripts import Script
 _PRELUDE = """local writes_left = tonumber(table.remove(ARGV))
 local WRITES = { SET = true, MSET = true, DEL = true, ZADD = true, ZREM = true, HSET = true, HDEL = true, HINCRBY = true,
   SADD = true, SREM = true, XADD = true,
-  RPUSH = true, INCR = true, INCRBY = true, ZREMRANGEBYRANK = true, ZREMRANGEBYSCORE = true, PEXPIREAT = true }
+  RPUSH = true, INCR = true, INCRBY = true, ZREMRANGEBYRANK = true, ZREMRANGEBYSCORE = true, PEXPIREAT = true, UNLINK = true }
 local server = redis
 local redis = { error_reply = server.error_reply, pcall = server.pcall, call = function(name, ...)
   if WRITES[name] then

@@ -10,10 +10,10 @@ READ_STATE = """#!lua flags=allow-oom
 -- REPLY names, values, the next time at which a key expires
 local prefix, now_ms = ARGV[1], tonumber(ARGV[2])
 local ZSETS = { ready = true, lane = true, active = true, due = true, dead = true, done = true, held = true, rate = true,
-  rest = true, blocking = true, cron = true, blocked = true, handing = true, workers = true }
+  rest = true, blocking = true, cron = true, blocked = true, handing = true, keeping = true, workers = true }
 local HASHES = { sweep = true, stats = true, classes = true, limits = true, paused = true, routed = true,
   settings = true, retention = true, worker = true }
-local SETS = { needs = true, feeds = true, feeding = true }
+local SETS = { needs = true, feeds = true, feeding = true, heirs = true }
 local RUN = { 'fence', 'nonce', 'ended', 'outcome', 'claims', 'failures', 'crashes', 'marked', 'renewal', 'limits' }
 local names = redis.call('KEYS', prefix .. '*')
 table.sort(names)

@@ -155,7 +155,7 @@ def _open(name: str, value: Any) -> Any:
         return value.decode(errors="replace")
     if kind == "result":
         return value[0].decode(), value[1]
-    if kind in ("needs", "feeds", "feeding"):
+    if kind in ("needs", "feeds", "feeding", "heirs"):
         return tuple(member.decode() for member in value)
     if kind in _TABLES or name.startswith("cron:") or name == "parked":
         words = [word.decode(errors="replace") for word in value]

@@ -1,4 +1,8 @@
-"""A worker's renewals: when the next one is due, and its call. Pure code, a part of the step machine."""
+"""A worker's renewals: when the next one is due, and its call. Pure code, a part of the step machine.
+
+They come as often as its beats at least, however long its leases are: a renewal shows life as a beat does, on a connection of its
+own, so a worker whose beats alone are lost is not taken for dead (orphans.lua).
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,15 @@ from engine.server_clock import ServerClock
 
 
 class Renewing:
-    """All leases in one call, at each third of a lease (rules 9 and 13)."""
+    """All leases in one call, at each third of a lease (rules 9 and 13), or with each beat where that comes sooner."""
 
     def __init__(self, settings: Settings, clock: ServerClock, now_ns: int) -> None:
         self._lease_ms = settings.lease_ms
+        self._every_ns = min(settings.lease_ms * MS // 3, settings.beat_ms * MS or settings.lease_ms * MS)
         self._clock = clock
         self._count = 0
         #: When the next renewal is due.
-        self.at_ns = now_ns + settings.lease_ms * MS // 3
+        self.at_ns = now_ns + self._every_ns
 
     def soon(self, now_ns: int) -> None:
         """The last one came to nothing."""
@@ -27,8 +32,8 @@ class Renewing:
         self.at_ns = min(self.at_ns, done_ns + RESEND_MS * MS)
 
     def begin(self, now_ns: int) -> None:
-        """A renewal is due: the next one follows after a third of a lease."""
-        self.at_ns = now_ns + self._lease_ms * MS // 3
+        """A renewal is due: the next one follows."""
+        self.at_ns = now_ns + self._every_ns
 
     def next_renewal(self, leases: list[Lease], now_ns: int) -> Extend | None:
         """The call, None when there is nothing to renew."""

@@ -111,6 +111,7 @@ class Lanes:
             "blocked": keys.blocked,
             "feeding": keys.feeding,
             "handing": keys.handing,
+            "keeping": keys.keeping,
             "stats": keys.stats,
             "parked": keys.parked,
             "rest": keys.rest,
@@ -230,8 +231,9 @@ class Lanes:
             *(keys.unique(options.unique), keys.dedup(options.dedup)),
         )
         if options.needs:
-            bound += (keys.blocked, keys.feeding, keys.handing, keys.done, keys.needs(operation.job))
-            bound += tuple(key for parent in options.needs for key in (keys.job(parent), keys.feeds(parent)))
+            bound += (keys.blocked, keys.feeding, keys.handing, keys.done, keys.keeping, keys.needs(operation.job))
+            of_parent = (keys.job, keys.feeds, keys.heirs, keys.result)
+            bound += tuple(key_of(parent) for parent in options.needs for key_of in of_parent)
         arguments = (
             *("" if self.now_ms is None else self.now_ms, keys.prefix, operation.job, name, lane, target),
             *(options.unique, options.dedup, options.dedup_ms, options.wait_ms, operation.not_after_ms, head, tail),

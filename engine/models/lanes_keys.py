@@ -58,6 +58,10 @@ class LanesKeys:
         """Set: ids of the jobs that wait for this one and are not told of its end yet."""
         return f"{self.prefix}feeds:{job}"
 
+    def heirs(self, job: str) -> str:
+        """Set: ids of the jobs that this one's result is kept for, of those that were told of its end (rule 25)."""
+        return f"{self.prefix}heirs:{job}"
+
     def op(self, op_id: str) -> str:
         """String: that an administration call was done, and what it has told (rule 7)."""
         return f"{self.prefix}op:{op_id}"
@@ -70,7 +74,8 @@ class LanesKeys:
         return f"{self.prefix}cron:{name}"
 
     def result(self, job: str) -> str:
-        """String: how the job has ended, as JSON: ok, ended_ms, and fence, took_ms and value, or error; with a time to live."""
+        """String: how the job has ended, as JSON: ok, ended_ms, and fence, took_ms and value, or error; with a time to live, and
+        2^48 ms more while a job that needed this one waits or runs."""
         return f"{self.prefix}result:{job}"
 
     def waits(self, job: str) -> str:
@@ -185,6 +190,11 @@ class LanesKeys:
         return f"{self.prefix}handing"
 
     @property
+    def keeping(self) -> str:
+        """Zset: ids of the jobs whose results are kept for others, by the time (ms) when a sweep looked at them last."""
+        return f"{self.prefix}keeping"
+
+    @property
     def classes(self) -> str:
         """Hash: class -> what it wants of a worker, as JSON; '' = nothing. A class is a job's name, or the name, @, the routing
         key and ~ with a digest of the target."""
@@ -256,5 +266,5 @@ class LanesKeys:
         """Hash: state of the sweeps (ms): `max_lease_ms`, `recent_lease_ms`, `least_lease_ms`, `recent_least_ms`, `forgot_ms`,
         `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11), `rests_from_ms`, `limits_changed_ms`; `beat_ttl_ms`,
         `last_beat_ms`, `no_orphans_before_ms`, `orphans_until_ms` and `orphans_from` (a score) and `orphans_after` (an id) of the
-        pass that is on; `test_clock` on queues created for tests."""
+        pass that is on; `dead_from` (a rank); `test_clock` on queues created for tests."""
         return f"{self.prefix}sweep"

@@ -202,7 +202,9 @@ def _parse(operation: Operation, raw: Any) -> Reply:
         case Forget():
             busy = raw[1] == b"busy"
             result = cast("Any", "done" if busy else _word(raw[1], _ADMINISTERED_RESULTS))
-            return Forgotten(_srv_us(raw), result, Era(int(raw[2]), int(raw[3])) if len(raw) > 2 else None, busy)
+            if len(raw) < 5:
+                return Forgotten(_srv_us(raw), result, None, busy)
+            return Forgotten(_srv_us(raw), result, Era(int(raw[2]), int(raw[3])), busy, int(raw[4]) == 1)
         case Inspect():
             if not 1 <= len(raw) - 1 <= len(operation.jobs):
                 raise ValueError(f"{len(raw) - 1} items for {len(operation.jobs)} jobs")

@@ -178,10 +178,11 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten(Administered):
-    """With the era; without, and `busy`, when jobs are in hand."""
+    """With the era; without, and `busy`, when jobs are in hand. `more`: another call is needed to end it."""
 
     era: Era | None = None
     busy: bool = False
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

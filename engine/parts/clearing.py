@@ -7,6 +7,7 @@ producer nor a late copy of a call makes it delete a newer job. One that was int
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 from engine import validate
@@ -21,6 +22,8 @@ PIECE = 500
 #: In the order of time, so that behind the first young one there are only younger ones.
 _TIMED = ("dead", "finished")
 _ROUNDS = 100
+#: In the order in which jobs go from state to state while nothing starts, so that none slips through between two of them.
+_MOVING = ("active", "blocked", "delayed", "waiting", "dead", "finished")
 
 
 def cleaning(state: object, older_than_ms: object, limit: object) -> Steps[int]:
@@ -51,16 +54,22 @@ def obliterating(force: object) -> Steps[bool]:
     begun = yield from _forget("begin", force)
     if begun.busy:
         return False
-    states = ("active", *CLEANED) if force else CLEANED
     # Jobs move from state to state meanwhile: it ends with a round that finds none.
     for _ in range(_ROUNDS):
         removed = 0
-        for state in states:
+        for state in _MOVING if force else _MOVING[1:]:
+            # Nothing starts meanwhile; and what has finished since it began, of jobs that were in hand, goes too.
+            held = yield from _forget("begin", force)
+            if held.busy:
+                return False
+            if begun.era and held.era:
+                begun = replace(begun, era=Era(begun.era.sequence, held.era.at_ms))
             some, _ = yield from _clean(state, 0, 2**48, begun.era)
             removed += some
         if not removed:
             break
-    yield from _forget("end", force)
+    while (yield from _forget("end", force)).more:
+        pass
     return True
 
 

@@ -44,6 +44,7 @@
 -- @include ready_lane
 -- @include free_slots
 -- @include free_unique
+-- @include drop_run
 -- @include tell_ended
 -- @include error_ttl
 -- @include finish_jobs
@@ -108,7 +109,7 @@ local helpers = { envelope_kind = envelope_kind, envelope_seal = envelope_seal, 
   free_slots = free_slots, free_unique = free_unique, limit_room = limit_room, is_paused = is_paused, open_classes = open_classes,
   pick_jobs = pick_jobs, count_leases = count_leases, rate_back = rate_back, leave_lane = leave_lane, claim_known = claim_known,
   due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job, hand_over = hand_over, tell_ended = tell_ended,
-  error_ttl = error_ttl, check_types = check_types, events = events }
+  error_ttl = error_ttl, check_types = check_types, drop_run = drop_run, events = events }
 local _, wakes, unread = promote_due(prefix, turn, now_ms, 100, helpers)
 local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, turn, wakes, helpers, noted[2])
 local kind, jobs, corrupt, open = claim_jobs({ sweep = sweep, active = active, stats = stats, record = record },

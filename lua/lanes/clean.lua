@@ -19,7 +19,7 @@
 --   state          waiting | blocked | delayed | active | dead | finished
 --   older_than_ms  since they were enqueued, or since they died or finished
 --   era_sequence   '' = the last one now: no job beyond it is removed
---   era_ms         '' = now: no job that died or finished after it is removed
+--   era_ms         '' = now: no job that finished after it is removed, nor a dead one that cannot tell its sequence
 --   offset         entries that stay
 --   limit          most entries to look at
 --   most           most jobs to remove
@@ -34,6 +34,7 @@
 -- @include lanes_of
 -- @include jobs_in
 -- @include free_unique
+-- @include drop_run
 -- @include ready_lane
 -- @include free_slots
 -- @include tell_ended
@@ -74,8 +75,9 @@ local old, kept, lanes, wakes = {}, 0, {}, {}
 for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms, { lanes_of = lanes_of })) do
   if #old >= most then break end
   local job = state ~= 'finished' and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. entry.id, 0, 700))
-  local stays = timed and entry.score > before_ms
-  if job and job.kind == 'J' then stays = stays or job.sequence > era_sequence or not timed and job.enqueued_ms > before_ms end
+  local known = job and job.kind == 'J'
+  local stays = timed and entry.score > (known and now_ms - older_than_ms or before_ms)
+  if known then stays = stays or job.sequence > era_sequence or not timed and job.enqueued_ms > before_ms end
   -- What nobody can read has no age. It goes when everything goes.
   if job and job.kind == 'corrupt' then stays = stays or not timed and older_than_ms > 0 end
   if job and job.kind ~= 'T' and state == 'dead' then stays = stays or redis.call('ZSCORE', active, entry.id) end
@@ -93,8 +95,10 @@ local helpers = { due_member = due_member, free_unique = free_unique, free_slots
 for _, entry in ipairs(old) do
   if entry.job then
     end_job(prefix, entry.job, entry.id, { outcome = 2, op_id = op_id, not_after_ms = not_after_ms }, now_ms, turn, wakes, helpers)
+  elseif state == 'finished' then
+    redis.call('DEL', prefix .. 'result:' .. entry.id)
   else
-    redis.call('DEL', prefix .. (state == 'finished' and 'result:' or 'run:') .. entry.id)
+    drop_run(prefix, entry.id, helpers)
   end
   redis.call('ZREM', entry.key, entry.member)
   if state == 'waiting' then lanes[string.sub(entry.key, #prefix + 6)] = true end

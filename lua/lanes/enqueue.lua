@@ -18,8 +18,8 @@
 --   stats    hash    counters
 --   unique   string  unique:<key>, the id of the job that has it
 --   dedup    string  dedup:<key>, the id of the job that opened the window
---   kin      1 for each key of a job with parents: blocked, feeding, handing, done, needs:<id>
---   parents  2 for each parent: job:<id>, feeds:<id>
+--   kin      1 for each key of a job with parents: blocked, feeding, handing, done, keeping, needs:<id>
+--   parents  4 for each parent: job:<id>, feeds:<id>, heirs:<id>, result:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
@@ -49,6 +49,7 @@
 -- @include reject_enqueue
 -- @include parent_fate
 -- @include read_parents
+-- @include keep_results
 -- @include block_job
 -- @include wake_push
 -- @include new_class
@@ -106,11 +107,11 @@ if result then
 end
 if now_ms > not_after_ms then return { srv_us, 'refused', '', 0, id } end
 local priority, flags = string.byte(head, 3, 4)
-local waits_for, lost, unknown = {}, {}, nil
+local waits_for, lost, unknown, results = {}, {}, nil, {}
 if #KEYS > 15 then
-  check_types({ KEYS[16], KEYS[18], KEYS[19] }, {}, {})
-  for _, key in ipairs({ KEYS[17], KEYS[20] }) do redis.call('SCARD', key) end
-  waits_for, lost, unknown = read_parents(prefix, 21, flags, helpers)
+  check_types({ KEYS[16], KEYS[18], KEYS[19], KEYS[20] }, {}, {})
+  for _, key in ipairs({ KEYS[17], KEYS[21] }) do redis.call('SCARD', key) end
+  waits_for, lost, unknown, results = read_parents(prefix, 22, flags, helpers)
 end
 if unknown then
   reject_enqueue(job, nonce, unknown, not_after_ms + 20000, 4)
@@ -133,9 +134,8 @@ local sequence = redis.call('INCR', seq)
 local due_ms = delay_ms > 0 and now_ms + delay_ms or -delay_ms
 local envelope = head .. struct.pack('>I6I6', sequence, now_ms) .. (due_ms > 0 and struct.pack('>I6', due_ms) or '') .. tail
 if new then note_class(prefix, classes, class, target, now_ms, { tell_news = tell_news }) end
--- The key and the index before the job: a key whose holder is gone is taken over and an entry without a job is skipped, but a job
--- without an entry would be lost (rule 1).
-if unique_key ~= '' then redis.call('SET', unique, id) end
+-- The index before the job: an entry without a job is skipped, but a job without an entry would be lost (rule 1).
+if results and results[1] then keep_results(prefix, id, results, now_ms) end
 local gains
 if waits_for[1] then
   block_job(prefix, id, waits_for, lost, now_ms)
@@ -146,7 +146,8 @@ elseif due_ms > 0 then
 else
   gains = to_lane(prefix, id, { class = class, lane = lane_name, priority = priority, flags = flags, sequence = sequence }, turn, lane_score)
 end
-redis.call('SET', job, envelope)
+-- The job with its key in one write: a key without its job would lie about for ever.
+if unique_key ~= '' then redis.call('MSET', unique, id, job, envelope) else redis.call('SET', job, envelope) end
 if dedup_key ~= '' then redis.call('SET', dedup, id, 'PXAT', now_ms + dedup_ms) end
 if gains then wake_push(wake) end
 if events then

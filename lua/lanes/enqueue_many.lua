@@ -80,7 +80,7 @@ local items_at = places_at + 1 + 2 * place_count
 local count = #ARGV - items_at
 local keys_at, id_at = #KEYS - count, #prefix + 5
 local letters, known_states, rejected, taken, keyed = {}, {}, {}, {}, {}
-local delayed, jobs, windows, tombstones, fresh, first_due = {}, {}, {}, {}, 0, nil
+local delayed, jobs, words, unique_jobs, windows, tombstones, fresh, first_due = {}, {}, 0, {}, {}, {}, 0, nil
 local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
 -- Who keeps an item out: another job, or an earlier item of this call.
 local function held_by(id, unique, dedup, delay_ms)
@@ -144,9 +144,14 @@ for page = 1, count, 500 do
         lane.size = size + 2
         if priority > lane.best then lane.best = priority end
       end
-      jobs[2 * fresh - 1] = key
-      jobs[2 * fresh] = string.sub(sealed, 1, 4) .. struct.pack('>I6', sequence) .. times .. string.sub(sealed, 5)
-      if events then events[fresh] = { 'created', id, envelope_open(jobs[2 * fresh]).name, delay_ms ~= 0 and 'delayed' or 'waiting' } end
+      local envelope = string.sub(sealed, 1, 4) .. struct.pack('>I6', sequence) .. times .. string.sub(sealed, 5)
+      if unique ~= '' then
+        for _, word in ipairs({ prefix .. 'unique:' .. unique, id, key, envelope }) do unique_jobs[#unique_jobs + 1] = word end
+      else
+        jobs[words + 1], jobs[words + 2] = key, envelope
+        words = words + 2
+      end
+      if events then events[fresh] = { 'created', id, envelope_open(envelope).name, delay_ms ~= 0 and 'delayed' or 'waiting' } end
     elseif result == 'duplicate' then
       for _, word in ipairs({ state, fence, first }) do known_states[#known_states + 1] = word end
     end
@@ -171,11 +176,7 @@ for _, key in ipairs(tombstones) do redis.call('PEXPIREAT', key, not_after_ms + 
 if fresh == 0 then return reply end
 redis.call('INCRBY', seq, fresh)
 for class, target in pairs(new) do note_class(prefix, classes, class, target, now_ms, { tell_news = tell_news }) end
--- The keys and the indexes before the jobs: a key whose holder is gone is taken over and an entry without a job is skipped, but a job
--- without an entry would be lost (rule 1).
-for _, item in ipairs(keyed) do
-  if item.unique ~= '' then redis.call('SET', prefix .. 'unique:' .. item.unique, item.id) end
-end
+-- The indexes before the jobs: an entry without a job is skipped, but a job without an entry would be lost (rule 1).
 for at = 1, #delayed, 1000 do redis.call('ZADD', due, unpack(delayed, at, math.min(at + 999, #delayed))) end
 for _, lane in ipairs(lanes) do
   if lane.best > 0 and redis.call('HEXISTS', parked, lane.name) == 0 then
@@ -185,6 +186,8 @@ for _, lane in ipairs(lanes) do
   for at = 1, #lane.waiting, 1000 do redis.call('ZADD', lane.zset, unpack(lane.waiting, at, math.min(at + 999, #lane.waiting))) end
 end
 for at = 1, #jobs, 1000 do redis.call('MSET', unpack(jobs, at, math.min(at + 999, #jobs))) end
+-- Four words each, so a job and its unique key are never parted: a key without its job would lie about for ever.
+for at = 1, #unique_jobs, 1000 do redis.call('MSET', unpack(unique_jobs, at, math.min(at + 999, #unique_jobs))) end
 for _, item in ipairs(keyed) do
   if item.dedup ~= '' then redis.call('SET', prefix .. 'dedup:' .. item.dedup, item.id, 'PXAT', now_ms + item.dedup_ms) end
 end

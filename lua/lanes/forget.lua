@@ -1,6 +1,8 @@
 #!lua flags=allow-oom
--- Begin or end the deletion of a queue (rule 7). The first call takes its definitions away and says what is to be deleted: the jobs up to
--- a sequence and a time, and no later one. The last one ends the pauses, and forgets classes and counters, if by then nothing new has come.
+-- Begin or end the deletion of a queue (rule 7). The first call lets nothing start for a minute, takes the schedules away and says what
+-- is to be deleted: the jobs up to a sequence, and no later one; another one makes it a minute again. The last one takes what is
+-- defined, and if by then nothing new has come all else, a piece a call. What stays: `seq`, which tells late copies of all this from
+-- later jobs, `sweep`, the version in `settings` and the live ones of `workers`, which those know, and what expires by itself.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps
@@ -11,12 +13,18 @@
 --   active    zset    id by lease deadline (ms)
 --   dead      zset    id by time
 --   done      zset    id by time
+--   blocked   zset    jobs that wait for parents
 --   limits    hash    definitions of limits
 --   paused    hash    pauses
 --   retention hash    bounds of what is kept of ended jobs
 --   parked    hash    lane -> the limit that it waits for
 --   rest      zset    lanes and classes that rest until a time (ms)
 --   blocking  zset    limits with parked lanes by the time at which they were looked at
+--   keeping   zset    jobs whose results are kept for others
+--   feeding   set     jobs that others wait for
+--   handing   zset    those of them that have ended
+--   settings  hash    version of what workers learn once, and the settings among it
+--   workers   zset    incarnation by the time (ms) until which it is taken for alive
 --   stats     hash    counters
 --   took      zset    names with times of their handlers
 --   op        string  op:<op id>, what this call has told
@@ -26,13 +34,17 @@
 --   not_after_ms  server time after which this call is void
 --   phase         begin | end
 --   force         1 = also while jobs are in hand
--- REPLY srv_us, done | repeated | refused | busy, era_sequence, era_ms
+-- REPLY srv_us, done | repeated | refused | busy, era_sequence, era_ms, 1 = there is more to take: another call ends it
 -- @include server_us
 -- @include settled
 -- @include check_types
 -- @include administered
 -- @include told_before
 -- @include lanes_of
+-- @include envelope_open
+-- @include let_go
+-- @include tell_news
+-- @include forget_all
 local sweep = KEYS[1]
 local seq = KEYS[2]
 local classes = KEYS[3]
@@ -41,15 +53,21 @@ local due = KEYS[5]
 local active = KEYS[6]
 local dead = KEYS[7]
 local done = KEYS[8]
-local limits = KEYS[9]
-local paused = KEYS[10]
-local retention = KEYS[11]
-local parked = KEYS[12]
-local rest = KEYS[13]
-local blocking = KEYS[14]
-local stats = KEYS[15]
-local took = KEYS[16]
-local op = KEYS[17]
+local blocked = KEYS[9]
+local limits = KEYS[10]
+local paused = KEYS[11]
+local retention = KEYS[12]
+local parked = KEYS[13]
+local rest = KEYS[14]
+local blocking = KEYS[15]
+local keeping = KEYS[16]
+local feeding = KEYS[17]
+local handing = KEYS[18]
+local settings = KEYS[19]
+local workers = KEYS[20]
+local stats = KEYS[21]
+local took = KEYS[22]
+local op = KEYS[23]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 local not_after_ms = tonumber(ARGV[3])
@@ -57,29 +75,32 @@ local phase = ARGV[4]
 local force = ARGV[5]
 
 settled(prefix)
-check_types({ cron, due, active, dead, done, rest, blocking, took }, { sweep, classes, limits, paused, retention, parked, stats }, {})
+check_types({ cron, due, active, dead, done, blocked, rest, blocking, keeping, handing, workers, took },
+  { sweep, classes, limits, paused, retention, parked, settings, stats }, {})
+redis.call('SCARD', feeding)
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, unpack(told_before(op)) } end
-local told = { string.format('%d', tonumber(redis.call('GET', seq) or 0)), string.format('%d', now_ms) }
+local told = { string.format('%d', tonumber(redis.call('GET', seq) or 0)), string.format('%d', now_ms), 0 }
 if phase == 'begin' then
   if force ~= '1' and redis.call('ZCARD', active) > 0 then return { srv_us, 'busy', unpack(told) } end
-  -- Lanes that wait for a limit that is gone are brought back by the sweeps (mend_limits), should a new job use them.
-  redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1, 'rests_from_ms', 0)
   for _, schedule in ipairs(redis.call('ZRANGE', cron, 0, -1)) do redis.call('DEL', prefix .. 'cron:' .. schedule) end
-  -- The pauses stay until the end, or what has been paused would run before it is removed.
-  redis.call('DEL', cron, limits, retention)
+  redis.call('DEL', cron)
+  -- Nothing starts that is about to be removed, nor without its limits. Should the end never come, the pause ends by itself.
+  local until_ms = tonumber(string.match(redis.call('HGET', paused, '*') or '', '^%d+') or -1)
+  if until_ms ~= 0 and until_ms < now_ms + 60000 then redis.call('HSET', paused, '*', string.format('%d 60000', now_ms + 60000)) end
 else
-  redis.call('DEL', paused)
   local left = 0
-  for _, key in ipairs({ due, active, dead, done, prefix .. 'blocked' }) do left = left + redis.call('ZCARD', key) end
+  for _, key in ipairs({ due, active, dead, done, blocked }) do left = left + redis.call('ZCARD', key) end
   for _, lane in ipairs(lanes_of(prefix)) do left = left + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
   if left == 0 then
-    for _, class in ipairs(redis.call('HKEYS', classes)) do redis.call('DEL', prefix .. 'ready:' .. class, prefix .. 'wake:' .. class) end
-    for _, name in ipairs(redis.call('ZRANGE', took, 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
-    redis.call('DEL', took, classes, prefix .. 'routed', parked, rest, blocking, stats, prefix .. 'events')
+    told[3] = forget_all(prefix, now_ms, { let_go = let_go, envelope_open = envelope_open, tell_news = tell_news }) and 1 or 0
+  else
+    -- Lanes that wait for a limit that is gone are brought back by the sweeps (mend_limits).
+    redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1, 'rests_from_ms', 0)
   end
+  redis.call('DEL', paused, limits, retention)
 end
 redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
 return { srv_us, 'done', unpack(told) }

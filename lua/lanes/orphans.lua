@@ -1,7 +1,9 @@
 #!lua flags=allow-oom
 -- Take away the leases of workers that have stopped beating, before those run out: a pass over `active`, one page a call. A lease that
--- its worker has claimed or renewed within the time that a beat counts stays: a renewal shows life as well as a beat. Nothing is taken
--- while workers that stood still with the server could not beat yet (rule 11). The fence makes it safe where a worker lives after all.
+-- its worker has claimed or renewed within the time that a beat counts stays, and its worker counts as alive for the rest of that
+-- time: workers renew as often as they beat, on another connection (renewing.py), so it takes the loss of both to be taken for dead.
+-- Nothing is taken while workers that stood still with the server could not beat yet (rule 11). The fence makes it safe where a worker
+-- lives after all.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -28,6 +30,7 @@
 -- @include lane_score
 -- @include to_lane
 -- @include free_unique
+-- @include drop_run
 -- @include error_ttl
 -- @include tell_ended
 -- @include bury_job
@@ -65,12 +68,13 @@ local kept = redis.call('HMGET', sweep, 'no_orphans_before_ms', 'orphans_until_m
 local stalled = now_ms - tonumber(kept[6] or now_ms) > tonumber(kept[5] or 0) / 2
 -- Who has stopped since the pass began is for the next one.
 local until_ms = string.format('%d', math.min(tonumber(kept[2] or now_ms), now_ms))
-local gone, some = {}, false
+local gone, shown, some = {}, {}, false
 if not stalled and now_ms >= tonumber(kept[1] or 0) then
   for _, incarnation in ipairs(redis.call('ZRANGE', workers, '-inf', '(' .. until_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
     local ttl_ms, lease_ms = string.match(redis.call('GET', prefix .. 'worker:' .. incarnation) or '', '^%d+ (%d+) (%d+)')
     -- A beat that is forgotten is older than any lease of its worker.
-    gone[incarnation], some = tonumber(lease_ms or 0) - tonumber(ttl_ms or 0), true
+    lease_ms, ttl_ms = tonumber(lease_ms or 0), tonumber(ttl_ms or 0)
+    gone[incarnation], some = { more_ms = lease_ms - ttl_ms, lease_ms = lease_ms }, true
   end
 end
 if not some then return { srv_us, most_ms, {} } end
@@ -85,18 +89,25 @@ local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,
   free_unique = free_unique, free_slots = free_slots, error_note = error_note, ready_lane = ready_lane,
-  error_ttl = error_ttl, tell_ended = tell_ended, events = events }
+  error_ttl = error_ttl, tell_ended = tell_ended, drop_run = drop_run, events = events }
 
 local taken, wakes = {}, {}
 for at = 1, #page, 2 do
   local id, nonce = page[at], redis.call('HGET', prefix .. 'run:' .. page[at], 'nonce') or ''
-  local more_ms = gone[string.match(nonce, '^([^:]+):')]
+  local incarnation = string.match(nonce, '^([^:]+):')
+  local worker, deadline_ms = gone[incarnation], tonumber(page[at + 1])
   -- Its last claim or renewal was a lease's length before its end.
-  if more_ms and tonumber(page[at + 1]) < now_ms + more_ms then
+  if worker and deadline_ms >= now_ms + worker.more_ms then
+    shown[incarnation] = math.max(shown[incarnation] or 0, deadline_ms - worker.more_ms)
+  elseif worker then
     local kind, fence, token, crashes = unpack(reap_job(prefix, id, now_ms, turn, wakes, helpers))
     redis.call('ZREM', active, id)
     for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, token, crashes } or {}) do taken[#taken + 1] = field end
   end
+end
+for incarnation, alive_ms in pairs(shown) do
+  redis.call('ZADD', workers, 'XX', 'GT', alive_ms, incarnation)
+  redis.call('PEXPIREAT', prefix .. 'worker:' .. incarnation, alive_ms + gone[incarnation].lease_ms + 60000, 'GT')
 end
 for list in pairs(wakes) do wake_push(list) end
 local full = #page == 2 * limit
@@ -104,7 +115,9 @@ if full then
   redis.call('HSET', sweep, 'orphans_until_ms', until_ms, 'orphans_from', page[#page], 'orphans_after', page[#page - 1])
 else
   redis.call('HDEL', sweep, 'orphans_until_ms', 'orphans_from', 'orphans_after')
-  for incarnation in pairs(gone) do redis.call('ZREM', workers, incarnation) end
+  for incarnation in pairs(gone) do
+    if tonumber(redis.call('ZSCORE', workers, incarnation)) < tonumber(until_ms) then redis.call('ZREM', workers, incarnation) end
+  end
 end
 if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
 if events then tell_events(prefix .. 'events', events) end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Move due jobs into their lanes, bring back lanes that rested, tell children that their parents have ended (rule 25), re-arm the wake
--- markers while work is claimable (rule 22), and say which schedules are due: what their next ticks are only the caller can tell
--- (rule 24).
+-- markers while work is claimable (rule 22), let go of results that no child needs any more, and say which schedules are due: what
+-- their next ticks are only the caller can tell (rule 24).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -15,6 +15,7 @@
 --   stats    hash    counters
 --   settings hash    version of what workers learn once, and the settings among it
 --   swept    string  swept:<incarnation>, what its last sweep moved
+--   keeping  zset    jobs whose results are kept for others, by the time of the last look (ms)
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
@@ -30,6 +31,7 @@
 -- @include lane_score
 -- @include to_lane
 -- @include free_unique
+-- @include drop_run
 -- @include error_ttl
 -- @include tell_ended
 -- @include bury_job
@@ -45,6 +47,7 @@
 -- @include unblock_job
 -- @include hand_over
 -- @include mend_feeding
+-- @include let_go
 -- @include swept_before
 -- @include tell_events
 local sweep = KEYS[1]
@@ -58,6 +61,7 @@ local dead = KEYS[8]
 local stats = KEYS[9]
 local settings = KEYS[10]
 local swept = KEYS[11]
+local keeping = KEYS[12]
 local now_ms = ARGV[1]
 local prefix = ARGV[2]
 local counter = ARGV[3]
@@ -65,7 +69,7 @@ local limit = tonumber(ARGV[4])
 local most_ms = tonumber(ARGV[5])
 
 settled(prefix)
-check_types({ due, rest, cron, active, dead }, { sweep, stats, parked, paused, settings }, {}, { swept })
+check_types({ due, rest, cron, active, dead, keeping }, { sweep, stats, parked, paused, settings }, {}, { swept })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local version = tonumber(redis.call('HGET', settings, 'version') or 0)
@@ -76,10 +80,11 @@ local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local helpers = { envelope_open = envelope_open, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, free_unique = free_unique,
   ready_lane = ready_lane, due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job, error_ttl = error_ttl,
-  tell_ended = tell_ended, events = events }
+  tell_ended = tell_ended, drop_run = drop_run, events = events }
 local promoted, wakes, corrupt = promote_due(prefix, turn, now_ms, limit, helpers)
 mend_feeding(prefix, now_ms, helpers)
 local more = hand_over(prefix, now_ms, turn, limit, wakes, helpers)
+let_go(prefix, now_ms, 100, helpers)
 for list in pairs(wakes) do wake_push(list) end
 wake_classes(prefix, now_ms, { is_paused = is_paused, wake_push = wake_push })
 table.insert(corrupt, 1, promoted)

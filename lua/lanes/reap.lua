@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Take expired leases away: the token dies here, the job returns to its place in the lane or, after too many crashes, to the dead
 -- (rule 12). Leases that a clock which stepped back has left far ahead are brought to their longest length, once (rule 10); after
--- a stall nothing is taken until the workers could be heard (rule 11). Also keeps the bounds of `done` and of the dead, compares
--- limits with what is leased (rule 20), and re-arms the wake markers.
+-- a stall nothing is taken until the workers could be heard (rule 11). Also keeps the bounds of `done` and of the dead, drops entries
+-- without a job, compares limits with what is leased (rule 20), and re-arms the wake markers.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -34,6 +34,7 @@
 -- @include lane_score
 -- @include to_lane
 -- @include free_unique
+-- @include drop_run
 -- @include error_ttl
 -- @include tell_ended
 -- @include bury_job
@@ -44,6 +45,7 @@
 -- @include sweep_clock
 -- @include end_job
 -- @include keep_bounds
+-- @include mend_dead
 -- @include swept_before
 -- @include limit_room
 -- @include mend_limits
@@ -90,7 +92,7 @@ local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,
   free_unique = free_unique, free_slots = free_slots, error_note = error_note, ready_lane = ready_lane, limit_room = limit_room,
-  is_paused = is_paused, end_job = end_job, wake_push = wake_push, error_ttl = error_ttl, tell_ended = tell_ended, events = events }
+  is_paused = is_paused, end_job = end_job, wake_push = wake_push, error_ttl = error_ttl, tell_ended = tell_ended, drop_run = drop_run, events = events }
 
 redis.call('HSET', sweep, unpack(keep))
 for _, id in ipairs(ahead) do
@@ -107,6 +109,7 @@ for _, id in ipairs(expired) do
   for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, nonce, crashes } or {}) do taken[#taken + 1] = field end
 end
 local over = keep_bounds(prefix, retention, done_max, now_ms, turn, wakes, helpers)
+mend_dead(prefix, helpers)
 local more = mend_limits(prefix, sweep, now_ms, turn, wakes, helpers) or over
 for list in pairs(wakes) do wake_push(list) end
 wake_classes(prefix, now_ms, helpers)

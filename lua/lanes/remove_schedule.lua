@@ -16,6 +16,7 @@
 -- @include settled
 -- @include check_types
 -- @include administered
+-- @include schedule_call
 local sweep = KEYS[1]
 local cron = KEYS[2]
 local schedule = KEYS[3]
@@ -26,12 +27,12 @@ local not_after_ms = tonumber(ARGV[3])
 local name = ARGV[4]
 
 settled(prefix)
-check_types({ cron }, { sweep, schedule }, {}, { op })
-local srv_us = server_us(now_ms, sweep)
-local known = administered(op, not_after_ms, math.floor(srv_us / 1000))
-if known then return { srv_us, known, redis.call('GET', op) or '' } end
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,
+  { check_types = check_types, server_us = server_us, administered = administered })
+if known then return known end
 local found = redis.call('ZSCORE', cron, name) and 'changed' or 'gone'
--- The index last: cut off in between, the next copy still finds it, and a sweep drops an entry without a hash.
+-- The index last, and due before that: cut off in between, the next copy still finds it, and the next sweep sees what is right.
+redis.call('ZADD', cron, 'XX', 1, name)
 redis.call('DEL', schedule)
 redis.call('ZREM', cron, name)
 redis.call('SET', op, found, 'PXAT', not_after_ms + 20000)

@@ -3,6 +3,7 @@ stopped, and relieved of their leases when they are lost (BQ02 to BQ04, BQ31, BQ
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import threading
@@ -66,6 +67,23 @@ def test_a_worker_beats_at_once_and_then_at_its_interval_with_what_it_has_in_han
             machine.extend("ok")
     assert [beat.counter for beat in beats] == [2, 3]
     assert '"in_hand":1' in beats[0].about and '"jobs":["a"]' in beats[0].about
+
+
+@pytest.mark.parametrize(
+    ("lease_ms", "beat_ms", "every_ms"), [(600_000, 10_000, 10_000), (9_000, 10_000, 3_000), (9_000, 0, 3_000)]
+)
+def test_it_renews_with_each_beat_where_a_third_of_its_leases_is_longer(lease_ms: int, beat_ms: int, every_ms: int) -> None:
+    """Orphans are told by both: beats that are lost alone must not cost a worker its leases."""
+    machine = Machine(concurrency=2, lease_ms=lease_ms, beat_ms=beat_ms)
+    machine.give(machine.job("a", deadline_ms=lease_ms))
+    renewed: list[int] = []
+    while machine.now_ms < 4 * every_ms:
+        machine.wait(100)
+        if "renew" in machine.out:
+            renewed.append(machine.now_ms)
+            machine.extend("ok")
+    gaps = {after - before for before, after in itertools.pairwise(renewed)}
+    assert gaps == {every_ms}
 
 
 def test_it_takes_its_leave_when_it_has_nothing_left_and_waits_a_second_for_the_answer() -> None:

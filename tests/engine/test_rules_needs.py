@@ -462,3 +462,46 @@ def test_a_retry_of_a_parent_is_no_end(desk: Desk) -> None:
     assert desk.run(Retry((Failure(parent.lease, "boom", 100),))).items == (("ok", "retried"),)
     desk.promote()
     assert (desk.places("child"), handing(desk)) == ({"blocked"}, [])
+
+
+# -- an id that is used again
+
+
+def used_again(desk: Desk, how: str, children: int = 3) -> None:
+    """`p` has ended, and its children were not told when its id was used again."""
+    desk.enqueue("p")
+    for number in range(children):
+        desk.enqueue(f"old{number}", needs=("p",))
+    (parent,) = desk.claim()
+    told = desk.redis.smembers(desk.keys.feeding)
+    desk.redis.delete(desk.keys.feeding)
+    desk.finish(parent.lease) if how == "finished" else bury(desk, parent.lease)
+    desk.redis.sadd(desk.keys.feeding, *told)  # type: ignore[misc]
+    desk.redis.zadd(desk.keys.handing, {"+p" if how == "finished" else "-p": desk.now_ms})
+    if how == "lost":
+        assert desk.run(Alter("0" * 16, desk.now_ms + 1000, "discard", ("p",), "dead")).items[0].done
+    desk.tick(60_000)
+    assert desk.redis.exists(desk.keys.job("p")) == 0
+    desk.enqueue("p", nonce=b"another-")
+    desk.enqueue("new", needs=("p",))
+
+
+@pytest.mark.parametrize(("how", "place"), [("finished", "lane"), ("lost", "dead")])
+def test_children_of_a_job_that_has_ended_do_not_wait_for_the_next_one_of_its_id(desk: Desk, how: str, place: str) -> None:
+    used_again(desk, how)
+    desk.promote()
+    assert [desk.places(f"old{number}") for number in range(3)] == [{place}] * 3
+    assert (desk.places("new"), handing(desk), members(desk, desk.keys.feeds("p"))) == ({"blocked"}, [], {"new"})
+    parent = next(job for job in desk.claim(limit=1))
+    assert parent.lease.job == "p" or how == "finished"
+    for job in [parent, *desk.claim()]:
+        desk.finish(job.lease)
+    assert desk.places("new") == {"lane"} and nothing_is_left(desk)
+
+
+def test_they_are_told_in_pieces_and_then_the_new_ones_wait_alone(desk: Desk) -> None:
+    used_again(desk, "finished", 25)
+    for left in (15, 5, 0, 0):
+        desk.run(desk.promote_operation(limit=10))
+        assert desk.redis.scard(desk.keys.feeds("p")) == left + 1
+    assert (handing(desk), members(desk, desk.keys.feeding)) == ([], {"p"})

@@ -236,3 +236,50 @@ def test_an_old_beat_that_arrives_late_lists_nobody_for_long(desk: Desk) -> None
     desk.tick(TTL_MS + 1)
     desk.send(call)
     assert desk.run(ListWorkers(0, 10)).workers[0].until_ms <= desk.now_ms
+
+
+# -- a worker whose beats are lost, and one that is dead
+
+
+LONG_MS = 600_000
+
+
+def long_leases(desk: Desk) -> tuple[Lease, ...]:
+    """Leases of ten minutes."""
+    desk.beat("a", lease_ms=LONG_MS)
+    desk.enqueue("j1", "j2")
+    return tuple(job.lease for job in desk.run(desk.claim_operation("a", lease_ms=LONG_MS)).jobs)
+
+
+def test_a_worker_whose_beats_alone_are_lost_keeps_its_leases_and_is_found_when_it_dies(desk: Desk) -> None:
+    leases = long_leases(desk)
+    # For longer than its last beat is remembered.
+    for renewal in range(1, 3 * LONG_MS // 20_000):
+        for _ in range(2):
+            others_beat(desk, 10_000)
+            assert taken(desk) == [], renewal
+        reply = desk.run(replace(desk.extend_operation(*leases, renewal=renewal), lease_ms=LONG_MS))
+        assert {result for result, _ in reply.items} == {"ok"}
+    assert desk.redis.zscore(desk.keys.workers, "a" * 16), "its renewals show that it lives"
+    assert others_beat(desk, 40_000) and sorted(taken(desk)) == ["j1", "j2"], "now it is dead"
+    assert not desk.redis.zscore(desk.keys.workers, "a" * 16)
+
+
+def test_a_dead_worker_with_long_leases_is_swept_when_its_beats_have_run_out(desk: Desk) -> None:
+    long_leases(desk)
+    others_beat(desk, 30_000)
+    desk.tick(1)
+    assert desk.beat("b").orphaned
+    assert sorted(taken(desk)) == ["j1", "j2"]
+
+
+def test_one_lease_that_was_renewed_saves_its_worker_and_not_the_one_that_was_not(desk: Desk) -> None:
+    first, _ = long_leases(desk)
+    others_beat(desk, 30_000)
+    desk.run(replace(desk.extend_operation(first), lease_ms=LONG_MS))
+    desk.tick(1_000)
+    assert taken(desk) == ["j2"]
+    assert desk.redis.zscore(desk.keys.workers, "a" * 16) == desk.now_ms - 1_000 + TTL_MS
+    assert not desk.beat("b").orphaned
+    others_beat(desk, 40_000)
+    assert taken(desk) == ["j1"]

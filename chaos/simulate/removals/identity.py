@@ -13,7 +13,7 @@ IDENTITY = (
         "a job is written before its index entry",
         (
             Edit("enqueue.lua", "local gains\nif waits_for", "local gains\nredis.call('SET', job, envelope)\nif waits_for"),
-            Edit("enqueue.lua", "end\nredis.call('SET', job, envelope)\nif dedup_key", "end\nif dedup_key"),
+            Edit("enqueue.lua", " else redis.call('SET', job, envelope) end\nif dedup_key", " end\nif dedup_key"),
         ),
         ("one place",),
         ("cut scripts",),

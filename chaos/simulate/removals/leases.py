@@ -108,7 +108,7 @@ LEASES = (
     Removal(
         13,
         "a lease is renewed only at its end",
-        (Edit("engine.machine.renewing:Renewing.begin", "self._lease_ms * MS // 3", "self._lease_ms * MS"),),
+        (Edit("engine.machine.renewing:Renewing.begin", "self._every_ns", "self._lease_ms * MS"),),
         ("live lease",),
         ("stalls",),
     ),

@@ -5,8 +5,12 @@
 -- helpers: due_member, free_unique, free_slots, ready_lane, tell_ended
 local function end_job(prefix, job, id, ending, now_ms, turn, wakes, helpers)
   local run, active = prefix .. 'run:' .. id, prefix .. 'active'
-  local kept = redis.call('HMGET', run, 'fence', 'limits')
+  local kept = redis.call('HMGET', run, 'fence', 'limits', 'seal')
   if redis.call('ZSCORE', active, id) then redis.call('HSET', run, 'nonce', '') end
+  -- Who finds what a call that was cut off has left learns from the seal which unique key is to come free (drop_run).
+  if job.unique and not kept[3] then
+    redis.call('HSET', run, 'seal', job.enqueue_nonce .. struct.pack('>I6', job.not_after_ms) .. job.unique)
+  end
   if job.kind ~= 'T' then
     local tombstone = struct.pack('>BBBc8I8Bc0', 1, 84, ending.outcome, job.enqueue_nonce or string.rep('\0', 8), tonumber(kept[1] or 0),
       #ending.op_id, ending.op_id)

@@ -15,7 +15,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, h
   local seals, limits, leaves = {}, {}, {}
   -- Most queues have no job that another one waits for: they pay for this one look.
   local feeding = redis.call('EXISTS', prefix .. 'feeding') == 1
-  for _, zset in ipairs(feeding and { 'handing', 'blocked', 'due', 'dead' } or {}) do redis.call('ZCARD', prefix .. zset) end
+  for _, zset in ipairs(feeding and { 'handing', 'blocked', 'due', 'dead', 'keeping' } or {}) do redis.call('ZCARD', prefix .. zset) end
   for at = 1, count do
     local job_key, run_key = KEYS[keys_at + 2 * at - 2], KEYS[keys_at + 2 * at - 1]
     local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
@@ -46,7 +46,14 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, h
     -- Before the tombstone: cut off in between, the token still holds and the next copy writes both.
     if leaves[item] and seals[item] then
       local record = '{"ok":true,"ended_ms":' .. string.format('%d', now_ms) .. ',"fence":' .. ARGV[arguments_at + 2 * item - 2] .. ','
-      redis.call('SET', KEYS[keys_at + 2 * count + at - 1], record .. ARGV[place + 2], 'PXAT', now_ms + tonumber(ARGV[place + 1]))
+      local until_ms, id = now_ms + tonumber(ARGV[place + 1]), string.sub(KEYS[keys_at + 2 * item - 2], id_at)
+      -- Kept for those that wait for it, however late they run: see let_go.
+      local waited_for = feeding and redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
+      if waited_for then
+        redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, id)
+        until_ms = until_ms + 281474976710656
+      end
+      redis.call('SET', KEYS[keys_at + 2 * count + at - 1], record .. ARGV[place + 2], 'PXAT', string.format('%d', until_ms))
     end
   end
   for at = 1, count do

@@ -1,6 +1,7 @@
 -- Tell at most `most` jobs that a parent of theirs has ended (rule 25): who has no other parent left goes on, who must not go on
 -- without it is buried, and so are its own children in a later call. `handing` holds the parents, `+` (finished) or `-` before their
--- id, until all of their children are told. Returns whether some are left; wake lists that gain work are added to `wakes`.
+-- id, until all of their children are told. Returns whether some are left; wake lists that gain work are added to `wakes`. An id that
+-- is used again has two kinds of children: those that are older than the new job waited for the one before.
 -- helpers: envelope_open, parent_fate, unblock_job, due_member, to_lane, lane_score, bury_job, free_unique, error_ttl, tell_ended
 local function hand_over(prefix, now_ms, turn, most, wakes, helpers)
   local handing, blocked = prefix .. 'handing', prefix .. 'blocked'
@@ -8,14 +9,20 @@ local function hand_over(prefix, now_ms, turn, most, wakes, helpers)
     local parent = string.sub(member, 2)
     local feeds = prefix .. 'feeds:' .. parent
     local job = helpers.envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. parent, 0, 700))
-    local fate = helpers.parent_fate(prefix, job, parent) or string.sub(member, 1, 1) == '+' and 'done' or 'lost'
-    -- An open one was requeued, or its id is used again: its children wait for its next end.
-    local children = fate == 'open' and {} or redis.call('SRANDMEMBER', feeds, most)
+    local before = string.sub(member, 1, 1) == '+' and 'done' or 'lost'
+    local now, kept, told = helpers.parent_fate(prefix, job, parent) or before, redis.call('ZSCORE', prefix .. 'keeping', parent), 0
+    -- An open one was requeued, or its id is used again: its own children wait for its next end. Beyond 10,000 all do.
+    local open = now == 'open'
+    local children = not open and redis.call('SRANDMEMBER', feeds, most)
+      or redis.call('SCARD', feeds) <= 10000 and redis.call('SMEMBERS', feeds) or {}
     table.sort(children)
     for _, child in ipairs(children) do
-      local needs = prefix .. 'needs:' .. child
+      local needs, fate = prefix .. 'needs:' .. child, now
       local known = helpers.envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. child, 0, 700))
-      if not redis.call('ZSCORE', blocked, child) or not known or known.kind == 'T' then
+      if job and job.sequence and known and known.sequence and known.sequence < job.sequence then fate = before end
+      if fate == 'open' then
+        -- It stays.
+      elseif not redis.call('ZSCORE', blocked, child) or not known or known.kind == 'T' then
         -- It was removed, or an enqueue was cut off before it made the job.
         redis.call('SREM', needs, parent)
         redis.call('ZREM', blocked, child)
@@ -28,14 +35,20 @@ local function hand_over(prefix, now_ms, turn, most, wakes, helpers)
         redis.call('ZREM', blocked, child)
         redis.call('DEL', needs)
       else
+        -- It may read what its parent has left, however late it runs: let_go.
+        if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, child) end
         redis.call('SREM', needs, parent)
         if redis.call('SCARD', needs) == 0 then helpers.unblock_job(prefix, known, child, now_ms, turn, wakes, helpers) end
       end
-      redis.call('SREM', feeds, child)
+      if fate ~= 'open' then
+        redis.call('SREM', feeds, child)
+        told = told + 1
+        if told >= most then break end
+      end
     end
-    most = most - #children
-    if fate == 'open' or redis.call('EXISTS', feeds) == 0 then
-      if fate ~= 'open' then redis.call('SREM', prefix .. 'feeding', parent) end
+    most = most - told
+    if open and most > 0 or redis.call('EXISTS', feeds) == 0 then
+      if not open then redis.call('SREM', prefix .. 'feeding', parent) end
       redis.call('ZREM', handing, member)
     end
     if most <= 0 then break end

@@ -1,7 +1,12 @@
 -- The last writes of a claim on one lane: what was taken leaves it; then it is ready for its next job, parked, or forgotten.
--- lane: name, class, zset, jobs, skipped, unread, blocked (the limit that it ran into), turn.
--- helpers: limit_room, rate_back
+-- lane: name, class, zset, jobs, skipped, unread, blocked (the limit that it ran into), turn, ended (a chain of those skipped whose job
+-- has ended and has left its `run`: a cancel that was cut off).
+-- helpers: limit_room, rate_back, drop_run, free_unique
 local function leave_lane(prefix, lane, now_ms, helpers)
+  while lane.ended do
+    if not redis.call('ZSCORE', prefix .. 'active', lane.ended[1]) then helpers.drop_run(prefix, lane.ended[1], helpers) end
+    lane.ended = lane.ended[2]
+  end
   for _, ids in ipairs({ lane.jobs, lane.skipped, lane.unread }) do
     for at = 1, #ids, 1000 do redis.call('ZREM', lane.zset, unpack(ids, at, math.min(at + 999, #ids))) end
   end

@@ -1,6 +1,6 @@
 -- Move due jobs into their lanes, and bring back what rested until now: at most `limit` of each. Returns how many jobs, the wake
 -- lists that gained work, and the ids that it could not read and buried.
--- helpers: envelope_open, to_lane, lane_score, bury_job, free_unique, ready_lane, error_ttl, tell_ended
+-- helpers: envelope_open, to_lane, lane_score, bury_job, free_unique, ready_lane, error_ttl, tell_ended, drop_run
 local function promote_due(prefix, turn, now_ms, limit, helpers)
   local due, rest, promoted, wakes, corrupt = prefix .. 'due', prefix .. 'rest', 0, {}, {}
   for _, member in ipairs(redis.call('ZRANGE', due, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
@@ -16,6 +16,9 @@ local function promote_due(prefix, turn, now_ms, limit, helpers)
       helpers.bury_job(prefix, {}, id, now_ms, helpers, 'corrupt envelope')
       redis.call('HSET', prefix .. 'run:' .. id, 'error', 'corrupt envelope')
       corrupt[#corrupt + 1] = id
+    elseif not redis.call('ZSCORE', prefix .. 'active', id) then
+      -- What a cancel that was cut off has left.
+      helpers.drop_run(prefix, id, helpers)
     end
     redis.call('ZREM', due, member)
   end

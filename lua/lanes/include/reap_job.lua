@@ -1,7 +1,7 @@
 -- Take one lease away. Returns reaped | buried | corrupt | ended (only its index entry was left), fence, nonce ('-' where a sweep
 -- that was cut off has taken it) and crashes; the wake lists that gain work are added to `wakes`.
 -- helpers: envelope_open, due_member, to_lane, lane_score, bury_job, free_unique, free_slots, ready_lane, error_note, error_ttl,
---   tell_ended
+--   tell_ended, drop_run
 local function reap_job(prefix, id, now_ms, turn, wakes, helpers)
   local run = prefix .. 'run:' .. id
   local job = helpers.envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
@@ -12,7 +12,7 @@ local function reap_job(prefix, id, now_ms, turn, wakes, helpers)
     if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then
       redis.call('ZADD', prefix .. 'handing', now_ms, (job and '+' or '-') .. id)
     end
-    redis.call('DEL', run)
+    helpers.drop_run(prefix, id, helpers)
     return { 'ended' }
   end
   local fence, nonce, crashes = state[1] or '0', state[2] or '', tonumber(state[3] or 0)

@@ -1,0 +1,29 @@
+-- Take away what a queue without jobs still has (forget.lua), a piece of what may be many. Returns whether there is more.
+-- helpers: let_go, envelope_open, tell_news
+local function forget_all(prefix, now_ms, helpers)
+  local known = {}
+  for _, limit in ipairs(redis.call('HVALS', prefix .. 'parked')) do known[limit] = true end
+  for _, limit in ipairs(redis.call('ZRANGE', prefix .. 'blocking', 0, -1)) do known[limit] = true end
+  for limit in pairs(known) do redis.call('DEL', prefix .. 'parked:' .. limit) end
+  for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
+    redis.call('DEL', prefix .. 'ready:' .. class, prefix .. 'wake:' .. class)
+  end
+  for _, name in ipairs(redis.call('ZRANGE', prefix .. 'took', 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
+  redis.call('DEL', prefix .. 'took', prefix .. 'classes', prefix .. 'routed', prefix .. 'parked', prefix .. 'rest', prefix .. 'blocking', prefix .. 'stats',
+    prefix .. 'events', prefix .. 'handing', prefix .. 'witness')
+  -- Whose pause or number of handlers was set learns that it is no more.
+  local version = redis.call('HGET', prefix .. 'settings', 'version')
+  if redis.call('HLEN', prefix .. 'settings') > (version and 1 or 0) then
+    redis.call('DEL', prefix .. 'settings')
+    if version then redis.call('HSET', prefix .. 'settings', 'version', version) end
+    helpers.tell_news(prefix, now_ms)
+  end
+  redis.call('ZREMRANGEBYSCORE', prefix .. 'workers', '-inf', '(' .. string.format('%d', now_ms))
+  -- Nobody waits for these jobs any more.
+  for _, parent in ipairs(redis.call('SRANDMEMBER', prefix .. 'feeding', 1000)) do
+    redis.call('UNLINK', prefix .. 'feeds:' .. parent)
+    redis.call('SREM', prefix .. 'feeding', parent)
+  end
+  helpers.let_go(prefix, now_ms, 200, helpers)
+  return redis.call('EXISTS', prefix .. 'feeding', prefix .. 'keeping') > 0
+end

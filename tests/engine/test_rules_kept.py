@@ -1,0 +1,227 @@
+"""Rule 25: the result of a parent is there as long as a child of it waits or runs, whatever its time to live says; not longer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.operations import Alter, Bury, Enqueue, Failure, Finish, Lease, Operation, Value
+from tests.engine.desk import Desk, desk
+from tests.engine.helpers.scenes import saved
+
+__all__ = ["desk"]
+
+pytestmark = pytest.mark.feature("BQ35")
+
+TTL_MS = 5_000
+KEPT_MS = 2**48
+
+
+def ending(lease: Lease) -> Finish:
+    """A finish with a result that lives for five seconds."""
+    return Finish((lease,), values=(Value(0, b"1", TTL_MS, 3),))
+
+
+def finish_all(desk: Desk, *jobs: str) -> None:
+    found = {job.lease.job: job.lease for job in desk.claim("f")}
+    assert set(found) == set(jobs)
+    for job in jobs:
+        desk.run(ending(found[job]))
+
+
+def result_until(desk: Desk, job: str) -> int:
+    """When the result of a job expires; 0 without one."""
+    until_ms: Any = desk.redis.pexpiretime(desk.keys.result(job))
+    return max(until_ms, 0)
+
+
+def sweep(desk: Desk, rounds: int = 2) -> None:
+    for _ in range(rounds):
+        desk.promote()
+
+
+def nothing_is_kept(desk: Desk) -> bool:
+    keys = [key for pattern in ("keeping", "heirs:*") for key in desk.redis.scan_iter(desk.keys.prefix + pattern)]
+    return keys == [] and all(result_until(desk, job) < KEPT_MS for job in ("p", "p1", "p2"))
+
+
+def test_a_result_outlives_its_time_while_a_child_waits_for_another_parent_and_then_in_its_lane_and_runs(desk: Desk) -> None:
+    desk.enqueue("p1")
+    desk.enqueue("p2", delay_ms=60_000)
+    desk.enqueue("child", needs=("p1", "p2"))
+    finish_all(desk, "p1")
+    for _ in range(6):
+        desk.tick(10_000)
+        sweep(desk)
+    assert result_until(desk, "p1"), "it waits for its other parent"
+    finish_all(desk, "p2")
+    desk.tick(60_000)
+    sweep(desk)
+    assert result_until(desk, "p1") and result_until(desk, "p2"), "it is in its lane"
+    (child,) = desk.claim()
+    desk.tick(1_000)
+    sweep(desk)
+    assert result_until(desk, "p1") and result_until(desk, "p2"), "it runs"
+    desk.finish(child.lease)
+    sweep(desk)
+    desk.tick(0)
+    assert not result_until(desk, "p1") and not result_until(desk, "p2"), "their own time was over long ago"
+    assert nothing_is_kept(desk)
+
+
+def test_a_result_that_is_let_go_gets_the_rest_of_its_own_time(desk: Desk) -> None:
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",))
+    finish_all(desk, "p")
+    own_ms = desk.now_ms + TTL_MS
+    assert result_until(desk, "p") == own_ms + KEPT_MS
+    desk.finish(desk.claim()[0].lease)
+    sweep(desk)
+    assert result_until(desk, "p") == own_ms
+    assert nothing_is_kept(desk)
+
+
+@pytest.mark.parametrize("known_by", ["tombstone", "result"])
+def test_a_result_that_was_there_before_its_child_is_kept_from_its_enqueue_on(desk: Desk, known_by: str) -> None:
+    desk.enqueue("p")
+    finish_all(desk, "p")
+    if known_by == "result":
+        desk.redis.delete(desk.keys.job("p"), desk.keys.done)
+    desk.tick(TTL_MS - 1)
+    desk.enqueue("child", needs=("p",), delay_ms=60_000)
+    desk.tick(60_000)
+    sweep(desk)
+    assert result_until(desk, "p")
+    desk.finish(desk.claim()[0].lease)
+    sweep(desk)
+    desk.tick(0)
+    assert not result_until(desk, "p") and nothing_is_kept(desk)
+
+
+def test_the_error_of_a_parent_is_kept_for_a_child_that_goes_on_without_it(desk: Desk) -> None:
+    desk.enqueue("p", error_ttl_ms=TTL_MS, attempts=1)
+    desk.enqueue("child", needs=("p",), on_parent_failure="ignore")
+    desk.run(Bury((Failure(desk.claim()[0].lease, "no"),)))
+    sweep(desk)
+    desk.tick(10 * TTL_MS)
+    sweep(desk)
+    assert result_until(desk, "p")
+    desk.finish(desk.claim()[0].lease)
+    sweep(desk)
+    desk.tick(0)
+    assert not result_until(desk, "p") and nothing_is_kept(desk)
+
+
+@pytest.mark.parametrize("end", ["cancel", "bury", "gone"])
+def test_a_child_that_does_not_run_any_more_holds_nothing(desk: Desk, end: str) -> None:
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",))
+    finish_all(desk, "p")
+    if end == "cancel":
+        assert desk.run(Alter("0" * 16, desk.now_ms + 1000, "cancel", ("child",), "waiting")).items[0].done
+    elif end == "bury":
+        desk.run(Bury((Failure(desk.claim()[0].lease, "no"),)))
+    else:
+        desk.redis.delete(desk.keys.job("child"))
+    sweep(desk)
+    assert 0 < result_until(desk, "p") < KEPT_MS and nothing_is_kept(desk)
+
+
+def test_many_children_hold_a_result_until_the_last_of_them_has_ended(desk: Desk) -> None:
+    desk.enqueue("p")
+    for number in range(150):
+        desk.enqueue(f"c{number}", needs=("p",))
+    finish_all(desk, "p")
+    left = 150
+    while left:
+        desk.tick(TTL_MS)
+        sweep(desk, 3)
+        assert result_until(desk, "p") > KEPT_MS, left
+        jobs = desk.claim(limit=50)
+        desk.finish(*(job.lease for job in jobs))
+        left -= len(jobs)
+    sweep(desk, 3)
+    assert nothing_is_kept(desk)
+
+
+def test_a_result_that_nobody_waits_for_lives_as_long_as_it_says(desk: Desk) -> None:
+    desk.enqueue("p", "other")
+    desk.enqueue("child", needs=("other",))
+    lease = next(job.lease for job in desk.claim() if job.lease.job == "p")
+    desk.run(ending(lease))
+    assert result_until(desk, "p") == desk.now_ms + TTL_MS and not desk.redis.exists(desk.keys.keeping)
+
+
+# -- cut off
+
+
+def finish_of_a_parent(desk: Desk) -> Operation:
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",))
+    return ending(desk.claim()[0].lease)
+
+
+def burial_of_a_parent(desk: Desk) -> Operation:
+    desk.enqueue("p")
+    desk.enqueue("child", needs=("p",), on_parent_failure="ignore")
+    return Bury((Failure(desk.claim()[0].lease, "no"),))
+
+
+def enqueue_after_a_parent(desk: Desk) -> Operation:
+    desk.enqueue("p")
+    finish_all(desk, "p")
+    return desk.enqueue_operation("child", needs=("p",))
+
+
+def sweep_after_the_child(desk: Desk) -> Operation:
+    desk.run(finish_of_a_parent(desk))
+    desk.finish(desk.claim()[0].lease)
+    return desk.promote_operation()
+
+
+@pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
+@pytest.mark.parametrize("scene", [finish_of_a_parent, burial_of_a_parent, enqueue_after_a_parent, sweep_after_the_child])
+def test_rule_01_a_script_cut_off_after_any_write_neither_loses_a_result_nor_keeps_it_for_ever(
+    desk: Desk, scene: Any, resend: bool
+) -> None:
+    writes, was_cut, start = 0, True, saved(desk, scene)
+    while was_cut:
+        operation = start(desk)
+        was_cut = desk.cut_off(operation, writes)
+        if resend:
+            desk.run(operation)
+        sweep(desk, 3)
+        if desk.places("child") == {"lane"} and (resend or not isinstance(operation, Enqueue)):
+            # Whoever may run may read it, whatever the time is.
+            assert result_until(desk, "p") > KEPT_MS or (scene is burial_of_a_parent and not resend and writes < 4), writes
+        for _ in range(4):
+            desk.sweep_past(10_000)
+            for job in desk.claim("z"):
+                desk.finish(job.lease)
+            sweep(desk)
+        desk.tick(86_400_001)
+        sweep(desk)
+        desk.tick(0)
+        assert nothing_is_kept(desk) and not result_until(desk, "p"), (writes, desk.dump())
+        writes += 1
+    assert writes > 3
+
+
+def test_rule_03_an_enqueue_sent_twice_keeps_a_result_once(desk: Desk) -> None:
+    call = desk.call(enqueue_after_a_parent(desk))
+    desk.send(call)
+    after = desk.dump()
+    desk.send(call)
+    assert desk.dump() == after
+    assert result_until(desk, "p") < 2 * KEPT_MS
+
+
+@pytest.mark.parametrize("key", ["keeping", "heirs"])
+def test_rule_01_a_key_of_the_wrong_type_stops_an_enqueue_before_its_first_write(desk: Desk, key: str) -> None:
+    operation = enqueue_after_a_parent(desk)
+    desk.redis.set(desk.keys.keeping if key == "keeping" else desk.keys.heirs("p"), "not what the script expects")
+    before = desk.dump()
+    with pytest.raises(Exception, match="WRONGTYPE"):
+        desk.run(operation)
+    assert desk.dump() == before

@@ -1,0 +1,210 @@
+"""Rule 1: what a call that was cut off and never sent again leaves behind is gone after the next sweeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.operations import EnableSchedule, EnqueueMany, Operation, PutSchedule, RemoveSchedule, TickPolicy, Timing
+from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.helpers.by_hand import alter, bury, clean
+from tests.engine.helpers.lanes_state import names_of
+from tests.engine.helpers.scenes import saved
+
+__all__ = ["desk"]
+
+HOUR_MS = 3_600_000
+
+
+def remnants(desk: Desk) -> set[str]:
+    """Keys that do not expire, of jobs that there are none of any more."""
+    keys = names_of(desk, f"{desk.keys.prefix}*")
+    return {key for key in keys if desk.redis.pexpiretime(desk.keys.prefix + key) < 0} - {"seq", "sweep", "stats", "classes"}
+
+
+def work_off(desk: Desk) -> None:
+    """What healthy workers do until nothing is left that may run, and then a minute."""
+    for _ in range(8):
+        desk.sweep_past(LEASE_MS)
+        desk.promote()
+        desk.finish(*(job.lease for job in desk.claim("z")))
+    for _ in range(20):
+        desk.tick(LEASE_MS // 3)
+        desk.reap()
+        desk.promote()
+    desk.redis.delete(desk.keys.done, desk.keys.wake("main"))
+
+
+def dead_job(desk: Desk) -> None:
+    desk.enqueue("j", unique="u")
+    bury(desk, "j")
+
+
+def a_discard(desk: Desk) -> Operation:
+    dead_job(desk)
+    return alter(desk, "discard", "dead", "j")
+
+
+def a_clean_of_the_dead(desk: Desk) -> Operation:
+    dead_job(desk)
+    return clean(desk, "dead")
+
+
+def a_cancel_of_a_running_job(desk: Desk) -> Operation:
+    desk.set_limit("n:main", concurrency=5)
+    desk.enqueue("j", unique="u")
+    desk.claim()
+    return alter(desk, "cancel", "active", "j")
+
+
+def a_cancel_of_a_delayed_retry(desk: Desk) -> Operation:
+    desk.enqueue("j", unique="u")
+    desk.retry(desk.claim()[0].lease, delay_ms=5_000)
+    return alter(desk, "cancel", "delayed", "j")
+
+
+def a_cancel_of_a_job_that_was_released(desk: Desk) -> Operation:
+    desk.enqueue("j", unique="u")
+    desk.crash("j")
+    return alter(desk, "cancel", "waiting", "j")
+
+
+def a_cancel_of_a_child(desk: Desk) -> Operation:
+    desk.enqueue("p", delay_ms=100)
+    desk.enqueue("j", needs=("p",))
+    return alter(desk, "cancel", "blocked", "j")
+
+
+ENDS = [
+    *(a_discard, a_clean_of_the_dead, a_cancel_of_a_running_job, a_cancel_of_a_delayed_retry),
+    *(a_cancel_of_a_job_that_was_released, a_cancel_of_a_child),
+]
+
+
+@pytest.mark.parametrize("scene", ENDS, ids=lambda scene: scene.__name__)
+def test_a_job_that_was_ended_by_half_leaves_no_key_behind(desk: Desk, scene: Any) -> None:
+    writes, was_cut, start = 0, True, saved(desk, scene)
+    while was_cut:
+        operation = start(desk)
+        was_cut = desk.cut_off(operation, writes)
+        ended = desk.places("j") >= {"ended"}
+        work_off(desk)
+        if not ended and "dead" in desk.places("j"):
+            assert desk.run(alter(desk, "discard", "dead", "j")).items[0].done
+        assert remnants(desk) - {"limits"} == set(), (writes, desk.dump())
+        writes += 1
+    assert writes > 3
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_an_enqueue_that_was_cut_off_leaves_no_unique_key_without_its_job(desk: Desk, many: bool) -> None:
+    def scene(desk: Desk) -> Operation:
+        jobs = tuple(desk.enqueue_operation(f"j{number}", unique=f"u{number}") for number in range(3))
+        return EnqueueMany(jobs) if many else jobs[0]
+
+    writes, was_cut, start = 0, True, saved(desk, scene)
+    while was_cut:
+        was_cut = desk.cut_off(start(desk), writes)
+        uniques = names_of(desk, desk.keys.unique("*"))
+        jobs = names_of(desk, desk.keys.job("*"))
+        assert [name.replace("u", "j") for name in uniques] == jobs, writes
+        work_off(desk)
+        assert remnants(desk) == set(), (writes, desk.dump())
+        writes += 1
+    assert writes > 3
+
+
+def test_a_bulk_of_unique_jobs_beyond_one_write_parts_no_job_from_its_key(desk: Desk) -> None:
+    jobs = tuple(desk.enqueue_operation(f"j{number:03}", unique=f"u{number:03}" if number % 3 else "") for number in range(600))
+    start = saved(desk, lambda desk: EnqueueMany(jobs))
+    for writes in range(6):
+        desk.cut_off(start(desk), writes)
+        uniques, found = names_of(desk, desk.keys.unique("*")), names_of(desk, desk.keys.job("*"))
+        assert uniques == [name.replace("j", "u") for name in found if int(name[1:]) % 3]
+    assert len(desk.claim(limit=1000)) <= 600
+
+
+def test_entries_of_dead_jobs_that_are_gone_are_found_wherever_they_stand(desk: Desk) -> None:
+    desk.run(EnqueueMany(tuple(desk.enqueue_operation(f"j{number:03}") for number in range(250))))
+    bury_all = [job.lease for job in desk.claim(limit=300)]
+    for lease in bury_all:
+        desk.redis.zadd(desk.keys.dead, {lease.job: desk.now_ms})
+        desk.redis.zrem(desk.keys.active, lease.job)
+    gone = ("j003", "j120", "j249")
+    desk.redis.delete(*map(desk.keys.job, gone))
+    for _ in range(4):
+        desk.reap()
+    left: Any = desk.redis.zrange(desk.keys.dead, 0, -1)
+    assert len(left) == 247 and not {job.decode() for job in left} & set(gone)
+    assert desk.redis.exists(*map(desk.keys.run, gone)) == 0
+
+
+# -- schedules: what is in the index may be too early for a sweep, and never too late
+
+
+def put(desk: Desk, every_ms: int, *, enabled: bool | None = None) -> PutSchedule:
+    due_ms = desk.now_ms + every_ms
+    job, timing = desk.enqueue_operation("template"), Timing(every_ms=every_ms)
+    op_id = desk._op_id()
+    return PutSchedule(op_id, desk.now_ms + 10_000, "s", timing, TickPolicy(), job, due_ms, desk.now_ms, enabled)
+
+
+def later_put(desk: Desk) -> Operation:
+    desk.run(put(desk, 5_000))
+    return put(desk, HOUR_MS)
+
+
+def earlier_put(desk: Desk) -> Operation:
+    desk.run(put(desk, HOUR_MS))
+    return put(desk, 5_000)
+
+
+def put_that_disables(desk: Desk) -> Operation:
+    desk.run(put(desk, 5_000))
+    return put(desk, 5_000, enabled=False)
+
+
+def put_of_a_new_one(desk: Desk) -> Operation:
+    return put(desk, 5_000)
+
+
+def enable(desk: Desk) -> Operation:
+    desk.run(put(desk, 5_000, enabled=False))
+    return EnableSchedule(desk._op_id(), desk.now_ms + 10_000, "s", 1, desk.now_ms + 5_000)
+
+
+def disable(desk: Desk) -> Operation:
+    desk.run(put(desk, 5_000))
+    return EnableSchedule(desk._op_id(), desk.now_ms + 10_000, "s", 1, 0)
+
+
+def remove(desk: Desk) -> Operation:
+    desk.run(put(desk, 5_000))
+    return RemoveSchedule(desk._op_id(), desk.now_ms + 10_000, "s")
+
+
+def remove_of_a_disabled_one(desk: Desk) -> Operation:
+    desk.run(put(desk, 5_000, enabled=False))
+    return RemoveSchedule(desk._op_id(), desk.now_ms + 10_000, "s")
+
+
+SCHEDULES = [later_put, earlier_put, put_that_disables, put_of_a_new_one, enable, disable, remove, remove_of_a_disabled_one]
+
+
+@pytest.mark.parametrize("scene", SCHEDULES, ids=lambda scene: scene.__name__)
+def test_a_schedule_that_was_changed_by_half_ticks_when_its_definition_says(desk: Desk, scene: Any) -> None:
+    writes, was_cut, start = 0, True, saved(desk, scene)
+    while was_cut:
+        was_cut = desk.cut_off(start(desk), writes)
+        for _ in range(6):
+            # What the hash says is due is told by the sweep, at the latest when it is due; nothing else is.
+            words: Any = desk.redis.hmget(desk.keys.schedule("s"), "next_ms", "enabled")
+            due_ms = int(words[0] or 0) if words[1] == b"1" else 0
+            told = desk.promote().due
+            assert len(told) == (0 < due_ms <= desk.now_ms), (writes, due_ms - desk.now_ms)
+            desk.tick(1_000)
+        if not desk.redis.exists(desk.keys.schedule("s")):
+            assert not desk.redis.exists(desk.keys.cron), writes
+        writes += 1
+    assert writes >= 3
