@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from chaos.tail import Tail
 
 #: Operations that end a lease.
-ENDS = frozenset({"finish", "retry", "bury", "release"})
+ENDS = frozenset({"finish", "retry", "bury", "release", "drop"})
 
 
 class Token(NamedTuple):

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 FieldType = Literal["int", "str", "list[str]", "items"]
 
@@ -75,7 +75,7 @@ ROW_FIELDS: tuple[Field, ...] = (
         "f",
         "str",
         "operation",
-        "enqueue | tick | claim | finish | retry | bury | release | extend | mark | promote | reap | handle",
+        "enqueue | tick | claim | finish | retry | bury | release | drop | extend | mark | promote | reap | handle",
     ),
     Field("type", "str", "operation", "invoke | ok | fail | info: ok happened, fail did not, info or no completion may have"),
     Field("op", "str", "operation", "operation id: the same in the invoke and the completion row"),
@@ -122,10 +122,15 @@ ITEM_FIELDS: tuple[Field, ...] = (
         "operation",
         "enqueue: created | repeated | duplicate | orphan (a job that it needs is unknown) | refused | unknown; "
         "tick: created | repeated | moved (another one fired it) | skipped | unknown; claim: leased | repeated; "
-        "finish, retry, bury, release, extend: ok | repeated | stale | void | unknown; mark: ok | repeated | stale; "
+        "finish, retry, bury, release, drop, extend: ok | repeated | stale | void | unknown; mark: ok | repeated | stale; "
         "reap: reaped | buried (it had crashed too often); claim, promote, reap: corrupt (buried, nobody could read it)",
     ),
-    Field("outcome", "str", "end reap", "how the lease ended: finished | retried | buried | released"),
+    Field(
+        "outcome",
+        "str",
+        "end reap",
+        "how the lease ended: finished | retried | buried | released, or by a drop: discarded | skipped | rerouted",
+    ),
     Field("name", "str", "enqueue claim handle", "job name"),
     Field("class", "str", "enqueue claim", "class of Lanes"),
     Field("lane", "str", "enqueue claim", "lane of Lanes"),
@@ -135,7 +140,13 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("needs", "list[str]", "enqueue", "ids of the jobs that it needs (rule 25)", since=2),
     Field("schedule", "str", "tick", "the schedule whose tick made the job (rule 24)", since=2),
     Field("tick_ms", "int", "tick", "server time of the tick", since=2),
-    Field("delay_ms", "int", "enqueue retry", "delay asked for"),
+    Field(
+        "delay_ms",
+        "int",
+        "enqueue retry",
+        "delay asked for; with run_at_ms the delay until then, about",
+    ),
+    Field("run_at_ms", "int", "enqueue", "server time asked for instead of a delay", since=3),
     Field("due_ms", "int", "claim final", "server time from which the job may run; 0 = at once"),
     Field("enqueued_ms", "int", "claim", "server time of the enqueue"),
     Field("deadline_ms", "int", "claim extend", "server time at which the lease ends"),

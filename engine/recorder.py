@@ -16,6 +16,7 @@ from typing import Any
 
 import engine
 from engine.call import Call
+from engine.drivers.delivery import DEADLINE_MS
 from engine.handlers import Job
 from engine.history import HistoryFile, text
 from engine.observer import Outcome, ServerIdentity
@@ -23,6 +24,7 @@ from engine.operations import (
     Bury,
     Claim,
     Claimed,
+    Drop,
     Ended,
     Enqueue,
     Enqueued,
@@ -173,7 +175,7 @@ def _parts(operation: Operation) -> list[tuple[str, Operation]]:
             return [("finish", Finish(leases)), ("claim", claim)]
         case EnqueueMany():
             return [("enqueue", operation)]
-        case Enqueue() | Tick() | Claim() | Retry() | Bury() | Release() | Extend() | Mark() | Promote() | Reap():
+        case Enqueue() | Tick() | Claim() | Retry() | Bury() | Release() | Drop() | Extend() | Mark() | Promote() | Reap():
             return [(type(operation).__name__.lower(), operation)]
         case _:
             return []
@@ -204,9 +206,14 @@ def _failure(failure: Failure) -> str:
 def _new_job(job: Enqueue) -> str:
     unique = f',"unique":"{job.options.unique}"' if job.options.unique else ""
     needs = f',"needs":{json.dumps(job.options.needs)}' if job.options.needs else ""
+    delay_ms, run_at_ms = job.options.delay_ms, job.options.run_at_ms
+    # A delay is what checks count with that know this machine's time alone; of the server's time only the deadline of the call is
+    # known here, and that errs early.
+    at = f',"run_at_ms":{run_at_ms}' if run_at_ms else ""
+    delay_ms = max(0, run_at_ms - (job.not_after_ms - DEADLINE_MS)) if run_at_ms else delay_ms
     return (
         f'"job":"{job.job}","name":"{job.name}","class":"{job.class_name}","lane":"{job.lane}",'
-        f'"priority":{job.options.priority},"delay_ms":{job.options.delay_ms},"crc":{zlib.crc32(job.payload)}{unique}{needs}'
+        f'"priority":{job.options.priority},"delay_ms":{delay_ms},"crc":{zlib.crc32(job.payload)}{at}{unique}{needs}'
     )
 
 
@@ -222,7 +229,7 @@ def _bodies(operation: Operation) -> list[str]:
                 f'"job":"cron:{operation.schedule}:{tick_ms}","schedule":"{operation.schedule}","tick_ms":{tick_ms}'
                 for tick_ms in operation.ticks_ms
             ]
-        case Finish() | Release() | Extend():
+        case Finish() | Release() | Drop() | Extend():
             return [_token(lease) for lease in operation.leases]
         case Mark():
             return [_token(operation.lease)]

@@ -19,6 +19,7 @@ from reports.meaning import (
     changed,
     corrupt,
     created_by_it,
+    dropped,
     freshly_leased,
     leased,
     may_have_ended,
@@ -66,6 +67,8 @@ def token_columns() -> list[Column]:
         some(end & unanswered()).alias("end_unanswered"),
         F.max(F.when(end & unanswered(), F.col("delay_ms"))).alias("unanswered_delay_ms"),
         some(accepted).alias("accepted"),
+        some(dropped()).alias("dropped"),
+        some((f == "handle") & (reply == "ok")).alias("returned"),
         F.min(F.when(accepted | ((f == "finish") & unanswered()), first_ns)).alias("finish_sent_ns"),
         F.count_if(F.col("kind") == "effect").alias("effects"),
     ]
@@ -127,9 +130,8 @@ def job_columns(run: Run) -> list[Column]:
     finish_ok = (f == "finish") & (reply == "ok") & (result == "ok")
     moving_ns = F.when(f == "enqueue", enqueued_ns).when(end & (result == "stale"), None).otherwise(F.coalesce(done_ns, first_ns))
     before = before_deadline(run)
-    frees_key = (f.isin("finish", "bury", "reap") | ((f == "retry") & (F.coalesce("outcome", F.lit("")) != "retried"))) & (
-        reply != "fail"
-    )
+    last_retry = (f == "retry") & (F.coalesce("outcome", F.lit("")) != "retried")
+    frees_key = (f.isin("finish", "bury", "drop", "reap") | last_retry) & (reply != "fail")
     return [
         F.min(F.when(sent_enqueue(), first_ns)).alias("enqueue_sent_ns"),
         some(created).alias("created"),
@@ -143,6 +145,8 @@ def job_columns(run: Run) -> list[Column]:
         F.collect_set(F.when(finish_ok, F.struct("era", "fence", "nonce", "op", "position"))).alias("finish_calls"),
         F.min(F.when(accepted_finish(), done_ns)).alias("accepted_done_ns"),
         F.min(F.when(accepted_finish() & done_ns.isNotNull(), F.struct("done_ns", "era"))).alias("first_finish"),
+        F.collect_set(F.when(dropped(), F.struct("era", "fence", "nonce"))).alias("drops"),
+        F.min(F.when(dropped() & done_ns.isNotNull(), F.struct("done_ns", "era"))).alias("first_drop"),
         F.max(F.when(freshly_leased(), F.struct("first_send_ns", "era"))).alias("last_claim"),
         F.count_if((f == "finish") & (result == "stale")).alias("stale_finishes"),
         F.min(F.when(frees_key, first_ns)).alias("key_free_ns"),
@@ -197,7 +201,7 @@ def server_columns() -> list[Column]:
     created = (F.col("f") == "enqueue") & (F.col("type") == "ok") & (F.col("result") == "created")
     may_run_ms = F.when(F.col("due_ms") > 0, F.col("due_ms")).otherwise(F.col("enqueued_ms"))
     return [
-        F.min(F.when(created, srv_ms() + F.coalesce("delay_ms", F.lit(0)))).alias("created_due_ms"),
+        F.min(F.when(created, F.coalesce("run_at_ms", srv_ms() + F.coalesce("delay_ms", F.lit(0))))).alias("created_due_ms"),
         F.min(F.when(claim, F.col("srv_us"))).alias("claim_srv_us"),
         F.min(F.when(claim, may_run_ms)).alias("claimable_ms"),
     ]

@@ -40,6 +40,7 @@ ITEM_COLUMNS = (
     "result",
     "outcome",
     "delay_ms",
+    "run_at_ms",
     "due_ms",
     "enqueued_ms",
     "deadline_ms",
@@ -155,8 +156,8 @@ def replaced(newest_first: WindowSpec) -> Column:
 def jobs(events: DataFrame, run: Run) -> DataFrame:
     """One row per job that is named anywhere in the history.
 
-    finish_open, bury_open: an unanswered call may have finished the job, or buried it; due_ns: when its enqueue and its retries
-    wanted it to be claimable at the latest.
+    finish_open, bury_open, drop_open: an unanswered call may have finished the job, buried or dropped it; due_ns: when its
+    enqueue and its retries wanted it to be claimable at the latest.
     """
     open_ends = F.filter("ends", lambda end: ~F.exists("leases", lambda lease: superseded(end, lease)))
 
@@ -170,6 +171,8 @@ def jobs(events: DataFrame, run: Run) -> DataFrame:
         .withColumns(
             {
                 "accepted": F.size("finishes") > 0,
+                "dropped": F.size("drops") > 0,
+                "drop_open": unanswered("drop"),
                 "finish_open": unanswered("finish"),
                 "bury_open": unanswered("retry", "bury"),
                 "due_ns": F.greatest("enqueue_due_ns", again_ns),

@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 #: Operations that end a lease.
-ENDS = ("finish", "retry", "bury", "release")
+ENDS = ("finish", "retry", "bury", "release", "drop")
 
 #: Calls with a token that neither finish the job nor prolong its lease.
-OTHER_CALLS = ("retry", "bury", "release", "mark")
+OTHER_CALLS = ("retry", "bury", "release", "drop", "mark")
+
+#: How a job ends that is neither finished nor dead: as its handler or a rule of its says.
+DROPPED = ("discarded", "skipped", "rerouted")
 
 #: A reap buries a job after so many crashes at the earliest.
 POISON_CRASHES = 2
@@ -57,6 +60,13 @@ def accepted_finish() -> Column:
     finished = (f == "finish") & (result == "ok")
     repeated = f.isin(*ENDS) & (result == "repeated") & (F.col("outcome") == "finished")
     return (F.col("type") == "ok") & (finished | F.coalesce(repeated, F.lit(False)))
+
+
+def dropped() -> Column:
+    """The server said that this lease ended its job for good without a finish: by ok, or by repeating that outcome."""
+    f, result = F.col("f"), F.col("result")
+    repeated = f.isin(*ENDS) & (result == "repeated") & F.col("outcome").isin(*DROPPED)
+    return (F.col("type") == "ok") & (((f == "drop") & (result == "ok")) | F.coalesce(repeated, F.lit(False)))
 
 
 def buried() -> Column:

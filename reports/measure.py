@@ -54,7 +54,7 @@ def summary(frames: Frames) -> DataFrame:
     accepted finish. A job counts for the phase that this intended instant falls in.
     """
     jobs = frames.jobs.where(F.col("created") | F.col("claim_done_ns").isNotNull())
-    finished = F.col("accepted") | F.array_contains("end_states", "done")
+    finished = F.col("accepted") | (F.array_contains("end_states", "done") & ~F.col("dropped"))
     lag_ms = (F.col("enqueue_sent_ns") - F.col("intended_ns")) / MS
     with_phase = jobs.withColumn("phase", phase_of(F.col("intended_ns"), frames.run.phases))
     return with_phase.rollup("phase").agg(

@@ -26,7 +26,21 @@ KINDS = (
     "final",
     "drop",
 )
-OPERATIONS = ("enqueue", "tick", "claim", "finish", "retry", "bury", "release", "extend", "mark", "promote", "reap", "handle")
+OPERATIONS = (
+    "enqueue",
+    "tick",
+    "claim",
+    "finish",
+    "retry",
+    "bury",
+    "release",
+    "drop",
+    "extend",
+    "mark",
+    "promote",
+    "reap",
+    "handle",
+)
 
 #: Operations whose answered items are about a lease, and so carry its token. A reap may bury a job that nobody holds.
 OF_LEASES = ("claim", *ENDS, "extend", "mark")

@@ -1,10 +1,14 @@
-"""J4: no job is lost. One that was enqueued has finished, or is in exactly one state of the snapshot at the end.
+"""J4: no job is lost. One that was enqueued has finished, was dropped, or is in exactly one state of the snapshot at the end.
 
-A job whose finish was sent and never answered, and that is nowhere, is possible, not lost: no other call takes a job out of the
-queue, and no call of a lease that was reaped, or followed by another, did anything at all. Finished and still waiting, delayed,
-active or dead is a violation. So is dead without any handler start (rule 33), dead though nothing that was sent can have buried
-it (a bury, a retry that was or may have been the last, a reap that says so and not of the first crash: rule 12, a script that
-found it corrupt: rule 17), and done without a finish that was or may have been accepted.
+A drop ends a job without a finish, as its handler or a rule of its asks for after a run that failed: it was discarded, skipped
+(then it counts as done), or goes on elsewhere. That no handler has started, or that the handler had returned under the lease that
+was dropped, is a violation.
+
+A job whose finish or drop was sent and never answered, and that is nowhere, is possible, not lost: no other call takes a job out
+of the queue, and no call of a lease that was reaped, or followed by another, did anything at all. Finished or dropped and still
+waiting, delayed, active or dead is a violation. So is dead without any handler start (rule 33), dead though nothing that was sent
+can have buried it (a bury, a retry that was or may have been the last, a reap that says so and not of the first crash: rule 12, a
+script that found it corrupt: rule 17), and done without a finish or a drop that was or may have been accepted.
 
 A snapshot says where jobs were at one instant, which lies after that of its rows: about a job that was moved, or came, only
 after the latter it proves nothing.
@@ -16,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from reports.checks.base import Base, Check, Flag, sentence
+from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.facts import Run, Snapshot
 
 if TYPE_CHECKING:
@@ -41,15 +45,19 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     dead, done = F.array_contains(listed, "dead"), F.array_contains(listed, "done")
     # Nobody can have started what could not be read.
     unstarted = (dead | F.col("buried")) & ~F.col("started") & ~F.col("corrupt")
-    no_finish = done & ~accepted & ~F.col("finish_open")
+    no_finish = done & ~accepted & ~F.col("dropped") & ~F.col("finish_open") & ~F.col("drop_open")
     may_be_buried = F.col("rightly_buried") | F.col("bury_open")
     found = [
         Flag("dead unstarted", unstarted, sentence("is dead, and no handler ever started it"), absence=True),
         Flag("dead unburied", dead & ~may_be_buried, sentence("is dead, and nothing buried it"), absence=True),
+        Flag("dropped unstarted", F.col("dropped") & ~F.col("started"), sentence("was dropped unstarted"), absence=True),
         Flag("done unfinished", no_finish, sentence("is done, and no finish of it was accepted"), absence=True),
     ]
     snapshot = run.snapshots.get("end")
-    return {"jobs": found if snapshot is None else found + at_end(snapshot)}
+    returned = F.col("dropped") & F.col("returned")
+    words = sentence("lease ", token(), " was dropped, and its handler had returned")
+    kept = Flag("dropped unfailed", returned, words, absence=False)
+    return {"jobs": found if snapshot is None else found + at_end(snapshot), "tokens": [kept]}
 
 
 def at_end(snapshot: Snapshot) -> list[Flag]:
@@ -59,9 +67,11 @@ def at_end(snapshot: Snapshot) -> list[Flag]:
     still = F.arrays_overlap(states, F.array(*(F.lit(state) for state in OPEN_STATES)))
     listed, definite = F.array_join(states, " and "), sure(settled)
     finished = accepted & (F.col("accepted_done_ns") < taken_ns)
+    dropped = F.col("dropped") & (F.col("first_drop.done_ns") < taken_ns)
     found = [
         Flag("two states", F.size(states) > 1, sentence("is ", listed, " at the end"), absence=False, level=definite),
         Flag("not done", finished & still, sentence("has finished, and is ", listed, " at the end"), absence=False),
+        Flag("not dropped", dropped & still, sentence("was dropped, and is ", listed, " at the end"), absence=False),
     ]
     if not snapshot.gaps():
         found += absent(snapshot, settled)
@@ -69,13 +79,13 @@ def at_end(snapshot: Snapshot) -> list[Flag]:
 
 
 def absent(snapshot: Snapshot, settled: Column) -> list[Flag]:
-    """Jobs that the snapshot at the end lists nowhere, and that have not finished."""
+    """Jobs that the snapshot at the end lists nowhere, and that have neither finished nor were dropped."""
     taken_ns = F.lit(snapshot.t_ns)
-    gone = ~F.col("accepted") & (F.size("end_states") == 0)
-    ending = F.col("finish_open")
+    gone = ~F.col("accepted") & ~F.col("dropped") & (F.size("end_states") == 0)
+    ending = F.col("finish_open") | F.col("drop_open")
     there = F.coalesce(F.least("created_done_ns", "claim_done_ns") < taken_ns, F.lit(False)) | F.col("at_deadline")
     lost = sentence("was enqueued, has not finished, and is in no state at the end")
-    open_end = sentence("is nowhere at the end; a finish of its lease was sent and not answered")
+    open_end = sentence("is nowhere at the end; a call that ends its lease for good was sent and not answered")
     return [
         Flag("lost", gone & there & ~ending, lost, absence=True, level=sure(settled)),
         Flag("open end", gone & there & ending, open_end, absence=True, level="possible"),

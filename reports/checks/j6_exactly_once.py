@@ -2,7 +2,8 @@
 
 The answer `ok` says that this very call finished it, `repeated` that an earlier one had: a lease that was answered ok twice, by
 two calls or in one, is two finishes. A job that is claimed again after its finish is about to be finished again. And a job is
-created once: of two enqueues that were both told to have created it, one lost its payload.
+created once: of two enqueues that were both told to have created it, one lost its payload. A drop is an end like a finish: no job
+is both finished and dropped in one era, none is dropped by two leases, and none is claimed again after it.
 
 The second witness is the sink: for every accepted lease its handlers wrote exactly one effect. Effects of leases that were not
 accepted are fine, because handlers run at least once.
@@ -45,10 +46,18 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     doubled, again = by_leases | by_calls, (last["first_send_ns"] > first["done_ns"]) & (last["era"] == first["era"])
     created = sentence("was created ", F.size(creations), " times: by ", F.array_join(F.sort_array(creations["op"]), " and by "))
     since_ms = milliseconds(last["first_send_ns"] - first["done_ns"])
+    drops, dropped = F.col("drops"), F.col("first_drop")
+    both = F.arrays_overlap(leases["era"], drops["era"])
+    revived = (last["first_send_ns"] > dropped["done_ns"]) & (last["era"] == dropped["era"]) & ~F.coalesce(again, F.lit(False))
+    since_drop_ms = milliseconds(last["first_send_ns"] - dropped["done_ns"])
+    twice_dropped = sentence("was dropped by ", F.size(drops), " leases")
     found: dict[Base, list[Flag]] = {
         "jobs": [
             Flag("doubled", doubled, twice, absence=False),
             Flag("run again", again & ~doubled, sentence("was claimed again ", since_ms, " ms after its finish"), absence=False),
+            Flag("finished and dropped", both, sentence("was finished, and dropped as well"), absence=False),
+            Flag("dropped twice", F.size(drops) > eras(drops), twice_dropped, absence=False),
+            Flag("run again", revived, sentence("was claimed again ", since_drop_ms, " ms after it was dropped"), absence=False),
             Flag("created twice", F.size(creations) > eras(creations), created, absence=False),
         ]
     }

@@ -14,6 +14,7 @@ from engine import Handlers, Job, OutcomeUnknown, Queue, ServerUnavailable, Work
 from engine.history import HistoryFile
 from engine.operations import (
     Bury,
+    Drop,
     Enqueue,
     Extend,
     Failure,
@@ -101,6 +102,15 @@ def test_an_enqueue(queue: Queue, path: Path) -> None:
         assert invoke[column] == done[column]
 
 
+def test_an_enqueue_for_a_time_tells_it_and_the_delay_until_then(queue: Queue, path: Path) -> None:
+    run_at_ms = queue.driver.server_now_ms() + 60_000
+    queue.enqueue("work", {}, id="j", run_at_ms=run_at_ms)
+    queue.enqueue("work", {}, id="past", run_at_ms=1)
+    item, past = (row["items"][0] for row in operations(path, type="ok"))
+    assert item["run_at_ms"] == run_at_ms and abs(60_000 - item["delay_ms"]) < 5_000
+    assert (past["run_at_ms"], past["delay_ms"]) == (1, 0)
+
+
 def test_a_duplicate_is_an_answer(queue: Queue, path: Path) -> None:
     queue.enqueue("work", {}, id="j")
     queue.enqueue("work", {}, id="j")
@@ -110,7 +120,7 @@ def test_a_duplicate_is_an_answer(queue: Queue, path: Path) -> None:
 
 def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
     """The fixture holds all of them against the schema."""
-    first, second, third, fourth, fifth = leased(queue, "a", "b", "c", "d", "e", lease_ms=9000)
+    first, second, third, fourth, fifth, sixth, seventh = leased(queue, *"abcdefg", lease_ms=9000)
     run(queue, Extend((first,), 1, 9000, queue.driver.server_now_ms() + 3000))
     run(queue, Retry((Failure(second, SENDABLE, 77),)))
     run(queue, Bury((Failure(third, SENDABLE),)))
@@ -119,12 +129,13 @@ def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
     run(queue, Finish((first,)))
     run(queue, Promote("a" * 16, 1, 10, 1000))
     run(queue, Finish((fifth, Lease("none", 1, "n:1"))))
+    run(queue, Drop((sixth, seventh, Lease("none", 1, "n:1")), ("skipped", "discarded", "rerouted")))
     rows = {row["f"]: row for row in operations(path) if row["type"] != "invoke"}
-    assert set(rows) == {"enqueue", "claim", "extend", "retry", "bury", "release", "finish", "mark", "promote"}
+    assert set(rows) == {"enqueue", "claim", "extend", "retry", "bury", "release", "finish", "drop", "mark", "promote"}
     assert len(operations(path, type="invoke")) == len(operations(path)) / 2
     claimed = rows["claim"]
     assert (claimed["result"], claimed["counter"], claimed["lease_ms"]) == ("leased", first_counter(first), 9000)
-    assert [item["job"] for item in claimed["items"]] == ["a", "b", "c", "d", "e"]
+    assert [item["job"] for item in claimed["items"]] == [*"abcdefg"]
     item = claimed["items"][0]
     assert (item["fence"], item["nonce"], item["crc"]) == (first.fence, first.nonce, zlib.crc32(b'{"job":"a"}'))
     assert (item["claims"], item["failures"], item["crashes"], item["due_ms"], item["priority"]) == (1, 0, 0, 0, 5)
@@ -133,6 +144,8 @@ def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
     assert [(item["job"], item["result"], item["outcome"]) for item in rows["retry"]["items"]] == [("b", "ok", "buried")]
     assert rows["mark"]["items"] == [{"job": "d", "fence": fourth.fence, "nonce": fourth.nonce, "result": "ok"}]
     assert rows["bury"]["items"][0]["error"] == SENDABLE
+    dropped = [(item["job"], item["result"], item["outcome"]) for item in rows["drop"]["items"]]
+    assert dropped == [("f", "ok", "skipped"), ("g", "ok", "discarded"), ("none", "stale", "")]
     # One stale token inside a batch is one stale item (rule 33).
     assert [(item["job"], item["result"]) for item in rows["finish"]["items"]] == [("e", "ok"), ("none", "stale")]
 

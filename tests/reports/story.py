@@ -137,7 +137,7 @@ class Story:
     ) -> None:
         crc = more.pop("crc", crc_of(job))
         item = {"job": job, "name": "email", "class": "email", "delay_ms": delay_ms, "result": result, "crc": crc}
-        item |= {field: more.pop(field) for field in ("unique", "holder", "needs") if field in more}
+        item |= {field: more.pop(field) for field in ("unique", "holder", "needs", "run_at_ms") if field in more}
         self._due[job] = (srv_ms(at) + delay_ms if delay_ms else 0, srv_ms(at))
         self.operation("producer-1", "enqueue", at, [item], reply=reply, **{"intended_ns": ns(at), **more})
 
@@ -165,9 +165,9 @@ class Story:
         self.operation(worker, "claim", at, items, reply=reply, incarnation=inc, counter=counter, lease_ms=lease_ms, **more)
         return token
 
-    def start(self, token: Token, at: float, *, took: float | None = None) -> None:
-        """A handler's start, and its end after `took`."""
-        self.operation(token.worker, "handle", at, [token.item()], took=took or 0.0, reply=None if took is None else "ok")
+    def start(self, token: Token, at: float, *, took: float | None = None, end: str = "ok") -> None:
+        """A handler's start, and its end after `took`: it returns, or raises (fail)."""
+        self.operation(token.worker, "handle", at, [token.item()], took=took or 0.0, reply=None if took is None else end)
 
     def mark(self, token: Token, at: float, *, result: str = "ok") -> None:
         self.operation(token.worker, "mark", at, [token.item(result=result)])
@@ -179,7 +179,9 @@ class Story:
         self, f: str, *tokens: Token, at: float, result: str = "ok", outcome: str = "", reply: str | None = "ok", **more: Any
     ) -> None:
         """One call that ends leases."""
-        outcome = outcome or {"finish": "finished", "retry": "retried", "bury": "buried", "release": "released"}[f]
+        outcome = (
+            outcome or {"finish": "finished", "retry": "retried", "bury": "buried", "release": "released", "drop": "discarded"}[f]
+        )
         items = [token.item(result=result, outcome=outcome, **more) for token in tokens]
         self.operation(tokens[0].worker, f, at, items, reply=reply)
 

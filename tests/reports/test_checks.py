@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.reports.cases import jobs, leases, liveness, tokens
+from tests.reports.cases import drops, jobs, leases, liveness, tokens
 from tests.reports.cases.base import CASES
 from tests.reports.conftest import Judge
 from tests.reports.good_run import healthy
 
 #: The modules that register their cases when they are imported.
-CATALOGUE = (leases, jobs, liveness, tokens)
+CATALOGUE = (leases, jobs, drops, liveness, tokens)
 
 
 @pytest.fixture(scope="module")

@@ -109,7 +109,7 @@ def deep_spec(run: Path) -> None:
 
 def newer_schema(run: Path) -> None:
     file = run / "history" / "worker-1.jsonl"
-    file.write_text(file.read_text().replace('"v":2', '"v":7', 1))
+    file.write_text(file.read_text().replace('"v":3', '"v":7', 1))
 
 
 @pytest.mark.parametrize(

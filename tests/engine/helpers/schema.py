@@ -11,7 +11,7 @@ from engine.history import ITEM_FIELDS, ROW_FIELDS, Field
 ROWS = {field.name: field for field in ROW_FIELDS}
 ITEMS = {field.name: field for field in ITEM_FIELDS}
 #: The table calls these operations together `end`; a renewal carries the same token.
-ENDS = ("finish", "retry", "bury", "release", "extend")
+ENDS = ("finish", "retry", "bury", "release", "drop", "extend")
 
 
 def raw_rows(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,130 @@
+"""Cases of jobs that end without a finish (J4, J6), and of jobs that want a time instead of a delay (J8)."""
+
+from __future__ import annotations
+
+from tests.reports.cases.base import W1, W3, case
+from tests.reports.story import Story, Token, srv_ms
+
+
+def failed(story: Story, job: str, *, end: str = "fail") -> Token:
+    """worker-1 has the job in hand, and its handler has ended."""
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01, took=0.05, end=end)
+    return token
+
+
+@case()
+def discarded_after_its_handler_raised(story: Story, job: str) -> None:
+    story.end("drop", failed(story, job), at=3.1)
+
+
+@case()
+def rerouted_and_gone(story: Story, job: str) -> None:
+    story.end("drop", failed(story, job), at=3.1, outcome="rerouted")
+
+
+@case()
+def skipped_which_counts_as_done(story: Story, job: str) -> None:
+    story.end("drop", failed(story, job), at=3.1, outcome="skipped")
+    story.at_end["done"].append((job, srv_ms(3.1)))
+
+
+@case()
+def dropped_by_a_call_that_was_answered_by_its_repetition(story: Story, job: str) -> None:
+    story.end("drop", failed(story, job), at=3.1, result="repeated")
+
+
+@case()
+def dropped_when_its_time_was_up_while_its_handler_went_on(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    token = story.claim(W1, job, 3)
+    story.start(token, 3.01)
+    story.end("drop", token, at=3.1, outcome="skipped")
+
+
+@case(("J4", "open end", "possible"))
+def gone_after_a_drop_without_an_answer(story: Story, job: str) -> None:
+    story.end("drop", failed(story, job), at=3.1, reply="info")
+
+
+@case()
+def done_after_a_drop_without_an_answer(story: Story, job: str) -> None:
+    story.end("drop", failed(story, job), at=3.1, reply=None)
+    story.at_end["done"].append((job, srv_ms(3.1)))
+
+
+@case(("J4", "lost"))
+def gone_after_a_drop_that_was_refused(story: Story, job: str) -> None:
+    story.end("drop", failed(story, job), at=3.1, result="stale")
+
+
+@case(("J4", "done unfinished"))
+def done_after_a_drop_that_was_refused(story: Story, job: str) -> None:
+    story.end("drop", failed(story, job), at=3.1, result="stale")
+    story.at_end["done"].append((job, srv_ms(3.1)))
+
+
+@case(("J4", "dropped unstarted"))
+def dropped_without_any_run(story: Story, job: str) -> None:
+    story.enqueue(job, 2)
+    story.end("drop", story.claim(W1, job, 3), at=3.1)
+
+
+@case(("J4", "dropped unfailed"))
+def dropped_though_its_handler_had_returned(story: Story, job: str) -> None:
+    story.end("drop", failed(story, job, end="ok"), at=3.1)
+
+
+@case(("J4", "not dropped"), ("J13", "left over"))
+def dropped_and_still_waiting(story: Story, job: str) -> None:
+    story.end("drop", failed(story, job), at=3.1)
+    story.at_end["waiting"].append((job, 0))
+
+
+@case(("J6", "run again"))
+def claimed_again_after_it_was_dropped(story: Story, job: str) -> None:
+    story.end("drop", failed(story, job), at=3.1)
+    story.start(story.claim(W3, job, 3.2), 3.21, took=0.05)
+
+
+@case(("J6", "run again"), ("J6", "finished and dropped"))
+def dropped_and_finished_by_another(story: Story, job: str) -> None:
+    story.end("drop", failed(story, job), at=3.1)
+    story.run(W3, job, 3.2)
+
+
+@case(("J6", "run again"), ("J6", "dropped twice"))
+def dropped_by_two_leases(story: Story, job: str) -> None:
+    story.end("drop", failed(story, job), at=3.1)
+    second = story.claim(W3, job, 3.2)
+    story.start(second, 3.21, took=0.05, end="fail")
+    story.end("drop", second, at=3.3)
+
+
+@case(("J3", "stale end"))
+def dropped_by_a_lease_that_was_reaped(story: Story, job: str) -> None:
+    token = failed(story, job)
+    story.reap(W3, token, 12.1)
+    story.end("drop", token, at=12.3)
+
+
+@case()
+def claimed_at_the_time_that_was_asked_for(story: Story, job: str) -> None:
+    """The producer took the server's clock to be 5 ms behind."""
+    story.enqueue(job, 2, delay_ms=1_005, run_at_ms=srv_ms(3))
+    story.run(W1, job, 3, told={"due_ms": srv_ms(3)})
+
+
+@case(("J8", "early"))
+def claimed_before_the_time_that_was_asked_for(story: Story, job: str) -> None:
+    """The claim says nothing of it."""
+    story.enqueue(job, 2, delay_ms=1_000, run_at_ms=srv_ms(3))
+    story.run(W1, job, 2.999, told={"due_ms": 0})
+
+
+@case()
+def not_yet_due_at_the_end(story: Story, job: str) -> None:
+    story.enqueue(job, 2, delay_ms=3_600_000, run_at_ms=srv_ms(3_602))
+    story.at_deadline["delayed"].append((job, srv_ms(3_602)))
+    story.at_end["delayed"].append((job, srv_ms(3_602)))
