@@ -122,7 +122,7 @@ def newer_schema(run: Path) -> None:
         (no_history, "run has no history folder"),
         (deleted_history, "the history of run is empty"),
         (empty_history, "the history of run is empty"),
-        (newer_schema, "history file worker-1.jsonl: schema version 7, this judge reads up to 2"),
+        (newer_schema, "history file worker-1.jsonl: schema version 7, this judge reads up to 3"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
