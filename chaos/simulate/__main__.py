@@ -8,7 +8,7 @@ import sys
 
 from chaos.simulate.campaign import WHOLE_S, search, shrunk
 from chaos.simulate.episode import QUEUE, Stage
-from chaos.simulate.profile import BY_NAME, PROFILES
+from chaos.simulate.profiles import BY_NAME, PROFILES
 from chaos.simulate.rules import take_away
 from chaos.simulate.wire import Wire
 from engine.models.lanes import Lanes

@@ -36,8 +36,8 @@ class Book:
     #: When a lease was claimed.
     leased_ns: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    #: Claims that count against a rate: limit, then token and time (ms).
-    rates: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: Claims that count against a rate: limit, then token, time (ms) and places.
+    rates: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
     #: Tokens that hold a slot of a limit.
     slotted: dict[str, set[str]] = field(default_factory=dict)
     #: Open windows of dedup keys: until when (ms), and the job that opened it.
@@ -48,11 +48,20 @@ class Book:
     cancelled: set[tuple[str, str]] = field(default_factory=set)
     #: Jobs that ticks of schedules have made.
     ticked: set[str] = field(default_factory=set)
+    #: Failovers.
+    eras: int = 0
+    #: The last beat of each incarnation that arrived.
+    beats: dict[str, int] = field(default_factory=dict)
+    #: Tokens that a look for orphans has ended, in all eras.
+    orphaned: set[tuple[str, str]] = field(default_factory=set)
+    #: Obliterations that have begun: by their callers, the jobs that lived then and have stayed where they were.
+    condemned: dict[str, dict[Birth, str]] = field(default_factory=dict)
     #: Since when a blocked job has had no open parent.
     freed_ns: dict[str, int] = field(default_factory=dict)
 
     def new_era(self) -> None:
         """A failover has taken the last writes back."""
+        self.eras += 1
         for kept in (
             self.created,
             self.ended,
@@ -63,6 +72,8 @@ class Book:
             self.sweeps,
             self.operations,
             self.ticked,
+            self.beats,
+            self.condemned,
         ):
             kept.clear()
         self.rates.clear()

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from chaos.simulate.book import Book
+from chaos.simulate.clear_invariants import check_clears, check_kept
 from chaos.simulate.cron_invariants import check_cron
-from chaos.simulate.hand_invariants import check_administration, check_results, check_told_cancelled
+from chaos.simulate.enqueue_invariants import check_windows, wanted_results
+from chaos.simulate.hand_invariants import OUTCOMES, check_administration, check_results, check_told_cancelled
 from chaos.simulate.kin_invariants import check_kin
-from chaos.simulate.limits_invariants import check_limits, check_turns, check_windows, claimable, wanted_results
+from chaos.simulate.life_invariants import check_life
+from chaos.simulate.limits_invariants import check_limits, check_turns, claimable
+from chaos.simulate.member_invariants import check_members
+from chaos.simulate.profile import Profile
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
 from engine.operations import (
-    Alter,
     Bury,
     Claim,
     Claimed,
+    Drop,
     Ended,
     Enqueue,
     Enqueued,
@@ -24,21 +31,23 @@ from engine.operations import (
     Extended,
     Finish,
     FinishedAndClaimed,
+    Forget,
     Lease,
     Mark,
+    Operation,
     Promote,
     Reap,
     Release,
     Retry,
-    Tick,
 )
 
 CLAIM_BYTES_MAX = 1 << 20
 
 
-def check_call(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:
+def check_call(delivery: Delivery, book: Book, profile: Profile) -> None:
     """All of them, on one delivery that was carried out as a whole."""
-    _jobs_born_and_ended(delivery, book)
+    clock_runs = profile.clock_runs
+    check_life(delivery, book)
     fresh = _leases(delivery, book, clock_runs)
     check_limits(delivery, fresh, book, clock_runs=clock_runs)
     check_turns(delivery, fresh)
@@ -46,6 +55,9 @@ def check_call(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:
     check_kin(delivery)
     check_cron(delivery, book, clock_runs=clock_runs)
     check_results(delivery)
+    check_clears(delivery, book)
+    check_kept(delivery, clock_runs=clock_runs)
+    check_members(delivery, book, beats_for_ms=profile.beats_for_ms, lease_ms=profile.lease_ms, clock_runs=clock_runs)
     operation, reply = delivery.operation, delivery.reply
     match operation:
         case Claim() if isinstance(reply, Claimed):
@@ -53,6 +65,9 @@ def check_call(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:
         case Finish(claim=Claim() as claim) if isinstance(reply, FinishedAndClaimed):
             _ended(delivery, operation.leases, reply.finished, book)
             _claimed(delivery, claim, reply.claimed)
+        case Drop() if isinstance(reply, Ended):
+            _ended(delivery, operation.leases, reply, book)
+            _dropped(delivery, operation, reply, book)
         case Finish() | Release() if isinstance(reply, Ended):
             _ended(delivery, operation.leases, reply, book)
         case Retry() | Bury() if isinstance(reply, Ended):
@@ -68,7 +83,7 @@ def check_call(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:
             pass
     _markers(delivery, book)
     if isinstance(operation, Reap):
-        _reaped(delivery)
+        _reaped(delivery, orphans=operation.orphans)
     if isinstance(operation, Reap | Promote):
         book.sweeps[operation.incarnation] = max(operation.counter, book.sweeps.get(operation.incarnation, 0))
 
@@ -76,57 +91,6 @@ def check_call(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:
 def token_of(lease: Lease) -> str:
     """The token as the scripts write it."""
     return f"{lease.fence}:{lease.nonce}"
-
-
-def _leases_of(delivery: Delivery) -> tuple[Lease, ...]:
-    return delivery.operation.leases if isinstance(delivery.operation, Finish) else ()
-
-
-def _jobs_born_and_ended(delivery: Delivery, book: Book) -> None:
-    """Rules 3 and 34: a job is born once, by its own call and in time; it ends once, by its token or by hand; it never
-    comes back and never vanishes."""
-    before, after = delivery.before, delivery.after
-    for name in after.changed:
-        if not name.startswith("job:"):
-            continue
-        job, old, new = name[4:], before.job(name[4:]), after.job(name[4:])
-        if old is not None and old.kind == "J" and new is None:
-            raise Found("lost", f"{job} was a live job and its envelope is gone", (job,))
-        if new is None or new.kind in "?R":
-            continue
-        birth = (job, new.nonce)
-        if new.kind == "J" and (old is None or old.kind != "J" or old.nonce != new.nonce):
-            _born(delivery, job, new.nonce, book)
-        elif new.kind == "T" and (old is None or old.kind != "T") and isinstance(delivery.operation, Alter):
-            if job not in delivery.operation.jobs or new.token.partition(":")[2] != delivery.operation.op_id:
-                raise Found("by hand", f"{job} is ended by a call that does not name it", (job,))
-            book.ended.add(birth)
-        elif new.kind == "T" and (old is None or old.kind != "T"):
-            ends = {token_of(lease) for lease in _leases_of(delivery) if lease.job == job}
-            if new.token not in ends:
-                raise Found("one finish", f"{job} has ended under {new.token}, which no finish named", (job,))
-            book.finishes[birth] = book.finishes.get(birth, 0) + 1
-            if book.finishes[birth] > 1:
-                raise Found("one finish", f"{job} is finished for the second time in this era", (job,))
-            book.ended.add(birth)
-
-
-def _born(delivery: Delivery, job: str, nonce: bytes, book: Book) -> None:
-    birth = (job, nonce)
-    operation = delivery.operation
-    if birth in book.ended:
-        raise Found("undead", f"{job} has ended, and a late copy of its enqueue has made it a job again", (job,))
-    if birth in book.created:
-        raise Found("undead", f"{job} is made a second time by the same call", (job,))
-    if birth in book.nothing:
-        raise Found("told nothing", f"the producer of {job} was told that nothing was applied, and now it is there", (job,))
-    not_after_ms = operation.not_after_ms if isinstance(operation, Enqueue) else 0
-    if isinstance(operation, EnqueueMany):
-        not_after_ms = operation.jobs[0].not_after_ms
-    if delivery.now_ms > not_after_ms and not isinstance(operation, Tick):
-        late_ms = delivery.now_ms - not_after_ms
-        raise Found("late enqueue", f"{job} is made {late_ms} ms after its call was void", (job,))
-    book.created.add(birth)
 
 
 def _leases(delivery: Delivery, book: Book, clock_runs: bool) -> list[str]:
@@ -148,6 +112,9 @@ def _leases(delivery: Delivery, book: Book, clock_runs: bool) -> list[str]:
             raise Found("one token", f"{job} is leased under {old.token} and again under {new.token}", (job,))
         if nonce in book.claims:
             raise Found("claim twice", f"a second copy of claim {claim.counter} has leased {job} as well", (job,))
+        envelope = after.job(job)
+        if envelope is not None and envelope.kind == "J" and envelope.class_name not in claim.classes:
+            raise Found("class", f"{job} is leased and is of class {envelope.class_name}, which was not asked for", (job,))
         if delivery.now_ms > claim.not_after_ms:
             raise Found(
                 "late claim", f"{job} is leased {delivery.now_ms - claim.not_after_ms} ms after the claim was void", (job,)
@@ -227,6 +194,22 @@ def _ended(delivery: Delivery, leases: tuple[Lease, ...], reply: Ended, book: Bo
             raise Found("repeat", f"{job}: the first {_what(delivery)} was told {book.outcomes[key]}, a repeat {outcome}", (job,))
 
 
+def _dropped(delivery: Delivery, operation: Drop, reply: Ended, book: Book) -> None:
+    """A lease ends as it was asked to; what is skipped counts as finished, what goes on elsewhere is there (rule 27)."""
+    before, after = delivery.before, delivery.after
+    for lease, asked, (result, outcome) in zip(operation.leases, operation.outcomes, reply.items, strict=True):
+        if result != "ok":
+            continue
+        tombstone = after.job(lease.job)
+        if outcome != asked or tombstone is None or OUTCOMES.get(tombstone.outcome) != asked:
+            raise Found("drop", f"{lease.job} is to be {asked}, and is not", (lease.job,))
+        if (asked == "skipped") != (lease.job in after.zset("done")) and lease.job not in before.zset("done"):
+            raise Found("drop", f"{lease.job} is {asked}; that it is among the finished ones says otherwise", (lease.job,))
+        there = f"{lease.job}>reroute"
+        if asked == "rerouted" and not book.eras and not any(job == there for job, _ in book.created):
+            raise Found("drop", f"{lease.job} goes on elsewhere, and there is nothing", (lease.job,))
+
+
 def _what(delivery: Delivery) -> str:
     return type(delivery.operation).__name__.lower()
 
@@ -285,7 +268,8 @@ def _markers(delivery: Delivery, book: Book) -> None:
         # A lane that was ready and whose key had no slot has had its marker: whoever took it claims soon, and may park it.
         known = claimable(before, class_name, delivery.now_ms, keys=False)
         gained = [job for job in jobs if job not in known]
-        if gained and not (isinstance(claim, Claim) and class_name in claim.classes):
+        # What has come while a queue was obliterated waits for the next sweep.
+        if gained and not (isinstance(claim, Claim) and class_name in claim.classes) and not isinstance(operation, Forget):
             raise Found("marker", f"{gained[0]} became claimable and no marker says so", (gained[0],))
         if (
             isinstance(claim, Claim)
@@ -296,8 +280,13 @@ def _markers(delivery: Delivery, book: Book) -> None:
             passed = any(after.run(job).crashes for lane in after.zset(name) for job in after.zset("lane:" + lane))
             if not passed:
                 raise Found("marker", f"a claim has left {jobs[0]} of class {class_name} and no marker", (jobs[0],))
-        if isinstance(operation, Reap | Promote) and operation.counter > book.sweeps.get(operation.incarnation, 0):
+        if _sweeps(operation) and operation.counter > book.sweeps.get(operation.incarnation, 0):
             raise Found("marker", f"a sweep has found {jobs[0]} in class {class_name} and left no marker", (jobs[0],))
+
+
+def _sweeps(operation: Operation) -> TypeGuard[Reap | Promote]:
+    """Whether it looks after all classes: the look for orphans does not."""
+    return isinstance(operation, Promote) or (isinstance(operation, Reap) and not operation.orphans)
 
 
 def _due_marker(delivery: Delivery) -> None:
@@ -309,14 +298,14 @@ def _due_marker(delivery: Delivery) -> None:
             raise Found("marker", f"{head[10:]} is the first to be due now and no marker says so", (head[10:],))
 
 
-def _reaped(delivery: Delivery) -> None:
+def _reaped(delivery: Delivery, *, orphans: bool) -> None:
     """Leases are taken when they have run out; crashes are charged by rule 12; a clock that stepped back is mended (rule 10)."""
     before, after = delivery.before, delivery.after
     for job, deadline_ms in before.zset("active").items():
         if job in after.zset("active"):
             continue
         old, new = before.run(job), after.run(job)
-        if deadline_ms >= delivery.now_ms:
+        if deadline_ms >= delivery.now_ms and not orphans:
             raise Found(
                 "early reap", f"the lease of {job} is taken {deadline_ms - delivery.now_ms:.0f} ms before its end", (job,)
             )

@@ -9,15 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from chaos.simulate.episode import Plan, Result, Stage, plan_of
-from chaos.simulate.profile import PROFILES, Profile
+from chaos.simulate.profile import Profile
+from chaos.simulate.profiles import PROFILES
 from chaos.simulate.shrink import Shrinker
 from chaos.simulate.trace import readable
 
 #: How long a failing episode may be shrunk.
 SHRINK_S = 20.0
 _TELL_S = 5.0
-#: A run this long must have met all of `EXPECTED`.
+#: A run this long must have met all of `EXPECTED`. On a slow machine it goes on until it has played each profile twice, but not
+#: for more than so many times as long.
 WHOLE_S = 60.0
+_ROUNDS = 2
+_LONGER = 3
 
 #: What a run has to meet: one that never saw a lease reaped or a late claim refused has proved little about them.
 EXPECTED = (
@@ -27,7 +31,21 @@ EXPECTED = (
     *("release ok", "extend ok", "extend repeated", "extend void", "extend stale", "mark ok", "mark repeated", "mark stale"),
     *("reaped", "promoted", "crash buried", "corrupt buried", "marker handed out", "cut off", "refused for memory"),
     *("producer told created", "producer told unknown", "producer told unavailable", "producer told duplicate"),
-    *("administration done", "administration repeated"),
+    *("administration done", "administration repeated", "enqueue orphan"),
+    *("cancel done", "remove done", "requeue done", "run_now done", "discard done", "tick ticked", "tick moved", "tick repeated"),
+    *(
+        "beat ok",
+        "beat repeated",
+        "beat left",
+        "telltook ok",
+        "telltook repeated",
+        "orphan taken",
+        "routed job started",
+        "job of many places started",
+    ),
+    *("drop skipped", "drop rerouted", "drop discarded", "drop repeated"),
+    *("clean done", "clean repeated", "obliterate begin done", "obliterate busy", "obliterate end done"),
+    *("clean over", "drain over", "obliterate over", "retention over"),
 )
 
 
@@ -70,6 +88,7 @@ def search(
     """Play episodes for so long; the first that breaks an invariant (one of `finds`, if any are named)."""
     chooser = random.Random(seed)
     tally = Tally()
+    whole = _ROUNDS * len(profiles) if seconds >= WHOLE_S and not finds else 0
     start_s = told_s = time.monotonic()
     while True:
         for profile in profiles:
@@ -83,7 +102,7 @@ def search(
             if now_s - told_s >= _TELL_S:
                 told_s = now_s
                 tell(progress(tally))
-            if tally.seconds >= seconds:
+            if tally.seconds >= seconds and (tally.episodes >= whole or tally.seconds >= _LONGER * seconds):
                 return tally, None
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from chaos.simulate.places import WISHES
 from chaos.simulate.profile import Profile
 from engine import operations
 from engine.operations import Limit, Operation, Pause, Resume, SetLimit
@@ -17,13 +19,18 @@ _BY_HAND: tuple[operations.Deed, ...] = ("cancel", "cancel", "cancel", "remove",
 #: Only so many jobs have children: scripts look at a few of them at random, and here at all.
 _PARENTS = 8
 _SCHEDULES = ("daily", "nightly")
+#: What is removed in bulk: jobs of a state that are older than so long and at most so many; what waits, with what is delayed or
+#: without; everything, with what is in hand or without; or, by a sweep, what is over these bounds.
+Clear = Literal["clean", "drain", "obliterate", "retention"]
+_CLEARS: tuple[Clear, ...] = ("clean", "clean", "clean", "drain", "obliterate")
+_STATES = ("waiting", "blocked", "delayed", "dead", "finished")
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
     """One call: its jobs, as one `enqueue` or one `enqueue_many`; or `asks`, an administration call that lacks only the time
     after which it is void; or `hand`, what is done to which job; or `schedule`: put, enable, disable or remove, of which name,
-    and how often it ticks. `number` names it in the trace."""
+    and how often it ticks; or `clear`, what is removed, and how. `number` names it in the trace."""
 
     at_ms: int
     number: int
@@ -32,12 +39,14 @@ class Deed:
     asks: Pause | Resume | SetLimit | None = None
     hand: tuple[operations.Deed, str] | None = None
     schedule: tuple[Change, str, int] | None = None
+    clear: tuple[Clear, Mapping[str, Any]] | None = None
 
 
 def plan_deeds(profile: Profile, chooser: random.Random) -> tuple[Deed, ...]:
     """What the producers of an episode will do."""
     deeds = _administration(profile, chooser)
     deeds += _schedules(profile, chooser, len(deeds))
+    deeds += _clears(profile, chooser, len(deeds))
     first = len(deeds)
     made: list[str] = []
     while len(made) < profile.jobs:
@@ -91,6 +100,26 @@ def _schedules(profile: Profile, chooser: random.Random, first: int) -> list[Dee
     return deeds
 
 
+def _clears(profile: Profile, chooser: random.Random, first: int) -> list[Deed]:
+    deeds: list[Deed] = []
+    for at in range(profile.clears + profile.bounds):
+        does: Clear = chooser.choice(_CLEARS) if at < profile.clears else "retention"
+        how: dict[str, Any] = {}
+        match does:
+            case "clean":
+                how = {"state": chooser.choice(_STATES), "older_than_ms": chooser.choice((0, 0, 2000))}
+                how["limit"] = chooser.choice((1, 100))
+            case "drain":
+                how = {"delayed": chooser.random() < 0.5}
+            case "obliterate":
+                how = {"force": chooser.random() < 0.7}
+            case "retention":
+                most, age_ms = chooser.choice((0, 1, 3)), chooser.choice((500, 4000, 60_000))
+                how = {"done_max": most, "done_age_ms": age_ms, "dead_max": most, "dead_age_ms": age_ms}
+        deeds.append(Deed(int(chooser.random() * profile.chaos_ms), first + at, clear=(does, how)))
+    return deeds
+
+
 def remove_schedules(names: tuple[str, ...], first_number: int) -> tuple[Deed, ...]:
     """No schedule ticks any more in the end."""
     return tuple(Deed(0, first_number + at, schedule=("remove", name, 0)) for at, name in enumerate(names))
@@ -138,6 +167,14 @@ def _job(profile: Profile, name: str, chooser: random.Random) -> NewJob:
     does = "crash" if draw < profile.poison else "fail" if draw < profile.poison + profile.failing / 2 else "ok"
     if does == "ok" and draw < profile.poison + profile.failing:
         does = "flake"
+    more: dict[str, Any] = {}
+    if profile.dropped and chooser.random() < profile.dropped:
+        does = chooser.choice(("skip", "reroute", "discard"))
+        more |= {"skip_on": ["Spoilt"]} if does == "skip" else {"reroute_on": {"Elsewhere": profile.names[-1]}}
+    if profile.routed and chooser.random() < profile.routed:
+        more |= chooser.choice(WISHES).options
+    if profile.costly and chooser.random() < profile.costly:
+        more["cost"] = chooser.randint(2, 4)
     payload: dict[str, Any] = {"does": does}
     if chooser.random() < profile.big:
         payload["bytes"] = "x" * chooser.randint(100_000, 190_000)
@@ -158,6 +195,7 @@ def _job(profile: Profile, name: str, chooser: random.Random) -> NewJob:
         dedup_ms=chooser.randint(100, 8000) if dedup else 0,
         result_ttl_ms=chooser.choice((500, 30_000)),
         error_ttl_ms=30_000,
+        **more,
     )
 
 

@@ -114,8 +114,8 @@ class _Episode:
         if profile.full_queue:
             self._server.set_raw(("SET", self._stage.model.keys.seq, (1 << 48) - _SEQUENCES_LEFT))
         self._server.read()
-        for _ in range(profile.workers):
-            self._hire()
+        for place in range(profile.workers):
+            self._hire(place)
         producer = Producer(world, self._server, self._judge, self._plan.deeds)
         self._plan_mishaps()
         chaos_end_ns = world.now_ns + profile.chaos_ms * MS
@@ -157,18 +157,18 @@ class _Episode:
             self._world.note(worker.name, "is asked to stop", fault=True)
             worker.stop()
 
-    def _hire(self) -> None:
+    def _hire(self, place: int) -> None:
         if self._stopping:
             return
         self._born += 1
-        self._alive.append(SimulatedWorker(self._world, self._server, self._judge, f"w{self._born}", self._leaves))
+        self._alive.append(SimulatedWorker(self._world, self._server, self._judge, f"w{self._born}", place, self._leaves))
 
     def _leaves(self, worker: SimulatedWorker) -> None:
         self._alive.remove(worker)
         self._healed_ns = self._world.now_ns
         if not self._stopping:
             delay_ms = _RESTART_MS * (0.5 + self._chance.draw("restart", self._born))
-            self._world.at(self._world.now_ns + int(delay_ms * MS), self._hire)
+            self._world.at(self._world.now_ns + int(delay_ms * MS), self._hire, worker.place)
 
     # -- the end
 
@@ -215,7 +215,8 @@ class _Episode:
         jobs = [(job, checked(job.options)) for deed in self._plan.deeds for job in deed.jobs]
         runs = sum(options.attempts * (self._profile.handler_ms[1] + options.backoff_ms + 100) for _, options in jobs)
         crashes = sum(options.crashes_max for job, options in jobs if "crash" in str(job.payload))
-        return int(runs / 2) + crashes * 2 * self._profile.lease_ms
+        again = 2 if self._profile.dropped else 1
+        return int(again * runs / 2) + crashes * 2 * self._profile.lease_ms
 
     def _over(self, producer: Producer) -> Callable[[], bool]:
         return lambda: self._all_over(producer)
@@ -270,10 +271,10 @@ class _Episode:
             if kind == "result" and rest in dead and state.views[name][1] > 0:
                 # The error of one that cannot be read is kept for a day.
                 continue
-            if name not in _LASTING and kind != "wake":
+            if name not in _LASTING and kind not in ("wake", "took"):
                 jobs = (rest,) if kind in ("job", "run") else ()
                 raise Found("leak", f"{name} is left when all has ended", jobs)
 
 
 #: Keys that outlive all jobs.
-_LASTING = frozenset({"sweep", "seq", "classes", "stats", "dead", "done", "limits"})
+_LASTING = frozenset({"sweep", "seq", "classes", "routed", "settings", "stats", "dead", "done", "limits", "retention"})

@@ -10,7 +10,7 @@ from chaos.simulate.state import CANCELLED, State
 from chaos.simulate.world import Found
 from engine.operations import Alter, AlteredJobs, Ended, Extended, Finish, FinishedAndClaimed, Lease, Operation
 
-_OUTCOMES = {1: "finished", 2: "discarded", 5: "skipped", 6: "rerouted", CANCELLED: "cancelled"}
+OUTCOMES = {1: "finished", 2: "discarded", 5: "skipped", 6: "rerouted", CANCELLED: "cancelled"}
 #: What a result lives longer while it is kept (lua/lanes/include/let_go.lua).
 _KEPT_MS = 2**48
 
@@ -22,7 +22,8 @@ def check_administration(delivery: Delivery, book: Book) -> None:
     if not op_id:
         return
     what = operation.deed if isinstance(operation, Alter) else type(operation).__name__.lower()
-    if getattr(delivery.reply, "result", "") == "done":
+    busy = getattr(delivery.reply, "busy", False)
+    if getattr(delivery.reply, "result", "") == "done" and not busy:
         if op_id in book.operations or delivery.now_ms > getattr(operation, "not_after_ms", 0):
             raise Found("operation", f"a late copy of {what} is carried out", _jobs(operation))
         book.operations.add(op_id)
@@ -63,7 +64,7 @@ def state_of(state: State, job: str) -> str:
     """The state of a job as an administration call names it."""
     envelope = state.job(job)
     if envelope is not None and envelope.kind == "T":
-        return _OUTCOMES.get(envelope.outcome, "")
+        return OUTCOMES.get(envelope.outcome, "")
     if envelope is None or envelope.kind == "R":
         return "finished" if job in state.zset("done") else "gone"
     places = state.places.get(job, [])

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from chaos.simulate.book import Book
 from chaos.simulate.calls_invariants import check_call, check_mark, token_of
+from chaos.simulate.clear_invariants import check_obliterated
+from chaos.simulate.deeds import Deed
 from chaos.simulate.keys_invariants import check_keys
 from chaos.simulate.line import Outcome, describe_name
+from chaos.simulate.places import places_of
 from chaos.simulate.server import Delivery, SimulatedServer
 from chaos.simulate.state import State
 from chaos.simulate.telling import jobs_of, results_of, tell
@@ -25,6 +28,7 @@ from engine.operations import (
     FinishedAndClaimed,
     LeasedJob,
     Operation,
+    Reap,
     Reaped,
     Release,
 )
@@ -87,13 +91,15 @@ class Judge:
             self.world.note(message.line.name, what, tell(delivery), jobs_of(delivery))
         exact = self._profile.exact
         if exact and not delivery.error:
-            check_call(delivery, self.book, clock_runs=self._profile.clock_runs)
+            check_call(delivery, self.book, self._profile)
             check_mark(delivery)
         check_keys(delivery.after, self.book, exact=exact)
         if isinstance(delivery.reply, Reaped):
-            self._live_leases(delivery, delivery.reply)
+            orphans = isinstance(delivery.operation, Reap) and delivery.operation.orphans
+            self._live_leases(delivery, delivery.reply, self._profile.beats_for_ms if orphans else self._profile.lease_ms)
         self._dead_leases(delivery.after)
         self._timely.check(delivery.after)
+        self._timely.orphans(delivery.after)
 
     def _refused(self, delivery: Delivery, what: str) -> None:
         self.world.note(delivery.message.line.name, what, delivery.error[:60], jobs_of(delivery))
@@ -106,9 +112,10 @@ class Judge:
         rule = "memory" if "OOM" in delivery.error else "script error"
         raise Found(rule, f"{what} was answered {delivery.error}", jobs_of(delivery))
 
-    def _live_leases(self, delivery: Delivery, reply: Reaped) -> None:
-        """Rule 11: who lives and can be heard keeps its leases, also when the server stood still."""
-        now_ns, lease_ns = self.world.now_ns, self._profile.lease_ms * MS
+    def _live_leases(self, delivery: Delivery, reply: Reaped, silent_ms: int) -> None:
+        """Rule 11: who lives and can be heard keeps its leases, also when the server stood still. `silent_ms`: for how long it
+        must not have been heard."""
+        now_ns, silent_ns = self.world.now_ns, silent_ms * MS
         if self._profile.lease_ms < 9000:
             # Too short for a call that has to be sent again.
             return
@@ -122,7 +129,7 @@ class Judge:
             ):
                 continue
             since_ns = max(worker.trouble_ns, self._server.set_ns)
-            if now_ns - since_ns > lease_ns + AFTERMATH_MS * MS:
+            if now_ns - since_ns > silent_ns + AFTERMATH_MS * MS:
                 raise Found(
                     "live lease", f"the lease of {lease.job} is taken from {worker.name}, which lives and renews it", (lease.job,)
                 )
@@ -192,13 +199,21 @@ class Judge:
         """A handler starts: under a lease that lives (rule 9), once for each token, and one poisonous job at a time (rule 12)."""
         lease, token = job.lease, token_of(job.lease)
         self._counts["handler started"] += 1
+        self._counts["routed job started"] += "@" in job.class_name
+        self._counts["job of many places started"] += job.options.cost > 1
         if (lease.job, token) in self.book.started:
             raise Found("one start", f"{worker.name} starts {lease.job} twice under {token}", (lease.job,))
         self.book.started.add((lease.job, token))
+        if worker.place not in places_of(job.class_name):
+            raise Found(
+                "routed", f"{worker.name} starts {job.lease.job} of class {job.class_name}, which is not for it", (lease.job,)
+            )
         state = self._server.state
         leased_ns = self.book.leased_ns.get((lease.job, token), 0)
         # The holder of a cancelled job hears of that at the next renewal.
-        known = (lease.job, token) in self.book.leased_ns and (lease.job, token) not in self.book.cancelled
+        # So does the one that was taken for dead by its beats: the fence makes that safe.
+        heard = (lease.job, token) in self.book.cancelled | self.book.orphaned
+        known = (lease.job, token) in self.book.leased_ns and not heard
         if known and leased_ns >= self._server.era_ns and self._server.set_ns <= leased_ns:
             run = state.run(lease.job)
             if run.token != token or lease.job not in state.zset("active"):
@@ -213,6 +228,14 @@ class Judge:
                 f"{worker.name} runs {lease.job} beside {others[0]}, both with a crash behind them",
                 (lease.job, others[0]),
             )
+
+    def cleared(self, deed: Deed, result: object) -> None:
+        """What the caller of a deed that removes many jobs hears."""
+        if deed.clear is not None and self._profile.exact:
+            does, _ = deed.clear
+            self._counts[f"{does} over"] += 1
+            if does == "obliterate" and result is True:
+                check_obliterated(self._server.state, self.book, f"producer.call{deed.number}")
 
     def told(self, job: str, nonce: bytes, told: str) -> None:
         """What a producer hears: `created` is true, and after `nothing was applied` nothing ever is."""

@@ -54,6 +54,9 @@ def check_kin(delivery: Delivery) -> None:
             continue
         job = name[6:]
         envelope = after.job(job)
+        buried = job in after.zset("dead") and job in before.zset("blocked")
+        if buried and not {fate(after, parent) for parent in before.members(name)} & {"lost", ""}:
+            raise Found("parent lost", f"{job} is buried, and none of its parents is lost", (job,))
         if envelope is None or envelope.kind != "J" or job in after.zset("dead"):
             continue
         for parent in set(before.members(name)) - set(after.members(name)):

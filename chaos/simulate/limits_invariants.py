@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from chaos.simulate.book import Book
-from chaos.simulate.kin_invariants import fate
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import Envelope, State
 from chaos.simulate.world import Found
-from engine.operations import Claim, Enqueue, EnqueueMany, Finish, Release
+from engine.operations import Claim, Finish, Release
 
 _BAND = 1 << 49
 _VISIT = 10
-#: The outcome of what an enqueue has left that lacked a parent.
-_ORPHANED = 4
 
 
 class Definition(NamedTuple):
@@ -36,8 +33,8 @@ def definition_of(state: State, limit: str) -> Definition | None:
     return Definition(int(slots), int(rate), int(per_ms), window)
 
 
-def has_room(state: State, limit: str, now_ms: int) -> bool:
-    """Whether one more lease may count against a limit."""
+def has_room(state: State, limit: str, now_ms: int, cost: int = 1) -> bool:
+    """Whether one more lease of this cost may count against a limit."""
     definition = definition_of(state, limit)
     if definition is None:
         return True
@@ -46,7 +43,8 @@ def has_room(state: State, limit: str, now_ms: int) -> bool:
     if not definition.rate:
         return True
     start_ms = _start_ms(definition, now_ms)
-    return sum(score >= start_ms for score in state.zset("rate:" + limit).values()) < definition.rate
+    used = sum(score >= start_ms for score in state.zset("rate:" + limit).values())
+    return used + min(cost, definition.rate) <= definition.rate
 
 
 def _start_ms(definition: Definition, now_ms: int) -> int:
@@ -55,10 +53,15 @@ def _start_ms(definition: Definition, now_ms: int) -> int:
     return now_ms - definition.per_ms + 1
 
 
+def name_of(class_name: str) -> str:
+    """What pauses and limits go by: a class without what its jobs want of a worker."""
+    return class_name.partition("@")[0]
+
+
 def is_paused(state: State, class_name: str, now_ms: int) -> bool:
     """Whether nothing of a class may be claimed."""
     paused = state.table("paused")
-    untils = [int(paused[name].split()[0]) for name in ("*", class_name) if name in paused]
+    untils = [int(paused[name].split()[0]) for name in ("*", name_of(class_name)) if name in paused]
     return any(until_ms == 0 or until_ms > now_ms for until_ms in untils)
 
 
@@ -71,20 +74,32 @@ def claimable(state: State, class_name: str, now_ms: int, *, keys: bool = True) 
 
 
 def _claimable(state: State, class_name: str, now_ms: int, keys: bool) -> list[str]:
-    if is_paused(state, class_name, now_ms) or not has_room(state, "n:" + class_name, now_ms):
+    # One that takes many places of a window holds up what comes after it until they are free.
+    cost = _most_cost(state)
+    if is_paused(state, class_name, now_ms) or not has_room(state, "n:" + name_of(class_name), now_ms, cost):
         return []
     found: list[str] = []
     for lane in state.zset("ready:" + class_name):
         key = lane.partition("/")[2]
-        if key and keys and not has_room(state, "k:" + key, now_ms):
+        if key and keys and not has_room(state, "k:" + key, now_ms, cost):
             continue
         found += [job for job in state.zset("lane:" + lane) if not state.run(job).crashes]
     return found
 
 
+def _most_cost(state: State) -> int:
+    known = state.memo.get("cost")
+    if known is None:
+        known = state.memo["cost"] = max((envelope.cost for _, envelope in state.jobs()), default=1)
+    return known
+
+
 def check_lanes(state: State) -> None:
     """Lanes that are not ready wait where something brings them back; held slots are those of leases; one holder a unique key."""
-    parked = state.table("parked")
+    parked, classes = state.table("parked"), state.table("classes")
+    for name in state.names("lane:"):
+        if name[5:].split("/")[0] not in classes:
+            raise Found("class", f"{name} holds jobs, and its class is forgotten", tuple(state.zset(name)))
     for lane, waits in parked.items():
         class_name = lane.split("/")[0]
         if lane in state.zset("ready:" + class_name):
@@ -93,6 +108,9 @@ def check_lanes(state: State) -> None:
         if member not in state.zset(place):
             raise Found("parked", f"lane {lane} waits for {waits}, and nothing will bring it back")
         definition = definition_of(state, waits)
+        if waits != "rest" and definition is None and "rests_from_ms" in state.table("sweep"):
+            # It was forgotten with all definitions of an obliterated queue; the next sweep brings its lanes back.
+            continue
         if waits != "rest" and (definition is None or len(state.zset("held:" + waits)) < definition.slots):
             raise Found("parked", f"lane {lane} waits for {waits}, which has a free slot")
     _held(state)
@@ -165,18 +183,19 @@ def check_limits(delivery: Delivery, fresh: list[str], book: Book, *, clock_runs
 def limits_of(envelope: Envelope) -> list[str]:
     """The limits that may count a job."""
     key = envelope.lane.partition("/")[2]
-    return ["n:" + envelope.class_name] + (["k:" + key] if key else [])
+    return ["n:" + name_of(envelope.class_name)] + (["k:" + key] if key else [])
 
 
 def _rate(book: Book, limit: str, definition: Definition, jobs: list[str], now_ms: int, after: State, clock_runs: bool) -> None:
     claims = book.rates.setdefault(limit, {})
     for job in jobs:
-        claims[after.run(job).token] = now_ms
+        envelope = after.job(job)
+        claims[after.run(job).token] = (now_ms, min(envelope.cost if envelope is not None else 1, definition.rate))
     start_ms = _start_ms(definition, now_ms)
-    used = sum(at_ms >= start_ms for at_ms in claims.values())
+    used = sum(cost for at_ms, cost in claims.values() if at_ms >= start_ms)
     if clock_runs and used > definition.rate:
         raise Found(
-            "rate", f"{used} claims within {definition.per_ms} ms count against {limit}, {definition.rate} may", tuple(jobs)
+            "rate", f"{used} places within {definition.per_ms} ms are taken of {limit}, {definition.rate} may be", tuple(jobs)
         )
 
 
@@ -186,7 +205,8 @@ def _given_back(delivery: Delivery, book: Book) -> None:
         if delivery.before.run(lease.job).token != token or delivery.after.run(lease.job).token == token:
             continue
         for limit, claims in book.rates.items():
-            if claims.pop(token, None) is not None and f"{lease.job}:{lease.fence}" in delivery.after.zset("rate:" + limit):
+            place, window = f"{lease.job}:{lease.fence}", delivery.after.zset("rate:" + limit)
+            if claims.pop(token, None) is not None and (place in window or place + ":2" in window):
                 raise Found(
                     "rate", f"{lease.job} was given back unstarted and still counts in the window of {limit}", (lease.job,)
                 )
@@ -231,52 +251,3 @@ def _plain(state: State, lane: str) -> bool:
     jobs = state.zset("lane:" + lane)
     key = lane.partition("/")[2]
     return bool(jobs) and not any(state.run(job).crashes for job in jobs) and not (key and definition_of(state, "k:" + key))
-
-
-def wanted_results(delivery: Delivery, book: Book) -> list[tuple[str, str]]:
-    """What an enqueue must be told for each of its jobs, by the keys before it (rules 3 and 23)."""
-    operation, state, now_ms = delivery.operation, delivery.before, delivery.now_ms
-    jobs = operation.jobs if isinstance(operation, EnqueueMany) else (operation,) if isinstance(operation, Enqueue) else ()
-    taken: set[str] = set()
-    wanted: list[tuple[str, str]] = []
-    for job in jobs:
-        known = state.job(job.job)
-        same = known is not None and known.nonce == job.nonce
-        keys = [f"{kind}:{key}" for kind, key in (("unique", job.options.unique), ("dedup", job.options.dedup)) if key]
-        if known is not None and known.kind == "?":
-            wanted.append((job.job, ""))
-        elif known is not None and (known.kind != "R" or same):
-            turned_away = "orphan" if known.outcome == _ORPHANED else "duplicate"
-            wanted.append((job.job, "repeated" if same and known.kind != "R" else turned_away))
-        elif now_ms > job.not_after_ms:
-            wanted.append((job.job, "refused"))
-        elif not all(fate(state, parent) for parent in job.options.needs):
-            wanted.append((job.job, "orphan"))
-        elif any(key in taken or _keeps_out(state, key, job.job) for key in keys):
-            wanted.append((job.job, "duplicate"))
-        else:
-            taken.update(keys)
-            wanted.append((job.job, "created"))
-    return wanted
-
-
-def _keeps_out(state: State, key: str, job: str) -> bool:
-    holder = state.views.get(key)
-    if holder is None or holder == job:
-        return False
-    if key.startswith("dedup:"):
-        return True
-    envelope = state.job(holder)
-    return envelope is not None and envelope.unique == key[7:] and envelope.kind == "J" and holder not in state.zset("dead")
-
-
-def check_windows(delivery: Delivery, created: list[Enqueue], book: Book, *, clock_runs: bool) -> None:
-    """Rule 23: while the window of a dedup key is open no other job with it is made."""
-    for job in created:
-        key = job.options.dedup
-        if not key:
-            continue
-        until_ms, first = book.windows.get(key, (0, ""))
-        if clock_runs and delivery.now_ms < until_ms and first != job.job:
-            raise Found("dedup", f"{job.job} is made while the window that {first} opened is open", (first, job.job))
-        book.windows[key] = (delivery.now_ms + job.options.dedup_ms, job.job)

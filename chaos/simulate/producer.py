@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from chaos.simulate.deeds import Deed, asked_by
+from chaos.simulate.deeds import Clear, Deed, asked_by
 from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
 from engine.drivers.delivery import DEADLINE_MS
 from engine.errors import EngineError, OutcomeUnknown, PartlyEnqueued, ScriptFault, UnknownParent
 from engine.operations import Enqueued
-from engine.parts import administering, altering, producing, scheduling
+from engine.parts import administering, altering, clearing, producing, scheduling
 from engine.parts.face import InTime, Steps
 from engine.parts.producing import Draft
 from engine.serializers import BUILT_IN
@@ -34,7 +34,9 @@ def _identities(numbers: Iterator[int]) -> Iterator[None]:
     def op_id() -> str:
         return f"{next(numbers):016x}"
 
-    with patch.object(administering, "new_op_id", op_id), patch.object(scheduling, "_op_id", op_id):
+    # What removes many jobs looks at few in each call, so that it takes several.
+    pieces = patch.object(clearing, "PIECE", 4)
+    with pieces, patch.object(administering, "new_op_id", op_id), patch.object(scheduling, "_op_id", op_id):
         yield
 
 
@@ -81,8 +83,14 @@ class Producer(Process):
             try:
                 with _identities(op_ids):
                     ask = steps.throw(outcome) if isinstance(outcome, EngineError) else steps.send(answer)
-            except (StopIteration, EngineError):
+            except StopIteration as end:
                 self.open -= 1
+                self.world.note("producer", f"has done call {deed.number}", end.value)
+                self._judge.cleared(deed, end.value)
+                return
+            except EngineError as error:
+                self.open -= 1
+                self.world.note("producer", f"cannot do call {deed.number}", type(error).__name__)
                 return
             if isinstance(ask, InTime):
                 self._in_time(ask, line, lambda sent: go_on(sent, sent), first=True)
@@ -102,6 +110,8 @@ class Producer(Process):
 
     def _steps(self, deed: Deed) -> Steps[Any]:
         model = self._server.model
+        if deed.clear is not None:
+            return _clearing(*deed.clear)
         if deed.hand is not None:
             does, job = deed.hand
             return altering.altering(model, does, job, None)
@@ -176,3 +186,21 @@ class Producer(Process):
                 told = "unavailable"
             self.world.note("producer", f"hears of {job}", told, (job,))
             self._judge.told(job, nonce, told)
+
+
+def _clearing(does: Clear, how: Mapping[str, Any]) -> Steps[Any]:
+    """What the queue's methods of these names carry out."""
+    match does:
+        case "clean":
+            return clearing.cleaning(**how)
+        case "drain":
+            return clearing.draining(**how)
+        case "obliterate":
+            return clearing.obliterating(**how)
+        case "retention":
+            return _bounding(how)
+
+
+def _bounding(how: Mapping[str, Any]) -> Steps[None]:
+    sent = yield InTime(administering.set_retention(**how))
+    administering.conclude(sent)

@@ -10,9 +10,9 @@ READ_STATE = """#!lua flags=allow-oom
 -- REPLY names, values, the next time at which a key expires
 local prefix, now_ms = ARGV[1], tonumber(ARGV[2])
 local ZSETS = { ready = true, lane = true, active = true, due = true, dead = true, done = true, held = true, rate = true,
-  rest = true, blocking = true, cron = true, blocked = true, handing = true, keeping = true, workers = true }
+  rest = true, blocking = true, cron = true, blocked = true, handing = true, keeping = true, workers = true, took = true }
 local HASHES = { sweep = true, stats = true, classes = true, limits = true, paused = true, routed = true,
-  settings = true, retention = true, worker = true }
+  settings = true, retention = true }
 local SETS = { needs = true, feeds = true, feeding = true, heirs = true }
 local RUN = { 'fence', 'nonce', 'ended', 'outcome', 'claims', 'failures', 'crashes', 'marked', 'renewal', 'limits' }
 local names = redis.call('KEYS', prefix .. '*')
@@ -34,9 +34,10 @@ for _, key in ipairs(names) do
   if not gone then
     local value
     if kind == 'run' then value = redis.call('HMGET', key, unpack(RUN))
-    elseif kind == 'job' then value = redis.call('GETRANGE', key, 0, 200)
+    elseif kind == 'job' then value = redis.call('GETRANGE', key, 0, 500)
     elseif kind == 'wake' or kind == 'news' then value = redis.call('LLEN', key)
-    elseif HASHES[kind] or name == 'parked' or string.sub(name, 1, 5) == 'cron:' then value = redis.call('HGETALL', key)
+    elseif HASHES[kind] or name == 'parked' or string.match(name, '^cron:') or string.match(name, '^took:') then
+      value = redis.call('HGETALL', key)
     elseif ZSETS[kind] or kind == 'parked' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
     elseif kind == 'result' then value = { redis.call('GET', key), redis.call('PEXPIRETIME', key) }
     elseif SETS[kind] then

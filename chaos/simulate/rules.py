@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from chaos.simulate.campaign import search, shrunk
 from chaos.simulate.episode import QUEUE, Stage
 from chaos.simulate.patching import Removal, removed
-from chaos.simulate.profile import BY_NAME
+from chaos.simulate.profiles import BY_NAME
 from chaos.simulate.removals import NOT_REMOVABLE, REMOVALS
 from chaos.simulate.wire import Wire
 from engine.testing import EmbeddedServer

@@ -107,6 +107,10 @@ class SimulatedServer:
             message.line.take_reply(message, self.now_ms() * 1000)
         elif isinstance(call.operation, Wait):
             self._wait(message, call.operation)
+        elif call.script is None:
+            # What is noted of the queue in a key that all queues share.
+            (reply,) = self._wire.ask([call.words()])
+            message.line.take_reply(message, reply)
         else:
             self._deliver(message)
 

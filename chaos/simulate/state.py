@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -10,7 +11,9 @@ from typing import Any, NamedTuple
 _FIXED = struct.Struct(">8s6sHBBIBBBB")
 #: The flag of an envelope with a due time before these, and that of a job that goes on without a parent that is lost.
 _DELAYED = 2
+_TIMEOUT = 4
 IGNORES = 16
+_COST = 32
 #: The outcome of a tombstone that a cancel has left.
 CANCELLED = 7
 
@@ -32,6 +35,8 @@ class Envelope(NamedTuple):
     unique: str = ""
     flags: int = 0
     outcome: int = 0
+    enqueued_ms: int = 0
+    cost: int = 1
 
 
 class Run(NamedTuple):
@@ -52,7 +57,7 @@ class Run(NamedTuple):
 NO_RUN = Run(0, "", "", "", 0, 0, 0, "", 0, ())
 
 
-_TABLES = frozenset({"sweep", "stats", "classes", "limits", "paused", "routed", "settings", "retention", "worker"})
+_TABLES = frozenset({"sweep", "stats", "classes", "limits", "paused", "routed", "settings", "retention"})
 
 
 @dataclass(slots=True)
@@ -151,13 +156,13 @@ def _open(name: str, value: Any) -> Any:
         return _envelope(value)
     if kind == "run":
         return _run(value)
-    if kind in ("claim", "swept", "op", "unique", "dedup", "seq"):
+    if kind in ("claim", "swept", "op", "unique", "dedup", "seq", "worker", "leader", "told"):
         return value.decode(errors="replace")
     if kind == "result":
         return value[0].decode(), value[1]
     if kind in ("needs", "feeds", "feeding", "heirs"):
         return tuple(member.decode() for member in value)
-    if kind in _TABLES or name.startswith("cron:") or name == "parked":
+    if kind in _TABLES or name.startswith(("cron:", "took:")) or name == "parked":
         words = [word.decode(errors="replace") for word in value]
         return dict(zip(words[::2], words[1::2], strict=True))
     if isinstance(value, list):
@@ -182,8 +187,24 @@ def _envelope(raw: bytes) -> Envelope:
     name, key, _, unique = texts
     lane = f"{name}/{key}" if key else name
     sequence = int.from_bytes(raw[4:10], "big")
+    cost = 1
+    if raw[3] & _COST:
+        at += 4 if raw[3] & _TIMEOUT else 0
+        cost = json.loads(raw[at + 2 : at + 2 + int.from_bytes(raw[at : at + 2], "big")])["cost"]
     return Envelope(
-        "J", nonce, name, lane, sequence, raw[2], bool(raw[3] & 1), attempts, crashes_max, unique=unique, flags=raw[3]
+        "J",
+        nonce,
+        name,
+        lane,
+        sequence,
+        raw[2],
+        bool(raw[3] & 1),
+        attempts,
+        crashes_max,
+        unique=unique,
+        flags=raw[3],
+        enqueued_ms=int.from_bytes(raw[10:16], "big"),
+        cost=cost,
     )
 
 

@@ -9,6 +9,9 @@ from engine.operations import (
     AlteredJobs,
     Bury,
     Claimed,
+    Clean,
+    Cleaned,
+    Drop,
     Ended,
     Enqueue,
     Enqueued,
@@ -18,27 +21,32 @@ from engine.operations import (
     Extended,
     Finish,
     FinishedAndClaimed,
+    Forget,
+    Forgotten,
     Lease,
     Mark,
     Marked,
     Operation,
     Pause,
     Promoted,
+    Reap,
     Reaped,
     Release,
     Resume,
     Retry,
     ScheduleChanged,
     SetLimit,
+    SetRetention,
     Tick,
     Ticked,
 )
+from engine.operations.workers import Beat, Beaten, TookTold
 
 
 def leases_of(operation: Operation) -> tuple[Lease, ...]:
     """The leases that an operation names."""
     match operation:
-        case Finish() | Release() | Extend():
+        case Finish() | Release() | Extend() | Drop():
             return operation.leases
         case Retry() | Bury():
             return tuple(failure.lease for failure in operation.failures)
@@ -68,6 +76,8 @@ def jobs_of(delivery: Delivery) -> tuple[str, ...]:
         ids += [member[10:] for member in delivery.before.zset("due") if member not in delivery.after.zset("due")]
     elif isinstance(reply, Ticked):
         ids += reply.jobs
+    elif isinstance(operation, Clean):
+        ids += [name[4:] for name in delivery.after.changed if name.startswith("job:")]
     return tuple(dict.fromkeys(job for job in ids if job))
 
 
@@ -84,6 +94,8 @@ def results_of(delivery: Delivery) -> list[str]:
             return [f"finish {result}" for result, _ in reply.finished.items] + _claim_results(reply.claimed)
         case Claimed():
             return _claim_results(reply)
+        case Ended() if isinstance(operation, Drop):
+            return [f"drop {result if result != 'ok' else outcome}" for result, outcome in reply.items]
         case Ended():
             return [f"{name} {result}" + (" buried" if outcome == "buried" else "") for result, outcome in reply.items]
         case Extended():
@@ -94,10 +106,19 @@ def results_of(delivery: Delivery) -> list[str]:
             return [f"{operation.deed} {item.result}" for item in reply.items]
         case Ticked():
             return [f"tick {reply.result}"]
+        case Beaten() | TookTold():
+            return [f"{name} {reply.result}"]
+        case Cleaned(removed=0):
+            return ["clean found none"]
+        case Cleaned():
+            return [f"clean {reply.result}"]
+        case Forgotten() if isinstance(operation, Forget):
+            return [f"obliterate {'busy' if reply.busy else operation.phase + ' ' + reply.result}"]
         case Administered():
             return [f"administration {reply.result}"]
         case Reaped():
-            return ["reaped"] * len(reply.leases) + ["crash buried"] * len(reply.buried) + ["corrupt buried"] * len(reply.corrupt)
+            taken = "orphan taken" if isinstance(operation, Reap) and operation.orphans else "reaped"
+            return [taken] * len(reply.leases) + ["crash buried"] * len(reply.buried) + ["corrupt buried"] * len(reply.corrupt)
         case Promoted():
             return ["promoted"] * reply.promoted + ["corrupt buried"] * len(reply.corrupt)
         case _:
@@ -130,6 +151,13 @@ def tell(delivery: Delivery) -> str:
             return f"{reply.result}: {getattr(operation, 'schedule', '')} {reply.found}"
         case Ticked() if isinstance(operation, Tick):
             return f"{reply.result} {operation.expected_ms} {' '.join(reply.jobs)}, {reply.skipped} skipped"
+        case Beaten() if isinstance(operation, Beat):
+            role = ", leads" * reply.leads + ", orphans" * reply.orphaned
+            return f"{reply.result}{role}" if operation.until_ms else f"{reply.result}: leaves{role}"
+        case Cleaned() if isinstance(operation, Clean):
+            return f"{reply.result}: {reply.removed} {operation.state} removed, {reply.kept} kept"
+        case Forgotten() if isinstance(operation, Forget):
+            return f"{reply.result}: obliterate {operation.phase}{', busy' * reply.busy}"
         case Administered():
             return f"{reply.result}: {_asked(operation)}"
         case Reaped():
@@ -156,6 +184,8 @@ def _asked(operation: Operation) -> str:
             return f"{target}: {limit.concurrency} at once, {limit.rate} in {limit.per_ms} ms {limit.window}"
         case SetLimit():
             return f"{operation.target}: no limit"
+        case SetRetention():
+            return "retention " + " ".join(f"{name} {value}" for name, value in operation.bounds)
         case _:
             return ""
 

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from chaos.simulate.kin_invariants import freed
 from chaos.simulate.limits_invariants import claimable
+from chaos.simulate.member_invariants import orphaned
+from chaos.simulate.places import places_of
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.state import State
-from chaos.simulate.world import MS, Found, World
+from chaos.simulate.world import EPOCH_MS, MS, Found, World
+from engine.machine.sweeping import FOLLOW_MS
 
 if TYPE_CHECKING:
     from chaos.simulate.judge import Judge
@@ -24,6 +27,8 @@ _LINGER_MS = 8
 _HOARD_MS = 1_000
 #: Delayed jobs start within 100 ms of their due time (rule 13).
 _DUE_MS = 100
+#: A worker that is new has connected and beats.
+_BORN_MS = 5_000
 
 
 class Timely:
@@ -33,6 +38,8 @@ class Timely:
         self._world = world
         self._server = server
         self._judge = judge
+        # Where somebody leads the others wait so long, and the leader may be gone.
+        self._follow_ms = FOLLOW_MS if world.profile.beat_ms else 0
 
     def check(self, state: State) -> None:
         """After a delivery: work that may be claimed is, due jobs are promoted, leases that have ended are taken."""
@@ -58,9 +65,13 @@ class Timely:
         worker, idle_ns = idle
         sweep_ms = worker.settings.sweep_ms
         for job, since_ns in book.claimable_ns.items():
-            waited_ms = (now_ns - max(since_ns, idle_ns)) // MS
-            if waited_ms > sweep_ms + _SLACK_MS:
-                raise Found("pickup", f"{job} can be claimed, {worker.name} is idle, and {waited_ms} ms pass", (job,))
+            envelope = state.job(job)
+            takes = self._idle_since_ns(calm_ns, envelope.class_name if envelope is not None else "")
+            waited_ms = (now_ns - max(since_ns, takes[1])) // MS if takes is not None else 0
+            # What wants something of its worker has a class that this one may have to hear of first.
+            sweeps = 2 if envelope is not None and "@" in envelope.class_name else 1
+            if takes is not None and waited_ms > sweeps * sweep_ms + _SLACK_MS:
+                raise Found("pickup", f"{job} can be claimed, {takes[0].name} is idle, and {waited_ms} ms pass", (job,))
         for job, since_ns in book.freed_ns.items():
             waited_ms = (now_ns - max(since_ns, idle_ns)) // MS
             if waited_ms > 2 * sweep_ms + _DUE_MS + _SLACK_MS:
@@ -69,8 +80,32 @@ class Timely:
             return
         for job, since_ns in book.overdue_ns.items():
             waited_ms = (now_ns - max(since_ns, idle_ns)) // MS
-            if waited_ms > _DUE_MS + _SLACK_MS:
+            if waited_ms > _DUE_MS + _SLACK_MS + self._follow_ms:
                 raise Found("due", f"{job} is over its time, {worker.name} is idle, and {waited_ms} ms pass", (job,))
+
+    def orphans(self, state: State) -> None:
+        """After a delivery: the leases of workers that have stopped beating do not last until their ends."""
+        profile, world, server = self._world.profile, self._world, self._server
+        if not profile.beat_ms or not profile.clock_runs:
+            return
+        now_ms = server.now_ms()
+        heard_ms = int(float(state.table("sweep").get("no_orphans_before_ms", 0)))
+        calm_ms = EPOCH_MS + server.offset_ms + self._calm_since_ns() // MS
+        if not any(
+            worker.alive and not worker.stopping and worker.born_ns < world.now_ns - _BORN_MS * MS
+            for worker in self._judge.workers
+        ):
+            return
+        for job, deadline_ms in state.zset("active").items():
+            worker = self._judge.owner_of(state.run(job).token)
+            if worker is None or worker.alive or not orphaned(state, state.run(job).token.split(":")[1], now_ms):
+                continue
+            died_ms = EPOCH_MS + server.offset_ms + worker.died_ns // MS
+            since_ms = max(died_ms, calm_ms, heard_ms, int(deadline_ms) - profile.lease_ms)
+            most_ms = profile.beats_for_ms + profile.beat_ms + 2 * worker.settings.sweep_ms + _SLACK_MS
+            if now_ms - since_ms > most_ms:
+                text = f"{worker.name} is dead and known to be for {now_ms - since_ms} ms, and {job} is still leased to it"
+                raise Found("orphan", text, (job,))
 
     def in_hand(self, worker: SimulatedWorker) -> None:
         """Rule 21, after an event of a worker: finishes linger for 5 ms, jobs that a slow worker has taken ahead go back."""
@@ -91,11 +126,12 @@ class Timely:
     def _calm_since_ns(self) -> int:
         return max(self._world.trouble_ns, self._server.set_ns) + AFTERMATH_MS * MS
 
-    def _idle_since_ns(self, calm_ns: int) -> tuple[SimulatedWorker, int] | None:
-        """The worker that has had a free handler for longest."""
+    def _idle_since_ns(self, calm_ns: int, class_name: str = "") -> tuple[SimulatedWorker, int] | None:
+        """The worker that has had a free handler for longest, of those that may run a class."""
+        places = places_of(class_name)
         best: tuple[SimulatedWorker, int] | None = None
         for worker in self._judge.workers:
-            if worker.alive and worker.room_since_ns is not None and not worker.stopping:
+            if worker.place in places and worker.alive and worker.room_since_ns is not None and not worker.stopping:
                 since_ns = max(worker.room_since_ns, calm_ns)
                 if best is None or since_ns < best[1]:
                     best = (worker, since_ns)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from chaos.simulate.chance import spread_ms
 from chaos.simulate.line import Line, Outcome, Process
+from chaos.simulate.places import PLACES
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
 from engine.call import Call
@@ -28,11 +29,18 @@ from engine.machine.step_values import (
 )
 from engine.machine.steps import WorkerSteps
 from engine.operations import Lease, LeasedJob
+from engine.outcomes import FAILED, Verdict
 from engine.server_clock import ServerClock
 
 if TYPE_CHECKING:
     from chaos.simulate.judge import Judge
 
+#: What handlers raise that do this: what a job has a rule for, and what ends it without one.
+_VERDICTS = {
+    "skip": Verdict(kinds=("Spoilt", "Exception")),
+    "reroute": Verdict(kinds=("Elsewhere", "Exception")),
+    "discard": Verdict("discard", ("Discard",), asked=True),
+}
 CHANNELS: tuple[Channel, ...] = ("work", "finish", "renew", "sweep", "wake")
 
 
@@ -40,10 +48,18 @@ class SimulatedWorker(Process):
     """One worker process from its start to its end. `gone` hears when it has died or left."""
 
     def __init__(
-        self, world: World, server: SimulatedServer, judge: Judge, name: str, gone: Callable[[SimulatedWorker], None]
+        self,
+        world: World,
+        server: SimulatedServer,
+        judge: Judge,
+        name: str,
+        place: int,
+        gone: Callable[[SimulatedWorker], None],
     ) -> None:
         super().__init__(world, name)
         profile = world.profile
+        #: Which of the places it has (chaos/simulate/places.py).
+        self.place = place
         self.settings = Settings(
             name,
             profile.concurrency,
@@ -53,6 +69,8 @@ class SimulatedWorker(Process):
             30_000,
             profile.names,
             inline=frozenset(profile.inline),
+            beat_ms=profile.beat_ms,
+            attributes=PLACES[place % len(PLACES)],
         )
         self.steps: WorkerSteps | None = None
         self.incarnations: list[str] = []
@@ -201,7 +219,8 @@ class SimulatedWorker(Process):
             self.kill(f"by the handler of {name}")
             return
         del self.running[job.lease]
-        fails = does == "fail" or (does == "flake" and world.chance.draw("flake " + name, job.claims) < 0.6)
+        verdict = _VERDICTS.get(does, FAILED)
+        fails = does in ("fail", *_VERDICTS) or (does == "flake" and world.chance.draw("flake " + name, job.claims) < 0.6)
         world.note(self.name, f"handler of {name} ends", "failed" if fails else "", (name,))
         assert self.steps is not None
         result = (
@@ -217,7 +236,7 @@ class SimulatedWorker(Process):
                 self._start(following)
                 self._judge.acted(self)
                 return
-        self._on(HandlerEnded(job.lease, "it failed" if fails else None, result=None if fails else result))
+        self._on(HandlerEnded(job.lease, "it failed" if fails else None, verdict=verdict, result=None if fails else result))
 
     # -- chance
 

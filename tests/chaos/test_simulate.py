@@ -14,7 +14,7 @@ from chaos.simulate.campaign import Tally
 from chaos.simulate.chance import Chance
 from chaos.simulate.episode import QUEUE, Stage, plan_of
 from chaos.simulate.patching import Edit, Removal, Rotten, check_fits, removed
-from chaos.simulate.profile import BY_NAME, PROFILES
+from chaos.simulate.profiles import BY_NAME, PROFILES
 from chaos.simulate.removals import NOT_REMOVABLE, REMOVALS
 from chaos.simulate.rules import look
 from chaos.simulate.trace import LINES_MAX, digest
@@ -23,7 +23,7 @@ from engine.models.lanes import Lanes
 from engine.testing import EmbeddedServer
 
 #: Rules that issues 5 and 6 want to see taken away.
-RULES = {*range(1, 8), *range(9, 14), *range(16, 27)}
+RULES = {*range(1, 8), *range(9, 14), *range(16, 28)}
 
 
 @pytest.fixture
@@ -36,7 +36,8 @@ def stage(ironclaim_server: EmbeddedServer) -> Iterator[Stage]:
 
 def test_the_clean_engine_breaks_no_invariant(stage: Stage) -> None:
     tally = Tally()
-    for name in ("everything", "late copies", "failover", "schedules", "by hand", "all in trouble"):
+    hands = ("by hand", "all in trouble", "cleared", "kept")
+    for name in ("everything", "late copies", "failover", "schedules", "beats", "routes", "drops", *hands):
         result = stage.play(plan_of(5, BY_NAME[name]))
         assert result.found is None, (name, result.found)
         tally.add(result)
@@ -49,6 +50,14 @@ def test_the_clean_engine_breaks_no_invariant(stage: Stage) -> None:
         "tick ticked",
         "cancel done",
         "requeue done",
+        "beat ok",
+        "orphan taken",
+        "routed job started",
+        "drop skipped",
+        "drop rerouted",
+        "clean done",
+        "obliterate end done",
+        "retention over",
     ):
         assert tally.counts[kind], kind
 
@@ -64,7 +73,7 @@ def test_a_seed_replays_to_the_byte(stage: Stage) -> None:
 def test_a_seed_replays_under_another_hash_order(stage: Stage, ironclaim_server: EmbeddedServer) -> None:
     here = digest(stage.play(plan_of(3, BY_NAME["limits"])))
     code = (
-        "import sys; from chaos.simulate.episode import QUEUE, Stage, plan_of; from chaos.simulate.profile import BY_NAME;"
+        "import sys; from chaos.simulate.episode import QUEUE, Stage, plan_of; from chaos.simulate.profiles import BY_NAME;"
         "from chaos.simulate.trace import digest; from chaos.simulate.wire import Wire; from engine.models.lanes import Lanes;"
         "print(digest(Stage(Wire(int(sys.argv[1])), Lanes(QUEUE)).play(plan_of(3, BY_NAME['limits']))))"
     )
@@ -93,6 +102,10 @@ def test_a_seed_replays_on_the_other_server(stage: Stage) -> None:
         "a tick does not look which tick the schedule waits for",
         "a job goes on when the first of its parents has ended",
         "a cancel leaves a running job its lease",
+        "a worker claims the jobs of all classes",
+        "a job that goes on elsewhere ends here first",
+        "a drain takes what runs",
+        "a renewal shows no life to the look for orphans",
     ],
 )
 def test_a_rule_that_is_taken_away_is_found(ironclaim_server: EmbeddedServer, what: str) -> None:

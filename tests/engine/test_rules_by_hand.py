@@ -589,3 +589,15 @@ def test_rule_25_what_needs_a_cancelled_job_is_buried_and_a_cancelled_child_is_w
     assert desk.run_hash("child")["error"] == "its parent parent is cancelled"
     (job,) = desk.claim()
     assert desk.finish(job.lease) == [("ok", "finished")] and desk.claim() == []
+
+
+@pytest.mark.parametrize("state", ["waiting", "dead", "finished"])
+def test_rule_10_what_a_clock_that_stepped_back_has_left_ahead_of_now_is_obliterated_all_the_same(desk: Desk, state: str) -> None:
+    desk.enqueue("j1")
+    if state != "waiting":
+        (job,) = desk.claim()
+        desk.run(Finish((job.lease,)) if state == "finished" else Bury((Failure(job.lease, "no use"),)))
+    desk.tick(-60_000)
+    assert desk.run(clean(desk, state, 1)).removed == 0, "it has no age yet"
+    assert desk.queue.obliterate()
+    assert getattr(desk.queue.counts(), "done" if state == "finished" else state) == 0

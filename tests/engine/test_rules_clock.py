@@ -193,6 +193,25 @@ def test_rules_11_and_13_sweeps_that_always_come_late_reap_all_the_same(desk: De
     assert reaped == [[], ["j1"], []]
 
 
+def test_rule_11_who_was_not_heard_between_two_stalls_is_waited_for_again(desk: Desk) -> None:
+    """Found by the simulator: the second stall began before the wait after the first one was over, and ended after it."""
+    desk.enqueue("j1")
+    desk.claim()
+    desk.reap()
+    desk.tick(LEASE_MS // 2 + 500)
+    assert desk.reap().leases == ()
+    desk.tick(1000)
+    assert desk.reap().leases == ()
+    desk.tick(LEASE_MS // 2 + 500)
+    assert desk.reap().leases == ()
+    assert sweep_state(desk)["no_reap_before_ms"] == desk.now_ms + LEASE_MS // 2
+    # Once: sweeps that come late now and then must reap in the end.
+    desk.tick(1000)
+    desk.reap()
+    desk.tick(LEASE_MS // 2 + 500)
+    assert [lease.job for lease, _ in desk.reap().leases] == ["j1"]
+
+
 def test_rule_11_the_shortest_lease_decides_what_a_stall_is_and_how_long_its_worker_is_waited_for(desk: Desk) -> None:
     desk.enqueue("short", "long")
     claim_for(desk, "a", 1500)

@@ -30,7 +30,7 @@ BY_HAND = (
             Edit("discard.lua", "(now == state or mine) and 'done' or 'changed'", f"{_ANY_STATE} and 'done' or 'changed'"),
         ),
         ("by hand",),
-        ("by hand",),
+        ("by hand and late",),
     ),
     Removal(
         7,

@@ -44,7 +44,7 @@ IDENTITY = (
             ),
         ),
         ("one place",),
-        ("cut scripts",),
+        ("cut retries",),
     ),
     Removal(
         2,
@@ -72,7 +72,7 @@ IDENTITY = (
         "an enqueue is never void",
         (Edit("enqueue.lua", "if now_ms > not_after_ms then return { srv_us, 'refused', '', 0, id } end\n", ""),),
         ("undead", "late enqueue", "told nothing"),
-        ("late copies",),
+        ("late enqueues",),
     ),
     Removal(
         3,
@@ -99,7 +99,7 @@ IDENTITY = (
             ),
         ),
         ("claim twice", "claim reply"),
-        ("late copies",),
+        ("late claims",),
     ),
     Removal(
         4,
