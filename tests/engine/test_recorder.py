@@ -155,7 +155,7 @@ def first_counter(lease: Lease) -> int:
 
 
 def test_reaped_leases_are_rows(queue: Queue, path: Path) -> None:
-    (lease,) = leased(queue, "a", lease_ms=50)
+    (lease,) = leased(queue, "a", lease_ms=300)
     wait_until(lambda: run(queue, Reap("a" * 16, 1, 10, 1000, 1000)).leases, "the lease is reaped")
     (item,) = operations(path, "reap", "ok")[-1]["items"]
     assert item == {"job": "a", "fence": lease.fence, "nonce": lease.nonce, "crashes": 1, "result": "reaped"}
@@ -171,12 +171,12 @@ def test_rules_12_and_17_what_scripts_bury_by_themselves_are_rows(queue: Queue, 
     """A job that is dead without a row that says why would be a job that was lost."""
     queue.enqueue("work", {}, id="poison", attempts=1)
     queue.enqueue("work", {}, id="later", delay_ms=20)
-    (first,) = claim(queue, lease_ms=50).jobs
+    (first,) = claim(queue, lease_ms=300).jobs
     wait_until(lambda: run(queue, Reap("a" * 16, 1, 10, 1000, 1000)).leases, "its lease is reaped")
     with raw_client(ironclaim_url) as client:
         client.hset(queue.model.keys.run("poison"), "crashes", 2)
         client.set(queue.model.keys.job("later"), b"nonsense")
-    (again,) = claim(queue, lease_ms=50).jobs
+    (again,) = claim(queue, lease_ms=300).jobs
     run(queue, Mark(again.lease))
     wait_until(lambda: run(queue, Reap("a" * 16, 2, 10, 1000, 1000)).leases, "its lease is reaped")
     token = {"job": "poison", "fence": again.lease.fence, "nonce": again.lease.nonce}
@@ -245,7 +245,7 @@ def test_rule_31_a_refusal_is_fail_only_when_no_copy_is_unanswered(
 def test_rule_31_a_stale_answer_is_definite_only_when_no_copy_is_unanswered(
     queue: Queue, relay: Relay, path: Path, harm: bool, result: str
 ) -> None:
-    (lease,) = leased(queue, "a", lease_ms=50)
+    (lease,) = leased(queue, "a", lease_ms=300)
     wait_until(lambda: run(queue, Reap("a" * 16, 1, 10, 1000, 1000)).leases, "the lease is reaped")
     if harm:
         relay.next("lose_request")

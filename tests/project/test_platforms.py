@@ -1,0 +1,32 @@
+"""README's table of what was run, and the check of a new connection, name the same versions."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.drivers.handshake import check_server
+from engine.errors import UnsafeServer
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(product: str) -> list[tuple[int, ...]]:
+    """The versions of the table's rows, lowest first."""
+    readme = (ROOT / "README.md").read_text()
+    found = re.findall(rf"^\| {product} ([\d.]+) \|", readme, re.MULTILINE)
+    return sorted(tuple(int(part) for part in version.split(".")) for version in found)
+
+
+@pytest.mark.parametrize("least", [min(run("Redis")), min(run("Valkey"))], ids=str)
+def test_the_servers_that_were_run_are_let_in(least: tuple[int, ...]) -> None:
+    check_server({"redis_version": ".".join(map(str, least)), "maxmemory_policy": "noeviction"})
+
+
+def test_nothing_older_than_the_oldest_redis_that_was_run_is_let_in() -> None:
+    major, minor, _ = min(run("Redis"))
+    older = f"{major}.{minor - 1}.0" if minor else f"{major - 1}.99.0"
+    with pytest.raises(UnsafeServer, match="redis_version"):
+        check_server({"redis_version": older, "maxmemory_policy": "noeviction"})
