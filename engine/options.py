@@ -6,9 +6,10 @@ the engine reads). `tests/engine/test_options.py` walks the table and tries ever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any, TypedDict
 
 from engine import validate
@@ -174,11 +175,17 @@ def checked(given: Mapping[str, object]) -> Options:
     for name, value in given.items():
         option = OPTIONS.get(name)
         if option is None:
-            raise Malformed(name, value, f"one of the options {', '.join(OPTIONS)}")
+            raise Malformed(name, value, f"an option of jobs{nearest(name, OPTIONS)}; engine.JobOptions lists them")
         values[name] = option.check(name, value)
     options = Options(**values)
     _check_together(options)
     return options
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """The name that was meant perhaps, for the end of a message."""
+    found = get_close_matches(str(name), known, 1)
+    return f", perhaps {found[0]}" if found else ""
 
 
 def _check_together(options: Options) -> None:

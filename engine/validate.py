@@ -63,6 +63,8 @@ _ERROR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>]{0,127}")
 _ROUTE = re.compile(rf"[A-Za-z0-9_.:-]{{1,{ROUTE_CHARS_MAX}}}")
 #: A reroute adds to the id, and a schedule's name and tick make one.
 _KNOWN_ID = re.compile(r"[A-Za-z0-9_.:>-]{1,256}")
+#: What most of these are.
+_ALLOWED = re.compile(r"\[A-Za-z0-9(.+)\]\{(\d+),(\d+)\}")
 _KEY = re.compile(rf"[A-Za-z0-9_.:-]{{1,{KEY_CHARS_MAX}}}")
 
 
@@ -137,11 +139,13 @@ def limit(*, concurrency: object, rate: object, per_ms: object, window: object) 
         raise Malformed("window", window, "fixed or sliding")
     slots = integer("concurrency", concurrency, 0, RATE_MAX)
     claims = integer("rate", rate, 0, RATE_MAX)
-    length_ms = integer("per_ms", per_ms, 1 if claims else 0, DURATION_MS_MAX)
+    length_ms = integer("per_ms", per_ms, 0, DURATION_MS_MAX)
     if length_ms and not claims:
-        raise Malformed("per_ms", per_ms, "0 without a rate: a concurrency has no length of time")
+        raise Malformed("per_ms", per_ms, "0 without a rate: it is the time in which so many jobs may be claimed")
+    if claims and not length_ms:
+        raise Malformed("per_ms", per_ms, f"1 to {DURATION_MS_MAX} together with a rate: so many claims in so long")
     if not slots and not claims:
-        raise Malformed("concurrency", concurrency, "a concurrency or a rate of at least 1")
+        raise Malformed("concurrency", concurrency, f"1 to {RATE_MAX} where no rate is given; remove_limit takes a limit away")
     return Limit(slots, claims, length_ms, windows[window])
 
 
@@ -267,7 +271,7 @@ def headers(field: str, value: object) -> tuple[tuple[str, str], ...]:
 
 def _texts(field: str, value: object, pattern: re.Pattern[str], most: int, what: str) -> tuple[str, ...]:
     """Different texts; one text alone is refused, for it is a sequence of its letters."""
-    bound = f"a list of at most {most} different {what}, text of {pattern.pattern}"
+    bound = f"a list of at most {most} different {what}, {shape(pattern)}"
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
         raise Malformed(field, value, bound)
     texts = cast("Sequence[object]", value)
@@ -281,5 +285,11 @@ def _texts(field: str, value: object, pattern: re.Pattern[str], most: int, what:
 
 def _matching(field: str, value: object, pattern: re.Pattern[str]) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise Malformed(field, value, f"text of {pattern.pattern}")
+        raise Malformed(field, value, shape(pattern))
     return value
+
+
+def shape(pattern: re.Pattern[str]) -> str:
+    """What a pattern of allowed characters says, in words."""
+    found = _ALLOWED.fullmatch(pattern.pattern)
+    return f"text of {found[2]} to {found[3]} letters, digits and {' '.join(found[1])}" if found else f"text of {pattern.pattern}"

@@ -57,7 +57,8 @@ def add(
         try:
             default = kind(given)
         except (ValueError, argparse.ArgumentTypeError) as error:
-            raise Malformed(name, given, f"what {flag} takes ({error})") from None
+            why = "a whole number" if kind is int else str(error)
+            raise Malformed(name, given, f"what {flag} takes: {why}") from None
     shown = "" if default in (None, "") else f"; default: {default}"
     parser.add_argument(
         flag, type=kind, default=default, required=required and default is None, help=f"{help} [{name}{shown}]".replace("%", "%%")

@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
 def load_handlers(reference: str) -> Handlers:
     """The Handlers object that `module:name` names. Raises Malformed saying which half is wrong."""
     module_name, _, name = reference.partition(":")
-    bound = "module:name of a Handlers object"
+    bound = "module:name of a Handlers object, or of a Queue with jobs"
     if not module_name or not name:
         raise Malformed("handlers", reference, bound)
     if os.getcwd() not in sys.path and "" not in sys.path:

@@ -7,6 +7,7 @@ decide is here and in `delivery`, once.
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,6 +20,20 @@ from engine.observer import Observer, Outcome
 from engine.operations import Administered, Enqueued, EnqueuedMany, LockReply
 from engine.server_clock import ServerClock
 
+#: Operations whose names say nothing to who has called something else.
+_WORDS = {
+    "Alter": "change of a job",
+    "Count": "counts",
+    "Drop": "end of a job",
+    "Forget": "obliterate",
+    "Hear": "wait for a result",
+    "Inspect": "look at jobs",
+    "Listing": "snapshot",
+    "Look": "look at a result",
+    "Page": "list of jobs",
+    "Wait": "wait for work",
+}
+_INNER_CAPITAL = re.compile("(?<=[a-z])(?=[A-Z])")
 #: Calls that go out together.
 PIPELINE_MAX = 100
 
@@ -220,4 +235,6 @@ class FirstContact:
 
 
 def _name(call: Call[Any]) -> str:
-    return type(call.operation).__name__
+    """What was called, in words that people know."""
+    name = type(call.operation).__name__
+    return _WORDS.get(name) or _INNER_CAPITAL.sub(" ", name).lower()

@@ -97,8 +97,10 @@ def _class_name(name: object) -> str:
 
 
 def _target(name: object, key: object) -> str:
-    if (name is None) == (key is None):
-        raise Malformed("name", name, "a name or a key, one of the two")
+    if name is not None and key is not None:
+        raise Malformed("key", key, "left out where a name is given: a limit is of a name or of a key")
+    if name is None and key is None:
+        raise Malformed("name", name, "the name of jobs, or else key= a key of theirs, or * for each key")
     if name is not None:
         return f"n:{validate.job_name(name)}"
     return "k:*" if key == "*" else f"k:{validate.limit_key('key', key)}"

@@ -27,7 +27,8 @@ from engine.errors import (
 )
 from engine.hooks import EnqueueHooks
 from engine.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options
-from engine.options import OPTIONS, JobOptions, checked
+from engine.options import OPTIONS, JobOptions, checked, nearest
+from engine.parameters import JobName, TypedJob
 from engine.serializers import BUILT_IN, Serializers
 
 #: Jobs of one `enqueue_many`: all of them are checked, and held in memory, before the first is sent.
@@ -57,7 +58,11 @@ class NewJob:
     id: str | None
     options: JobOptions
 
-    def __init__(self, name: str, payload: object, *, id: str | None = None, **options: Unpack[JobOptions]) -> None:
+    def __init__(self, name: JobName, payload: object, *, id: str | None = None, **options: Unpack[JobOptions]) -> None:
+        if not isinstance(name, str) and isinstance(name, TypedJob):  # pyright: ignore[reportUnnecessaryIsInstance]
+            merged: Any = {**name.options, **options}
+            own_id = merged.pop("id", None)
+            name, id, options = name.name, own_id if id is None else id, merged
         self.name = name
         self.payload = payload
         self.id = id
@@ -208,7 +213,8 @@ def _fields_of(job: object, at: int) -> tuple[object, object, object, Mapping[st
     missing = [field for field in _FIELDS[:2] if field not in options]
     for field in options:
         if field not in _FIELDS:
-            raise Malformed(f"jobs[{at}]", field, f"one of the fields {', '.join(_FIELDS)}")
+            bound = f"name, payload, id or an option of jobs{nearest(field, _FIELDS)}; engine.JobOptions lists them"
+            raise Malformed(f"jobs[{at}]", field, bound)
     if missing:
         raise Malformed(f"jobs[{at}]", cast("object", job), f"{bound}; it lacks {' and '.join(missing)}")
     return options.pop("name"), options.pop("payload"), options.pop("id", None), options

@@ -209,7 +209,7 @@ def _op_id() -> str:
 
 def _name(value: object) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise Malformed("name", value, f"text of {_NAME.pattern}")
+        raise Malformed("name", value, validate.shape(_NAME))
     return value
 
 

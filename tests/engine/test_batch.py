@@ -153,7 +153,7 @@ def test_nothing_listens(kind: str, runner: asyncio.Runner, relay: Relay, queue:
 def test_a_reply_that_is_lost_for_ever_leaves_the_outcome_unknown(relay: Relay, queue: Any, direct: Queue) -> None:
     relay.standing = "lose_reply"
     set_deadline(queue, 300)
-    with pytest.raises(OutcomeUnknown, match=r"Enqueue: \d+ of \d+ sends unanswered"):
+    with pytest.raises(OutcomeUnknown, match=r"enqueue: \d+ of \d+ sends unanswered"):
         queue.enqueue("work", {}, id="j")
     assert ids_of(direct, "waiting") == ["j"]
 

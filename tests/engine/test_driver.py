@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable, producing
+from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
 from engine.drivers.driver import SyncDriver
 from engine.operations import Failure, Finish, Retry, Wait
+from engine.parts import producing
 from engine.testing import EmbeddedServer, free_port
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, raw_client
 from tests.engine.helpers.relay import Relay, Rule
@@ -192,7 +193,7 @@ def test_nothing_listens(known: bool, relay: Relay, queue: Queue) -> None:
 def test_a_reply_that_is_lost_for_ever_leaves_the_outcome_unknown(relay: Relay, queue: Queue, direct: Queue) -> None:
     relay.standing = "lose_reply"
     queue.driver.deadline_ms = 500
-    with pytest.raises(OutcomeUnknown, match=r"Enqueue: \d+ of \d+ sends unanswered"):
+    with pytest.raises(OutcomeUnknown, match=r"enqueue: \d+ of \d+ sends unanswered"):
         queue.enqueue("work", {}, id="j")
     # It was applied, once; the caller cannot know.
     assert ids_of(direct, "waiting") == ["j"]
@@ -268,7 +269,7 @@ def test_an_error_of_a_script_is_told_at_once_and_leaves_the_connection_usable(q
     queue.enqueue("work", {}, id="a")
     with raw_client(ironclaim_url) as client:
         client.set(queue.model.keys.due, "no zset")
-        with pytest.raises(ScriptFault, match="Enqueue: the server answered WRONGTYPE"):
+        with pytest.raises(ScriptFault, match="enqueue: the server answered WRONGTYPE"):
             queue.enqueue("work", {}, id="b")
         client.delete(queue.model.keys.due)
     assert queue.enqueue("work", {}, id="b").result == "created"

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from engine import Malformed, NewJob, OutcomeUnknown, PartlyEnqueued, Queue, ScriptFault, ServerUnavailable, producing
+from engine import Malformed, NewJob, OutcomeUnknown, PartlyEnqueued, Queue, ScriptFault, ServerUnavailable
 from engine.history import HistoryFile
 from engine.models.lanes import Lanes
 from engine.operations import EnqueueMany
 from engine.options import OPTIONS, checked
+from engine.parts import producing
 from engine.recorder import Recorder
 from engine.testing import EmbeddedServer, free_port
 from tests.engine.desk import Desk, desk
@@ -173,7 +174,7 @@ def test_one_bad_job_is_named_by_its_index_and_nothing_is_sent(kind: str, runner
     [
         (
             {"name": "work", "payload": 1, "prioritty": 1},
-            "jobs[0]: 'prioritty' is not allowed, it must be one of the fields name, ",
+            "jobs[0]: 'prioritty' is not allowed, it must be name, payload, id or an option of jobs, perhaps priority; ",
         ),
         ({"name": "work"}, "; it lacks payload"),
         ({"key": "acme"}, "; it lacks name and payload"),
@@ -250,7 +251,7 @@ def test_when_some_pieces_fail_the_error_tells_them_apart(relay: Relay, queue: A
     target.not_after_ms = lambda: patience() + 10_000
     target.deadline_ms = 0
     with pytest.raises(
-        PartlyEnqueued, match=r"^1000 of 9500 jobs are answered, the others not: EnqueueMany: 1 of 1 sends"
+        PartlyEnqueued, match=r"^1000 of 9500 jobs are answered, the others not: enqueue many: 1 of 1 sends"
     ) as caught:
         queue.enqueue_many(jobs)
     assert isinstance(caught.value, OutcomeUnknown)
@@ -267,12 +268,12 @@ def test_when_some_pieces_fail_the_error_tells_them_apart(relay: Relay, queue: A
 def test_a_failure_of_all_is_that_failure(relay: Relay, queue: Any, direct: Queue, ironclaim_url: str) -> None:
     with raw_client(ironclaim_url) as client:
         client.set(direct.model.keys.due, "no zset")
-        with pytest.raises(ScriptFault, match="EnqueueMany: the server answered WRONGTYPE"):
+        with pytest.raises(ScriptFault, match="enqueue many: the server answered WRONGTYPE"):
             queue.enqueue_many(new_jobs(2))
         client.delete(direct.model.keys.due)
         client.config_set("maxmemory", 1)
         try:
-            with pytest.raises(ServerUnavailable, match="EnqueueMany: 1 tries, nothing was applied, last error OOM"):
+            with pytest.raises(ServerUnavailable, match="enqueue many: 1 tries, nothing was applied, last error OOM"):
                 queue.enqueue_many(new_jobs(1500))
         finally:
             client.config_set("maxmemory", 0)

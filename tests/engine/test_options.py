@@ -152,7 +152,7 @@ def test_an_option_that_needs_another(name: str, companion: dict[str, Any]) -> N
 
 
 def test_an_option_that_does_not_exist(queue: Queue) -> None:
-    with pytest.raises(Malformed, match=r"^prioritty: 9 .*one of the options delay_ms, run_at_ms, "):
+    with pytest.raises(Malformed, match=r"^prioritty: 9 .*an option of jobs, perhaps priority; engine.JobOptions lists them"):
         queue.enqueue("work", {}, **{"prioritty": 9})  # type: ignore[arg-type]
 
 

@@ -108,8 +108,10 @@ def test_a_task_stands_for_its_name_and_its_options(queue: Queue) -> None:
     work = register(Queue("elsewhere"))
     queue.enqueue(work, work.payload(3), id="t")
     queue.enqueue(work.with_options(id="own", priority=2), {"user": 3}, attempts=1)
-    told = [queue.jobs.get(job) for job in ("t", "own")]
-    assert [(job.name, job.options.attempts, job.options.priority) for job in told if job] == [("work", 7, 9), ("work", 1, 2)]
+    queue.enqueue_many([NewJob(work.with_options(id="many"), work.payload(3), priority=3)])
+    told = [queue.jobs.get(job) for job in ("t", "own", "many")]
+    found = [(job.name, job.options.attempts, job.options.priority) for job in told if job]
+    assert found == [("work", 7, 9), ("work", 1, 2), ("work", 7, 3)]
 
 
 def test_a_task_has_schedules(queue: Queue) -> None:
