@@ -24,8 +24,6 @@ class Book:
     fences_ever: dict[str, int] = field(default_factory=dict)
     #: Claims that have leased something.
     claims: set[str] = field(default_factory=set)
-    #: The last sweep of each incarnation that arrived; an older one that comes after it does nothing.
-    sweeps: dict[str, int] = field(default_factory=dict)
     #: Tokens whose handler has started, in all eras.
     started: set[tuple[str, str]] = field(default_factory=set)
     #: Jobs whose producer was told that nothing was applied.
@@ -69,7 +67,6 @@ class Book:
             self.outcomes,
             self.fences,
             self.claims,
-            self.sweeps,
             self.operations,
             self.ticked,
             self.beats,

@@ -81,11 +81,9 @@ def check_call(delivery: Delivery, book: Book, profile: Profile) -> None:
             _enqueued(delivery, reply.items, book, clock_runs)
         case _:
             pass
-    _markers(delivery, book)
+    _markers(delivery)
     if isinstance(operation, Reap):
         _reaped(delivery, orphans=operation.orphans)
-    if isinstance(operation, Reap | Promote):
-        book.sweeps[operation.incarnation] = max(operation.counter, book.sweeps.get(operation.incarnation, 0))
 
 
 def token_of(lease: Lease) -> str:
@@ -252,7 +250,7 @@ def _enqueued(delivery: Delivery, replies: tuple[Enqueued, ...], book: Book, clo
     check_windows(delivery, created, book, clock_runs=clock_runs)
 
 
-def _markers(delivery: Delivery, book: Book) -> None:
+def _markers(delivery: Delivery) -> None:
     """Rule 22: what makes work claimable leaves a marker; so does a claim that leaves work, and a sweep that finds some."""
     before, after, operation, reply = delivery.before, delivery.after, delivery.operation, delivery.reply
     _due_marker(delivery)
@@ -280,7 +278,7 @@ def _markers(delivery: Delivery, book: Book) -> None:
             passed = any(after.run(job).crashes for lane in after.zset(name) for job in after.zset("lane:" + lane))
             if not passed:
                 raise Found("marker", f"a claim has left {jobs[0]} of class {class_name} and no marker", (jobs[0],))
-        if _sweeps(operation) and operation.counter > book.sweeps.get(operation.incarnation, 0):
+        if _sweeps(operation) and operation.counter > before.swept(operation.incarnation):
             raise Found("marker", f"a sweep has found {jobs[0]} in class {class_name} and left no marker", (jobs[0],))
 
 

@@ -17,11 +17,13 @@ from chaos.simulate.trace import readable
 #: How long a failing episode may be shrunk.
 SHRINK_S = 20.0
 _TELL_S = 5.0
-#: A run this long must have met all of `EXPECTED`. On a slow machine it goes on until it has played each profile twice, but not
-#: for more than so many times as long.
+#: A run this long must have met all of `EXPECTED`. On a slow machine it goes on until it has played each profile twice, or enough
+#: episodes without a rule, but not for more than so many times as long.
 WHOLE_S = 60.0
 _ROUNDS = 2
 _LONGER = 3
+#: Some removals are found in one of so many episodes.
+_EPISODES = 60
 
 #: What a run has to meet: one that never saw a lease reaped or a late claim refused has proved little about them.
 EXPECTED = (
@@ -88,7 +90,7 @@ def search(
     """Play episodes for so long; the first that breaks an invariant (one of `finds`, if any are named)."""
     chooser = random.Random(seed)
     tally = Tally()
-    whole = _ROUNDS * len(profiles) if seconds >= WHOLE_S and not finds else 0
+    whole = 0 if seconds < WHOLE_S else _EPISODES if finds else _ROUNDS * len(profiles)
     start_s = told_s = time.monotonic()
     while True:
         for profile in profiles:

@@ -115,11 +115,7 @@ def check_obliterated(state: State, book: Book, caller: str) -> None:
 def check_kept(delivery: Delivery, *, clock_runs: bool) -> None:
     """After a sweep the finished and the dead are within their bounds, and the oldest dead have gone first."""
     operation, before, after = delivery.operation, delivery.before, delivery.after
-    if not isinstance(operation, Reap) or operation.orphans:
-        return
-    swept = before.views.get("swept:" + operation.incarnation, "0").split()
-    if int(swept[0]) >= operation.counter:
-        # An older one, or one that is told what it has done.
+    if not isinstance(operation, Reap) or operation.orphans or operation.counter <= before.swept(operation.incarnation):
         return
     bounds = after.table("retention")
     done_max, dead_max = int(bounds.get("done_max", operation.done_max)), int(bounds.get("dead_max", _DEAD_MAX))

@@ -27,6 +27,8 @@ _RESTART_MS = 700
 _RECOVERY_MS = 6_000
 #: Windows of rates are shorter, and so is the time between sweeps.
 _MENDING_MS = 4_000
+#: An obliteration that was cut off leaves a pause of this length, and when it was to end is known for as long.
+_PAUSE_MS = 60_000
 #: Tombstones, records and the like live no longer than this.
 _LEFTOVERS_MS = 120_000
 #: No job is delayed for longer.
@@ -248,7 +250,8 @@ class _Episode:
         """All workers stop; what is left is what may be: the dead, the last finished ones, and what counts and configures."""
         world = self._world
         # Sweeps mend what is left: ends of windows, limits that nothing waits for any more.
-        world.run(world.now_ns + _MENDING_MS * MS, lambda: False)
+        ends_ms = max(self._server.state.zset("rest").values(), default=0) - self._server.now_ms()
+        world.run(world.now_ns + int(_MENDING_MS + max(0, min(ends_ms, _PAUSE_MS))) * MS, lambda: False)
         self._stopping = True
         for worker in list(self._alive):
             worker.stop()

@@ -45,7 +45,7 @@ _MISHAPS = (
         handler_ms=(1, 1500),
     ),
     Profile("short lease", lease_ms=1500, sweep_ms=300, workers=3, handler_ms=(1, 2500)),
-    Profile("memory", network={"copy": 0.01}, process=QUIET, server={"memory": 0.004}, handler_ms=(500, 9000), poison=0.0),
+    Profile("memory", network={"copy": 0.01}, process=QUIET, server={"memory": 0.012}, handler_ms=(500, 9000), poison=0.0),
     Profile(
         "cut scripts",
         server={"cut script": 0.05},

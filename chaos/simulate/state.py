@@ -92,6 +92,10 @@ class State:
         """Members of a set, in order."""
         return self.views.get(name, ())
 
+    def swept(self, incarnation: str) -> int:
+        """The last sweep of an incarnation that is known to have moved something: a copy of it, or an older one, does nothing."""
+        return int(self.views.get("swept:" + incarnation, "0").split()[0])
+
     def number(self, name: str) -> int:
         """A length or a number."""
         return self.views.get(name, 0)
