@@ -26,7 +26,7 @@ help:
 	@echo 'make test [ARGS="-k claim"]         all tests, in JOBS=3 processes'
 	@echo 'make features [MODEL=lanes]         which features of the five seeds tests prove, of one model or of any'
 	@echo 'make simulate [SEED=1] [MINUTES=1]  the deterministic simulator: the real scripts, every mishap from one seed'
-	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 minutes)'
+	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 to 15 minutes)'
 	@echo 'make soak [MINUTES=5] [SEED=1]      load and a fault every 10 s: fails unless memory stays where it is'
 	@echo '  SERVER=redis                      bench, test, simulate and soak: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'

@@ -112,7 +112,7 @@ def _clears(profile: Profile, chooser: random.Random, first: int) -> list[Deed]:
             case "drain":
                 how = {"delayed": chooser.random() < 0.5}
             case "obliterate":
-                how = {"force": chooser.random() < 0.7}
+                how = {"force": chooser.random() < 0.4}
             case "retention":
                 most, age_ms = chooser.choice((0, 1, 3)), chooser.choice((500, 4000, 60_000))
                 how = {"done_max": most, "done_age_ms": age_ms, "dead_max": most, "dead_age_ms": age_ms}
