@@ -1,8 +1,9 @@
-"""README's table of what was run, and the check of a new connection, name the same versions."""
+"""README's table of what was run, the package's metadata and the check of a new connection name the same versions."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from engine.drivers.handshake import check_server
 from engine.errors import UnsafeServer
 
 ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def run(product: str) -> list[tuple[int, ...]]:
@@ -18,6 +20,12 @@ def run(product: str) -> list[tuple[int, ...]]:
     readme = (ROOT / "README.md").read_text()
     found = re.findall(rf"^\| {product} ([\d.]+) \|", readme, re.MULTILINE)
     return sorted(tuple(int(part) for part in version.split(".")) for version in found)
+
+
+def test_the_classifiers_name_the_pythons_that_were_run() -> None:
+    named = re.findall(r"Python :: (3\.\d+)'", str(PROJECT["classifiers"]))
+    assert [f"{major}.{minor}" for major, minor, _ in run("Python")] == named != []
+    assert PROJECT["requires-python"] == f">={named[0]}"
 
 
 @pytest.mark.parametrize("least", [min(run("Redis")), min(run("Valkey"))], ids=str)
