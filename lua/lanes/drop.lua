@@ -24,6 +24,7 @@
 -- @include envelope_open
 -- @include token_state
 -- @include free_unique
+-- @include drop_run
 -- @include error_ttl
 -- @include tell_ended
 -- @include ready_lane
@@ -76,7 +77,7 @@ local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, envelope_open = envelope_open,
   due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, parent_fate = parent_fate, unblock_job = unblock_job,
-  error_ttl = error_ttl, tell_ended = tell_ended, events = events }
+  error_ttl = error_ttl, tell_ended = tell_ended, drop_run = drop_run, events = events }
 for _, lease in ipairs(held) do
   if lease.fresh then
     redis.call('SET', lease.key, lease.tombstone, 'PXAT', math.max(lease.job.not_after_ms, now_ms) + 20000)
@@ -89,7 +90,7 @@ for _, lease in ipairs(held) do
   if fed and redis.call('SISMEMBER', feeding, lease.id) == 1 then
     redis.call('ZADD', handing, now_ms, (lease.outcome == 'skipped' and '+' or '-') .. lease.id)
   end
-  redis.call('DEL', lease.run)
+  if lease.fresh then redis.call('DEL', lease.run) else drop_run(prefix, lease.id, helpers) end
   redis.call('ZREM', active, lease.id)
   tell_ended(prefix, lease.id)
 end

@@ -22,6 +22,7 @@
 -- @include ready_lane
 -- @include free_slots
 -- @include free_unique
+-- @include drop_run
 -- @include due_member
 -- @include to_lane
 -- @include lane_score
@@ -50,7 +51,7 @@ local finished = finish_jobs(prefix, 5, 3, math.floor(srv_us / 1000), tonumber(n
   { envelope_open = envelope_open, token_state = token_state, free_slots = free_slots, ready_lane = ready_lane, free_unique = free_unique,
     due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, parent_fate = parent_fate, unblock_job = unblock_job,
     hand_over = hand_over, error_ttl = error_ttl, tell_ended = tell_ended, check_types = check_types,
-    events = events }, noted[2])
+    drop_run = drop_run, events = events }, noted[2])
 for list in pairs(wakes) do wake_push(list) end
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, finished }

@@ -81,10 +81,17 @@ redis.call('SCARD', feeding)
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
-if known then return { srv_us, known, unpack(told_before(op)) } end
+if known then
+  local words = told_before(op)
+  return { srv_us, words[4] or known, unpack(words, 1, 3) }
+end
 local told = { string.format('%d', tonumber(redis.call('GET', seq) or 0)), string.format('%d', now_ms), 0 }
 if phase == 'begin' then
-  if force ~= '1' and redis.call('ZCARD', active) > 0 then return { srv_us, 'busy', unpack(told) } end
+  if force ~= '1' and redis.call('ZCARD', active) > 0 then
+    -- Noted as well: a late copy must not begin what its caller has given up.
+    redis.call('SET', op, table.concat(told, ' ') .. ' busy', 'PXAT', not_after_ms + 20000)
+    return { srv_us, 'busy', unpack(told) }
+  end
   for _, schedule in ipairs(redis.call('ZRANGE', cron, 0, -1)) do redis.call('DEL', prefix .. 'cron:' .. schedule) end
   redis.call('DEL', cron)
   -- Nothing starts that is about to be removed, nor without its limits. Should the end never come, the pause ends by itself.

@@ -84,7 +84,7 @@ local helpers = { envelope_open = envelope_open, to_lane = to_lane, lane_score =
 local promoted, wakes, corrupt = promote_due(prefix, turn, now_ms, limit, helpers)
 mend_feeding(prefix, now_ms, helpers)
 local more = hand_over(prefix, now_ms, turn, limit, wakes, helpers)
-let_go(prefix, now_ms, 100, helpers)
+more = let_go(prefix, now_ms, 100, helpers) or more
 for list in pairs(wakes) do wake_push(list) end
 wake_classes(prefix, now_ms, { is_paused = is_paused, wake_push = wake_push })
 table.insert(corrupt, 1, promoted)

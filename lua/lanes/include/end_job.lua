@@ -16,7 +16,9 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, helpers)
       #ending.op_id, ending.op_id)
     redis.call('SET', prefix .. 'job:' .. id, tombstone, 'PXAT', math.max(job.not_after_ms or 0, ending.not_after_ms, now_ms) + 20000)
   end
-  helpers.free_unique(prefix, job, id)
+  -- Of a job that a copy which was cut off has ended only the seal still knows its key.
+  local key = job.unique or kept[3] and #kept[3] > 14 and string.sub(kept[3], 15) or nil
+  helpers.free_unique(prefix, { unique = key }, id)
   -- Those that wait for it hear of it from the next sweep (rule 25).
   if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
   if kept[2] and kept[2] ~= '' then helpers.free_slots(prefix, kept[2], id, turn, wakes, helpers) end

@@ -12,17 +12,22 @@ local function forget_all(prefix, now_ms, helpers)
   redis.call('DEL', prefix .. 'took', prefix .. 'classes', prefix .. 'routed', prefix .. 'parked', prefix .. 'rest', prefix .. 'blocking', prefix .. 'stats',
     prefix .. 'events', prefix .. 'handing', prefix .. 'witness')
   -- Whose pause or number of handlers was set learns that it is no more.
-  local version = redis.call('HGET', prefix .. 'settings', 'version')
-  if redis.call('HLEN', prefix .. 'settings') > (version and 1 or 0) then
-    redis.call('DEL', prefix .. 'settings')
-    if version then redis.call('HSET', prefix .. 'settings', 'version', version) end
-    helpers.tell_news(prefix, now_ms)
+  local set = {}
+  for _, field in ipairs(redis.call('HKEYS', prefix .. 'settings')) do
+    if field ~= 'version' then set[#set + 1] = field end
   end
+  -- Told before they go: cut off in between, the next copy still finds them and tells it once more.
+  if set[1] then helpers.tell_news(prefix, now_ms) end
+  for at = 1, #set, 1000 do redis.call('HDEL', prefix .. 'settings', unpack(set, at, math.min(at + 999, #set))) end
   redis.call('ZREMRANGEBYSCORE', prefix .. 'workers', '-inf', '(' .. string.format('%d', now_ms))
   -- Nobody waits for these jobs any more.
   for _, parent in ipairs(redis.call('SRANDMEMBER', prefix .. 'feeding', 1000)) do
     redis.call('UNLINK', prefix .. 'feeds:' .. parent)
     redis.call('SREM', prefix .. 'feeding', parent)
+  end
+  -- Whatever their children are taken for: the caller asks again until none is left.
+  for _, parent in ipairs(redis.call('ZRANGE', prefix .. 'keeping', 0, 199)) do
+    redis.call('UNLINK', prefix .. 'heirs:' .. parent, prefix .. 'feeds:' .. parent)
   end
   helpers.let_go(prefix, now_ms, 200, helpers)
   return redis.call('EXISTS', prefix .. 'feeding', prefix .. 'keeping') > 0

@@ -2,7 +2,8 @@
 -- without it is buried, and so are its own children in a later call. `handing` holds the parents, `+` (finished) or `-` before their
 -- id, until all of their children are told. Returns whether some are left; wake lists that gain work are added to `wakes`. An id that
 -- is used again has two kinds of children: those that are older than the new job waited for the one before.
--- helpers: envelope_open, parent_fate, unblock_job, due_member, to_lane, lane_score, bury_job, free_unique, error_ttl, tell_ended
+-- helpers: envelope_open, parent_fate, unblock_job, due_member, to_lane, lane_score, bury_job, free_unique, error_ttl, tell_ended,
+--   drop_run
 local function hand_over(prefix, now_ms, turn, most, wakes, helpers)
   local handing, blocked = prefix .. 'handing', prefix .. 'blocked'
   for _, member in ipairs(redis.call('ZRANGE', handing, 0, 99)) do
@@ -24,6 +25,7 @@ local function hand_over(prefix, now_ms, turn, most, wakes, helpers)
         -- It stays.
       elseif not redis.call('ZSCORE', blocked, child) or not known or known.kind == 'T' then
         -- It was removed, or an enqueue was cut off before it made the job.
+        if not (known and known.kind ~= 'T') and not redis.call('ZSCORE', prefix .. 'active', child) then helpers.drop_run(prefix, child, helpers) end
         redis.call('SREM', needs, parent)
         redis.call('ZREM', blocked, child)
       elseif known.kind == 'corrupt'

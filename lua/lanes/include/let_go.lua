@@ -1,15 +1,15 @@
 -- Results of parents stay until none of their children waits or runs any more (rule 25). One that is kept has 2^48 ms more than its own
 -- time, which it gets back here: no word but its expiry says so, hence nothing is lost with a call that was cut off. `keeping` holds the
 -- parents by the time of the last look, of which this takes the `most` oldest; `heirs` of each are the children that were told of its
--- end, `feeds` those that were not.
+-- end, `feeds` those that were not. Returns whether so much was let go, or looked at in vain, that more of it may follow at once.
 -- helpers: envelope_open
 local function let_go(prefix, now_ms, most, helpers)
-  local keeping, more_ms = prefix .. 'keeping', 281474976710656
+  local keeping, more_ms, looks, gone = prefix .. 'keeping', 281474976710656, 10 * most, 0
   for _, parent in ipairs(redis.call('ZRANGE', keeping, 0, most - 1)) do
     local heirs, result = prefix .. 'heirs:' .. parent, prefix .. 'result:' .. parent
     local until_ms = redis.call('PEXPIRETIME', result)
-    local waits, looks = until_ms > 0 and redis.call('EXISTS', prefix .. 'feeds:' .. parent) == 1, until_ms > 0 and 100 or 0
-    while not waits and looks > 0 do
+    local waits = until_ms > 0 and redis.call('EXISTS', prefix .. 'feeds:' .. parent) == 1
+    while not waits and until_ms > 0 and looks > 0 do
       -- A foreign value in place of a key must not stop the sweeps.
       local child = redis.pcall('SRANDMEMBER', heirs)
       if type(child) ~= 'string' then break end
@@ -27,6 +27,8 @@ local function let_go(prefix, now_ms, most, helpers)
       if until_ms >= more_ms then redis.call('PEXPIREAT', result, string.format('%d', until_ms - more_ms)) end
       redis.call('UNLINK', heirs)
       redis.call('ZREM', keeping, parent)
+      gone = gone + 1
     end
   end
+  return looks == 0 or 2 * gone >= most
 end

@@ -104,7 +104,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
         elseif not kind or kind == 'T' or (run[5] and run[5] ~= '' and redis.call('ZSCORE', active, id)) then
           -- A live token elsewhere: this entry is left over from a script that was cut off, and must not start the job again.
           head.skipped[#head.skipped + 1] = id
-          if run[1] and (not kind or kind == 'T') then head.ended = { id, head.ended } end
+          if some_ran and (not kind or kind == 'T') then head.ended = { id, head.ended } end
         elseif kind == 'corrupt' then
           head.unread[#head.unread + 1] = id
         elseif least_band and 10 - string.byte(raw, 3) > least_band then
