@@ -27,8 +27,11 @@ def check_administration(delivery: Delivery, book: Book) -> None:
         if op_id in book.operations or delivery.now_ms > getattr(operation, "not_after_ms", 0):
             raise Found("operation", f"a late copy of {what} is carried out", _jobs(operation))
         book.operations.add(op_id)
-    elif changed := [name for name in delivery.after.changed if name != "sweep"]:
+    elif changed := [name for name in delivery.after.changed if name != "sweep" and not (busy and name == "op:" + op_id)]:
         raise Found("operation", f"a {what} that is not done changes {changed[0]}", _jobs(operation))
+    if busy:
+        # Its caller has given up: no later copy may begin it.
+        book.operations.add(op_id)
     if isinstance(operation, Alter) and isinstance(delivery.reply, AlteredJobs) and delivery.reply.result == "done":
         for item in delivery.reply.items:
             _altered(delivery, operation, item.job, done=item.done)
