@@ -98,6 +98,9 @@ class Sweeping:
                     continue
             self._sweeps += 1
             ticks.append(made)
+        if not (reply.sleep_ms or reply.due):
+            # More is to be swept at once: a burst that ended before it would leave results of parents behind that nobody lets go.
+            self._rest = [operation for operation in self._rest if not isinstance(operation, Count)]
         self._rest[:0] = ticks
         self._reply_ms = min(self._reply_ms, reply.sleep_ms)
         # What is left stays due, so the reply says "at once"; the worker that it is left to needs a moment.

@@ -170,3 +170,16 @@ def test_rule_25_results_that_are_still_needed_call_for_no_sweep(desk: Desk) -> 
         desk.redis.set(desk.keys.result(f"p{number}"), "1", pxat=desk.now_ms + 2**48 + 5_000)
         desk.redis.sadd(desk.keys.heirs(f"p{number}"), "c")
     assert all(desk.promote().sleep_ms > 0 for _ in range(4))
+
+
+def test_rule_25_a_sweep_looks_at_a_bounded_number_of_children_of_parents_that_run_again(desk: Desk) -> None:
+    for parent in ("p1", "p2", "p3"):
+        desk.enqueue(parent, delay_ms=3_600_000)
+        desk.redis.sadd(desk.keys.feeding, parent)
+        desk.redis.sadd(desk.keys.feeds(parent), *(f"c{child}" for child in range(4_000)))
+        desk.redis.zadd(desk.keys.handing, {f"-{parent}": desk.now_ms})
+    assert desk.promote().sleep_ms == 0
+    assert desk.redis.zrange(desk.keys.handing, 0, -1) == [b"-p3"]
+    assert desk.promote().sleep_ms > 0
+    assert not desk.redis.exists(desk.keys.handing)
+    assert {desk.redis.scard(desk.keys.feeds(parent)) for parent in ("p1", "p2", "p3")} == {4_000}

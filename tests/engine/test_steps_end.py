@@ -122,6 +122,15 @@ def test_a_burst_does_not_end_while_a_job_is_in_hand() -> None:
     assert exits(burst_counts(machine))
 
 
+def test_a_burst_does_not_end_before_its_sweeps_have_done_all_that_there_is_to_do() -> None:
+    machine = Machine(burst=True)
+    machine.give()
+    machine.sweep(sleep_ms=0)
+    assert "sweep" not in machine.out
+    machine.wait(201)
+    assert exits(burst_counts(machine))
+
+
 def test_a_worker_without_burst_never_counts() -> None:
     machine = Machine()
     machine.sweep()

@@ -5,17 +5,21 @@
 -- helpers: envelope_open, parent_fate, unblock_job, due_member, to_lane, lane_score, bury_job, free_unique, error_ttl, tell_ended,
 --   drop_run
 local function hand_over(prefix, now_ms, turn, most, wakes, helpers)
-  local handing, blocked = prefix .. 'handing', prefix .. 'blocked'
+  local handing, blocked, looks = prefix .. 'handing', prefix .. 'blocked', 10000
   for _, member in ipairs(redis.call('ZRANGE', handing, 0, 99)) do
     local parent = string.sub(member, 2)
     local feeds = prefix .. 'feeds:' .. parent
     local job = helpers.envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. parent, 0, 700))
     local before = string.sub(member, 1, 1) == '+' and 'done' or 'lost'
     local now, kept, told = helpers.parent_fate(prefix, job, parent) or before, redis.call('ZSCORE', prefix .. 'keeping', parent), 0
-    -- An open one was requeued, or its id is used again: its own children wait for its next end. Beyond 10,000 all do.
+    -- An open one was requeued, or its id is used again: its own children wait for its next end. Beyond 10,000 all do; and so many are
+    -- looked at in a call, whatever the number of such parents.
     local open = now == 'open'
-    local children = not open and redis.call('SRANDMEMBER', feeds, most)
-      or redis.call('SCARD', feeds) <= 10000 and redis.call('SMEMBERS', feeds) or {}
+    local size = open and redis.call('SCARD', feeds) or 0
+    if size > 10000 then size = 0 end
+    if size > looks then break end
+    looks = looks - size
+    local children = not open and redis.call('SRANDMEMBER', feeds, most) or size > 0 and redis.call('SMEMBERS', feeds) or {}
     table.sort(children)
     for _, child in ipairs(children) do
       local needs, fate = prefix .. 'needs:' .. child, now
