@@ -272,6 +272,16 @@ def test_a_parent_that_is_dead_already(desk: Desk, policy: str, place: str) -> N
     assert nothing_is_left(desk)
 
 
+def test_of_a_lost_parent_that_a_child_does_without_nobody_is_told(desk: Desk) -> None:
+    """Found by the mixed walk: it was noted as one whose children are still to be told."""
+    desk.enqueue("p1", "p2")
+    (leased,) = desk.claim(limit=1)
+    assert desk.run(Bury((Failure(leased.lease, "no"),))).items == (("ok", "buried"),)
+    desk.enqueue("child", needs=("p1", "p2"), on_parent_failure="ignore")
+    assert desk.places("child") == {"blocked"}
+    assert desk.queue.counts().handing == 0
+
+
 def test_a_dead_parent_that_runs_again_sends_on_who_still_waits(desk: Desk) -> None:
     desk.enqueue("p")
     desk.enqueue("child", needs=("p",))

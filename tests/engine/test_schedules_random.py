@@ -3,7 +3,6 @@ several schedulers whose calls come late, twice, cut off or never (rules 1, 7, 1
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from engine.call import Call
 from engine.machine.ticking import tick
 from engine.operations import Tick
 from tests.engine.desk import START_MS, Desk, desk
+from tests.engine.helpers.schedules_oracle import SchedulesOracle
 
 __all__ = ["desk"]
 
@@ -36,69 +36,13 @@ STEP = st.one_of(
 )
 
 
-@dataclass
-class Known:
-    """What the oracle knows of one schedule."""
-
-    every_ms: int
-    missed: str
-    anchor_ms: int
-    next_ms: int
-    enabled: bool = True
-    made: list[int] = field(default_factory=list[int])
-
-
-class Oracle:
-    """Schedules as a person would keep them: the ticks that are due, in a list."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, Known] = {}
-        #: Every tick that ever made a job, also of schedules that are gone.
-        self.made: list[tuple[str, int]] = []
-
-    def put(self, name: str, every_ms: int, missed: str, now_ms: int) -> None:
-        known = self.known.get(name)
-        if known is None or known.every_ms != every_ms:
-            enabled = known.enabled if known is not None else True
-            self.known[name] = Known(every_ms, missed, now_ms, now_ms + every_ms, enabled)
-        else:
-            known.missed = missed
-
-    def enable(self, name: str, enabled: bool, now_ms: int) -> None:
-        known = self.known.get(name)
-        if known is not None and enabled and not known.enabled:
-            known.next_ms = known.anchor_ms + known.every_ms
-            while known.next_ms <= now_ms:
-                known.next_ms += known.every_ms
-            if now_ms < known.anchor_ms:
-                known.next_ms = known.anchor_ms
-        if known is not None:
-            known.enabled = enabled
-
-    def fire(self, name: str, now_ms: int) -> list[int]:
-        """The ticks that make a job when a scheduler looks now and nobody is in between."""
-        known = self.known.get(name)
-        if known is None or not known.enabled:
-            return []
-        due: list[int] = []
-        while known.next_ms <= now_ms:
-            due.append(known.next_ms)
-            known.next_ms += known.every_ms
-        in_time = [tick_ms for tick_ms in due if now_ms - tick_ms <= LATE_MS]
-        if len(in_time) < len(due) and known.missed == "skip":
-            due = in_time
-        elif len(in_time) < len(due) and known.missed == "once":
-            due = due[-1:]
-        return due[-100:]
-
-
 @pytest.mark.feature("BQ10", "MQ08", "MQ10")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEP, min_size=10, max_size=40))
 def test_rule_24_every_tick_makes_its_job_once_whatever_happens_to_the_calls(desk: Desk, steps: list[Any]) -> None:
     desk.redis.flushall()
     desk.__init__(desk.queue.url)
-    oracle, calls, counters = Oracle(), list[tuple[Tick, Call[Any], int]](), iter(range(1, 10_000))
+    oracle, calls, counters = SchedulesOracle(LATE_MS), list[tuple[Tick, Call[Any], int]](), iter(range(1, 10_000))
     made: list[str] = []
 
     def look(worker: str) -> list[tuple[Tick, Call[Any], int]]:
