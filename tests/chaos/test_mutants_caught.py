@@ -44,11 +44,12 @@ SCENARIOS: dict[str, dict[str, Any]] = {
 
 #: What a mutant may trip beside the check that is named for it (rule 35). A finish that is accepted from a stale lease finishes a
 #: job twice, and refuses the one that was right. A job that is there twice is claimed and finished twice, the first time before
-#: the delay of its second enqueue is over, and no enqueue is ever said to be repeated. Faults that do nothing provoke nothing. A
-#: lease that nobody takes away leaves its job and the fault unfinished.
+#: the delay of its second enqueue is over, and no enqueue is ever said to be repeated; nor does one say that it has made the job
+#: whose second copy another job's unique key has kept out. Faults that do nothing provoke nothing. A lease that nobody takes away
+#: leaves its job and the fault unfinished.
 CLOSURES = {
     "finish-without-token-check": {"J3", "J6", "J4", "H2"},
-    "enqueue-not-idempotent": {"J6", "J3", "J4", "J8", "H2"},
+    "enqueue-not-idempotent": {"J6", "J3", "J4", "J5", "J8", "H2"},
     "no-reap": {"J13", "H0", "H1", "H2"},
     "limit-not-counted": {"J12"},
     "unique-not-kept": {"J14"},
