@@ -101,12 +101,17 @@ class AsyncConnections:
 
     async def _greet(self, connection: Connection) -> None:
         await connection.on_connect()
-        commands: Sequence[tuple[object, ...]] = self._handshake.commands
+        missing = self._handshake.conclude(await self._ask(connection, self._handshake.commands))
+        if missing:
+            self._handshake.loaded(await self._ask(connection, missing))
+
+    async def _ask(self, connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[Any]:
+        """What a new connection answers to these."""
         await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
         replies: list[Any] = []
         async with self.patience() as patience:
             await self.read(connection, len(commands), replies, patience)
-        self._handshake.conclude(replies)
+        return replies
 
     def _belong(self) -> None:
         owner = asyncio.get_running_loop()

@@ -111,10 +111,9 @@ class Connections:
 
     def _greet(self, connection: Connection) -> None:
         connection.on_connect()
-        connection.send_packed_command(connection.pack_commands(self._handshake.commands), check_health=False)
-        replies: list[Any] = []
-        read_replies(connection, len(self._handshake.commands), replies)
-        self._handshake.conclude(replies)
+        missing = self._handshake.conclude(_ask(connection, self._handshake.commands))
+        if missing:
+            self._handshake.loaded(_ask(connection, missing))
 
 
 _POOLS: weakref.WeakSet[Connections] = weakref.WeakSet()
@@ -127,6 +126,14 @@ def _in_a_forked_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_a_forked_child)
+
+
+def _ask(connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[Any]:
+    """What a new connection answers to these."""
+    connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    replies: list[Any] = []
+    read_replies(connection, len(commands), replies)
+    return replies
 
 
 def read_replies(connection: Connection, count: int, replies: list[Any]) -> None:

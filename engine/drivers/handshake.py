@@ -1,6 +1,6 @@
 """What every new connection says first, and what the answers must be. No socket: the connections of each client carry it out.
 
-It refuses servers that would lose jobs, loads every script (rule 28), and learns the server's time (rule 3).
+It refuses servers that would lose jobs, sees to it that every script is there (rule 28), and learns the server's time (rule 3).
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ _SECTIONS = ("server", "memory", "replication")
 
 
 class Handshake:
-    """`commands` go out in one piece; `conclude` takes their replies, errors among them, in the same order."""
+    """`commands` go out in one piece; `conclude` takes their replies, errors among them, in the same order, and returns what is
+    to follow, again in one piece: all scripts are half a megabyte, so only those are sent that the server lacks. After a fault
+    many connections are made at once."""
 
     def __init__(self, scripts: Iterable[Script], clock: ServerClock, observer: Observer | None) -> None:
         self._clock = clock
         self._observer = observer
+        self._scripts = tuple(scripts)
         self.commands: tuple[tuple[object, ...], ...] = (
             *(("INFO", section) for section in _SECTIONS),
-            *(("SCRIPT", "LOAD", script.text) for script in scripts),
+            *([("SCRIPT", "EXISTS", *(script.digest for script in self._scripts))] if self._scripts else []),
             ("TIME",),
         )
 
-    def conclude(self, replies: Sequence[Any]) -> None:
-        """Check the server and learn its time. Raises the first error among the replies, or UnsafeServer."""
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
+    def conclude(self, replies: Sequence[Any]) -> tuple[tuple[object, ...], ...]:
+        """Check the server and learn its time; the commands that load what it lacks, whose replies `loaded` takes. Raises the
+        first error among the replies, or UnsafeServer."""
+        self.loaded(replies)
         info: dict[str, str] = {}
         for section in replies[: len(_SECTIONS)]:
             info.update(parse_info(section))
@@ -44,6 +46,14 @@ class Handshake:
         if self._observer is not None:
             identity = ServerIdentity(info.get("run_id", ""), info.get("master_replid", ""), info.get("role", ""))
             self._observer.connected(identity)
+        there = replies[len(_SECTIONS)] if self._scripts else ()
+        return tuple(("SCRIPT", "LOAD", script.text) for script, known in zip(self._scripts, there, strict=True) if not known)
+
+    def loaded(self, replies: Sequence[Any]) -> None:
+        """Raises the first error among the replies."""
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
 
 
 def parse_info(section: bytes) -> dict[str, str]:

@@ -265,6 +265,23 @@ def test_a_full_server_refuses_a_job_and_takes_a_finish(direct: Queue, ironclaim
     assert (direct.counts().finished, direct.counts().active, second.lease.job) == (1, 1, "b")
 
 
+def test_a_new_connection_loads_the_scripts_that_the_server_lacks_and_no_others(direct: Queue, ironclaim_url: str) -> None:
+    """Rule 28. All of them are half a megabyte, and after a fault many connections are made at once."""
+
+    def loads() -> int:
+        return int(client.info("commandstats").get("cmdstat_script|load", {}).get("calls", 0))
+
+    with raw_client(ironclaim_url) as client:
+        client.script_flush()
+        before = loads()
+        direct.driver.close()
+        direct.enqueue("work", {}, id="a")
+        assert loads() - before == len(direct.model.scripts)
+        direct.driver.close()
+        direct.enqueue("work", {}, id="b")
+        assert loads() - before == len(direct.model.scripts)
+
+
 def test_an_error_of_a_script_is_told_at_once_and_leaves_the_connection_usable(queue: Queue, ironclaim_url: str) -> None:
     queue.enqueue("work", {}, id="a")
     with raw_client(ironclaim_url) as client:
