@@ -17,7 +17,7 @@ import redis
 from engine.drivers.client_errors import is_reply
 from engine.drivers.connections import Connection
 from engine.drivers.endpoint import Endpoint
-from engine.drivers.handshake import Handshake
+from engine.drivers.handshake import Handshake, raise_errors
 from engine.errors import Malformed
 
 #: Calls of one driver that run at once; others wait for their turn before their time starts.
@@ -103,7 +103,7 @@ class AsyncConnections:
         await connection.on_connect()
         missing = self._handshake.conclude(await self._ask(connection, self._handshake.commands))
         if missing:
-            self._handshake.loaded(await self._ask(connection, missing))
+            raise_errors(await self._ask(connection, missing))
 
     async def _ask(self, connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[Any]:
         """What a new connection answers to these."""

@@ -16,7 +16,7 @@ import redis
 
 from engine.drivers.client_errors import FAILURES, is_reply
 from engine.drivers.endpoint import Endpoint
-from engine.drivers.handshake import Handshake
+from engine.drivers.handshake import Handshake, raise_errors
 
 Pack = Callable[[tuple[object, ...]], bytes]
 _pack: Pack | None
@@ -113,7 +113,7 @@ class Connections:
         connection.on_connect()
         missing = self._handshake.conclude(_ask(connection, self._handshake.commands))
         if missing:
-            self._handshake.loaded(_ask(connection, missing))
+            raise_errors(_ask(connection, missing))
 
 
 _POOLS: weakref.WeakSet[Connections] = weakref.WeakSet()

@@ -34,9 +34,9 @@ class Handshake:
         )
 
     def conclude(self, replies: Sequence[Any]) -> tuple[tuple[object, ...], ...]:
-        """Check the server and learn its time; the commands that load what it lacks, whose replies `loaded` takes. Raises the
-        first error among the replies, or UnsafeServer."""
-        self.loaded(replies)
+        """Check the server and learn its time; the commands that load what it lacks. Raises the first error among the
+        replies, or UnsafeServer."""
+        raise_errors(replies)
         info: dict[str, str] = {}
         for section in replies[: len(_SECTIONS)]:
             info.update(parse_info(section))
@@ -49,11 +49,12 @@ class Handshake:
         there = replies[len(_SECTIONS)] if self._scripts else ()
         return tuple(("SCRIPT", "LOAD", script.text) for script, known in zip(self._scripts, there, strict=True) if not known)
 
-    def loaded(self, replies: Sequence[Any]) -> None:
-        """Raises the first error among the replies."""
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
+
+def raise_errors(replies: Sequence[Any]) -> None:
+    """Raise the first error among the replies."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
 
 
 def parse_info(section: bytes) -> dict[str, str]:

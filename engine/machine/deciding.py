@@ -5,18 +5,8 @@ from __future__ import annotations
 from engine.machine.lines import NOTHING
 from engine.machine.prefetch import WAIT_MS_MAX
 from engine.machine.state import State
-from engine.machine.step_values import (
-    MS,
-    Action,
-    Exit,
-)
-from engine.operations import (
-    Claim,
-    Enqueue,
-    Finish,
-    Mark,
-    Operation,
-)
+from engine.machine.step_values import MS, Action, Exit
+from engine.operations import Claim, Enqueue, Finish, Mark, Operation
 
 
 class Deciding(State):

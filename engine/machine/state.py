@@ -16,18 +16,13 @@ from engine.machine.owed import Owed
 from engine.machine.prefetch import Prefetch
 from engine.machine.renewing import Renewing
 from engine.machine.sharing import Share
-from engine.machine.step_values import (
-    Settings,
-)
+from engine.machine.step_values import Settings
 from engine.machine.stopping import Stopping
 from engine.machine.sweeping import Sweeping
 from engine.machine.telling import Telling
 from engine.machine.timeouts import Timeouts
 from engine.machine.took import Took
-from engine.operations import (
-    Lease,
-    Operation,
-)
+from engine.operations import Lease, Operation
 from engine.server_clock import ServerClock
 
 

@@ -26,11 +26,7 @@ from engine.machine.step_values import (
     TimerFired,
     Unanswered,
 )
-from engine.operations import (
-    Extended,
-    Lease,
-    LeasedJob,
-)
+from engine.operations import Extended, Lease, LeasedJob
 
 #: After the last turn that was asked for, the machine is woken for so long as often as turns need it.
 TURNING_MS = 20
