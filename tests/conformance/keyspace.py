@@ -24,7 +24,7 @@ def dump(client: redis.Redis, pattern: str = "*", *, without: str = "") -> dict[
         key = raw.decode(errors="backslashreplace")
         if without and without in key:
             continue
-        kind = client.type(raw).decode()
+        kind = _text(client.type(raw))
         left_ms = client.pttl(raw)
         found[key] = {"type": kind, "ttl_s": None if left_ms < 0 else left_ms / 1000, "value": _value(client, raw, kind)}
     return found
@@ -91,7 +91,7 @@ def _value(client: redis.Redis, key: bytes, kind: str) -> Any:
             return {_text(name): _text(value) for name, value in client.hgetall(key).items()}
         case "zset":
             # As text: a score beyond 2^53 must not be rounded once more on its way here.
-            flat = client.execute_command("ZRANGE", key, 0, -1, "WITHSCORES")
+            flat: list[Any] = client.execute_command("ZRANGE", key, 0, -1, "WITHSCORES") or []
             pairs = flat if flat and isinstance(flat[0], (list, tuple)) else list(zip(flat[::2], flat[1::2], strict=True))
             return [[_text(member), _score(score)] for member, score in pairs]
         case _:
