@@ -1,0 +1,131 @@
+-- Writes of Bull's wire for jobs that come, run and end. Adds to `bull`, the methods of the wire: add, take, extend, back, done,
+-- again, bury, drop, noted, set_aside; and `push` and `leave` for the others.
+local function bull_ends(bull, keys, root, prefix, now_ms)
+  -- While the queue is paused nothing must come into `wait`: the original's promotion and retry put jobs there all the same, which
+  -- run then, or are lost with the next resume.
+  local function line()
+    return redis.call('EXISTS', keys.meta) == 1 and keys.paused or keys.wait
+  end
+
+  -- Jobs are taken from the right.
+  function bull.push(id, command)
+    redis.call(command, line(), id)
+    redis.call('PUBLISH', keys.jobs, id)
+  end
+
+  function bull.leave(id)
+    redis.call('LREM', keys.active, 0, id)
+    if not bull.locked(id) then redis.call('DEL', root .. id .. ':lock') end
+  end
+
+  -- Of an id that is no number the low bits are 0, as the original's arithmetic has it.
+  function bull.delay(id, due_ms)
+    local low = string.find(id, '^%d+$') and tonumber(id) % 4096 or 0
+    local score = due_ms * 4096 + low
+    redis.call('ZADD', keys.delayed, string.format('%.0f', score), id)
+    redis.call('PUBLISH', keys.delayed, string.format('%.17g', score / 4096))
+  end
+
+  -- The hash before the index: an id without a hash is what no client can do anything with. The repeat of a call that was cut off
+  -- in between puts the id into its place.
+  function bull.add(item, due_ms)
+    local data, opts, rest, attempts, timestamp, lifo = unpack(item.fields)
+    local delay = item.wait_ms > 0 and item.wait_ms or math.max(0, due_ms - now_ms)
+    -- A job that is due at a time is written as one with the delay until then.
+    if rest ~= '' then opts = opts .. string.format('%.0f', delay) .. rest end
+    redis.call('HSET', root .. item.id, 'data', data, 'opts', opts, 'progress', '0', 'delay', string.format('%.0f', delay), 'timestamp',
+      timestamp ~= '' and timestamp or string.format('%.0f', now_ms), 'attempts', attempts, 'attemptsMade', '0', 'stacktrace', '[]',
+      'returnvalue', 'null')
+    if due_ms > now_ms then bull.delay(item.id, due_ms) else bull.push(item.id, lifo == '1' and 'RPUSH' or 'LPUSH') end
+  end
+
+  function bull.take(id, job, place, lease)
+    if redis.call('LINDEX', keys.wait, -1) == id then
+      redis.call('RPOPLPUSH', keys.wait, keys.active)
+    else
+      if not redis.call('LPOS', keys.wait, id, 'RANK', -1) then return false end
+      redis.call('LPUSH', keys.active, id)
+      redis.call('LREM', keys.wait, -1, id)
+    end
+    bull.extend(id, lease)
+    return true
+  end
+
+  function bull.extend(id, lease)
+    redis.call('SET', root .. id .. ':lock', lease.token, 'PX', string.format('%.0f', lease.lease_ms))
+  end
+
+  function bull.back(id, job, front)
+    local place = bull.place(id)
+    -- An end that was cut off, by us or by the original, has left it in `active`; what is elsewhere stays there.
+    if place == nil or place == 'active' then bull.push(id, front and 'RPUSH' or 'LPUSH') end
+    bull.leave(id)
+  end
+
+  function bull.done(id, job, value, took_ms)
+    if bull.is_hash(id) then
+      redis.call('HSET', root .. id, 'returnvalue', value or '')
+      redis.call('SADD', keys.completed, id)
+    end
+    bull.leave(id)
+  end
+
+  -- As the original's serialiser writes texts.
+  local function json_text(text)
+    local short = { ['"'] = '\\"', ['\\'] = '\\\\', ['\b'] = '\\b', ['\f'] = '\\f', ['\n'] = '\\n', ['\r'] = '\\r', ['\t'] = '\\t' }
+    return '"' .. string.gsub(text, '[%z\1-\31"\\]', function(one) return short[one] or string.format('\\u%04x', string.byte(one)) end) .. '"'
+  end
+
+  -- One trace more; what was there stays byte for byte, unless it is no array.
+  local function note_failure(id, failure)
+    local text = failure.error or ''
+    if failure.trace and failure.trace ~= '' then text = text .. '\n' .. failure.trace end
+    local traces = redis.call('HGET', root .. id, 'stacktrace') or ''
+    local fine, list = pcall(cjson.decode, traces)
+    local inside = fine and type(list) == 'table' and string.match(traces, '^%s*%[(.*)%]%s*$')
+    if not inside or string.find(inside, '^%s*$') then inside = '' else inside = inside .. ',' end
+    redis.call('HSET', root .. id, 'attemptsMade', string.format('%.0f', failure.failures), 'stacktrace', '[' .. inside .. json_text(text) .. ']')
+  end
+
+  function bull.again(id, job, failure)
+    if bull.is_hash(id) then
+      note_failure(id, failure)
+      if failure.due_ms > now_ms then bull.delay(id, failure.due_ms) else bull.push(id, job.lifo and 'RPUSH' or 'LPUSH') end
+    end
+    bull.leave(id)
+  end
+
+  function bull.bury(id, job, failure)
+    if bull.is_hash(id) then
+      note_failure(id, failure)
+      redis.call('SADD', keys.failed, id)
+    end
+    bull.leave(id)
+  end
+
+  -- The format knows no other end of a job than completed and failed.
+  function bull.drop(id, job, outcome)
+    redis.call('DEL', root .. id)
+    bull.leave(id)
+  end
+
+  -- The wire holds one number.
+  function bull.noted(id, job, body)
+    local percent = string.match(body, '^{"percent":([%d.eE+-]+)')
+    if percent and bull.is_hash(id) then redis.call('HSET', root .. id, 'progress', percent) end
+  end
+
+  -- An id without a hash would be read as nothing by those who list `failed`: it goes to a hash of ours.
+  function bull.set_aside(id, place, why)
+    if bull.is_hash(id) then
+      note_failure(id, { error = why, failures = tonumber(redis.call('HGET', root .. id, 'attemptsMade') or 0) or 0 })
+      redis.call('SADD', keys.failed, id)
+    else
+      redis.call('HSET', prefix .. 'aside', id, why)
+    end
+    redis.call('LREM', keys.wait, 0, id)
+    redis.call('LREM', keys.paused, 0, id)
+    redis.call('ZREM', keys.delayed, id)
+    redis.call('LREM', keys.active, 0, id)
+  end
+end

@@ -1,0 +1,50 @@
+"""The methods of Bull's wire by themselves: one script for each call, with nothing around the wire but its tools."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import redis
+
+from engine.scripts import scripts_folder
+
+_INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
+_NOW_MS = 1_795_233_060_000
+
+
+def _text(name: str) -> str:
+    for folder in ("bull", "foreign", "lanes"):
+        path = scripts_folder() / folder / "include" / f"{name}.lua"
+        if path.is_file():
+            return _INCLUDE.sub(lambda found: _text(found.group(1)), path.read_text())
+    raise LookupError(name)
+
+
+_SCRIPT = f"""
+{_text("check_types")}
+{_text("wire")}
+-- cjson keeps 14 digits of a number.
+local function told(value)
+  if type(value) == 'number' then return string.format('%.0f', value) end
+  if type(value) ~= 'table' then return value end
+  local copy = {{}}
+  for name, inner in pairs(value) do copy[name] = told(inner) end
+  return copy
+end
+local given = cjson.decode(ARGV[1])
+local count = #given
+for at = 1, count do
+  if given[at] == cjson.null then given[at] = nil end
+end
+local bull = wire('bull:q:', 'bull:q:ironclaim:', 'q', '', '', tonumber(ARGV[2]), {{ check_types = check_types }})
+local one, other = bull[given[1]](unpack(given, 2, count))
+return cjson.encode({{ one == nil and cjson.null or told(one), told(other) }})
+"""
+
+
+def wired(client: redis.Redis, method: str, *arguments: Any, now_ms: int = _NOW_MS) -> Any:
+    """What a method returns, its first value; of `candidates` both. Numbers come as text, an empty table as {}."""
+    found = json.loads(client.eval(_SCRIPT, 0, json.dumps([method, *arguments]), now_ms))
+    return found if method == "candidates" else found[0]
