@@ -20,7 +20,7 @@ BIN := .venv/bin
 .PHONY: help setup bench bench-engine judge test features simulate simulate-rules soak check format doctor clean distclean
 
 help:
-	@echo 'make bench [SEED=1] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
+	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
 	@echo 'make test [ARGS="-k claim"]         all tests, in JOBS=3 processes'
@@ -48,7 +48,7 @@ endif
 test: TOOLS += browser
 
 bench: setup
-	@$(BIN)/python -m chaos bench --seed $(SEED) $(if $(MUTANT),--mutant $(MUTANT))
+	@$(BIN)/python -m chaos bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT))
 
 # Its two servers are part of what it measures, so SERVER says nothing here.
 bench-engine: TOOLS += redis

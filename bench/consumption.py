@@ -16,6 +16,7 @@ import gevent
 
 import engine
 from bench.handlers import handlers
+from bench.models import LANES, queue
 from engine.call import Call
 from engine.history import HistoryFile
 from engine.observer import Observer, Outcome, ServerIdentity
@@ -55,6 +56,7 @@ class Source:
     concurrency: int = 8
     lease_ms: int = 9_000
     sweep_ms: int = 1_000
+    model: str = LANES
 
 
 class Consumption:
@@ -66,7 +68,7 @@ class Consumption:
 
     def __init__(self, source: Source, report: Report) -> None:
         # Everything that can be wrong shows before the history file exists.
-        engine.Queue(source.queue, url=source.url, lua=source.lua).close()
+        queue(source.model, source.queue, url=source.url, lua=source.lua).close()
         self._recorder: Recorder | None = None
         if source.history is not None:
             if source.history.exists():
@@ -74,7 +76,7 @@ class Consumption:
             file = HistoryFile(source.history, proc=source.name, role="worker", version=engine.__version__)
             self._recorder = Recorder(file, queue=source.queue)
         observer = Reporter(report, self._recorder)
-        self._queue = engine.Queue(source.queue, url=source.url, lua=source.lua, observer=observer)
+        self._queue = queue(source.model, source.queue, url=source.url, lua=source.lua, observer=observer)
         self._worker = engine.Worker(
             self._queue,
             handlers,

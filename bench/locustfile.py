@@ -32,6 +32,7 @@ from locust.runners import MasterRunner, WorkerRunner
 # After locust, which makes the sockets cooperative when it is imported.
 import engine
 from bench.consumption import Consumption, Source
+from bench.models import LANES, NAMES, ModelMissing
 from bench.production import REQUEST_TYPE, Destination, Production
 from bench.workload import CAPABILITY, Workload, WorkloadError
 from engine.testing import EmbeddedServer, ServerFailed, ServerMissing
@@ -54,6 +55,7 @@ class Load:
         """Our own options; those that Locust's page shows can be changed there before each start."""
         add: Any = parser.add_argument  # Locust's parser knows include_in_web_ui, argparse's type does not
         add("--queue", default="bench", help="queue that gets the jobs")
+        add("--model", default=LANES, choices=NAMES, include_in_web_ui=False, help="model of the queue (default lanes)")
         add("--seed", type=int, default=1, help="seed of the workload: same seed, same jobs")
         add("--rate", type=float, default=DEFAULT_RATE_PER_S, help="jobs per second, all users together")
         add("--id-prefix", default="", help="job ids are PREFIX-INDEX; default b<seed>, on the page with the start time added")
@@ -84,7 +86,7 @@ class Load:
             if not environment.host:
                 environment.host = self._serve(options.queue)
             _destination(environment).connect().close()
-        except (WorkloadError, ServerMissing, ServerFailed, engine.EngineError) as error:
+        except (WorkloadError, ModelMissing, ServerMissing, ServerFailed, engine.EngineError) as error:
             self.quit()
             print(f"locustfile: {error}", file=sys.stderr)
             sys.exit(REFUSED_EXIT_CODE)
@@ -198,6 +200,7 @@ def _destination(environment: Environment, *, part: int = 0) -> Destination:
         queue=options.queue,
         url=environment.host or "",
         lua=Path(options.lua) if options.lua else None,
+        model=options.model,
         history=history,
         retention_ms=options.retention_ms,
     )
@@ -216,6 +219,7 @@ def _source(environment: Environment, *, number: int) -> Source:
         url=environment.host or "",
         name=name,
         lua=Path(options.lua) if options.lua else None,
+        model=options.model,
         history=given.with_name(f"{name}.jsonl") if given else None,
         concurrency=options.consumer_concurrency,
         lease_ms=options.lease_ms,

@@ -16,6 +16,7 @@ from typing import Any
 import gevent
 
 import engine
+from bench.models import LANES, carried, queue
 from bench.openloop import OpenLoop
 from bench.workload import CAPABILITY, PlannedJob, Workload
 from engine.history import HistoryFile, text
@@ -52,10 +53,11 @@ class Destination:
     lua: Path | None = None
     history: Path | None = None
     retention_ms: int = 0
+    model: str = LANES
 
     def connect(self, recorder: Recorder | None = None) -> engine.Queue:
-        """A queue of this destination; no I/O yet. Raises engine.EngineError naming the setting that is wrong."""
-        return engine.Queue(self.queue, url=self.url, lua=self.lua, observer=recorder)
+        """A queue of this destination; no I/O yet. Raises ModelMissing, and engine.EngineError for a wrong setting."""
+        return queue(self.model, self.queue, url=self.url, lua=self.lua, observer=recorder)
 
 
 class Production:
@@ -77,6 +79,7 @@ class Production:
         self._queue = destination.connect(self._recorder)
         kept_ms = destination.retention_ms
         self._kept: dict[str, Any] = {"result_ttl_ms": kept_ms, "error_ttl_ms": kept_ms} if kept_ms else {}
+        self._carried = carried(destination.model)
         self._loop = OpenLoop(jobs, send=self._send, drop=self._drop)
 
     def warm_up(self) -> None:
@@ -113,18 +116,8 @@ class Production:
                 job.name,
                 job.payload,
                 id=job.id,
-                delay_ms=job.delay_ms,
-                priority=job.priority,
-                attempts=job.attempts,
-                backoff_ms=job.backoff_ms,
-                key=job.key,
-                unique=job.unique,
-                needs=job.needs,
-                target=engine.Target(capabilities=[CAPABILITY]) if job.routed else None,
-                # A parent may be dead by plan; the check is about the order.
-                on_parent_failure="ignore",
-                **self._kept,
                 intended_ns=intended_ns,
+                **self._options(job),
             )
             # A job that the holder of its unique key keeps out is part of the plan.
             if not reply.created and not (job.unique and reply.holder != job.id):
@@ -137,6 +130,23 @@ class Production:
         except Exception as error:  # whatever it was, it is a failed send and never the end of the load
             failure = error
         self._report(job.name, (time.monotonic_ns() - intended_ns) / 1e6, failure)
+
+    def _options(self, job: PlannedJob) -> dict[str, Any]:
+        """The options of a job, of those that the model carries."""
+        wanted: dict[str, Any] = {
+            "delay_ms": job.delay_ms,
+            "priority": job.priority,
+            "attempts": job.attempts,
+            "backoff_ms": job.backoff_ms,
+            "key": job.key,
+            "unique": job.unique,
+            "needs": job.needs,
+            "target": engine.Target(capabilities=[CAPABILITY]) if job.routed else None,
+            # A parent may be dead by plan; the check is about the order.
+            "on_parent_failure": "ignore",
+            **self._kept,
+        }
+        return {name: value for name, value in wanted.items() if self._carried.option(name)}
 
     def _drop(self, job: PlannedJob, intended_ns: int, why: str) -> None:
         if self._history is not None:

@@ -38,6 +38,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "Exits 0 when it is valid, 1 when violated, 2 when unknown.",
     )
     bench.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
+    bench.add_argument("--model", default="lanes", help="put the load on this model (default lanes)")
     bench.add_argument("--mutant", default="", help="plant this defect, to see the checks catch it")
     bench.add_argument("--faults", type=names, default=FAULT_NAMES, help=f"only these, with commas ({', '.join(FAULT_NAMES)})")
     bench.add_argument("--rate", type=int, default=120, help="offered jobs per second (default 120)")

@@ -7,9 +7,12 @@ import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
+from bench.models import LANES, ModelMissing, carried
 from chaos import machine, mutants, runs, topology, toxiproxy_binary
 from chaos.drill import Drill
+from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.judge import UNKNOWN, VALID, judge
 from chaos.mutants import Mutant
@@ -28,14 +31,19 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     """
     now_s = time.time()
     mutant = mutants.find(arguments.mutant)
+    if mutant and arguments.model != LANES:
+        raise HarnessError(f"mutants are of the model {LANES}, not of {arguments.model}")
+    label = "-".join(filter(None, [arguments.model if arguments.model != LANES else "", arguments.mutant]))
     spec = RunSpec(
-        id=runs.run_id("bench", arguments.seed, arguments.mutant, now_s),
+        id=runs.run_id("bench", arguments.seed, label, now_s),
         seed=arguments.seed,
+        model=arguments.model,
         mutant=arguments.mutant,
         rate_per_s=arguments.rate,
         lease_ms=arguments.lease_ms,
         started_utc=utc(now_s),
     )
+    spec = replace(spec, **features(spec.model))
     workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
     plan = draw(spec.seed, workers=workers, consumers=consumers, kinds=arguments.faults)
     server = topology.binary()
@@ -66,6 +74,14 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     code = conclude(drill, progress)
     folder.release()
     return code
+
+
+def features(model: str) -> dict[str, Any]:
+    """What the load on a model uses, as fields of the spec. Raises HarnessError for a model that this engine has not."""
+    try:
+        return carried(model).features()
+    except ModelMissing as error:
+        raise HarnessError(str(error)) from error
 
 
 def toxiproxy_program(progress: Progress, interrupts: Interrupts) -> Path:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench import models
 from bench.workload import NAMES, SCHEDULED_PAYLOAD
 from chaos import rows, snapshot, topology
 from chaos.errors import HarnessError
@@ -24,7 +25,7 @@ from chaos.runs import RunFolder
 from chaos.sampler import Sampler
 from chaos.spec import RunSpec
 from chaos.watch import Watch
-from engine import EngineError, Queue
+from engine import EngineError
 from engine.history import HistoryFile
 from engine.testing import ServerFailed, ServerMissing
 
@@ -90,7 +91,7 @@ class Drill:
                 raise HarnessError("the plan has faults of the network, and no Toxiproxy server was named")
             log = self.folder.logs / "toxiproxy.log"
             self._network = stack.enter_context(Network(url, program=self.toxiproxy, log=log, pretend=self.pretend))
-        self._queue = Queue(spec.queue, url=url)
+        self._queue = models.queue(spec.model, spec.queue, url=url)
         stack.callback(self._queue.close)
         for limit in spec.limits:
             self._queue.set_limit(**limit)
@@ -101,7 +102,7 @@ class Drill:
         stack.callback(self._watch.close)
         connect = self._network.connect if self._network else lambda name: url
         self._crew = Crew(spec, connect, history, self.folder.logs, manifest, self._watch, self.lua)
-        self._sampler = Sampler(url=url, queue=spec.queue, samples=self.folder.samples, harness=self._harness, pids=self._pids)
+        self._sampler = Sampler(url=url, spec=spec, samples=self.folder.samples, harness=self._harness, pids=self._pids)
         stack.callback(self._sampler.close)
         stack.callback(self._stop_crew)
         self._sampler.start()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.models import LANES
 from bench.workload import CAPABILITY
 from chaos import rows
 from chaos.spec import RunSpec
@@ -156,7 +157,7 @@ def worker_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path 
     command = [sys.executable, "-m", "engine", "worker", "bench.handlers:handlers", "--queue", spec.queue, "--url", url]
     command += ["--name", name, "--concurrency", str(spec.concurrency), "--lease-ms", str(spec.lease_ms)]
     command += ["--sweep-ms", str(spec.sweep_ms), "--capabilities", CAPABILITY, "--history", str(history)]
-    return command + (["--lua", str(lua)] if lua else [])
+    return command + model_options(spec) + (["--lua", str(lua)] if lua else [])
 
 
 def consumer_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path | None) -> list[str]:
@@ -164,7 +165,7 @@ def consumer_command(spec: RunSpec, name: str, url: str, history: Path, lua: Pat
     del name  # it is called after its history
     command = locust_command(spec, users=1)
     command += ["--host", url, "--queue", spec.queue, "--consumer-concurrency", str(spec.concurrency)]
-    command += ["--lease-ms", str(spec.lease_ms), "--sweep-ms", str(spec.sweep_ms)]
+    command += ["--lease-ms", str(spec.lease_ms), "--sweep-ms", str(spec.sweep_ms), *model_options(spec)]
     command += ["--lua", str(lua)] if lua else []
     return [*command, "--consumer-history", str(history), "Consumer"]
 
@@ -174,8 +175,14 @@ def producer_command(spec: RunSpec, url: str, history: Path, lua: Path | None) -
     command = locust_command(spec, users=PRODUCER_USERS)
     command += ["--host", url, "--queue", spec.queue, "--seed", str(spec.seed), "--rate", str(spec.rate_per_s)]
     command += ["--retention-ms", str(spec.retention_ms)] if spec.retention_ms else []
+    command += model_options(spec)
     command += ["--lua", str(lua)] if lua else []
     return [*command, "--history", str(history), "Producer"]
+
+
+def model_options(spec: RunSpec) -> list[str]:
+    """How a process is told of the model; the default is nothing to tell."""
+    return [] if spec.model == LANES else ["--model", spec.model]
 
 
 def locust_command(spec: RunSpec, *, users: int) -> list[str]:

@@ -48,10 +48,10 @@ class RunFolder:
         os.close(self.lock_descriptor)
 
 
-def run_id(scenario: str, seed: int, mutant: str, now_s: float) -> str:
-    """`<UTC yyyymmdd-HHMMSS>-<scenario>-seed<seed>[-<mutant>]`."""
+def run_id(scenario: str, seed: int, label: str, now_s: float) -> str:
+    """`<UTC yyyymmdd-HHMMSS>-<scenario>-seed<seed>[-<label>]`; a mutant is a label, and so is a model."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_s))
-    return f"{stamp}-{scenario}-seed{seed}" + (f"-{mutant}" if mutant else "")
+    return f"{stamp}-{scenario}-seed{seed}" + (f"-{label}" if label else "")
 
 
 def create(runs: Path, name: str) -> RunFolder:

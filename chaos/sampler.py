@@ -13,8 +13,10 @@ from typing import Any, TextIO
 import psutil
 import redis
 
+from bench import models
 from chaos import rows
-from engine import Counts, EngineError, Queue
+from chaos.spec import RunSpec
+from engine import Counts, EngineError
 from engine.history import HistoryFile
 
 PERIOD_S = 1.0
@@ -48,10 +50,10 @@ class Sampler:
     """
 
     def __init__(
-        self, *, url: str, queue: str, samples: Path, harness: HistoryFile, pids: Callable[[], Mapping[str, int]]
+        self, *, url: str, spec: RunSpec, samples: Path, harness: HistoryFile, pids: Callable[[], Mapping[str, int]]
     ) -> None:
         self.counts: Counts | None = None
-        self._queue = Queue(queue, url=url)
+        self._queue = models.queue(spec.model, spec.queue, url=url)
         self._redis = redis.Redis.from_url(url, socket_timeout=PERIOD_S, decode_responses=True)
         self._harness = harness
         self._pids = pids

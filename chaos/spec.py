@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.models import LANES, NAMES
 from bench.workload import LIMITS, SCHEDULES
 from chaos.errors import HarnessError
 
@@ -40,7 +41,7 @@ class RunSpec:
     scenario: str = "bench"
     topology: str = "embedded"
     queue: str = "bench"
-    model: str = "lanes"
+    model: str = LANES
     lease_ms: int = 9_000
     sweep_ms: int = 1_000
     workers: int = 3
@@ -62,6 +63,8 @@ class RunSpec:
     dependencies: bool = True
     #: Some jobs want a capability that the workers inside Locust have not.
     routing: bool = True
+    #: What the wire format of the model cannot protect: each with `name`, `checks` and `text` (see reports/declared.py).
+    findings: tuple[dict[str, Any], ...] = ()
     plan: tuple[dict[str, Any], ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     git_commit: str = ""
@@ -69,6 +72,8 @@ class RunSpec:
     started_utc: str = ""
 
     def __post_init__(self) -> None:
+        if self.model not in NAMES:
+            raise HarnessError(f"model {self.model!r} does not exist; choose from {', '.join(NAMES)}")
         for name, (low, high) in BOUNDS.items():
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:

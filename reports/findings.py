@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, Window
@@ -13,9 +14,10 @@ from pyspark.sql import functions as F
 from reports.checks import CHECKS
 from reports.checks.base import Base, Check, Flag, flagged
 from reports.checks.h0_history_whole import holes, lost_rows
+from reports.declared import with_findings
 from reports.errors import CannotJudge, one_line
 from reports.frames import Frames
-from reports.verdict import EXAMPLES_MAX
+from reports.verdict import DECLARED, EXAMPLES_MAX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +47,9 @@ class Found:
     examples: dict[str, list[str]] = field(default_factory=dict)
     #: Rows are missing, and may hide a violation.
     hidden: bool = False
+    #: Violation rows by the declared finding that covers them, which is no violation then; and their first examples.
+    declared: dict[str, int] = field(default_factory=dict)
+    declared_examples: dict[str, list[str]] = field(default_factory=dict)
 
     def total(self, level: str) -> int:
         """Violation rows of one level."""
@@ -85,7 +90,7 @@ def examine(frames: Frames, tables: Path, checks: Sequence[Check] = CHECKS) -> l
         one.hidden = one.check.id.startswith(ENGINE) and bool(lost_rows(frames.run))
     whole = not holes(frames.run)
     try:
-        together = violations(frames, checks).persist()
+        together = with_findings(violations(frames, checks), frames).persist()
         counted = tally(together)
     except Exception:
         counted = [row for one in found for row in one_by_one(one, frames)]
@@ -118,7 +123,7 @@ def crashed(error: BaseException) -> str:
 def one_by_one(one: Found, frames: Frames) -> list[Row]:
     """When all checks together crashed: each by itself, so that a crash puts only its own check in doubt."""
     try:
-        return tally(violations(frames, [one.check]))
+        return tally(with_findings(violations(frames, [one.check]), frames))
     except Exception as error:
         one.doubts.append(crashed(error))
         return []
@@ -144,34 +149,43 @@ def save(frame: DataFrame, path: Path) -> None:
         raise CannotJudge(f"table {path.name} cannot be written: {one_line(error)}") from error
 
 
-def level_of(level: str, *, absence: bool, whole: bool) -> str:
+def level_of(level: str, *, absence: bool, whole: bool, finding: str) -> str:
     """The level of a violation, as `leveled` puts it."""
-    return "unproven" if absence and not whole and level == "violated" else level
+    if level != "violated":
+        return level
+    if absence and not whole:
+        return "unproven"
+    return DECLARED if finding else level
 
 
 def leveled(rows: DataFrame, *, whole: bool) -> DataFrame:
-    """Violations that rest on absent rows prove nothing when the history has holes."""
-    unproven = F.lit(not whole) & F.col("absence") & (F.col("level") == "violated")
-    return rows.withColumn("level", F.when(unproven, "unproven").otherwise(F.col("level")))
+    """Violations that rest on absent rows prove nothing when the history has holes; those of a declared finding are it."""
+    violated = F.col("level") == "violated"
+    unproven = F.lit(not whole) & F.col("absence")
+    level = F.when(violated & unproven, "unproven").when(violated & (F.col("finding") != ""), DECLARED)
+    return rows.withColumn("level", level.otherwise(F.col("level")))
 
 
 def tally(rows: DataFrame) -> list[Row]:
-    """Per check, level, absence and kind: the count `n` and the first examples by subject."""
-    group = Window.partitionBy("check", "level", "absence", "kind")
+    """Per check, level, absence, kind and finding: the count `n` and the first examples by subject."""
+    group = Window.partitionBy("check", "level", "absence", "kind", "finding")
     numbered = rows.withColumn("n", F.count(F.lit(1)).over(group))
     numbered = numbered.withColumn("place", F.row_number().over(group.orderBy("subject", "detail")))
     found = numbered.where(F.col("place") <= EXAMPLES_MAX).collect()
-    return sorted(found, key=lambda row: (row["check"], row["level"], row["kind"], row["absence"], row["place"]))
+    return sorted(found, key=itemgetter("check", "level", "kind", "absence", "finding", "place"))
 
 
 def enter(found: Sequence[Found], rows: Sequence[Row], *, whole: bool) -> None:
     """Put the counted rows where they belong."""
     by_id = {one.check.id: one for one in found}
-    counts = {(row["check"], row["level"], row["kind"], row["absence"]): row["n"] for row in rows}
-    for (check, level, kind, absence), count in counts.items():
-        place = (level_of(level, absence=absence, whole=whole), kind)
-        by_id[check].counts[place] = by_id[check].counts.get(place, 0) + count
     for row in rows:
-        shown = by_id[row["check"]].examples.setdefault(level_of(row["level"], absence=row["absence"], whole=whole), [])
+        one, finding = by_id[row["check"]], row["finding"]
+        level = level_of(row["level"], absence=row["absence"], whole=whole, finding=finding)
+        shown = one.declared_examples.setdefault(finding, []) if level == DECLARED else one.examples.setdefault(level, [])
         if len(shown) < EXAMPLES_MAX:
             shown.append(f"{row['subject']} {row['detail']}")
+        if row["place"] == 1:
+            place = (level, row["kind"])
+            one.counts[place] = one.counts.get(place, 0) + row["n"]
+            if level == DECLARED:
+                one.declared[finding] = one.declared.get(finding, 0) + row["n"]

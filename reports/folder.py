@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ POSITIVE = ("lease_ms", "sweep_ms", "recovery_bound_ms", "liveness_ms", "workers
 
 #: What a plan says of each fault.
 PLANNED = ("fault", "name", "target")
+
+#: What a declared finding may be about: a check of the engine, or `id:kind` for one kind of its violations.
+DECLARABLE = re.compile(r"J\d+(:[a-z ]+)?")
 
 #: Rule 37: recovery within the lease and this much, nothing stuck after the lease and that much. The harness gives a lease of 9 s
 #: six seconds more; for a short lease the same share of it is enough, and this is the least that a busy machine needs.
@@ -63,11 +67,33 @@ def spec_faults(spec: Mapping[str, Any]) -> list[str]:
         for number, entry in enumerate(plan):
             lacks = [name for name in PLANNED if not isinstance(entry, dict) or not isinstance(entry.get(name), str)]
             found += [f"plan[{number}] has no {name}, it must be a text" for name in lacks]
+    found += findings_faults(spec.get("findings", []))
     if not isinstance(spec.get("harness_errors"), list):
         found.append(f"harness_errors is {shown(spec, 'harness_errors')}, it must be a list")
     if not isinstance(spec.get("ended_utc"), str) or not spec["ended_utc"]:
         found.append(f"ended_utc is {shown(spec, 'ended_utc')}: the harness did not end the run")
     return found
+
+
+def findings_faults(findings: object) -> list[str]:
+    """What is wrong with the declared findings of a spec: a loose one would swallow violations that it does not describe."""
+    if not isinstance(findings, list):
+        return ["findings is no list"]
+    found: list[str] = []
+    for number, one in enumerate(findings):
+        at, entry = f"findings[{number}]", one if isinstance(one, dict) else {}
+        found += [f"{at} has no {name}, it must be a text" for name in ("name", "text") if not is_text(entry.get(name))]
+        checks, procs = entry.get("checks"), entry.get("procs", [])
+        if not isinstance(checks, list) or not checks or not all(is_text(c) and DECLARABLE.fullmatch(c) for c in checks):
+            found.append(f"{at} has checks {json.dumps(checks)[:VALUE_MAX]}, they must be ids of J checks, or id:kind")
+        if not isinstance(procs, list) or not all(map(is_text, procs)):
+            found.append(f"{at} has procs {json.dumps(procs)[:VALUE_MAX]}, they must be how names of processes begin")
+    return found
+
+
+def is_text(value: object) -> bool:
+    """True for a text that says something."""
+    return isinstance(value, str) and bool(value)
 
 
 def shown(spec: Mapping[str, Any], name: str) -> str:

@@ -16,6 +16,7 @@ def render(verdict: Mapping[str, Any]) -> str:
         measures = verdict["measures"]
         sections += [counts(measures), latencies(measures["latency"]), recoveries(measures["recovery"])]
         sections += [faults(measures["faults"]), rates(measures), checks(verdict["checks"])]
+        sections.append(findings(verdict["findings"]))
     if verdict["reasons"]:
         sections.append(["reasons", *(f"  {cut(reason, 4 * WORDS_MAX)}" for reason in verdict["reasons"])])
     sections.append([f"verdict: {verdict['verdict']}"])
@@ -84,8 +85,15 @@ def rates(measures: Mapping[str, Any]) -> list[str]:
 
 def checks(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     """Every check with its verdict."""
-    body = [[line["id"], line["name"], line["verdict"], number(line["violations"]), number(line["possible"])] for line in lines]
-    return grid("checks", ("id", "check", "verdict", "violations", "possible"), body, right=(3, 4))
+    names = ("violations", "declared", "possible")
+    body = [[line["id"], line["name"], line["verdict"], *(number(line[name]) for name in names)] for line in lines]
+    return grid("checks", ("id", "check", "verdict", *names), body, right=(3, 4, 5))
+
+
+def findings(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the model declares that its wire format cannot protect, and how often that was seen."""
+    body = [[line["name"], ", ".join(line["checks"]), number(line["rows"]), cut(line["text"])] for line in lines]
+    return grid("declared findings", ("finding", "checks", "rows", "what it is"), body, right=(2,))
 
 
 def grid(title: str, heads: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:

@@ -21,6 +21,9 @@ JUNIT = "junit.xml"
 #: A check shows at most this many examples.
 EXAMPLES_MAX = 10
 
+#: The level of a violation that a declared finding covers, beside those of `reports.checks.base.Flag`.
+DECLARED = "declared"
+
 #: Verdict -> exit code.
 EXIT_CODES = {"valid": 0, "violated": 1, "unknown": 2}
 
@@ -42,19 +45,30 @@ def merge(verdicts: Iterable[str]) -> str:
 def decide(found: Sequence[Found], measures: Mapping[str, Any], spec: Mapping[str, Any], trouble: str = "") -> dict[str, Any]:
     """The verdict of a run that could be looked at. Trouble with the measures makes it unknown too."""
     by_id = {one.check.id: one for one in found}
-    counted = {
-        "lost": by_id["J4"].counts.get(("violated", "lost"), 0) if by_id["J4"].verdict != "unknown" else None,
-        "doubled": by_id["J6"].counts.get(("violated", "doubled"), 0) if by_id["J6"].verdict != "unknown" else None,
-    }
+    counted = {"lost": proved(by_id["J4"], "lost"), "doubled": proved(by_id["J6"], "doubled")}
     return {
         "schema": SCHEMA,
         "verdict": merge([*(one.verdict for one in found), "unknown" if trouble else "valid"]),
         "reasons": [f"{one.check.id} {one.verdict}: {one.why}" for one in ranked(found) if one.verdict != "valid"]
         + ([trouble] if trouble else []),
         "checks": [check_entry(one) for one in found],
+        "findings": [finding_entry(finding, found) for finding in spec.get("findings") or ()],
         "measures": {**measures, **counted},
         "spec": dict(spec),
     }
+
+
+def proved(one: Found, kind: str) -> int | None:
+    """How many violations of a kind are proved, declared ones as well; None where the check could not be judged."""
+    return None if one.verdict == "unknown" else sum(one.counts.get((level, kind), 0) for level in ("violated", DECLARED))
+
+
+def finding_entry(finding: Mapping[str, Any], found: Sequence[Found]) -> dict[str, Any]:
+    """One declared finding as it stands in verdict.json: how often it was seen, and the first examples."""
+    name = finding["name"]
+    examples = [f"{one.check.id} {example}" for one in found for example in one.declared_examples.get(name, ())]
+    rows = sum(one.declared.get(name, 0) for one in found)
+    return {**finding, "rows": rows, "examples": examples[:EXAMPLES_MAX]}
 
 
 def ranked(found: Sequence[Found]) -> list[Found]:
@@ -70,6 +84,7 @@ def check_entry(one: Found) -> dict[str, Any]:
         "name": one.check.name,
         "verdict": one.verdict,
         "violations": one.total("violated"),
+        "declared": one.total(DECLARED),
         "possible": sum(map(one.total, ("unknown", "unproven", "possible"))),
         "examples": examples[:EXAMPLES_MAX],
         "why": one.why,
@@ -78,7 +93,7 @@ def check_entry(one: Found) -> dict[str, Any]:
 
 def undecided(reason: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The verdict of a run that could not be looked at."""
-    head = {"schema": SCHEMA, "verdict": "unknown", "reasons": [reason], "checks": []}
+    head = {"schema": SCHEMA, "verdict": "unknown", "reasons": [reason], "checks": [], "findings": []}
     return {**head, "measures": NO_MEASURES, "spec": dict(spec)}
 
 

@@ -50,6 +50,7 @@ def document(run: Path, decided: Mapping[str, Any], drawn: Sequence[Chapter]) ->
     spec = decided["spec"]
     sections = [
         Section("checks", "The checks", facts.checks(decided["checks"])),
+        Section("findings", "Declared findings", facts.declared(decided["findings"])),
         *(Section(one.name, one.title, one.lead + one.figure + one.table) for one in drawn),
         Section("run", "What the run was", facts.particulars(spec, decided["measures"])),
         Section("again", "How to judge it again", facts.again(run, spec)),
@@ -80,7 +81,7 @@ def head(name: str, decided: Mapping[str, Any]) -> str:
         f'<header class="{safe(verdict)}">',
         f'<p class="run">{safe(name)}</p>',
         f'<h1><span class="sign" aria-hidden="true">{SIGNS.get(verdict, "?")}</span> {safe(verdict)}</h1>',
-        f'<p class="headline">{safe(words.HEADLINES.get(verdict, ""))}</p>',
+        f'<p class="headline">{safe(words.headline(decided))}</p>',
         facts.reasons(decided["reasons"]),
         facts.tiles(decided["measures"]) if decided["checks"] else "",
         f'<ul class="story">{"".join(f"<li>{safe(sentence)}</li>" for sentence in told)}</ul>' if told else "",

@@ -13,7 +13,7 @@ from reports.page.tables import UNTOLD, cell, details, marked_up, safe
 from reports.page.words import milliseconds
 
 #: Fields of a spec that the page tells in words of its own; the others follow as they stand.
-CARDS = ("machine", "versions", "plan", "harness_errors")
+CARDS = ("machine", "versions", "plan", "harness_errors", "findings")
 
 BYTES_PER_GIB = 2**30
 
@@ -62,6 +62,7 @@ def checks(lines: Sequence[Mapping[str, Any]]) -> str:
             safe(line["name"]),
             f'<span class="badge {safe(line["verdict"])}">{safe(line["verdict"])}</span>',
             cell(line["violations"]),
+            cell(line["declared"]),
             cell(line["possible"]),
             findings(line),
         ]
@@ -69,12 +70,28 @@ def checks(lines: Sequence[Mapping[str, Any]]) -> str:
     ]
     if not rows:
         return ""
-    heads = ("id", "the check", "verdict", "violations", "possible", "found, or in doubt")
+    heads = ("id", "the check", "verdict", "violations", "declared", "possible", "found, or in doubt")
     note = (
         "<p>A check is violated only by what the history proves. What may be a violation, or rests on rows that are missing, is "
         "counted as possible. A check that lacks evidence is unknown, never a pass.</p>"
     )
-    return note + marked_up("Every check and what it came to", heads, rows, words=(1, 2, 5))
+    return note + marked_up("Every check and what it came to", heads, rows, words=(1, 2, 6))
+
+
+def declared(lines: Sequence[Mapping[str, Any]]) -> str:
+    """The declared findings of the model, each with what of it was seen; what is not declared is a violation above."""
+    rows: list[list[str]] = []
+    for line in lines:
+        examples = "".join(f"<li>{safe(example)}</li>" for example in line["examples"])
+        seen = details(f"{len(line['examples'])} examples", f"<ul>{examples}</ul>") if examples else "nothing"
+        rows.append([safe(line["name"]), safe(line["text"]), safe(", ".join(line["checks"])), cell(line["rows"]), seen])
+    if not rows:
+        return ""
+    note = (
+        "<p>The wire format of this model cannot protect these. They were declared before the run; violations of their checks, "
+        "of the jobs that a finding is about, count as declared. All others are violations.</p>"
+    )
+    return note + marked_up("Declared findings", ("finding", "what it is", "checks", "rows", "seen"), rows, words=(1, 2, 4))
 
 
 def findings(line: Mapping[str, Any]) -> str:

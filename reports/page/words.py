@@ -20,6 +20,15 @@ HEADLINES = {
     "unknown": "The evidence does not suffice to decide. This is not a pass.",
 }
 
+#: What is said of a valid run in which declared findings were seen.
+APART = "Every check ran, had evidence, and found nothing wrong apart from what the model declares."
+
+
+def headline(decided: Mapping[str, Any]) -> str:
+    """What the verdict means, in a sentence."""
+    verdict = str(decided["verdict"])
+    return APART if verdict == "valid" and any(one["rows"] for one in decided["findings"]) else HEADLINES.get(verdict, "")
+
 
 def story(decided: Mapping[str, Any]) -> list[str]:
     """The run in a few sentences: what was lost and doubled, what was broken, how fast it recovered, how long jobs took."""

@@ -34,6 +34,8 @@ def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.Compl
             ("bench", "--mutant", "nonsense"),
             "mutant 'nonsense' does not exist; choose from enqueue-not-idempotent, finish-without-",
         ),
+        (("bench", "--model", "resque"), "model 'resque' does not exist; choose from lanes, bridge, bananas, bull, mosquito"),
+        (("bench", "--model", "bull", "--mutant", "no-reap"), "mutants are of the model lanes, not of bull"),
         (("bench", "--rate", "0"), "rate_per_s is 0: it must be a whole number from 1 to 5000"),
         (("bench", "--seed", "-1"), "seed is -1: it must be a whole number from 0 to 9007199254740991"),
         (("bench", "--lease-ms", "999"), "lease_ms is 999: it must be a whole number from 1000 to 60000"),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,19 @@ def test_commands_carry_the_spec(tmp_path: Path) -> None:
     for part in ("--headless", "--host redis://h:1/0", "--seed 4", "--rate 77", f"--lua {tmp_path / 'lua'}"):
         assert part in producer
     assert "--lua" not in producer_command(SPEC, "redis://h:1/0", tmp_path / "p.jsonl", None)
+
+
+def test_every_process_is_told_of_a_model_that_is_not_the_default(tmp_path: Path) -> None:
+    on = replace(SPEC, model="bull")
+    for command, told in (
+        (worker_command(on, "w", "redis://h:1/0", tmp_path, None), worker_command(SPEC, "w", "redis://h:1/0", tmp_path, None)),
+        (
+            consumer_command(on, "c", "redis://h:1/0", tmp_path, None),
+            consumer_command(SPEC, "c", "redis://h:1/0", tmp_path, None),
+        ),
+        (producer_command(on, "redis://h:1/0", tmp_path, None), producer_command(SPEC, "redis://h:1/0", tmp_path, None)),
+    ):
+        assert "--model bull" in " ".join(command) and "--model" not in told
 
 
 def test_children_find_our_packages_from_any_folder(tmp_path: Path) -> None:

@@ -28,6 +28,12 @@ def test_both_bounds_of_every_number_hold(name: str) -> None:
             spec(**{name: bad})
 
 
+def test_a_model_that_nobody_knows_is_refused() -> None:
+    assert spec(model="bull").model == "bull"
+    with pytest.raises(HarnessError, match=r"^model 'resque' does not exist; choose from lanes, bridge, .*mosquito$"):
+        spec(model="resque")
+
+
 def test_the_file_has_what_a_judge_needs(tmp_path: Path) -> None:
     path = tmp_path / "spec.json"
     spec(lease_ms=9_000, mutant="inject-nothing").write(path, harness_errors=["late"])

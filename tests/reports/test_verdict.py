@@ -164,8 +164,12 @@ rates
   offered 120.0/s, finished 119.6/s; send lag p50 0.2 ms, p99 1.9 ms; recorder 1.23% of the processes' time
 
 checks
-  id  check           verdict  violations  possible
-  J4  no job is lost  unknown           0         2
+  id  check           verdict  violations  declared  possible
+  J4  no job is lost  unknown           0         1         2
+
+declared findings
+  finding   checks    rows  what it is
+  no token  J4, J6:x     1  The wire has none.
 
 reasons
   J4 unknown: there is no snapshot at the end
@@ -179,13 +183,15 @@ def test_the_table_is_plain_and_aligned_and_ends_with_the_verdict() -> None:
         "name": "no job is lost",
         "verdict": "unknown",
         "violations": 0,
+        "declared": 1,
         "possible": 2,
         "examples": [],
         "why": "",
     }
     head = {"verdict": "unknown", "reasons": ["J4 unknown: there is no snapshot at the end"], "checks": [entry]}
     spec = {"id": "x", "scenario": "bench", "seed": 1, "mutant": ""}
-    assert render({**head, "measures": MEASURES, "spec": spec}) == TABLE
+    finding = {"name": "no token", "checks": ["J4", "J6:x"], "text": "The wire has none.", "rows": 1, "examples": []}
+    assert render({**head, "findings": [finding], "measures": MEASURES, "spec": spec}) == TABLE
 
 
 def test_a_run_that_could_not_be_looked_at_shows_why_and_the_verdict() -> None:

@@ -1,0 +1,81 @@
+"""The models that load can be put on, and what of the workload each of them can carry.
+
+What a model lacks is asked of the model itself, so that the load never asks for a feature that would be refused; the same answers
+go into the spec of a run, so that the judge expects no more than was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import engine
+import engine.models
+from bench.workload import LIMITS, SCHEDULES
+from engine.observer import Observer
+
+LANES = "lanes"
+NAMES = (LANES, "bridge", "bananas", "bull", "mosquito")
+
+
+class ModelMissing(ValueError):
+    """A model that does not exist; the message names those that do."""
+
+
+def queue(model: str, name: str, *, url: str, lua: Path | None = None, observer: Observer | None = None) -> engine.Queue:
+    """A queue of that model; no I/O yet. Raises ModelMissing, and engine.EngineError naming the setting that is wrong."""
+    bound = () if model == LANES else (_spec(model),)
+    return engine.Queue(name, *bound, url=url, lua=lua, observer=observer)
+
+
+def _spec(model: str) -> Any:
+    """The model's settings, all as they are by default."""
+    found = getattr(engine.models, model.capitalize(), None) if model in NAMES else None
+    if found is None:
+        raise ModelMissing(f"model {model!r} does not exist; choose from {', '.join(NAMES)}")
+    return found()
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a model carries. `options`: names of JobOptions, None = all; `lacks`: names of operations that it has not."""
+
+    options: Collection[str] | None = None
+    lacks: Collection[str] = ()
+    findings: tuple[dict[str, Any], ...] = ()
+
+    def option(self, name: str) -> bool:
+        """Whether a job may have this option."""
+        return self.options is None or name in self.options
+
+    def operation(self, name: str) -> bool:
+        """Whether the model has this operation."""
+        return name not in self.lacks
+
+    def features(self) -> dict[str, Any]:
+        """What a load on it uses, as fields of a run's spec."""
+        limits = [one for one in LIMITS if "key" not in one or self.option("key")] if self.operation("SetLimit") else []
+        scheduled = self.operation("PutSchedule") and self.operation("Tick")
+        return {
+            "limits": tuple(limits),
+            "unique_keys": self.option("unique"),
+            "schedules": SCHEDULES if scheduled else (),
+            "dependencies": self.option("needs"),
+            "routing": self.option("target"),
+            "findings": self.findings,
+        }
+
+
+def carried(model: str) -> Carried:
+    """What the model carries. Raises ModelMissing."""
+    if model == LANES:
+        return Carried()
+    with queue(model, "any", url="redis://127.0.0.1:1") as unconnected:
+        bound: Any = unconnected.model
+    return Carried(
+        bound.OPTIONS,
+        tuple(operation.__name__ for operation in bound.LACKS),
+        tuple(asdict(finding) for finding in bound.FINDINGS),
+    )

@@ -1,0 +1,102 @@
+"""Declared findings: told apart from violations, and never more than they describe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.folder import spec_faults
+from reports.page.facts import declared
+from reports.page.words import headline
+from tests.reports.conftest import Checked, Judge
+from tests.reports.good_run import healthy
+from tests.reports.story import SPEC, Story
+
+TWICE = {"name": "no-token", "checks": ["J6:doubled", "J3"], "procs": ["node-"], "text": "Completion carries no token."}
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    """A valid run with a worker of the foreign kind."""
+    made = healthy(tmp_path / "run")
+    made.process("node-1", "worker")
+    made.life("node-1", "fine", 37.2)
+    for number in range(12):
+        made.life("node-1", f"more-{number}", 37.25 + number / 2)
+    return made
+
+
+def finished_twice(story: Story, job: str, second: str) -> None:
+    """A job that one worker finishes after its lease, while another has it, which finishes it again."""
+    story.enqueue(job, 38.0)
+    tokens = [story.claim("worker-1", job, 38.1), story.claim(second, job, 47.2)]
+    for token, at in zip(tokens, (47.5, 47.52), strict=True):
+        story.start(token, at - 0.1, took=0.05)
+        story.effect(token, at - 0.01)
+        story.end("finish", token, at=at)
+
+
+def test_what_a_finding_describes_is_no_violation_and_is_counted(story: Story, judged: Judge) -> None:
+    story.spec |= {"findings": [TWICE], "workers": 4}
+    finished_twice(story, "both", "node-1")
+    decided = judged(story.write())
+    assert (decided["verdict"], decided["reasons"]) == ("valid", [])
+    (finding,) = decided["findings"]
+    checks = {one["id"]: one for one in decided["checks"]}
+    assert finding["rows"] == checks["J6"]["declared"] + checks["J3"]["declared"] >= 2
+    assert any(example.startswith("J6 both was finished 2 times") for example in finding["examples"])
+    assert checks["J6"]["violations"] == 0
+    # As measured: a declared loss is a loss all the same.
+    assert decided["measures"]["doubled"] == 1
+    assert "apart from what the model declares" in headline(decided)
+    assert "J6 both was finished 2 times" in declared(decided["findings"])
+
+
+@pytest.mark.parametrize(
+    ("finding", "second"),
+    [
+        # Its job was never in the hands of a foreign worker.
+        (TWICE, "worker-3"),
+        # Another kind of violation of the same check.
+        ({**TWICE, "checks": ["J6:run again", "J3"]}, "node-1"),
+        # Another process.
+        ({**TWICE, "procs": ["ruby-"]}, "node-1"),
+    ],
+)
+def test_what_a_finding_does_not_describe_stays_a_violation(
+    finding: dict[str, Any], second: str, story: Story, checked: Checked
+) -> None:
+    story.spec |= {"findings": [finding], "workers": 4}
+    finished_twice(story, "both", second)
+    verdict, why = checked(story.write(), "J6")["J6"]
+    assert verdict == "violated" and why.startswith("both was finished 2 times")
+
+
+def test_a_finding_hides_no_unknown(story: Story, checked: Checked) -> None:
+    """A lost file leaves a loss in doubt, whatever is declared of losses."""
+    story.spec |= {"findings": [{**TWICE, "checks": ["J4"], "procs": []}], "workers": 4}
+    story.enqueue("gone", 41.0)
+    run = story.write()
+    assert checked(run, "J4") == {"J4": ("valid", "")}
+    (run / "history" / "worker-3.jsonl").unlink()
+    verdict, why = checked(run, "J4")["J4"]
+    assert verdict == "unknown" and "missing rows may explain it" in why
+
+
+@pytest.mark.parametrize(
+    ("findings", "complaint"),
+    [
+        ("all", "findings is no list"),
+        ([{"name": "a", "text": "b"}], "findings[0] has checks null, they must be ids of J checks, or id:kind"),
+        ([{"name": "a", "text": "b", "checks": ["H0"]}], 'findings[0] has checks ["H0"], they must be'),
+        ([{"name": "a", "text": "b", "checks": []}], "findings[0] has checks [], they must be"),
+        ([{"checks": ["J3"], "text": "b"}], "findings[0] has no name, it must be a text"),
+        ([{"name": "a", "text": "b", "checks": ["J3"], "procs": [""]}], 'findings[0] has procs [""], they must be'),
+    ],
+)
+def test_a_loose_finding_is_refused(findings: object, complaint: str) -> None:
+    (found,) = spec_faults({**SPEC, "findings": findings})
+    assert found.startswith(complaint)
+    assert spec_faults({**SPEC, "findings": [TWICE]}) == []
