@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from engine import models
     from engine.async_queue import AsyncQueue
     from engine.drivers.endpoint import ConnectOptions
     from engine.errors import (
@@ -144,11 +145,14 @@ __all__ = [
     "WorkerInfo",
     "WrongKeyType",
     "async_queues",
+    "models",
     "queues",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "models":
+        return import_module("engine.models")
     if name not in _HOME_OF:
         raise AttributeError(f"module engine has no attribute {name}")
     value = getattr(import_module(_HOME_OF[name]), name)

@@ -18,6 +18,7 @@ from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.drivers.errand import Sent
 from engine.errors import EngineError
 from engine.handlers import BATCH_MAX
+from engine.models.model import Spec
 from engine.observer import Observer
 from engine.operations import Count, Counts, Enqueued, NoteQueue, Snapshot, Window
 from engine.options import JobOptions, checked
@@ -45,21 +46,23 @@ T = TypeVar("T")
 class Queue(Surface):
     """A named queue on one Redis or Valkey server. Safe to share between threads and greenlets; connects on first use.
 
-    `url` or `client` says where the server is: a url (redis://, rediss:// or unix://, with user and password), or a redis.Redis
-    whose address, credentials and TLS settings the engine then uses for connections of its own. `connect`: times and bounds of
-    those. `prefix` is what all keys begin with. `durability="replica"`: a call counts as answered when one replica has what it
-    wrote; each send waits `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless told.
-    `lua` replaces the folder of scripts and `observer` hears of every call; services need neither. Raises Malformed for what does
-    not fit.
+    `model` is the data model, one of `engine.models`: None is Lanes, the engine's own. `url` or `client` says where the server
+    is: a url (redis://, rediss:// or unix://, with user and password), or a redis.Redis whose address, credentials and TLS
+    settings the engine then uses for connections of its own. `connect`: times and bounds of those. `prefix` is what all keys
+    begin with, None: as the model has it. `durability="replica"`: a call counts as answered when one replica has what it wrote;
+    each send waits `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless told.
+    `lua` replaces the folder of scripts and `observer` hears of every call; services need neither. Raises Malformed for what
+    does not fit.
     """
 
     def __init__(
         self,
         name: str,
+        model: Spec | None = None,
         *,
         url: str = DEFAULT_URL,
         client: redis.Redis | None = None,
-        prefix: str = "ic",
+        prefix: str | None = None,
         connect: ConnectOptions | None = None,
         durability: Durable = "server",
         replica_wait_ms: int = 1000,
@@ -72,6 +75,7 @@ class Queue(Surface):
         super().__init__(
             name,
             Endpoint(url, client, connect, asynchronous=False),
+            model,
             prefix=prefix,
             durability=durability,
             replica_wait_ms=replica_wait_ms,
@@ -297,6 +301,7 @@ class Queue(Surface):
 
     def _send_in_time(self, asked: InTime) -> Sent:
         """Send an operation that is void after the time that it is given; once more when that was reckoned wrongly (rule 3)."""
+        self._refuse(asked)
         self.driver.server_now_ms()
         if not self._noted:
             self._note_use()

@@ -13,11 +13,10 @@ from typing import Any, Literal, cast
 
 from engine import validate
 from engine.errors import Malformed
+from engine.operations import DEFAULT_ROUTE, Attributes
 
 #: Whether one of the wanted capabilities is enough.
 Mode = Literal["any", "all"]
-#: The routing key of jobs that have been given none, and of workers that have been given none.
-DEFAULT_ROUTE = "default"
 #: Values of one criterion.
 VALUES_MAX = 32
 #: Routing keys of one worker.
@@ -39,18 +38,6 @@ class Target:
     capabilities: Iterable[str] = ()
     region: Iterable[str] = ()
     mode: Mode = "any"
-
-
-@dataclass(frozen=True, slots=True)
-class Attributes:
-    """What a worker is: its name as a target's `server` has it, its stack and region ('' = none), its capabilities, and the
-    routing keys whose jobs it takes."""
-
-    server: str
-    stack: str = ""
-    capabilities: frozenset[str] = frozenset()
-    region: str = ""
-    routes: frozenset[str] = frozenset({DEFAULT_ROUTE})
 
 
 def attributes(server: str, stack: object, capabilities: object, region: object, routes: object) -> Attributes:

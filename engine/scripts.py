@@ -5,13 +5,14 @@ local of the same name on a line of its own. The loader refuses a script whose h
 A name with a number stands for a repeated group of slots (`items  2 for each item: ...`); groups come last, in their order.
 
 An include (`-- @include name`) is one local function named like its file, with everything passed in and no includes of its own.
+The `wire` of a foreign model alone may be cut into several of them: it names includes of its own folder.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +26,8 @@ _SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|\S)", re.MULTILINE)
 _BINDING = re.compile(r"^local (\w+) = (?:tonumber\()?(KEYS|ARGV)\[(\d+)\]\)?$", re.MULTILINE)
 _INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"--.*")
+#: The include that may have includes of its own.
+_WIRE = "wire"
 _SHEBANG = re.compile(r"^#!lua(?: flags=[a-z,-]+)?\n")
 
 
@@ -85,8 +88,22 @@ def load_folder(folder: Path) -> Mapping[str, Script]:
     return MappingProxyType({path.stem: load_script(path) for path in sorted(folder.glob("*.lua"))})
 
 
-def load_script(path: Path) -> Script:
-    """One script with its includes resolved and its header checked."""
+def load_foreign(lua: Path, model: str, reused: Iterable[str]) -> Mapping[str, Script]:
+    """The scripts of a foreign model by name: those that all foreign models share, the model's own, which come first, and those
+    of Lanes that it uses as they are. Includes are looked for in the folders of the model, of all foreign ones, and of Lanes."""
+    own, shared, lanes = lua / model, lua / "foreign", lua / "lanes"
+    for folder in (own, shared, lanes):
+        if not folder.is_dir():
+            raise ScriptFault(f"no folder of scripts at {folder}")
+    paths = {name: lanes / f"{name}.lua" for name in reused}
+    for folder in (shared, own):
+        paths |= {path.stem: path for path in sorted(folder.glob("*.lua"))}
+    where = tuple(folder / "include" for folder in (own, shared, lanes))
+    return MappingProxyType({name: load_script(path, where) for name, path in sorted(paths.items())})
+
+
+def load_script(path: Path, where: Sequence[Path] = ()) -> Script:
+    """One script with its includes resolved and its header checked. `where`: folders of includes, else the one beside it."""
     source = path.read_text()
     shebang = _SHEBANG.match(source)
     if not shebang:
@@ -113,7 +130,8 @@ def load_script(path: Path) -> Script:
     for name in (*slots[0], *slots[1]):
         if len(re.findall(rf"\b{name}\b", code[code.rindex("\nlocal " + name + " =") :])) < 2:
             raise ScriptFault(f"script {path.name}: {name} is declared and never used")
-    text = _INCLUDE.sub(lambda found: _include(path, found.group(1)), source)
+    folders = where or (path.parent / "include",)
+    text = _INCLUDE.sub(lambda found: _include(path, found.group(1), folders), source)
     return Script(path.stem, text, slots[0], slots[1], groups[0], groups[1])
 
 
@@ -130,12 +148,15 @@ def _bindings(file_name: str, source: str) -> dict[str, list[str]]:
     return bound
 
 
-def _include(script: Path, name: str) -> str:
-    path = script.parent / "include" / f"{name}.lua"
-    if not path.is_file():
+def _include(script: Path, name: str, folders: Sequence[Path]) -> str:
+    path = next((path for folder in folders if (path := folder / f"{name}.lua").is_file()), None)
+    if path is None:
         raise ScriptFault(f"script {script.name}: no include {name}")
-    text = path.read_text()
+    text, parts = path.read_text(), ""
+    if name == _WIRE:
+        parts = "".join(_include(script, part, (path.parent,)) for part in _INCLUDE.findall(text))
+        text = _INCLUDE.sub("", text)
     outer = [line for line in _COMMENT.sub("", text).splitlines() if line.strip() and not line.startswith(" ")]
     if len(outer) != 2 or not outer[0].startswith(f"local function {name}(") or outer[1] != "end" or "@include" in text:
         raise ScriptFault(f"include {path.name}: it must be exactly one local function {name}, without includes")
-    return text
+    return parts + text

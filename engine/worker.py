@@ -143,6 +143,7 @@ class Worker:
             max_jobs=validate.integer("max_jobs", max_jobs, 0, _JOBS_MAX),
             attributes=routing.attributes(known_as, stack, capabilities, region, routes),
             priorities=routing.priority_range(priorities),
+            routes_at_claim=queue.model.routes_at_claim,
             beat_ms=validate.integer("beat_ms", beat_ms, 0, BEAT_MS_MAX),
         )
         settings = replace(settings, about=_about(settings, validate.attributes(attributes)))

@@ -16,6 +16,7 @@ import redis
 import engine
 from bench.micro.payload import NAME, PAYLOAD, compact
 from engine.call import Call
+from engine.models.ids import random_id
 from engine.parts import producing
 
 #: What differs from job to job. A slot beyond these that differs as well is new to this loop, and it refuses to run.
@@ -59,7 +60,7 @@ class BareEnqueue:
         """Enqueue so many, one by one."""
         words, at, middle, dumps = self._words, self._at, self._middle, _encoder()
         at_job, at_run, at_id, at_void, at_tail = (at[name] for name in ("job", "run", "id", "not_after_ms", "tail"))
-        evalsha, digest, key_count, new_id = self._plain.evalsha, self._digest, self._key_count, producing.new_id
+        evalsha, digest, key_count, new_id = self._plain.evalsha, self._digest, self._key_count, random_id
         for _ in range(jobs):
             job = new_id()
             void_ms = int(time.time() * 1000) + _DEADLINE_MS

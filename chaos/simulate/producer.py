@@ -121,7 +121,7 @@ class Producer(Process):
             timing = scheduling.timing(None, "UTC", every_ms, 0, 0)
             overlap = "skip" if deed.number % 2 else "allow"
             options = {"attempts": 2, "backoff_ms": 50, "result_ttl_ms": 500, "error_ttl_ms": 30_000}
-            job = scheduling.job(self.world.profile.names[0], {"does": "ok"}, BYTES_MAX, options, BUILT_IN)
+            job = scheduling.job(self.world.profile.names[0], {"does": "ok"}, BYTES_MAX, options, BUILT_IN, model)
             return scheduling.putting(model, name, timing, scheduling.policy("once", 2000, overlap), job, None)
         return scheduling.removing(name) if change == "remove" else scheduling.enabling(model, name, change == "enable")
 

@@ -24,8 +24,9 @@ class Claiming:
         self._new_incarnation = new_incarnation
         self.incarnation = new_incarnation()
         self._counter = 0
-        # Jobs that want nothing of a worker are of the class of their name.
-        self._plain = settings.classes if DEFAULT_ROUTE in settings.attributes.routes else ()
+        # Jobs that want nothing of a worker are of the class of their name, and where each claim looks at that, all jobs.
+        plain = settings.routes_at_claim or DEFAULT_ROUTE in settings.attributes.routes
+        self._plain = settings.classes if plain else ()
         #: The classes whose jobs this worker may run, as far as it knows.
         self.classes = self._plain
         self._turns = ClassTurns(self.classes)
@@ -95,6 +96,7 @@ class Claiming:
             classes=self._turns.current(),
             crashed_max=crashed_max,
             priorities=self._settings.priorities,
+            worker=self._settings.attributes,
         )
 
     def next_wait(self) -> Wait:

@@ -31,7 +31,8 @@ _NOTHING_SPECIAL = Attributes("")
 class Settings:
     """A worker's configuration, checked by `Worker`. `prefetch` is the most that is taken ahead, `classes` are the names
     that it has handlers for, `attributes` decide which of their
-    jobs it may run, and with `priorities` it takes only jobs with one from the first to the second.
+    jobs it may run, and with `priorities` it takes only jobs with one from the first to the second. `routes_at_claim`: the model
+    looks at the routing of each job itself.
 
     `concurrency` handlers run at once, and beside them one of the `inline` names, whose jobs run one after the other in one
     thread. With a concurrency of 0 all jobs are inline. The handlers of `stoppable` names end soon after they were told to, and
@@ -65,6 +66,7 @@ class Settings:
     about: Mapping[str, object] = field(default_factory=dict[str, object])
     attributes: Attributes = _NOTHING_SPECIAL
     priorities: tuple[int, int] | None = None
+    routes_at_claim: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sweep_ms", min(self.sweep_ms, self.lease_ms // 4))

@@ -1,1 +1,108 @@
-"""Models: each maps the engine's operations to calls on one data model in Redis."""
+"""Models: each maps the engine's operations to calls on one data model in Redis. These are what a queue is given:
+
+    from engine import Queue, models
+    queue = Queue("emails", models.Bull())
+
+`Lanes` is the engine's own and the default. The others are the keyspaces of four older job queues: a team with one of them puts
+jobs in and works them off with this engine, next to its old clients. What such a wire cannot hold is an `UnsupportedFeature`, and
+what it cannot be protected from stands in the docstring of the model's module. None but Lanes runs on a cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+if TYPE_CHECKING:
+    from engine.models.model import Finding, Model
+
+__all__ = ["Bananas", "Bridge", "Bull", "Finding", "Lanes", "Layout", "Mosquito"]
+
+#: Which names and types a model uses where its design document and the programs differ: those of the document, or those that the
+#: original programs write. Choose `live` for a keyspace that such programs use.
+Layout = Literal["document", "live"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The engine's own model, the default: every feature, and every protection."""
+
+    prefix: str = "ic"
+
+    def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
+        """The model of one queue. `lua`: another folder of scripts."""
+        from engine.models.lanes import Lanes as Bound
+
+        return Bound(queue, lua=lua, root=prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """BridgeMQ: one keyspace is one queue, so the queue's name is a label that is not on the wire."""
+
+    prefix: str = "bridge"
+
+    def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
+        """The model of one queue. `lua`: another folder of scripts."""
+        return _bound("bridge", "BridgeModel")(queue, prefix, lua=lua)
+
+
+@dataclass(frozen=True, slots=True)
+class Bananas:
+    """Bananas: one keyspace is one queue, so the queue's name is a label that is not on the wire."""
+
+    layout: Layout = "document"
+    prefix: str = "bananas"
+
+    def __post_init__(self) -> None:
+        _check(self.layout)
+
+    def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
+        """The model of one queue. `lua`: another folder of scripts."""
+        return _bound("bananas", "BananasModel")(queue, prefix, lua=lua, layout=self.layout)
+
+
+@dataclass(frozen=True, slots=True)
+class Bull:
+    """Bull 1.0.0: keys begin with the prefix and the queue's name."""
+
+    prefix: str = "bull"
+
+    def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
+        """The model of one queue. `lua`: another folder of scripts."""
+        return _bound("bull", "BullModel")(queue, prefix, lua=lua)
+
+
+@dataclass(frozen=True, slots=True)
+class Mosquito:
+    """Mosquito: the queue's name is inside of its keys."""
+
+    layout: Layout = "document"
+    prefix: str = "mosquito"
+
+    def __post_init__(self) -> None:
+        _check(self.layout)
+
+    def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
+        """The model of one queue. `lua`: another folder of scripts."""
+        return _bound("mosquito", "MosquitoModel")(queue, prefix, lua=lua, layout=self.layout)
+
+
+def _bound(module: str, name: str) -> Any:
+    """The class of a bound model: whoever uses one need not load the others."""
+    return getattr(import_module(f"engine.models.{module}"), name)
+
+
+def _check(layout: object) -> None:
+    if layout not in ("document", "live"):
+        from engine.errors import Malformed
+
+        raise Malformed("layout", layout, "document or live")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Finding":
+        return cast("Any", import_module("engine.models.model")).Finding
+    raise AttributeError(f"module engine.models has no attribute {name}")

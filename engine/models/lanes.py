@@ -9,13 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from engine import validate
 from engine.call import Call
 from engine.class_names import class_target
 from engine.errors import ScriptFault, UnsupportedFeature
 from engine.models import envelope, lanes_administration, lanes_replies, lanes_schedules, lanes_workers
+from engine.models.ids import random_id, random_ids
 from engine.models.lanes_keys import LanesKeys
+from engine.models.model import Finding
+from engine.models.scripted import Scripted, token
 from engine.operations import (
     AcquireLock,
     Alter,
@@ -35,6 +39,7 @@ from engine.operations import (
     Hear,
     Inspect,
     Lease,
+    LeasedJob,
     Limit,
     Listing,
     ListSchedules,
@@ -71,7 +76,7 @@ from engine.operations import (
     Wait,
     Witness,
 )
-from engine.scripts import Script, load_folder, scripts_folder
+from engine.scripts import load_folder, scripts_folder
 
 #: The slots of the two scripts whose calls are not bound by name: those that every job pays for.
 _ENQUEUE_KEYS = (
@@ -89,52 +94,55 @@ _CLAIM_ARGUMENTS = (
 )
 
 
-class Lanes:
+class Lanes(Scripted):
     """The mapping for one queue. `lua`: another folder of scripts; `root`: what its keys begin with; `now_ms`: the time of a
     test, on queues made for tests."""
 
+    name = "lanes"
+    FINDINGS: tuple[Finding, ...] = ()
+    routes_at_claim = False
+    #: The wire is the engine's own: it holds whatever an enqueue may say.
+    check = None
+    #: Every waiting job holds its id twice, and two characters more are 16 bytes.
+    new_id = staticmethod(random_id)
+    new_ids = staticmethod(random_ids)
+    check_id = staticmethod(validate.job_id)
+
     def __init__(self, queue: str, *, lua: Path | None = None, root: str = "ic") -> None:
-        self.keys = LanesKeys(queue, root)
+        keys = LanesKeys(queue, root)
+        super().__init__(keys, load_folder((lua or scripts_folder()) / "lanes"), {"prefix": keys.prefix})
         self._lua = lua
-        self.scripts: Mapping[str, Script] = load_folder((lua or scripts_folder()) / "lanes")
-        self.now_ms: int | None = None
-        keys = self.keys
-        self._named = {
-            "sweep": keys.sweep,
-            "seq": keys.seq,
-            "classes": keys.classes,
-            "cron": keys.cron,
-            "due": keys.due,
-            "active": keys.active,
-            "dead": keys.dead,
-            "done": keys.done,
-            "blocked": keys.blocked,
-            "feeding": keys.feeding,
-            "handing": keys.handing,
-            "keeping": keys.keeping,
-            "stats": keys.stats,
-            "parked": keys.parked,
-            "rest": keys.rest,
-            "blocking": keys.blocking,
-            "limits": keys.limits,
-            "paused": keys.paused,
-            "workers": keys.workers,
-            "leader": keys.leader,
-            "took": keys.took,
-            "witness": keys.witness,
-            "settings": keys.settings,
-            "retention": keys.retention,
-            "events": keys.events,
-        }
         # The keys of the last claim, by incarnation and classes, up to those of the jobs that it ends.
         self._claim_keys: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
-        self._known_slots: dict[str, tuple[Script, Mapping[str, str], Mapping[str, object]]] = {}
 
     def sibling(self, queue: str) -> Lanes:
         """The same model of another queue."""
         other = Lanes(queue, lua=self._lua, root=self.keys.root)
         other.now_ms = self.now_ms
         return other
+
+    def refuse(self, operation: Operation) -> None:
+        """It has all of them."""
+
+    def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
+        """A job from its envelope."""
+        return envelope.decode(raw, lease, deadline_ms, counters)
+
+    def schedule_id(self, schedule: str, moment: str) -> str:
+        """One tick is one job."""
+        return f"cron:{schedule}:{moment}"
+
+    def template(self, job: Enqueue) -> bytes:
+        """An envelope, of which a tick fills in the rest."""
+        return lanes_schedules.sealed(job)
+
+    def read_template(self, raw: bytes) -> LeasedJob:
+        """That envelope."""
+        return envelope.decode(raw, Lease("", 0, ""), 0, (0, 0, 0))
+
+    def parse(self, operation: Operation, raw: Any) -> Reply:
+        """The reply of an operation's script as a value."""
+        return lanes_replies.parse(operation, raw)
 
     def call(self, operation: Operation) -> Call[Any]:
         """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
@@ -150,24 +158,24 @@ class Lanes:
             case Finish(claim=Claim() as claim):
                 return self._claim(operation, claim, operation.leases, operation.values)
             case Release():
-                return self._ending("release", operation, [_token(lease) for lease in operation.leases], operation.leases)
+                return self._ending("release", operation, [token(lease) for lease in operation.leases], operation.leases)
             case Drop():
-                items = [(*_token(lease), word) for lease, word in zip(operation.leases, operation.outcomes, strict=True)]
+                items = [(*token(lease), word) for lease, word in zip(operation.leases, operation.outcomes, strict=True)]
                 return self._ending("drop", operation, items, operation.leases)
             case Retry():
-                items = [(*_token(f.lease), f.delay_ms, f.error, f.trace, int(f.charge)) for f in operation.failures]
+                items = [(*token(f.lease), f.delay_ms, f.error, f.trace, int(f.charge)) for f in operation.failures]
                 return self._ending("retry", operation, items, [f.lease for f in operation.failures])
             case Bury():
-                items = [(*_token(f.lease), f.error, f.trace) for f in operation.failures]
+                items = [(*token(f.lease), f.error, f.trace) for f in operation.failures]
                 return self._ending("bury", operation, items, [f.lease for f in operation.failures])
             case Extend():
                 named = {"renewal": operation.renewal, "lease_ms": operation.lease_ms, "not_after_ms": operation.not_after_ms}
-                return self._ending("extend", operation, [_token(lease) for lease in operation.leases], operation.leases, named)
+                return self._ending("extend", operation, [token(lease) for lease in operation.leases], operation.leases, named)
             case NoteProgress():
                 lease = operation.lease
                 named = {"job": self.keys.job(lease.job), "run": self.keys.run(lease.job)}
                 values = {"fence": lease.fence, "nonce": lease.nonce, "count": operation.count, "body": operation.body}
-                return self._call("progress", operation, values, named)
+                return self.bound("progress", operation, values, named)
             case ReadProgress():
                 words = ("HGET", self.keys.run(operation.job), "progress")
                 return Call(None, (), words, lanes_replies.progress, operation)
@@ -176,7 +184,7 @@ class Lanes:
             case Promote() | Reap():
                 return self._sweep(operation)
             case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness() | TellTook() | ListTook():
-                call = self._call(*lanes_workers.parts(operation, self.keys))
+                call = self.bound(*lanes_workers.parts(operation, self.keys))
                 # A beat that is lost is followed by another one, and a report is told again later: waiting for one of them would
                 # hold up the sweeps behind it.
                 return replace(call, patient=not isinstance(operation, Beat | TellTook))
@@ -184,7 +192,7 @@ class Lanes:
                 return self._administer(operation)
             case PutSchedule() | EnableSchedule() | RemoveSchedule() | Tick() | ListSchedules():
                 slots = lanes_schedules.slots(operation, self.keys)
-                return self._call(slots.script, operation, slots.values, slots.keys, slots.key_groups, slots.argument_groups)
+                return self.bound(slots.script, operation, slots.values, slots.keys, slots.key_groups, slots.argument_groups)
             case Look():
                 return self._look(operation)
             case Hear():
@@ -195,13 +203,13 @@ class Lanes:
                 return lanes_administration.read_events(operation, self.keys)
             case Alter() | Clean() | Forget() | SetRetention() | SetEvents() | Inspect() | Page():
                 slots = lanes_administration.slots(operation, self.keys)
-                return self._call(slots.script, operation, slots.values, slots.keys, slots.key_groups, slots.argument_groups)
+                return self.bound(slots.script, operation, slots.values, slots.keys, slots.key_groups, slots.argument_groups)
             case Listing():
-                return self._call("listing", operation, {"offset": operation.offset, "limit": operation.limit})
+                return self.bound("listing", operation, {"offset": operation.offset, "limit": operation.limit})
             case Count():
-                return self._call("counts", operation, {}, argument_groups=(operation.classes,))
+                return self.bound("counts", operation, {}, argument_groups=(operation.classes,))
             case MakeTestQueue():
-                return self._call("make_test_queue", operation, {})
+                return self.bound("make_test_queue", operation, {})
             case News():
                 return self._news(operation)
             case Wait():
@@ -271,7 +279,7 @@ class Lanes:
             lane_names += (name, lane, target)
         counts = {"lane_count": len(lanes), "place_count": len(places) // 2}
         values = {"nonce": first.nonce, "not_after_ms": first.not_after_ms, **counts}
-        return self._call("enqueue_many", operation, values, {}, (lane_keys, uniques, item_keys), (lane_names, places, items))
+        return self.bound("enqueue_many", operation, values, {}, (lane_keys, uniques, item_keys), (lane_names, places, items))
 
     def _place(self, options: Options, lane: str, uniques: list[str]) -> str:
         """Where a job of a call goes, as its script reads it; '' is the first lane at once. Its unique and dedup keys are added
@@ -287,21 +295,21 @@ class Lanes:
     def _mark(self, operation: Mark) -> Call[Any]:
         lease = operation.lease
         named = {"job": self.keys.job(lease.job), "run": self.keys.run(lease.job)}
-        return self._call("mark", operation, {"fence": lease.fence, "nonce": lease.nonce}, named)
+        return self.bound("mark", operation, {"fence": lease.fence, "nonce": lease.nonce}, named)
 
     def _sweep(self, operation: Promote | Reap) -> Call[Any]:
         values = {"counter": operation.counter, "limit": operation.limit, "most_ms": operation.sleep_max_ms}
         named = {"swept": self.keys.swept(operation.incarnation)}
         if isinstance(operation, Promote):
-            return self._call("promote", operation, values, named)
+            return self.bound("promote", operation, values, named)
         if operation.orphans:
-            return self._call("orphans", operation, values, named)
-        return self._call("reap", operation, {**values, "done_max": operation.done_max}, named)
+            return self.bound("orphans", operation, values, named)
+        return self.bound("reap", operation, {**values, "done_max": operation.done_max}, named)
 
     def _finish(self, operation: Finish) -> Call[Any]:
         items = [word for lease in operation.leases for word in lease[1:]]
         result_keys, results = self._results(operation.leases, operation.values)
-        return self._call("finish", operation, {}, {}, (self._job_keys(operation.leases), result_keys), (items, results))
+        return self.bound("finish", operation, {}, {}, (self._job_keys(operation.leases), result_keys), (items, results))
 
     def _results(self, leases: Sequence[Lease], values: Sequence[Value]) -> tuple[list[str], list[object]]:
         """KEYS and ARGV of what handlers returned."""
@@ -313,7 +321,7 @@ class Lanes:
     def _look(self, operation: Look) -> Call[Any]:
         keys, job = self.keys, operation.job
         named = {"job": keys.job(job), "run": keys.run(job), "result": keys.result(job), "waits": keys.waits(job)}
-        return self._call("look", operation, {"id": job, "token": operation.token}, {**named, "wait": keys.wait(operation.token)})
+        return self.bound("look", operation, {"id": job, "token": operation.token}, {**named, "wait": keys.wait(operation.token)})
 
     def _claim(self, operation: Claim | Finish, claim: Claim, leases: Sequence[Lease], values: Sequence[Value] = ()) -> Call[Any]:
         """In the header's order by hand, as an enqueue."""
@@ -347,61 +355,30 @@ class Lanes:
     ) -> Call[Any]:
         """A call about jobs in hand: `items` is what it says of each lease."""
         flat = [word for item in items for word in item]
-        return self._call(name, operation, values or {}, {}, (self._job_keys(leases),), (flat,))
+        return self.bound(name, operation, values or {}, {}, (self._job_keys(leases),), (flat,))
 
     def _news(self, operation: News) -> Call[Any]:
         named = {"news": self.keys.news(operation.version)}
-        return self._call("news", operation, {"version": operation.version, "worker": operation.worker}, named)
+        return self.bound("news", operation, {"version": operation.version, "worker": operation.worker}, named)
 
     def _administer(self, operation: Pause | Resume | SetLimit | SetWorker) -> Call[Any]:
         values: dict[str, object] = {"not_after_ms": operation.not_after_ms}
         named = {"op": self.keys.op(operation.op_id)}
         if isinstance(operation, SetLimit):
-            values |= {"limit": operation.target, "definition": _definition(operation.limit)}
-            return self._call("set_limit", operation, values, named)
+            values |= {"limit": operation.target, "definition": definition(operation.limit)}
+            return self.bound("set_limit", operation, values, named)
         if isinstance(operation, SetWorker):
             values |= {"field": operation.field, "value": "" if operation.value is None else operation.value}
-            return self._call("set_worker", operation, values, named)
+            return self.bound("set_worker", operation, values, named)
         values["class"] = operation.class_name
         if isinstance(operation, Resume):
-            return self._call("resume", operation, values, named)
-        return self._call("pause", operation, {**values, "length_ms": operation.length_ms}, named)
+            return self.bound("resume", operation, values, named)
+        return self.bound("pause", operation, {**values, "length_ms": operation.length_ms}, named)
 
     def _job_keys(self, leases: Sequence[Lease]) -> list[str]:
         return [key for lease in leases for key in (self.keys.job(lease.job), self.keys.run(lease.job))]
 
-    def _call(
-        self,
-        name: str,
-        operation: Operation,
-        values: Mapping[str, object],
-        named: Mapping[str, str] | None = None,
-        key_groups: Sequence[Sequence[str]] = (),
-        argument_groups: Sequence[Sequence[object]] = (),
-    ) -> Call[Reply]:
-        script, known_keys, known_arguments = self._known(name)
-        keys = script.bind_keys({**known_keys, **(named or {})}, *key_groups)
-        clock: dict[str, object] = {"now_ms": "" if self.now_ms is None else self.now_ms} if "now_ms" in script.arguments else {}
-        arguments = script.bind_arguments({**clock, **known_arguments, **values}, *argument_groups)
-        return Call(script, keys, arguments, lambda raw: lanes_replies.parse(operation, raw), operation)
 
-    def _known(self, name: str) -> tuple[Script, Mapping[str, str], Mapping[str, object]]:
-        """A script, and those of its slots that are the same in every call."""
-        known = self._known_slots.get(name)
-        if known is None:
-            script = self.scripts.get(name)
-            if script is None:
-                raise ScriptFault(f"the folder of scripts has no {name}.lua")
-            keys = {slot: key for slot, key in self._named.items() if slot in script.keys}
-            arguments = {"prefix": self.keys.prefix} if "prefix" in script.arguments else {}
-            known = self._known_slots[name] = (script, keys, arguments)
-        return known
-
-
-def _token(lease: Lease) -> tuple[object, ...]:
-    return cast("tuple[object, ...]", (lease.job, lease.fence, lease.nonce))
-
-
-def _definition(limit: Limit | None) -> str:
+def definition(limit: Limit | None) -> str:
     """A limit as the scripts read it."""
     return "" if limit is None else f"{limit.concurrency} {limit.rate} {limit.per_ms} {limit.window}"

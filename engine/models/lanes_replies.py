@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from engine.errors import ScriptFault
@@ -101,10 +102,14 @@ _STATES = ("waiting", "delayed", "active", "dead", "done", "blocked")
 _DUE_DIGITS = 10
 
 
-def parse(operation: Operation, raw: Any) -> Reply:
+#: Makes a job of what a model keeps of it: body, lease, deadline, counters.
+Decode = Callable[[Any, Lease, int, tuple[int, int, int]], LeasedJob]
+
+
+def parse(operation: Operation, raw: Any, decode: Decode = envelope.decode) -> Reply:
     """The reply of an operation's script as a value."""
     try:
-        return _parse(operation, raw)
+        return _parse(operation, raw, decode)
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         raise ScriptFault(f"{type(operation).__name__}: reply outside the contract ({error}): {raw!r:.200}") from error
 
@@ -147,7 +152,7 @@ def event_page(operation: ReadEvents, raw: Any) -> EventPage:
         raise ScriptFault(f"ReadEvents: reply outside the contract ({error}): {raw!r:.200}") from error
 
 
-def _parse(operation: Operation, raw: Any) -> Reply:
+def _parse(operation: Operation, raw: Any, decode: Decode) -> Reply:
     match operation:
         case Enqueue():
             result = _word(raw[1], _ENQUEUE_RESULTS)
@@ -155,12 +160,13 @@ def _parse(operation: Operation, raw: Any) -> Reply:
         case EnqueueMany():
             return _enqueued_many(operation, raw)
         case Claim():
-            return _claimed(_srv_us(raw), operation, raw[2:])
+            return _claimed(_srv_us(raw), operation, raw[2:], decode)
         case Finish(claim=None) | Retry() | Bury() | Drop() | Release():
             return _ended(_srv_us(raw), raw[1], _item_count(operation))
         case Finish(claim=Claim() as claim):
             srv_us = _srv_us(raw)
-            return FinishedAndClaimed(srv_us, _ended(srv_us, raw[1], len(operation.leases)), _claimed(srv_us, claim, raw[2:]))
+            claimed = _claimed(srv_us, claim, raw[2:], decode)
+            return FinishedAndClaimed(srv_us, _ended(srv_us, raw[1], len(operation.leases)), claimed)
         case Extend():
             items: list[tuple[EndResult, int]] = [
                 (_end_result(raw[1][at]), int(raw[1][at + 1])) for at in range(0, len(raw[1]), 2)
@@ -322,7 +328,7 @@ def _due(flat: Any) -> tuple[DueSchedule, ...]:
     )
 
 
-def _claimed(srv_us: int, claim: Claim, raw: Any) -> Claimed:
+def _claimed(srv_us: int, claim: Claim, raw: Any, decode: Decode) -> Claimed:
     nonce = f"{claim.incarnation}:{claim.counter}"
     flat = raw[3]
     jobs: list[LeasedJob] = []
@@ -333,7 +339,7 @@ def _claimed(srv_us: int, claim: Claim, raw: Any) -> Claimed:
     for job, fence, deadline_ms, claims, failures, crashes, sealed in zip(*[values] * 7, strict=True):
         lease = Lease(job.decode(), fence, nonce)
         try:
-            jobs.append(envelope.decode(sealed, lease, deadline_ms, (claims, failures, crashes)))
+            jobs.append(decode(sealed, lease, deadline_ms, (claims, failures, crashes)))
         except ScriptFault as fault:
             # One bad job must not hold up the batch that it came with.
             unreadable.append(Failure(lease, str(fault)))

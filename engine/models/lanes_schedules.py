@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -43,8 +43,12 @@ class Slots(NamedTuple):
     argument_groups: Sequence[Sequence[object]] = ()
 
 
-def slots(operation: PutSchedule | EnableSchedule | RemoveSchedule | Tick | ListSchedules, keys: LanesKeys) -> Slots:
-    """The slots of an operation on a schedule."""
+def slots(
+    operation: PutSchedule | EnableSchedule | RemoveSchedule | Tick | ListSchedules,
+    keys: LanesKeys,
+    template: Callable[[Enqueue], bytes] | None = None,
+) -> Slots:
+    """The slots of an operation on a schedule. `template`: what is kept of its job, unless it is an envelope."""
     name = operation.schedule
     named = {"schedule": keys.schedule(name)}
     match operation:
@@ -74,7 +78,7 @@ def slots(operation: PutSchedule | EnableSchedule | RemoveSchedule | Tick | List
             definition = {
                 "timing": written(operation.timing),
                 "policy": written(operation.policy),
-                "job": sealed(operation.job),
+                "job": (template or sealed)(operation.job),
                 "anchor_ms": operation.anchor_ms,
                 "enabled": "" if operation.enabled is None else int(operation.enabled),
                 "most": SCHEDULES_MAX,

@@ -30,6 +30,8 @@ from engine.operations.administration import (
     Window,
 )
 from engine.operations.claims import (
+    DEFAULT_ROUTE,
+    Attributes,
     Bury,
     Claim,
     Claimed,
@@ -148,11 +150,13 @@ Reply = JobsReply | ClaimsReply | SweepsReply | SchedulesReply | AdministrationR
 
 __all__ = [
     "BUCKET_MAX",
+    "DEFAULT_ROUTE",
     "AcquireLock",
     "Administered",
     "Alter",
     "Altered",
     "AlteredJobs",
+    "Attributes",
     "Backoff",
     "Beat",
     "Beaten",

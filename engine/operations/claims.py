@@ -11,11 +11,28 @@ from engine.operations.jobs import Lease, Options
 DropOutcome = Literal["discarded", "skipped", "rerouted"]
 
 
+#: The routing key of jobs that have been given none, and of workers that have been given none.
+DEFAULT_ROUTE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What a worker is: its name as a target's `server` has it, its stack and region ('' = none), its capabilities, and the
+    routing keys whose jobs it takes."""
+
+    server: str
+    stack: str = ""
+    capabilities: frozenset[str] = frozenset()
+    region: str = ""
+    routes: frozenset[str] = frozenset({DEFAULT_ROUTE})
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """Lease up to `limit` jobs of these classes, at most 16. At most `crashed_max` of them have a crash behind them: a worker
     runs one of those at a time, and the others may be run elsewhere (rule 12). With `priorities` only
-    jobs with one from the first to the second. (incarnation, counter) is the identity (rule 4).
+    jobs with one from the first to the second. `worker`: what the worker is, for models that look at the routing of each
+    job (None: nothing special). (incarnation, counter) is the identity (rule 4).
     """
 
     incarnation: str
@@ -28,6 +45,7 @@ class Claim:
     classes: tuple[str, ...]
     crashed_max: int = 1000
     priorities: tuple[int, int] | None = None
+    worker: Attributes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,10 @@ more. A late copy of a call finds another state, or its own record, and changes 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
 from engine import validate
-from engine.call import Call
 from engine.errors import Malformed, ScriptFault
-from engine.operations import Alter, Altered, AlteredJobs, Count, Deed, Inspect, Inspected, NameCounts, Operation, Page, Paged
+from engine.models.model import Model
+from engine.operations import Alter, Altered, AlteredJobs, Count, Deed, Inspect, Inspected, NameCounts, Page, Paged
 from engine.parts import administering
 from engine.parts.face import InTime, Steps
 from engine.parts.job_info import JobInfo, JobState, job_info, state_of
@@ -32,18 +30,12 @@ PIECE = 100
 _TRIES = 5
 
 
-class Model(Protocol):
-    """What makes calls."""
-
-    def call(self, operation: Operation) -> Call[Any]: ...
-
-
 def getting(model: Model, job: object) -> Steps[JobInfo | None]:
     """All that is known of one job. Raises Malformed."""
     checked = validate.known_id(job)
     reply: Inspected = yield model.call(Inspect((checked,)))
     looked = reply.items[0]
-    return None if looked.state == "gone" else job_info(checked, looked, reply.srv_us)
+    return None if looked.state == "gone" else job_info(model, checked, looked, reply.srv_us)
 
 
 def telling_state(model: Model, job: object) -> Steps[JobState]:
@@ -72,7 +64,7 @@ def _looking(model: Model, jobs: tuple[str, ...], state: str) -> Steps[list[JobI
         for job, looked in zip(jobs, reply.items, strict=False):
             now = state_of(looked, reply.srv_us)
             if now == state or (now, state) == ("stuck", "active"):
-                found.append(job_info(job, looked, reply.srv_us))
+                found.append(job_info(model, job, looked, reply.srv_us))
         jobs = jobs[len(reply.items) :]
     return found
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from engine.errors import ScriptFault
-from engine.models import envelope
+from engine.models.model import Model
 from engine.operations import Lease, Looked, Options
 
 #: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its
@@ -91,7 +91,7 @@ def state_of(looked: Looked, srv_us: int) -> JobState:
     return known[looked.state]
 
 
-def job_info(job: str, looked: Looked, srv_us: int) -> JobInfo:
+def job_info(model: Model, job: str, looked: Looked, srv_us: int) -> JobInfo:
     """What was found of a job that is not gone."""
     state = state_of(looked, srv_us)
     if state in _ENDED:
@@ -109,7 +109,7 @@ def job_info(job: str, looked: Looked, srv_us: int) -> JobInfo:
         "errors": _errors(run),
     }
     try:
-        found = envelope.decode(looked.envelope, Lease(job, looked.fence, ""), 0, (claims, failures, crashes))
+        found = model.decode(looked.envelope, Lease(job, looked.fence, ""), 0, (claims, failures, crashes))
     except ScriptFault as fault:
         return JobInfo(job, state, looked.fence, unreadable=str(fault), envelope=looked.envelope, **common)
     due_ms = looked.at_ms if state == "delayed" else found.due_ms

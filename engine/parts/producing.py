@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import binascii
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -24,8 +22,11 @@ from engine.errors import (
     ServerUnavailable,
     UnknownParent,
     UnsafeServer,
+    UnsupportedFeature,
 )
 from engine.hooks import EnqueueHooks
+from engine.models.ids import random_id, random_ids
+from engine.models.model import Model
 from engine.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options
 from engine.options import OPTIONS, JobOptions, checked, nearest
 from engine.parameters import JobName, TypedJob
@@ -43,7 +44,6 @@ _PIPELINE_CALLS = 8
 _FIELDS = ("name", "payload", "id", *OPTIONS)
 #: What a job without options of its own is given.
 NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
-_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 @dataclass(slots=True, init=False)
@@ -89,43 +89,42 @@ def draft(
     id: object = None,
     options: Mapping[str, object] = NO_OPTIONS,
     serializers: Serializers = BUILT_IN,
+    model: Model | None = None,
 ) -> Draft:
-    """A job, checked. Raises Malformed."""
-    job = new_id() if id is None else validate.job_id(id)
+    """A job, checked, for a queue of this model (None: for one that holds whatever a job may be). Raises Malformed and
+    UnsupportedFeature."""
+    if model is None:
+        job = random_id() if id is None else validate.job_id(id)
+    else:
+        job = model.new_id() if id is None else model.check_id(id)
     job_name = validate.job_name(name)
     made = checked(options)
     if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
-        return Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), made)
-    return Draft(job, job_name, *serializers.write(payload, made, payload_bytes_max))
+        draft = Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), made)
+    else:
+        draft = Draft(job, job_name, *serializers.write(payload, made, payload_bytes_max))
+    if model is not None and model.check is not None:
+        model.check(*draft)
+    return draft
 
 
-def new_id() -> str:
-    """120 random bits as 20 characters: every waiting job holds its id twice, and two characters more are 16 bytes."""
-    return binascii.b2a_base64(os.urandom(15), newline=False).translate(_URL_SAFE).decode()
-
-
-def _new_ids() -> Iterator[str]:
-    """The same, for a bulk: 64 at a time."""
-    while True:
-        text = binascii.b2a_base64(os.urandom(64 * 15), newline=False).translate(_URL_SAFE).decode()
-        for at in range(0, len(text), 20):
-            yield text[at : at + 20]
-
-
-def drafts(jobs: object, payload_bytes_max: int, serializers: Serializers = BUILT_IN) -> list[Draft]:
-    """Jobs, checked. Raises Malformed that names the first bad one by its index: `jobs[3].priority`."""
+def drafts(jobs: object, payload_bytes_max: int, serializers: Serializers = BUILT_IN, model: Model | None = None) -> list[Draft]:
+    """Jobs, checked as `draft` does. Raises Malformed that names the first bad one by its index: `jobs[3].priority`."""
     if not isinstance(jobs, Iterable):
         raise Malformed("jobs", jobs, "an iterable of NewJob or of mappings with its fields")
     found: list[Draft] = []
     known: set[str] = set()
     names: set[str] = set()
-    ids = _new_ids()
+    ids, own_ids = random_ids() if model is None else model.new_ids(), 0
     for at, job in enumerate(cast("Iterable[object]", jobs)):
         if at == JOBS_MAX:
             raise Malformed("jobs", f"more than {JOBS_MAX} jobs", f"at most {JOBS_MAX} jobs in one call")
-        made = _draft_of(job, at, payload_bytes_max, names, ids, serializers)
-        known.add(made.job)
-        if len(known) == at:
+        made = _draft_of(job, at, payload_bytes_max, names, ids, serializers, model)
+        # The server gives ids to those that have none.
+        if made.job:
+            own_ids += 1
+            known.add(made.job)
+        if len(known) < own_ids:
             raise Malformed(f"jobs[{at}].id", made.job, "an id that no other job of the call has")
         found.append(made)
     return found
@@ -148,30 +147,38 @@ def enqueue_many(
     After a call that failed no further pipeline goes out. Raises that failure when it is all there is, else PartlyEnqueued.
     """
 
-    def call(part: Sequence[Draft]) -> Call[Any]:
-        void_ms = not_after_ms()
-        made = [Enqueue(job, name, payload, nonce, void_ms, options) for job, name, payload, options in part]
+    def call(number: int) -> Call[Any]:
+        void_ms, part = not_after_ms(), parts[number]
+        # Each call has a nonce of its own: jobs without an id are known by that alone.
+        own = ((first + number) % 2**64).to_bytes(8, "big")
+        made = [Enqueue(job, name, payload, own, void_ms, options) for job, name, payload, options in part]
         # One that needs others goes alone: its parents are keys of its call.
         return build(made[0] if made[0].options.needs else EnqueueMany(tuple(made)))
 
-    parts = list(_parts(jobs))
+    parts, first = list(_parts(jobs)), int.from_bytes(nonce, "big")
     results: list[Enqueued | EngineError] = []
     for at in range(0, len(parts), _PIPELINE_CALLS):
-        flight = parts[at : at + _PIPELINE_CALLS]
-        outcomes = yield [call(part) for part in flight]
+        flight = range(at, min(at + _PIPELINE_CALLS, len(parts)))
+        outcomes = yield [call(number) for number in flight]
         late = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Sent) and outcome.came_late]
         if late:
             for number, outcome in zip(late, (yield [call(flight[number]) for number in late]), strict=True):
                 outcomes[number] = outcome
-        for part, outcome in zip(flight, outcomes, strict=True):
-            results += _results(part, outcome)
+        for number, outcome in zip(flight, outcomes, strict=True):
+            results += _results(parts[number], outcome)
         if any(isinstance(result, EngineError) for result in results):
             break
     return _concluded(results, len(jobs))
 
 
 def _draft_of(
-    job: object, at: int, payload_bytes_max: int, names: set[str], ids: Iterator[str], serializers: Serializers
+    job: object,
+    at: int,
+    payload_bytes_max: int,
+    names: set[str],
+    ids: Iterator[str],
+    serializers: Serializers,
+    model: Model | None,
 ) -> Draft:
     """One job of a bulk. `names` are those that were checked before, `ids` new ones."""
     if isinstance(job, NewJob):
@@ -183,13 +190,19 @@ def _draft_of(
         if not (isinstance(name, str) and name in names):
             name = validate.job_name(name)
             names.add(name)
-        checked_id = next(ids) if id is None else validate.job_id(id)
+        checked_id = next(ids) if id is None else validate.job_id(id) if model is None else model.check_id(id)
         made = checked(options)
         if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
-            return Draft(checked_id, name, validate.payload_bytes(payload, payload_bytes_max), made)
-        return Draft(checked_id, name, *serializers.write(payload, made, payload_bytes_max))
+            draft = Draft(checked_id, name, validate.payload_bytes(payload, payload_bytes_max), made)
+        else:
+            draft = Draft(checked_id, name, *serializers.write(payload, made, payload_bytes_max))
+        if model is not None and model.check is not None:
+            model.check(*draft)
+        return draft
     except Malformed as error:
         raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from None
+    except UnsupportedFeature as error:
+        raise UnsupportedFeature(f"jobs[{at}]: {error}") from None
 
 
 def new_jobs(jobs: Iterable[object], hooks: EnqueueHooks) -> list[NewJob]:

@@ -15,7 +15,8 @@ from engine.call import Call
 from engine.drivers.async_driver import AsyncDriver
 from engine.drivers.driver import SyncDriver
 from engine.drivers.endpoint import DEFAULT_URL, Endpoint
-from engine.models.lanes_keys import LanesKeys
+from engine.models.binding import bind
+from engine.models.model import Spec
 from engine.operations import ListQueues
 
 #: Queues of one answer.
@@ -30,9 +31,17 @@ class QueueInfo:
     used_ms: int
 
 
-def queues(url: str = DEFAULT_URL, *, client: Any = None, prefix: str = "ic", limit: int = LIMIT_MAX) -> list[QueueInfo]:
-    """The queues that live under a prefix, last used first. Raises ServerUnavailable, and Malformed for bad values."""
-    call, endpoint = _listing(prefix, limit), Endpoint(url, client)
+def queues(
+    url: str = DEFAULT_URL,
+    *,
+    client: Any = None,
+    model: Spec | None = None,
+    prefix: str | None = None,
+    limit: int = LIMIT_MAX,
+) -> list[QueueInfo]:
+    """The queues of a model (None: Lanes) that live under a prefix (None: that of the model), last used first. Raises
+    ServerUnavailable, and Malformed for bad values."""
+    call, endpoint = _listing(model, prefix, limit), Endpoint(url, client)
     driver = SyncDriver(endpoint, ())
     try:
         return driver.run(call)
@@ -41,10 +50,15 @@ def queues(url: str = DEFAULT_URL, *, client: Any = None, prefix: str = "ic", li
 
 
 async def async_queues(
-    url: str = DEFAULT_URL, *, client: Any = None, prefix: str = "ic", limit: int = LIMIT_MAX
+    url: str = DEFAULT_URL,
+    *,
+    client: Any = None,
+    model: Spec | None = None,
+    prefix: str | None = None,
+    limit: int = LIMIT_MAX,
 ) -> list[QueueInfo]:
     """As `queues`, for asyncio."""
-    call, endpoint = _listing(prefix, limit), Endpoint(url, client, asynchronous=True)
+    call, endpoint = _listing(model, prefix, limit), Endpoint(url, client, asynchronous=True)
     driver = AsyncDriver(endpoint, ())
     try:
         return await driver.run(call)
@@ -52,8 +66,8 @@ async def async_queues(
         await driver.close()
 
 
-def _listing(prefix: object, limit: object) -> Call[list[QueueInfo]]:
-    key = LanesKeys("", validate.prefix(prefix)).queues
+def _listing(model: Spec | None, prefix: object, limit: object) -> Call[list[QueueInfo]]:
+    key = bind(model, "any", prefix, None).keys.queues
     most = validate.integer("limit", limit, 1, LIMIT_MAX)
     return Call(None, (), ("ZRANGE", key, 0, most - 1, "REV", "WITHSCORES"), _infos, ListQueues())
 

@@ -15,14 +15,12 @@ from engine import validate
 from engine.calendar import Unreadable, calendar
 from engine.drivers.errand import Sent
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
-from engine.models import envelope, lanes_schedules
-from engine.models.lanes import Lanes
+from engine.models import lanes_schedules
+from engine.models.model import Model
 from engine.operations import (
     EnableSchedule,
     Enqueue,
     Enqueued,
-    Lease,
-    LeasedJob,
     ListSchedules,
     Missed,
     Options,
@@ -82,7 +80,7 @@ class Schedule:
         return self.serializers.read(self.options.serializer, self.payload_bytes)
 
 
-def putting(model: Lanes, name: object, timing: Timing, policy: TickPolicy, job: Enqueue, enabled: object) -> Steps[PutResult]:
+def putting(model: Model, name: object, timing: Timing, policy: TickPolicy, job: Enqueue, enabled: object) -> Steps[PutResult]:
     """Define or change a schedule. Raises Malformed, also when the queue has too many."""
     schedule = _name(name)
     enabled_now = _flag(enabled)
@@ -114,7 +112,7 @@ def removing(name: object) -> Steps[bool]:
     return _found(sent) != "gone"
 
 
-def enabling(model: Lanes, name: object, enabled: bool) -> Steps[bool]:
+def enabling(model: Model, name: object, enabled: bool) -> Steps[bool]:
     """Let a schedule tick from now on, or not any more."""
     schedule = _name(name)
     for _ in range(_TRIES):
@@ -142,14 +140,14 @@ def _enable_operation(op_id: str, name: str, version: int, next_ms: int) -> Call
     return operation
 
 
-def running_now(model: Lanes, name: object) -> Steps[Enqueued | None]:
+def running_now(model: Model, name: object) -> Steps[Enqueued | None]:
     """Enqueue one of its jobs."""
     schedule = _name(name)
     page: SchedulePage = yield model.call(ListSchedules(schedule))
     if not page.items:
         return None
-    job, nonce = _decoded(page.items[0].job), os.urandom(8)
-    id = f"cron:{schedule}:now-{_op_id()}"
+    job, nonce = model.read_template(page.items[0].job), os.urandom(8)
+    id = model.schedule_id(schedule, f"now-{_op_id()}")
 
     def operation(not_after_ms: int) -> Enqueue:
         return Enqueue(id, job.name, job.payload, nonce, not_after_ms, job.options)
@@ -158,40 +156,36 @@ def running_now(model: Lanes, name: object) -> Steps[Enqueued | None]:
     return producing.enqueued(sent)
 
 
-def getting(model: Lanes, serializers: Serializers, name: object) -> Steps[Schedule | None]:
+def getting(model: Model, serializers: Serializers, name: object) -> Steps[Schedule | None]:
     """One schedule."""
     schedule = _name(name)
     page: SchedulePage = yield model.call(ListSchedules(schedule))
-    return _told(page.items[0], serializers) if page.items else None
+    return _told(page.items[0], model, serializers) if page.items else None
 
 
-def listing(model: Lanes, serializers: Serializers) -> Steps[tuple[Schedule, ...]]:
+def listing(model: Model, serializers: Serializers) -> Steps[tuple[Schedule, ...]]:
     """All of them."""
     found: dict[str, Schedule] = {}
     for offset in range(0, lanes_schedules.SCHEDULES_MAX, _PAGE):
         page: SchedulePage = yield model.call(ListSchedules("", offset, _PAGE))
         # One that has ticked between two pages may come again.
-        found.update({stored.schedule: _told(stored, serializers) for stored in page.items})
+        found.update({stored.schedule: _told(stored, model, serializers) for stored in page.items})
         if not page.more:
             break
     return tuple(found.values())
 
 
-def _told(stored: StoredSchedule, serializers: Serializers) -> Schedule:
+def _told(stored: StoredSchedule, model: Model, serializers: Serializers) -> Schedule:
     error = stored.error
     timing, policy, job_name, payload, options = Timing(), TickPolicy(), "", b"", Options()
     try:
         timing, policy = lanes_schedules.read(Timing, stored.timing), lanes_schedules.read(TickPolicy, stored.policy)
-        job = _decoded(stored.job)
+        job = model.read_template(stored.job)
         job_name, payload, options = job.name, job.payload, job.options
     except (ValueError, ScriptFault) as unreadable:
         error = error or str(unreadable)
     numbers = (stored.enabled, stored.next_ms, stored.last_ms, stored.last_job, stored.count, stored.missed, stored.skipped)
     return Schedule(stored.schedule, job_name, payload, options, timing, policy, *numbers, error, serializers)
-
-
-def _decoded(sealed: bytes) -> LeasedJob:
-    return envelope.decode(sealed, Lease("", 0, ""), 0, (0, 0, 0))
 
 
 def _found(sent: Sent) -> str:
@@ -262,17 +256,22 @@ def policy(missed: object, late_ms: object, overlap: object) -> TickPolicy:
 
 
 def job(
-    job_name: object, payload: object, payload_bytes_max: int, options: Mapping[str, object], serializers: Serializers
+    job_name: object,
+    payload: object,
+    payload_bytes_max: int,
+    options: Mapping[str, object],
+    serializers: Serializers,
+    model: Model,
 ) -> Enqueue:
     """What each tick enqueues, checked. Raises Malformed, also for an option that does not travel with the job."""
-    draft = producing.draft(job_name, payload, payload_bytes_max, "template", options, serializers)
+    draft = producing.draft(job_name, payload, payload_bytes_max, None, options, serializers, model)._replace(job="template")
     for name in ("delay_ms", "run_at_ms"):
         if getattr(draft.options, name):
             raise Malformed(name, getattr(draft.options, name), "0: the schedule says when")
     if draft.options.needs:
         raise Malformed("needs", draft.options.needs, "none: a job of a schedule waits for no other")
     job = draft.operation(_NO_NONCE, 0)
-    travelled = _decoded(lanes_schedules.sealed(job)).options
+    travelled = model.read_template(model.template(job)).options
     for option in fields(Options):
         if getattr(travelled, option.name) != getattr(draft.options, option.name):
             raise Malformed(option.name, getattr(draft.options, option.name), "an option that travels with the job")

@@ -13,13 +13,14 @@ from engine.drivers.endpoint import TIMEOUT_MS_MAX, Endpoint
 from engine.errors import Malformed, ScriptFault
 from engine.handlers import Handlers
 from engine.hooks import EnqueueHooks
-from engine.models.lanes import Lanes
+from engine.models.binding import bind
+from engine.models.model import Model, Spec
 from engine.observer import Observer
 from engine.operations import Enqueue, Listing, MakeTestQueue, Snapshot, Witness
 from engine.options import JobOptions
 from engine.parameters import JobName, Parameters, TypedJob
 from engine.parts import producing, scheduling
-from engine.parts.face import Steps
+from engine.parts.face import InTime, Steps
 from engine.parts.producing import NewJob
 from engine.serializers import Serializer, Serializers
 from engine.server_clock import ServerClock
@@ -42,8 +43,9 @@ class Surface:
         self,
         name: str,
         endpoint: Endpoint,
+        model: Spec | None = None,
         *,
-        prefix: str = "ic",
+        prefix: str | None = None,
         durability: Durable = "server",
         replica_wait_ms: int = 1000,
         payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
@@ -58,7 +60,7 @@ class Surface:
         self.lua = validate.lua_folder(lua)
         self.payload_bytes_max = validate.integer("payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT)
         self.observer = observer
-        self.model = Lanes(self.name, lua=self.lua, root=validate.prefix(prefix))
+        self.model: Model = bind(model, self.name, prefix, self.lua)
         wait_ms = validate.integer("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
         #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.
         self.durability = Durability(self.model.call(Witness()), wait_ms) if validate.durability(durability) else None
@@ -69,6 +71,11 @@ class Surface:
         self.handlers = Handlers()
         #: What their payloads hold, by name.
         self.parameters: dict[str, Parameters] = {}
+
+    def _refuse(self, asked: InTime) -> None:
+        """Raise UnsupportedFeature, before any I/O, for an operation that the model lacks."""
+        if self.model.check is not None:
+            self.model.refuse(asked.operation(0))
 
     def _register(self, task: AnyTask[Any, Any, Any], inline: bool, batch: int | None) -> Any:
         register: Any = (
@@ -92,14 +99,14 @@ class Surface:
         if self.hooks:
             job = self.hooks.prepare(NewJob(name, payload, id=id, **options))
             name, payload, id, given = job.name, job.payload, job.id, cast("Mapping[str, object]", job.options)
-        draft = producing.draft(name, payload, self.payload_bytes_max, id, given, self.serializers)
+        draft = producing.draft(name, payload, self.payload_bytes_max, id, given, self.serializers, self.model)
         if tasks:
             _try(tasks, self.serializers, draft)
         return draft, job
 
     def _drafted_many(self, jobs: Iterable[Any]) -> list[producing.Draft]:
         """The same for many jobs, as their hooks have left them."""
-        drafts = producing.drafts(jobs, self.payload_bytes_max, self.serializers)
+        drafts = producing.drafts(jobs, self.payload_bytes_max, self.serializers, self.model)
         if self.parameters:
             for at, draft in enumerate(drafts):
                 try:
@@ -140,7 +147,7 @@ def template(queue: Surface, name: JobName, payload: object, options: JobOptions
         name, payload = name.name, name.parameters.write((), {}) if payload is None else payload
         if "id" in given:
             raise Malformed("id", given["id"], "left out: each tick makes an id of its own")
-    job = scheduling.job(name, payload, queue.payload_bytes_max, given, queue.serializers)
+    job = scheduling.job(name, payload, queue.payload_bytes_max, given, queue.serializers, queue.model)
     if tasks:
         _try(tasks, queue.serializers, job)
     return job

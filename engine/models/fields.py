@@ -1,0 +1,28 @@
+"""Fields of bytes packed into one string: how an item with parts that only its model knows travels to a script.
+
+Each is its length, 4 bytes, big-endian, and then itself. `lua/foreign/include/fields.lua` reads the same.
+"""
+
+from __future__ import annotations
+
+
+def pack(*fields: bytes | str | int) -> bytes:
+    """Fields as one string; texts as UTF-8, numbers as decimals."""
+    parts: list[bytes] = []
+    for given in fields:
+        field = given if isinstance(given, bytes) else str(given).encode()
+        parts += (len(field).to_bytes(4, "big"), field)
+    return b"".join(parts)
+
+
+def unpack(packed: bytes) -> list[bytes]:
+    """The fields of a string. Raises ValueError for one that is cut off."""
+    found: list[bytes] = []
+    at = 0
+    while at < len(packed):
+        end = at + 4 + int.from_bytes(packed[at : at + 4], "big")
+        if end > len(packed):
+            raise ValueError(f"{end - len(packed)} bytes are missing")
+        found.append(packed[at + 4 : end])
+        at = end
+    return found

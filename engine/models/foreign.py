@@ -1,0 +1,330 @@
+"""What the models of foreign keyspaces share: the engine's operations, mapped to calls of the scripts in `lua/foreign`.
+
+A model adds its names (`wire` and `ours` of its keys), its codec (`encode`, `decode`) and `lua/<model>/include/wire.lua`, all
+that knows the format. Jobs live in the foreign structures alone; leases, tokens and tombstones are ours, under `ironclaim:`.
+None of these models runs on a cluster: scripts make keys of their own that lie in several slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from engine import validate
+from engine.call import Call
+from engine.errors import UnsupportedFeature
+from engine.models import (
+    envelope,
+    foreign_looks,
+    foreign_replies,
+    lanes_administration,
+    lanes_replies,
+    lanes_schedules,
+    lanes_workers,
+)
+from engine.models.fields import pack, unpack
+from engine.models.foreign_keys import ForeignKeys
+from engine.models.ids import random_id
+from engine.models.lanes import definition
+from engine.models.model import Finding
+from engine.models.scripted import Scripted, token
+from engine.operations import (
+    AcquireLock,
+    Attributes,
+    Beat,
+    Bury,
+    Claim,
+    Drop,
+    EnableSchedule,
+    Enqueue,
+    EnqueueMany,
+    Extend,
+    ExtendLock,
+    Failure,
+    Finish,
+    Hear,
+    Lease,
+    LeasedJob,
+    ListSchedules,
+    ListTook,
+    ListWorkers,
+    MakeTestQueue,
+    Mark,
+    News,
+    NoteProgress,
+    NoteQueue,
+    Operation,
+    Options,
+    Promote,
+    PutSchedule,
+    ReadEvents,
+    ReadProgress,
+    Reap,
+    Release,
+    ReleaseLock,
+    RemoveSchedule,
+    Reply,
+    Retry,
+    SetEvents,
+    SetLimit,
+    SetRetention,
+    SetWorker,
+    TellTook,
+    Value,
+    Wait,
+    Witness,
+)
+from engine.scripts import load_foreign, scripts_folder
+
+#: Scripts of Lanes that touch nothing but keys that foreign models have as well.
+REUSED = (
+    *("beat", "workers", "lock_acquire", "lock_extend", "lock_release", "witness", "tell_took", "took", "news", "set_worker"),
+    *("set_events", "set_retention", "make_test_queue", "put_schedule", "enable_schedule", "remove_schedule", "schedules"),
+)
+#: Foreign clients tell nobody that a job has ended: a wait for it looks again after this time.
+_HEAR_MS = 200
+_DEFAULTS = {field.name: field.default for field in fields(Options)}
+_NOTHING_SPECIAL = Attributes("")
+
+
+class Foreign(Scripted):
+    """The mapping for one queue of a foreign model. `prefix`: what its owner has put before all keys; `lua`: another folder of
+    scripts; `layout` and `settings` are told to the wire as they are."""
+
+    name: str
+    #: The options of jobs that the wire holds, by the names in JobOptions.
+    OPTIONS: frozenset[str] = frozenset()
+    #: Operations that the model does not have.
+    LACKS: frozenset[type[Any]] = frozenset()
+    FINDINGS: tuple[Finding, ...] = ()
+    #: Foreign producers leave no marker: an idle worker looks again after this time.
+    poll_ms: int = 100
+    routes_at_claim = True
+
+    def __init__(self, queue: str, prefix: str, *, lua: Path | None = None, layout: str = "", settings: str = "") -> None:
+        keys = ForeignKeys(queue, prefix, *self.places(queue, prefix))
+        constants = {"prefix": keys.prefix, "root": keys.wire, "queue": queue, "layout": layout, "settings": settings}
+        super().__init__(keys, load_foreign(lua or scripts_folder(), self.name, REUSED), constants)
+        self.keys: ForeignKeys = keys
+        self.layout, self.settings = layout, settings
+        self._lua = lua
+        self._not_held = sorted({*_DEFAULTS} - self.OPTIONS)
+
+    @staticmethod
+    def places(queue: str, prefix: str) -> tuple[str, str]:
+        """What the foreign keys of a queue begin with, with its colon, and what follows `ironclaim:` in the engine's own."""
+        return f"{prefix}:", ""
+
+    def encode(self, job: Enqueue) -> bytes:
+        """A new job as packed fields, the body first: what `item.fields` of the wire's `admit` and `add` holds."""
+        raise NotImplementedError
+
+    def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
+        """A job from the body that the wire has read: a string, or a flat list of fields and values. Raises ScriptFault."""
+        raise NotImplementedError
+
+    def sibling(self, queue: str) -> Self:
+        """The same model of another queue."""
+        other = type(self)(queue, self.keys.root, lua=self._lua, layout=self.layout, settings=self.settings)
+        other.now_ms = self.now_ms
+        return other
+
+    def new_id(self) -> str:
+        """An id for a job that was given none; '' where the server gives it one."""
+        return random_id()
+
+    def new_ids(self) -> Iterator[str]:
+        """The same, for many jobs."""
+        while True:
+            yield self.new_id()
+
+    def check_id(self, value: object) -> str:
+        """A caller's id. Raises Malformed."""
+        return validate.job_id(value)
+
+    def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
+        """Raise UnsupportedFeature for an option that the wire cannot hold; a model adds what it knows of names and payloads."""
+        for option in self._not_held:
+            if getattr(options, option) != _DEFAULTS[option]:
+                raise UnsupportedFeature(f"{self.name} has no option {option}: its jobs have no room for that")
+
+    def refuse(self, operation: Operation) -> None:
+        """Raise UnsupportedFeature for an operation that the model lacks."""
+        if type(operation) in self.LACKS:
+            raise UnsupportedFeature(f"{self.name} has no {type(operation).__name__}")
+
+    def schedule_id(self, schedule: str, moment: str) -> str:
+        """The id of the job that a schedule makes."""
+        return f"cron:{schedule}:{moment}"
+
+    def template(self, job: Enqueue) -> bytes:
+        """Two fields: an envelope, for whoever reads the schedule, and the job as the wire will have it."""
+        return pack(lanes_schedules.sealed(job), self.encode(job))
+
+    def read_template(self, raw: bytes) -> LeasedJob:
+        """From the first of them."""
+        parts = unpack(raw) or [b""]
+        return envelope.decode(parts[0], Lease("", 0, ""), 0, (0, 0, 0))
+
+    def parse(self, operation: Operation, raw: Any) -> Reply:
+        """The reply of an operation's script as a value."""
+        if isinstance(operation, Enqueue | EnqueueMany):
+            return foreign_replies.enqueued(operation, raw)
+        return lanes_replies.parse(operation, raw, self.decode)
+
+    def call(self, operation: Operation) -> Call[Any]:
+        """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
+        self.refuse(operation)
+        match operation:
+            case Enqueue():
+                return self._enqueue(operation, (operation,))
+            case EnqueueMany():
+                return self._enqueue(operation, operation.jobs)
+            case Claim():
+                return self._claim(operation, operation, ())
+            case Finish(claim=None):
+                return self._end(operation, _finishes(operation.leases, operation.values))
+            case Finish(claim=Claim() as claim):
+                return self._claim(operation, claim, _finishes(operation.leases, operation.values))
+            case Release():
+                return self._end(operation, [("release", lease, b"") for lease in operation.leases])
+            case Drop():
+                pairs = zip(operation.leases, operation.outcomes, strict=True)
+                return self._end(operation, [("drop", lease, pack(word)) for lease, word in pairs])
+            case Retry():
+                return self._end(operation, [("retry", failure.lease, _failed(failure)) for failure in operation.failures])
+            case Bury():
+                return self._end(operation, [("bury", failure.lease, _failed(failure)) for failure in operation.failures])
+            case Extend():
+                named = {"renewal": operation.renewal, "lease_ms": operation.lease_ms, "not_after_ms": operation.not_after_ms}
+                words = [word for lease in operation.leases for word in token(lease)]
+                return self.bound("extend", operation, named, {}, (self._runs(operation.leases),), (words,))
+            case Mark():
+                return self._marked("mark", operation, operation.lease, {})
+            case NoteProgress():
+                return self._marked("progress", operation, operation.lease, {"count": operation.count, "body": operation.body})
+            case Promote() | Reap():
+                return self._sweep(operation)
+            case Wait():
+                news = "" if operation.version is None else self.keys.news(operation.version)
+                block_ms = min(operation.block_ms, self.poll_ms)
+                words = ("BLPOP", self.keys.all_classes, *([news] if news else []), block_ms / 1000)
+                return Call(None, (), words, partial(foreign_replies.woken, news), operation, block_ms)
+            case News():
+                named = {"news": self.keys.news(operation.version)}
+                return self.bound("news", operation, {"version": operation.version, "worker": operation.worker}, named)
+            case SetLimit() | SetWorker():
+                return self._set(operation)
+            case _:
+                return self._aside(operation)
+
+    def _aside(self, operation: Operation) -> Call[Any]:
+        """The calls beside the life of a job."""
+        match operation:
+            case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness() | TellTook() | ListTook():
+                call = self.bound(*lanes_workers.parts(operation, self.keys))
+                return replace(call, patient=not isinstance(operation, Beat | TellTook))
+            case PutSchedule() | EnableSchedule() | RemoveSchedule() | ListSchedules():
+                slots = lanes_schedules.slots(operation, self.keys, self.template)
+            case SetRetention() | SetEvents():
+                slots = lanes_administration.slots(operation, self.keys)
+            case MakeTestQueue():
+                return self.bound("make_test_queue", operation, {})
+            case ReadProgress():
+                words = ("HGET", self.keys.run(operation.job), "progress")
+                return Call(None, (), words, lanes_replies.progress, operation)
+            case Hear():
+                block_ms = min(operation.block_ms, _HEAR_MS)
+                words = ("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", self.keys.wait(operation.token), operation.after)
+                return Call(None, (), words, partial(lanes_replies.heard, operation), operation, block_ms)
+            case ReadEvents():
+                return lanes_administration.read_events(operation, self.keys)
+            case NoteQueue():
+                words = ("ZADD", self.keys.queues, "GT", operation.used_ms, self.keys.queue)
+                return Call(None, (), words, lambda raw: True, operation, patient=False)
+            case _:
+                slots = foreign_looks.slots(operation, self.keys)
+                if slots is None:
+                    raise UnsupportedFeature(f"{self.name} has no {type(operation).__name__}")
+        return self.bound(slots.script, operation, slots.values, slots.keys, slots.key_groups, slots.argument_groups)
+
+    def _enqueue(self, operation: Enqueue | EnqueueMany, jobs: Sequence[Enqueue]) -> Call[Any]:
+        first = jobs[0]
+        words: list[object] = []
+        for job in jobs:
+            words += (job.job, job.options.wait_ms, self.encode(job))
+        named = {"new": self.keys.enqueued(first.nonce.hex())}
+        return self.bound("enqueue", operation, {"not_after_ms": first.not_after_ms}, named, (), (words,))
+
+    def _claim(self, operation: Claim | Finish, claim: Claim, ends: Sequence[tuple[str, Lease, bytes]]) -> Call[Any]:
+        least, most = claim.priorities or ("", "")
+        values = {
+            "incarnation": claim.incarnation,
+            "counter": claim.counter,
+            "limit": claim.limit,
+            "lease_ms": claim.lease_ms,
+            "not_after_ms": claim.not_after_ms,
+            "owner": claim.owner,
+            "most_ms": claim.sleep_max_ms,
+            "crashed_max": claim.crashed_max,
+            "least": least,
+            "most": most,
+            "worker": _described(claim.worker or _NOTHING_SPECIAL),
+            "class_count": len(claim.classes),
+        }
+        named = {"record": self.keys.claim(claim.incarnation)}
+        runs = self._runs(lease for _, lease, _ in ends)
+        return self.bound("claim", operation, values, named, (runs,), (claim.classes, _words(ends)))
+
+    def _end(self, operation: Operation, ends: Sequence[tuple[str, Lease, bytes]]) -> Call[Any]:
+        return self.bound("end", operation, {}, {}, (self._runs(lease for _, lease, _ in ends),), (_words(ends),))
+
+    def _marked(self, script: str, operation: Operation, lease: Lease, values: dict[str, object]) -> Call[Any]:
+        values |= {"id": lease.job, "fence": lease.fence, "nonce": lease.nonce}
+        return self.bound(script, operation, values, {"run": self.keys.run(lease.job)})
+
+    def _sweep(self, operation: Promote | Reap) -> Call[Any]:
+        values = {"counter": operation.counter, "limit": operation.limit, "most_ms": operation.sleep_max_ms}
+        named = {"swept": self.keys.swept(operation.incarnation)}
+        if isinstance(operation, Promote):
+            return self.bound("promote", operation, values, named)
+        return self.bound("orphans" if operation.orphans else "reap", operation, values, named)
+
+    def _set(self, operation: SetLimit | SetWorker) -> Call[Any]:
+        values: dict[str, object] = {"not_after_ms": operation.not_after_ms}
+        named = {"op": self.keys.op(operation.op_id)}
+        if isinstance(operation, SetLimit):
+            values |= {"limit": operation.target, "definition": definition(operation.limit)}
+            return self.bound("set_limit", operation, values, named)
+        values |= {"field": operation.field, "value": "" if operation.value is None else operation.value}
+        return self.bound("set_worker", operation, values, named)
+
+    def _runs(self, leases: Iterable[Lease]) -> list[str]:
+        return [self.keys.run(lease.job) for lease in leases]
+
+
+def _finishes(leases: Sequence[Lease], values: Sequence[Value]) -> list[tuple[str, Lease, bytes]]:
+    """Ends of runs that went well, with what the handlers returned."""
+    known = {value.item: value for value in values}
+    return [("finish", lease, _returned(known.get(at))) for at, lease in enumerate(leases)]
+
+
+def _returned(value: Value | None) -> bytes:
+    return pack() if value is None else pack(value.data, value.ttl_ms, value.took_ms)
+
+
+def _failed(failure: Failure) -> bytes:
+    return pack(failure.error, failure.trace, failure.delay_ms, int(failure.charge))
+
+
+def _words(ends: Sequence[tuple[str, Lease, bytes]]) -> list[object]:
+    return [word for kind, lease, packed in ends for word in (kind, *token(lease), packed)]
+
+
+def _described(worker: Attributes) -> bytes:
+    """What a worker is, as the script reads it."""
+    capabilities, routes = " ".join(sorted(worker.capabilities)), " ".join(sorted(worker.routes))
+    return pack(worker.server, worker.stack, worker.region, capabilities, routes)

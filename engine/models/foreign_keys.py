@@ -1,0 +1,52 @@
+"""Keys of the engine's own beside a foreign keyspace: those that leases, tokens and sweeps need, under names of ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.models.lanes_keys import LanesKeys
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeys(LanesKeys):
+    """Key names of one queue of a foreign model: as those of Lanes, under `ironclaim:`, so that an operator can tell them.
+
+    `root` is what its owner has put before all of its keys, without the colon. `wire` is what the foreign keys begin with, with
+    its colon; `ours` what comes behind `ironclaim:` where several queues share one keyspace.
+    """
+
+    wire: str = ""
+    ours: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prefix", f"{self.wire}ironclaim:{self.ours}")
+
+    @property
+    def queues(self) -> str:
+        """Zset: queue by the time (ms) of its last use; of all queues with this root."""
+        return f"{self.root}:ironclaim:queues"
+
+    def enqueued(self, nonce: str) -> str:
+        """String: `w` while an enqueue is being written, `d` when it is done, then the ids of its jobs, each behind a space and
+        `+`, or `-` where another job was there first; until the call is void, and 20 s."""
+        return f"{self.prefix}new:{nonce}"
+
+    @property
+    def all_classes(self) -> str:
+        """List: at most one marker, whatever is claimable."""
+        return f"{self.prefix}wake"
+
+    @property
+    def scan(self) -> str:
+        """Hash: digest of what a worker takes -> where its next claim goes on to look, unless the last one reached the end."""
+        return f"{self.prefix}scan"
+
+    @property
+    def aside(self) -> str:
+        """Hash: id -> why it was set aside, of entries for which the format has no place."""
+        return f"{self.prefix}aside"
+
+    @property
+    def strays(self) -> str:
+        """Zset: id by the time (ms) when a sweep first saw that no foreign client holds it any more."""
+        return f"{self.prefix}strays"

@@ -1,0 +1,36 @@
+"""Replies of foreign models where they differ from those of Lanes: ids that a server has given, waits that look again."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from engine.errors import ScriptFault
+from engine.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Woken
+
+_LETTERS = {"c": "created", "r": "repeated", "d": "duplicate", "x": "refused"}
+#: Words for each job of a call: its letter, its id, and of a duplicate state, fence and id of the job that was there first.
+_WORDS = 5
+
+
+def enqueued(operation: Enqueue | EnqueueMany, raw: Any) -> Enqueued | EnqueuedMany:
+    """What came of each job of a call. One that had no id has got one."""
+    jobs = (operation,) if isinstance(operation, Enqueue) else operation.jobs
+    try:
+        srv_us, flat = int(raw[0]), [word if isinstance(word, int) else word.decode() for word in raw[1]]
+        if len(flat) != _WORDS * len(jobs):
+            raise ValueError(f"{len(flat)} words for {len(jobs)} jobs")
+        items = tuple(_item(srv_us, flat[at : at + _WORDS]) for at in range(0, len(flat), _WORDS))
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        raise ScriptFault(f"{type(operation).__name__}: reply outside the contract ({error}): {raw!r:.200}") from error
+    return items[0] if isinstance(operation, Enqueue) else EnqueuedMany(srv_us, items)
+
+
+def woken(news: str, raw: Any) -> Woken:
+    """A BLPOP reply: there may be work unless the news came, for foreign producers leave no marker."""
+    is_news = raw is not None and raw[0] in (news, news.encode())
+    return Woken(not is_news, is_news)
+
+
+def _item(srv_us: int, words: list[Any]) -> Enqueued:
+    letter, job, state, fence, holder = words
+    return Enqueued(srv_us, job, cast("Any", _LETTERS[letter]), state, int(fence), holder or job)

@@ -1,0 +1,112 @@
+"""What a queue, its parts and its workers need of a model: the mapping of one queue to one data model in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from engine.call import Call
+from engine.models.lanes_keys import LanesKeys
+from engine.operations import Enqueue, Lease, LeasedJob, Operation, Options
+from engine.scripts import Script
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a wire format cannot be protected from: its name, the checks that may show it (`J4`), and what happens, in words."""
+
+    name: str
+    checks: tuple[str, ...]
+    text: str
+
+
+class Model(Protocol):
+    """A bound model. `now_ms`: the time of a test, on queues made for tests."""
+
+    now_ms: int | None
+
+    @property
+    def name(self) -> str:
+        """What the model is called: lanes, bridge, bananas, bull or mosquito."""
+        ...
+
+    @property
+    def keys(self) -> LanesKeys:
+        """The names of the engine's own keys."""
+        ...
+
+    @property
+    def scripts(self) -> Mapping[str, Script]:
+        """All that a connection has to know."""
+        ...
+
+    @property
+    def FINDINGS(self) -> tuple[Finding, ...]:
+        """What its wire cannot be protected from."""
+        ...
+
+    @property
+    def routes_at_claim(self) -> bool:
+        """Whether each claim looks at the routing of each job, so that a class is no more than a name."""
+        ...
+
+    @property
+    def check(self) -> Callable[[str, str, bytes, Options], None] | None:
+        """Raises UnsupportedFeature, or Malformed, for a job (id, name, payload, options) that the wire cannot hold. None:
+        it holds all of them, and has all operations."""
+        ...
+
+    def refuse(self, operation: Operation) -> None:
+        """Raise UnsupportedFeature for an operation that the model lacks."""
+        ...
+
+    def call(self, operation: Operation) -> Call[Any]:
+        """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
+        ...
+
+    def sibling(self, queue: str) -> Model:
+        """The same model of another queue."""
+        ...
+
+    def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
+        """A job from its body; `counters` are claims, failures and crashes. Raises ScriptFault for one that cannot be read."""
+        ...
+
+    def new_id(self) -> str:
+        """An id for a job that was given none; '' where the server gives it one."""
+        ...
+
+    def new_ids(self) -> Iterator[str]:
+        """The same, for many jobs."""
+        ...
+
+    def check_id(self, value: object) -> str:
+        """A caller's id. Raises Malformed."""
+        ...
+
+    def schedule_id(self, schedule: str, moment: str) -> str:
+        """The id of the job that a schedule makes at a tick, or `now-...` by hand."""
+        ...
+
+    def template(self, job: Enqueue) -> bytes:
+        """What a schedule keeps of the job that each of its ticks enqueues."""
+        ...
+
+    def read_template(self, raw: bytes) -> LeasedJob:
+        """What `template` has written. Raises ScriptFault."""
+        ...
+
+
+class Spec(Protocol):
+    """A model as a queue is given it: its settings, without a queue."""
+
+    @property
+    def prefix(self) -> str:
+        """What keys begin with unless the queue says otherwise."""
+        ...
+
+    def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
+        """The model of one queue. `lua`: another folder of scripts."""
+        ...

@@ -1,0 +1,109 @@
+"""Parts of the foreign scripts that read and write text: JSON by its members, and times."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.scripts import scripts_folder
+
+INCLUDES = scripts_folder() / "foreign" / "include"
+READ = """local object = json_members(ARGV[1])
+if not object then return 'none' end
+return { object.raw(ARGV[2]) or false, object.text() }"""
+SET = """local object = json_members(ARGV[1])
+for at = 2, #ARGV, 2 do object.set(ARGV[at], ARGV[at + 1]) end
+local raws = {}
+for at = 2, #ARGV, 2 do raws[#raws + 1] = object.raw(ARGV[at]) end
+return { object.text(), raws }"""
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def run(url: str, script: str, *arguments: object) -> Any:
+    """What a script with the include says."""
+    text = (INCLUDES / "json_members.lua").read_text() + script
+    with redis.Redis.from_url(url) as client:
+        return client.eval(text, 0, *arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "raw"),
+    [
+        ('{"a":9007199254740993,"b":1.0}', "a", b"9007199254740993"),
+        ('{"a":9007199254740993,"b":1.0}', "b", b"1.0"),
+        (' { "a" : { "b" : [ "}" , "\\"]" ] } , "c" : null } ', "a", b'{ "b" : [ "}" , "\\"]" ] }'),
+        ('{"\\u0061":"x\\\\"}', "a", b'"x\\\\"'),
+        ('{"a":1,"a":2}', "a", b"2"),
+        ("{}", "a", None),
+        ("{ }", "a", None),
+        ('{"a":"' + "[" * 2000 + '"}', "a", b'"' + b"[" * 2000 + b'"'),
+        ('{"a":' + "[" * 2000 + "]" * 2000 + "}", "a", b"[" * 2000 + b"]" * 2000),
+    ],
+)
+def test_a_member_keeps_its_bytes(ironclaim_url: str, text: str, name: str, raw: bytes | None) -> None:
+    assert run(ironclaim_url, READ, text, name) == [raw, text.encode()]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "5",
+        "{",
+        '{"a"',
+        '{"a":',
+        '{"a":1',
+        '{"a":1,',
+        '{"a":1,}',
+        "{a:1}",
+        '{"a":1}x',
+        '{"a":x}',
+        '{"a":"b}',
+        '{"a":[}',
+        '{"a" 1}',
+        '{"\\q":1}',
+    ],
+)
+def test_what_is_no_object_is_told_apart(ironclaim_url: str, text: str) -> None:
+    assert run(ironclaim_url, READ, text, "a") == b"none"
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(st.text(max_size=4), VALUES, max_size=5),
+    st.lists(st.tuples(st.sampled_from(["a", "b", "status", ""]), VALUES), min_size=1, max_size=5),
+    st.sampled_from([(",", ":"), (" , ", " : ")]),
+)
+def test_what_is_set_stands_there_and_nothing_else_changes(
+    ironclaim_url: str, known: dict[str, Any], changes: list[tuple[str, Any]], separators: tuple[str, str]
+) -> None:
+    words = [word for name, value in changes for word in (name, json.dumps(value))]
+    text, raws = run(ironclaim_url, SET, json.dumps(known, separators=separators), *words)
+    assert json.loads(text) == {**known, **dict(changes)}
+    assert list(json.loads(text)) == list({**known, **dict(changes)})
+    assert [json.loads(raw) for raw in raws] == [dict(changes)[name] for name, _ in changes]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(-(10**12), 4 * 10**13))
+def test_a_time_is_written_as_utc(ironclaim_url: str, ms: int) -> None:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    with redis.Redis.from_url(ironclaim_url) as client:
+        script = (
+            INCLUDES / "rfc3339.lua"
+        ).read_text() + "return { rfc3339(tonumber(ARGV[1])), rfc3339(tonumber(ARGV[1]), true) }"
+        exact, whole = client.eval(script, 0, str(ms))  # type: ignore[misc]
+    assert exact.decode() == moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    assert whole.decode() == moment.isoformat(timespec="seconds")[:19] + "Z"

@@ -1,0 +1,146 @@
+"""What a queue and the loader make of a model: its place in the constructor, its scripts, and what it does not have."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import engine
+from engine import AsyncQueue, Malformed, Queue, ScriptFault, UnsupportedFeature, models
+from engine.models import foreign
+from engine.models.fields import pack, unpack
+from engine.operations import Enqueue, Lease, LeasedJob, Pause
+from engine.scripts import load_foreign, scripts_folder
+
+WIRE = "-- A wire.\nlocal function wire(root)\n  return { root = root, part = wire_part(root) }\nend\n"
+PART = "-- A part of it.\nlocal function wire_part(root)\n  return root .. 'part'\nend\n"
+OWN = """#!lua flags=allow-oom
+-- Its own.
+--
+-- KEYS
+--   sweep  hash  state of the sweeps
+-- ARGV
+--   root   what its keys begin with
+-- REPLY the part
+-- @include wire
+local sweep = KEYS[1]
+local root = ARGV[1]
+
+return { wire(root).part, sweep }
+"""
+
+
+class Tiny(foreign.Foreign):
+    """A model that holds nothing but a name and a payload."""
+
+    name = "tiny"
+    OPTIONS = frozenset({"delay_ms"})
+    LACKS = frozenset({Pause})
+
+    def encode(self, job: Enqueue) -> bytes:
+        return pack(job.payload, job.name)
+
+    def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
+        raise NotImplementedError
+
+
+class TinySpec:
+    """As a queue is given it."""
+
+    prefix = "small"
+
+    def bind(self, queue: str, prefix: str, lua: Path | None) -> Tiny:
+        return Tiny(queue, prefix, lua=lua)
+
+
+@pytest.fixture
+def lua(tmp_path: Path) -> Path:
+    """A folder of scripts with a model of its own."""
+    shutil.copytree(scripts_folder(), tmp_path / "lua")
+    include = tmp_path / "lua" / "tiny" / "include"
+    include.mkdir(parents=True)
+    (include / "wire.lua").write_text("-- @include wire_part\n" + WIRE)
+    (include / "wire_part.lua").write_text(PART)
+    (tmp_path / "lua" / "tiny" / "own.lua").write_text(OWN)
+    return tmp_path / "lua"
+
+
+@pytest.fixture
+def queue(lua: Path) -> Iterator[Queue]:
+    """A queue of that model, on a server that is not there."""
+    with Queue("q", TinySpec(), url="redis://127.0.0.1:1", lua=lua) as made:
+        yield made
+
+
+def test_a_queue_has_its_model_second_and_the_prefix_of_the_model(lua: Path, queue: Queue) -> None:
+    assert (queue.model.name, queue.model.keys.prefix, queue.model.keys.active) == (
+        *("tiny", "small:ironclaim:"),
+        "small:ironclaim:active",
+    )
+    assert Queue("q", TinySpec(), prefix="other", lua=lua).model.keys.queues == "other:ironclaim:queues"
+    assert AsyncQueue("q", TinySpec(), lua=lua).model.name == "tiny"
+    assert (Queue("q").model.name, Queue("q", models.Lanes()).model.keys.prefix) == ("lanes", "ic:{q}:")
+    assert queue.model.sibling("r").keys.queue == "r"
+    for wrong in ("bull", 5, models.Bull):
+        with pytest.raises(Malformed, match="^prefix: |^model: "):
+            Queue("q", wrong)  # type: ignore[arg-type]
+
+
+def test_the_specs_are_values_with_a_prefix_of_their_own() -> None:
+    made = (models.Lanes(), models.Bridge(), models.Bananas(), models.Bull(), models.Mosquito())
+    assert [spec.prefix for spec in made] == ["ic", "bridge", "bananas", "bull", "mosquito"]
+    assert models.Bananas() == models.Bananas(layout="document") != models.Bananas(layout="live")
+    with pytest.raises(Malformed, match="^layout: "):
+        models.Mosquito(layout="old")  # type: ignore[arg-type]
+    assert engine.models is models and models.Finding("n", ("J1",), "t").name == "n"
+
+
+def test_an_option_and_an_operation_that_the_model_lacks_are_refused_before_any_io(queue: Queue) -> None:
+    with pytest.raises(UnsupportedFeature, match="^tiny has no option unique"):
+        queue.enqueue("work", {}, unique="u")
+    with pytest.raises(UnsupportedFeature, match=r"^jobs\[1\]: tiny has no option priority"):
+        queue.enqueue_many([{"name": "work", "payload": 1}, {"name": "work", "payload": 1, "priority": 9}])
+    with pytest.raises(UnsupportedFeature, match="^tiny has no Pause"):
+        queue.pause()
+
+
+def test_what_the_engine_needs_of_lanes_is_loaded_beside_the_model_s_own(lua: Path, ironclaim_url: str) -> None:
+    scripts = load_foreign(lua, "tiny", foreign.REUSED)
+    assert {"own", *foreign.REUSED} <= {*scripts}
+    with redis.Redis.from_url(ironclaim_url) as client:
+        assert client.eval(scripts["own"].text, 1, "sweep", "r:") == [b"r:part", b"sweep"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("wire.lua", "-- @include nothing\n" + WIRE, "no include nothing"),
+        ("wire_part.lua", "-- @include wire\n" + PART, "without includes"),
+        ("wire.lua", WIRE + "local x = 1\n", "exactly one local function wire"),
+    ],
+)
+def test_the_wire_alone_may_have_includes_and_those_have_none(lua: Path, file: str, text: str, message: str) -> None:
+    (lua / "tiny" / "include" / file).write_text("-- @include wire_part\n" + text if file == "wire.lua" else text)
+    with pytest.raises(ScriptFault, match=message):
+        load_foreign(lua, "tiny", ())
+    with pytest.raises(ScriptFault, match="no folder of scripts"):
+        load_foreign(lua, "absent", ())
+
+
+@pytest.mark.parametrize("fields", [(), (b"",), (b"\0\xff", "text ä", -5, b"x" * 300)])
+def test_fields_are_the_same_in_lua(fields: tuple[Any, ...], ironclaim_url: str) -> None:
+    packed = pack(*fields)
+    wanted = [field if isinstance(field, bytes) else str(field).encode() for field in fields]
+    include = (scripts_folder() / "foreign" / "include" / "fields.lua").read_text()
+    with redis.Redis.from_url(ironclaim_url) as client:
+        assert client.eval(include + "return fields(ARGV[1])", 0, packed) == wanted == unpack(packed)
+    for cut in range(1, len(packed)):
+        try:
+            assert unpack(packed[:cut]) != wanted
+        except ValueError as error:
+            assert "missing" in str(error)
