@@ -8,6 +8,7 @@ from typing import Any, cast, get_args, get_origin
 
 from engine.errors import Malformed
 from engine.kinds import Kind, hints_of, kind_of
+from engine.serializers import Texts
 
 #: What a function is called with.
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -65,14 +66,14 @@ class Parameters:
         """The same by name."""
         if not isinstance(payload, dict):
             raise Malformed("payload", payload, f"an object with the parameters of {self._signature}")
-        given = cast("dict[str, Any]", payload)
+        given, read = cast("dict[str, Any]", payload), _read_text if isinstance(payload, Texts) else _read
         for name in given:
             if name not in self._kinds:
                 raise Malformed(f"payload.{name}", given[name], f"left out: the parameters are {self._signature}")
         found: dict[str, Any] = {}
         for name, parameter in self._signature.parameters.items():
             if name in given:
-                found[name] = self._convert(f"payload.{name}", self._kinds[name].read, given[name])
+                found[name] = self._convert(f"payload.{name}", read(self._kinds[name]), given[name])
             elif parameter.default is inspect.Parameter.empty:
                 raise Malformed(f"payload.{name}", None, f"given, a value of type {self._kinds[name].name}")
             else:
@@ -104,6 +105,29 @@ class TypedJob:
 
 
 JobName = str | TypedJob
+
+
+def _read(kind: Kind) -> Callable[[Any], Any]:
+    return kind.read
+
+
+def _read_text(kind: Kind) -> Callable[[Any], Any]:
+    """How a value of this type is read from a text that may be no JSON: as text where the type is one, else as what it spells."""
+
+    def read(text: str) -> Any:
+        try:
+            return kind.read(text)
+        except (TypeError, ValueError):
+            return kind.read({"true": True, "false": False}[text] if text in ("true", "false") else _number(text))
+
+    return read
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def _item_of(parameter: inspect.Parameter, hint: Any) -> Any:

@@ -18,6 +18,13 @@ from engine.options import PLAIN
 
 #: The names of those that every queue has. JSON is not written into envelopes.
 JSON, RAW = "json", "raw"
+#: That of a foreign format without types: JSON of an object of texts, each read as what a parameter wants it to be. No other one
+#: can have this name.
+TEXTS = "~texts"
+
+
+class Texts(dict[str, str]):
+    """A payload of texts: no type is known of any of them."""
 
 
 class Serializer(Protocol):
@@ -83,6 +90,8 @@ class Serializers:
         """The payload of a job that this serialiser wrote ('' = JSON). Raises ValueError, and whatever a serialiser raises."""
         if not name:
             return json.loads(data)
+        if name == TEXTS:
+            return Texts(json.loads(data))
         return data if name == RAW else self._find(name).loads(data)
 
     def _find(self, name: str) -> Serializer:

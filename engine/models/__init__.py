@@ -77,17 +77,26 @@ class Bull:
 
 @dataclass(frozen=True, slots=True)
 class Mosquito:
-    """Mosquito: the queue's name is inside of its keys."""
+    """Mosquito: the queue's name is inside of its keys. The hash of a job lives on for `success_ttl_s` after its end and for
+    `dead_ttl_s` after its death. `adopt_after_ms`: jobs in hand that name no runner (v2 has no names) come back after this time,
+    0 = never. `coordinate`: our leader holds the lock of the original's coordinators."""
 
     layout: Layout = "document"
     prefix: str = "mosquito"
+    success_ttl_s: int = 1
+    dead_ttl_s: int = 86_400
+    adopt_after_ms: int = 0
+    coordinate: bool = False
 
     def __post_init__(self) -> None:
         _check(self.layout)
+        for field in ("success_ttl_s", "dead_ttl_s", "adopt_after_ms"):
+            _check_whole(field, getattr(self, field))
 
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
         """The model of one queue. `lua`: another folder of scripts."""
-        return _bound("mosquito", "MosquitoModel")(queue, prefix, lua=lua, layout=self.layout)
+        settings = f"{self.success_ttl_s} {self.dead_ttl_s} {self.adopt_after_ms} {int(self.coordinate)}"
+        return _bound("mosquito", "MosquitoModel")(queue, prefix, lua=lua, layout=self.layout, settings=settings)
 
 
 def _bound(module: str, name: str) -> Any:
@@ -100,6 +109,12 @@ def _check(layout: object) -> None:
         from engine.errors import Malformed
 
         raise Malformed("layout", layout, "document or live")
+
+
+def _check_whole(field: str, value: object) -> None:
+    from engine import validate
+
+    validate.integer(field, value, 0, validate.DURATION_MS_MAX)
 
 
 def __getattr__(name: str) -> Any:

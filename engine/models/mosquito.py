@@ -1,0 +1,109 @@
+"""Mosquito keyspaces (seeds/mosquito.md). A live one needs `Mosquito(layout="live")`: the default, "document", keeps sorted sets
+where Crystal's runners keep lists, and each refuses the other's keys.
+
+`document` is the design document's: waiting, pending, scheduled and dead are sorted sets. Waiting is scored by arrival in ms
+(what arrives in the same ms by fractions of it, so the order of arrival holds), pending by the claim, scheduled by when a run is
+due, dead by its death, all in ms. `live` is what v2.0.0 and later versions write: three lists, and scheduled as a sorted set. All
+else is as the original programs write it, in both: the hash is `job_run:<id>` and has no field `id`, whatever the document says.
+
+Choices, where the originals differ or leave something out:
+
+- A job's name is its type, `ok_job` or `held_out::spaced_job`. Its payload is an object of texts, numbers and booleans; handlers
+  read texts (see `mosquito_fields`), and other payloads are bytes in one field.
+- A job that says nothing about its retries has the original's: five runs, waits of 2 s times the square of the failures.
+  Options that the hash has no field for stand in one more field, which the original passes by and keeps. `attempts=3` and
+  `backoff_ms=1000` are the engine's own defaults, so they count as not said.
+- `dedup="params"` with `dedup_ms` is the original's unique job, `dedup="params:user_id"` that of some parameters; any other text
+  is a key of its own. Like there it holds until its time is over, whatever becomes of the job.
+- A limit of a rate is counted in the original's hash, by the claim, in one step; its windows begin with the first run.
+- Ids are `<ms>:<nine digits counted>`, checked before they are used: the original's three random ones collide.
+- Queues that hold only delayed jobs are listed as well. An id without a hash leaves its structure, and is counted.
+- `success_ttl_s` is 1 as in v2; HEAD has 60. `dead_ttl_s` is 86,400. Entries of the dead whose hash has expired are let go.
+- Our workers are overseers in the registry, and their jobs name them, so that HEAD does not take them for orphans.
+- `coordinate=True` lets our leader hold the coordinator's lock, of both generations. Crystal's own coordinators then promote
+  nothing, which is where they lose and double jobs; but nor do they make their periodic jobs.
+
+`FINDINGS` says what the wire cannot be protected from. No cluster: keys of one queue lie in several slots.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from engine.models import mosquito_fields
+from engine.models.fields import pack
+from engine.models.foreign import Foreign
+from engine.models.model import Finding
+from engine.models.mosquito_keys import MosquitoKeys
+from engine.operations import Enqueue, Lease, LeasedJob, Options
+
+FINDINGS = (
+    Finding(
+        "v2 leaves jobs in pending",
+        ("J4", "J13"),
+        "A v2 runner that dies leaves its jobs in `pending` and names nobody in them: they come back only with adopt_after_ms, "
+        "which must be longer than any of its jobs takes, or they run twice.",
+    ),
+    Finding(
+        "the original's promotion is two steps",
+        ("J1", "J4"),
+        "A Crystal coordinator takes a due id out and pushes it later: one that dies in between loses the job. With "
+        "coordinate=True ours keeps it from promoting. Two of them double an id; our claims lease it once.",
+    ),
+    Finding(
+        "the original does not fence",
+        ("J2", "J6"),
+        "A Crystal runner that was taken for dead ends its job all the same: its removal from `pending` makes our lease stale, "
+        "and the handler's work is refused.",
+    ),
+    Finding(
+        "no type is on the wire",
+        ("J16",),
+        "Parameters are texts: a handler reads them as texts, also those that were numbers when they were enqueued.",
+    ),
+)
+
+
+class MosquitoModel(Foreign):
+    """The mapping for one queue."""
+
+    name = "mosquito"
+    OPTIONS = mosquito_fields.OPTIONS
+    FINDINGS = FINDINGS
+
+    def __init__(
+        self, queue: str, prefix: str, *, lua: Path | None = None, layout: str = "document", settings: str = "1 86400 0 0"
+    ) -> None:
+        super().__init__(queue, prefix, lua=lua, layout=layout, settings=settings)
+        #: The foreign keys, for tools and tests.
+        self.wire = MosquitoKeys(queue, prefix)
+
+    @staticmethod
+    def places(queue: str, prefix: str) -> tuple[str, str]:
+        """All queues share one keyspace."""
+        return f"{prefix}:", f"{queue}:"
+
+    def new_id(self) -> str:
+        """The server counts."""
+        return ""
+
+    def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
+        """Raise UnsupportedFeature for an option, and Malformed for a payload, that the hash cannot hold."""
+        super().check(id, name, payload, options)
+        given = mosquito_fields.parameters(payload, options)
+        mosquito_fields.unique_text(name, given, options.dedup)
+
+    def encode(self, job: Enqueue) -> bytes:
+        """Type, unique text and its time, then name and text of each field."""
+        given = mosquito_fields.parameters(job.payload, job.options)
+        unique = mosquito_fields.unique_text(job.name, given, job.options.dedup)
+        extra = mosquito_fields.extra(job.options)
+        if extra:
+            given = [*given, ("ironclaim", extra.encode())]
+        flat = [word for pair in given for word in pair]
+        return pack(job.name, unique, job.options.dedup_ms, *flat)
+
+    def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
+        """A job from the flat list of its hash."""
+        return mosquito_fields.decode(raw, lease, deadline_ms, counters)

@@ -1,0 +1,159 @@
+"""Mosquito's hash of a job run, and what the engine makes of it: parameters as texts, and the metadata behind them.
+
+What a task is given are scalars by name; the wire has texts alone, as Crystal prints them. So a handler reads texts, whoever has
+enqueued the job; the parameters of a task (`engine.tasks`) say what they are, and are read accordingly. Options of a job that
+the wire has no place for stand in one more field, `ironclaim`, as JSON: the original passes it by, and keeps it when it
+reschedules.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, cast
+
+from engine.class_names import class_of
+from engine.errors import Malformed, ScriptFault
+from engine.operations import Lease, LeasedJob, Options
+from engine.options import PLAIN, checked
+from engine.serializers import TEXTS
+
+#: What the original, one of its versions, or the engine keeps beside the parameters.
+METADATA = ("enqueue_time", "type", "retry_count", "started_at", "finished_at", "overseer_id", "ironclaim")
+#: `id` is metadata in the document, and none on the wire.
+REFUSED = (*METADATA, "id")
+#: The field that holds the bytes of a serialiser, which are no parameters.
+RAW_FIELD = "payload"
+PARAMETERS_MAX = 1000
+#: What the original does about a failed run: five runs, with waits of 2, 8, 18 and 32 s.
+DEFAULTS = Options(attempts=5, backoff="geometric", backoff_ms=2000, serializer=TEXTS)
+_BACKOFF = ("backoff", "backoff_ms", "backoff_max_ms", "backoff_delays_ms", "jitter")
+#: Options of the engine that travel in the field `ironclaim`; the four in front change nothing on it.
+OPTIONS = frozenset(
+    (
+        *("delay_ms", "run_at_ms", "dedup", "dedup_ms"),
+        *("attempts", *_BACKOFF, "crashes_max", "timeout_ms", "headers", "serializer", "timestamp_ms", "skip_on"),
+        *("key", "cost", "result_ttl_ms", "error_ttl_ms"),
+    )
+)
+_UNSAID = frozenset(("delay_ms", "run_at_ms", "dedup", "dedup_ms"))
+#: Begins a dedup text that names parameters; `params` alone is all of them.
+_BY_PARAMETERS = "params"
+
+
+def parameters(payload: bytes, options: Options) -> list[tuple[str, bytes]]:
+    """The fields of a payload, names and texts in its order. Raises Malformed for one that the wire cannot hold."""
+    if options.serializer:
+        return [(RAW_FIELD, payload)]
+    given: Any = json.loads(payload)
+    if given is None:
+        return []
+    if not isinstance(given, dict):
+        raise Malformed("payload", given, "an object: Mosquito's jobs have parameters by name")
+    found = cast("dict[str, Any]", given)
+    if len(found) > PARAMETERS_MAX:
+        raise Malformed("payload", f"{len(found)} parameters", f"at most {PARAMETERS_MAX} parameters")
+    for name in found:
+        if not name or name in REFUSED:
+            raise Malformed(f"payload.{name}", found[name], "another name: Mosquito keeps its own metadata under this one")
+    return [(name, _text(name, value)) for name, value in found.items()]
+
+
+def extra(options: Options) -> str:
+    """The options that the hash has no field for, as JSON; '' where all are what they are without it."""
+    told = _told(options)
+    return json.dumps(told, separators=(",", ":")) if told else ""
+
+
+def unique_text(name: str, given: Sequence[tuple[str, bytes]], dedup: str) -> str:
+    """What stands behind `unique_job:`. `params` asks for the original's text of all parameters, `params:a:b` of these."""
+    kind, _, chosen = dedup.partition(":")
+    if not dedup or kind != _BY_PARAMETERS:
+        return f"{name}:{dedup}" if dedup else ""
+    texts = {field: text.decode(errors="replace") for field, text in given}
+    names = chosen.split(":") if chosen else [*texts]
+    for wanted in names:
+        if wanted not in texts:
+            raise Malformed("dedup", dedup, f"{_BY_PARAMETERS}, or with parameters of the payload: {', '.join(texts)}")
+    return ":".join((name, *(f"{field}={texts[field]}" for field in sorted(names))))
+
+
+def decode(raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
+    """A claimed job from the flat list of its hash. Raises ScriptFault for what the wire could read and Python cannot."""
+    try:
+        told = dict(zip(raw[::2], raw[1::2], strict=True))
+        name = told[b"type"].decode()
+        options = _options(told.get(b"ironclaim"))
+        if options.serializer != TEXTS:
+            payload = told[RAW_FIELD.encode()]
+        else:
+            hidden = {field.encode() for field in METADATA}
+            # The document has the id among the metadata, a Crystal class may have it among its parameters.
+            if told.get(b"id") == lease.job.encode():
+                hidden.add(b"id")
+            shown = {field.decode(): value.decode() for field, value in told.items() if field not in hidden}
+            payload = json.dumps(shown, separators=(",", ":")).encode()
+        enqueued_ms = int(told[b"enqueue_time"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, Malformed) as error:
+        raise ScriptFault(f"hash of job run {lease.job}: {error!r}") from error
+    lane = f"{name}/{options.key}" if options.key else name
+    return LeasedJob(lease, deadline_ms, name, class_of(name, "", ""), lane, payload, options, enqueued_ms, 0, *counters)
+
+
+def _text(name: str, value: Any) -> bytes:
+    """A value as Crystal prints it. Raises Malformed for what is none of its parameters."""
+    try:
+        if isinstance(value, bool):
+            return b"true" if value else b"false"
+        if isinstance(value, float):
+            return crystal_float(value).encode()
+        if isinstance(value, int | str):
+            return str(value).encode()
+    except ValueError as error:
+        raise Malformed(f"payload.{name}", value, f"a text, a number or a boolean ({error})") from None
+    raise Malformed(f"payload.{name}", value, "a text, a number or a boolean: a parameter of Mosquito holds nothing else")
+
+
+def crystal_float(value: float) -> str:
+    """A number as Crystal prints it: 1.5, 1.0e+21, 1.0e-5."""
+    digits, _, exponent = f"{value!r}".partition("e")
+    sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)
+    whole, _, part = digits.partition(".")
+    figures = (whole + part).lstrip("0")
+    # Where the point stands, counted from the first figure.
+    point = int(exponent or 0) + (len(whole) if whole.strip("0") else len(figures) - len(part))
+    figures = figures.rstrip("0")
+    if not figures:
+        return f"{sign}0.0"
+    if -3 <= point <= 15:
+        padded = figures.ljust(point, "0") if point > 0 else "0" * (1 - point) + figures
+        before = max(point, 1)
+        return f"{sign}{padded[:before]}.{padded[before:] or '0'}"
+    return f"{sign}{figures[0]}.{figures[1:] or '0'}e{point - 1:+d}"
+
+
+def _told(options: Options) -> dict[str, Any]:
+    """Options that differ from those of a job that says nothing. Who says anything about the waits has said all about them."""
+    if options is PLAIN:
+        return {}
+    differ = [field.name for field in fields(Options) if getattr(options, field.name) != getattr(PLAIN, field.name)]
+    if any(name in _BACKOFF for name in differ):
+        differ += [name for name in ("backoff", "backoff_ms") if name not in differ]
+    given: dict[str, Any] = {name: getattr(options, name) for name in differ if name in OPTIONS and name not in _UNSAID}
+    if "headers" in given:
+        given["headers"] = dict(options.headers)
+    return given
+
+
+def _options(raw: bytes | None) -> Options:
+    """The options of a job; unknown ones are of a later engine. Raises Malformed or ValueError for those out of bounds."""
+    if raw is None:
+        return DEFAULTS
+    given: Any = json.loads(raw)
+    if not isinstance(given, dict):
+        raise ValueError("options that are no object")
+    known = {name: value for name, value in cast("dict[str, Any]", given).items() if name in OPTIONS}
+    made = checked(cast("Mapping[str, object]", known))
+    said: dict[str, Any] = {name: getattr(made, name) for name in known}
+    return replace(DEFAULTS, **said)

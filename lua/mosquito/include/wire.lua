@@ -1,0 +1,146 @@
+-- All that knows Mosquito's wire: the hash of each job run, the four structures of each queue, and what is published about them.
+-- `queue` stands inside the keys; `settings` are success_ttl_s, dead_ttl_s, adopt_after_ms and 1 where our leader takes the coordinator's lock.
+-- tools: json_members, rfc3339, fields, check_types
+-- @include wire_places
+-- @include wire_rates
+-- @include wire_ends
+-- @include wire_looks
+-- @include wire_strays
+-- @include wire_registry
+local function wire(root, prefix, queue, layout, settings, now_ms, tools)
+  local success_s, dead_s, adopt_ms, coordinate = string.match(settings, '^(%d+) (%d+) (%d+) ([01])$')
+  local keys = { waiting = root .. 'waiting:' .. queue, pending = root .. 'pending:' .. queue, scheduled = root .. 'scheduled:' .. queue,
+    dead = root .. 'dead:' .. queue, queues = root .. 'queues', pause = root .. 'queue:' .. queue .. ':pause' }
+  function keys.job(id) return root .. 'job_run:' .. id end
+  function keys.rate(name) return root .. 'rate_limit:' .. name end
+  local places, rates = wire_places(keys, layout, now_ms), wire_rates(keys, prefix, now_ms)
+  local taken, w = {}, {}
+  local at = { layout = layout, root = root, prefix = prefix, queue = queue, keys = keys, places = places, rates = rates,
+    tools = tools, now_ms = now_ms, now_s = math.floor(now_ms / 1000), success_s = tonumber(success_s or 1), dead_s = tonumber(dead_s or 86400),
+    adopt_ms = tonumber(adopt_ms or 0), coordinate = coordinate == '1' }
+
+  -- What the original tells of a job; its channel has no global prefix.
+  function at.tell(event, id, due_ms)
+    local text = '{"event":"' .. event .. '","job_run":' .. cjson.encode(id)
+    if due_ms then text = text .. ',"execute_time":"' .. tools.rfc3339(due_ms, true) .. '"' end
+    redis.call('PUBLISH', 'mosquito:queue:' .. queue, text .. '}')
+  end
+  -- A delayed job alone must not leave its queue unknown: the original's runners look at those that are listed.
+  function at.list_queue() redis.call('ZADD', keys.queues, at.now_s, queue) end
+  -- Whether the worker of this token is among the overseers: only then what names it may be written, or they would take its jobs for orphans.
+  function at.overseer_of(token)
+    local incarnation = string.match(token, '^%d+:(.*):%d+$') or string.match(token, '^(.*):%d+$') or token
+    local known = redis.pcall('ZSCORE', root .. 'overseers', incarnation)
+    return type(known) == 'string' and incarnation or nil
+  end
+
+  function w.check() places.check(tools.check_types) end
+
+  function w.read(id)
+    local flat = redis.pcall('HGETALL', keys.job(id))
+    if flat.err then return { kind = 'corrupt', why = 'the key of its hash holds another type', body = '' } end
+    local found = {}
+    for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
+    -- As for the original, a run without these is none.
+    if not found.type or not found.enqueue_time then return nil end
+    local left_ms = redis.call('PTTL', keys.job(id))
+    -- What has ended expires: it must not run again because an entry of it is left over somewhere.
+    if left_ms >= 0 and left_ms <= math.max(at.success_s, 60) * 1000 then return nil end
+    local job = { kind = 'J', name = found.type, body = flat, attempts = 5, priority = 5, due_ms = 0, ending = left_ms >= 0,
+      enqueued_ms = tonumber(string.match(found.enqueue_time, '^%d+$')), failures = tonumber(string.match(found.retry_count or '0', '^%d+$')) }
+    local fine, own = true, nil
+    if found.ironclaim then fine, own = pcall(cjson.decode, found.ironclaim) end
+    local why = not job.enqueued_ms and 'enqueue_time is no number' or not job.failures and 'retry_count is no number'
+      or (not fine or (own and type(own) ~= 'table')) and 'the field ironclaim holds no options'
+    if why then return { kind = 'corrupt', why = why, body = flat } end
+    if own then
+      job.attempts, job.crashes_max, job.result_ttl_ms = tonumber(own.attempts) or 5, tonumber(own.crashes_max), tonumber(own.result_ttl_ms)
+      job.key, job.cost = type(own.key) == 'string' and own.key or nil, tonumber(own.cost)
+    end
+    return job
+  end
+
+  function w.place(id)
+    if redis.call('ZSCORE', keys.scheduled, id) then return 'delayed' end
+    for which, state in pairs({ pending = 'active', waiting = 'waiting', dead = 'dead' }) do
+      if places.has(which, id) then return state end
+    end
+    return redis.call('PTTL', keys.job(id)) >= 0 and 'done' or nil
+  end
+
+  -- The original draws 3 digits for each ms, and overwrites what had them. Here they are counted, so they are new and jobs that are due in the
+  -- same ms keep their order; and they are looked up all the same, for foreign ones.
+  function w.new_id(given)
+    if given ~= '' then return given end
+    local id
+    repeat
+      id = string.format('%d:%09d', now_ms, redis.call('INCR', root .. 'ironclaim:ids') % 1000000000)
+    until redis.call('EXISTS', keys.job(id)) == 0
+    return id
+  end
+
+  -- item.fields: type, what follows `unique_job:` or '', how long that holds (ms), then name and value of each field.
+  function w.admit(item)
+    local holder = item.fields[2] ~= '' and redis.pcall('GET', root .. 'unique_job:' .. item.fields[2])
+    return type(holder) == 'string' and holder or nil
+  end
+
+  function w.add(item, due_ms)
+    local fields, words, id = item.fields, {}, item.id
+    for i = 4, #fields do words[i - 3] = fields[i] end
+    for _, word in ipairs({ 'enqueue_time', string.format('%d', now_ms), 'type', fields[1], 'retry_count', '0' }) do words[#words + 1] = word end
+    -- The index before the hash: an entry without one is taken out, a hash without an entry would lie about for ever.
+    if due_ms > 0 then redis.call('ZADD', keys.scheduled, string.format('%d', due_ms), id) else places.push('waiting', id) end
+    at.list_queue()
+    redis.call('DEL', keys.job(id), prefix .. 'result:' .. id)
+    for i = 1, #words, 1000 do redis.call('HSET', keys.job(id), unpack(words, i, math.min(i + 999, #words))) end
+    if fields[2] ~= '' then redis.call('SET', root .. 'unique_job:' .. fields[2], id, 'PX', fields[3]) end
+    at.tell('enqueued', id, due_ms > 0 and due_ms or nil)
+  end
+
+  -- An id stands here once, however often it is in the list: and not while it is leased, or a doubled promotion would run it twice.
+  function w.candidates(from, count)
+    if w.paused('*') then return {}, 0 end
+    local ids, found, seen = places.page('waiting', from, count), {}, {}
+    local leased = #ids > 0 and redis.call('ZMSCORE', prefix .. 'active', unpack(ids)) or {}
+    for i, id in ipairs(ids) do
+      if not leased[i] and not seen[id] then found[#found + 1] = { id = id, place = 'waiting' } end
+      seen[id] = true
+    end
+    return found, #ids == count and from + count or 0
+  end
+
+  function w.refuses(job) return rates.until_ms(job) ~= nil end
+
+  function w.take(id, job, _, lease)
+    if taken[id] or places.drop_next(id) == 0 then return false end
+    taken[id] = true
+    places.push('pending', id)
+    if job.ending then redis.call('PERSIST', keys.job(id)) end
+    rates.count(job)
+    local overseer = at.overseer_of(lease.token)
+    if overseer then redis.call('HSET', keys.job(id), 'started_at', string.format('%d', now_ms), 'overseer_id', overseer) end
+    at.tell('dequeued', id)
+    return true
+  end
+
+  function w.extend() end
+
+  -- The wire has no lock. What a foreign client can do to a job in hand shows in `pending`, and in the overseer that it names.
+  function w.mine(id, token)
+    if not places.has('pending', id) then return false end
+    local named, overseer = redis.call('HGET', keys.job(id), 'overseer_id'), at.overseer_of(token)
+    return not named or not overseer or named == overseer
+  end
+
+  -- Whether somebody else has it in hand.
+  function w.locked(id)
+    return not redis.call('ZSCORE', prefix .. 'active', id) and places.has('pending', id)
+  end
+
+  wire_ends(w, at)
+  wire_looks(w, at)
+  wire_strays(w, at)
+  wire_registry(w, at)
+  return w
+end

@@ -1,0 +1,96 @@
+-- What is looked at, and what is done by hand.
+local function wire_looks(w, at)
+  local keys, places, prefix = at.keys, at.places, at.prefix
+  local places_of = { waiting = 'waiting', active = 'pending', delayed = 'scheduled', dead = 'dead' }
+
+  -- Ids and times: when a lease ends, when a job is due, when it died; 0 where the layout does not say.
+  function w.list(state, offset, limit, newest_first)
+    local which, flat = places_of[state], {}
+    if not which then return flat end
+    local ids, scores = places.page(which, offset, limit, newest_first)
+    local leased = state == 'active' and #ids > 0 and redis.call('ZMSCORE', prefix .. 'active', unpack(ids)) or {}
+    for i, id in ipairs(ids) do
+      flat[2 * i - 1] = id
+      flat[2 * i] = state == 'active' and (leased[i] or '0') or state == 'waiting' and '0' or scores[i] or '0'
+    end
+    return flat
+  end
+
+  function w.count(state)
+    return places_of[state] and places.size(places_of[state]) or 0
+  end
+
+  -- When a job has died: the document's layout says so, for the list the engine's tombstone or the life of the hash does.
+  local function died_ms(id)
+    local score = at.layout == 'document' and tonumber(redis.call('ZSCORE', keys.dead, id))
+    if score then return math.floor(score) end
+    local left_ms = redis.call('PTTL', keys.job(id))
+    return left_ms >= 0 and at.now_ms - math.max(at.dead_s * 1000 - left_ms, 0) or 0
+  end
+
+  function w.ended(id)
+    local record = redis.call('GET', prefix .. 'result:' .. id)
+    if record then
+      return { state = 'finished', ended_ms = tonumber(string.match(record, '"ended_ms":(%d+)') or 0), record = record, error = '' }
+    end
+    if places.has('dead', id) then
+      local error, ended_ms = redis.call('HGET', prefix .. 'run:' .. id, 'error') or '', died_ms(id)
+      record = string.format('{"ok":false,"ended_ms":%d,"error":%s}', ended_ms, cjson.encode(error))
+      return { state = 'dead', ended_ms = ended_ms, record = record, error = error }
+    end
+    local left_ms = redis.call('PTTL', keys.job(id))
+    if left_ms < 0 or left_ms > math.max(at.success_s, 60) * 1000 then return nil end
+    return { state = 'finished', ended_ms = at.now_ms, record = '', error = '' }
+  end
+
+  function w.requeue(id)
+    redis.call('PERSIST', keys.job(id))
+    redis.call('HSET', keys.job(id), 'retry_count', '0')
+    places.push('waiting', id)
+    places.drop('dead', id)
+    at.list_queue()
+    at.tell('enqueued', id)
+  end
+
+  function w.run_now(id)
+    places.push('waiting', id)
+    redis.call('ZREM', keys.scheduled, id)
+    at.list_queue()
+    at.tell('enqueued', id)
+  end
+
+  function w.remove(id, state)
+    redis.call('DEL', keys.job(id), prefix .. 'result:' .. id)
+    if places_of[state] then places.drop(places_of[state], id) end
+    at.tell('forgotten', id)
+  end
+
+  function w.purge(most)
+    for _, which in ipairs({ 'waiting', 'pending', 'scheduled', 'dead' }) do
+      local ids = places.page(which, 0, most)
+      for _, id in ipairs(ids) do
+        redis.call('DEL', keys.job(id))
+        places.drop(which, id)
+      end
+      most = most - #ids
+      if most <= 0 then return true end
+    end
+    redis.call('ZREM', keys.queues, at.queue)
+    redis.call('DEL', keys.pause)
+    return false
+  end
+
+  -- The wire pauses whole queues.
+  function w.pause(name, until_ms)
+    if name ~= '*' then return end
+    if until_ms > 0 then
+      redis.call('SET', keys.pause, '1', 'PX', string.format('%d', math.max(until_ms - at.now_ms, 1)))
+    else
+      redis.call('SET', keys.pause, '1')
+    end
+  end
+  function w.resume(name)
+    if name == '*' then redis.call('DEL', keys.pause) end
+  end
+  function w.paused(name) return name == '*' and redis.call('EXISTS', keys.pause) == 1 end
+end
