@@ -1,0 +1,53 @@
+-- Take one lease away: its token dies, and the job goes back to the head of its line or, after too many crashes, to the dead (rule 12).
+-- What a foreign client has moved elsewhere meanwhile stays there. Returns reaped | buried | ended (only its index entry was left), fence,
+-- nonce ('-' where there was none any more) and crashes.
+-- helpers: error_note, free_held, tell_ended, events
+local function reap_foreign(prefix, id, now_ms, model, helpers)
+  local run, job = prefix .. 'run:' .. id, model.read(id)
+  local state = redis.call('HMGET', run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome', 'error', 'taken')
+  local fence, nonce, crashes = state[1] or '0', state[2] or '', tonumber(state[3] or 0)
+  local place = model.place(id)
+  local here = place == 'active' or place == nil
+  helpers.free_held(prefix, id, state[5])
+  if nonce == '' then
+    -- An end that was cut off behind its tombstone: the rest of it is done here.
+    if here and job then
+      if state[9] == fence or state[7] == 'retried' or state[7] == 'released' or not state[7] then
+        model.back(id, job, true)
+      elseif state[7] == 'finished' then
+        model.done(id, job, nil, 0)
+      elseif state[7] == 'buried' then
+        model.bury(id, job, { error = state[8] or '', trace = '', charge = false, failures = job.failures or 0 })
+      else
+        model.drop(id, job, state[7])
+      end
+    end
+    return { 'ended', fence, '-', crashes }
+  end
+  -- The first crash is counted and free; after it only a lease that was marked as started is charged.
+  if crashes == 0 or state[4] == fence .. ':' .. nonce then crashes = crashes + 1 end
+  local text = 'the worker ' .. (state[6] or '') .. ' was lost'
+  local note = helpers.error_note(run, now_ms, fence, 'lost', text, '')
+  local name = job and job.name or ''
+  -- No foreign format has a bound for crashes: three, as Lanes has it unless told otherwise.
+  if here and job and (job.kind ~= 'J' or crashes >= 3) then
+    local reason = job.kind ~= 'J' and (job.why or 'corrupt') or string.format('crashed %d times, 2 are allowed', crashes)
+    note[2] = reason
+    redis.call('HSET', run, 'nonce', '', 'taken', '', 'outcome', 'buried', 'crashes', crashes, 'limits', '', unpack(note))
+    redis.call('PEXPIREAT', run, now_ms + 604800000)
+    if job.kind == 'J' then
+      model.bury(id, job, { error = reason, trace = '', charge = false, failures = job.failures })
+    else
+      model.set_aside(id, nil, reason)
+    end
+    redis.call('HINCRBY', prefix .. 'stats', 'buried', 1)
+    helpers.tell_ended(prefix, id)
+    if helpers.events then table.insert(helpers.events, { 'buried', id, name, reason }) end
+    return { 'buried', fence, nonce, crashes }
+  end
+  -- `ended` and `outcome` are those of the lease before this one: they still answer its late copies (rule 5).
+  redis.call('HSET', run, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '', unpack(note))
+  if here and job then model.back(id, job, true) end
+  if helpers.events then table.insert(helpers.events, { 'reaped', id, name, state[6] or '' }) end
+  return { 'reaped', fence, nonce, crashes }
+end

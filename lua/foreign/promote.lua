@@ -1,0 +1,78 @@
+#!lua flags=allow-oom
+-- Make due jobs claimable, end the pauses whose time is over, re-arm the wake marker (rule 22), and say which schedules are due: what
+-- their next ticks are only the caller can tell (rule 24).
+--
+-- KEYS
+--   sweep  hash    state of the sweeps
+--   cron   zset    schedules by next tick (ms), +inf for one that does not tick
+--   stats  hash    counters
+--   swept  string  swept:<incarnation>, what its last sweep moved
+-- ARGV
+--   now_ms    '' or the time of a test
+--   prefix    prefix of our own keys
+--   root      what the foreign keys begin with
+--   queue     name of the queue
+--   layout    layout of the format, '' = its only one
+--   settings  what else the format wants to know
+--   counter   counter of the incarnation's sweeps
+--   limit     most jobs to move
+--   most_ms   upper bound of the sleep that the reply allows
+-- REPLY srv_us, sleep_ms, promoted, then the ids that it removed for want of a job; for each due schedule: name, version, next tick,
+--       anchor_ms, timing, policy; version of what workers learn once (news.lua)
+-- @include server_us
+-- @include check_types
+-- @include json_members
+-- @include rfc3339
+-- @include fields
+-- @include wire
+-- @include swept_before
+-- @include due_schedules
+-- @include lift_pauses
+-- @include sleep_for
+-- @include wake_push
+local sweep = KEYS[1]
+local cron = KEYS[2]
+local stats = KEYS[3]
+local swept = KEYS[4]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local counter = ARGV[7]
+local limit = tonumber(ARGV[8])
+local most_ms = tonumber(ARGV[9])
+
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local model = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+check_types({ cron, prefix .. 'active', prefix .. 'rest' }, { sweep, stats, prefix .. 'settings', prefix .. 'paused' }, { prefix .. 'wake' },
+  { swept })
+model.check()
+local version = tonumber(redis.call('HGET', prefix .. 'settings', 'version') or 0)
+-- Those that stand in our own index, and those that only the wire knows of.
+local function schedules()
+  local due = due_schedules(prefix, now_ms, 16)
+  for _, word in ipairs(model.due_schedules and model.due_schedules(16) or {}) do due[#due + 1] = word end
+  return due
+end
+local told = swept_before(swept, counter)
+if told then return { srv_us, sleep_for(prefix, now_ms, most_ms, model), told, schedules(), version } end
+
+local promoted, words = 0, { 0 }
+for _, id in ipairs(model.due(limit)) do
+  if model.promote(id) == false then
+    redis.call('HINCRBY', stats, 'aside', 1)
+    -- An id with a space in it would be read as two.
+    words[#words + 1] = string.gsub(id, '%s', '_')
+  else
+    promoted = promoted + 1
+  end
+end
+words[1] = promoted
+local resumed = lift_pauses(prefix, now_ms, model)
+if promoted > 0 or resumed then wake_push(prefix .. 'wake') end
+if promoted > 0 or #words > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(words, ' '), 'PXAT', now_ms + 20000) end
+return { srv_us, promoted == limit and 0 or sleep_for(prefix, now_ms, most_ms, model), words, schedules(), version }
