@@ -17,18 +17,19 @@ MODEL ?=
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench bench-engine judge test features simulate simulate-rules soak check format doctor clean distclean
+.PHONY: help setup bench bench-engine interop judge test features simulate simulate-rules soak check format doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
+	@echo 'make interop [ONLY=mixed] [SEED=1]  the original npm client bull beside the engine on one queue, then the verdicts (3 minutes)'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
 	@echo 'make test [ARGS="-k claim"]         all tests, in JOBS=3 processes'
 	@echo 'make features [MODEL=lanes]         which features of the five seeds tests prove, of one model or of any'
 	@echo 'make simulate [SEED=1] [MINUTES=1]  the deterministic simulator: the real scripts, every mishap from one seed'
 	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 to 15 minutes)'
 	@echo 'make soak [MINUTES=5] [SEED=1]      load and a fault every 10 s: fails unless memory stays where it is'
-	@echo '  SERVER=redis                      bench, test, simulate and soak: redis-server on PATH instead of the bundled Valkey'
+	@echo '  SERVER=redis                      bench, interop, test, simulate and soak: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
 	@echo 'make check                          ruff and pyright'
 	@echo 'make format                         let ruff format the sources'
@@ -41,11 +42,12 @@ setup:
 
 ifeq ($(SERVER),redis)
 TOOLS := redis
-bench test simulate simulate-rules soak: export IRONCLAIM_REDIS_SERVER := redis-server
+bench interop test simulate simulate-rules soak: export IRONCLAIM_REDIS_SERVER := redis-server
 else ifneq ($(SERVER),valkey)
 $(error SERVER=$(SERVER): it must be valkey or redis)
 endif
-test: TOOLS += browser
+test: TOOLS += browser node
+interop: TOOLS += node
 
 bench: setup
 	@$(BIN)/python -m chaos bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT))
@@ -54,6 +56,9 @@ bench: setup
 bench-engine: TOOLS += redis
 bench-engine: setup
 	@$(BIN)/python -m bench.micro $(if $(QUICK),--quick) $(if $(PROFILE),--profile) $(foreach part,$(ONLY),--only $(part)) $(if $(FLOOR),--floor-file $(FLOOR))
+
+interop: setup
+	@$(BIN)/python -m chaos interop --seed $(SEED) $(foreach name,$(ONLY),--scenario $(name))
 
 judge: setup
 	@$(BIN)/python -m reports judge $(RUN)

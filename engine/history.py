@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 FieldType = Literal["int", "str", "list[str]", "items"]
 
@@ -88,6 +88,13 @@ ROW_FIELDS: tuple[Field, ...] = (
     Field("last_send_ns", "int", "operation", "just before the last send"),
     Field("done_ns", "int", "operation", "reply parsed or given up; a handler's end"),
     Field("srv_us", "int", "operation clock final", "server time of the reply"),
+    Field(
+        "srv_from_us",
+        "int",
+        "operation",
+        "foreign clients, which learn no time from a reply: server time asked for just before the call; srv_us just after it",
+        since=4,
+    ),
     Field(
         "result",
         "str",

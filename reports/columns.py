@@ -41,6 +41,11 @@ def srv_ms() -> Column:
     return F.expr("srv_us div 1000")
 
 
+def srv_from_ms() -> Column:
+    """The earliest server time at which a call can have happened: a foreign client knows it only as an interval."""
+    return F.expr("coalesce(srv_from_us, srv_us) div 1000")
+
+
 def token_columns() -> list[Column]:
     """What a lease's own rows say about it."""
     f, reply = F.col("f"), F.col("type")
@@ -94,7 +99,7 @@ def claim_columns() -> list[Column]:
     """How a lease came about, and by which server time its job may run again after a retry that ended it."""
     claim, proc = leased(), F.when(leased(), F.col("proc"))
     retried = (F.col("f") == "retry") & (F.col("type") == "ok") & (F.col("result") == "ok") & (F.col("outcome") == "retried")
-    again = F.struct(srv_ms().alias("srv_ms"), (srv_ms() + F.col("delay_ms")).alias("due_ms"))
+    again = F.struct(srv_ms().alias("srv_ms"), (srv_from_ms() + F.col("delay_ms")).alias("due_ms"))
     return [
         F.min(F.when(claim, F.col("first_send_ns"))).alias("claim_sent_ns"),
         F.min(F.when(claim, F.col("done_ns"))).alias("claim_done_ns"),
@@ -154,6 +159,7 @@ def job_columns(run: Run) -> list[Column]:
         some(rightly_buried()).alias("rightly_buried"),
         some(corrupt()).alias("corrupt"),
         some((f == "handle") | ((f == "mark") & (result == "ok"))).alias("started"),
+        F.min(F.when(f == "handle", first_ns)).alias("started_ns"),
         F.max(F.when(before, changed(created | claim | (f == "reap")))).alias("changed_ns"),
         F.max(F.when(end | f.isin("enqueue", "claim", "reap"), moving_ns)).alias("moved_ns"),
         *enqueue_columns(),
@@ -201,7 +207,7 @@ def server_columns() -> list[Column]:
     created = (F.col("f") == "enqueue") & (F.col("type") == "ok") & (F.col("result") == "created")
     may_run_ms = F.when(F.col("due_ms") > 0, F.col("due_ms")).otherwise(F.col("enqueued_ms"))
     return [
-        F.min(F.when(created, F.coalesce("run_at_ms", srv_ms() + F.coalesce("delay_ms", F.lit(0))))).alias("created_due_ms"),
+        F.min(F.when(created, F.coalesce("run_at_ms", srv_from_ms() + F.coalesce("delay_ms", F.lit(0))))).alias("created_due_ms"),
         F.min(F.when(claim, F.col("srv_us"))).alias("claim_srv_us"),
         F.min(F.when(claim, may_run_ms)).alias("claimable_ms"),
     ]

@@ -31,6 +31,7 @@ ROW_COLUMNS = (
     "first_send_ns",
     "done_ns",
     "srv_us",
+    "srv_from_us",
     "lease_ms",
 )
 ITEM_COLUMNS = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from reports import percentiles
+from reports.checks.j19_delayed_on_time import allowed_ms, lateness
 from reports.facts import MS, Phase, Run
 from reports.frames import Frames
 from reports.percentiles import NEVER_MS, shown
@@ -43,6 +44,7 @@ def measures(frames: Frames) -> dict[str, Any]:
         "faults": faults(run),
         "rates": rates(total, run.dropped),
         "send_lag": dict(zip(("p50_ms", "p99_ms"), shown(total["lag_ms"] or [NEVER_MS] * 2), strict=True)),
+        "delayed": delayed(frames),
         "recorder_share": recorder_share(run),
     }
 
@@ -69,6 +71,14 @@ def summary(frames: Frames) -> DataFrame:
         F.max("intended_ns").alias("last_ns"),
         F.max("accepted_done_ns").alias("done_ns"),
     )
+
+
+def delayed(frames: Frames) -> dict[str, Any]:
+    """How late delayed jobs started, outside of faults. A run that demands nothing of them is not asked."""
+    if not allowed_ms(frames.run):
+        return dict(NO_MEASURES["delayed"])
+    row = lateness(frames).collect()[0]
+    return {"n": row["n"], **dict(zip(("p50_ms", "p99_ms", "max_ms"), shown(row["late_ms"] or [NEVER_MS] * 3), strict=True))}
 
 
 def phase_of(instant: Column, phases: Sequence[Phase]) -> Column:

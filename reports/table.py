@@ -80,7 +80,16 @@ def rates(measures: Mapping[str, Any]) -> list[str]:
         "rates",
         f"  offered {number(offered['offered_per_s'])}/s, finished {number(offered['finished_per_s'])}/s; "
         f"send lag p50 {number(lag['p50_ms'])} ms, p99 {number(lag['p99_ms'])} ms; recorder {recorder} of the processes' time",
+        *delayed(measures["delayed"]),
     ]
+
+
+def delayed(late: Mapping[str, Any]) -> list[str]:
+    """How late delayed jobs started, where that was measured."""
+    if not late["n"]:
+        return []
+    told = ", ".join(f"{name} {number(late[f'{name}_ms'])} ms" for name in ("p50", "p99", "max"))
+    return [f"  {late['n']} delayed jobs started {told} after they were due"]
 
 
 def checks(lines: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -33,6 +33,7 @@ NO_MEASURES: dict[str, Any] = {
     **dict.fromkeys(("latency", "percentiles", "recovery", "faults"), ()),
     "rates": {"offered_per_s": None, "finished_per_s": None},
     "send_lag": {"p50_ms": None, "p99_ms": None},
+    "delayed": {"n": 0, "p50_ms": None, "p99_ms": None, "max_ms": None},
     "recorder_share": None,
 }
 

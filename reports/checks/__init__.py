@@ -21,6 +21,7 @@ from reports.checks import (
     j16_payload_kept,
     j17_needs_met,
     j18_routed_right,
+    j19_delayed_on_time,
 )
 from reports.checks.base import Check
 
@@ -45,5 +46,6 @@ CHECKS: tuple[Check, ...] = tuple(
         j16_payload_kept,
         j17_needs_met,
         j18_routed_right,
+        j19_delayed_on_time,
     )
 )

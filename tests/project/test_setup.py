@@ -195,20 +195,26 @@ def test_a_tool_that_is_not_there_is_installed(
     (tmp_path / "apt-get").touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    setup.set_up(["redis", "browser"])
+    monkeypatch.setattr(setup, "check_node_packages", lambda: steps.append("installing packages of Node"))
+    setup.set_up(["redis", "browser", "node"])
     assert [step for step in steps if step.startswith("installing")] == [
         "installing redis-server (apt-get)",
         "installing chromium (apt-get)",
         "installing chromium-driver (apt-get)",
+        "installing nodejs (apt-get)",
+        "installing npm (apt-get)",
+        "installing packages of Node",
     ]
 
 
-def test_without_the_right_to_install_a_server_is_an_error_and_a_browser_a_remark(
+def test_without_the_right_to_install_a_server_is_an_error_and_the_others_are_remarks(
     setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")
     setup.set_up(["browser"])
     assert "no chromium on PATH; install it, on Debian: sudo apt-get install chromium" in capfd.readouterr().out
+    setup.set_up(["node"])
+    assert "no node on PATH; install it, on Debian: sudo apt-get install nodejs" in capfd.readouterr().out
     with pytest.raises(
         setup.SetupError, match="no redis-server on PATH; install it, on Debian: sudo apt-get install redis-server"
     ):
@@ -220,4 +226,4 @@ def test_an_unknown_tool_is_one_clear_line(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["setup", "kafka"])
     assert setup.main() == 1
-    assert capfd.readouterr().err == "setup: kafka: it must be one of browser, redis\n"
+    assert capfd.readouterr().err == "setup: kafka: it must be one of browser, node, redis\n"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.reports.conftest import Checked
 from tests.reports.good_run import healthy
-from tests.reports.story import Story
+from tests.reports.story import Story, srv_ms
 
 LIMITS = [{"name": "email", "concurrency": 2}, {"key": "*", "concurrency": 1}]
 
@@ -198,3 +198,66 @@ def test_a_routed_job_on_a_worker_that_it_is_not_for(story: Story, checked: Chec
 
 def test_a_run_without_routed_jobs_proves_nothing(story: Story, checked: Checked) -> None:
     assert checked(story.write(), "J18")["J18"] == ("unknown", "every worker was asked for nothing")
+
+
+def delayed_jobs(story: Story, late_s: float, *, jobs: int = 60) -> None:
+    """Jobs that are sent with a delay of a second; the last starts so long after it was due, the others in 4 ms."""
+    story.spec["delayed_p99_ms"] = 100
+    for index in range(jobs):
+        sent = 38.0 + index / 20
+        story.enqueue(f"later-{index}", sent, delay_ms=1_000)
+        story.run("worker-1", f"later-{index}", sent + 1.002 + (late_s if index == jobs - 1 else 0.0))
+
+
+def test_delayed_jobs_that_start_in_time_are_valid(story: Story, checked: Checked) -> None:
+    delayed_jobs(story, 0.05)
+    assert checked(story.write(), "J19") == {"J19": ("valid", "")}
+
+
+def test_delayed_jobs_that_start_late(story: Story, checked: Checked) -> None:
+    delayed_jobs(story, 2.0)
+    verdict, why = checked(story.write(), "J19")["J19"]
+    assert (verdict, why) == ("violated", "the delayed jobs started 824.0 ms after they were due at p99, more than 100 ms")
+
+
+def test_a_delayed_job_that_never_started_is_late(story: Story, checked: Checked) -> None:
+    delayed_jobs(story, 0.0)
+    story.enqueue("never", 40.0, delay_ms=1_000)
+    assert checked(story.write(), "J19")["J19"][0] == "violated"
+
+
+def test_delayed_jobs_that_were_due_in_a_fault_say_nothing_about_lateness(story: Story, checked: Checked) -> None:
+    delayed_jobs(story, 0.0)
+    story.enqueue("in-the-freeze", 26.0, delay_ms=1_000)
+    story.run("worker-1", "in-the-freeze", 33.0)
+    assert checked(story.write(), "J19") == {"J19": ("valid", "")}
+
+
+def test_too_few_delayed_jobs_show_no_lateness(story: Story, checked: Checked) -> None:
+    delayed_jobs(story, 0.0, jobs=49)
+    verdict, why = checked(story.write(), "J19")["J19"]
+    assert (verdict, why) == ("unknown", "the delayed jobs were 49 outside of faults, fewer than 50")
+
+
+def test_a_spec_that_demands_no_lateness_is_judged_without_it(story: Story, checked: Checked) -> None:
+    assert checked(story.write(), "J19") == {}
+
+
+def foreign_retry(story: Story, claimed_s: float) -> None:
+    """A retry with a delay of 500 ms that happened between 40.000 and 40.004 of the server's time; claimed again later."""
+    story.enqueue("again", 39.9)
+    first = story.claim("worker-1", "again", 39.95)
+    items = [first.item(result="ok", outcome="retried", delay_ms=500)]
+    told: dict[str, Any] = {"srv_from_us": srv_ms(40.0) * 1_000, "srv_us": srv_ms(40.004) * 1_000}
+    story.operation("worker-1", "retry", 40.0, items, took=0.005, **told)
+    story.claim("worker-3", "again", claimed_s)
+
+
+def test_what_happened_in_an_interval_counts_from_its_start(story: Story, checked: Checked) -> None:
+    foreign_retry(story, 40.501)
+    assert checked(story.write(), "J8") == {"J8": ("valid", "")}
+
+
+def test_a_claim_before_even_the_start_of_the_interval_allows_it_is_early(story: Story, checked: Checked) -> None:
+    foreign_retry(story, 40.498)
+    assert checked(story.write(), "J8")["J8"][0] == "violated"

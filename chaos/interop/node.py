@@ -1,0 +1,153 @@
+"""Node and the npm packages of the adapter: found, or installed once into the user's cache folder. Standard library only.
+
+    python -m chaos.interop.node    prints the folder of the packages, which it installs first where there is none
+
+The versions are those of package-lock.json beside the adapter. npm takes them from the registry that it is set up for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+from chaos.errors import HarnessError
+
+#: The adapter, its package.json and package-lock.json.
+FOLDER = Path(__file__).parent / "node"
+ADAPTER = FOLDER / "adapter.js"
+LOCK = "package-lock.json"
+
+#: Ten small packages; seconds where the registry answers.
+INSTALL_TIMEOUT_S = 300
+
+MISSING = "the runs with the original Bull need {name}, which is missing; on Debian: sudo apt-get install nodejs npm"
+
+Say = Callable[[str], None]
+
+
+class NodeMissing(HarnessError):
+    """Node or its packages cannot be had. The message is one line that says what was looked for and what installs it."""
+
+
+def program(name: str) -> Path:
+    """`node` or `npm` on PATH. Raises NodeMissing."""
+    found = shutil.which(name)
+    if found is None:
+        raise NodeMissing(MISSING.format(name=name))
+    return Path(found)
+
+
+def modules(say: Say = lambda line: None) -> Path:
+    """The folder of the packages, installed now where it is not there yet. Raises NodeMissing."""
+    program("node")
+    target = cached()
+    if target.is_dir():
+        return target
+    npm = program("npm")
+    with locked(target.parent.parent):
+        if not target.is_dir():
+            say(f"installing the npm packages of {LOCK}, once")
+            install(npm, target.parent)
+    return target
+
+
+def install(npm: Path, target: Path) -> None:
+    """Install the packages of the lock file as `target/node_modules`, in one step: no reader ever sees half of it."""
+    with tempfile.TemporaryDirectory(prefix="install-", dir=target.parent) as folder:
+        for name in ("package.json", LOCK):
+            shutil.copy(FOLDER / name, folder)
+        command = [str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=INSTALL_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise NodeMissing(f"`npm ci` did not end within {INSTALL_TIMEOUT_S} s") from None
+        except OSError as error:
+            raise NodeMissing(f"{npm} cannot be run: {error.strerror or error}") from error
+        if done.returncode != 0:
+            raise NodeMissing(f"`npm ci` failed with code {done.returncode}: {first_error(done.stderr)}")
+        shutil.rmtree(target, ignore_errors=True)
+        made = Path(folder) / "made"
+        made.mkdir()
+        (Path(folder) / "node_modules").replace(made / "node_modules")
+        made.replace(target)
+
+
+def first_error(output: str) -> str:
+    """The line of npm's output that says most."""
+    lines = [line.strip() for line in output.splitlines() if line.startswith("npm error")]
+    return lines[0] if lines else "it said nothing"
+
+
+def cached() -> Path:
+    """Where the packages are kept: one folder per lock file, below XDG_CACHE_HOME or ~/.cache."""
+    # The specification says to ignore a relative path.
+    base = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    if not base.is_absolute():
+        base = Path("~/.cache").expanduser()
+    digest = hashlib.sha256((FOLDER / LOCK).read_bytes()).hexdigest()[:16]
+    return base / "ironclaim" / f"node-{digest}" / "node_modules"
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Make the folder and hold its lock, which ends with the process. Raises NodeMissing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".node-lock").open("w")
+    except OSError as error:
+        raise NodeMissing(f"the cache folder {folder} cannot be written: {error.strerror or error}") from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def adapter_command(mode: str, settings: Mapping[str, Any]) -> list[str]:
+    """The command line of the adapter; see adapter.js for its modes. Raises NodeMissing."""
+    return [str(program("node")), str(ADAPTER), mode, json.dumps(dict(settings))]
+
+
+def adapter_environment() -> dict[str, str]:
+    """What the adapter needs in its environment, to be added to ours. Raises NodeMissing."""
+    return {"NODE_PATH": str(modules())}
+
+
+def version() -> str:
+    """The version of Bull that the lock file names."""
+    packages = json.loads((FOLDER / LOCK).read_text())["packages"]
+    return str(packages["node_modules/bull"]["version"])
+
+
+def main() -> int:
+    """Print where the packages are; 2 with one line on stderr when they cannot be had."""
+    try:
+        found = modules(lambda line: print(f"node: {line}", file=sys.stderr, flush=True))
+    except NodeMissing as error:
+        print(f"node: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("node: interrupted", file=sys.stderr)
+        return 130
+    print(found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

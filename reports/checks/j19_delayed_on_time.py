@@ -1,0 +1,53 @@
+"""J19: delayed jobs start on time: 99 of 100 of them at most `delayed_p99_ms` of the spec after they were due.
+
+A job is late by the time from the first send of its enqueue, its delay added, to the first start of its handler, all on the
+monotonic clock: the way to the server and back counts too. Jobs that were due inside the window of a fault, or just after it,
+say something about the fault. Where a spec demands nothing the check is left out; too few jobs are unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.checks.base import Check, Flag, sentence
+from reports.checks.h3_recorder_sound import in_fault
+from reports.checks.j1_no_overlap import doubts
+from reports.facts import MS, Run, whole
+from reports.windows import windows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from reports.frames import Frames
+
+#: Fewer jobs show no 99th percentile worth the name.
+JOBS_MIN = 50
+
+
+def allowed_ms(run: Run) -> int:
+    """What the spec demands; 0 = nothing."""
+    return whole(run.spec, "delayed_p99_ms", 0)
+
+
+def lateness(frames: Frames) -> DataFrame:
+    """One row: how many delayed jobs were due outside of faults, and how late they started in ms; null for never."""
+    due_ns = F.col("enqueue_sent_ns") + F.col("delay_ns")
+    calm = frames.jobs.where((F.col("delay_ns") > 0) & F.col("created") & ~in_fault(due_ns, windows(frames.run)))
+    late_ms = F.coalesce((F.col("started_ns") - due_ns) / MS, F.lit(float("inf")))
+    return calm.agg(F.count(F.lit(1)).alias("n"), F.percentile(late_ms, [0.5, 0.99, 1.0]).alias("late_ms")).withColumn(
+        "who", F.lit("the delayed jobs")
+    )
+
+
+def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
+    """Too late, or too few to tell."""
+    found, bound_ms, p99_ms = lateness(frames), allowed_ms(frames.run), F.element_at("late_ms", 2)
+    words = sentence("started ", F.round(p99_ms, 1), f" ms after they were due at p99, more than {bound_ms} ms")
+    late = Flag("late start", p99_ms > bound_ms, words, absence=True, subject="who")
+    scarce = sentence("were ", F.col("n"), f" outside of faults, fewer than {JOBS_MIN}")
+    return [(found, late), (found, Flag("few delayed", F.col("n") < JOBS_MIN, scarce, False, level="unknown", subject="who"))]
+
+
+CHECK = Check("J19", "delayed jobs start on time", doubts, more=more, applies=lambda run: allowed_ms(run) > 0)

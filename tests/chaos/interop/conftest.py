@@ -1,0 +1,45 @@
+"""The original Bull for tests. Without Node they are skipped with the line that installs it; in CI they fail instead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from chaos.interop import node
+from chaos.interop.keyspace import BullKeys
+from chaos.interop.talker import Talker
+
+
+@pytest.fixture(scope="session", autouse=True)
+def packages() -> None:
+    """Node is there, and so are its packages."""
+    try:
+        node.modules()
+    except node.NodeMissing as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def port(ironclaim_url: str) -> int:
+    """The port of an empty server."""
+    return urlsplit(ironclaim_url).port or 0
+
+
+@pytest.fixture
+def bull(port: int) -> Iterator[Talker]:
+    """The original Bull on the queue `mail`."""
+    with Talker("mail", port=port) as talker:
+        yield talker
+
+
+@pytest.fixture
+def keys(ironclaim_url: str) -> Iterator[BullKeys]:
+    """The keys of the queue `mail` as they are."""
+    look = BullKeys(ironclaim_url, "mail")
+    yield look
+    look.close()
