@@ -287,6 +287,7 @@ def _about(settings: Settings, attributes: Mapping[str, Any]) -> dict[str, objec
         "version": engine.__version__,
         "concurrency": settings.places,
         "handlers": sorted(settings.classes)[:_HANDLERS_TOLD],
+        "routing": routing.described(settings.attributes),
         "attributes": attributes,
     }
 

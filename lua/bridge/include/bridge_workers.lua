@@ -20,11 +20,12 @@ local function bridge_workers(w)
       return
     end
     if type(name) ~= 'string' or name == 'active' or string.find(name, '^heartbeat:') then return end
-    local has = type(told.capabilities) == 'table' and #told.capabilities > 0 and cjson.encode(told.capabilities) or '[]'
-    local function text(value) return cjson.encode(type(value) == 'string' and value or '') end
+    local is = type(told.routing) == 'table' and told.routing or {}
+    local has = type(is.capabilities) == 'table' and #is.capabilities > 0 and cjson.encode(is.capabilities) or '[]'
+    local function text(value) return w.quoted(type(value) == 'string' and value or '') end
     redis.call('HSET', w.prefix .. 'servers', incarnation, name)
     redis.call('SADD', w.at_workers, name)
-    redis.call('SET', about_key(name), '{"serverId":' .. text(name) .. ',"stack":' .. text(told.stack) .. ',"region":' .. text(told.region)
+    redis.call('SET', about_key(name), '{"serverId":' .. text(name) .. ',"stack":' .. text(is.stack) .. ',"region":' .. text(is.region)
       .. ',"capabilities":' .. has .. ',"lastSeen":' .. w.ms(w.now_ms) .. ',"pid":' .. w.ms(tonumber(told.pid) or 0)
       .. ',"hostname":' .. text(told.host) .. '}')
     redis.call('SET', heart_key(name), w.ms(w.now_ms), 'PX', w.ms(ttl_ms))

@@ -1,0 +1,183 @@
+"""BridgeMQ's JSON: what we write is what the original's client writes, and what anybody has written is read for what it says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engine import Malformed, Queue, UnsupportedFeature, models
+from engine.calendar import calendar
+from engine.errors import ScriptFault
+from engine.machine.backoff import delay_ms
+from engine.models.bridge import BridgeModel
+from engine.models.fields import unpack
+from engine.operations import Beat, Claim, Enqueue, Lease, LeasedJob, Options, Timing
+from engine.options import checked
+
+MODEL = BridgeModel("q", "bridge")
+#: The first job of the reference dump, from its type to the time of its enqueue.
+DUMPED = (
+    ',"type":"email","payload":{"to":"x@y"},"schedule":{},"retry":{"attempts":3,"backoff":{"type":"exponential","delay":2000}},'
+    '"priority":5,"dependsOn":[],"target":{},"metadata":{},"createdAt":'
+)
+AS_DUMPED: dict[str, Any] = {"attempts": 4, "backoff": "exponential", "backoff_ms": 2000}
+
+
+def encoded(payload: bytes = b'{"to":"x@y"}', **options: Any) -> list[str]:
+    job = Enqueue("a", "email", payload, b"12345678", 0, checked(options))
+    return [field.decode() for field in unpack(MODEL.encode(job))]
+
+
+def decoded(payload: bytes = b"null", **members: Any) -> LeasedJob:
+    whole = {"jobId": "a", "type": "email", "payload": None, "createdAt": 7} | members
+    return MODEL.decode([json.dumps(whole).encode(), payload], Lease("a", 1, "n"), 9, (1, 0, 0))
+
+
+@pytest.mark.feature("BQ28", model="bridge")
+def test_a_job_is_written_as_in_the_dump() -> None:
+    assert encoded(**AS_DUMPED) == ["5", DUMPED, ',"attempts":0}']
+
+
+@pytest.mark.parametrize(
+    ("options", "member"),
+    [
+        ({"delay_ms": 60_000}, '"schedule":{"delay":60000}'),
+        ({"run_at_ms": 1_795_233_316_071}, '"schedule":{"runAt":1795233316071}'),
+        ({"priority": 9}, '"priority":9'),
+        ({"needs": ["p1", "p2"]}, '"dependsOn":["p1","p2"]'),
+        ({"target": {"capabilities": ["gpu"], "mode": "all"}}, '"target":{"capabilities":["gpu"],"mode":"all"}'),
+        ({"target": {"capabilities": ["gpu"]}}, '"target":{"capabilities":["gpu"],"mode":"any"}'),
+        ({"target": {"server": "w1", "stack": ["node"]}}, '"target":{"stack":["node"],"server":"w1"}'),
+        ({"target": {"region": ["eu"]}}, '"target":{"region":["eu"]}'),
+        ({"headers": {"trace": "ü/1"}}, '"metadata":{"trace":"ü/1"}'),
+        ({"backoff_ms": 5, "backoff_max_ms": 9}, '"backoff":{"type":"fixed","delay":5,"maxDelay":9}'),
+        ({"backoff": "linear", "jitter": 0.25}, '"backoff":{"type":"linear","delay":1000,"jitter":true}'),
+        ({"skip_on": ["TypeError"]}, '"skipOn":["TypeError"]'),
+        ({"reroute_on": {"MemoryError": "big"}}, '"rerouteOn":{"MemoryError":"big"}'),
+    ],
+)
+def test_what_is_asked_for_is_written(options: dict[str, Any], member: str) -> None:
+    assert member in encoded(**options)[1]
+
+
+def test_the_payload_keeps_its_bytes() -> None:
+    payload = b'{"n":9007199254740993,"f":1.0,"e":[],"x":1e21}'
+    assert f'"payload":{payload.decode()},' in encoded(payload)[1]
+    assert decoded(payload).payload == payload
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        *(({"backoff": kind, "backoff_delays_ms": delays}, kind) for kind, delays in (("geometric", None), ("custom", [1]))),
+        ({"lifo": True}, "lifo"),
+        ({"unique": "u"}, "unique"),
+        ({"dedup": "d", "dedup_ms": 5}, "dedup"),
+        ({"timeout_ms": 5}, "timeout_ms"),
+        ({"key": "k"}, "key"),
+        ({"route": "r"}, "route"),
+        ({"crashes_max": 5}, "crashes_max"),
+        ({"result_ttl_ms": 5}, "result_ttl_ms"),
+        ({"on_parent_failure": "ignore"}, "on_parent_failure"),
+        ({"cost": 2}, "cost"),
+    ],
+)
+def test_an_option_without_room_on_the_wire_is_refused(options: dict[str, Any], name: str) -> None:
+    queue = Queue("q", models.Bridge(), url="redis://127.0.0.1:1")
+    with pytest.raises(UnsupportedFeature, match=f"^bridge has no .*{name}"):
+        queue.enqueue("email", {}, **options)
+
+
+@pytest.mark.feature("BQ28", "BQ29", model="bridge")
+def test_retries_are_read_as_the_original_counts_them() -> None:
+    options = decoded(retry={"attempts": 3, "backoff": {"type": "exponential", "delay": 2000}}).options
+    assert options.attempts == 4
+    assert [delay_ms(options, failures, lambda: 0.0) for failures in range(3)] == [2000, 4000, 8000]
+
+
+@pytest.mark.feature("BQ29", model="bridge")
+@pytest.mark.parametrize(
+    ("backoff", "waits"),
+    [
+        ({"type": "fixed", "delay": 100}, [100, 100, 100]),
+        ({"type": "linear", "delay": 100}, [100, 200, 300]),
+        ({"type": "exponential", "delay": 100, "maxDelay": 300}, [100, 200, 300]),
+        ({"type": "exponential", "delay": "100", "maxDelay": "300"}, [100, 200, 300]),
+        ({"type": "fibonacci", "delay": 100}, [100, 100, 100]),
+        ({}, [0, 0, 0]),
+        (None, [0, 0, 0]),
+        ("fixed", [0, 0, 0]),
+    ],
+)
+def test_back_off_of_foreign_jobs(backoff: Any, waits: list[int]) -> None:
+    options = decoded(retry={"attempts": 3, "backoff": backoff}).options
+    assert [delay_ms(options, failures, lambda: 0.5) for failures in range(3)] == waits
+
+
+@pytest.mark.feature("BQ29", model="bridge")
+def test_jitter_is_a_quarter_to_both_sides_and_may_exceed_the_cap() -> None:
+    """6.4: the original adds it after `maxDelay`."""
+    options = decoded(retry={"backoff": {"type": "fixed", "delay": 1000, "maxDelay": 1000, "jitter": True}}).options
+    assert delay_ms(options, 0, lambda: 0.0) == 750
+    assert delay_ms(options, 0, lambda: 1.0) == 1250
+
+
+@pytest.mark.feature("BQ34", model="bridge")
+def test_skip_and_reroute_are_read() -> None:
+    options = decoded(retry={"attempts": 1, "skipOn": ["TypeError", 7], "rerouteOn": {"MemoryError": "big", "x": 1}}).options
+    assert options.skip_on == ("TypeError",) and options.reroute_on == (("MemoryError", "big"),)
+
+
+def test_what_a_foreign_client_got_wrong_counts_as_absent() -> None:
+    nothing = dict.fromkeys(("retry", "target", "metadata", "dependsOn", "priority", "schedule", "rateLimit", "createdAt"))
+    plain = decoded()
+    assert plain.options == Options(attempts=1, backoff_ms=0, jitter=0.0, result_ttl_ms=86_400_000)
+    assert decoded(**nothing)._replace(enqueued_ms=7) == plain
+    assert decoded(priority="9", retry={"attempts": "2"}).options == Options(
+        priority=9, attempts=3, backoff_ms=0, jitter=0.0, result_ttl_ms=86_400_000
+    )
+    assert decoded(retry={"attempts": 1e400}, priority=99, unknown={"a": [None]}).options.priority == 10
+
+
+@pytest.mark.parametrize("raw", [[b"{oops", b"1"], [b"[]", b"1"], [b"{}", b"1"], [b"1"], [b"[" * 100_000, b"1"], [b"\xff", b"1"]])
+def test_what_cannot_be_read_is_a_fault_of_the_job(raw: list[bytes]) -> None:
+    with pytest.raises(ScriptFault, match="data of job a"):
+        MODEL.decode(raw, Lease("a", 1, "n"), 9, (1, 0, 0))
+
+
+@pytest.mark.feature("BQ09", model="bridge")
+def test_a_template_is_read_back() -> None:
+    job = Enqueue("a", "email", b'{"to":1.0}', b"12345678", 0, checked(AS_DUMPED))
+    read = MODEL.read_template(MODEL.template(job))
+    assert (read.name, json.loads(read.payload)) == ("email", {"to": 1.0})
+    assert read.options.attempts == 4
+    with pytest.raises(ScriptFault):
+        MODEL.read_template(b"")
+
+
+@pytest.mark.feature("BQ01", model="bridge")
+def test_ids_are_uuids_and_keys_begin_with_the_namespace() -> None:
+    assert MODEL.new_id()[14] == "4" and len(MODEL.new_id()) == 36
+    assert BridgeModel("q", "app:mine").keys.active == "app:mine:ironclaim:active"
+    assert MODEL.wire.lock("a") == "bridge:jobs:lock:a"
+
+
+@pytest.mark.parametrize("name", ["active", "heartbeat:w1"])
+def test_a_worker_may_not_be_called_as_a_key_of_the_registry(name: str) -> None:
+    """1.3.12: `workers:active` is the set of all workers."""
+    claim = Claim("0" * 16, 1, 1, 1000, 0, name, 1000, ("email",))
+    for operation in (claim, Beat("0" * 16, 1, 30_000, 1, 9_000, json.dumps({"name": name}))):
+        with pytest.raises(Malformed, match="worker name"):
+            MODEL.call(operation)
+
+
+@pytest.mark.feature("BQ10", model="bridge")
+def test_the_next_tick_is_the_one_that_the_original_computes() -> None:
+    """6.4: across the gap of 2026-03-08 in New York."""
+    ticks = calendar(Timing(cron="*/30 * * * *", zone="America/New_York"))
+    found = [1_772_951_400_000 - 1]
+    for _ in range(3):
+        found.append(ticks.after(found[-1], 0))
+    assert found[1:] == [1_772_951_400_000, 1_772_953_200_000, 1_772_955_000_000]
