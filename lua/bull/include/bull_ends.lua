@@ -111,7 +111,7 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
 
   -- The wire holds one number.
   function bull.noted(id, job, body)
-    local percent = string.match(body, '^{"percent":([%d.eE+-]+)')
+    local percent = string.match(body, '"percent":([%d.eE+-]+)')
     if percent and bull.is_hash(id) then redis.call('HSET', root .. id, 'progress', percent) end
   end
 

@@ -392,7 +392,7 @@ def test_by_hand(client: redis.Redis) -> None:
     assert client.lrange(ROOT + "wait", 0, -1) == ["1", "2"] and not client.exists(ROOT + "failed")
     wired(client, "remove", "1", "waiting")
     assert client.lrange(ROOT + "wait", 0, -1) == ["2"] and not client.exists(ROOT + "1")
-    wired(client, "noted", "2", {}, '{"percent":42,"message":"half"}')
+    wired(client, "noted", "2", {}, '"percent":42,"message":"half"}')
     assert client.hget(ROOT + "2", "progress") == "42"
 
 

@@ -1,0 +1,172 @@
+"""Bull's jobs in Python: opts exactly as Node writes them, and what other clients have written there read as Node reads it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
+from engine.machine.backoff import delay_ms
+from engine.models.bull import UNNAMED, BullModel
+from engine.models.fields import unpack
+from engine.operations import Enqueue, Lease, Options
+from engine.options import checked
+
+MODEL = BullModel("q", "bull")
+
+
+def encoded(name: str = UNNAMED, **options: Any) -> list[str]:
+    job = Enqueue("", name, b'{"n":1}', b"nonce---", 0, checked({"attempts": 1, **options}))
+    return [field.decode() for field in unpack(MODEL.encode(job))]
+
+
+def decoded(opts: object = None, attempts: str = "1", timestamp: str = "5") -> Options:
+    text = opts if isinstance(opts, str) else json.dumps({} if opts is None else opts)
+    raw = [b"{}", text.encode(), attempts.encode(), timestamp.encode()]
+    return MODEL.decode(raw, Lease("1", 1, "n"), 0, (1, 0, 0)).options
+
+
+@pytest.mark.feature("BL07", "BL08", "BL09", "BL10", model="bull")
+@pytest.mark.parametrize(
+    ("options", "opts", "rest"),
+    [
+        ({}, "{}", ""),
+        ({"lifo": True}, '{"lifo":true}', ""),
+        ({"delay_ms": 60000}, '{"delay":', "}"),
+        (
+            {"run_at_ms": 60000, "lifo": True, "attempts": 2},
+            '{"lifo":true,"delay":',
+            ',"attempts":2,"backoff":{"type":"fixed","delay":1000}}',
+        ),
+        (
+            {"attempts": 3, "backoff": "exponential", "backoff_ms": 2000, "timeout_ms": 9000},
+            '{"attempts":3,"backoff":{"type":"exponential","delay":2000},"timeout":9000}',
+            "",
+        ),
+        ({"attempts": 2, "backoff_ms": 0}, '{"attempts":2}', ""),
+        ({"timestamp_ms": 77}, '{"timestamp":77}', ""),
+    ],
+)
+def test_opts_are_those_of_node(options: dict[str, Any], opts: str, rest: str) -> None:
+    fields = encoded(**options)
+    assert (fields[0], fields[1], fields[2]) == ('{"n":1}', opts, rest)
+    assert fields[3:] == [
+        str(options.get("attempts", 1)),
+        str(options.get("timestamp_ms", "")),
+        str(int(options.get("lifo", False))),
+    ]
+
+
+def test_another_name_travels_in_opts() -> None:
+    assert encoded("send", timeout_ms=5)[1] == '{"timeout":5,"name":"send"}'
+    assert MODEL.decode([b"1", b'{"name":"send"}', b"", b""], Lease("1", 1, "n"), 9, (1, 2, 3))[2:6] == (
+        "send",
+        "send",
+        "send",
+        b"1",
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [{"attempts": 4, "backoff_ms": 700}, {"timeout_ms": 9000, "lifo": True}, {"timestamp_ms": 5}, {}]
+)
+def test_what_is_written_is_read_again(options: dict[str, Any]) -> None:
+    _, head, rest, attempts, timestamp, _ = encoded(**options)
+    found = decoded(head + rest, attempts, timestamp)
+    wanted = checked({"attempts": 1, **options})
+    for field in ("attempts", "backoff", "timeout_ms", "lifo"):
+        assert getattr(found, field) == getattr(wanted, field), field
+    assert found.attempts == 1 or found.backoff_ms == wanted.backoff_ms
+
+
+@pytest.mark.feature("BL09", model="bull")
+@pytest.mark.parametrize(
+    ("backoff", "waits"),
+    [
+        ({"type": "exponential", "delay": 2000}, [2000, 6000, 14000, 30000]),
+        ({"type": "exponential", "delay": "2000"}, [2000, 6000, 14000, 30000]),
+        ({"type": "exponential", "delay": 0}, [0, 0, 0, 0]),
+        ({"type": "exponential"}, [0, 0, 0, 0]),
+        ({"type": "fixed", "delay": 500}, [500, 500, 500, 500]),
+        ({"type": "geometric", "delay": 500}, [0, 0, 0, 0]),
+        (300, [300, 300, 300, 300]),
+        ("300", [300, 300, 300, 300]),
+        (-5, [0, 0, 0, 0]),
+        (1e300, [2**32 - 1] * 4),
+        (True, [1, 1, 1, 1]),
+        (None, [0, 0, 0, 0]),
+        ("soon", [0, 0, 0, 0]),
+        ([7], [0, 0, 0, 0]),
+        ({}, [0, 0, 0, 0]),
+    ],
+)
+def test_waits_are_those_of_node(backoff: object, waits: list[int]) -> None:
+    options = decoded({"backoff": backoff}, "9")
+    assert [delay_ms(options, failures, lambda: 0.5) for failures in range(4)] == waits
+
+
+def test_an_exponential_wait_has_a_bound() -> None:
+    options = decoded({"backoff": {"type": "exponential", "delay": 1e9}}, "1000")
+    assert delay_ms(options, 900, lambda: 0.5) == max(options.backoff_delays_ms) <= 2**43
+
+
+@pytest.mark.parametrize(
+    "opts", ["null", "7", "[]", '"x"', "true", '{"timeout":null,"backoff":null}', '{"timeout":"x"}', '{"more":{}}']
+)
+def test_opts_without_meaning_are_none(opts: str) -> None:
+    assert decoded(opts) == Options(attempts=1, backoff_ms=0)
+
+
+def test_numbers_as_texts() -> None:
+    assert decoded({"timeout": "9000"}).timeout_ms == 9000 and decoded({"timeout": 1.5}).timeout_ms == 1
+    assert [decoded(attempts=text).attempts for text in ("3abc", "", "NaN", "-2", "9" * 500)] == [3, 1, 1, 1, 2**31 - 1]
+    raw = [b"{}", b"{}", b"1", b"9" * 500]
+    assert MODEL.decode(raw, Lease("1", 1, "n"), 0, (1, 0, 0)).enqueued_ms == 2**47
+
+
+@pytest.mark.parametrize(
+    "raw", [[b"{}", b"{oops", b"1", b"5"], [b"{}", b"[" * 200_000, b"1", b"5"], [b"{}"], b"x", [b"{}", b"\xff", b"1", b"5"]]
+)
+def test_what_cannot_be_read_is_said_of_its_job(raw: Any) -> None:
+    with pytest.raises(ScriptFault, match="job 7 of Bull's"):
+        MODEL.decode(raw, Lease("7", 1, "n"), 0, (1, 0, 0))
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "1",
+        "0042",
+        "wait",
+        "active",
+        "paused",
+        "delayed",
+        "completed",
+        "failed",
+        "id",
+        "meta-paused",
+        "jobs",
+        "7:lock",
+        "ironclaim:x",
+    ],
+)
+def test_ids_that_are_bulls_own(id: str) -> None:
+    with pytest.raises(Malformed, match="id"):
+        MODEL.check_id(id)
+
+
+def test_ids_of_ones_own() -> None:
+    assert [MODEL.check_id(id) for id in ("order-7", "a:b", "7a")] == ["order-7", "a:b", "7a"]
+    assert MODEL.new_id() == ""
+
+
+@pytest.mark.parametrize(
+    "options", [{"priority": 7}, {"unique": "u"}, {"headers": {"a": "b"}}, {"backoff": "linear"}, {"jitter": 0.5}]
+)
+def test_what_bull_has_no_room_for_is_refused_before_anything_is_sent(options: dict[str, Any]) -> None:
+    queue = Queue("q", models.Bull(), url="redis://127.0.0.1:1")
+    with pytest.raises(UnsupportedFeature, match="bull has no"):
+        queue.enqueue("work", {}, **options)
+    queue.close()
