@@ -51,17 +51,36 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True)
 class Bananas:
-    """Bananas: one keyspace is one queue, so the queue's name is a label that is not on the wire."""
+    """Bananas: one keyspace is one queue, so the queue's name is a label that is not on the wire.
+
+    `adopt_after_ms`: what a foreign worker has left in `queue:processing` comes back after so long; 0 = never, for nothing tells
+    such an entry from a job that runs. `timeout_ms` bounds each run, as their workers do; 0 = not at all. The others say how many
+    seconds jobs live that have completed or are dead, and the results of both.
+    """
 
     layout: Layout = "document"
     prefix: str = "bananas"
+    adopt_after_ms: int = 0
+    timeout_ms: int = 300_000
+    job_ttl_s: int = 86_400
+    dead_ttl_s: int = 604_800
+    result_ttl_s: int = 3_600
+    error_ttl_s: int = 86_400
 
     def __post_init__(self) -> None:
+        from engine import validate
+
         _check(self.layout)
+        validate.integer("adopt_after_ms", self.adopt_after_ms, 0, validate.DURATION_MS_MAX)
+        validate.integer("timeout_ms", self.timeout_ms, 0, validate.BACKOFF_MS_MAX)
+        for name in ("job_ttl_s", "dead_ttl_s", "result_ttl_s", "error_ttl_s"):
+            validate.integer(name, getattr(self, name), 1, validate.DURATION_MS_MAX // 1000)
 
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
         """The model of one queue. `lua`: another folder of scripts."""
-        return _bound("bananas", "BananasModel")(queue, prefix, lua=lua, layout=self.layout)
+        numbers = (self.adopt_after_ms, self.job_ttl_s, self.dead_ttl_s, self.result_ttl_s, self.error_ttl_s, self.timeout_ms)
+        settings = " ".join(map(str, numbers))
+        return _bound("bananas", "BananasModel")(queue, prefix, lua=lua, layout=self.layout, settings=settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,219 @@
+"""Bananas. The default layout `document` talks past programs that write `bananas:queue:high`: for those it must be `live`.
+
+One keyspace is one queue: the queue's name is a label that is not on the wire. No Cluster. Keys, both layouts but where one
+is named:
+
+| key | type | content |
+|---|---|---|
+| `job:{id}` | string | JSON of the job; for ever while it lives, 24 h once it has completed, 7 days once it is dead |
+| `route:{key}:queue:{high,normal,low}` | list | waiting ids, taken from the right; `live`: not of the default route |
+| `queue:{high,normal,low}` | list | `live`: ids of the default route |
+| `queue:processing`, `queue:dead` | list | ids in hand, ids that are dead |
+| `queue:scheduled` | zset | id by the second at which it is due |
+| `result:{id}` | hash | status, completed_at, duration_ms, result or error; 1 h, of a dead job 24 h |
+| `result:notify:{id}` | channel | `ready`, when there is a result |
+| `cron:lock:{id}`, `live`: `schedule_lock:{id}` | string | token of a scheduler that runs a tick |
+| `cron:state:{id}`, `live`: `schedules:{id}` | hash | last_run, next_run, last_success, last_error, run_count |
+
+Keys of ours lie under `bananas:ironclaim:`; besides those that all models have `routes` (set: routing keys that were heard
+of), `seq` (string: a number), `from:<id>` (string: the list that a job was taken from, where it says another one itself),
+`adopting` (zset: id by the time (ms) when it was first seen in `queue:processing` without a lease of ours) and `purge`
+(string: where a deletion goes on).
+
+Where the documents and the programs contradict each other:
+
+- A job is a string of JSON, as all programs write it. Jobs of ours have the bytes that Go writes; of others a change
+  rewrites single members and nothing else, so that payloads keep every byte.
+- Priorities are strict over all routes of a worker, as the document promises, and routes of one priority take turns. (Its
+  list of queues goes route by route.) 1 to 3 is `low`, 4 to 6 `normal`, 7 to 10 `high`; they read back as 2, 5 and 8.
+- `max_retries` counts executions: 3 of them, after waits of 2 s and 4 s, as the programs do. 0 is 1.
+- Due times are whole seconds, rounded up: never early, up to a second late. Fractions of others are respected.
+- A job that became due goes back to its route: programs with routes bring it to the default one. In `live` the lists
+  `route:default:queue:*`, where their scheduler leaves jobs that none of them reads, are read, never written.
+- A result is stored once a job has ended for good. Programs store a failure after each failed run; while the job is to run
+  again, such a one is no end, so nobody who waits here is told of it. A result keeps nothing of one before it.
+- A waiter registers before it looks, so nothing falls between; ends by foreign workers are seen by a look every 200 ms.
+- An entry without a job, or whose job cannot be read, goes to `queue:dead` with the record that Go leaves there, for 7 days.
+  One of `queue:scheduled` without a job is removed.
+- A cron job has an id. Those of foreign schedulers have none and share one key: they get one when a worker here finds them.
+- A tick is left out where a foreign scheduler has run it: those do so up to a second early, and tell by `last_run`.
+- A payload of bytes travels as the JSON text `proto:` and base64, and is given back as bytes: JSON has no place for the byte
+  that Go puts before protobuf, so Go itself cannot enqueue one.
+
+`FINDINGS` has what this wire cannot be protected from.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import re
+import uuid
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from engine import validate
+from engine.errors import Malformed, ScriptFault, UnsupportedFeature
+from engine.models.fields import pack
+from engine.models.foreign import Foreign
+from engine.models.model import Finding
+from engine.operations import Enqueue, Lease, LeasedJob, Options
+from engine.serializers import RAW
+
+#: The words on the wire, and what they read back as.
+PRIORITIES = {"high": 8, "normal": 5, "low": 2}
+#: As Go checks a routing key.
+_ROUTE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PROTO = b'"proto:'
+#: Go escapes these in texts, so that JSON may stand in HTML.
+_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+_SPACE = re.compile(r"[ \t\n\r]*")
+_decoder = json.JSONDecoder()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class BananasModel(Foreign):
+    """The mapping for one keyspace. `settings`: adopt_after_ms, seconds to live of completed and dead jobs and of the results of
+    both, and the timeout of a run in ms."""
+
+    name = "bananas"
+    OPTIONS = frozenset({"delay_ms", "run_at_ms", "priority", "attempts", "route", "serializer"})
+    FINDINGS = (
+        Finding(
+            "stranded-in-processing",
+            ("J4", "J13"),
+            "A foreign worker that crashes, stops or runs into its timeout leaves its job in queue:processing, where it "
+            "cannot be told from one that runs. With adopt_after_ms such entries come back after that time; a foreign "
+            "worker that still runs one then runs it beside another.",
+        ),
+        Finding(
+            "foreign-promotion-doubles",
+            ("J1", "J6"),
+            "Foreign schedulers do not look whether they were the one to take a job out of queue:scheduled, so two of "
+            "them bring it to its list twice. A second entry of a job that has completed is dropped here; a foreign "
+            "worker takes one all the same.",
+        ),
+        Finding(
+            "foreign-ends-unfenced",
+            ("J3", "J6"),
+            "A foreign worker completes or fails a job without asking whether it still has it, so it can overwrite what a "
+            "worker here wrote.",
+        ),
+        Finding(
+            "cron-without-id",
+            ("J4",),
+            "Foreign schedulers write all their jobs to one key: of two that wait at once the earlier one is lost before it "
+            "is seen.",
+        ),
+        Finding("whole-seconds", (), "queue:scheduled has whole seconds: a delayed job may start up to a second late."),
+        Finding("pause-is-ours", (), "Nothing on the wire says that a queue is paused: foreign workers go on."),
+        Finding(
+            "routes-are-not-listed",
+            (),
+            "No key lists the routing keys: jobs of one that no producer or worker here has named are not counted or listed.",
+        ),
+    )
+
+    def new_id(self) -> str:
+        """An id for a job that was given none."""
+        return str(uuid.uuid4())
+
+    def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
+        """Raise UnsupportedFeature for what the wire cannot hold. Raises Malformed."""
+        super().check(id, name, payload, options)
+        if options.serializer not in ("", RAW):
+            raise UnsupportedFeature(f"bananas has no serializer {options.serializer}: its jobs have no room for the name")
+        if options.route and not _ROUTE.fullmatch(options.route):
+            raise Malformed("route", options.route, "1 to 64 letters, digits, _ and -")
+        if not options.serializer and payload.startswith(_PROTO):
+            raise Malformed("payload", payload[:20], "no text that begins with proto:, which says that bytes follow")
+
+    def encode(self, job: Enqueue) -> bytes:
+        """Name and payload as members of the object, then priority, routing key and max_retries."""
+        options, payload = job.options, job.payload
+        if options.serializer == RAW:
+            payload = _PROTO + binascii.b2a_base64(payload, newline=False) + b'"'
+        members = f'"name":{_quoted(job.name)},"payload":'.encode() + payload
+        return pack(members, _word(options.priority), options.route or "default", options.attempts)
+
+    def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
+        """A job from its JSON, whoever wrote it. Raises ScriptFault."""
+        try:
+            text = cast("bytes", raw).decode(errors="surrogateescape")
+            spans, read = _members(text)
+            name, retries = read["name"], read.get("max_retries") or 0
+            priority = PRIORITIES.get(str(read.get("priority")), PRIORITIES["normal"])
+            route = str(read.get("routing_key") or "default")
+            first, last = spans.get("payload", (0, 0))
+            payload = text[first:last].encode(errors="surrogateescape") or b"null"
+            if not isinstance(name, str):
+                raise TypeError("its name is no text")
+            timeout_ms = int((self.settings.split() or ["0"])[-1])
+            serializer = ""
+            if payload.startswith(_PROTO):
+                with suppress(binascii.Error):
+                    # What is no base64 is somebody's text that only looks like it.
+                    payload, serializer = binascii.a2b_base64(payload[len(_PROTO) : -1], strict_mode=True), RAW
+            options = Options(
+                priority=priority,
+                attempts=min(max(int(retries), 1), validate.ATTEMPTS_MAX),
+                backoff="exponential",
+                backoff_ms=2000,
+                backoff_max_ms=validate.DURATION_MS_MAX,
+                jitter=0.0,
+                route="" if route == "default" else route,
+                serializer=serializer,
+                timeout_ms=timeout_ms,
+            )
+            times = (_time_ms(read.get("created_at")), _time_ms(read.get("scheduled_for")))
+            return LeasedJob(lease, deadline_ms, name, name, name, payload, options, *times, *counters)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+            raise ScriptFault(f"job {lease.job}: it cannot be read ({error})") from error
+
+
+def _word(priority: int) -> str:
+    return "low" if priority <= 3 else "normal" if priority <= 6 else "high"
+
+
+def _quoted(text: str) -> str:
+    """A JSON text as Go writes it."""
+    return json.dumps(text, ensure_ascii=False).translate(_HTML)
+
+
+def _members(text: str) -> tuple[dict[str, tuple[int, int]], dict[str, Any]]:
+    """Where the members of an object are in its text, and what they say; of a name that comes twice the last one counts."""
+    spans: dict[str, tuple[int, int]] = {}
+    read: dict[str, Any] = {}
+    at = _past(text, 0, "{")
+    if text.startswith("}", at):
+        return spans, read
+    while True:
+        name, at = _decoder.raw_decode(text, at)
+        first = _past(text, at, ":")
+        read[name], last = _decoder.raw_decode(text, first)
+        spans[name] = (first, last)
+        at = _past(text, last, "")
+        if text.startswith("}", at):
+            return spans, read
+        at = _past(text, at, ",")
+
+
+def _past(text: str, at: int, mark: str, trim: bool = True) -> int:
+    """The place behind a mark, with spaces before it and, unless told otherwise, behind it."""
+    found = _SPACE.match(text, at)
+    at = found.end() if found else at
+    if not text.startswith(mark, at):
+        raise json.JSONDecodeError(f"{mark} is missing", text, at)
+    at += len(mark)
+    found = _SPACE.match(text, at) if trim else None
+    return found.end() if found else at
+
+
+def _time_ms(value: object) -> int:
+    """A time in ms since 1970; 0 for what is none, and for the year 1, which is Go's time that was never set."""
+    try:
+        when = datetime.fromisoformat(value) if isinstance(value, str) else _EPOCH
+        return max(0, int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        return 0

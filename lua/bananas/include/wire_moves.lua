@@ -1,0 +1,128 @@
+-- Jobs come in, are taken, given back, and become due.
+local function wire_moves(w, shared)
+  local keys, text = shared.keys, shared.text
+
+  -- item.body: name and payload as JSON members; item.fields: priority, routing key, max_retries. The job before its entry: an id without
+  -- a job would be taken for corrupt, and a repeat that finds the id in no list brings it there.
+  function w.add(item, due_ms)
+    local priority, route, most = unpack(item.fields)
+    local later, nanos = due_ms > 0, ''
+    -- Jobs that become due in the same second are promoted by when they were made.
+    if later then nanos = string.format('%06d', redis.call('INCR', shared.prefix .. 'seq') % 1000000) end
+    local routing = '"routing_key":' .. text.quoted(route)
+    local made = '"' .. shared.time(shared.now_ms, false, nanos) .. '"'
+    local body = '{"id":' .. text.quoted(item.id) .. ',' .. item.body .. ',"status":"' .. (later and 'scheduled' or 'pending') .. '","priority":"' .. priority .. '"'
+      .. (keys.live and '' or ',' .. routing) .. ',"created_at":' .. made .. ',"updated_at":' .. made
+      .. (later and ',"scheduled_for":"' .. shared.time(due_ms) .. '"' or '') .. ',"attempts":0,"max_retries":' .. most
+      .. (keys.live and ',' .. routing or '') .. '}'
+    keys.note_route(route)
+    redis.call('SET', keys.job(item.id), body)
+    if later then
+      redis.call('ZADD', keys.scheduled, math.ceil(due_ms / 1000), item.id)
+    else
+      redis.call('LPUSH', keys.list(route, priority), item.id)
+    end
+  end
+
+  function w.take(id, job, place)
+    -- One entry of several for one job: it has run.
+    if job.status == 'completed' then
+      redis.call('LREM', place, -1, id)
+      return false
+    end
+    if place ~= keys.list(job.route, job.level) then redis.call('SET', shared.prefix .. 'from:' .. id, place, 'EX', 604800) end
+    if redis.call('LINDEX', place, -1) == id then
+      redis.call('LMOVE', place, keys.processing, 'RIGHT', 'LEFT')
+      return true
+    end
+    if not redis.call('LPOS', place, id, 'RANK', -1) then return false end
+    redis.call('LPUSH', keys.processing, id)
+    redis.call('LREM', place, -1, id)
+    return true
+  end
+
+  -- A lease is in keys of ours alone.
+  function w.extend() end
+
+  -- Whoever else has ended it has taken it out of there.
+  function w.mine(id) return redis.call('LPOS', keys.processing, id) and true or false end
+
+  function w.back(id, job, front)
+    redis.call(front and 'RPUSH' or 'LPUSH', shared.home(id, job), id)
+    redis.call('LREM', keys.processing, 1, id)
+  end
+
+  -- Ids of equal seconds by when their jobs were made, as far as one look reaches.
+  function w.due(most)
+    local words = redis.call('ZRANGE', keys.scheduled, '-inf', string.format('%.3f', shared.now_ms / 1000), 'BYSCORE', 'LIMIT', 0,
+      math.max(most, 1000), 'WITHSCORES')
+    local found, tied = {}, {}
+    for at = 1, #words, 2 do
+      local score = words[at + 1]
+      found[#found + 1] = { id = words[at], score = tonumber(score), made = '', rank = at }
+      tied[score] = (tied[score] or 0) + 1
+      if tied[score] == 2 then tied.any = true end
+    end
+    if tied.any then
+      for at, entry in ipairs(found) do
+        if tied[words[2 * at]] > 1 then
+          local body = redis.pcall('GET', keys.job(entry.id))
+          local job = type(body) == 'string' and text.open(body)
+          local made = job and type(job.created_at) == 'string' and job.created_at or ''
+          entry.made = string.format('%020.0f', shared.ms_of(made) or 0) .. string.match(made .. '.', '%.(%d*)')
+        end
+      end
+      table.sort(found, function(one, other)
+        if one.score ~= other.score then return one.score < other.score end
+        if one.made ~= other.made then return one.made < other.made end
+        return one.rank < other.rank
+      end)
+    end
+    local ids = {}
+    for at = 1, math.min(most, #found) do ids[at] = found[at].id end
+    return ids
+  end
+
+  function w.next_due_ms()
+    local first = redis.call('ZRANGE', keys.scheduled, 0, 0, 'WITHSCORES')
+    return first[2] and math.ceil(tonumber(first[2]) * 1000) or nil
+  end
+
+  -- Into its list again, the route's own: the live programs forget the route here. A member without a body goes for good.
+  function w.promote(id)
+    local job = w.read(id)
+    if job and job.kind == 'corrupt' then w.set_aside(id, keys.scheduled, job.why) end
+    if not job or job.kind == 'corrupt' then
+      redis.call('ZREM', keys.scheduled, id)
+      return false
+    end
+    if job.status ~= 'completed' then
+      redis.call('SET', keys.job(id), text.with(job.body, { status = job.status == 'scheduled' and '"pending"' or nil, scheduled_for = false }))
+      redis.call('LPUSH', shared.home(id, job), id)
+    end
+    redis.call('ZREM', keys.scheduled, id)
+    return true
+  end
+
+  -- Nothing tells a crashed worker's entry from one that is being run, so only time can: those that no lease of ours was seen for since
+  -- `adopt_after_ms`, where that is set.
+  function w.strays(most)
+    if shared.adopt_after_ms == 0 then return {} end
+    local seen, here, found = shared.prefix .. 'adopting', {}, {}
+    for _, id in ipairs(redis.call('LRANGE', keys.processing, -1000, -1)) do
+      if not redis.call('ZSCORE', shared.prefix .. 'active', id) then
+        here[id] = true
+        redis.call('ZADD', seen, 'NX', shared.now_ms, id)
+      end
+    end
+    local words = redis.call('ZRANGE', seen, 0, -1, 'WITHSCORES')
+    for at = 1, #words, 2 do
+      if not here[words[at]] then
+        redis.call('ZREM', seen, words[at])
+      elseif tonumber(words[at + 1]) <= shared.now_ms - shared.adopt_after_ms and #found < most then
+        found[#found + 1] = words[at]
+      end
+    end
+    return found
+  end
+end

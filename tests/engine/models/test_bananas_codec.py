@@ -1,0 +1,116 @@
+"""Bananas jobs in Python: what the wire cannot hold is refused before any I/O, and whatever was written is read or refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
+from engine.models.bananas import BananasModel
+from engine.operations import Lease, LeasedJob
+
+GO = (
+    '{"id":"j","name":"img","payload":{"u":1},"status":"pending","priority":"high","routing_key":"gpu",'
+    '"created_at":"2026-11-21T03:54:16.07Z","updated_at":"2026-11-21T03:54:16.07Z","attempts":1,"max_retries":5}'
+)
+SDK = (
+    '{"id": "23c7", "name": "img", "description": "", "payload": {"u": 1.0, "e": []}, "status": "scheduled", '
+    '"priority": "normal", "created_at": "2026-11-21T03:55:42.047221+00:00", "updated_at": "..", '
+    '"attempts": 0, "max_retries": 3, "error": "", '
+    '"routing_key": "default", "scheduled_for": "2026-11-21T04:55:42.047337+01:00"}'
+)
+
+
+def decoded(raw: str | bytes, settings: str = "") -> LeasedJob:
+    model = BananasModel("q", "bananas", layout="document", settings=settings)
+    return model.decode(raw.encode() if isinstance(raw, str) else raw, Lease("j", 1, "n"), 9, (3, 2, 1))
+
+
+def test_a_job_of_go() -> None:
+    job = decoded(GO, "0 1 2 3 4 5000")
+    assert (job.name, job.class_name, job.payload, job.enqueued_ms, job.due_ms) == ("img", "img", b'{"u":1}', 1795233256070, 0)
+    assert (job.claims, job.failures, job.crashes) == (3, 2, 1)
+    options = job.options
+    assert (options.priority, options.route, options.attempts, options.timeout_ms) == (8, "gpu", 5, 5000)
+    assert (options.backoff, options.backoff_ms, options.jitter) == ("exponential", 2000, 0.0)
+
+
+def test_a_job_of_the_python_client() -> None:
+    job = decoded(SDK)
+    assert (job.payload, job.options.route, job.options.priority) == (b'{"u": 1.0, "e": []}', "", 5)
+    assert (job.enqueued_ms, job.due_ms) == (1795233342047, 1795233342047)
+
+
+@pytest.mark.parametrize(
+    ("raw", "payload"),
+    [
+        ('{"name":"a"}', b"null"),
+        (' {\n"payload" : [1,2 , 3] ,"name":"a"\t} ', b"[1,2 , 3]"),
+        ('{"name":"a","payload":{"a":"}\\"{"}}', b'{"a":"}\\"{"}'),
+        ('{"payload":1,"name":"a","payload":2}', b"2"),
+        (b'{"name":"a","payload":"\xff"}', b'"\xff"'),
+    ],
+)
+def test_payload_bytes_are_untouched(raw: str | bytes, payload: bytes) -> None:
+    assert decoded(raw).payload == payload
+
+
+@pytest.mark.parametrize(
+    "raw", ["", "[]", "null", "{", '{"name"}', '{"name":1}', "{}", '{"name":"a"', '{"name":"a",}', '{"a":' * 10**5]
+)
+def test_what_is_no_job_is_a_script_fault(raw: str) -> None:
+    with pytest.raises(ScriptFault, match="^job j: it cannot be read"):
+        decoded(raw)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"created_at": 5},
+        {"created_at": "yesterday"},
+        {"created_at": "0001-01-01T00:00:00Z"},
+        {"priority": 7},
+        {"max_retries": None},
+    ],
+)
+def test_what_does_not_matter_may_be_anything(more: dict[str, Any]) -> None:
+    job = decoded(json.dumps({"name": "a", **more}))
+    assert (job.enqueued_ms, job.options.attempts, job.options.priority) == (0, 1, 5)
+
+
+def test_ids_are_uuids_and_settings_are_checked() -> None:
+    assert len(BananasModel("q", "bananas").new_id()) == 36
+    for name, value in (("layout", "old"), ("adopt_after_ms", -1), ("timeout_ms", "5"), ("result_ttl_s", 0)):
+        with pytest.raises(Malformed, match=f"^{name}: "):
+            models.Bananas(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lifo": True},
+        {"backoff_ms": 5},
+        {"timeout_ms": 5},
+        {"headers": {"a": "b"}},
+        {"unique": "u"},
+        {"needs": ["p"]},
+        {"key": "k"},
+        {"target": {"stack": ["node"]}},
+        {"crashes_max": 2},
+        {"cost": 2},
+    ],
+)
+def test_an_option_without_room_on_the_wire_is_refused_before_any_io(options: dict[str, object]) -> None:
+    """Nothing listens at that port."""
+    queue = Queue("q", models.Bananas(), url="redis://127.0.0.1:1")
+    with pytest.raises(UnsupportedFeature, match=f"bananas.*{next(iter(options))}"):
+        queue.enqueue("work", {}, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("field", "given"), [("route", {"route": "a:b"}), ("payload", {"payload": "proto:x"})])
+def test_what_the_wire_cannot_hold_names_its_field(field: str, given: dict[str, object]) -> None:
+    queue = Queue("q", models.Bananas(), url="redis://127.0.0.1:1")
+    with pytest.raises(Malformed, match=f"^{field}: "):
+        queue.enqueue("work", **{"payload": {}, **given})  # type: ignore[arg-type]
