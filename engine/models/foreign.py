@@ -37,6 +37,7 @@ from engine.operations import (
     Beat,
     Bury,
     Claim,
+    Cleaned,
     Drop,
     EnableSchedule,
     Enqueue,
@@ -173,7 +174,9 @@ class Foreign(Scripted):
         """The reply of an operation's script as a value."""
         if isinstance(operation, Enqueue | EnqueueMany):
             return foreign_replies.enqueued(operation, raw)
-        return lanes_replies.parse(operation, raw, self.decode)
+        reply = lanes_replies.parse(operation, raw, self.decode)
+        # Sets and lists do not stand in the order of time: behind a young job there may be an old one.
+        return replace(reply, ordered=False) if isinstance(reply, Cleaned) else reply
 
     def call(self, operation: Operation) -> Call[Any]:
         """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
@@ -246,7 +249,7 @@ class Foreign(Scripted):
                 words = ("ZADD", self.keys.queues, "GT", operation.used_ms, self.keys.queue)
                 return Call(None, (), words, lambda raw: True, operation, patient=False)
             case _:
-                slots = foreign_looks.slots(operation, self.keys)
+                slots = foreign_looks.slots(operation, self.keys, self.schedule_id)
                 if slots is None:
                     raise UnsupportedFeature(f"{self.name} has no {type(operation).__name__}")
         return self.bound(slots.script, operation, slots.values, slots.keys, slots.key_groups, slots.argument_groups)

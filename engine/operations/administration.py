@@ -159,11 +159,13 @@ class Clean:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned(Administered):
-    """With how many jobs were removed, how many stay, and the era."""
+    """With how many jobs were removed, how many stay, and the era. `ordered`: jobs that have ended come in the order of time, so
+    that behind the first young one there are only younger ones."""
 
     removed: int = 0
     kept: int = 0
     era: Era | None = None
+    ordered: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from engine.parts.face import InTime, Steps
 CLEANED = ("waiting", "blocked", "delayed", "dead", "finished")
 #: Jobs that one call looks at.
 PIECE = 500
-#: In the order of time, so that behind the first young one there are only younger ones.
+#: In the order of time where the model keeps them so: behind the first young one there are only younger ones.
 _TIMED = ("dead", "finished")
 _ROUNDS = 100
 #: In the order in which jobs go from state to state while nothing starts, so that none slips through between two of them.
@@ -84,7 +84,7 @@ def _clean(state: str, age_ms: int, most: int, era: Era | None) -> Steps[tuple[i
         era = reply.era
         removed += reply.removed
         offset += reply.kept
-        if not reply.removed + reply.kept or (reply.kept and state in _TIMED):
+        if not reply.removed + reply.kept or (reply.kept and state in _TIMED and reply.ordered):
             break
     return removed, era
 

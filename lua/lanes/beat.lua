@@ -21,6 +21,7 @@
 -- @include server_us
 -- @include settled
 -- @include check_types
+-- @include note_beat
 local sweep = KEYS[1]
 local workers = KEYS[2]
 local worker = KEYS[3]
@@ -38,38 +39,7 @@ settled(prefix)
 check_types({ workers }, { sweep }, {}, { worker, leader })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local leads = redis.call('GET', leader)
-local kept = redis.call('HMGET', sweep, 'beat_ttl_ms', 'last_beat_ms', 'no_orphans_before_ms')
-local quiet_ms = tonumber(kept[3] or 0)
-local last = tonumber(string.match(redis.call('GET', worker) or '', '^%d+') or -1)
-local function reply(result)
-  local orphaned = now_ms >= quiet_ms and redis.call('ZCOUNT', workers, '-inf', '(' .. string.format('%d', now_ms)) > 0
-  return { srv_us, result, leads == incarnation and 1 or 0, orphaned and 1 or 0 }
-end
-if last >= tonumber(counter) then return reply(until_ms > 0 and 'repeated' or 'left') end
-if until_ms == 0 then
-  redis.call('ZREM', workers, incarnation)
-  if leads == incarnation then redis.call('DEL', leader) end
-  -- A late copy of an earlier beat finds that it is late.
-  redis.call('SET', worker, counter, 'PXAT', now_ms + ttl_ms + 30000)
-  leads = false
-  return reply('left')
-end
-
-local longest_ms = math.max(tonumber(kept[1] or 0), ttl_ms)
--- Nobody has beaten for half of the time that a beat counts: the server stood still or nobody was there, and whoever lives must be
--- heard before it is taken for dead (rule 11). The clock stepped back: what it has not reached yet counts as now (rule 10).
-local last_ms = math.min(tonumber(kept[2] or now_ms), now_ms)
-quiet_ms = math.min(quiet_ms, now_ms + longest_ms)
-if now_ms - last_ms > longest_ms / 2 then quiet_ms = now_ms + math.floor(longest_ms / 2) end
-redis.call('HSET', sweep, 'beat_ttl_ms', longest_ms, 'last_beat_ms', now_ms, 'no_orphans_before_ms', quiet_ms)
-until_ms = math.min(until_ms, now_ms + ttl_ms)
-redis.call('ZADD', workers, until_ms, incarnation)
-for at = 9, #ARGV do redis.call('ZADD', workers, until_ms, ARGV[at]) end
-if not leads or leads == incarnation then
-  redis.call('SET', leader, incarnation, 'PXAT', until_ms)
-  leads = incarnation
-end
--- As long as a lease of it may live, a sweep needs to know how long those are.
-redis.call('SET', worker, table.concat({ counter, ttl_ms, lease_ms, about }, ' '), 'PXAT', until_ms + tonumber(lease_ms) + 60000)
-return reply('ok')
+local result, leads, orphaned = note_beat({ sweep = sweep, workers = workers, worker = worker, leader = leader },
+  { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms, until_ms = until_ms, lease_ms = lease_ms, about = about,
+    others = { unpack(ARGV, 9) } }, now_ms)
+return { srv_us, result, leads and 1 or 0, orphaned and 1 or 0 }

@@ -13,6 +13,7 @@ import redis
 from engine import validate
 from engine.call import Call
 from engine.models.lanes_keys import LanesKeys
+from engine.models.model import Spec
 from engine.operations import (
     Beat,
     Beaten,
@@ -70,6 +71,12 @@ WRITES = (
     "SREM",
     "XADD",
     "UNLINK",
+    "LPUSH",
+    "LREM",
+    "LMOVE",
+    "RPOPLPUSH",
+    "RENAME",
+    "PERSIST",
 )
 
 #: Put before a script's body: lets `limit` write commands through and raises at the next one.
@@ -89,10 +96,10 @@ end }, { __index = redis })
 class Desk:
     """One queue under a clock that the test moves."""
 
-    def __init__(self, url: str) -> None:
-        self.queue = Queue("desk", url=url)
+    def __init__(self, url: str, model: Spec | None = None) -> None:
+        self.queue = Queue("desk", model, url=url)
         self.redis: redis.Redis = redis.Redis.from_url(url)
-        self.keys = LanesKeys("desk")
+        self.keys: LanesKeys = self.queue.model.keys
         self.now_ms = START_MS
         self.queue.use_test_clock(self.now_ms)
         self._counters: dict[str, int] = {}
@@ -109,9 +116,13 @@ class Desk:
         with self.redis.pipeline(transaction=False) as pipe:
             for key in keys:
                 pipe.pexpiretime(key)
-            expired = [key for key, at_ms in zip(keys, pipe.execute(), strict=True) if 0 < at_ms <= self.now_ms]
+            expired = [key for key, at_ms in zip(keys, pipe.execute(), strict=True) if self.expired(at_ms)]
         if expired:
             self.redis.delete(*expired)
+
+    def expired(self, at_ms: int) -> bool:
+        """Whether a key with this time to expire would be gone by now."""
+        return 0 < at_ms <= self.now_ms
 
     # -- operations
 

@@ -1,0 +1,112 @@
+#!lua flags=allow-oom
+-- Change jobs by hand, each if it still is in the state that the caller saw (rules 7 and 26). A running one loses its token at once; one
+-- that a foreign client holds is left alone, for nothing would tell that client. A dead one that is requeued has all its attempts again.
+--
+-- KEYS
+--   sweep   hash    state of the sweeps
+--   active  zset    id by lease deadline (ms)
+--   stats   hash    counters
+--   op      string  op:<op id>, what this call has told
+--   items   1 for each item: run:<id>
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of our own keys
+--   root          what the foreign keys begin with
+--   queue         name of the queue
+--   layout        layout of the format, '' = its only one
+--   settings      what else the format wants to know
+--   not_after_ms  server time after which this call is void
+--   op_id         identity of the call, which its tombstones carry
+--   deed          cancel | remove | discard | requeue | run_now
+--   state         waiting | blocked | delayed | active | dead | finished
+--   items         1 for each item: id
+-- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it was in, the id of the job
+--       that has its unique key, else -
+-- @include server_us
+-- @include check_types
+-- @include json_members
+-- @include rfc3339
+-- @include fields
+-- @include wire
+-- @include administered
+-- @include told_before
+-- @include place_of
+-- @include free_held
+-- @include end_by_hand
+-- @include tell_ended
+-- @include wake_push
+-- @include tell_events
+local sweep = KEYS[1]
+local active = KEYS[2]
+local stats = KEYS[3]
+local op = KEYS[4]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local not_after_ms = tonumber(ARGV[7])
+local op_id = ARGV[8]
+local deed = ARGV[9]
+local state = ARGV[10]
+
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local model = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+check_types({ active }, { stats, unpack(KEYS, 5) }, { prefix .. 'wake' }, { op })
+model.check()
+
+local known = administered(op, not_after_ms, now_ms)
+if known then return { srv_us, known, told_before(op) } end
+local told, deeds, ends = {}, {}, deed ~= 'requeue' and deed ~= 'run_now'
+for at = 1, #KEYS - 4 do
+  local id, run = ARGV[10 + at], KEYS[4 + at]
+  local now, fence, ended = place_of(run, id, model)
+  local job = model.read(id)
+  -- What a copy of this very call has ended before it was cut off: the rest of it is done now.
+  local mine, result = ends and ended == op_id, 'done'
+  if now ~= state and not mine then
+    result = 'changed'
+  elseif state == 'active' and not mine then
+    local token = redis.call('HMGET', run, 'fence', 'nonce')
+    local ours = token[2] and token[2] ~= '' and redis.call('ZSCORE', active, id) and model.mine(id, token[1] .. ':' .. token[2])
+    if not ours and model.locked(id) then result = 'changed' end
+  elseif not ends and not (job and job.kind == 'J') then
+    result = 'corrupt'
+  end
+  if result == 'done' then deeds[#deeds + 1] = { id = id, run = run, job = job, at = #told + 1, fence = fence } end
+  for _, word in ipairs({ result, mine and state or now, '-' }) do told[#told + 1] = word end
+end
+local keep = redis.call('HGET', stats, 'events')
+local events, wakes = keep and { keep = keep }, false
+local helpers = { free_held = free_held, tell_ended = tell_ended, events = events }
+for _, item in ipairs(deeds) do
+  local name = item.job and item.job.name or ''
+  if ends then
+    local outcome = deed == 'cancel' and 'cancelled' or 'discarded'
+    end_by_hand(prefix, item.id, item.job, state, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, model, helpers)
+  elseif deed == 'requeue' then
+    -- Nobody else has the right to stand in its way but a unique job, and that is told before anything is written.
+    local holder = model.requeue(item.id, item.job)
+    if type(holder) == 'string' then
+      told[item.at], told[item.at + 2] = 'held', holder
+    else
+      wakes = true
+      if redis.call('EXISTS', item.run) == 1 then
+        redis.call('HSET', item.run, 'failures', 0, 'crashes', 0)
+        redis.call('PERSIST', item.run)
+      end
+      if events then events[#events + 1] = { 'requeued', item.id, name } end
+    end
+  else
+    wakes = true
+    model.run_now(item.id, item.job)
+    if events then events[#events + 1] = { 'promoted', item.id, name } end
+  end
+end
+if wakes then wake_push(prefix .. 'wake') end
+redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+if events then tell_events(prefix .. 'events', events) end
+return { srv_us, 'done', told }

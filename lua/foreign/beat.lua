@@ -1,0 +1,61 @@
+#!lua flags=allow-oom
+-- Tell that a worker lives, what it is and what it has in hand, or with until_ms 0 that it has ended: among our own keys, and where the
+-- format has a registry of workers or a leader, there too.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   workers  zset    incarnation by the time (ms) until which it is taken for alive
+--   worker   string  worker:<incarnation>, its last beat
+--   leader   string  incarnation of the worker that leads
+-- ARGV
+--   now_ms       '' or the time of a test
+--   prefix       prefix of our own keys
+--   root         what the foreign keys begin with
+--   queue        name of the queue
+--   layout       layout of the format, '' = its only one
+--   settings     what else the format wants to know
+--   incarnation  16 hex digits
+--   counter      counter of the incarnation's beats
+--   ttl_ms       how long a beat counts
+--   until_ms     server time until which this one counts; 0 = the worker has ended
+--   lease_ms     length of its leases
+--   about        JSON for people
+--   others       1 for each other incarnation whose leases it still has
+-- REPLY srv_us, ok | repeated | left, 1 = it leads, 1 = workers have stopped beating whose leases nobody has looked for
+-- @include server_us
+-- @include check_types
+-- @include json_members
+-- @include rfc3339
+-- @include fields
+-- @include wire
+-- @include note_beat
+local sweep = KEYS[1]
+local workers = KEYS[2]
+local worker = KEYS[3]
+local leader = KEYS[4]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local incarnation = ARGV[7]
+local counter = ARGV[8]
+local ttl_ms = tonumber(ARGV[9])
+local until_ms = tonumber(ARGV[10])
+local lease_ms = ARGV[11]
+local about = ARGV[12]
+
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local model = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+check_types({ workers }, { sweep }, {}, { worker, leader })
+model.check()
+local result, leads, orphaned = note_beat({ sweep = sweep, workers = workers, worker = worker, leader = leader },
+  { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms, until_ms = until_ms, lease_ms = lease_ms, about = about,
+    others = { unpack(ARGV, 13) } }, now_ms)
+-- A copy that comes late is no sign of life, and one that ends what has ended ends nothing.
+if result ~= 'repeated' and model.beat then model.beat(incarnation, about, ttl_ms, result == 'left') end
+if result == 'ok' and leads and model.lead then model.lead(incarnation, ttl_ms) end
+return { srv_us, result, leads and 1 or 0, orphaned and 1 or 0 }

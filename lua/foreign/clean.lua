@@ -1,0 +1,98 @@
+#!lua flags=allow-oom
+-- Remove jobs of one state that are old enough, one page of them: those that were there when the work began, and no later one (rule 7).
+-- The formats keep no sequence: what was there is told by the time that stands in the job, and of the first page by having been there.
+-- What stays is counted, so that the next page begins behind it.
+--
+-- KEYS
+--   sweep   hash    state of the sweeps
+--   active  zset    id by lease deadline (ms)
+--   stats   hash    counters
+--   op      string  op:<op id>, what this call has told
+-- ARGV
+--   now_ms         '' or the time of a test
+--   prefix         prefix of our own keys
+--   root           what the foreign keys begin with
+--   queue          name of the queue
+--   layout         layout of the format, '' = its only one
+--   settings       what else the format wants to know
+--   not_after_ms   server time after which this call is void
+--   op_id          identity of the call, which its tombstones carry
+--   state          waiting | blocked | delayed | active | dead | finished
+--   older_than_ms  since they were enqueued, or since they died or finished
+--   era_sequence   '' or 0
+--   era_ms         '' = the work begins now: no job that came or ended after it is removed
+--   offset         entries that stay
+--   limit          most entries to look at
+--   most           most jobs to remove
+-- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
+-- @include server_us
+-- @include check_types
+-- @include json_members
+-- @include rfc3339
+-- @include fields
+-- @include wire
+-- @include administered
+-- @include told_before
+-- @include jobs_at
+-- @include free_held
+-- @include end_by_hand
+-- @include tell_ended
+-- @include tell_events
+local sweep = KEYS[1]
+local active = KEYS[2]
+local stats = KEYS[3]
+local op = KEYS[4]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local not_after_ms = tonumber(ARGV[7])
+local op_id = ARGV[8]
+local state = ARGV[9]
+local older_than_ms = tonumber(ARGV[10])
+local era_sequence = ARGV[11]
+local era_ms = ARGV[12]
+local offset = tonumber(ARGV[13])
+local limit = tonumber(ARGV[14])
+local most = tonumber(ARGV[15])
+
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local model = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+check_types({ active }, { stats }, {}, { op })
+model.check()
+
+local known = administered(op, not_after_ms, now_ms)
+if known then return { srv_us, known, unpack(told_before(op)) } end
+local begins = era_ms == ''
+era_sequence = era_sequence == '' and '0' or era_sequence
+era_ms = tonumber(begins and now_ms or era_ms)
+local all, old, kept = older_than_ms == 0, {}, 0
+for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, model)) do
+  if #old >= most then break end
+  local job = model.read(entry.id)
+  local over = (state == 'dead' or state == 'finished') and model.ended(entry.id)
+  local since_ms = over and over.ended_ms or 0
+  if since_ms == 0 and job and job.kind == 'J' then since_ms = job.enqueued_ms or 0 end
+  -- What nobody can read, or what has no time, has no age. It goes when everything goes.
+  local stays = not all and (since_ms == 0 or since_ms > now_ms - older_than_ms) or not begins and since_ms > era_ms
+  if stays then
+    kept = kept + 1
+  else
+    entry.job = job
+    old[#old + 1] = entry
+  end
+end
+local keep = redis.call('HGET', stats, 'events')
+local events = keep and { keep = keep }
+local ending = { outcome = 'discarded', op_id = op_id, not_after_ms = not_after_ms }
+for _, entry in ipairs(old) do
+  end_by_hand(prefix, entry.id, entry.job, state, ending, now_ms, model, { free_held = free_held, tell_ended = tell_ended, events = events })
+end
+local told = { #old, kept, era_sequence, string.format('%d', era_ms) }
+redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+if events then tell_events(prefix .. 'events', events) end
+return { srv_us, 'done', unpack(told) }

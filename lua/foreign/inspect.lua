@@ -1,0 +1,73 @@
+#!lua flags=no-writes
+-- What is known of jobs. Stops behind 1 MiB of bodies: the reply may have fewer items than the call, and at least one.
+--
+-- KEYS
+--   sweep   hash    state of the sweeps
+--   active  zset    id by lease deadline (ms)
+--   items   1 for each item: run:<id>
+-- ARGV
+--   now_ms    '' or the time of a test
+--   prefix    prefix of our own keys
+--   root      what the foreign keys begin with
+--   queue     name of the queue
+--   layout    layout of the format, '' = its only one
+--   settings  what else the format wants to know
+--   whole     1 = with the body and the fields of `run`
+--   items     1 for each item: id
+-- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none), body, fields of `run`
+-- @include server_us
+-- @include check_types
+-- @include json_members
+-- @include rfc3339
+-- @include fields
+-- @include wire
+-- @include place_of
+local sweep = KEYS[1]
+local active = KEYS[2]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local whole = ARGV[7]
+
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local model = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+check_types({ active }, { unpack(KEYS, 3) }, {})
+model.check()
+
+local reply, bytes = { srv_us }, 0
+for at = 1, #KEYS - 2 do
+  local id, run = ARGV[7 + at], KEYS[2 + at]
+  local state, fence = place_of(run, id, model)
+  local job, over, at_ms = model.read(id), nil, 0
+  if state == 'active' then
+    at_ms = tonumber(redis.call('ZSCORE', active, id) or 0)
+    -- A foreign client has it, for as long as its own lock lasts.
+    if at_ms == 0 and model.locked(id) then at_ms = now_ms + 1 end
+  elseif state == 'delayed' then
+    at_ms = model.due_at and model.due_at(id) or job and job.due_ms or 0
+  else
+    over = model.ended(id)
+    at_ms = over and over.ended_ms or 0
+  end
+  local body, words = '', {}
+  if whole == '1' then
+    body = job and job.body or ''
+    for _, part in ipairs(type(body) == 'table' and body or { body }) do bytes = bytes + #part end
+    if bytes > 1048576 and at > 1 then break end
+    words = redis.call('HGETALL', run)
+    -- The wire counts failures, also those that our side knows nothing of.
+    if job and job.kind == 'J' then
+      words[#words + 1], words[#words + 2] = 'failures', string.format('%d', job.failures or 0)
+    end
+    if over and over.error and redis.call('HEXISTS', run, 'error') == 0 then
+      words[#words + 1], words[#words + 2] = 'error', over.error
+    end
+  end
+  reply[#reply + 1] = { state, fence, math.floor(at_ms or 0), body, words }
+end
+return reply

@@ -1,0 +1,52 @@
+#!lua flags=no-writes
+-- One page of every state at one instant: ids with their times, for snapshots and for people.
+--
+-- KEYS
+--   sweep   hash    state of the sweeps
+--   active  zset    id by lease deadline (ms)
+-- ARGV
+--   now_ms    '' or the time of a test
+--   prefix    prefix of our own keys
+--   root      what the foreign keys begin with
+--   queue     name of the queue
+--   layout    layout of the format, '' = its only one
+--   settings  what else the format wants to know
+--   offset    first rank
+--   limit     most entries for each state
+-- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...; members of delayed begin with ten zeros
+-- @include server_us
+-- @include check_types
+-- @include json_members
+-- @include rfc3339
+-- @include fields
+-- @include wire
+-- @include jobs_at
+local sweep = KEYS[1]
+local active = KEYS[2]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local offset = tonumber(ARGV[7])
+local limit = tonumber(ARGV[8])
+
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local model = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+check_types({ active }, {}, {})
+model.check()
+
+local reply = { srv_us }
+for at, state in ipairs({ 'waiting', 'delayed', 'active', 'dead', 'finished', 'blocked' }) do
+  local words = {}
+  for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, model)) do
+    -- Lanes has the sequence there, and the reader of replies drops it.
+    words[#words + 1] = (state == 'delayed' and '0000000000' or '') .. entry.id
+    words[#words + 1] = string.format('%d', entry.score)
+  end
+  reply[at + 1] = words
+end
+return reply

@@ -1,0 +1,62 @@
+#!lua flags=no-writes
+-- One page of the jobs in a state at one instant: their ids, or how many of them each name has.
+--
+-- KEYS
+--   sweep   hash    state of the sweeps
+--   active  zset    id by lease deadline (ms)
+-- ARGV
+--   now_ms    '' or the time of a test
+--   prefix    prefix of our own keys
+--   root      what the foreign keys begin with
+--   queue     name of the queue
+--   layout    layout of the format, '' = its only one
+--   settings  what else the format wants to know
+--   state     waiting | blocked | delayed | active | stuck | dead | finished
+--   offset    first rank
+--   limit     most entries
+--   newest    1 = from the end
+--   names     1 = names instead of ids
+-- REPLY srv_us, how many entries, their ids, or of each name: name, count ('' = nobody can read it)
+-- @include server_us
+-- @include check_types
+-- @include json_members
+-- @include rfc3339
+-- @include fields
+-- @include wire
+-- @include jobs_at
+local sweep = KEYS[1]
+local active = KEYS[2]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local state = ARGV[7]
+local offset = tonumber(ARGV[8])
+local limit = tonumber(ARGV[9])
+local newest = ARGV[10]
+local names = ARGV[11]
+
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local model = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+check_types({ active }, {}, {})
+model.check()
+
+local found, words, counts = jobs_at(active, state, offset, limit, newest == '1', now_ms, model), {}, {}
+for _, entry in ipairs(found) do
+  if names == '1' then
+    local job = model.read(entry.id)
+    local name = job and job.kind == 'J' and job.name or ''
+    counts[name] = (counts[name] or 0) + 1
+  else
+    words[#words + 1] = entry.id
+  end
+end
+for name, count in pairs(counts) do
+  words[#words + 1] = name
+  words[#words + 1] = count
+end
+return { srv_us, #found, words }

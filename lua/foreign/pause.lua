@@ -1,0 +1,66 @@
+#!lua flags=allow-oom
+-- Pause one name of jobs, or with * the whole queue, until it is resumed or the time is over; jobs in hand go on. Where the format knows
+-- such a pause it is written there, so that foreign clients keep to it and may end it; else it is a pause of our workers alone.
+--
+-- KEYS
+--   sweep   hash    state of the sweeps
+--   paused  hash    pauses of our own
+--   rest    zset    w:<name> by the time (ms) when its pause on the wire ends
+--   stats   hash    counters
+--   op      string  op:<op id>, what this call has told
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of our own keys
+--   root          what the foreign keys begin with
+--   queue         name of the queue
+--   layout        layout of the format, '' = its only one
+--   settings      what else the format wants to know
+--   not_after_ms  server time after which this call is void
+--   class         name of jobs, or *
+--   length_ms     0 = until it is resumed
+-- REPLY srv_us, done | repeated | refused
+-- @include server_us
+-- @include check_types
+-- @include json_members
+-- @include rfc3339
+-- @include fields
+-- @include wire
+-- @include administered
+-- @include tell_events
+local sweep = KEYS[1]
+local paused = KEYS[2]
+local rest = KEYS[3]
+local stats = KEYS[4]
+local op = KEYS[5]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local not_after_ms = tonumber(ARGV[7])
+local class = ARGV[8]
+local length_ms = tonumber(ARGV[9])
+
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local model = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+check_types({ rest }, { paused, stats }, {}, { op })
+model.check()
+
+local known = administered(op, not_after_ms, now_ms)
+if known then return { srv_us, known } end
+local keep = redis.call('HGET', stats, 'events')
+local until_ms = length_ms > 0 and now_ms + length_ms or 0
+-- A sweep ends it on the wire: formats have no pauses with an end, or not one that we can tell.
+if until_ms > 0 then redis.call('ZADD', rest, until_ms, 'w:' .. class) else redis.call('ZREM', rest, 'w:' .. class) end
+if model.pause then model.pause(class, until_ms) end
+if model.paused and model.paused(class) then
+  redis.call('HDEL', paused, class)
+else
+  redis.call('HSET', paused, class, string.format('%d %d', until_ms, length_ms))
+end
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+if keep then tell_events(prefix .. 'events', { keep = keep, { 'paused', '', class, length_ms > 0 and string.format('%d', length_ms) or '' } }) end
+return { srv_us, 'done' }

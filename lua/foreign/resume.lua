@@ -1,0 +1,59 @@
+#!lua flags=allow-oom
+-- End the pause of one name of jobs, or with * that of the whole queue, on the wire and of our own.
+--
+-- KEYS
+--   sweep   hash    state of the sweeps
+--   paused  hash    pauses of our own
+--   rest    zset    w:<name> by the time (ms) when its pause on the wire ends
+--   stats   hash    counters
+--   op      string  op:<op id>, what this call has told
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of our own keys
+--   root          what the foreign keys begin with
+--   queue         name of the queue
+--   layout        layout of the format, '' = its only one
+--   settings      what else the format wants to know
+--   not_after_ms  server time after which this call is void
+--   class         name of jobs, or *
+-- REPLY srv_us, done | repeated | refused
+-- @include server_us
+-- @include check_types
+-- @include json_members
+-- @include rfc3339
+-- @include fields
+-- @include wire
+-- @include administered
+-- @include wake_push
+-- @include tell_events
+local sweep = KEYS[1]
+local paused = KEYS[2]
+local rest = KEYS[3]
+local stats = KEYS[4]
+local op = KEYS[5]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local not_after_ms = tonumber(ARGV[7])
+local class = ARGV[8]
+
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local model = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+check_types({ rest }, { paused, stats }, { prefix .. 'wake' }, { op })
+model.check()
+
+local known = administered(op, not_after_ms, now_ms)
+if known then return { srv_us, known } end
+local keep = redis.call('HGET', stats, 'events')
+redis.call('HDEL', paused, class)
+if model.resume then model.resume(class) end
+redis.call('ZREM', rest, 'w:' .. class)
+wake_push(prefix .. 'wake')
+redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
+if keep then tell_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
+return { srv_us, 'done' }

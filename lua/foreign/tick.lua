@@ -1,0 +1,128 @@
+#!lua
+-- Make the jobs of a schedule's ticks and move it on to its next one, unless another scheduler has done so: it must still have this
+-- version and wait for this tick (rule 24). With an error it does not tick any more.
+--
+-- KEYS
+--   sweep     hash    state of the sweeps
+--   cron      zset    schedules by next tick (ms), +inf for one that does not tick
+--   schedule  hash    cron:<schedule>, its definition and its state
+--   stats     hash    counters
+--   items     1 for each item: new:cron:<schedule>:<tick>, the id of the job that the tick has made
+-- ARGV
+--   now_ms       '' or the time of a test
+--   prefix       prefix of our own keys
+--   root         what the foreign keys begin with
+--   queue        name of the queue
+--   layout       layout of the format, '' = its only one
+--   settings     what else the format wants to know
+--   name         name of the schedule
+--   version      version of its definition
+--   expected_ms  the tick that it waits for
+--   next_ms      the next tick, 0 with an error
+--   missed       ticks that are passed by
+--   overlap      allow | skip
+--   caller       identity of this call
+--   error_text   '' = none
+--   items        2 for each item: its tick (ms), and the id of its job ('' = the server gives it one)
+-- REPLY srv_us, ticked | repeated | moved, jobs not made because the one before has not ended, then the ids of those that were
+-- @include server_us
+-- @include check_types
+-- @include json_members
+-- @include rfc3339
+-- @include fields
+-- @include wire
+-- @include place_of
+-- @include wake_push
+-- @include tell_events
+local sweep = KEYS[1]
+local cron = KEYS[2]
+local schedule = KEYS[3]
+local stats = KEYS[4]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local name = ARGV[7]
+local version = ARGV[8]
+local expected_ms = ARGV[9]
+local next_ms = ARGV[10]
+local missed = tonumber(ARGV[11])
+local overlap = ARGV[12]
+local caller = ARGV[13]
+local error_text = ARGV[14]
+
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local model = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+check_types({ cron }, { schedule, stats }, { prefix .. 'wake' }, { unpack(KEYS, 5) })
+model.check()
+local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job', 'count', 'missed', 'skipped')
+local words = {}
+for word in string.gmatch(was[4] or '', '%S+') do words[#words + 1] = word end
+if words[1] == caller then return { srv_us, 'repeated', tonumber(words[2]), { unpack(words, 3) } } end
+local last_ms = #ARGV > 14 and tonumber(ARGV[#ARGV - 1]) or 0
+if was[1] ~= version or was[2] ~= expected_ms or was[3] ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then
+  return { srv_us, 'moved', 0, {} }
+end
+local function template()
+  return fields(fields(was[5])[2])
+end
+local whole, parts = pcall(template)
+if error_text == '' and not (whole and parts[1]) then error_text, next_ms = 'corrupt template', '0' end
+if error_text == '' and tonumber(next_ms) <= math.max(tonumber(expected_ms), last_ms) then
+  return redis.error_reply('IRONCLAIM the next tick of a schedule must come after the one before')
+end
+local keep = redis.call('HGET', stats, 'events')
+local events = keep and { keep = keep }
+local function item(id)
+  return { id = id, wait_ms = 0, body = parts[1], fields = parts }
+end
+local function goes_on(id)
+  local state = place_of(prefix .. 'run:' .. id, id, model)
+  return state == 'waiting' or state == 'delayed' or state == 'active'
+end
+local made, skipped, last_job, last_tick = {}, 0, was[6] or '', nil
+if error_text == '' then
+  local free = overlap == 'allow' or last_job == '' or not goes_on(last_job)
+  for at = 5, #KEYS do
+    local tick_ms, id = ARGV[2 * at + 5], ARGV[2 * at + 6]
+    local known = redis.call('GET', KEYS[at])
+    if known or (free and not model.admit(item(id))) then
+      -- Known: a copy that was cut off has made it, or was about to.
+      made[#made + 1] = { id = known or id, key = KEYS[at], tick_ms = tick_ms, known = known }
+      free = overlap == 'allow'
+    else
+      skipped = skipped + 1
+    end
+  end
+end
+
+local ids = {}
+for _, job in ipairs(made) do
+  if not job.known then
+    job.id = model.new_id(job.id)
+    redis.call('SET', job.key, job.id, 'PXAT', string.format('%d', now_ms + 600000))
+  end
+  if not job.known or not model.place(job.id) and not model.ended(job.id) then
+    model.add(item(job.id), 0)
+    if events then events[#events + 1] = { 'created', job.id, (model.read(job.id) or {}).name, 'waiting' } end
+  end
+  ids[#ids + 1], last_job, last_tick = job.id, job.id, job.tick_ms
+end
+local state = { 'next_ms', next_ms, 'count', tonumber(was[7] or 0) + #made, 'missed', tonumber(was[8] or 0) + missed,
+  'skipped', tonumber(was[9] or 0) + skipped, 'error', error_text, 'ticked', caller .. ' ' .. skipped .. ' ' .. table.concat(ids, ' ') }
+if #made > 0 then
+  for _, word in ipairs({ 'last_job', last_job, 'last_ms', last_tick }) do state[#state + 1] = word end
+end
+redis.call('HSET', schedule, unpack(state))
+redis.call('ZADD', cron, error_text == '' and next_ms or '+inf', name)
+if model.ticked and error_text == '' then
+  for _, job in ipairs(made) do model.ticked(name, tonumber(job.tick_ms), tonumber(next_ms), job.id) end
+end
+if model.scheduled then model.scheduled(name, tonumber(next_ms), was[5]) end
+if #made > 0 then wake_push(prefix .. 'wake') end
+if events then tell_events(prefix .. 'events', events) end
+return { srv_us, 'ticked', skipped, ids }

@@ -1,0 +1,31 @@
+"""What a model declares, and that it refuses the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine import Queue, UnsupportedFeature
+from engine.operations import Operation
+
+
+def holds(queue: Queue, *options: str) -> bool:
+    """Whether jobs of the model hold these options."""
+    held: frozenset[str] | None = getattr(queue.model, "OPTIONS", None)
+    return held is None or held.issuperset(options)
+
+
+def has(queue: Queue, *operations: type[Operation]) -> bool:
+    """Whether the model has these operations."""
+    lacked: frozenset[type[Any]] = getattr(queue.model, "LACKS", frozenset())
+    return not lacked.intersection(operations)
+
+
+def accepts(queue: Queue, **options: Any) -> bool:
+    """Whether jobs may have these options; where not, an enqueue with them says so."""
+    if holds(queue, *options):
+        return True
+    with pytest.raises(UnsupportedFeature):
+        queue.enqueue("main", {"label": "refused"}, **options)
+    return False

@@ -1,0 +1,120 @@
+"""The desk of tests/engine for a queue of any model. Ids are the model's own, so jobs have labels in tests, which they carry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from engine.models.model import Spec
+from engine.operations import (
+    Alter,
+    Altered,
+    Bury,
+    Clean,
+    Deed,
+    Era,
+    Failure,
+    Finish,
+    Inspect,
+    Lease,
+    LeasedJob,
+    Listing,
+    SetEvents,
+    Value,
+)
+from engine.parts.job_info import JobInfo, job_info, state_of
+from tests.engine.desk import START_MS, Desk
+
+STATES = ("waiting", "delayed", "active", "dead", "finished")
+
+
+class ModelDesk(Desk):
+    """One queue of a model under a clock that the test moves."""
+
+    def __init__(self, url: str, spec: Spec) -> None:
+        super().__init__(url, spec)
+        self.spec = spec
+        #: The job of each label.
+        self.ids: dict[str, str] = {}
+
+    def expired(self, at_ms: int) -> bool:
+        """Formats give some keys lengths of real time: those go by themselves."""
+        return START_MS - 10_000_000 < at_ms <= self.now_ms
+
+    def put(self, *labels: str, name: str = "main", **options: Any) -> None:
+        """Enqueue jobs as a service does, one for each label."""
+        for label in labels:
+            enqueued = self.queue.enqueue(name, {"label": label}, **options)
+            assert enqueued.result == "created"
+            self.ids[label] = enqueued.job
+
+    def take(self, worker: str = "a", limit: int = 10, **more: Any) -> dict[str, LeasedJob]:
+        """Claim: the jobs by their labels, in their order."""
+        return {label_of(job): job for job in self.claim(worker, limit, **more)}
+
+    def labels(self, jobs: Iterable[str]) -> list[str]:
+        """What these jobs are called."""
+        known = {job: label for label, job in self.ids.items()}
+        return [known.get(job, job) for job in jobs]
+
+    def listed(self) -> dict[str, list[str]]:
+        """The labels in each state."""
+        states = self.run(Listing(0, 100)).states
+        return {name: self.labels(job for job, _ in found) for name, found in states.items()}
+
+    def state(self, label: str) -> str:
+        reply = self.run(Inspect((self.ids.get(label, label),), whole=False))
+        return state_of(reply.items[0], reply.srv_us)
+
+    def info(self, label: str) -> JobInfo:
+        reply = self.run(Inspect((self.ids[label],)))
+        return job_info(self.queue.model, self.ids[label], reply.items[0], reply.srv_us)
+
+    def alter_operation(self, deed: Deed, state: str, *labels: str) -> Alter:
+        jobs = tuple(self.ids.get(label, label) for label in labels)
+        return Alter(self._op_id(), self.now_ms + 10_000, deed, jobs, state)
+
+    def alter(self, deed: Deed, state: str, *labels: str) -> tuple[Altered, ...]:
+        """What came of it, sent once."""
+        reply = self.run(self.alter_operation(deed, state, *labels))
+        assert reply.result == "done"
+        return reply.items
+
+    def clean_operation(
+        self, state: str, older_than_ms: int = 0, *, era: Era | None = None, offset: int = 0, most: int = 1000
+    ) -> Clean:
+        return Clean(self._op_id(), self.now_ms + 10_000, state, older_than_ms, era, offset, 500, most)
+
+    def keep_events(self, keep: int = 100) -> None:
+        self.run(SetEvents(self._op_id(), self.now_ms + 10_000, keep))
+
+    def bury(self, *labels: str) -> list[Lease]:
+        """Let these jobs die, which wait now; their leases."""
+        found = self.take("g", 100)
+        assert set(found) == set(labels)
+        self.run(Bury(tuple(Failure(found[label].lease, f"{label} is bad") for label in labels)))
+        return [found[label].lease for label in labels]
+
+    def finish_with(self, lease: Lease, data: bytes) -> list[tuple[str, str]]:
+        """Finish a job with what its handler returned."""
+        return list(self.run(Finish((lease,), None, (Value(0, data, 60_000, 5),))).items)
+
+    def one_of_each(self) -> None:
+        """One job in each state, labelled with it."""
+        self.put("dead")
+        self.bury("dead")
+        self.put("finished")
+        assert self.finish(self.take()["finished"].lease) == [("ok", "finished")]
+        self.put("active")
+        self.take()
+        self.put("delayed", delay_ms=5_000)
+        self.put("waiting")
+
+    def wire(self) -> dict[str, Any]:
+        """The dump without the engine's own keys: what foreign clients see."""
+        return {key: value for key, value in self.dump().items() if ":ironclaim:" not in key}
+
+
+def label_of(job: LeasedJob) -> str:
+    return json.loads(job.payload)["label"]

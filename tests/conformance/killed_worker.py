@@ -1,0 +1,32 @@
+"""A worker process of one model: `python -m tests.conformance.killed_worker MODEL URL FOLDER NAME`. Its runs hold on."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from engine import Handlers, Job, Queue, Worker
+from tests.conformance.models import ALL
+
+LEASE_MS = 1_000
+
+
+def main(model: str, url: str, folder: str, name: str) -> None:
+    """Work until killed."""
+    handlers = Handlers()
+
+    @handlers("main")
+    def hold(job: Job) -> str:
+        (Path(folder) / f"{name}-{os.getpid()}-{job.fence}").write_text(job.id)
+        while not (Path(folder) / "open").exists():
+            time.sleep(0.005)
+        return name
+
+    with Queue("q", ALL[model], url=url) as queue:
+        Worker(queue, handlers, name=name, lease_ms=LEASE_MS, sweep_ms=100, prefetch=0, beat_ms=200).run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,19 @@
+"""The models that the suite runs for, each with its layouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine import models
+from engine.models.model import Spec
+
+#: Those of foreign formats, by the name of their test.
+FOREIGN: dict[str, Spec] = {}
+ALL: dict[str, Spec] = {"lanes": models.Lanes(), **FOREIGN}
+
+
+def each(specs: dict[str, Spec]) -> list[Any]:
+    """Parameters of a fixture."""
+    return [pytest.param(spec, id=name) for name, spec in specs.items()]

@@ -1,0 +1,177 @@
+"""A queue looked at and changed by hand: states, pages, counts, events, cancelling, removing, cleaning, obliterating, pausing."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine import Queue
+from engine.operations import Alter, Clean, Count, Forget, Listing, Page, Pause, SetEvents
+from tests.conformance.declared import has
+from tests.conformance.desk import STATES, ModelDesk
+
+HOUR_MS = 3_600_000
+
+
+def test_each_state_is_counted_listed_and_told(desk: ModelDesk) -> None:
+    desk.one_of_each()
+    queue, known = desk.queue, [state for state in STATES if state != "finished"]
+    for state in known:
+        assert desk.state(state) == state == queue.jobs.state(desk.ids[state])
+        assert desk.labels(info.id for info in queue.jobs.list(state)) == [state]
+    assert queue.jobs.state(desk.ids["finished"]) == "finished"
+    counts = queue.counts()
+    assert (counts.waiting, counts.delayed, counts.active, counts.dead) == (1, 1, 1, 1)
+    assert (counts.finished, counts.buried) == (1, 1)
+    states = queue.snapshot().states
+    assert {state: desk.labels(job for job, _ in states[state]) for state in known} == {state: [state] for state in known}
+    assert desk.run(Listing(1, 10)).states["waiting"] == []
+    names = queue.jobs.counts_by_name()["main"]
+    assert (names.waiting, names.delayed, names.active, names.dead) == (1, 1, 1, 1)
+    assert desk.run(Count(("other",))).waiting == 0
+
+
+def test_what_is_known_of_a_job_is_told(desk: ModelDesk) -> None:
+    desk.one_of_each()
+    waiting, delayed, active, dead = (desk.info(state) for state in STATES[:4])
+    assert {info.name for info in (waiting, delayed, active, dead)} == {"main"}
+    assert waiting.payload == {"label": "waiting"} and abs(waiting.enqueued_ms - desk.now_ms) <= 1_000
+    assert delayed.due_ms == desk.now_ms + 5_000
+    assert active.owner == "a" and active.lease_end_ms > desk.now_ms and active.claims == 1
+    assert "dead is bad" in dead.last_error
+    assert desk.queue.jobs.get(desk.queue.model.new_id() or "987654321") is None
+
+
+def test_pages_follow_the_order_of_the_jobs(desk: ModelDesk) -> None:
+    desk.put(*"abcde")
+    assert desk.labels(desk.run(Page("waiting", 0, 3)).jobs) == ["a", "b", "c"]
+    assert desk.labels(desk.run(Page("waiting", 3, 3)).jobs) == ["d", "e"]
+    assert desk.labels(desk.run(Page("waiting", 0, 2, newest_first=True)).jobs) == ["e", "d"]
+
+
+def test_events_tell_what_happens(desk: ModelDesk) -> None:
+    if not has(desk.queue, SetEvents):
+        return
+    desk.queue.events.on()
+    desk.put("j")
+    (job,) = desk.claim("w")
+    desk.retry(job.lease, delay_ms=0, error="no luck")
+    desk.tick(1_000)
+    desk.promote()
+    desk.finish(desk.take()["j"].lease)
+    told = [(event.kind, event.job, event.name) for event in desk.queue.events.read("0-0", wait_ms=0)]
+    kinds = [kind for kind, *_ in told if kind != "promoted"]
+    assert kinds == ["created", "claimed", "failed", "claimed", "finished"]
+    assert {(id, name) for _, id, name in told} == {(desk.ids["j"], "main")}
+
+
+@pytest.mark.parametrize("state", ["waiting", "delayed", "active"])
+def test_a_job_is_cancelled(desk: ModelDesk, state: str) -> None:
+    if not has(desk.queue, Alter):
+        return
+    desk.one_of_each()
+    lease = None
+    if state == "active":
+        desk.put("held")
+        desk.queue.jobs.cancel(desk.ids["waiting"])
+        lease = desk.take("b")["held"].lease
+        desk.ids["active"], desk.ids["other"] = desk.ids["held"], desk.ids["active"]
+    assert desk.queue.jobs.cancel(desk.ids[state]).done
+    assert desk.queue.jobs.state(desk.ids[state]) == "cancelled"
+    again = desk.queue.jobs.cancel(desk.ids[state])
+    assert (again.result, again.state) == ("changed", "cancelled")
+    if lease is not None:
+        assert desk.finish(lease) == [("stale", "cancelled")]
+        assert desk.run(desk.extend_operation(lease)).items == (("cancelled", 0),)
+    desk.tick(6_000)
+    desk.promote()
+    assert state not in desk.take()
+
+
+def test_a_job_is_removed_from_wherever_it_stands_but_not_from_its_worker(desk: ModelDesk) -> None:
+    if not has(desk.queue, Alter):
+        return
+    desk.one_of_each()
+    jobs = desk.queue.jobs
+    for state in ("waiting", "delayed", "dead"):
+        assert jobs.remove(desk.ids[state]).done
+        assert jobs.list(state) == []
+    assert jobs.remove(desk.ids["active"]).result == "changed" and desk.state("active") == "active"
+    assert desk.queue.dead.discard(desk.ids["dead"]).result == "changed"
+
+
+def test_a_delayed_job_runs_now(desk: ModelDesk) -> None:
+    if not has(desk.queue, Alter):
+        return
+    desk.put("j", delay_ms=HOUR_MS)
+    assert desk.queue.jobs.run_now(desk.ids["j"]).done
+    assert list(desk.take()) == ["j"] and desk.queue.counts().delayed == 0
+
+
+def test_old_jobs_are_cleaned_and_young_ones_stay(desk: ModelDesk) -> None:
+    if not has(desk.queue, Clean):
+        return
+    desk.put("old", "older")
+    desk.tick(HOUR_MS)
+    desk.put("young")
+    assert desk.queue.clean("waiting", older_than_ms=HOUR_MS // 2) == 2
+    assert list(desk.listed()["waiting"]) == ["young"]
+    desk.put("later", delay_ms=HOUR_MS)
+    assert desk.queue.drain() == 1 and desk.queue.drain(delayed=True) == 1
+    desk.put("dead")
+    desk.bury("dead")
+    assert desk.queue.dead.clear() == 1 and not any(desk.listed().values())
+
+
+def test_a_queue_is_obliterated(desk: ModelDesk) -> None:
+    if not has(desk.queue, Forget, Clean):
+        return
+    desk.one_of_each()
+    (before,) = desk.listed()["active"]
+    assert desk.queue.obliterate() is False and desk.listed()["active"] == [before]
+    assert desk.queue.obliterate(force=True) is True
+    assert not any(desk.listed().values())
+    counts = desk.queue.counts()
+    assert (counts.finished, counts.buried) == (0, 0)
+    if desk.queue.model.name != "lanes":
+        assert desk.wire() == {}
+    desk.put("fresh")
+    assert list(desk.take()) == ["fresh"]
+
+
+def test_a_pause_of_the_queue_holds_and_ends(desk: ModelDesk) -> None:
+    if not has(desk.queue, Pause):
+        return
+    desk.put("before")
+    job = desk.take()["before"]
+    desk.queue.pause()
+    desk.put("during")
+    assert desk.claim() == [] and desk.state("during") == "waiting"
+    assert desk.finish(job.lease) == [("ok", "finished")]
+    desk.queue.resume()
+    assert list(desk.take()) == ["during"]
+    desk.queue.pause(length_ms=5_000)
+    desk.put("after")
+    assert desk.claim() == []
+    desk.tick(5_001)
+    desk.promote()
+    assert list(desk.take()) == ["after"]
+
+
+def test_a_pause_of_one_name_holds_that_name(desk: ModelDesk) -> None:
+    if not has(desk.queue, Pause):
+        return
+    desk.put("held")
+    desk.put("free", name="other")
+    desk.queue.pause("main")
+    assert list(desk.take(classes=("main", "other"))) == ["free"]
+    desk.queue.resume("main")
+    assert list(desk.take(classes=("main", "other"))) == ["held"]
+
+
+def test_two_queues_are_apart(queue: Queue) -> None:
+    """Where the format knows several queues in one keyspace."""
+    other = queue.model.sibling("other")
+    if other.keys.prefix == queue.model.keys.prefix:
+        return
+    queue.enqueue("main", {"label": "j"})
+    assert queue.driver.run(other.call(Count())).waiting == 0

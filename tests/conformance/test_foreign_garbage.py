@@ -1,0 +1,48 @@
+"""Nothing that a foreign client may have written stops a queue: it runs, or it is set aside, and what comes behind it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from engine.models.model import Spec
+from engine.operations import Bury
+from tests.conformance.desk import ModelDesk
+from tests.conformance.garbage import garbage
+from tests.conformance.models import FOREIGN
+
+
+def cases() -> Iterator[object]:
+    for name, spec in FOREIGN.items():
+        for what in garbage(spec, "desk"):
+            yield pytest.param(spec, what, id=f"{name}-{what.replace(' ', '-')}")
+
+
+@pytest.mark.parametrize(("spec", "what"), [*cases()])
+def test_what_comes_behind_garbage_runs(spec: Spec, what: str, ironclaim_url: str) -> None:
+    desk = ModelDesk(ironclaim_url, spec)
+    garbage(spec, "desk")[what](desk.redis)
+    desk.put("good", "better")
+    ran: list[str] = []
+    for _ in range(6):
+        claimed = desk.run(desk.claim_operation(limit=10))
+        # As a worker does with jobs that it cannot read.
+        for failure in claimed.unreadable:
+            desk.run(Bury((failure,)))
+        for job in claimed.jobs:
+            desk.finish(job.lease)
+            ran.append(job.lease.job)
+        desk.tick(1_100)
+        desk.promote()
+        desk.reap()
+    assert [desk.ids["good"], desk.ids["better"]] == [job for job in ran if job in desk.ids.values()]
+    # Nothing is left that would be met again and again, and looking at all of it works.
+    counts = desk.queue.counts()
+    assert (counts.waiting, counts.active) == (0, 0)
+    desk.queue.snapshot()
+    for state in ("waiting", "delayed", "active", "dead"):
+        desk.queue.jobs.list(state)
+    desk.queue.jobs.counts_by_name()
+    desk.queue.dead.clear()
+    desk.close()

@@ -1,0 +1,153 @@
+"""Jobs that come in: there once, in order, not before they are due."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from engine import Malformed, Queue, UnsupportedFeature
+from engine.operations import Enqueue, EnqueueMany
+from tests.conformance.declared import accepts
+from tests.conformance.desk import ModelDesk, label_of
+
+#: Ids that callers may think of; a format may hold some of them.
+OWN_IDS = ("mine-1", "4711", "1795233562980:120", "85f566d9-2c3d-4e5f-8a9b-0c1d2e3f4a5b")
+
+
+def own_id(queue: Queue) -> str | None:
+    """An id that a caller may give; None where the server gives all of them."""
+    for id in OWN_IDS:
+        try:
+            return queue.model.check_id(id)
+        except (Malformed, UnsupportedFeature):
+            pass
+    return None
+
+
+def test_each_job_has_an_id_of_its_own_and_is_there_once(queue: Queue) -> None:
+    jobs = [queue.enqueue("main", {"label": str(number)}) for number in range(20)]
+    assert {job.result for job in jobs} == {"created"} and len({job.job for job in jobs}) == 20
+    assert queue.counts().waiting == 20
+    for job in jobs:
+        assert queue.jobs.state(job.job) == "waiting"
+
+
+def test_a_second_job_of_the_same_id_is_a_duplicate(desk: ModelDesk) -> None:
+    id = own_id(desk.queue)
+    if id is None:
+        return
+    assert desk.queue.enqueue("main", {"label": "j"}, id=id).created
+    again = desk.queue.enqueue("main", {"label": "j"}, id=id)
+    assert (again.result, again.state, again.job) == ("duplicate", "waiting", id)
+    (job,) = desk.claim()
+    assert desk.queue.enqueue("main", {"label": "j"}, id=id).state == "active"
+    desk.finish(job.lease)
+    assert desk.queue.enqueue("main", {"label": "j"}, id=id).state == "finished"
+    assert desk.claim() == []
+
+
+def test_rule_03_a_second_copy_of_an_enqueue_makes_nothing(desk: ModelDesk) -> None:
+    job = desk.queue.model.new_id()
+    operation = Enqueue(job, "main", b'{"label":"j"}', b"nonce--1", desk.now_ms + 10_000, desk.enqueue_operation("x").options)
+    call = desk.call(operation)
+    first, again = desk.send(call), desk.send(call)
+    assert (first.result, again.result, again.job) == ("created", "repeated", first.job)
+    (leased,) = desk.claim()
+    assert desk.send(call).result == "repeated"
+    desk.finish(leased.lease)
+    assert desk.send(call).result == "repeated"
+    desk.tick(10_001)
+    assert desk.send(call).result in ("repeated", "refused")
+    desk.tick(60_000)
+    assert desk.send(call).result == "refused" and desk.claim() == []
+
+
+def test_many_jobs_come_in_order(desk: ModelDesk) -> None:
+    came = desk.queue.enqueue_many([{"name": "main", "payload": {"label": str(number)}} for number in range(250)])
+    assert {job.result for job in came} == {"created"} and len({job.job for job in came}) == 250
+    assert [label_of(job) for job in desk.claim(limit=250)] == [str(number) for number in range(250)]
+
+
+def test_rule_03_a_second_copy_of_many_makes_nothing(desk: ModelDesk) -> None:
+    ids = desk.queue.model.new_ids()
+    made = [replace_job(desk, next(ids), number) for number in range(5)]
+    call = desk.call(EnqueueMany(tuple(made)))
+    first, again = desk.send(call), desk.send(call)
+    assert {item.result for item in first.items} == {"created"} and {item.result for item in again.items} == {"repeated"}
+    assert [item.job for item in again.items] == [item.job for item in first.items]
+    assert len(desk.claim(limit=50)) == 5
+
+
+def replace_job(desk: ModelDesk, id: str, number: int) -> Enqueue:
+    plain = desk.enqueue_operation("x").options
+    return Enqueue(id, "main", b'{"label":"%d"}' % number, b"nonce--2", desk.now_ms + 10_000, replace(plain))
+
+
+def test_jobs_start_in_the_order_in_which_they_came(desk: ModelDesk) -> None:
+    desk.put(*"abcdef")
+    assert list(desk.take(limit=2)) == ["a", "b"]
+    assert list(desk.take("b", limit=10)) == ["c", "d", "e", "f"]
+
+
+@pytest.mark.parametrize("by", ["delay", "time"])
+def test_a_delayed_job_does_not_start_before_its_time(desk: ModelDesk, by: str) -> None:
+    options: dict[str, Any] = {"delay_ms": 5_000} if by == "delay" else {"run_at_ms": desk.now_ms + 5_000}
+    if not accepts(desk.queue, **options):
+        return
+    desk.put("later", **options)
+    desk.put("now")
+    assert desk.state("later") == "delayed"
+    assert list(desk.take()) == ["now"]
+    desk.tick(4_999)
+    desk.promote()
+    assert desk.claim() == []
+    desk.tick(1)
+    assert list(desk.take()) == ["later"]
+
+
+def test_delayed_jobs_of_one_time_start_in_their_order(desk: ModelDesk) -> None:
+    desk.put(*"abcdefghijkl", delay_ms=5_000)
+    desk.tick(5_000)
+    assert list(desk.take(limit=50)) == [*"abcdefghijkl"]
+
+
+def test_a_more_urgent_job_starts_first(desk: ModelDesk) -> None:
+    if not accepts(desk.queue, priority=10):
+        return
+    desk.put("low", priority=1)
+    desk.put("urgent", priority=10)
+    assert list(desk.take()) == ["urgent", "low"]
+
+
+def test_the_last_in_starts_first_where_it_is_told_to(desk: ModelDesk) -> None:
+    if not accepts(desk.queue, lifo=True):
+        return
+    desk.put("a", "b")
+    desk.put("c", lifo=True)
+    assert list(desk.take()) == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    "payload", [{"a": "text", "ä": "\u2028\U0001f600"}, {"n": 1}, {"deep": [1, None, {"x": 2.5}]}, "text", 7, None]
+)
+def test_what_was_put_in_comes_out_or_is_refused_before_it_is_sent(desk: ModelDesk, payload: Any) -> None:
+    try:
+        desk.queue.enqueue("main", payload)
+    except (Malformed, UnsupportedFeature):
+        assert desk.queue.counts().waiting == 0
+        return
+    from engine.serializers import BUILT_IN
+
+    (job,) = desk.claim()
+    assert BUILT_IN.read(job.options.serializer, job.payload) == payload and job.name == "main"
+
+
+def test_a_unique_job_keeps_another_one_out(desk: ModelDesk) -> None:
+    if not accepts(desk.queue, unique="u"):
+        return
+    desk.put("first", unique="u")
+    again = desk.queue.enqueue("main", {"label": "second"}, unique="u")
+    assert (again.result, again.holder) == ("duplicate", desk.ids["first"])
+    assert list(desk.take()) == ["first"]

@@ -1,0 +1,62 @@
+"""Schedules: one job a tick, on each model that has them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from engine import UnsupportedFeature
+from engine.machine.ticking import tick
+from engine.operations import PutSchedule, Tick
+from tests.conformance.declared import has
+from tests.conformance.desk import ModelDesk
+
+MINUTE_MS = 60_000
+
+
+def put(desk: ModelDesk) -> bool:
+    """A schedule that ticks every minute; where there are none, the model says so."""
+    if has(desk.queue, PutSchedule):
+        assert desk.queue.schedules.put("s", "main", {"label": "tick"}, every_ms=MINUTE_MS) == "new"
+        return True
+    with pytest.raises(UnsupportedFeature):
+        desk.queue.schedules.put("s", "main", {"label": "tick"}, every_ms=MINUTE_MS)
+    return False
+
+
+def ticks(desk: ModelDesk, worker: str) -> list[Tick]:
+    promoted = desk.run(desk.promote_operation(worker))
+    return [tick(due, promoted.srv_us // 1000, worker * 16, desk._count("ticks")) for due in promoted.due]
+
+
+def test_rule_24_a_tick_is_one_job_however_many_schedulers_there_are(desk: ModelDesk) -> None:
+    if not put(desk):
+        return
+    for number in range(1, 4):
+        desk.tick(MINUTE_MS)
+        (one,), (other,) = ticks(desk, "a"), ticks(desk, "b")
+        call = desk.call(one)
+        first = desk.send(call)
+        assert (first.result, len(first.jobs)) == ("ticked", 1)
+        assert desk.send(call).result == "repeated" and desk.run(other).result == "moved"
+        job = desk.take()["tick"]
+        assert job.lease.job == first.jobs[0] and json.loads(job.payload) == {"label": "tick"}
+        desk.finish(job.lease)
+        (schedule,) = desk.queue.schedules.list()
+        assert (schedule.count, schedule.last_job, schedule.next_ms) == (number, job.lease.job, desk.now_ms + MINUTE_MS)
+
+
+def test_a_schedule_is_disabled_enabled_run_at_once_and_removed(desk: ModelDesk) -> None:
+    if not put(desk):
+        return
+    schedules = desk.queue.schedules
+    assert schedules.disable("s")
+    desk.tick(MINUTE_MS)
+    assert ticks(desk, "a") == []
+    assert schedules.enable("s")
+    desk.tick(MINUTE_MS)
+    assert len(ticks(desk, "a")) == 1
+    made = schedules.run_now("s")
+    assert made is not None and made.created and [job.lease.job for job in desk.claim()] == [made.job]
+    assert schedules.remove("s") and schedules.list() == () and ticks(desk, "b") == []

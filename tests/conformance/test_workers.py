@@ -1,0 +1,174 @@
+"""Real workers on each model: what handlers return, pauses, delays, graceful stops, and processes that are killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Job, JobFailed, Queue, Worker
+from engine.models.model import Spec
+from engine.operations import Look, Pause
+from engine.testing import start_guarded
+from tests.conformance.declared import accepts, has
+from tests.conformance.models import ALL
+from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+QUICK: dict[str, Any] = {"sweep_ms": 50, "lease_ms": 2_000, "prefetch": 0}
+
+
+class Notes:
+    """What handlers have run, with the time of each start."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, float]] = []
+        self.gate = threading.Event()
+        self.handlers = Handlers()
+        self.handlers("main")(self._main)
+        self.handlers("fail")(self._fail)
+        self.handlers("hold")(self._hold)
+
+    def labels(self) -> list[str]:
+        return [label for label, _ in self.ran]
+
+    def _main(self, job: Job) -> object:
+        self.ran.append((job.payload["label"], time.time()))
+        return {"of": job.payload["label"]}
+
+    def _fail(self, job: Job) -> None:
+        self.ran.append((job.payload["label"], time.time()))
+        raise ValueError("no luck")
+
+    def _hold(self, job: Job) -> None:
+        self.ran.append((job.payload["label"], time.time()))
+        assert self.gate.wait(20)
+
+
+@pytest.fixture
+def notes() -> Iterator[Notes]:
+    made = Notes()
+    yield made
+    made.gate.set()
+
+
+@pytest.fixture
+def own(spec: Spec, ironclaim_url: str) -> Iterator[Queue]:
+    """The worker's own queue."""
+    with Queue("q", spec, url=ironclaim_url) as made:
+        yield made
+
+
+def test_handlers_run_each_job_once_and_what_they_return_is_told(queue: Queue, own: Queue, notes: Notes) -> None:
+    jobs = [queue.enqueue("main", {"label": str(number)}).job for number in range(20)]
+    with at_work(Worker(own, notes.handlers, concurrency=1, **QUICK)):
+        wait_until(lambda: len(notes.ran) == 20, "all ran")
+        if has(queue, Look):
+            assert queue.results.wait(jobs[-1], wait_ms=5_000).value == {"of": "19"}
+            assert queue.call("main", {"label": "called"}, wait_ms=5_000) == {"of": "called"}
+    assert notes.labels()[:20] == [str(number) for number in range(20)]
+    counts = queue.counts()
+    assert (counts.waiting, counts.active, counts.dead) == (0, 0, 0) and counts.finished >= 20
+
+
+def test_a_job_that_fails_for_good_is_dead_and_the_one_who_waits_hears_of_it(queue: Queue, own: Queue, notes: Notes) -> None:
+    options: dict[str, Any] = {"attempts": 2, "backoff_ms": 10} if accepts(queue, attempts=2, backoff_ms=10) else {}
+    if not options:
+        return
+    with at_work(Worker(own, notes.handlers, **QUICK)), pytest.raises(JobFailed, match="no luck"):
+        queue.call("fail", {"label": "j"}, wait_ms=10_000, **options)
+    assert notes.labels() == ["j", "j"] and queue.counts().dead == 1
+    assert "no luck" in queue.dead.list()[0].last_error
+
+
+def test_a_delayed_job_starts_soon_after_its_time(queue: Queue, own: Queue, notes: Notes) -> None:
+    with at_work(Worker(own, notes.handlers, **QUICK)):
+        queue.enqueue("main", {"label": "first"})
+        wait_until(notes.labels, "the worker works")
+        due_s = time.time() + 1.0
+        queue.enqueue("main", {"label": "later"}, delay_ms=1_000)
+        wait_until(lambda: len(notes.ran) == 2, "it ran")
+    # Formats that count in seconds may be up to one late.
+    assert -0.02 < notes.ran[1][1] - due_s < 1.2
+
+
+def test_nothing_starts_while_the_queue_is_paused(queue: Queue, own: Queue, notes: Notes) -> None:
+    if not has(queue, Pause):
+        return
+    queue.pause()
+    queue.enqueue("main", {"label": "j"})
+    with at_work(Worker(own, notes.handlers, **QUICK)):
+        time.sleep(0.3)
+        assert notes.ran == []
+        queue.resume()
+        wait_until(notes.labels, "it ran")
+    assert queue.counts().waiting == 0
+
+
+def test_a_graceful_stop_gives_back_what_has_not_started(queue: Queue, own: Queue, notes: Notes) -> None:
+    queue.enqueue_many([{"name": "hold", "payload": {"label": str(number)}} for number in range(5)])
+    worker = Worker(own, notes.handlers, concurrency=1, **{**QUICK, "prefetch": 4})
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    wait_until(notes.labels, "one runs")
+    worker.stop()
+    wait_until(lambda: queue.counts().active == 1, "the others went back")
+    notes.gate.set()
+    thread.join(20)
+    counts = queue.counts()
+    assert (counts.waiting, counts.active, counts.finished) == (4, 0, 1)
+    # Uncharged: they run in their order.
+    with at_work(Worker(own, notes.handlers, concurrency=1, **QUICK)):
+        wait_until(lambda: len(notes.ran) == 5, "all ran")
+    assert sorted(notes.labels()) == ["0", "1", "2", "3", "4"]
+
+
+def test_the_jobs_of_a_killed_worker_run_again(queue: Queue, spec: Spec, tmp_path: Path) -> None:
+    """A process is killed in the middle of a handler: the job comes back, under another token, and finishes once."""
+    model = next(name for name, known in ALL.items() if known is spec)
+    job = queue.enqueue("main", {"label": "j"}).job
+
+    def start(name: str) -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-m", "tests.conformance.killed_worker", model, queue.endpoint.url, str(tmp_path), name]
+        with (tmp_path / f"log.{name}").open("wb") as log:
+            return start_guarded(argv, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+
+    def runs(name: str) -> list[Path]:
+        return list(tmp_path.glob(f"{name}-*"))
+
+    first, second = start("first"), None
+    try:
+        wait_until(lambda: runs("first"), "the first one holds it")
+        first.kill()
+        first.wait()
+        second = start("second")
+        wait_until(lambda: runs("second"), "the second one has it")
+        (tmp_path / "open").touch()
+        wait_until(lambda: queue.counts().finished == 1, "it has finished")
+    finally:
+        for process in (first, second):
+            if process is not None:
+                process.kill()
+                process.wait()
+    assert [path.read_text() for path in (*runs("first"), *runs("second"))] == [job, job]
+    (one,), (other,) = runs("first"), runs("second")
+    assert int(other.name.rpartition("-")[2]) > int(one.name.rpartition("-")[2])
+    counts = queue.counts()
+    assert (counts.waiting, counts.active, counts.dead) == (0, 0, 0)
+
+
+def test_workers_are_listed_and_locks_are_held_once(queue: Queue, own: Queue, notes: Notes) -> None:
+    with at_work(Worker(own, notes.handlers, name="w-1", beat_ms=200, **QUICK)):
+        found = wait_until(lambda: queue.workers.list(), "it is listed")
+        assert [(info.name, info.alive, info.leads) for info in found] == [("w-1", True, True)]
+    wait_until(lambda: not queue.workers.list(), "it has gone")
+    lock = queue.locks.acquire("l")
+    assert lock is not None and queue.locks.acquire("l") is None
+    assert queue.locks.release(lock) and queue.locks.acquire("l") is not None

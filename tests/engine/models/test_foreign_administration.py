@@ -1,0 +1,302 @@
+"""Rules 7 and 26 on foreign formats: what is done by hand names the state that it saw, is done once, and touches no newer job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine import Queue
+from engine.models.model import Spec
+from engine.operations import Bury, Deed, Era, Extend, Failure, Retry
+from tests.conformance.desk import STATES, ModelDesk, label_of
+from tests.conformance.models import FOREIGN, each
+from tests.engine.desk import LEASE_MS
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(params=each(FOREIGN))
+def spec(request: pytest.FixtureRequest) -> Spec:
+    return request.param
+
+
+@pytest.fixture
+def desk(spec: Spec, ironclaim_url: str) -> Iterator[ModelDesk]:
+    made = ModelDesk(ironclaim_url, spec)
+    yield made
+    made.close()
+
+
+def changed_keys(desk: ModelDesk, before: dict[str, Any]) -> set[str]:
+    after = desk.dump()
+    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+
+
+# -- jobs one by one
+
+
+def test_rule_26_a_running_job_loses_its_token_at_once(desk: ModelDesk) -> None:
+    desk.put("j")
+    (job,) = desk.claim("a")
+    (told,) = desk.alter("cancel", "active", "j")
+    assert (told.done, told.state) == (True, "active")
+    assert desk.run(Extend((job.lease,), 1, LEASE_MS, desk.now_ms + 3000)).items == (("cancelled", 0),)
+    assert desk.finish(job.lease) == [("stale", "cancelled")]
+    assert desk.run(Retry((Failure(job.lease, "boom", 0),))).items == (("stale", "cancelled"),)
+    assert desk.run(Bury((Failure(job.lease, "boom"),))).items == (("stale", "cancelled"),)
+    assert desk.state("j") == "cancelled"
+    assert desk.claim("b") == [] and desk.sweep_past(LEASE_MS + 1) == []
+    assert not any(desk.listed().values())
+    desk.tick(30_001)
+    assert desk.redis.exists(desk.keys.run(desk.ids["j"])) == 0
+
+
+def test_rule_26_a_claim_that_is_sent_again_does_not_lease_what_was_cancelled(desk: ModelDesk) -> None:
+    desk.put("j1", "j2")
+    call = desk.call(desk.claim_operation())
+    assert len(desk.send(call).jobs) == 2
+    desk.alter("cancel", "active", "j1")
+    assert [label_of(job) for job in desk.send(call).jobs] == ["j2"]
+
+
+@pytest.mark.parametrize("name", ["waiting", "delayed"])
+def test_rule_26_what_has_not_started_never_starts(desk: ModelDesk, name: str) -> None:
+    desk.put("j", delay_ms=500 if name == "delayed" else 0)
+    (told,) = desk.alter("cancel", name, "j")
+    assert told.done and desk.state("j") == "cancelled"
+    desk.tick(1000)
+    desk.promote()
+    assert desk.claim() == [] and not any(desk.listed().values())
+
+
+@pytest.mark.parametrize(
+    ("deed", "name"),
+    [
+        ("cancel", "waiting"),
+        ("cancel", "delayed"),
+        ("cancel", "active"),
+        ("remove", "dead"),
+        ("remove", "finished"),
+        ("discard", "dead"),
+        ("requeue", "dead"),
+        ("run_now", "delayed"),
+    ],
+)
+def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: ModelDesk, deed: Deed, name: str) -> None:
+    desk.one_of_each()
+    others = [job for job in STATES if job != name]
+    before = desk.dump()
+    operation = desk.alter_operation(deed, name, *others, "nobody")
+    reply = desk.run(operation)
+    assert [(item.result, item.state) for item in reply.items] == [("changed", job) for job in others] + [("changed", "gone")]
+    assert changed_keys(desk, before) == {desk.keys.op(operation.op_id)}
+
+
+@pytest.mark.parametrize("deed", ["cancel", "remove", "discard", "requeue", "run_now"])
+def test_rule_07_a_second_copy_changes_nothing_and_a_late_one_is_refused(desk: ModelDesk, deed: Deed) -> None:
+    name = {"cancel": "waiting", "run_now": "delayed"}.get(deed, "dead")
+    desk.one_of_each()
+    operation = desk.alter_operation(deed, name, name)
+    call = desk.call(operation)
+    first = desk.send(call)
+    assert first.result == "done" and first.items[0].done
+    before = desk.dump()
+    again = desk.send(call)
+    assert (again.result, again.items) == ("repeated", first.items)
+    assert changed_keys(desk, before) == set()
+    late = desk.call(desk.alter_operation("cancel", "active", "active"))
+    desk.tick(10_001)
+    before = desk.dump()
+    assert desk.send(late).result == "refused"
+    assert changed_keys(desk, before) == set()
+
+
+@pytest.mark.parametrize("deed", ["cancel", "remove", "requeue", "run_now"])
+def test_rule_01_cut_off_after_any_write_the_next_copy_does_the_rest(desk: ModelDesk, deed: Deed, spec: Spec) -> None:
+    name = {"cancel": "active", "run_now": "delayed"}.get(deed, "dead")
+    for writes in range(40):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url, spec)
+        desk.one_of_each()
+        operation = desk.alter_operation(deed, name, name)
+        was_cut = desk.cut_off(operation, writes)
+        desk.run(operation)
+        assert sum(found.count(name) for found in desk.listed().values()) == (deed in ("requeue", "run_now")), writes
+        if deed in ("requeue", "run_now"):
+            assert sorted(desk.take()) == sorted(("waiting", name)), writes
+        desk.queue.close()
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+def test_a_job_is_removed_from_wherever_it_stands(desk: ModelDesk) -> None:
+    desk.put("finished")
+    (job,) = desk.claim()
+    desk.finish(job.lease)
+    desk.put("dead")
+    desk.bury("dead")
+    desk.put("delayed", delay_ms=5_000)
+    desk.put("waiting")
+    for name in ("dead", "delayed", "waiting", "finished"):
+        assert desk.alter("remove", name, name)[0].done
+        assert not any(name in found for found in desk.listed().values())
+    assert desk.finish(job.lease) == [("repeated", "finished")]
+
+
+def test_a_delayed_job_may_run_now(desk: ModelDesk) -> None:
+    desk.put("first", delay_ms=50_000)
+    desk.redis.delete(f"{desk.keys.prefix}wake")
+    assert desk.alter("run_now", "delayed", "first")[0].done
+    assert desk.redis.llen(f"{desk.keys.prefix}wake") == 1
+    assert list(desk.take()) == ["first"]
+
+
+def test_a_dead_job_runs_again_with_all_its_attempts(desk: ModelDesk) -> None:
+    desk.put("j", attempts=2)
+    for failures in range(2):
+        (job,) = desk.claim()
+        assert job.failures == failures
+        desk.retry(job.lease, delay_ms=0)
+        desk.tick(1)
+        desk.promote()
+    assert desk.state("j") == "dead"
+    assert desk.alter("requeue", "dead", "j")[0].done
+    assert desk.state("j") == "waiting"
+    (job,) = desk.claim()
+    assert job.crashes == 0
+    desk.finish(job.lease)
+    assert desk.state("j") == "finished"
+
+
+def test_rule_05_a_failed_run_that_buried_is_told_so_again_after_the_requeue(desk: ModelDesk) -> None:
+    desk.put("j", attempts=1)
+    (job,) = desk.claim("a")
+    assert desk.retry(job.lease) == ("ok", "buried")
+    assert desk.alter("requeue", "dead", "j")[0].done
+    assert desk.retry(job.lease) == ("repeated", "buried")
+    assert desk.state("j") == "waiting"
+
+
+# -- many jobs
+
+
+def test_clean_removes_what_is_old_enough_and_counts_what_stays(desk: ModelDesk) -> None:
+    desk.put("old1", "old2")
+    desk.put("due", delay_ms=HOUR_MS)
+    desk.tick(2_000)
+    desk.put("young")
+    for name, removed, kept in (("waiting", 2, 1), ("delayed", 1, 0)):
+        reply = desk.run(desk.clean_operation(name, 1_000))
+        assert (reply.removed, reply.kept) == (removed, kept)
+    assert desk.listed()["waiting"] == ["young"] and desk.listed()["delayed"] == []
+    desk.bury("young")
+    desk.tick(2_000)
+    desk.put("young2")
+    desk.bury("young2")
+    reply = desk.run(desk.clean_operation("dead", 1_000))
+    assert (reply.removed, reply.kept) == (1, 1) and desk.listed()["dead"] == ["young2"]
+    desk.put("fine")
+    desk.finish(desk.claim()[0].lease)
+    assert (desk.run(desk.clean_operation("finished", 1_000)).removed, desk.run(desk.clean_operation("finished")).removed) == (
+        0,
+        1,
+    )
+
+
+def test_clean_removes_no_more_than_asked_and_goes_on_behind_what_stays(desk: ModelDesk) -> None:
+    desk.put(*(f"j{number}" for number in range(5)))
+    operation = desk.clean_operation("waiting", most=2)
+    call = desk.call(operation)
+    reply = desk.send(call)
+    assert (reply.removed, reply.kept, reply.ordered) == (2, 0, False)
+    again = desk.send(call)
+    assert (again.result, again.removed) == ("repeated", 2)
+    assert desk.run(desk.clean_operation("waiting", offset=1)).removed == 2
+    assert list(desk.take()) == ["j2"]
+
+
+@pytest.mark.parametrize("name", ["waiting", "delayed"])
+def test_rule_07_what_came_after_the_era_stays(desk: ModelDesk, name: str) -> None:
+    delay_ms = HOUR_MS if name == "delayed" else 0
+    desk.put("old", delay_ms=delay_ms)
+    era = desk.run(desk.clean_operation("dead")).era
+    assert era == Era(0, desk.now_ms)
+    desk.tick(1_000)
+    desk.put("new", delay_ms=delay_ms)
+    assert desk.run(desk.clean_operation(name, era=era)).removed == 1
+    assert desk.listed()[name] == ["new"]
+
+
+def test_many_are_cleaned_and_drained_in_pieces(spec: Spec, ironclaim_url: str) -> None:
+    with Queue("q", spec, url=ironclaim_url) as queue:
+        queue.enqueue_many([{"name": "main", "payload": number} for number in range(1_200)])
+        queue.enqueue_many([{"name": "main", "payload": number, "delay_ms": HOUR_MS} for number in range(20)])
+        assert queue.clean("waiting", older_than_ms=HOUR_MS) == 0
+        assert queue.clean("waiting", limit=100) == 100
+        assert queue.drain() == 1_100 and queue.counts().delayed == 20
+        assert queue.drain(delayed=True) == 20
+
+
+def test_obliterate_leaves_nothing_but_what_workers_know(spec: Spec, ironclaim_url: str) -> None:
+    desk = ModelDesk(ironclaim_url, spec)
+    desk.one_of_each()
+    queue = desk.queue
+    queue.schedules.put("s", "main", {}, every_ms=HOUR_MS)
+    queue.pause("main")
+    assert queue.obliterate() is False
+    assert desk.state("active") == "active"
+    assert queue.obliterate(force=True) is True
+    assert not any(desk.listed().values())
+    assert desk.wire() == {}
+    left = {key.removeprefix(desk.keys.prefix).partition(":")[0] for key in desk.dump() if key.startswith(desk.keys.prefix)}
+    assert left <= {"sweep", "settings", "op", "run", "new", "claim", "swept", "workers"}
+    assert queue.schedules.list() == ()
+    desk.put("fresh")
+    assert list(desk.take()) == ["fresh"]
+    desk.close()
+
+
+# -- pauses
+
+
+@pytest.mark.parametrize("name", ["*", "main"])
+def test_nothing_is_claimed_while_a_pause_lasts(desk: ModelDesk, name: str) -> None:
+    desk.put("before")
+    (job,) = desk.claim()
+    operation = desk.pause_operation(name)
+    call = desk.call(operation)
+    assert desk.send(call).result == "done"
+    before = desk.dump()
+    assert desk.send(call).result == "repeated"
+    assert changed_keys(desk, before) == set()
+    desk.put("during")
+    assert desk.claim() == []
+    assert desk.finish(job.lease) == [("ok", "finished")]
+    desk.redis.delete(f"{desk.keys.prefix}wake")
+    desk.resume(name)
+    assert desk.redis.llen(f"{desk.keys.prefix}wake") == 1
+    assert list(desk.take()) == ["during"]
+
+
+@pytest.mark.parametrize("name", ["*", "main"])
+def test_a_pause_with_a_length_ends_by_itself(desk: ModelDesk, name: str) -> None:
+    desk.put("j")
+    desk.pause(name, 5_000)
+    assert desk.claim() == []
+    desk.tick(4_999)
+    desk.promote()
+    assert desk.claim() == []
+    desk.tick(1)
+    desk.promote()
+    assert list(desk.take()) == ["j"]
+    assert desk.redis.exists(desk.keys.rest) == 0
+
+
+def test_a_pause_of_one_name_holds_no_other(desk: ModelDesk) -> None:
+    desk.put("j1")
+    desk.put("j2", name="other")
+    desk.pause("main")
+    assert list(desk.take(classes=("main", "other"))) == ["j2"]

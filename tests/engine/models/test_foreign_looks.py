@@ -1,0 +1,183 @@
+"""Jobs of foreign formats looked at: states, pages, counts, results, progress and events, whoever has written them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from engine import Queue, TimedOut, UnknownJob
+from engine.models.model import Spec
+from engine.operations import Count, Listing, Look, NoteProgress, Page, ReadEvents, Seen
+from tests.conformance.desk import STATES, ModelDesk
+from tests.conformance.models import FOREIGN, each
+from tests.engine.desk import LEASE_MS
+from tests.engine.helpers.waiting import wait_until
+
+
+@pytest.fixture(params=each(FOREIGN))
+def spec(request: pytest.FixtureRequest) -> Spec:
+    return request.param
+
+
+@pytest.fixture
+def desk(spec: Spec, ironclaim_url: str) -> Iterator[ModelDesk]:
+    made = ModelDesk(ironclaim_url, spec)
+    yield made
+    made.close()
+
+
+def look(desk: ModelDesk, label: str, token: str = "") -> Seen:
+    return desk.run(Look(desk.ids.get(label, label), token))
+
+
+def test_each_state_is_told(desk: ModelDesk) -> None:
+    desk.one_of_each()
+    for name in STATES:
+        assert desk.state(name) == name
+        assert desk.labels(desk.run(Page(name, 0, 10)).jobs) == [name]
+    assert desk.state("nobody") == "gone"
+    counts = desk.run(Count())
+    assert (counts.waiting, counts.delayed, counts.active, counts.dead, counts.done) == (1, 1, 1, 1, 1)
+    assert (counts.finished, counts.buried, counts.blocked) == (1, 1, 0)
+    assert desk.run(Count(("other",))).waiting == 0 and desk.run(Count(("main",))).waiting == 1
+    states = desk.run(Listing(0, 10)).states
+    assert desk.listed() == {
+        **{name: [name] for name in ("waiting", "delayed", "active", "dead")},
+        **{"done": ["finished"], "blocked": []},
+    }
+    assert states["delayed"][0][1] == desk.now_ms + 5_000 and states["active"][0][1] == desk.now_ms + LEASE_MS
+    for name in ("waiting", "delayed", "active", "dead"):
+        assert desk.run(Page(name, 0, 10, names=True)).names == {"main": 1}
+
+
+def test_all_that_is_known_of_a_job_is_told(desk: ModelDesk) -> None:
+    desk.put("j", attempts=3)
+    (job,) = desk.claim("b")
+    desk.retry(job.lease, delay_ms=2_000, error="first")
+    found = desk.info("j")
+    assert (found.state, found.due_ms, found.failures) == ("delayed", desk.now_ms + 2_000, 1)
+    assert (found.last_error, [one.error for one in found.errors]) == ("first", ["first"])
+    desk.tick(2_000)
+    desk.promote()
+    (job,) = desk.claim("b")
+    found = desk.info("j")
+    assert (found.name, found.payload, found.options.attempts) == ("main", {"label": "j"}, 3)
+    assert (found.state, found.fence, found.owner, found.claims) == ("active", job.lease.fence, "b", 2)
+    assert found.lease_end_ms == desk.now_ms + LEASE_MS and found.enqueued_ms > 0
+    desk.tick(LEASE_MS + 1)
+    assert desk.state("j") == "stuck"
+    assert desk.labels(desk.run(Page("stuck", 0, 10)).jobs) == ["j"]
+
+
+def test_pages_keep_the_order_in_which_jobs_will_run(desk: ModelDesk) -> None:
+    labels = [f"j{number}" for number in range(5)]
+    desk.put(*labels)
+    assert desk.labels(desk.run(Page("waiting", 0, 3)).jobs) == labels[:3]
+    assert desk.labels(desk.run(Page("waiting", 3, 3)).jobs) == labels[3:]
+    assert desk.labels(desk.run(Page("waiting", 0, 2, newest_first=True)).jobs) == [labels[4], labels[3]]
+    assert list(desk.take()) == labels
+
+
+def test_what_has_become_of_a_job_is_told(desk: ModelDesk) -> None:
+    desk.put("finished")
+    assert look(desk, "finished").state == "pending"
+    desk.finish_with(desk.claim()[0].lease, b'{"n":[1]}')
+    found = look(desk, "finished")
+    assert (found.state, found.error) == ("finished", "") and b'"value":{"n":[1]}' in found.record
+    desk.put("dead")
+    desk.bury("dead")
+    found = look(desk, "dead")
+    assert found.state == "dead" and (found.error or b"dead is bad" in found.record)
+    desk.put("cancelled")
+    desk.alter("cancel", "waiting", "cancelled")
+    assert look(desk, "cancelled").state == "discarded"
+    assert look(desk, "nobody").state == "gone"
+
+
+def test_the_end_of_a_job_is_told_to_those_who_wait(desk: ModelDesk) -> None:
+    for number, end in enumerate(("finish", "bury", "cancel")):
+        job, token = f"j{number}", f"{number:016x}"
+        desk.put(job)
+        assert look(desk, job, token).state == "pending"
+        before = desk.dump()
+        assert look(desk, job, token).state == "pending"
+        assert desk.dump() == before
+        if end == "finish":
+            desk.finish(desk.claim()[0].lease)
+        elif end == "bury":
+            desk.bury(job)
+        else:
+            desk.alter("cancel", "waiting", job)
+        stream: Any = desk.redis.xrange(desk.keys.wait(token))
+        assert [entry[b"id"] for _, entry in stream] == [b"", desk.ids[job].encode()]
+        assert desk.redis.exists(desk.keys.waits(desk.ids[job])) == 0
+
+
+def test_an_end_that_nobody_tells_is_found(spec: Spec, ironclaim_url: str) -> None:
+    """A foreign client ends a job without a word to us."""
+    with Queue("desk", spec, url=ironclaim_url) as queue, Queue("desk", spec, url=ironclaim_url) as other:
+        job = queue.enqueue("main", {}).job
+        with pytest.raises(TimedOut):
+            queue.results.wait(job, wait_ms=1)
+        with pytest.raises(UnknownJob):
+            queue.results.wait("987654321", wait_ms=1)
+        came: list[Any] = []
+        thread = threading.Thread(target=lambda: came.append(queue.results.wait(job, wait_ms=10_000)))
+        thread.start()
+        waits = queue.model.keys.waits(job)
+        client = other.driver
+        wait_until(lambda: client.run(other.model.call(Look(job))).state == "pending" and thread.is_alive(), "somebody waits")
+        with redis.Redis.from_url(ironclaim_url) as raw:
+            wait_until(lambda: raw.exists(waits), "the wait is registered")
+            raw.delete(waits)
+            assert other.jobs.cancel(job).done
+            thread.join(5)
+        assert came and came[0].outcome == "discarded"
+
+
+def test_progress_is_noted_once_and_only_under_the_token(desk: ModelDesk) -> None:
+    desk.put("j")
+    (job,) = desk.claim()
+    body = b'"percent":42,"message":null,"data":null}'
+    assert desk.run(NoteProgress(job.lease, 2, body)).result == "ok"
+    noted = desk.redis.hget(desk.keys.run(desk.ids["j"]), "progress")
+    assert noted == b'{"at_ms":%d,' % desk.now_ms + body
+    before = desk.dump()
+    assert desk.run(NoteProgress(job.lease, 1, b'"percent":7,"message":null,"data":null}')).result == "repeated"
+    stale = job.lease._replace(fence=job.lease.fence - 1)
+    assert desk.run(NoteProgress(stale, 3, body)).result == "stale"
+    assert desk.dump() == before
+    desk.finish(job.lease)
+    assert desk.run(NoteProgress(job.lease, 4, body)).result == "stale"
+
+
+def test_events_tell_what_our_side_does(desk: ModelDesk) -> None:
+    desk.keep_events()
+    desk.put("j", attempts=2)
+    (job,) = desk.claim()
+    desk.run(NoteProgress(job.lease, 1, b'"percent":42,"message":null,"data":null}'))
+    desk.retry(job.lease, delay_ms=0)
+    desk.tick(1)
+    desk.promote()
+    desk.bury("j")
+    desk.alter("requeue", "dead", "j")
+    desk.finish(desk.claim()[0].lease)
+    desk.put("k", "l", delay_ms=5_000)
+    desk.alter("run_now", "delayed", "k")
+    desk.alter("cancel", "waiting", "k")
+    desk.run(desk.clean_operation("delayed"))
+    desk.pause()
+    desk.resume()
+    page = desk.run(ReadEvents("0-0", 100, 0))
+    told = [(event.kind, *desk.labels([event.job])) for event in page.events]
+    assert told == [
+        *(("created", "j"), ("claimed", "j"), ("progress", "j"), ("failed", "j")),
+        *(entry for entry in told if entry[0] == "promoted" and entry[1] == "j"),
+        *(("claimed", "j"), ("buried", "j"), ("requeued", "j"), ("claimed", "j"), ("finished", "j")),
+        *(("created", "k"), ("created", "l"), ("promoted", "k"), ("cancelled", "k"), ("discarded", "l")),
+        *(("paused", ""), ("resumed", "")),
+    ]

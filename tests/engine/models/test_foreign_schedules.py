@@ -1,0 +1,182 @@
+"""Rule 24 on foreign formats: one job a tick, however many schedulers there are and however calls arrive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine.machine.ticking import tick
+from engine.models.model import Spec
+from engine.operations import Listing, Tick, Ticked
+from tests.conformance.desk import ModelDesk
+from tests.conformance.models import FOREIGN, each
+from tests.engine.desk import START_MS
+
+MINUTE_MS = 60_000
+#: The first full minute after the desk's clock starts.
+FIRST_MS = -(-START_MS // MINUTE_MS) * MINUTE_MS
+
+
+@pytest.fixture(params=each(FOREIGN))
+def spec(request: pytest.FixtureRequest) -> Spec:
+    return request.param
+
+
+@pytest.fixture
+def desk(spec: Spec, ironclaim_url: str) -> Iterator[ModelDesk]:
+    made = ModelDesk(ironclaim_url, spec)
+    yield made
+    made.close()
+
+
+def put(desk: ModelDesk, name: str = "clean", **more: Any) -> str:
+    """A schedule that ticks at every full minute, unless told otherwise."""
+    given: dict[str, Any] = {"cron": "* * * * *", **more}
+    return desk.queue.schedules.put(name, "main", {"of": name}, **given)
+
+
+def to(desk: ModelDesk, at_ms: int) -> None:
+    desk.tick(at_ms - desk.now_ms)
+
+
+def ticks(desk: ModelDesk, worker: str = "s") -> list[Tick]:
+    """The calls that a scheduler makes now of what is due."""
+    promoted = desk.run(desk.promote_operation(worker))
+    return [tick(due, promoted.srv_us // 1000, worker * 16, desk._count("ticks")) for due in promoted.due]
+
+
+def turn(desk: ModelDesk, worker: str = "s") -> list[Ticked]:
+    """What one scheduler does once."""
+    return [desk.run(operation) for operation in ticks(desk, worker)]
+
+
+def stored(desk: ModelDesk, name: str = "clean") -> dict[str, str]:
+    raw: Any = desk.redis.hgetall(desk.keys.schedule(name))
+    return {key.decode(): value.decode(errors="replace") for key, value in raw.items()}
+
+
+def waiting(desk: ModelDesk) -> list[str]:
+    return [job for job, _ in desk.run(Listing(0, 100)).states["waiting"]]
+
+
+def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: ModelDesk) -> None:
+    assert put(desk) == "new" and put(desk) == "same"
+    to(desk, FIRST_MS - 1)
+    promoted = desk.promote()
+    assert (promoted.due, promoted.sleep_ms) == ((), 1)
+    to(desk, FIRST_MS)
+    desk.redis.delete(f"{desk.keys.prefix}wake")
+    (reply,) = turn(desk)
+    assert reply.result == "ticked" and list(reply.jobs) == waiting(desk)
+    assert desk.redis.llen(f"{desk.keys.prefix}wake") == 1
+    assert [stored(desk)[field] for field in ("next_ms", "last_ms", "last_job", "count", "missed", "skipped", "error")] == [
+        str(FIRST_MS + MINUTE_MS),
+        str(FIRST_MS),
+        reply.jobs[0],
+        *("1", "0", "0", ""),
+    ]
+    assert desk.redis.zscore(desk.keys.cron, "clean") == FIRST_MS + MINUTE_MS
+    (job,) = desk.claim()
+    assert (job.lease.job, job.name, json.loads(job.payload)) == (reply.jobs[0], "main", {"of": "clean"})
+
+
+def test_rule_24_two_schedulers_make_one_job_and_a_second_copy_none(desk: ModelDesk) -> None:
+    put(desk)
+    to(desk, FIRST_MS)
+    (one,), (other,) = ticks(desk, "a"), ticks(desk, "b")
+    call = desk.call(one)
+    first = desk.send(call)
+    assert first.result == "ticked"
+    before = desk.dump()
+    again = desk.send(call)
+    assert (again.result, again.jobs) == ("repeated", first.jobs)
+    assert desk.run(other).result == "moved"
+    assert desk.dump() == before and waiting(desk) == list(first.jobs)
+
+
+def test_rule_01_a_tick_cut_off_after_any_write_makes_one_job(desk: ModelDesk, spec: Spec) -> None:
+    for writes in range(40):
+        desk.redis.flushall()
+        desk.__init__(desk.queue.url, spec)
+        put(desk)
+        to(desk, FIRST_MS)
+        (operation,) = ticks(desk)
+        was_cut = desk.cut_off(operation, writes)
+        for again in ticks(desk):
+            desk.run(again)
+        assert len(waiting(desk)) == 1, writes
+        assert stored(desk)["last_job"] == waiting(desk)[0] and stored(desk)["count"] == "1", writes
+        assert len(desk.claim()) == 1, writes
+        desk.queue.close()
+        if not was_cut:
+            return
+    raise AssertionError("the script never ran to its end")
+
+
+def test_missed_ticks_run_once_or_each(desk: ModelDesk) -> None:
+    put(desk, "once")
+    put(desk, "each", missed="all")
+    to(desk, FIRST_MS + 3 * MINUTE_MS + 30_000)
+    made = {operation.schedule: desk.run(operation).jobs for operation in ticks(desk)}
+    assert {name: len(jobs) for name, jobs in made.items()} == {"once": 2, "each": 4} or {
+        name: len(jobs) for name, jobs in made.items()
+    } == {"once": 1, "each": 4}
+    assert len(waiting(desk)) == sum(map(len, made.values()))
+
+
+def test_a_schedule_waits_for_its_own_job_where_it_is_told_to(desk: ModelDesk) -> None:
+    put(desk, overlap="skip")
+    to(desk, FIRST_MS)
+    turn(desk)
+    (job,) = desk.claim()
+    to(desk, FIRST_MS + MINUTE_MS)
+    (reply,) = turn(desk)
+    assert (reply.jobs, reply.skipped, stored(desk)["skipped"]) == ((), 1, "1")
+    desk.finish(job.lease)
+    to(desk, FIRST_MS + 2 * MINUTE_MS)
+    (reply,) = turn(desk)
+    assert len(reply.jobs) == 1
+
+
+def test_a_schedule_that_is_disabled_removed_or_changed_does_not_tick(desk: ModelDesk) -> None:
+    put(desk)
+    to(desk, FIRST_MS)
+    (operation,) = ticks(desk)
+    assert desk.queue.schedules.disable("clean")
+    assert desk.run(operation).result == "moved" and ticks(desk) == []
+    assert desk.queue.schedules.enable("clean")
+    to(desk, FIRST_MS + MINUTE_MS)
+    (operation,) = ticks(desk)
+    assert desk.queue.schedules.put("clean", "main", {"of": "other"}, cron="* * * * *") == "changed"
+    assert desk.run(operation).result == "moved"
+    (reply,) = turn(desk)
+    assert reply.result == "ticked" and json.loads(desk.claim()[0].payload) == {"of": "other"}
+    assert desk.queue.schedules.remove("clean") and not desk.queue.schedules.remove("clean")
+    to(desk, FIRST_MS + 5 * MINUTE_MS)
+    assert ticks(desk) == [] and desk.queue.schedules.list() == ()
+
+
+def test_a_schedule_is_read_back_and_may_run_now(desk: ModelDesk) -> None:
+    put(desk)
+    found = desk.queue.schedules.get("clean")
+    assert found is not None and (found.job_name, found.payload, found.next_ms) == ("main", {"of": "clean"}, FIRST_MS)
+    made = desk.queue.schedules.run_now("clean")
+    assert made is not None and made.created
+    (job,) = desk.claim()
+    assert (job.lease.job, json.loads(job.payload)) == (made.job, {"of": "clean"})
+    assert desk.queue.schedules.run_now("other") is None
+
+
+def test_a_template_that_nobody_can_read_stops_its_schedule_alone(desk: ModelDesk) -> None:
+    put(desk, "bad")
+    put(desk, "good")
+    desk.redis.hset(desk.keys.schedule("bad"), "job", b"\x00\x00\x00\xffshort")
+    to(desk, FIRST_MS)
+    replies = {operation.schedule: desk.run(operation) for operation in ticks(desk)}
+    assert len(replies["good"].jobs) == 1 and replies["bad"].jobs == ()
+    assert stored(desk, "bad")["error"] and stored(desk, "bad")["next_ms"] == "0"
+    assert desk.redis.zscore(desk.keys.cron, "bad") == float("inf")
+    assert [found.name for found in desk.queue.schedules.list() if found.error] == ["bad"]
