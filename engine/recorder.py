@@ -203,7 +203,8 @@ def _failure(failure: Failure) -> str:
     return f'{_token(failure.lease)},"error":{text(failure.error)}'
 
 
-def _new_job(job: Enqueue) -> str:
+def _new_job(job: Enqueue, given: str = "") -> str:
+    """`given`: the id that the server has given to a job that had none."""
     unique = f',"unique":"{job.options.unique}"' if job.options.unique else ""
     needs = f',"needs":{json.dumps(job.options.needs)}' if job.options.needs else ""
     delay_ms, run_at_ms = job.options.delay_ms, job.options.run_at_ms
@@ -212,7 +213,7 @@ def _new_job(job: Enqueue) -> str:
     at = f',"run_at_ms":{run_at_ms}' if run_at_ms else ""
     delay_ms = max(0, run_at_ms - (job.not_after_ms - DEADLINE_MS)) if run_at_ms else delay_ms
     return (
-        f'"job":"{job.job}","name":"{job.name}","class":"{job.class_name}","lane":"{job.lane}",'
+        f'"job":"{job.job or given}","name":"{job.name}","class":"{job.class_name}","lane":"{job.lane}",'
         f'"priority":{job.options.priority},"delay_ms":{delay_ms},"crc":{zlib.crc32(job.payload)}{at}{unique}{needs}'
     )
 
@@ -220,10 +221,6 @@ def _new_job(job: Enqueue) -> str:
 def _bodies(operation: Operation) -> list[str]:
     """The inside of one item per job that the operation names."""
     match operation:
-        case Enqueue():
-            return [_new_job(operation)]
-        case EnqueueMany():
-            return [_new_job(job) for job in operation.jobs]
         case Tick():
             return [
                 f'"job":"cron:{operation.schedule}:{tick_ms}","schedule":"{operation.schedule}","tick_ms":{tick_ms}'
@@ -242,7 +239,20 @@ def _bodies(operation: Operation) -> list[str]:
 
 
 def _invoke_items(operation: Operation) -> str:
+    """A job that the server will give an id has none yet: without one nobody could tell whose row it is."""
+    if isinstance(operation, Enqueue | EnqueueMany):
+        return ",".join(f"{{{_new_job(job)}}}" for job in _new_jobs(operation) if job.job)
     return ",".join(f"{{{body}}}" for body in _bodies(operation))
+
+
+def _new_jobs(operation: Operation) -> tuple[Enqueue, ...]:
+    match operation:
+        case Enqueue():
+            return (operation,)
+        case EnqueueMany():
+            return operation.jobs
+        case _:
+            return ()
 
 
 def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, str, str]:
@@ -251,12 +261,12 @@ def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, st
     match reply:
         case Enqueued():
             kind = refused if reply.result == "refused" else "fail" if reply.result == "orphan" else "ok"
-            return kind, reply.result, _enqueued_item(_bodies(operation)[0], reply, definite)
+            return kind, reply.result, _enqueued_item(_new_jobs(operation)[0], reply, definite)
         case EnqueuedMany():
             # One answer for all: the row fails when nothing of it happened; else the items say what did.
             results = {item.result for item in reply.items}
             kind = refused if results == {"refused"} else "ok"
-            items = [_enqueued_item(body, item, definite) for body, item in zip(_bodies(operation), reply.items, strict=True)]
+            items = [_enqueued_item(job, item, definite) for job, item in zip(_new_jobs(operation), reply.items, strict=True)]
             return kind, results.pop() if len(results) == 1 else "", ",".join(items)
         case Ticked():
             return "ok", reply.result, ",".join(_ticked_items(operation, reply, definite))
@@ -289,9 +299,9 @@ def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, st
             return "ok", "", ""
 
 
-def _enqueued_item(body: str, item: Enqueued, definite: bool) -> str:
+def _enqueued_item(job: Enqueue, item: Enqueued, definite: bool) -> str:
     holder = f',"holder":"{item.holder}"' if item.holder not in ("", item.job) else ""
-    return f'{{{body},"result":"{_definite(item.result, definite)}"{holder}}}'
+    return f'{{{_new_job(job, item.job)},"result":"{_definite(item.result, definite)}"{holder}}}'
 
 
 def _ticked_items(operation: Operation, reply: Ticked, definite: bool) -> list[str]:

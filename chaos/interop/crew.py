@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from chaos import rows
 from chaos.interop.load import NewJob, write_plan
 from chaos.interop.node import adapter_command, adapter_environment
 from chaos.interop.scenarios import NODE
-from chaos.processes import Child, Crew
+from chaos.processes import Child, Crew, worker_command
+from chaos.spec import RunSpec
+
+HANDLERS = "chaos.interop.handlers:handlers"
 
 
 def on_node(name: str) -> bool:
     """True for the name of a process that runs the original client."""
     return name.startswith(NODE)
+
+
+def engine_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path | None) -> list[str]:
+    """The command line of a worker of the engine: that of any drill, with other handlers."""
+    words = worker_command(spec, name, url, history, lua)
+    return [HANDLERS if word == "bench.handlers:handlers" else word for word in words]
 
 
 @dataclass
@@ -29,7 +39,7 @@ class MixedCrew(Crew):
     def start_worker(self, name: str) -> Child:
         """Announce a worker in the manifest, then start it."""
         if not on_node(name):
-            return super().start_worker(name)
+            return self._start_working(name, "worker", engine_command)
         sink = self.history / f"{name}.sink.jsonl"
         self.manifest.append([rows.process("worker", name, f"{name}.jsonl"), rows.process("sink", name, sink.name)])
         settings = {"sink": str(sink), "concurrency": self.node_concurrency}

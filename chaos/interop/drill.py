@@ -12,7 +12,7 @@ from chaos.drill import Drill
 from chaos.interop.crew import MixedCrew, on_node
 from chaos.interop.keyspace import BullKeys
 from chaos.interop.load import jobs
-from chaos.interop.scenarios import NODE, Scenario
+from chaos.interop.scenarios import Scenario
 from chaos.sampler import Sampler
 from chaos.watch import Watch
 from engine.history import HistoryFile
@@ -48,7 +48,7 @@ class MixedDrill(Drill):
     def _make_crew(self, url: str, manifest: HistoryFile) -> MixedCrew:
         crew = MixedCrew(self.spec, lambda name: url, self.folder.history, self.folder.logs, manifest, self._watch, self.lua)
         crew.port = urlsplit(url).port or 0
-        crew.node_concurrency = self.scenario.concurrency.get(NODE, 1)
+        crew.node_concurrency = self.scenario.concurrency
         crew.sent = {name: jobs(self.spec.seed, name, self.scenario.mix) for name in self.scenario.producers}
         return crew
 

@@ -75,3 +75,13 @@ def write_plan(path: Path, sent: Iterable[NewJob]) -> None:
     """The file `plan` of the adapter."""
     lines = [json.dumps({"at_ms": job.at_ms, "data": job.payload, "opts": job.options()}) for job in sent]
     path.write_text("\n".join(lines) + "\n")
+
+
+def read_plan(path: Path) -> list[NewJob]:
+    """What `write_plan` has written."""
+    found: list[NewJob] = []
+    for line in path.read_text().splitlines():
+        told = json.loads(line)
+        backoff = told["opts"].get("backoff", {}).get("type", "")
+        found.append(NewJob(told["at_ms"], told["data"], told["opts"].get("delay", 0), backoff))
+    return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from chaos.errors import HarnessError
 from chaos.interop.load import Mix
 from chaos.plan import Pace, Plan, PlannedFault
+from engine.models import bull
 
 #: How the names of processes begin that run the original client.
 NODE = "node-"
@@ -31,9 +32,10 @@ class Scenario:
     about: str
     producers: tuple[str, ...]
     workers: tuple[str, ...]
-    concurrency: dict[str, int]
     mix: Mix
     pace: Pace
+    #: Handlers at once of a Node worker.
+    concurrency: int
     faults: tuple[PlannedFault, ...] = ()
     findings: tuple[dict[str, Any], ...] = ()
     #: Bound of the lateness of delayed jobs at p99; 0 = none is demanded.
@@ -46,16 +48,32 @@ class Scenario:
 ONE_WAY = Mix(rate_per_s=60)
 CALM = Pace(lead_in_ms=0, delay_max_ms=0, calm_ms=0, settle_ms=6_000)
 
+#: What Bull's wire cannot be protected from, where a Node worker had the job in hand.
+FINDINGS = tuple({**asdict(finding), "procs": [NODE]} for finding in bull.FINDINGS if finding.checks)
+
+
+def one_way(name: str, about: str, producer: str, workers: tuple[str, ...]) -> Scenario:
+    """One side sends and one side works; nobody is killed, and workers are idle in between."""
+    return Scenario(name, about, (producer,), workers, ONE_WAY, CALM, concurrency=4, delayed_p99_ms=DELAYED_P99_MS)
+
+
 SCENARIOS: tuple[Scenario, ...] = (
+    one_way("node-to-engine", "Bull sends, the engine works", "node-producer-1", ("worker-1", "worker-2")),
+    one_way("engine-to-node", "the engine sends, Bull works", "producer-1", ("node-worker-1", "node-worker-2")),
     Scenario(
-        "node-to-node",
-        "Bull sends, Bull works: what the adapter and the judge make of it",
-        producers=("node-producer-1",),
-        workers=("node-worker-1", "node-worker-2"),
-        concurrency={NODE: 4},
-        mix=ONE_WAY,
-        pace=CALM,
-        delayed_p99_ms=DELAYED_P99_MS,
+        "mixed",
+        "Bull and the engine send and work, and a worker of each is killed in mid-job",
+        producers=("node-producer-1", "producer-1"),
+        workers=("node-worker-1", "node-worker-2", "worker-1", "worker-2"),
+        # A job wakes a Node worker at once, one of the engine at its next look: Bull has too few hands, so that both sides work.
+        mix=Mix(rate_per_s=30, work_ms=(40, 120)),
+        concurrency=2,
+        pace=Pace(lead_in_ms=1_500, delay_max_ms=0, calm_ms=500, settle_ms=2_500),
+        faults=(
+            PlannedFault("1-worker-kill", "worker-kill", "node-worker-1", 0, "node-worker-3"),
+            PlannedFault("2-worker-kill", "worker-kill", "worker-1", 0, "worker-3"),
+        ),
+        findings=FINDINGS,
     ),
 )
 

@@ -28,10 +28,11 @@ class Talker:
     """A Bull queue in a Node process of its own, alive inside the `with` block.
 
     Enter it from a thread that lives as long as the process should (see `start_guarded`). Raises NodeMissing.
+    `ahead_ms`: how much the clock of the process is ahead of the machine's.
     """
 
-    def __init__(self, name: str, *, port: int, prefix: str = "bull") -> None:
-        self._settings = {"queue": name, "port": port, "prefix": prefix}
+    def __init__(self, name: str, *, port: int, prefix: str = "bull", ahead_ms: int = 0) -> None:
+        self._settings = {"queue": name, "port": port, "prefix": prefix, "ahead_ms": ahead_ms}
         self._answers: queue.Queue[str] = queue.Queue()
 
     def __enter__(self) -> Talker:

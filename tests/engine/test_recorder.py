@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, OutcomeUnknown, Queue, ServerUnavailable, Worker
+from engine.call import Call
 from engine.history import HistoryFile
+from engine.observer import Outcome
 from engine.operations import (
     Bury,
     Drop,
     Enqueue,
+    Enqueued,
+    EnqueuedMany,
+    EnqueueMany,
     Extend,
     Failure,
     Finish,
@@ -294,3 +299,22 @@ def test_handlers_and_their_sink(queue: Queue, path: Path, tmp_path: Path) -> No
         assert all(item[column] == tokens[item["job"]][column] for column in ("fence", "nonce", "crc"))
     (configuration,) = [row for row in raw_rows(path) if row["kind"] == "configuration"]
     assert json.loads(configuration["config"])["concurrency"] == 1
+
+
+def test_a_job_that_the_server_gives_an_id_is_named_once_it_has_one(path: Path) -> None:
+    recorder = Recorder(HistoryFile(path, proc="p", role="producer"), queue="q")
+    nameless = Enqueue("", "work", b"{}", b"n" * 16, 1, Options())
+    for operation, reply in (
+        (nameless, Enqueued(7, "12", "created")),
+        (EnqueueMany((nameless, nameless)), EnqueuedMany(7, (Enqueued(7, "13", "created"), Enqueued(7, "14", "created")))),
+        (nameless, None),
+    ):
+        call: Call[Any] = Call(None, (), (), lambda raw: raw, operation)
+        ticket = recorder.invoked(call, 1, None)
+        error = "" if reply else "no answer"
+        recorder.completed(call, ticket, Outcome(reply, error, True, True if reply else None, 1, (), 1, 1, 2))
+    recorder.close()
+    rows = [row for row in raw_rows(path) if row.get("f") == "enqueue"]
+    jobs = [[item["job"] for item in row["items"]] for row in rows]
+    assert jobs == [[], ["12"], [], ["13", "14"], [], []]
+    assert [row["type"] for row in rows] == ["invoke", "ok", "invoke", "ok", "invoke", "info"]

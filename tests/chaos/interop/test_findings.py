@@ -1,0 +1,105 @@
+"""What the model of Bull declares as findings, seen on the original client: what it does to a queue, whoever else works on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from chaos.interop.keyspace import BullKeys
+from chaos.interop.talker import Talker
+from engine.models.bull import FINDINGS
+
+#: A timestamp long ago and a delay that ends far from now, so that both jobs are due at one time.
+LONG_AGO_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def other(port: int) -> Iterator[Talker]:
+    """Another Bull on the same queue."""
+    with Talker("mail", port=port) as talker:
+        yield talker
+
+
+@pytest.fixture
+def raw(ironclaim_url: str) -> Iterator[Any]:
+    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as client:
+        yield client
+
+
+def states(keys: BullKeys) -> dict[str, list[str]]:
+    """Ids by state, of states that have any."""
+    return {state: [job for job, _ in jobs] for state, jobs in keys.look()[0].items() if jobs}
+
+
+def declared(name: str) -> None:
+    """The finding is told to users."""
+    assert name in {finding.name for finding in FINDINGS}
+
+
+def test_unfenced_ends(bull: Talker, other: Talker, raw: Any, keys: BullKeys) -> None:
+    declared("unfenced ends")
+    bull.ask("process", 1)
+    bull.ask("add", {"work_ms": 1_000, "value": "first"}, {})
+    bull.until(lambda: bull.ran("active"))
+    # As if it had stalled for longer than its lock lasts.
+    raw.delete("bull:mail:1:lock")
+    other.ask("process", 1)
+    other.until(lambda: other.ran("active"))
+    bull.until(lambda: bull.ran("completed"))
+    other.until(lambda: other.ran("completed"))
+    assert bull.ran("completed") == other.ran("completed") == [("1", "first")]
+
+
+def test_an_overwriting_resume(bull: Talker, raw: Any, keys: BullKeys) -> None:
+    declared("overwriting resume")
+    bull.ask("pause")
+    bull.ask("add", {}, {"delay": 50})
+    bull.ask("add", {}, {})
+    bull.until(lambda: raw.lrange("bull:mail:wait", 0, -1) == ["1"])
+    bull.ask("resume")
+    assert states(keys) == {"waiting": ["2"]}
+    assert raw.exists("bull:mail:1")
+
+
+def test_a_promotion_during_the_pause(bull: Talker, raw: Any) -> None:
+    declared("promotion during the pause")
+    bull.ask("process", 1)
+    bull.ask("pause")
+    bull.ask("add", {"value": 1}, {"delay": 50})
+    bull.until(lambda: bull.ran("completed"))
+    assert raw.exists("bull:mail:meta-paused")
+
+
+def test_jobs_of_equal_due_times(bull: Talker, raw: Any) -> None:
+    declared("equal due times")
+    raw.set("bull:mail:id", 4_094)
+    now_ms = int(raw.time()[0]) * 1_000
+    for value in (1, 2):
+        bull.ask("add", {"value": value}, {"timestamp": LONG_AGO_MS, "delay": now_ms + 1_500 - LONG_AGO_MS})
+    assert raw.zrange("bull:mail:delayed", 0, -1) == ["4096", "4095"]
+    bull.ask("process", 1)
+    bull.until(lambda: len(bull.ran("completed")) == 2)
+    assert bull.ran("completed") == [("4096", 2), ("4095", 1)]
+
+
+def test_a_client_whose_clock_is_ahead(bull: Talker, port: int, raw: Any) -> None:
+    declared("clocks of clients")
+    bull.ask("add", {"value": 1}, {"delay": 60_000})
+    with Talker("mail", port=port, ahead_ms=120_000) as fast:
+        fast.ask("process", 1)
+        fast.until(lambda: fast.ran("completed"))
+    assert raw.smembers("bull:mail:completed") == {"1"}
+
+
+def test_an_id_that_is_no_number(bull: Talker, raw: Any, keys: BullKeys) -> None:
+    declared("ids that are no numbers")
+    raw.hset("bull:mail:invoice-7", mapping={"data": "{}", "opts": "{}"})
+    bull.ask("process", 1)
+    raw.lpush("bull:mail:wait", "invoice-7")
+    bull.ask("add", {"value": "next"}, {})
+    bull.until(lambda: bull.ran("completed"))
+    assert [job for job, _ in bull.ran("active")] == ["NaN", "1"]
+    assert states(keys) == {"active": ["invoice-7"], "done": ["1"]}
