@@ -259,7 +259,7 @@ class Foreign(Scripted):
         words: list[object] = []
         for job in jobs:
             words += (job.job, job.options.wait_ms, self.encode(job))
-        named = {"new": self.keys.enqueued(first.nonce.hex())}
+        named = {"new": self.keys.enqueued(first.nonce.hex() + first.job)}
         return self.bound("enqueue", operation, {"not_after_ms": first.not_after_ms}, named, (), (words,))
 
     def _claim(self, operation: Claim | Finish, claim: Claim, ends: Sequence[tuple[str, Lease, bytes]]) -> Call[Any]:

@@ -29,6 +29,7 @@
 -- @include error_note
 -- @include free_held
 -- @include tell_ended
+-- @include foreign_end
 -- @include reap_foreign
 -- @include wake_push
 -- @include tell_events
@@ -80,7 +81,7 @@ else
 end
 local noted = redis.call('HGET', stats, 'events')
 local events = noted and { keep = noted }
-local helpers = { error_note = error_note, free_held = free_held, tell_ended = tell_ended, events = events }
+local helpers = { error_note = error_note, foreign_end = foreign_end, free_held = free_held, tell_ended = tell_ended, events = events }
 
 local taken = {}
 for at = 1, #page, 2 do

@@ -32,6 +32,7 @@
 -- @include error_note
 -- @include free_held
 -- @include tell_ended
+-- @include foreign_end
 -- @include reap_foreign
 -- @include strays_back
 -- @include keep_ended
@@ -72,7 +73,7 @@ if now_ms < no_reap_before_ms then expired = {} end
 if lease_ms == 0 then ahead = {} end
 local noted = redis.call('HGET', stats, 'events')
 local events = noted and { keep = noted }
-local helpers = { error_note = error_note, free_held = free_held, tell_ended = tell_ended, events = events }
+local helpers = { error_note = error_note, foreign_end = foreign_end, free_held = free_held, tell_ended = tell_ended, events = events }
 
 redis.call('HSET', sweep, unpack(keep))
 for _, id in ipairs(ahead) do

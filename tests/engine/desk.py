@@ -73,10 +73,20 @@ WRITES = (
     "UNLINK",
     "LPUSH",
     "LREM",
-    "LMOVE",
     "RPOPLPUSH",
+    "LMOVE",
     "RENAME",
     "PERSIST",
+    "PUBLISH",
+    "INCRBYFLOAT",
+    "DECR",
+    "EXPIRE",
+    "PEXPIRE",
+    "LTRIM",
+    "LINSERT",
+    "LPOP",
+    "RPOP",
+    "SMOVE",
 )
 
 #: Put before a script's body: lets `limit` write commands through and raises at the next one.

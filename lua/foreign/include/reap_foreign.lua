@@ -1,26 +1,24 @@
 -- Take one lease away: its token dies, and the job goes back to the head of its line or, after too many crashes, to the dead (rule 12).
 -- What a foreign client has moved elsewhere meanwhile stays there. Returns reaped | buried | ended (only its index entry was left), fence,
 -- nonce ('-' where there was none any more) and crashes.
--- helpers: error_note, free_held, tell_ended, events
+-- helpers: error_note, foreign_end, free_held, tell_ended, events
 local function reap_foreign(prefix, id, now_ms, model, helpers)
   local run, job = prefix .. 'run:' .. id, model.read(id)
-  local state = redis.call('HMGET', run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome', 'error', 'taken')
+  local state = redis.call('HMGET', run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome', 'error', 'taken', 'ending',
+    'value', 'took_ms')
   local fence, nonce, crashes = state[1] or '0', state[2] or '', tonumber(state[3] or 0)
   local place = model.place(id)
-  local here = place == 'active' or place == nil
+  -- Nor what a foreign client runs by now.
+  local here = (place == 'active' or place == nil) and not model.locked(id)
   helpers.free_held(prefix, id, state[5])
   if nonce == '' then
     -- An end that was cut off behind its tombstone: the rest of it is done here.
-    if here and job then
-      if state[9] == fence or state[7] == 'retried' or state[7] == 'released' or not state[7] then
-        model.back(id, job, true)
-      elseif state[7] == 'finished' then
-        model.done(id, job, nil, 0)
-      elseif state[7] == 'buried' then
-        model.bury(id, job, { error = state[8] or '', trace = '', charge = false, failures = job.failures or 0 })
-      else
-        model.drop(id, job, state[7])
-      end
+    local kind, due_ms, failures = string.match(state[10] or '', '^(%a+) (%d+) (%d+)$')
+    if state[9] == fence or not kind then
+      if here and job then model.back(id, job, true) end
+    else
+      helpers.foreign_end(prefix, model, { id = id, job = job or { kind = 'gone', name = '', failures = 0, attempts = 1, body = '' }, kind = kind,
+        due_ms = tonumber(due_ms), failures = tonumber(failures), outcome = state[7], error = state[8], value = state[11], took_ms = state[12] }, true)
     end
     return { 'ended', fence, '-', crashes }
   end
@@ -47,6 +45,8 @@ local function reap_foreign(prefix, id, now_ms, model, helpers)
   end
   -- `ended` and `outcome` are those of the lease before this one: they still answer its late copies (rule 5).
   redis.call('HSET', run, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '', unpack(note))
+  -- A foreign client may run what goes on, and tells us nothing: no key of ours stays for ever.
+  redis.call('PEXPIREAT', run, now_ms + 604800000)
   if here and job then model.back(id, job, true) end
   if helpers.events then table.insert(helpers.events, { 'reaped', id, name, state[6] or '' }) end
   return { 'reaped', fence, nonce, crashes }

@@ -1,0 +1,111 @@
+#!lua flags=allow-oom
+-- End leases in hand, if any, then promote what is due and lease up to `limit` jobs of some names to one worker incarnation (rules 4, 6
+-- and 13). A claim that is void or stale leases nothing; the first half is answered all the same.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   active   zset    id by lease deadline (ms)
+--   stats    hash    counters
+--   limits   hash    definitions of limits
+--   paused   hash    pauses
+--   record   string  claim:<incarnation>, the last claim and what it leased
+--   items    1 for each item: run:<id>
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the engine's own keys
+--   root          what the foreign keys begin with
+--   queue         name of the queue
+--   layout        layout of the keyspace, '' = there is one
+--   settings      settings of the model
+--   incarnation   16 hex digits
+--   counter       claim counter of the incarnation
+--   limit         most jobs to lease
+--   lease_ms      length of the lease
+--   not_after_ms  server time after which the claim is void
+--   owner         name of the worker, for people
+--   most_ms       upper bound of the sleep that the reply allows
+--   crashed_max   most jobs with a crash behind them to lease
+--   least         '' or the least priority of what is leased
+--   most          '' or the greatest priority of what is leased
+--   worker        packed: server, stack, region, capabilities and routes, those two with spaces between
+--   class_count   how many names
+--   classes       1 for each class: a name
+--   items         5 for each item: as in end.lua
+-- REPLY srv_us, reply to the ends (see end.lua), kind, sleep_ms, ids set aside, jobs: id fence deadline_ms claims failures crashes body
+-- @include server_us
+-- @include check_types
+-- @include fields
+-- @include json_members
+-- @include rfc3339
+-- @include wire
+-- @include wake_push
+-- @include is_paused
+-- @include limit_room
+-- @include rate_back
+-- @include count_leases
+-- @include note_lease
+-- @include error_note
+-- @include tell_ended
+-- @include tell_events
+-- @include foreign_token
+-- @include foreign_end
+-- @include foreign_ends
+-- @include foreign_promote
+-- @include foreign_known
+-- @include foreign_scan
+-- @include foreign_claim
+-- @include sleep_for
+local sweep = KEYS[1]
+local active = KEYS[2]
+local stats = KEYS[3]
+local limits = KEYS[4]
+local paused = KEYS[5]
+local record = KEYS[6]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local incarnation = ARGV[7]
+local counter = ARGV[8]
+local limit = tonumber(ARGV[9])
+local lease_ms = tonumber(ARGV[10])
+local not_after_ms = tonumber(ARGV[11])
+local owner = ARGV[12]
+local most_ms = tonumber(ARGV[13])
+local crashed_max = tonumber(ARGV[14])
+local least = tonumber(ARGV[15])
+local most = tonumber(ARGV[16])
+local worker = ARGV[17]
+local class_count = tonumber(ARGV[18])
+
+check_types({ active }, { sweep, stats, limits, paused, prefix .. 'scan' }, { prefix .. 'wake' }, { record })
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local format = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+format.check()
+local keep = redis.call('HGET', stats, 'events')
+local events = keep and { keep = keep }
+local helpers = { fields = fields, foreign_token = foreign_token, foreign_end = foreign_end, error_note = error_note, check_types = check_types,
+  tell_ended = tell_ended, foreign_known = foreign_known, foreign_scan = foreign_scan, is_paused = is_paused, limit_room = limit_room,
+  count_leases = count_leases, rate_back = rate_back, note_lease = note_lease, wake_push = wake_push, events = events }
+local ended = foreign_ends(prefix, format, 7, 19 + class_count, now_ms, helpers)
+local _, unread = foreign_promote(prefix, format, 100)
+
+local said, classes, capabilities, routes, names = fields(worker), {}, {}, {}, {}
+for at = 1, class_count do
+  names[at] = ARGV[18 + at]
+  classes[names[at]] = true
+end
+for word in string.gmatch(said[4], '%S+') do capabilities[word] = true end
+for word in string.gmatch(said[5], '%S+') do routes[#routes + 1] = word end
+local kind, jobs, corrupt = foreign_claim(prefix, format, { sweep = sweep, active = active, stats = stats, record = record },
+  { classes = classes, key = table.concat(names, ' ') .. ' ' .. worker .. ' ' .. ARGV[15] .. ' ' .. ARGV[16], incarnation = incarnation,
+    counter = counter, limit = limit, lease_ms = lease_ms, not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max,
+    worker = { server = said[1], stack = said[2], region = said[3], capabilities = capabilities, routes = routes,
+      priorities = least and most and { least, most } or nil } }, now_ms, helpers)
+for _, id in ipairs(unread) do corrupt[#corrupt + 1] = id end
+if events then tell_events(prefix .. 'events', events) end
+return { srv_us, ended, kind, sleep_for(prefix, now_ms, most_ms, format), corrupt, jobs }

@@ -1,0 +1,53 @@
+#!lua flags=allow-oom
+-- End leases: each item is finished, given back, to run again, buried, or gone for good. Each lease ends once: a repeat returns what the
+-- first one returned, another token is stale (rule 5).
+--
+-- KEYS
+--   sweep    hash  state of the sweeps
+--   active   zset  id by lease deadline (ms)
+--   stats    hash  counters
+--   items    1 for each item: run:<id>
+-- ARGV
+--   now_ms    '' or the time of a test
+--   prefix    prefix of the engine's own keys
+--   root      what the foreign keys begin with
+--   queue     name of the queue
+--   layout    layout of the keyspace, '' = there is one
+--   settings  settings of the model
+--   items     5 for each item: finish | release | retry | bury | drop, id, fence, nonce, packed: value, ttl_ms, took_ms of a finish that
+--             returned something; error, trace, delay_ms, failures that it counts as (0 or 1); outcome of a drop
+-- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all have finished
+-- @include server_us
+-- @include check_types
+-- @include fields
+-- @include json_members
+-- @include rfc3339
+-- @include wire
+-- @include error_note
+-- @include tell_ended
+-- @include tell_events
+-- @include foreign_token
+-- @include foreign_end
+-- @include foreign_ends
+local sweep = KEYS[1]
+local active = KEYS[2]
+local stats = KEYS[3]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+
+check_types({ active }, { sweep, stats }, {})
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local format = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+format.check()
+local keep = redis.call('HGET', stats, 'events')
+local events = keep and { keep = keep }
+local ended = foreign_ends(prefix, format, 4, 7, now_ms, { fields = fields, foreign_token = foreign_token, foreign_end = foreign_end,
+  error_note = error_note, check_types = check_types, tell_ended = tell_ended, events = events })
+if events then tell_events(prefix .. 'events', events) end
+return { srv_us, ended }

@@ -1,0 +1,122 @@
+#!lua
+-- Put jobs into the foreign structures, in one piece and in the order of the items, unless their ids are there already or a unique job
+-- keeps them out (rule 3). The nonce of the call is its identity: repeating it changes nothing.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   stats    hash    counters
+--   new      string  new:<nonce>, the jobs of this call
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the engine's own keys
+--   root          what the foreign keys begin with
+--   queue         name of the queue
+--   layout        layout of the keyspace, '' = there is one
+--   settings      settings of the model
+--   not_after_ms  server time after which this call is void
+--   items         3 for each item: id ('' = the server gives one), delay_ms (0 = claimable at once; below 0 the time itself, which may
+--                 have passed), packed fields
+-- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | x (refused), its id, and of a duplicate state, fence and id of
+--       the job that was there first
+-- @include server_us
+-- @include check_types
+-- @include fields
+-- @include json_members
+-- @include rfc3339
+-- @include wire
+-- @include wake_push
+-- @include tell_events
+-- @include foreign_state
+-- @include foreign_over
+local sweep = KEYS[1]
+local stats = KEYS[2]
+local new = KEYS[3]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local not_after_ms = tonumber(ARGV[7])
+
+local wake = prefix .. 'wake'
+check_types({}, { sweep, stats }, { wake }, { new })
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local format = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+format.check()
+local count, items, reply = (#ARGV - 7) / 3, {}, {}
+local record = redis.call('GET', new)
+local done, known = false, {}
+for word in string.gmatch(record or '', '%S+') do
+  if word == 'd' then done = true elseif word ~= 'w' then known[#known + 1] = word end
+end
+local function told(at, letter, id, holder)
+  local state, fence = '', 0
+  if holder then state, fence = foreign_state(prefix, format, holder) end
+  for _, word in ipairs({ letter, id, state, fence, holder or '' }) do reply[#reply + 1] = word end
+end
+
+local fresh = false
+for at = 1, count do
+  local given, wait_ms, packed = ARGV[5 + 3 * at], tonumber(ARGV[6 + 3 * at]), ARGV[7 + 3 * at]
+  local item = { given = given, wait_ms = wait_ms, fields = fields(packed) }
+  item.body = item.fields[1]
+  local sign, id, holder = string.match(known[at] or '', '^([+-])([^=]*)=?(.*)$')
+  if sign then
+    item.id, item.letter, item.holder = id, sign == '+' and 'r' or 'd', sign == '-' and holder or nil
+    -- A copy that was cut off: what it has not put anywhere is still to come.
+    item.missing = sign == '+' and not done and not format.place(id) and not foreign_over(prefix, id, now_ms)
+  else
+    item.id = given
+    if given ~= '' and (format.read(given) or foreign_over(prefix, given, now_ms)) then
+      item.letter, item.holder = 'd', given
+    elseif now_ms > not_after_ms then
+      item.letter = 'x'
+    else
+      item.letter, item.missing, fresh = 'c', true, true
+    end
+  end
+  items[at] = item
+end
+if fresh or (record and not done) then
+  local words, events = { 'w' }, redis.call('HGET', stats, 'events')
+  events = events and { keep = events }
+  local function note(mark)
+    words = { mark }
+    for at, item in ipairs(items) do
+      words[at + 1] = (item.holder and '-' or '+') .. item.id .. (item.holder and '=' .. item.holder or '')
+    end
+    redis.call('SET', new, table.concat(words, ' '), 'PXAT', string.format('%d', not_after_ms + 20000))
+  end
+  for _, item in ipairs(items) do
+    if item.letter == 'c' then
+      item.id = format.new_id(item.given)
+      local holder = format.admit(item)
+      if holder and holder ~= item.id then item.letter, item.holder, item.missing = 'd', holder, false end
+    end
+  end
+  -- Before the jobs: cut off after any write, the next copy knows their ids and adds what is missing.
+  note('w')
+  local claimable = false
+  for at, item in ipairs(items) do
+    local holder = item.missing and at > 1 and format.admit(item)
+    if holder and holder ~= item.id then
+      item.letter, item.holder = 'd', holder
+    elseif item.missing then
+      local due_ms = item.wait_ms > 0 and now_ms + item.wait_ms or -item.wait_ms
+      format.add(item, due_ms)
+      if due_ms <= now_ms then claimable = true end
+      if events then
+        local job = format.read(item.id)
+        events[#events + 1] = { 'created', item.id, job and job.name or '', due_ms > now_ms and 'delayed' or 'waiting' }
+      end
+    end
+  end
+  note('d')
+  if claimable then wake_push(wake) end
+  if events then tell_events(prefix .. 'events', events) end
+end
+for at, item in ipairs(items) do told(at, item.letter, item.id, item.holder) end
+return { srv_us, reply }

@@ -1,0 +1,79 @@
+#!lua flags=allow-oom
+-- Renew leases. Accepts any token that is not yet reaped, however late (rule 11); a call that arrives after `not_after_ms` arms nothing,
+-- so that a late copy of a dead worker's renewal cannot hold a job for a whole lease (rule 9).
+--
+-- KEYS
+--   sweep    hash  state of the sweeps
+--   active   zset  id by lease deadline (ms)
+--   items    1 for each item: run:<id>
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of the engine's own keys
+--   root          what the foreign keys begin with
+--   queue         name of the queue
+--   layout        layout of the keyspace, '' = there is one
+--   settings      settings of the model
+--   renewal       counter of the worker's renewals: a call that was applied is not applied again
+--   lease_ms      length of the lease from now
+--   not_after_ms  server time after which this call is void
+--   items         3 for each item: id, fence, nonce
+-- REPLY srv_us, for each item: ok | repeated | void | stale | cancelled, deadline_ms (0 when stale or cancelled)
+-- @include server_us
+-- @include check_types
+-- @include fields
+-- @include json_members
+-- @include rfc3339
+-- @include wire
+-- @include note_lease
+-- @include foreign_token
+local sweep = KEYS[1]
+local active = KEYS[2]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local renewal = tonumber(ARGV[7])
+local lease_ms = tonumber(ARGV[8])
+local not_after_ms = tonumber(ARGV[9])
+
+local runs = { sweep }
+for at = 3, #KEYS do runs[#runs + 1] = KEYS[at] end
+check_types({ active }, runs, {})
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local format = wire(root, prefix, queue, layout, settings, now_ms,
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+format.check()
+local reply, held = {}, {}
+for at = 1, #KEYS - 2 do
+  local id, fence, nonce = ARGV[3 * at + 7], ARGV[3 * at + 8], ARGV[3 * at + 9]
+  local run_key = KEYS[2 + at]
+  local state, outcome, run, deadline_ms = foreign_token(prefix, format, id, fence, nonce)
+  if state ~= 'held' then
+    reply[#reply + 1] = outcome == 'cancelled' and 'cancelled' or 'stale'
+    deadline_ms = 0
+  elseif tonumber(redis.call('HGET', run_key, 'renewal') or 0) >= renewal then
+    reply[#reply + 1] = 'repeated'
+  elseif now_ms > not_after_ms then
+    reply[#reply + 1] = 'void'
+  else
+    reply[#reply + 1] = 'ok'
+    deadline_ms = math.max(deadline_ms, now_ms + lease_ms)
+    held[#held + 1] = { id = id, run = run_key, limits = run.limits, until_ms = deadline_ms, lease_ms = deadline_ms - now_ms,
+      token = fence .. ':' .. nonce, fence = fence, nonce = nonce, owner = redis.call('HGET', run_key, 'owner') or '' }
+  end
+  reply[#reply + 1] = deadline_ms
+end
+if #held > 0 then note_lease(sweep, lease_ms) end
+for _, lease in ipairs(held) do
+  -- The lock first: cut off in between, the next copy finds the renewal not applied and does both.
+  format.extend(lease.id, lease)
+  redis.call('ZADD', active, 'XX', lease.until_ms, lease.id)
+  for limit in string.gmatch(lease.limits, '%S+') do
+    redis.call('ZADD', prefix .. 'held:' .. limit, 'XX', lease.until_ms, lease.id)
+  end
+  redis.call('HSET', lease.run, 'renewal', renewal)
+end
+return { srv_us, reply }

@@ -1,0 +1,128 @@
+"""The life of a job on a foreign keyspace: what each call does once, and what another copy of it is told (rules 3 to 6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.operations import Bury, Drop, Failure, Finish, Lease, Release, Retry
+from tests.engine.models.foreign_desk import ForeignDesk, desk
+
+__all__ = ["desk"]
+
+
+def test_rule_03_an_enqueue_sent_again_is_repeated_and_another_one_is_a_duplicate(desk: ForeignDesk) -> None:
+    one = desk.call(desk.enqueue_operation("j1"))
+    assert (desk.send(one).result, desk.send(one).result) == ("created", "repeated")
+    other = desk.run(desk.enqueue_operation("j1", nonce=b"another-"))
+    assert (other.result, other.state, other.holder) == ("duplicate", "waiting", "j1")
+    many = desk.call(desk.enqueue_many_operation("j1", "j2", "j3", delays_ms=(0, 500), nonce=b"many----"))
+    assert [item.result for item in desk.send(many).items] == ["duplicate", "created", "created"]
+    before = desk.dump()
+    assert [item.result for item in desk.send(many).items] == ["duplicate", "repeated", "repeated"]
+    assert desk.dump() == before
+    assert desk.names(desk.claim()) == ["j1", "j3"]
+
+
+def test_rule_03_a_late_copy_of_an_enqueue_runs_no_job_again(desk: ForeignDesk) -> None:
+    call = desk.call(desk.enqueue_operation("j1"))
+    assert desk.send(call).result == "created"
+    (job,) = desk.claim()
+    assert desk.finish(job.lease) == [("ok", "finished")]
+    assert desk.send(call).result == "repeated"
+    desk.tick(40_000)
+    assert desk.send(call).result in ("refused", "duplicate")
+    assert desk.claim() == []
+
+
+def test_rule_04_a_claim_sent_again_returns_what_it_leased(desk: ForeignDesk) -> None:
+    desk.enqueue("j1", "j2")
+    call = desk.call(desk.claim_operation(limit=1))
+    first = desk.send(call)
+    again = desk.send(call)
+    assert (first.result, again.result, first.jobs) == ("leased", "repeated", again.jobs)
+    (second,) = desk.claim()
+    assert desk.send(call).result == "stale" and desk.send(call).jobs == ()
+    late = desk.call(desk.claim_operation("b"))
+    desk.tick(8_000)
+    assert desk.send(late).result == "void"
+    assert {desk.names(list(first.jobs))[0], second.lease.job} == {"j1", "j2"}
+
+
+ENDS = {
+    "finish": (lambda lease: Finish((lease,)), "finished"),
+    "release": (lambda lease: Release((lease,)), "released"),
+    "retry": (lambda lease: Retry((Failure(lease, "boom", 500),)), "retried"),
+    "bury": (lambda lease: Bury((Failure(lease, "boom"),)), "buried"),
+    "drop": (lambda lease: Drop((lease,), ("discarded",)), "discarded"),
+}
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_rule_05_a_lease_ends_once_and_a_repeat_is_told_how(desk: ForeignDesk, kind: str) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    operation, outcome = ENDS[kind][0](job.lease), ENDS[kind][1]
+    assert desk.run(operation).items == (("ok", outcome),)
+    before = desk.dump()
+    assert desk.run(operation).items == (("repeated", outcome),)
+    assert desk.dump() == before
+    stranger = Lease("j1", job.lease.fence + 1, "b" * 16 + ":1")
+    assert desk.run(ENDS[kind][0](stranger)).items == (("stale", ""),)
+    assert desk.run(desk.extend_operation(job.lease)).items == (("stale", 0),)
+    assert desk.mark(job.lease) == "stale"
+
+
+def test_rule_06_the_fence_of_each_lease_is_greater_and_the_old_token_is_void(desk: ForeignDesk) -> None:
+    desk.enqueue("j1")
+    (first,) = desk.claim("a")
+    assert desk.release(first) == [("ok", "released")]
+    (second,) = desk.claim("b")
+    assert second.lease.fence > first.lease.fence and (second.claims, second.failures, second.crashes) == (2, 0, 0)
+    assert desk.finish(first.lease) == [("repeated", "released")]
+    assert desk.finish(second.lease) == [("ok", "finished")]
+
+
+def test_a_zombie_s_finish_is_refused_after_its_lease_was_reaped(desk: ForeignDesk) -> None:
+    desk.enqueue("j1")
+    (zombie,) = desk.claim("a")
+    ((lease, crashes),) = desk.sweep_past(9_001)
+    assert (lease, crashes) == (zombie.lease, 1)
+    (other,) = desk.claim("b")
+    assert desk.finish(zombie.lease) == [("stale", "")] and other.crashes == 1
+    assert desk.finish(other.lease) == [("ok", "finished")]
+
+
+def test_released_jobs_go_back_to_the_head_in_their_order(desk: ForeignDesk) -> None:
+    desk.enqueue("j1", "j2", "j3", "j4")
+    jobs = desk.claim(limit=3)
+    desk.release(*jobs)
+    assert desk.names(desk.claim("b")) == ["j1", "j2", "j3", "j4"]
+
+
+def test_a_retry_waits_for_its_back_off_and_the_last_one_buries(desk: ForeignDesk) -> None:
+    desk.enqueue("j1", attempts=2)
+    (job,) = desk.claim()
+    assert desk.retry(job.lease, 2_000) == ("ok", "retried")
+    assert desk.claim() == []
+    desk.tick(2_001)
+    (job,) = desk.claim()
+    assert (job.failures, job.due_ms >= 0) == (1, True)
+    assert desk.retry(job.lease, 2_000) == ("ok", "buried")
+    desk.tick(10_000)
+    assert desk.claim() == []
+
+
+def test_rule_20_a_limit_of_a_name_bounds_what_is_in_hand(desk: ForeignDesk) -> None:
+    desk.set_limit("n:main", concurrency=2)
+    desk.enqueue("j1", "j2", "j3")
+    first, second = desk.claim()
+    assert desk.claim("b") == []
+    desk.finish(first.lease)
+    desk.release(second)
+    assert len(desk.claim("b")) == 2
+    desk.set_limit("n:main")
+    desk.set_limit("n:main", rate=1, per_ms=60_000)
+    desk.enqueue("j4", "j5")
+    assert len(desk.claim("c")) == 1 and desk.claim("c") == []
+    desk.tick(60_001)
+    assert len(desk.claim("c")) == 1
