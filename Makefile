@@ -21,6 +21,7 @@ BIN := .venv/bin
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
+	@echo 'make bench MODEL=all [SEED=1]       45 seconds and the costs of each model, and one table of all (up to 30 minutes)'
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make interop [ONLY=mixed] [SEED=1]  the original npm client bull beside the engine on one queue, then the verdicts (3 minutes)'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
@@ -50,7 +51,7 @@ test: TOOLS += browser node
 interop: TOOLS += node
 
 bench: setup
-	@$(BIN)/python -m chaos bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT))
+	@$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT)))
 
 # Its two servers are part of what it measures, so SERVER says nothing here.
 bench-engine: TOOLS += redis

@@ -43,6 +43,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     bench.add_argument("--faults", type=names, default=FAULT_NAMES, help=f"only these, with commas ({', '.join(FAULT_NAMES)})")
     bench.add_argument("--rate", type=int, default=120, help="offered jobs per second (default 120)")
     bench.add_argument("--lease-ms", type=int, default=9_000, help="lease of a claimed job in ms (default 9000)")
+    compare = commands.add_parser(
+        "compare",
+        help="a short drill and the costs of every model, and one table of them",
+        description="For each model 45 seconds of load with all faults, judged, then what it costs on a server of its own; one "
+        "table of all, in at most thirty minutes. Exits 0 when every drill is valid, 1 when one is violated, 2 when something is "
+        "unknown.",
+    )
+    compare.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
+    compare.add_argument("--models", type=names, default=(), help="only these, with commas (default all)")
+    compare.add_argument("--quick", action="store_true", help="small numbers for the costs, for trying things out")
     soak = commands.add_parser(
         "soak",
         help="minutes of load with a fault every ten seconds: does memory grow?",
@@ -59,7 +69,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     interop.add_argument("--scenario", default="", help="only this one (default: all)")
     interop.add_argument("--seed", type=int, default=1, help="draws the load (default 1)")
-    for command in (bench, soak, interop):
+    for command in (bench, compare, soak, interop):
         command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
         command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
         command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
@@ -83,13 +93,14 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     try:
         # Imported here, so that a package that is not installed is one clear line too.
         from chaos.command import bench
+        from chaos.compare import compare
         from chaos.interop.command import interop
         from chaos.soak import soak
         from engine.testing import ServerMissing
     except ModuleNotFoundError as error:
         return fail(PACKAGE_MISSING.format(name=error.name))
     try:
-        return {"bench": bench, "soak": soak, "interop": interop}[parsed.command](parsed, interrupts)
+        return {"bench": bench, "compare": compare, "soak": soak, "interop": interop}[parsed.command](parsed, interrupts)
     except (HarnessError, ServerMissing) as error:
         return fail(str(error))
     except Exception as error:

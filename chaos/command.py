@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.judge import UNKNOWN, VALID, judge
 from chaos.mutants import Mutant
-from chaos.plan import consumer_names, draw, worker_names
+from chaos.plan import FAULT_NAMES, Pace, consumer_names, draw, worker_names
 from chaos.processes import send
 from chaos.progress import Progress
 from chaos.runs import RunFolder
@@ -29,23 +30,34 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
 
     Raises HarnessError and ServerMissing when it cannot begin, cannot write the spec, or is interrupted outside of the drill.
     """
-    now_s = time.time()
     mutant = mutants.find(arguments.mutant)
     if mutant and arguments.model != LANES:
         raise HarnessError(f"mutants are of the model {LANES}, not of {arguments.model}")
     label = "-".join(filter(None, [arguments.model if arguments.model != LANES else "", arguments.mutant]))
     spec = RunSpec(
-        id=runs.run_id("bench", arguments.seed, label, now_s),
+        id=runs.run_id("bench", arguments.seed, label, time.time()),
         seed=arguments.seed,
         model=arguments.model,
         mutant=arguments.mutant,
         rate_per_s=arguments.rate,
         lease_ms=arguments.lease_ms,
-        started_utc=utc(now_s),
     )
-    spec = replace(spec, **features(spec.model))
+    return drill_and_judge(spec, Pace(), arguments, interrupts, mutant, arguments.faults)[0]
+
+
+def drill_and_judge(
+    spec: RunSpec,
+    pace: Pace,
+    arguments: argparse.Namespace,
+    interrupts: Interrupts,
+    mutant: Mutant | None = None,
+    kinds: Sequence[str] = FAULT_NAMES,
+) -> tuple[int, Path]:
+    """Draw the plan of a spec, carry it out and judge it: the exit code, and the folder of the run. Raises as `bench`."""
+    now_s = time.time()
+    spec = replace(spec, started_utc=utc(now_s), **features(spec.model))
     workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
-    plan = draw(spec.seed, workers=workers, consumers=consumers, kinds=arguments.faults)
+    plan = draw(spec.seed, workers=workers, consumers=consumers, pace=pace, kinds=kinds)
     server = topology.binary()
     progress = Progress(sys.stdout)
     toxiproxy = toxiproxy_program(progress, interrupts) if plan.needs_network() else None
@@ -73,7 +85,7 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     spec.write(folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
     code = conclude(drill, progress)
     folder.release()
-    return code
+    return code, folder.path
 
 
 def features(model: str) -> dict[str, Any]:

@@ -56,9 +56,9 @@ def judge(run: Path, interrupts: Interrupts, command: Sequence[str] | None = Non
     return code, ""
 
 
-def exit_code(process: subprocess.Popen[bytes], interrupts: Interrupts) -> int:
+def exit_code(process: subprocess.Popen[bytes], interrupts: Interrupts, timeout_s: float = JUDGE_TIMEOUT_S) -> int:
     """Wait for the judge. Raises Interrupted within `LOOK_S` of a signal, and TimeoutExpired for a judge that is stuck."""
-    deadline_s = time.monotonic() + JUDGE_TIMEOUT_S
+    deadline_s = time.monotonic() + timeout_s
     while True:
         interrupts.check()
         try:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from reports.compare import compare
 from reports.errors import CannotJudge, one_line
 from reports.interrupts import INTERRUPTS
 from reports.judge import judge, withdraw
@@ -26,12 +27,16 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("judge", help="decide valid, violated or unknown, and write verdict.json")
     command.add_argument("run", type=Path, help="folder of the run, such as runs/latest")
     command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    command = commands.add_parser("compare", help="the table of a comparison of models, printed and as a page")
+    command.add_argument("run", type=Path, help="folder of the comparison, such as runs/latest")
     return root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return the exit code."""
     options = parser().parse_args(arguments)
+    if options.command == "compare":
+        return compared(options.run)
     try:
         decided = judge(options.run, master=options.master)
         INTERRUPTS.check()
@@ -47,6 +52,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         return complain(f"the judge failed: {one_line(error)}")
     return EXIT_CODES[decided["verdict"]]
+
+
+def compared(folder: Path) -> int:
+    """Print the table of a comparison, and draw its page; the exit code."""
+    try:
+        tell(compare(folder))
+    except CannotJudge as error:
+        print(f"compare: {error}", file=sys.stderr)
+        return UNKNOWN
+    except OSError as error:
+        print(f"compare: the table cannot be printed: {error.strerror or error}", file=sys.stderr)
+        return UNKNOWN
+    return 0
 
 
 def tell(text: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from reports import percentiles
+from reports.by_fault import by_fault
 from reports.checks.j19_delayed_on_time import allowed_ms, lateness
 from reports.facts import MS, Phase, Run
 from reports.frames import Frames
@@ -42,6 +43,7 @@ def measures(frames: Frames) -> dict[str, Any]:
         "percentiles": [line for name, row in [*named, (ALL, total)] for line in percentiles.lines(name, row)],
         "recovery": recovery(frames),
         "faults": faults(run),
+        "by_fault": by_fault(frames),
         "rates": rates(total, run.dropped),
         "send_lag": dict(zip(("p50_ms", "p99_ms"), shown(total["lag_ms"] or [NEVER_MS] * 2), strict=True)),
         "delayed": delayed(frames),

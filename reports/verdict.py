@@ -30,7 +30,7 @@ EXIT_CODES = {"valid": 0, "violated": 1, "unknown": 2}
 #: Measures of a run that could not be looked at.
 NO_MEASURES: dict[str, Any] = {
     **dict.fromkeys(("enqueued", "finished", "lost", "doubled", "refused_stale", "dead", "dropped")),
-    **dict.fromkeys(("latency", "percentiles", "recovery", "faults"), ()),
+    **dict.fromkeys(("latency", "percentiles", "recovery", "faults", "by_fault"), ()),
     "rates": {"offered_per_s": None, "finished_per_s": None},
     "send_lag": {"p50_ms": None, "p99_ms": None},
     "delayed": {"n": 0, "p50_ms": None, "p99_ms": None, "max_ms": None},

@@ -14,6 +14,7 @@ from bench.micro.floor import Floor
 from bench.micro.jobs import fill
 from bench.micro.place import client, evalsha_stats, pinned_server, server_cpu_s, start_module
 from bench.micro.rounds import Cost, columns, in_turns, ratio
+from bench.models import LANES
 
 #: The floor's batch that the target names, and the paths and prefetches that are measured.
 FLOOR_BATCH = 50
@@ -61,9 +62,11 @@ def measure(jobs: int, repeat: int, told: Callable[[str], None]) -> dict[str, An
     }
 
 
-def drain_once(url: str, queue: str, jobs: int, path: str, prefetch: int, profile: bool = False) -> dict[str, Any]:
+def drain_once(
+    url: str, queue: str, jobs: int, path: str, prefetch: int, profile: bool = False, model: str = LANES
+) -> dict[str, Any]:
     """Drain in a process of its own, and hear what it took: `seconds`, `cpu_s`, `profile`."""
-    child = start_module("bench.micro.drain_process", json.dumps(asdict(Order(url, queue, jobs, path, prefetch, profile))))
+    child = start_module("bench.micro.drain_process", json.dumps(asdict(Order(url, queue, jobs, path, prefetch, profile, model))))
     try:
         output = child.communicate(timeout=_TIMEOUT_S)[0]
     finally:

@@ -19,10 +19,12 @@ from typing import Any
 import redis
 
 import engine
+from bench import models
 from bench.micro.floor import Floor
 from bench.micro.payload import NAME
 from bench.micro.place import pin_client
 from bench.micro.sampler import Sampler
+from bench.models import LANES
 
 #: A drain that takes longer has lost a job.
 _DEADLINE_S = 120.0
@@ -39,6 +41,7 @@ class Order:
     path: str
     prefetch: int
     profile: bool = False
+    model: str = LANES
 
 
 class Tally:
@@ -80,7 +83,8 @@ def drain(order: Order) -> dict[str, Any]:
     """Seconds from the first start to the last end, the processor time of all of it, and the profile if one was asked for."""
     tally = Tally(order.jobs)
     ended: list[tuple[int, float]] = []
-    with engine.Queue(order.queue, url=order.url) as queue, engine.Queue(order.queue, url=order.url) as watched:
+    opened = (models.queue(order.model, order.queue, url=order.url) for _ in range(2))
+    with next(opened) as queue, next(opened) as watched:
         worker = engine.Worker(queue, handlers_for(order.path, tally), name="drain", prefetch=order.prefetch)
 
         def watch() -> None:

@@ -36,10 +36,10 @@ def _on(binary: Path, jobs: int) -> dict[str, float]:
         fill(queue, 1_000)
         leases = claims.take(1_000)
         plain.flushall(asynchronous=False)
-        empty = _settled(plain)
+        empty = settled(plain)
 
         def per_job() -> float:
-            return (_settled(plain) - empty) / jobs
+            return (settled(plain) - empty) / jobs
 
         fill(queue, jobs)
         waiting = per_job()
@@ -55,7 +55,7 @@ def _on(binary: Path, jobs: int) -> dict[str, float]:
     return {"waiting": waiting, "active": active, "finished": finished, "tombstone": tombstone}
 
 
-def _settled(plain: redis.Redis) -> int:
+def settled(plain: redis.Redis) -> int:
     """`used_memory` once it no longer changes."""
     end_s = time.monotonic() + _SETTLE_MAX_S
     before, now = -1, int(plain.info("memory")["used_memory"])  # pyright: ignore[reportIndexIssue]

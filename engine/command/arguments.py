@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from engine import models
 from engine.errors import Malformed
 
 #: Milliseconds of each unit that a duration may be written in.
@@ -26,6 +27,19 @@ def duration_ms(text: str) -> int:
 def words(text: str) -> tuple[str, ...]:
     """`gpu,eu` as its words."""
     return tuple(word for word in text.split(",") if word)
+
+
+def model(text: str) -> Any:
+    """`bull`, or `bananas:live` with a layout, as one of engine.models. Raises ArgumentTypeError."""
+    name, _, layout = text.partition(":")
+    specs = (models.Lanes, models.Bridge, models.Bananas, models.Bull, models.Mosquito)
+    kinds: dict[str, Any] = {spec.__name__.lower(): spec for spec in specs}
+    try:
+        return kinds[name](**({"layout": layout} if layout else {}))
+    except (KeyError, TypeError, Malformed):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: it must be one of {', '.join(kinds)}, with a layout where it has two"
+        ) from None
 
 
 def priorities(text: str) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import engine
 from engine import validate
 from engine.async_queue import AsyncQueue
-from engine.command.arguments import add, add_queue, priorities, words
+from engine.command.arguments import add, add_queue, model, priorities, words
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.history import HistoryFile
@@ -35,6 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "handlers", metavar="MODULE:HANDLERS", help="where the engine.Handlers object, or the queue with jobs, is"
     )
     add_queue(worker)
+    add(worker, "--model", kind=model, default=None, help="data model of the queue: bull, bananas:live, ... (default lanes)")
     add(worker, "--name", default=f"worker-{os.getpid()}", help="for people and for the history")
     add(worker, "--concurrency", kind=int, default=8, help="handlers at once")
     add(worker, "--prefetch", kind=int, default=128, help="most jobs leased ahead of the handlers; 0 = none")
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         if options.history is not None:
             file = HistoryFile(options.history, proc=options.name, role="worker", version=engine.__version__)
             recorder = Recorder(file, queue=options.queue)
-        queue = Queue(options.queue, url=options.url, lua=options.lua, observer=recorder)
+        queue = Queue(options.queue, options.model, url=options.url, lua=options.lua, observer=recorder)
         worker = Worker(
             queue,
             handlers,

@@ -55,6 +55,15 @@ def test_jobs_are_counted(valid: dict[str, Any]) -> None:
     assert counted == {"enqueued": 44, "finished": 43, "lost": 0, "doubled": 0, "refused_stale": 1, "dead": 1, "dropped": 3}
 
 
+def test_each_fault_has_its_own_counts_and_recovery(valid: dict[str, Any]) -> None:
+    """k1 starts elsewhere 9.21 s after the kill at 10 s, z1 9.402 s after the freeze at 25 s; the zombie's finish was refused."""
+    none = {"lost": 0, "doubled": 0}
+    assert valid["measures"]["by_fault"] == [
+        {"fault": "1-worker-kill", "name": "worker-kill", **none, "stale": 0, "recovery_ms": 9_210.0},
+        {"fault": "2-worker-freeze", "name": "worker-freeze", **none, "stale": 1, "recovery_ms": 9_402.0},
+    ]
+
+
 def test_latency_counts_from_the_intended_enqueue_and_its_delay(valid: dict[str, Any]) -> None:
     """`slow` was meant for 10.9 s with 2 s delay, and its finish was answered at 13.061 s."""
     phases = {line["phase"]: line for line in valid["measures"]["latency"]}

@@ -1,0 +1,98 @@
+"""The comparison of models: what it asks for, what is left when something fails, and how it ends."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos import compare
+from chaos.compare import PACE, CostsFailed, one, worst
+from chaos.errors import HarnessError
+from chaos.interrupts import Interrupts
+from chaos.plan import FAULT_NAMES, draw, worker_names
+from chaos.progress import Progress
+from chaos.spec import RunSpec
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> argparse.Namespace:
+    return argparse.Namespace(seed=3, models=(), quick=True, runs=tmp_path, keep=20, keep_days=14)
+
+
+class Silent:
+    def isatty(self) -> bool:
+        return False
+
+    def write(self, text: str) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+def entry(arguments: argparse.Namespace, folder: Path, left_s: float = 1_000) -> dict[str, Any]:
+    return one("lanes", arguments, Interrupts(), Progress(Silent()), folder, left_s)  # type: ignore[arg-type]
+
+
+def test_every_model_sees_every_fault_within_a_short_lease() -> None:
+    spec = RunSpec(
+        id="x", seed=1, lease_ms=compare.LEASE_MS, sweep_ms=compare.SWEEP_MS, liveness_slack_ms=compare.LIVENESS_SLACK_MS
+    )
+    assert spec.sweep_ms <= spec.lease_ms / 4
+    plan = draw(1, workers=worker_names(3), pace=PACE)
+    assert {planned.name for planned in plan.faults} == set(FAULT_NAMES)
+
+
+def test_a_drill_and_its_costs_make_an_entry(
+    arguments: argparse.Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[RunSpec] = []
+
+    def drill(spec: RunSpec, *_: object) -> tuple[int, Path]:
+        asked.append(spec)
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "verdict.json").write_text('{"verdict": "valid"}')
+        return 0, tmp_path / "run"
+
+    monkeypatch.setattr(compare, "drill_and_judge", drill)
+    monkeypatch.setattr(compare, "costs", lambda *_: {"bytes": {}})
+    found = entry(arguments, tmp_path)
+    assert (asked[0].model, asked[0].scenario, asked[0].seed) == ("lanes", "compare", 3)
+    assert (found["run"], found["verdict"], found["costs"], found["trouble"]) == ("run", {"verdict": "valid"}, {"bytes": {}}, [])
+    assert worst([found]) == 0
+
+
+def test_what_fails_is_missing_and_said_and_the_rest_is_measured(
+    arguments: argparse.Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_drill(*_: object) -> None:
+        raise HarnessError("no server")
+
+    def no_costs(*_: object) -> None:
+        raise CostsFailed("exit code 1: bang")
+
+    monkeypatch.setattr(compare, "drill_and_judge", no_drill)
+    monkeypatch.setattr(compare, "costs", no_costs)
+    found = entry(arguments, tmp_path)
+    assert found["trouble"] == [
+        "the drill could not be run: no server",
+        "the costs could not be measured: exit code 1: bang",
+    ]
+    assert (found["verdict"], found["costs"]) == (None, None)
+    assert worst([found]) == 2
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_without_time_nothing_is_begun(arguments: argparse.Namespace, tmp_path: Path) -> None:
+    found = entry(arguments, tmp_path, left_s=compare.DRILL_S - 1)
+    assert found["trouble"] == ["there was no time for it"] and found["costs"] is None
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"), [(("valid", "valid"), 0), (("valid", "unknown"), 2), (("unknown", "violated"), 1), (("valid", None), 2)]
+)
+def test_the_worst_verdict_is_the_exit_code(verdicts: tuple[str | None, ...], code: int) -> None:
+    assert worst([{"verdict": word and {"verdict": word}, "costs": {}} for word in verdicts]) == code
+    assert worst([{"verdict": {"verdict": "valid"}, "costs": None}]) == 2
