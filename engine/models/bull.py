@@ -8,7 +8,7 @@ that no Node worker consumes: Node reads every id as a number.
 Back-off is Bull's: `fixed`, and `exponential` with (2^n - 1) times the delay after the n-th failure, both without chance.
 `delay_ms` counts from the server's time of the call, also beside `timestamp_ms`. What a handler returns is kept as it is, where
 Node's own workers write an empty text for 0, false and "". The wire does not say when a job has ended: retention and `clean` go
-by when it was made. From 2039-09-07 on scores have no room for all bits of an id: jobs of one due time come in any order then.
+by when it was made. From 2039-09-07 on scores have no room for all bits of an id: what Node delays may start a millisecond late.
 
 What the engine repairs: jobs of equal due times start in the order of their ids (Bull turns them round at 4095/4096), promotion
 and retry respect the pause, resume and pause keep both lists where Bull renames one over the other, and an id without a hash does
@@ -180,6 +180,10 @@ class BullModel(Foreign):
             raise Malformed("id", value, "another one than the name of a key of Bull's")
         return id
 
+    def schedule_id(self, schedule: str, moment: str) -> str:
+        """A number as well: Node could not run it otherwise."""
+        return ""
+
     def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
         """Raise UnsupportedFeature for what Bull's jobs have no room for."""
         super().check(id, name, payload, options)
@@ -223,7 +227,10 @@ class BullModel(Foreign):
         except (ValueError, TypeError, RecursionError) as error:
             raise ScriptFault(f"job {lease.job} of Bull's: {error}") from error
         name, options = form
-        return LeasedJob(lease, deadline_ms, name, name, name, data, options, enqueued_ms, 0, *counters)
+        claims, failures, crashes = counters
+        # Bull goes on counting when a job whose runs are used up is retried by hand: one more is allowed.
+        failures = min(failures, options.attempts - 1)
+        return LeasedJob(lease, deadline_ms, name, name, name, data, options, enqueued_ms, 0, claims, failures, crashes)
 
 
 #: By opts and attempts: most jobs of a queue have them in common.

@@ -10,7 +10,7 @@ from engine import models
 from engine.models.model import Spec
 
 #: Those of foreign formats, by the name of their test.
-FOREIGN: dict[str, Spec] = {}
+FOREIGN: dict[str, Spec] = {"bull": models.Bull()}
 ALL: dict[str, Spec] = {"lanes": models.Lanes(), **FOREIGN}
 
 

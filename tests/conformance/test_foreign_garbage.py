@@ -26,7 +26,7 @@ def test_what_comes_behind_garbage_runs(spec: Spec, what: str, ironclaim_url: st
     desk.put("good", "better")
     ran: list[str] = []
     for _ in range(6):
-        claimed = desk.run(desk.claim_operation(limit=10))
+        claimed = desk.run(desk.claim_operation(limit=10, classes=("main", "__default__")))
         # As a worker does with jobs that it cannot read.
         for failure in claimed.unreadable:
             desk.run(Bury((failure,)))

@@ -1,8 +1,13 @@
 -- Delayed jobs on Bull's wire: a score is the time in ms times 4096 and the low 12 bits of the id. Adds to `bull`, the methods of
--- the wire: due, next_due_ms, promote.
+-- the wire: due, next_due_ms, due_at, promote.
 local function bull_due(bull, keys, root, now_ms)
   local function time_of(score)
     return math.floor(tonumber(score) / 4096)
+  end
+
+  -- No time is as far away as a score may say.
+  local function told(score)
+    return math.max(0, math.min(time_of(score), 140737488355328))
   end
 
   -- Members from the least score to `most`, as { id, time }.
@@ -16,14 +21,13 @@ local function bull_due(bull, keys, root, now_ms)
   -- First in, first out among equal times: by the whole id, for its low 12 bits say after 4095 that 4096 came first. Ids that are
   -- no numbers keep the order of the set. A time with more than 4096 jobs is put in order 4096 at a time.
   function bull.due(most)
-    local found = members('-inf', string.format('%.0f', now_ms * 4096 + 4095), most)
+    local found = members('-inf', string.format('(%.0f', (now_ms + 1) * 4096), most)
     if #found == most then
       local time, whole = found[most].time, {}
       for _, member in ipairs(found) do
         if member.time < time then whole[#whole + 1] = member end
       end
-      local from = time * 4096
-      local first, last = string.format('%.0f', from), string.format('%.0f', from + 4095)
+      local first, last = string.format('%.0f', time * 4096), string.format('(%.0f', (time + 1) * 4096)
       if time < 0 then first, last = '-inf', '(0' end
       for _, member in ipairs(members(first, last, 4096)) do whole[#whole + 1] = member end
       found = whole
@@ -42,8 +46,12 @@ local function bull_due(bull, keys, root, now_ms)
 
   function bull.next_due_ms()
     local score = redis.call('ZRANGE', keys.delayed, 0, 0, 'WITHSCORES')[2]
-    -- Far beyond every time that is one: infinite, and what no number of ms can say.
-    return score and math.max(0, math.min(time_of(score), 140737488355328)) or nil
+    return score and told(score) or nil
+  end
+
+  function bull.due_at(id)
+    local score = redis.call('ZSCORE', keys.delayed, id)
+    return score and told(score) or nil
   end
 
   function bull.promote(id)

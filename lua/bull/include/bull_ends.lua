@@ -21,7 +21,10 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   -- Of an id that is no number the low bits are 0, as the original's arithmetic has it.
   function bull.delay(id, due_ms)
     local low = string.find(id, '^%d+$') and tonumber(id) % 4096 or 0
-    local score = due_ms * 4096 + low
+    -- From 2039 on a score has no room for all of those bits: what would be rounded up to the next millisecond is rounded down.
+    local step = 1
+    while due_ms * 4096 >= 9007199254740992 * step do step = step * 2 end
+    local score = due_ms * 4096 + (low - low % step)
     redis.call('ZADD', keys.delayed, string.format('%.0f', score), id)
     redis.call('PUBLISH', keys.delayed, string.format('%.17g', score / 4096))
   end
@@ -55,16 +58,20 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
     redis.call('SET', root .. id .. ':lock', lease.token, 'PX', string.format('%.0f', lease.lease_ms))
   end
 
+  -- One of our leases stands in our own `active` until all is done, so the id leaves first: cut off in between, it is nowhere, and
+  -- comes back. What a foreign client has left behind must not be nowhere, so it leaves last, and may not be put in twice.
   function bull.back(id, job, front)
-    local place = bull.place(id)
-    -- An end that was cut off, by us or by the original, has left it in `active`; what is elsewhere stays there.
-    if place == nil or place == 'active' then bull.push(id, front and 'RPUSH' or 'LPUSH') end
-    bull.leave(id)
+    local place, leased = bull.place(id), redis.call('ZSCORE', prefix .. 'active', id)
+    if leased then bull.leave(id) end
+    if (place == nil or place == 'active') and (leased or not bull.waits(id)) then bull.push(id, front and 'RPUSH' or 'LPUSH') end
+    if not leased then bull.leave(id) end
   end
 
   function bull.done(id, job, value, took_ms)
     if bull.is_hash(id) then
-      redis.call('HSET', root .. id, 'returnvalue', value or '')
+      -- Node writes an empty text where there is nothing. A repeat that knows no value any more leaves the one that is there.
+      local known = redis.call('HGET', root .. id, 'returnvalue') or 'null'
+      if value or known == 'null' then redis.call('HSET', root .. id, 'returnvalue', value or '') end
       redis.call('SADD', keys.completed, id)
     end
     bull.leave(id)
@@ -78,21 +85,26 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
 
   -- One trace more; what was there stays byte for byte, unless it is no array.
   local function note_failure(id, failure)
+    local failures = string.format('%.0f', failure.failures)
+    if failure.redo and redis.call('HGET', root .. id, 'attemptsMade') == failures then return end
     local text = failure.error or ''
     if failure.trace and failure.trace ~= '' then text = text .. '\n' .. failure.trace end
     local traces = redis.call('HGET', root .. id, 'stacktrace') or ''
     local fine, list = pcall(cjson.decode, traces)
     local inside = fine and type(list) == 'table' and string.match(traces, '^%s*%[(.*)%]%s*$')
     if not inside or string.find(inside, '^%s*$') then inside = '' else inside = inside .. ',' end
-    redis.call('HSET', root .. id, 'attemptsMade', string.format('%.0f', failure.failures), 'stacktrace', '[' .. inside .. json_text(text) .. ']')
+    redis.call('HSET', root .. id, 'attemptsMade', failures, 'stacktrace', '[' .. inside .. json_text(text) .. ']')
   end
 
   function bull.again(id, job, failure)
-    if bull.is_hash(id) then
+    local place = failure.redo and bull.place(id)
+    if bull.is_hash(id) and (not place or place == 'active') then
       note_failure(id, failure)
+      bull.leave(id)
       if failure.due_ms > now_ms then bull.delay(id, failure.due_ms) else bull.push(id, job.lifo and 'RPUSH' or 'LPUSH') end
+    else
+      bull.leave(id)
     end
-    bull.leave(id)
   end
 
   function bull.bury(id, job, failure)

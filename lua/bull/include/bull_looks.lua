@@ -101,7 +101,7 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
   end
 
   function bull.requeue(id, job)
-    bull.push(id, job.lifo and 'RPUSH' or 'LPUSH')
+    if not bull.waits(id) then bull.push(id, job.lifo and 'RPUSH' or 'LPUSH') end
     redis.call('SREM', keys.failed, id)
   end
 

@@ -52,19 +52,22 @@ local function bull_read(bull, keys, root, tools)
       lifo = lifo and lifo ~= cjson.null and lifo ~= 0 and lifo ~= '' }
   end
 
+  function bull.waits(id)
+    return redis.call('LPOS', keys.wait, id) or redis.call('LPOS', keys.paused, id)
+  end
+
   -- In the order in which the original's getState asks.
   function bull.place(id)
     if redis.call('SISMEMBER', keys.completed, id) == 1 then return 'done' end
     if redis.call('SISMEMBER', keys.failed, id) == 1 then return 'dead' end
     if redis.call('ZSCORE', keys.delayed, id) then return 'delayed' end
     if redis.call('LPOS', keys.active, id) then return 'active' end
-    if redis.call('LPOS', keys.wait, id) or redis.call('LPOS', keys.paused, id) then return 'waiting' end
-    return nil
+    return bull.waits(id) and 'waiting' or nil
   end
 
   -- Whether a lock is one of ours: fence, incarnation and counter, which no queue of the original would write.
   function bull.ours(lock)
-    return type(lock) == 'string' and string.find(lock, '^%d+:%x+:%d+$') ~= nil
+    return type(lock) == 'string' and string.find(lock, '^%d+:%w+:%d+$') ~= nil
   end
 
   function bull.locked(id)

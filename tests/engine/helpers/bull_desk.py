@@ -1,0 +1,77 @@
+"""A desk for a queue of Bull's: virtual time, raw keys, and what is published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from engine import models
+from engine.models.bull import UNNAMED, BullKeys
+from engine.operations import Enqueued, Finish, Lease, LeasedJob, Value
+from tests.engine.desk import Desk
+
+#: In 2038: later than any test runs, and before scores lose the low bits of ids.
+START_MS = 2_150_000_000_000
+
+
+class BullDesk(Desk):
+    """One queue of Bull's under a clock that the test moves. `wire` names Bull's own keys."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, models.Bull())
+        self.redis.close()
+        self.redis = redis.Redis.from_url(url, decode_responses=True)
+        self.bytes: redis.Redis = redis.Redis.from_url(url)
+        self.wire = BullKeys("bull:desk:")
+        self.aside = f"{self.keys.prefix}aside"
+        self._set_clock(START_MS)
+        self._listener: Any = self.redis.pubsub()
+        self._listener.psubscribe("bull:desk:*")
+
+    def _set_clock(self, now_ms: int) -> None:
+        self.now_ms = self.queue.model.now_ms = now_ms
+
+    def tick(self, ms: int) -> None:
+        """Move the clock; keys expire by the server's own."""
+        self._set_clock(self.now_ms + ms)
+
+    def close(self) -> None:
+        self._listener.close()
+        self.bytes.close()
+        super().close()
+
+    def add(self, payload: object = None, *, id: str = "", name: str = UNNAMED, **options: Any) -> str:
+        """A job as Node would add it, with one attempt unless said otherwise; its id."""
+        nonce = f"{self._count('adds'):08d}".encode()
+        operation = self.enqueue_operation(id, name=name, nonce=nonce, payload=payload, **{"attempts": 1, **options})
+        enqueued: Enqueued = self.run(operation)
+        assert enqueued.result == "created"
+        return enqueued.job
+
+    def take(self, limit: int = 10, *, names: tuple[str, ...] = (UNNAMED,), worker: str = "a") -> dict[str, LeasedJob]:
+        """The jobs that a worker gets now, by id."""
+        return {job.lease.job: job for job in self.claim(worker, limit, classes=names)}
+
+    def finish_with(self, lease: Lease, value: object) -> None:
+        data = json.dumps(value, separators=(",", ":")).encode()
+        assert self.run(Finish((lease,), None, (Value(0, data, 1000, 5),))).items == (("ok", "finished"),)
+
+    def published(self) -> list[list[str]]:
+        """Channel and message of what was published since the last look."""
+        found: list[list[str]] = []
+        while (message := self._listener.get_message(timeout=0.02)) is not None:
+            if message["type"] == "pmessage":
+                found.append([message["channel"], message["data"]])
+        return found
+
+
+@pytest.fixture
+def bull(ironclaim_url: str) -> Iterator[BullDesk]:
+    """An empty desk."""
+    made = BullDesk(ironclaim_url)
+    yield made
+    made.close()

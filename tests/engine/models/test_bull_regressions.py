@@ -1,0 +1,203 @@
+"""Defects of Bull, each by its name: those that the engine does not have on the same wire."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engine.operations import Failure, Finish, NoteProgress, Release, Retry
+from tests.engine.desk import LEASE_MS
+from tests.engine.helpers.bull_desk import BullDesk, bull
+from tests.engine.helpers.by_hand import altered
+from tests.engine.helpers.node_bull import NodeBull
+
+__all__ = ["bull"]
+
+
+@pytest.fixture
+def node(bull: BullDesk) -> NodeBull:
+    return NodeBull(bull.redis, bull.wire.root, bull.now_ms)
+
+
+def dead(bull: BullDesk, id: str) -> None:
+    """Its one run fails."""
+    bull.run(Retry((Failure(bull.take()[id].lease, "no"),)))
+    assert bull.redis.smembers(bull.wire.failed) == {id}
+
+
+@pytest.mark.feature("BL20", model="bull")
+def test_what_node_promoted_during_the_pause_survives_our_resume(bull: BullDesk, node: NodeBull) -> None:
+    """Bull renames `paused` over `wait`: [1] and [3, 2] become [3, 2], and job 1 is in no list."""
+    node.add({}, delay=1000)
+    bull.pause()
+    node.add({})
+    node.add({})
+    node.now_ms += 1000
+    assert node.promote() == "1" and node.lists() == {"wait": ["1"], "paused": ["3", "2"]}
+    bull.resume()
+    assert node.lists() == {"wait": ["1", "3", "2"]}
+    assert list(bull.take()) == ["2", "3", "1"]
+
+
+@pytest.mark.feature("BL20", model="bull")
+def test_our_pause_keeps_what_is_paused_already(bull: BullDesk, node: NodeBull) -> None:
+    node.add({})
+    node.pause()
+    bull.redis.delete(bull.wire.meta_paused)
+    node.add({})
+    bull.pause()
+    assert node.lists() == {"paused": ["2", "1"]}
+
+
+@pytest.mark.feature("BL19", "BL20", "BL24", model="bull")
+def test_nothing_comes_into_wait_during_the_pause(bull: BullDesk, node: NodeBull) -> None:
+    """Bull puts what is promoted, retried by hand, or to be run again at once there, and it runs."""
+    dead_id, held = bull.add(), bull.add(attempts=2)
+    jobs = bull.take()
+    bull.run(Retry((Failure(jobs[dead_id].lease, "no"),)))
+    late, by_hand, lost = bull.add(delay_ms=100), bull.add(delay_ms=99_999), node.add({})
+    assert node.pop() == lost
+    bull.redis.delete(bull.wire.lock(lost))
+    node.pause()
+    bull.run(Retry((Failure(jobs[held].lease, "no"),)))
+    altered(bull, "requeue", "dead", dead_id)
+    altered(bull, "run_now", "delayed", by_hand)
+    bull.tick(100)
+    assert bull.promote().promoted == 1
+    bull.reap()
+    bull.tick(1000)
+    bull.reap()
+    assert sorted(node.lists()["paused"]) == sorted([dead_id, held, late, by_hand, lost])
+    assert "wait" not in node.lists() and "active" not in node.lists()
+    assert bull.take() == {}
+    node.resume()
+    assert len(bull.take()) == 5
+
+
+def test_what_is_released_during_the_pause_is_paused(bull: BullDesk, node: NodeBull) -> None:
+    id = bull.add()
+    (job,) = bull.take().values()
+    node.pause()
+    bull.run(Release((job.lease,)))
+    assert node.lists() == {"paused": [id]}
+
+
+@pytest.mark.feature("BL20", model="bull")
+def test_a_pause_of_either_side_holds_both(bull: BullDesk, node: NodeBull) -> None:
+    bull.add()
+    bull.pause()
+    assert node.pop() is None
+    node.resume()
+    node.pause()
+    assert bull.take() == {} and bull.add() == "2" and node.lists() == {"paused": ["2", "1"]}
+    bull.resume()
+    assert node.pop() == "1" and list(bull.take()) == ["2"]
+
+
+@pytest.mark.feature("BL16", "BL17", model="bull")
+def test_the_lock_is_renewed_and_never_lapses_in_between(bull: BullDesk, node: NodeBull) -> None:
+    """Bull's first renewal asks for a free lock, so it lapses and is taken again."""
+    bull.add()
+    (job,) = bull.take().values()
+    lock = bull.wire.lock("1")
+    token = f"{job.lease.fence}:{job.lease.nonce}"
+    assert bull.redis.get(lock) == token and LEASE_MS - 1000 < bull.redis.pttl(lock) <= LEASE_MS
+    bull.redis.pexpire(lock, 500)
+    bull.run(bull.extend_operation(job.lease))
+    assert bull.redis.get(lock) == token and LEASE_MS - 1000 < bull.redis.pttl(lock) <= LEASE_MS
+    assert not node.lock("1")
+    bull.finish(job.lease)
+    assert not bull.redis.exists(lock)
+
+
+@pytest.mark.feature("BL18", model="bull")
+def test_a_job_that_was_just_popped_is_not_taken_from_its_worker(bull: BullDesk, node: NodeBull) -> None:
+    """Pop and lock are two commands: Bull's stalled check comes in between."""
+    node.add({})
+    assert node.pop(lock=False) == "1"
+    for _ in range(3):
+        bull.tick(300)
+        assert bull.reap().leases == ()
+    node.lock("1")
+    bull.tick(300)
+    bull.reap()
+    assert node.lists() == {"active": ["1"]}
+
+
+@pytest.mark.feature("BL18", model="bull")
+def test_what_a_node_worker_has_left_behind_runs_again(bull: BullDesk, node: NodeBull) -> None:
+    node.add({"n": 1})
+    assert node.pop() == "1"
+    bull.reap()
+    bull.redis.delete(bull.wire.lock("1"))
+    for _ in range(3):
+        bull.reap()
+        bull.tick(600)
+    assert node.lists() == {"wait": ["1"]}
+    (job,) = bull.take().values()
+    assert json.loads(job.payload) == {"n": 1} and bull.finish(job.lease) == [("ok", "finished")]
+    assert bull.redis.smembers(bull.wire.completed) == {"1"} and not node.lists()
+
+
+@pytest.mark.feature("BL04", "BL19", model="bull")
+def test_equal_due_times_keep_their_order_where_the_ids_low_bits_wrap(bull: BullDesk, node: NodeBull) -> None:
+    """Bull promotes 4096 before 4095, whose low bits are greater."""
+    bull.redis.set(bull.wire.id, 4090)
+    due_ms = bull.now_ms + 500
+    ids = [bull.add(run_at_ms=due_ms) if at % 2 else node.add({}, delay=500) for at in range(12)]
+    assert ids[0] == "4091" and ids[-1] == "4102"
+    bull.tick(500)
+    assert bull.promote().promoted == 12
+    assert list(bull.take(12)) == ids
+
+
+@pytest.mark.parametrize("value", [0, False, "", None, [], {}])
+@pytest.mark.feature("BL12", model="bull")
+def test_a_return_value_that_says_no_is_kept(bull: BullDesk, value: Any) -> None:
+    """Bull writes an empty text for 0, false and ""."""
+    bull.add()
+    (job,) = bull.take().values()
+    bull.finish_with(job.lease, value)
+    assert json.loads(bull.redis.hget(bull.wire.job("1"), "returnvalue") or "") == value
+
+
+def test_a_run_that_is_due_again_in_the_past_waits(bull: BullDesk) -> None:
+    """Bull adds such a job to the sorted set as to a set: WRONGTYPE."""
+    bull.add(attempts=2)
+    bull.add(delay_ms=99_000)
+    (job,) = bull.take().values()
+    bull.run(Retry((Failure(job.lease, "no", 0),)))
+    assert bull.redis.lrange(bull.wire.wait, 0, -1) == ["1"] and bull.redis.zcard(bull.wire.delayed) == 1
+
+
+def test_progress_is_any_number_to_a_hundred(bull: BullDesk) -> None:
+    bull.add()
+    (job,) = bull.take().values()
+    bull.run(NoteProgress(job.lease, 1, b'"percent":12.5,"message":"\\"percent\\":7","data":null}'))
+    assert bull.redis.hget(bull.wire.job("1"), "progress") == "12.5"
+
+
+def test_an_id_without_a_hash_stays_nowhere(bull: BullDesk, node: NodeBull) -> None:
+    """Bull leaves it in `active` for ever."""
+    bull.redis.lpush(bull.wire.wait, "404")
+    bull.redis.lpush(bull.wire.active, "405")
+    bull.redis.zadd(bull.wire.delayed, {"406": 1})
+    node.add({})
+    bull.promote()
+    assert list(bull.take()) == ["1"]
+    bull.reap()
+    bull.tick(1000)
+    bull.reap()
+    assert node.lists() == {"active": ["1"]} and not bull.redis.exists(bull.wire.delayed)
+    assert set(bull.redis.hgetall(bull.aside)) == {"404", "405"}
+    assert int(bull.redis.hget(bull.keys.stats, "aside") or 0) == 3
+
+
+def test_a_hash_of_data_and_opts_alone_runs(bull: BullDesk) -> None:
+    bull.redis.hset(bull.wire.job("7"), mapping={"data": '{"n":7}', "opts": "{}"})
+    bull.redis.lpush(bull.wire.wait, "7")
+    (job,) = bull.take().values()
+    assert json.loads(job.payload) == {"n": 7} and bull.run(Finish((job.lease,))).items == (("ok", "finished"),)
+    assert bull.redis.smembers(bull.wire.completed) == {"7"}
