@@ -5,14 +5,11 @@ IRONCLAIM_SINK=worker-1.sink.jsonl python -m engine worker chaos.interop.handler
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import engine
-from bench.handlers import open_sink, run_planned
+from bench import handlers as drills
 from engine.models.bull import UNNAMED
-
-_sink = open_sink(os.environ)
 
 handlers = engine.Handlers()
 
@@ -20,5 +17,5 @@ handlers = engine.Handlers()
 @handlers(UNNAMED)
 def run(job: engine.Job) -> Any:
     """Wait, fail as often as planned, else write the effect and return the value of the payload."""
-    run_planned(job, _sink)
+    drills.run(job)
     return job.payload.get("value")

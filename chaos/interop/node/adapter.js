@@ -87,11 +87,12 @@ function consume() {
   queue.process(settings.concurrency || 1, (job) => recorder.handle(job, work));
 }
 
-/** What a test may know of a job. */
-async function shown(job) {
-  if (!job) return null;
+/** What a test may know of a job: its fields as they are once it is in the state that is told. */
+async function shown(found) {
+  if (!found) return null;
+  const state = await found.getState();
+  const job = (await found.queue.getJob(found.jobId)) || found;
   const { jobId, data, opts, delay, timestamp, attempts, attemptsMade, stacktrace, returnvalue } = job;
-  const state = await job.getState();
   return { jobId, data, opts, delay, timestamp, attempts, attemptsMade, stacktrace, returnvalue, progress: job.progress(), state };
 }
 
