@@ -19,8 +19,8 @@ What the wire says, and what is made of it:
 - A job that depends on others is claimed when all of them are completed; it is dead when one of them is.
 - Each tick of a schedule makes a job of its own, `cron:<name>:<tick ms>`; the original enqueues the one entry again and again.
   Entries of foreign clients tick as well; who moves the score in `jobs:cron` has said when the next tick is.
-- `result` lives for 24 hours; data and status of a finished job are never deleted, as in the original, and are in no list: so the
-  engine cannot list or clean finished jobs, and an operator has to.
+- `result` lives for 24 hours; data and status of a finished job are never deleted, as in the original, and are in no list of the
+  format. The engine lists the last 1,000 that its own side has finished, and cleans those when it is told to.
 - A job that cannot be read is set aside: `deadletter`, status `dead`, the reason in its result.
 
 `FINDINGS` says what this wire cannot be protected from. The scripts of the original are in `lua/bridge/published`, for foreign
@@ -165,7 +165,8 @@ class BridgeModel(Foreign):
         Finding(
             "bridge-finished-stay",
             (),
-            "Data and status of finished jobs are never deleted, and no structure lists them: memory grows with every job.",
+            "Data and status of finished jobs are never deleted, and no structure of the format lists them: memory grows with "
+            "every job, and only the last 1,000 that our side has finished can be cleaned.",
         ),
     )
 
@@ -180,9 +181,9 @@ class BridgeModel(Foreign):
 
     def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
         """Raise UnsupportedFeature for an option that the wire cannot hold."""
-        if options.backoff not in _BACKOFFS:
-            raise UnsupportedFeature(f"bridge has no backoff {options.backoff}: its jobs know {', '.join(_BACKOFFS)}")
         super().check(id, name, payload, options)
+        if options.backoff not in _BACKOFFS:
+            raise UnsupportedFeature(f"bridge has no option backoff={options.backoff}: its jobs know {', '.join(_BACKOFFS)}")
 
     def call(self, operation: Operation) -> Call[Any]:
         """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks, and Malformed for a
@@ -211,15 +212,13 @@ class BridgeModel(Foreign):
             raise ScriptFault(f"data of job {lease.job}: {error}") from error
         return LeasedJob(lease, deadline_ms, name, name, name, payload, options, enqueued_ms, 0, *counters)
 
-    def template(self, job: Enqueue) -> bytes:
-        """What a schedule keeps of the job that each of its ticks enqueues: nothing but the job as the wire will have it."""
-        return pack(b"", self.encode(job))
-
     def read_template(self, raw: bytes) -> LeasedJob:
-        """What `template`, or a sweep that found the entry of a foreign client, has written. Raises ScriptFault."""
+        """As other models; one that a sweep has made of a foreign client's entry is that job's JSON alone. Raises ScriptFault."""
         try:
-            _, head, tail = unpack(unpack(raw)[1])
-            whole = json.loads(b'{"jobId":""' + head + b"0" + tail if head else tail)
+            sealed, item, *_ = unpack(raw)
+            if sealed:
+                return super().read_template(raw)
+            whole = json.loads(unpack(item)[2])
             payload = _to_json(whole.pop("payload", None)).encode()
         except (ValueError, IndexError, AttributeError, RecursionError) as error:
             raise ScriptFault(f"the template of a schedule: {error}") from error

@@ -83,7 +83,7 @@ from engine.scripts import load_foreign, scripts_folder
 #: Scripts of Lanes that touch nothing but keys that foreign models have as well.
 REUSED = (
     *("beat", "workers", "lock_acquire", "lock_extend", "lock_release", "witness", "tell_took", "took", "news", "set_worker"),
-    *("set_events", "set_retention", "make_test_queue", "put_schedule", "enable_schedule", "remove_schedule", "schedules"),
+    *("set_events", "set_retention", "make_test_queue", "schedules"),
 )
 #: Foreign clients tell nobody that a job has ended: a wait for it looks again after this time.
 _HEAR_MS = 200

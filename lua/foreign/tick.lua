@@ -59,6 +59,8 @@ local model = wire(root, prefix, queue, layout, settings, now_ms,
   { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
 check_types({ cron }, { schedule, stats }, { prefix .. 'wake' }, { unpack(KEYS, 5) })
 model.check()
+-- A foreign client may have moved it, or taken it away.
+if model.settle_schedule then model.settle_schedule(name) end
 local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job', 'count', 'missed', 'skipped')
 local words = {}
 for word in string.gmatch(was[4] or '', '%S+') do words[#words + 1] = word end

@@ -19,6 +19,7 @@
 -- @include check_types
 -- @include administered
 -- @include schedule_call
+-- @include schedule_enable
 local sweep = KEYS[1]
 local cron = KEYS[2]
 local schedule = KEYS[3]
@@ -34,16 +35,4 @@ settled(prefix)
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,
   { check_types = check_types, server_us = server_us, administered = administered })
 if known then return known end
-local was = redis.call('HMGET', schedule, 'version', 'enabled', 'next_ms')
-local enabled = next_ms ~= '0' and '1' or '0'
-local found = not was[1] and 'gone' or was[1] ~= version and 'other' or was[2] == enabled and was[3] ~= '0' and 'same' or 'changed'
-
-if found == 'changed' then
-  -- As put_schedule does.
-  local due_ms = enabled == '1' and next_ms or '+inf'
-  redis.call('ZADD', cron, 'LT', due_ms, name)
-  redis.call('HSET', schedule, 'enabled', enabled, 'next_ms', next_ms, 'error', '')
-  redis.call('ZADD', cron, due_ms, name)
-end
-redis.call('SET', op, found, 'PXAT', not_after_ms + 20000)
-return { srv_us, 'done', found }
+return schedule_enable({ cron = cron, schedule = schedule, op = op }, name, version, next_ms, srv_us, not_after_ms)

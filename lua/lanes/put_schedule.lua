@@ -26,6 +26,7 @@
 -- @include check_types
 -- @include administered
 -- @include schedule_call
+-- @include schedule_put
 local sweep = KEYS[1]
 local cron = KEYS[2]
 local schedule = KEYS[3]
@@ -48,33 +49,6 @@ local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = sch
   { check_types = check_types, server_us = server_us, administered = administered })
 if known then return known end
 check_types({}, { stats }, {})
-local was = redis.call('HMGET', schedule, 'version', 'timing', 'policy', 'job', 'enabled', 'next_ms')
-if not was[1] and redis.call('ZCARD', cron) >= most then return { srv_us, 'done', 'full' } end
-if enabled == '' then enabled = was[1] and was[5] or '1' end
-local retimed = was[2] ~= timing
--- One that was set aside for an error ticks again: whoever puts it could tell its next tick.
-if not retimed and was[5] == '1' and was[6] ~= '0' then next_ms = was[6] end
-if enabled ~= '1' then next_ms = '0' end
-local changed = retimed or was[3] ~= policy or was[4] ~= job
-
--- The index before the hash: an entry without one is dropped by the sweeps, but a schedule that is not in the index would never tick.
--- And the later of its two times not before the hash says so: cut off in between, a sweep that comes too early sets it right, one that
--- comes too late would be too late.
-local due_ms = enabled == '1' and next_ms or '+inf'
-redis.call('ZADD', cron, 'LT', due_ms, name)
-local fields = { 'enabled', enabled, 'next_ms', next_ms }
-if changed or next_ms ~= was[6] then
-  fields[#fields + 1], fields[#fields + 2] = 'error', ''
-end
-if retimed then
-  fields[#fields + 1], fields[#fields + 2] = 'anchor_ms', anchor_ms
-end
-if changed then
-  local version = redis.call('HINCRBY', stats, 'schedules', 1)
-  for _, word in ipairs({ 'version', version, 'timing', timing, 'policy', policy, 'job', job }) do fields[#fields + 1] = word end
-end
-redis.call('HSET', schedule, unpack(fields))
-redis.call('ZADD', cron, due_ms, name)
-local found = not was[1] and 'new' or changed and 'changed' or 'same'
-redis.call('SET', op, found, 'PXAT', not_after_ms + 20000)
-return { srv_us, 'done', found }
+return schedule_put({ cron = cron, schedule = schedule, stats = stats, op = op },
+  { name = name, timing = timing, policy = policy, job = job, next_ms = next_ms, anchor_ms = anchor_ms, enabled = enabled, most = most },
+  srv_us, not_after_ms)

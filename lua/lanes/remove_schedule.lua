@@ -17,6 +17,7 @@
 -- @include check_types
 -- @include administered
 -- @include schedule_call
+-- @include schedule_remove
 local sweep = KEYS[1]
 local cron = KEYS[2]
 local schedule = KEYS[3]
@@ -30,10 +31,4 @@ settled(prefix)
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,
   { check_types = check_types, server_us = server_us, administered = administered })
 if known then return known end
-local found = redis.call('ZSCORE', cron, name) and 'changed' or 'gone'
--- The index last, and due before that: cut off in between, the next copy still finds it, and the next sweep sees what is right.
-redis.call('ZADD', cron, 'XX', 1, name)
-redis.call('DEL', schedule)
-redis.call('ZREM', cron, name)
-redis.call('SET', op, found, 'PXAT', not_after_ms + 20000)
-return { srv_us, 'done', found }
+return schedule_remove({ cron = cron, schedule = schedule, op = op }, name, srv_us, not_after_ms)

@@ -1,5 +1,6 @@
 -- What a claim asks of the wire, and the leases of our side on it. The lock's value is the name of the worker, as the format has it:
--- our token is not on the wire.
+-- our token is not on the wire. Which name that was is kept with the token (`run:<id>`, `held_as`), so that a lock of ours is told from
+-- that of a foreign client, also while the end of a lease is carried on that was cut off.
 local function bridge_claims(w)
   function w.candidates(from, count)
     local found = {}
@@ -7,32 +8,45 @@ local function bridge_claims(w)
     return found, #found == count and from + count or 0
   end
 
-  function w.locked(id) return redis.call('EXISTS', w.at_lock(id)) == 1 end
+  local function run(id) return w.prefix .. 'run:' .. id end
+  local function owner(id)
+    local known = redis.pcall('HGET', run(id), 'held_as')
+    return type(known) == 'string' and known or nil
+  end
+
+  function w.locked(id)
+    return redis.call('EXISTS', w.at_lock(id)) == 1 and w.text(w.at_lock(id)) ~= owner(id)
+  end
+
+  -- Whether as many jobs of the type are active, or were claimed in this minute, as a job allows. As the original: without a counter
+  -- there is room.
+  local function full(job)
+    local running = job.concurrent and tonumber(w.text(w.at_running(job.name)))
+    if running and running >= job.concurrent then return true end
+    local claimed = job.per_minute and tonumber(w.text(w.at_minute(job.name)))
+    return claimed and claimed >= job.per_minute
+  end
 
   -- Writes only that a type has a limit, for the sweeps to look after its counter. The second value: it can never be claimed, and why.
   function w.refuses(job, worker)
-    if redis.call('SISMEMBER', w.at_paused, job.name) == 1 or not w.matches(job.target, worker) then return true end
+    if not w.matches(job.target, worker) then return true end
     for _, parent in ipairs(job.needs or {}) do
       local status = w.text(w.at_status(parent))
       if status == 'dead' or status == 'failed' then return true, 'it needs ' .. parent .. ', which is ' .. status end
       if status ~= 'completed' then return true end
     end
-    if job.concurrent then
-      -- As the original: without a counter there is room.
-      local running = tonumber(w.text(w.at_running(job.name)))
-      if running and running >= job.concurrent then
-        redis.call('SADD', w.at_limited, job.name)
-        return true
-      end
-    end
-    local claimed = job.per_minute and tonumber(w.text(w.at_minute(job.name)))
-    return claimed ~= nil and claimed >= job.per_minute
+    if not full(job) then return false end
+    if job.concurrent then redis.call('SADD', w.at_limited, job.name) end
+    return true
   end
 
   -- Writes. Active before it leaves the list: cut off in between it is in both, and a sweep finds it.
   function w.take(id, job, place, lease)
     local at = redis.call('LPOS', w.at_waiting, id, 'MAXLEN', place + 1)
-    if not at or not redis.call('SET', w.at_lock(id), lease.owner, 'NX', 'PX', w.ms(lease.lease_ms)) then return false end
+    -- Several jobs are chosen before the first is taken.
+    if not at or full(job) then return false end
+    redis.call('HSET', run(id), 'held_as', lease.owner)
+    if not redis.call('SET', w.at_lock(id), lease.owner, 'NX', 'PX', w.ms(lease.lease_ms)) then return false end
     local new = redis.call('SADD', w.at_active, id) == 1
     redis.call('LREM', w.at_waiting, 1, id)
     -- One that is active still from a lock that ran out has been counted then. A counter of another type counts nothing.
@@ -48,38 +62,44 @@ local function bridge_claims(w)
     return true
   end
 
-  function w.owner(id) return redis.call('HGET', w.prefix .. 'run:' .. id, 'owner') end
-
   -- Writes.
   function w.extend(id, lease)
-    redis.call('SET', w.at_lock(id), lease.owner or w.owner(id) or lease.token, 'PX', w.ms(lease.lease_ms))
+    redis.call('SET', w.at_lock(id), owner(id) or lease.owner, 'PX', w.ms(lease.lease_ms))
   end
 
   function w.mine(id)
     local holder = w.text(w.at_lock(id))
-    if holder then return holder == w.owner(id) end
+    if holder then return holder == owner(id) end
     return redis.call('SISMEMBER', w.at_active, id) == 1
   end
 
-  -- Jobs due at the same time come in the order of their enqueues; the index alone has them in that of their ids.
+  -- Jobs due at the same time come in the order in which they were delayed: those of foreign clients first, of which nobody knows it.
   function w.due(most)
     local found = redis.call('ZRANGE', w.at_delayed, '-inf', w.ms(w.now_ms), 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
     local entries, ids = {}, {}
     for at = 1, #found, 2 do
       local tied = found[at + 1] == found[at - 1] or found[at + 1] == found[at + 3]
-      local made_ms = tied and (w.read(found[at]) or {}).enqueued_ms or 0
-      entries[#entries + 1] = { id = found[at], due_ms = tonumber(found[at + 1]), made_ms = made_ms, at = at }
+      local order = tied and tonumber(redis.call('HGET', w.at_order, found[at]) or 0) or 0
+      entries[#entries + 1] = { id = found[at], due_ms = tonumber(found[at + 1]), order = order, at = at }
     end
     table.sort(entries, function(one, other)
       if one.due_ms ~= other.due_ms then return one.due_ms < other.due_ms end
-      if one.made_ms ~= other.made_ms then return one.made_ms < other.made_ms end
+      if one.order ~= other.order then return one.order < other.order end
       return one.at < other.at
     end)
     for at, entry in ipairs(entries) do ids[at] = entry.id end
     return ids
   end
 
+  function w.due_at(id) return tonumber(redis.call('ZSCORE', w.at_delayed, id) or 0) end
   function w.next_due_ms() return tonumber(redis.call('ZRANGE', w.at_delayed, 0, 0, 'WITHSCORES')[2]) end
+
+  -- Writes. What foreign clients promote leaves its order behind, until nothing is delayed any more.
+  function w.undelay(id)
+    redis.call('ZREM', w.at_delayed, id)
+    redis.call('HDEL', w.at_order, id)
+    if redis.call('EXISTS', w.at_delayed) == 0 then redis.call('DEL', w.at_order) end
+  end
 
   -- Writes. To the end, as the original's promotion does it whatever the priority.
   function w.promote(id)
@@ -88,7 +108,7 @@ local function bridge_claims(w)
       redis.call('RPUSH', w.at_waiting, id)
       redis.call('SET', w.at_status(id), 'waiting')
     end
-    redis.call('ZREM', w.at_delayed, id)
+    w.undelay(id)
     return raw ~= nil
   end
 end

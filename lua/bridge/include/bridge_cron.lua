@@ -31,20 +31,29 @@ local function bridge_cron(w)
     redis.call('ZADD', index, w.ms(score_ms), id)
   end
 
-  -- Writes: what foreign clients have put, moved or taken away becomes known to our side. Before schedules are looked at, and before a tick.
-  function w.sync_schedules(most)
-    local now = w.ms(w.now_ms)
-    for _, name in ipairs(redis.call('ZRANGE', index, '-inf', now, 'BYSCORE', 'LIMIT', 0, most)) do
-      local known = redis.call('HMGET', own(name), 'wire', 'next_ms')
-      local score = known[1] and redis.call('ZSCORE', w.at_cron, name)
-      if known[1] and not score then
-        redis.call('DEL', own(name))
-        redis.call('ZREM', index, name)
-      elseif known[1] and tonumber(score) > w.now_ms then
-        redis.call('HSET', own(name), 'next_ms', w.ms(tonumber(score)))
-        redis.call('ZADD', index, w.ms(tonumber(score)), name)
-      end
+  local function tell(name, next_ms)
+    redis.call('HSET', own(name), 'next_ms', w.ms(next_ms))
+    redis.call('ZADD', index, w.ms(next_ms), name)
+  end
+
+  -- Writes, before a schedule ticks: what a foreign client has moved or taken away meanwhile becomes known to our side.
+  function w.settle_schedule(name)
+    local known = redis.call('HMGET', own(name), 'wire', 'next_ms')
+    -- One that does not tick is not on the wire.
+    if not known[1] or known[2] == '0' then return end
+    local score = redis.call('ZSCORE', w.at_cron, name)
+    if not score then
+      redis.call('DEL', own(name))
+      redis.call('ZREM', index, name)
+    elseif tonumber(score) ~= tonumber(known[2]) then
+      tell(name, tonumber(score))
     end
+  end
+
+  -- Writes: entries that foreign clients have put become known to our side when they are due. Returns those that are new, for each its
+  -- name, version, next tick, anchor, timing and policy; the next sweep finds the others in our own index.
+  function w.due_schedules(most)
+    local now, due = w.ms(w.now_ms), {}
     local found = redis.call('ZRANGE', w.at_cron, '-inf', now, 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
     for at = 1, #found, 2 do
       local id, score_ms = found[at], math.max(0, math.floor(tonumber(found[at + 1])))
@@ -52,26 +61,26 @@ local function bridge_cron(w)
       local job = (not known[1] or known[3] ~= '') and w.read(id) or nil
       local schedule = schedule_of(job)
       if known[1] and known[3] == '' then
-        if tonumber(known[2]) ~= score_ms then
-          redis.call('HSET', own(id), 'next_ms', w.ms(score_ms))
-          redis.call('ZADD', index, w.ms(score_ms), id)
-        end
+        if tonumber(known[2]) ~= score_ms then tell(id, score_ms) end
       elseif not known[1] and not job then
         redis.call('ZREM', w.at_cron, id)
       elseif not known[1] and schedule then
         adopt(id, score_ms, job, schedule)
+        for _, word in ipairs(redis.call('HMGET', own(id), 'version', 'next_ms', 'anchor_ms', 'timing', 'policy')) do due[#due + 1] = word end
+        table.insert(due, #due - 4, id)
       else
         -- Nobody can say when it ticks: it is looked at again in a minute, and holds up nothing.
         redis.call('HSET', w.prefix .. 'aside', id, 'a schedule that cannot be read')
         redis.call('ZADD', w.at_cron, 'XX', w.ms(w.now_ms + 60000), id)
       end
     end
+    return due
   end
 
   -- Writes: a schedule was put, has ticked (next_ms: its next one), was disabled or could not tick (0), or removed (no `template`).
   -- Intervals and months are not on the wire: those tick for our side alone.
   function w.scheduled(name, next_ms, given)
-    local known = redis.call('HMGET', own(name), 'timing', 'error', 'wire')
+    local known = redis.call('HMGET', own(name), 'timing', 'error')
     local timing, entry = decoded(known[1]), w.read(name)
     if not given then
       redis.call('ZREM', w.at_cron, name)
@@ -85,8 +94,9 @@ local function bridge_cron(w)
       local members = w.members(w.json_of(name, w.fields(w.fields(given)[2]), made_ms))
       members.set('schedule', '{"cron":' .. w.quoted(timing.cron) .. ',"timezone":' .. w.quoted(timing.zone or 'UTC') .. '}')
       -- What a foreign client has written stays as it is.
-      if not entry or known[3] ~= '1' then redis.call('MSET', w.at_data(name), members.text(), w.at_status(name), 'cron') end
-      redis.call('HSET', own(name), 'wire', known[3] == '1' and '1' or '2')
+      local adopted = w.fields(given)[1] == ''
+      if not (entry and adopted) then redis.call('MSET', w.at_data(name), members.text(), w.at_status(name), 'cron') end
+      redis.call('HSET', own(name), 'wire', '1')
       redis.call('ZADD', w.at_cron, w.ms(next_ms), name)
     end
   end

@@ -34,6 +34,11 @@ local function bridge_ends(w)
   end
   w.leave, w.to_dead = leave, to_dead
 
+  -- Writes. Where an earlier copy was cut off (`redo`) it may be in its place already.
+  local function again_now(id, priority, redo)
+    if not (redo and redis.call('LPOS', w.at_waiting, id)) then w.push(id, priority) end
+  end
+
   -- Writes. A job that has ended for its foreign client, which could not release it, is not run again.
   function w.back(id, job, front)
     local status = w.text(w.at_status(id))
@@ -53,13 +58,16 @@ local function bridge_ends(w)
   function w.done(id, job, value, took_ms)
     result(id, '{"success":true' .. (value and ',"data":' .. value or ''), took_ms)
     redis.call('SET', w.at_status(id), 'completed')
+    -- The format lists no finished jobs: of ours the last 1,000 are.
+    redis.call('ZADD', w.at_done, w.ms(w.now_ms), id)
+    redis.call('ZREMRANGEBYRANK', w.at_done, 0, -1001)
     leave(id, job)
   end
 
   -- Writes.
   function w.again(id, job, failure)
     local later = failure.due_ms > w.now_ms
-    if later then redis.call('ZADD', w.at_delayed, w.ms(failure.due_ms), id) else w.push(id, job.priority) end
+    if later then w.delay(id, failure.due_ms) else again_now(id, job.priority, failure.redo) end
     note_attempts(id, job, failure.failures)
     redis.call('SET', w.at_status(id), later and 'delayed' or 'waiting')
     leave(id, job)
@@ -83,23 +91,24 @@ local function bridge_ends(w)
   function w.set_aside(id, place, why)
     to_dead(id, 'Unreadable: ' .. why, '', 0)
     redis.call('LREM', w.at_waiting, 1, id)
-    if redis.call('ZREM', w.at_delayed, id) == 0 and place == 'active' then leave(id, w.read(id)) end
+    w.undelay(id)
+    if redis.call('SISMEMBER', w.at_active, id) == 1 then leave(id, w.read(id)) end
   end
 
-  -- Writes. A dead job has all its runs again.
+  -- Writes. A dead job has all its runs again. The status last: until then it counts as dead, and a copy of the call does the rest.
   function w.requeue(id, job)
-    w.push(id, job.priority)
+    again_now(id, job.priority, true)
     note_attempts(id, job, 0)
-    redis.call('SET', w.at_status(id), 'waiting')
     redis.call('LREM', w.at_dead, 0, id)
     redis.call('DEL', w.at_result(id))
+    redis.call('SET', w.at_status(id), 'waiting')
   end
 
   -- Writes.
   function w.run_now(id, job)
-    w.push(id, job.priority)
+    again_now(id, job.priority, true)
     redis.call('SET', w.at_status(id), 'waiting')
-    redis.call('ZREM', w.at_delayed, id)
+    w.undelay(id)
   end
 
   -- Writes: percent and message, which is all that the format shows of progress.

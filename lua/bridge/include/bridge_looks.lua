@@ -1,17 +1,17 @@
--- The keyspace looked at, jobs removed by hand, and pauses. The format has no list of finished jobs.
+-- The keyspace looked at, jobs removed by hand, and pauses. The format has no list of finished jobs: ours has the last 1,000 of our side.
 local function bridge_looks(w)
-  local lists = { waiting = w.at_waiting, dead = w.at_dead }
+  local lists, zsets = { waiting = w.at_waiting, dead = w.at_dead }, { delayed = w.at_delayed, done = w.at_done }
 
   function w.count(state)
     if lists[state] then return redis.call('LLEN', lists[state]) end
-    if state == 'delayed' then return redis.call('ZCARD', w.at_delayed) end
+    if zsets[state] then return redis.call('ZCARD', zsets[state]) end
     return state == 'active' and redis.call('SCARD', w.at_active) or 0
   end
 
   function w.list(state, offset, limit, newest_first)
     local found = {}
-    if state == 'delayed' then
-      local words = { 'ZRANGE', w.at_delayed, offset, offset + limit - 1 }
+    if zsets[state] then
+      local words = { 'ZRANGE', zsets[state], offset, offset + limit - 1 }
       if newest_first then words[5] = 'REV' end
       words[#words + 1] = 'WITHSCORES'
       return redis.call(unpack(words))
@@ -33,7 +33,11 @@ local function bridge_looks(w)
         ids = turned
       end
     end
-    for _, id in ipairs(ids) do found[#found + 1], found[#found + 2] = id, '0' end
+    for _, id in ipairs(ids) do
+      -- When it died is in its result, for as long as there is one.
+      local ended_ms = state == 'dead' and string.match(w.text(w.at_result(id)) or '', '"completedAt":(%d+),"processingTime":%d+}$')
+      found[#found + 1], found[#found + 2] = id, ended_ms or '0'
+    end
     return found
   end
 
@@ -60,7 +64,8 @@ local function bridge_looks(w)
 
   -- Writes.
   function w.remove(id, state)
-    if state == 'delayed' then redis.call('ZREM', w.at_delayed, id) end
+    if state == 'delayed' then w.undelay(id) end
+    redis.call('ZREM', w.at_done, id)
     if lists[state] then redis.call('LREM', lists[state], 0, id) end
     if state == 'active' then w.leave(id, w.read(id)) end
     redis.call('DEL', w.at_result(id), w.at_lock(id), w.at_progress(id))
@@ -70,7 +75,7 @@ local function bridge_looks(w)
 
   -- Writes. Finished jobs are in no index, so the keys themselves are looked through; where the last call stopped is kept.
   function w.purge(most)
-    redis.call('DEL', w.at_waiting, w.at_active, w.at_delayed, w.at_cron, w.at_dead, w.at_paused, w.at_limited)
+    redis.call('DEL', w.at_waiting, w.at_active, w.at_delayed, w.at_cron, w.at_dead, w.at_paused)
     local cursor = w.prefix .. 'purge'
     local literal = string.gsub(w.root, '[%*%?%[%]%^\\-]', '\\%0')
     local more = false

@@ -62,15 +62,15 @@ local function bridge_workers(w)
   end
 
   -- Writes only where it stopped to look, and counters. Active jobs of which nobody keeps a lock, or a worker that is dead does: not
-  -- those of our own leases.
-  function w.strays(most)
+  -- those that are `ours`.
+  function w.strays(most, ours)
     mend_counters()
     local key = w.prefix .. 'looked'
     local next, ids = unpack(redis.call('SSCAN', w.at_active, w.text(key) or '0', 'COUNT', math.max(most, 100)))
     if next == '0' then redis.call('DEL', key) else redis.call('SET', key, next) end
     local found = {}
     for _, id in ipairs(ids) do
-      if #found < most and not redis.call('ZSCORE', w.prefix .. 'active', id) then
+      if #found < most and not ours(id) then
         local holder = w.text(w.at_lock(id))
         if not holder or dead(holder) then found[#found + 1] = id end
       end

@@ -11,7 +11,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
   local w = { root = root, prefix = prefix, now_ms = now_ms, fields = tools.fields, members = tools.json_members, matches = bridge_matches }
   w.at_waiting, w.at_active, w.at_delayed = root .. 'jobs:waiting', root .. 'jobs:active', root .. 'jobs:delayed'
   w.at_cron, w.at_dead, w.at_paused = root .. 'jobs:cron', root .. 'jobs:deadletter', root .. 'queues:paused'
-  w.at_workers, w.at_limited = root .. 'workers:active', prefix .. 'limited'
+  w.at_workers, w.at_limited, w.at_order, w.at_done = root .. 'workers:active', prefix .. 'limited', prefix .. 'order', prefix .. 'done'
   function w.at_data(id) return root .. 'jobs:data:' .. id end
   function w.at_status(id) return root .. 'jobs:status:' .. id end
   function w.at_lock(id) return root .. 'jobs:lock:' .. id end
@@ -24,12 +24,13 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
     local found = redis.pcall('GET', key)
     return type(found) == 'string' and found or nil
   end
-  function w.ms(value) return string.format('%d', value) end
+  -- A number as redis and JSON have it, within what a double counts.
+  function w.ms(value) return string.format('%d', math.max(-9007199254740991, math.min(value, 9007199254740991))) end
   -- As JSON.stringify does it: cjson escapes the slash.
   function w.quoted(text) return (string.gsub(cjson.encode(text), '\\/', '/')) end
 
   function w.check()
-    tools.check_types({ w.at_delayed, w.at_cron }, {}, { w.at_waiting, w.at_dead }, {})
+    tools.check_types({ w.at_delayed, w.at_cron, w.at_done }, { w.at_order }, { w.at_waiting, w.at_dead }, {})
     for _, key in ipairs({ w.at_active, w.at_paused, w.at_workers }) do
       local found = redis.pcall('SCARD', key)
       if type(found) == 'table' then
@@ -51,6 +52,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
     if redis.call('ZSCORE', w.at_delayed, id) then return 'delayed' end
     local status = w.text(w.at_status(id))
     if status == 'completed' and not redis.call('ZSCORE', w.at_cron, id) then return 'done' end
+    -- A requeue that was cut off has left it in both.
+    if status == 'dead' and redis.call('LPOS', w.at_dead, id) then return 'dead' end
     if redis.call('LPOS', w.at_waiting, id) then return 'waiting' end
     if redis.call('LPOS', w.at_dead, id) then return 'dead' end
     -- The original's own loop takes a job out of the list before it locks it, and never enters it among the active ones.
@@ -62,6 +65,12 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
   -- Writes. Priorities from 7 on go to the head, as every client of the format does it.
   function w.push(id, priority)
     redis.call(priority >= 7 and 'LPUSH' or 'RPUSH', w.at_waiting, id)
+  end
+
+  -- Writes. Equals in the index are in the order of their ids, so theirs is kept beside it.
+  function w.delay(id, due_ms)
+    redis.call('ZADD', w.at_delayed, w.ms(due_ms), id)
+    redis.call('HSET', w.at_order, id, redis.call('HINCRBY', w.at_order, '', 1))
   end
 
   -- The JSON of a new job. item.fields: priority, the JSON between the id and the time of the enqueue, and the JSON after it; or '' and
@@ -80,7 +89,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
   function w.add(item, due_ms)
     local later, data = due_ms > now_ms, w.json_of(item.id, item.fields, now_ms)
     redis.call('MSET', w.at_data(item.id), data, w.at_status(item.id), later and 'delayed' or 'waiting')
-    if later then redis.call('ZADD', w.at_delayed, w.ms(due_ms), item.id) else w.push(item.id, tonumber(item.fields[1])) end
+    if later then w.delay(item.id, due_ms) else w.push(item.id, tonumber(item.fields[1])) end
   end
 
   bridge_claims(w)

@@ -25,6 +25,7 @@ class Subject:
 
 #: Every test of the shared scripts runs on each of these.
 SUBJECTS = {
+    "bridge": Subject(models.Bridge()),
     "bull": Subject(models.Bull()),
 }
 

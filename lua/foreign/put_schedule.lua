@@ -1,0 +1,68 @@
+#!lua
+-- Define a schedule, or change it (rule 24). What keeps its timing keeps its next tick and its anchor; what is the same in all
+-- stays as it is.
+-- Where the format has schedules, that is written there too.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   cron     zset    schedules by next tick (ms), +inf for one that does not tick
+--   schedule hash    cron:<schedule>, its definition and its state
+--   stats    hash    counters
+--   op       string  op:<op id>, what this call met
+-- ARGV
+--   now_ms        '' or the time of a test
+--   prefix        prefix of our own keys
+--   root          what the foreign keys begin with
+--   queue         name of the queue
+--   layout        layout of the format, '' = its only one
+--   settings      what else the format wants to know
+--   not_after_ms  server time after which this call is void
+--   name          name of the schedule
+--   timing        when it ticks, as JSON
+--   policy        what it does about missed ticks and about its own jobs, as JSON
+--   job           envelope of its jobs: sequence, times and nonce are zero
+--   next_ms       the next tick, for one that is new, has another timing, or did not tick until now
+--   anchor_ms     where its intervals count from, for one that is new or has another timing
+--   enabled       1, 0, or '' = as it is; a new one is
+--   most          most schedules of the queue
+-- REPLY srv_us, done | repeated | refused, new | changed | same | full
+-- @include server_us
+-- @include check_types
+-- @include administered
+-- @include json_members
+-- @include rfc3339
+-- @include fields
+-- @include schedule_call
+-- @include schedule_put
+-- @include wire
+local sweep = KEYS[1]
+local cron = KEYS[2]
+local schedule = KEYS[3]
+local stats = KEYS[4]
+local op = KEYS[5]
+local now_ms = ARGV[1]
+local prefix = ARGV[2]
+local root = ARGV[3]
+local queue = ARGV[4]
+local layout = ARGV[5]
+local settings = ARGV[6]
+local not_after_ms = tonumber(ARGV[7])
+local name = ARGV[8]
+local timing = ARGV[9]
+local policy = ARGV[10]
+local job = ARGV[11]
+local next_ms = ARGV[12]
+local anchor_ms = ARGV[13]
+local enabled = ARGV[14]
+local most = tonumber(ARGV[15])
+
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,
+  { check_types = check_types, server_us = server_us, administered = administered })
+if known then return known end
+local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000),
+  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+model.check()
+check_types({}, { stats }, {})
+return schedule_put({ cron = cron, schedule = schedule, stats = stats, op = op },
+  { name = name, timing = timing, policy = policy, job = job, next_ms = next_ms, anchor_ms = anchor_ms, enabled = enabled, most = most },
+  srv_us, not_after_ms, model.scheduled)
