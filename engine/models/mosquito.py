@@ -31,12 +31,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from engine.call import Call
 from engine.models import mosquito_fields
 from engine.models.fields import pack
 from engine.models.foreign import Foreign
 from engine.models.model import Finding
 from engine.models.mosquito_keys import MosquitoKeys
-from engine.operations import Enqueue, Lease, LeasedJob, Options
+from engine.operations import (
+    Enqueue,
+    Lease,
+    LeasedJob,
+    MetadataSet,
+    Operation,
+    Options,
+    ReadMetadata,
+    Reply,
+    SetMetadata,
+)
 
 FINDINGS = (
     Finding(
@@ -104,6 +115,36 @@ class MosquitoModel(Foreign):
         flat = [word for pair in given for word in pair]
         return pack(job.name, unique, job.options.dedup_ms, *flat)
 
+    def call(self, operation: Operation) -> Call[Any]:
+        """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
+        match operation:
+            case ReadMetadata():
+                words = ("HGETALL", self.wire.metadata(operation.name))
+                return Call(None, (), words, _metadata, operation)
+            case SetMetadata():
+                named = {"metadata": self.wire.metadata(operation.name), "op": self.keys.op(operation.op_id)}
+                items: list[object] = []
+                for field, value in operation.fields:
+                    items += ("remove" if value is None else "set", field, value or "")
+                for field, number in operation.added:
+                    items += ("add", field, number)
+                return self.bound("set_metadata", operation, {"not_after_ms": operation.not_after_ms}, named, (), (items,))
+            case _:
+                return super().call(operation)
+
+    def parse(self, operation: Operation, raw: Any) -> Reply:
+        """The reply of an operation's script as a value."""
+        if isinstance(operation, SetMetadata):
+            result: Any = raw[1].decode()
+            return MetadataSet(raw[0], result, tuple(int(word) for word in (raw[2] if len(raw) > 2 else ())))
+        return super().parse(operation, raw)
+
     def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
         """A job from the flat list of its hash."""
         return mosquito_fields.decode(raw, lease, deadline_ms, counters)
+
+
+def _metadata(raw: Any) -> dict[str, str]:
+    """An HGETALL reply."""
+    texts = [word.decode(errors="replace") for word in raw]
+    return dict(zip(texts[::2], texts[1::2], strict=True))

@@ -66,6 +66,14 @@ class MosquitoKeys:
         overseer_id; `ironclaim` holds options of ours. Lives on for a moment after a success, for a day after death."""
         return f"{self.prefix}:job_run:{job}"
 
+    def executor_count(self, worker: str = "") -> str:
+        """Hash: count, how many handlers every worker, or this one, runs at once."""
+        return f"{self.prefix}:executor_count{worker and ':' + worker}"
+
+    def concurrency_limits(self, worker: str = "") -> str:
+        """Hash: queue -> how many of its jobs every worker, or this one, runs at once."""
+        return f"{self.prefix}:concurrency_limits{worker and ':' + worker}"
+
     def rate_limit(self, key: str) -> str:
         """Hash: window_start (s), run_count."""
         return f"{self.prefix}:rate_limit:{key}"
@@ -73,6 +81,10 @@ class MosquitoKeys:
     def unique_job(self, text: str) -> str:
         """String: id of the run that keeps others with the same parameters out, while it lives."""
         return f"{self.prefix}:unique_job:{text}"
+
+    def metadata(self, name: str) -> str:
+        """Hash: what jobs of one name share, as their programs have it."""
+        return f"{self.prefix}:job_metadata:{name}"
 
     def periodic_job(self, class_name: str) -> str:
         """Hash: last_executed_at (s), pending_run_id; for three intervals."""

@@ -80,6 +80,7 @@ from engine.operations.looks import (
     Paged,
     Snapshot,
 )
+from engine.operations.metadata import MetadataOperation, MetadataReply, MetadataSet, ReadMetadata, SetMetadata
 from engine.operations.registry import ListQueues, NoteQueue, RegistryOperation
 from engine.operations.results import (
     Event,
@@ -145,8 +146,19 @@ Operation = (
     | ResultsOperation
     | WorkersOperation
     | RegistryOperation
+    | MetadataOperation
 )
-Reply = JobsReply | ClaimsReply | SweepsReply | SchedulesReply | AdministrationReply | LooksReply | ResultsReply | WorkersReply
+Reply = (
+    JobsReply
+    | ClaimsReply
+    | SweepsReply
+    | SchedulesReply
+    | AdministrationReply
+    | LooksReply
+    | ResultsReply
+    | WorkersReply
+    | MetadataReply
+)
 
 __all__ = [
     "BUCKET_MAX",
@@ -212,6 +224,7 @@ __all__ = [
     "Mark",
     "MarkResult",
     "Marked",
+    "MetadataSet",
     "Missed",
     "NameCounts",
     "News",
@@ -228,6 +241,7 @@ __all__ = [
     "Promoted",
     "PutSchedule",
     "ReadEvents",
+    "ReadMetadata",
     "ReadProgress",
     "Reap",
     "Reaped",
@@ -243,6 +257,7 @@ __all__ = [
     "Seen",
     "SetEvents",
     "SetLimit",
+    "SetMetadata",
     "SetRetention",
     "SetWorker",
     "Snapshot",

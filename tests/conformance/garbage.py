@@ -17,6 +17,8 @@ def garbage(spec: Spec, queue: str) -> dict[str, Write]:
     kind = type(spec).__name__
     if kind == "Bull":
         return _bull(f"bull:{queue}:")
+    if kind == "Mosquito":
+        return _mosquito(queue, live=getattr(spec, "layout", "") == "live")
     return {}
 
 
@@ -45,4 +47,43 @@ def _bull(root: str) -> dict[str, Write]:
         "nothing": job(""),
         "unknown fields": job("906", "data", '{"label":"more"}', "opts", '{"x":1}', "newer", "1"),
         "an id twice": lambda client: client.lpush(f"{root}wait", "901", "901"),
+    }
+
+
+def _mosquito(queue: str, *, live: bool) -> dict[str, Write]:
+    waiting, hashes = f"mosquito:waiting:{queue}", "mosquito:job_run:"
+    fine = {"enqueue_time": "1795233562980", "type": "main", "retry_count": "0"}
+
+    def entry(client: redis.Redis, id: str) -> None:
+        if live:
+            client.rpush(waiting, id)
+        else:
+            client.zadd(waiting, {id: 1})
+
+    def job(id: str, without: str = "", **fields: str) -> Write:
+        def write(client: redis.Redis) -> None:
+            told = {name: value for name, value in {**fields, **fine, **fields}.items() if name != without}
+            client.hset(hashes + id, items=[word for pair in told.items() for word in pair])
+            entry(client, id)
+
+        return write
+
+    def string(client: redis.Redis) -> None:
+        client.set(f"{hashes}1:900", "no hash")
+        entry(client, "1:900")
+
+    return {
+        "id without a hash": lambda client: entry(client, "1:901"),
+        "hash of another type": string,
+        "no type": job("1:902", without="type"),
+        "no time": job("1:903", without="enqueue_time"),
+        "a time that is none": job("1:904", enqueue_time="today"),
+        "a count that is none": job("1:905", retry_count="many"),
+        "a count beyond 2^53": job("1:906", retry_count="9" * 40, label="beyond"),
+        "options of ours that are no JSON": job("1:907", ironclaim="{oops"),
+        "options of ours that are null": job("1:908", ironclaim="null"),
+        "options of ours out of bounds": job("1:909", ironclaim='{"attempts":-1}'),
+        "id with a space": job("with space"),
+        "nothing": lambda client: entry(client, ""),
+        "an id twice": lambda client: [entry(client, "1:901"), entry(client, "1:901")],
     }

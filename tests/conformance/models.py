@@ -10,7 +10,11 @@ from engine import models
 from engine.models.model import Spec
 
 #: Those of foreign formats, by the name of their test.
-FOREIGN: dict[str, Spec] = {"bull": models.Bull()}
+FOREIGN: dict[str, Spec] = {
+    "bull": models.Bull(),
+    "mosquito-document": models.Mosquito(),
+    "mosquito-live": models.Mosquito(layout="live"),
+}
 ALL: dict[str, Spec] = {"lanes": models.Lanes(), **FOREIGN}
 
 

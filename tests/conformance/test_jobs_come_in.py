@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -138,10 +139,14 @@ def test_what_was_put_in_comes_out_or_is_refused_before_it_is_sent(desk: ModelDe
     except (Malformed, UnsupportedFeature):
         assert desk.queue.counts().waiting == 0
         return
-    from engine.serializers import BUILT_IN
+    from engine.serializers import BUILT_IN, Texts
 
     (job,) = desk.claim()
-    assert BUILT_IN.read(job.options.serializer, job.payload) == payload and job.name == "main"
+    found = BUILT_IN.read(job.options.serializer, job.payload)
+    if isinstance(found, Texts):
+        # A format without types: what comes out are texts.
+        payload = {name: value if isinstance(value, str) else json.dumps(value) for name, value in (payload or {}).items()}
+    assert found == payload and job.name == "main"
 
 
 def test_a_unique_job_keeps_another_one_out(desk: ModelDesk) -> None:

@@ -42,6 +42,7 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, helpers)
     redis.call('HINCRBY', keys.stats, 'aside', 1)
     if helpers.events then table.insert(helpers.events, { 'buried', corrupt[#corrupt], '', one.why }) end
   end
+  if format.scanned then format.scanned() end
   if scan.value ~= (scan.kept or nil) then
     if scan.value then redis.call('HSET', prefix .. 'scan', scan.field, scan.value) else redis.call('HDEL', prefix .. 'scan', scan.field) end
     redis.call('PEXPIRE', prefix .. 'scan', 60000)

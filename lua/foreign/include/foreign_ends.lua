@@ -17,7 +17,7 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, helpe
       local said, job = helpers.fields(packed), format.read(id)
       if not job or job.kind ~= 'J' then job = { kind = 'gone', name = '', failures = 0, attempts = 1, priority = 5, body = job and job.body or '' } end
       local lease = { id = id, run = KEYS[keys_at + at - 1], job = job, fence = fence, limits = run.limits, deadline_ms = deadline_ms,
-        token = fence .. ':' .. nonce, kind = kind, redo = state == 'repeated', failures = job.failures or 0 }
+        token = fence .. ':' .. nonce, kind = kind, asked = kind, redo = state == 'repeated', failures = job.failures or 0 }
       if kind == 'finish' then
         lease.value, lease.took_ms, lease.outcome = said[1], said[3], 'finished'
         finished = finished + (state == 'held' and 1 or 0)
@@ -63,7 +63,7 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, helpe
     if lease.kind == 'drop' then redis.call('HINCRBY', prefix .. 'stats', lease.outcome, 1) end
     if waits_ms > now_ms and lease.kind ~= 'release' and lease.kind ~= 'retry' then helpers.tell_ended(prefix, lease.id) end
     if helpers.events then
-      if lease.error then table.insert(helpers.events, { 'failed', lease.id, lease.job.name, lease.error }) end
+      if lease.asked == 'retry' then table.insert(helpers.events, { 'failed', lease.id, lease.job.name, lease.error }) end
       if lease.outcome ~= 'retried' then table.insert(helpers.events, { lease.outcome, lease.id, lease.job.name, lease.error }) end
     end
   end

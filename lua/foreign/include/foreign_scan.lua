@@ -16,6 +16,8 @@ local function foreign_scan(prefix, format, ask, now_ms, helpers)
     if rooms[name] == nil then
       local definition = some_limits and redis.call('HGET', prefix .. 'limits', 'n:' .. name)
       local room, ahead = math.huge, nil
+      -- A format with rates of its own counts them itself.
+      if definition and format.counts_rates then definition = string.gsub(definition, '^(%d+) %d+', '%1 0') end
       if definition then
         local _
         room, _, ahead = helpers.limit_room(prefix, 'n:' .. name, definition, now_ms)

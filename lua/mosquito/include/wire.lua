@@ -14,7 +14,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
   function keys.job(id) return root .. 'job_run:' .. id end
   function keys.rate(name) return root .. 'rate_limit:' .. name end
   local places, rates = wire_places(keys, layout, now_ms), wire_rates(keys, prefix, now_ms)
-  local taken, w = {}, {}
+  local taken, kept_back, w = {}, {}, { counts_rates = true }
   local at = { layout = layout, root = root, prefix = prefix, queue = queue, keys = keys, places = places, rates = rates,
     tools = tools, now_ms = now_ms, now_s = math.floor(now_ms / 1000), success_s = tonumber(success_s or 1), dead_s = tonumber(dead_s or 86400),
     adopt_ms = tonumber(adopt_ms or 0), coordinate = coordinate == '1' }
@@ -60,11 +60,12 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
     return job
   end
 
+  -- Where it stands twice a move was cut off, and the place that it leaves last counts: so the next copy does the rest.
   function w.place(id)
-    if redis.call('ZSCORE', keys.scheduled, id) then return 'delayed' end
-    for which, state in pairs({ pending = 'active', waiting = 'waiting', dead = 'dead' }) do
-      if places.has(which, id) then return state end
-    end
+    if places.has('pending', id) then return 'active' end
+    if places.has('scheduled', id) then return 'delayed' end
+    if places.has('dead', id) then return 'dead' end
+    if places.has('waiting', id) then return 'waiting' end
     return redis.call('PTTL', keys.job(id)) >= 0 and 'done' or nil
   end
 
@@ -89,28 +90,35 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
     local fields, words, id = item.fields, {}, item.id
     for i = 4, #fields do words[i - 3] = fields[i] end
     for _, word in ipairs({ 'enqueue_time', string.format('%d', now_ms), 'type', fields[1], 'retry_count', '0' }) do words[#words + 1] = word end
-    -- The index before the hash: an entry without one is taken out, a hash without an entry would lie about for ever.
-    if due_ms > 0 then redis.call('ZADD', keys.scheduled, string.format('%d', due_ms), id) else places.push('waiting', id) end
-    at.list_queue()
+    -- The entry last: a copy that was cut off finds none, and adds the job again.
+    if fields[2] ~= '' then redis.call('SET', root .. 'unique_job:' .. fields[2], id, 'PX', fields[3]) end
     redis.call('DEL', keys.job(id), prefix .. 'result:' .. id)
     for i = 1, #words, 1000 do redis.call('HSET', keys.job(id), unpack(words, i, math.min(i + 999, #words))) end
-    if fields[2] ~= '' then redis.call('SET', root .. 'unique_job:' .. fields[2], id, 'PX', fields[3]) end
+    at.list_queue()
+    if due_ms > 0 then redis.call('ZADD', keys.scheduled, string.format('%d', due_ms), id) else places.push('waiting', id) end
     at.tell('enqueued', id, due_ms > 0 and due_ms or nil)
   end
 
-  -- An id stands here once, however often it is in the list: and not while it is leased, or a doubled promotion would run it twice.
   function w.candidates(from, count)
     if w.paused('*') then return {}, 0 end
-    local ids, found, seen = places.page('waiting', from, count), {}, {}
-    local leased = #ids > 0 and redis.call('ZMSCORE', prefix .. 'active', unpack(ids)) or {}
-    for i, id in ipairs(ids) do
-      if not leased[i] and not seen[id] then found[#found + 1] = { id = id, place = 'waiting' } end
-      seen[id] = true
-    end
+    local ids, found = places.page('waiting', from, count), {}
+    for i, id in ipairs(ids) do found[i] = { id = id, place = 'waiting' } end
     return found, #ids == count and from + count or 0
   end
 
-  function w.refuses(job) return rates.until_ms(job) ~= nil end
+  -- What its rate keeps back goes to `scheduled` when all candidates have been looked at.
+  function w.refuses(job, _, id)
+    local until_ms = rates.kept_until_ms(job)
+    if until_ms then kept_back[#kept_back + 1] = { id = id, until_ms = until_ms } end
+    return until_ms ~= nil
+  end
+  function w.scanned()
+    for _, run in ipairs(kept_back) do
+      redis.call('ZADD', keys.scheduled, string.format('%d', run.until_ms), run.id)
+      places.drop_next(run.id)
+      at.tell('rescheduled', run.id, run.until_ms)
+    end
+  end
 
   function w.take(id, job, _, lease)
     if taken[id] or places.drop_next(id) == 0 then return false end

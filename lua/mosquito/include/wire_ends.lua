@@ -12,7 +12,7 @@ local function wire_ends(w, at)
     if seconds > 0 then redis.call('EXPIRE', keys.job(id), seconds) else redis.call('DEL', keys.job(id)) end
   end
 
-  function w.back(id, job, front)
+  function w.back(id, _, front)
     local known = redis.call('EXISTS', keys.job(id)) == 1
     local held = leave(id) > 0
     -- Without an entry in `pending` an earlier copy may have brought it back, or somebody else did.
@@ -20,26 +20,37 @@ local function wire_ends(w, at)
     at.list_queue()
   end
 
-  function w.done(id, job, value, took_ms)
+  -- How long the last 100 runs of a name took: as the handler's worker has measured, or since the run has started.
+  local function note_duration(id, job, took_ms)
+    local started_ms = not took_ms and tonumber(redis.call('HGET', keys.job(id), 'started_at') or nil)
+    took_ms = took_ms or started_ms and math.max(at.now_ms - started_ms, 0)
+    if not took_ms or job.kind ~= 'J' then return end
+    local key = at.root .. 'job:' .. job.name .. ':duration'
+    if redis.call('TYPE', key).ok ~= 'list' then redis.call('DEL', key) end
+    redis.call('LPUSH', key, string.format('%d', took_ms))
+    redis.call('LTRIM', key, 0, 99)
+    redis.call('EXPIRE', key, 2592000)
+  end
+
+  function w.done(id, job, value, took_ms, redo)
     if value then
-      local until_ms = job.result_ttl_ms or 3600000
+      local ttl_ms = job.result_ttl_ms or 3600000
       local record = string.format('{"ok":true,"ended_ms":%d,"fence":0,"took_ms":%d,"value":%s}', at.now_ms, took_ms or 0, value)
-      if until_ms > 0 then redis.call('SET', prefix .. 'result:' .. id, record, 'PX', until_ms) end
+      if ttl_ms > 0 then redis.call('SET', prefix .. 'result:' .. id, record, 'PX', string.format('%d', ttl_ms)) end
     end
-    if took_ms then
-      local key = at.root .. 'job:' .. job.name .. ':duration'
-      if redis.call('TYPE', key).ok ~= 'list' then redis.call('DEL', key) end
-      redis.call('LPUSH', key, string.format('%d', took_ms))
-      redis.call('LTRIM', key, 0, 99)
-      redis.call('EXPIRE', key, 2592000)
-    end
-    redis.call('HDEL', keys.job(id), 'overseer_id')
+    if not redo then note_duration(id, job, value and took_ms) end
+    redis.call('HDEL', keys.job(id), 'overseer_id', 'started_at')
     expire(id, at.success_s)
+    -- The last of them, for people: the original keeps nothing of what has finished.
+    redis.call('ZADD', prefix .. 'done', string.format('%d', at.now_ms), id)
+    if redis.call('ZCARD', prefix .. 'done') > 1100 then redis.call('ZREMRANGEBYRANK', prefix .. 'done', 0, -1001) end
     places.drop('pending', id)
     at.tell('forgotten', id)
   end
 
-  function w.again(id, job, failure)
+  function w.again(id, _, failure, redo)
+    -- The rest of it was cut off, and the job has come back since.
+    if redo and not places.has('pending', id) and w.place(id) then return end
     redis.call('ZADD', keys.scheduled, string.format('%d', failure.due_ms), id)
     redis.call('HSET', keys.job(id), 'retry_count', string.format('%d', failure.failures))
     leave(id)
@@ -59,7 +70,7 @@ local function wire_ends(w, at)
     expire(id, math.max(at.dead_s, 1))
   end
 
-  function w.bury(id, job, failure)
+  function w.bury(id, _, failure)
     bury(id)
     redis.call('HSET', keys.job(id), 'retry_count', string.format('%d', failure.failures))
     leave(id)
@@ -67,7 +78,7 @@ local function wire_ends(w, at)
   end
 
   function w.drop(id)
-    expire(id, at.success_s)
+    redis.call('DEL', keys.job(id))
     places.drop('pending', id)
     at.tell('forgotten', id)
   end
@@ -77,14 +88,23 @@ local function wire_ends(w, at)
     if redis.call('HLEN', prefix .. 'aside') < 10000 then redis.call('HSET', prefix .. 'aside', id, why) end
     local hash = redis.call('TYPE', keys.job(id)).ok == 'hash' and redis.call('HEXISTS', keys.job(id), 'type') == 1
       and redis.call('HEXISTS', keys.job(id), 'enqueue_time') == 1 and redis.call('PTTL', keys.job(id)) < 0
-    if hash then bury(id) end
-    if place == 'waiting' then places.drop_next(id) else places.drop(place == 'delayed' and 'scheduled' or place or 'waiting', id) end
+    if hash then
+      redis.call('HDEL', keys.job(id), 'overseer_id', 'started_at')
+      bury(id)
+    end
+    if place == 'waiting' then
+      places.drop_next(id)
+    else
+      for _, which in ipairs({ 'pending', 'waiting', 'scheduled' }) do places.drop(which, id) end
+    end
     if hash then at.tell('banished', id) end
   end
 
   function w.due(most)
     return redis.call('ZRANGE', keys.scheduled, '-inf', string.format('%d', at.now_ms), 'BYSCORE', 'LIMIT', 0, most)
   end
+
+  function w.due_at(id) return tonumber(redis.call('ZSCORE', keys.scheduled, id)) end
 
   function w.next_due_ms()
     local due_ms = tonumber(redis.call('ZRANGE', keys.scheduled, 0, 0, 'WITHSCORES')[2])

@@ -1,11 +1,14 @@
 -- What is looked at, and what is done by hand.
 local function wire_looks(w, at)
-  local keys, places, prefix = at.keys, at.places, at.prefix
+  local keys, places, prefix, done = at.keys, at.places, at.prefix, at.prefix .. 'done'
   local places_of = { waiting = 'waiting', active = 'pending', delayed = 'scheduled', dead = 'dead' }
 
   -- Ids and times: when a lease ends, when a job is due, when it died; 0 where the layout does not say.
   function w.list(state, offset, limit, newest_first)
     local which, flat = places_of[state], {}
+    if state == 'done' then
+      return redis.call('ZRANGE', done, offset, offset + limit - 1, unpack(newest_first and { 'REV', 'WITHSCORES' } or { 'WITHSCORES' }))
+    end
     if not which then return flat end
     local ids, scores = places.page(which, offset, limit, newest_first)
     local leased = state == 'active' and #ids > 0 and redis.call('ZMSCORE', prefix .. 'active', unpack(ids)) or {}
@@ -17,13 +20,15 @@ local function wire_looks(w, at)
   end
 
   function w.count(state)
+    if state == 'done' then return redis.call('ZCARD', done) end
     return places_of[state] and places.size(places_of[state]) or 0
   end
 
   -- When a job has died: the document's layout says so, for the list the engine's tombstone or the life of the hash does.
   local function died_ms(id)
     local score = at.layout == 'document' and tonumber(redis.call('ZSCORE', keys.dead, id))
-    if score then return math.floor(score) end
+    local told = redis.call('HMGET', prefix .. 'run:' .. id, 'outcome', 'ended_ms')
+    if score or told[1] == 'buried' and tonumber(told[2]) then return math.floor(score or told[2]) end
     local left_ms = redis.call('PTTL', keys.job(id))
     return left_ms >= 0 and at.now_ms - math.max(at.dead_s * 1000 - left_ms, 0) or 0
   end
@@ -38,22 +43,22 @@ local function wire_looks(w, at)
       record = string.format('{"ok":false,"ended_ms":%d,"error":%s}', ended_ms, cjson.encode(error))
       return { state = 'dead', ended_ms = ended_ms, record = record, error = error }
     end
-    local left_ms = redis.call('PTTL', keys.job(id))
-    if left_ms < 0 or left_ms > math.max(at.success_s, 60) * 1000 then return nil end
-    return { state = 'finished', ended_ms = at.now_ms, record = '', error = '' }
+    local ended_ms, left_ms = tonumber(redis.call('ZSCORE', done, id)), redis.call('PTTL', keys.job(id))
+    if not ended_ms and (left_ms < 0 or left_ms > math.max(at.success_s, 60) * 1000) then return nil end
+    return { state = 'finished', ended_ms = ended_ms or at.now_ms, record = '', error = '' }
   end
 
   function w.requeue(id)
     redis.call('PERSIST', keys.job(id))
     redis.call('HSET', keys.job(id), 'retry_count', '0')
-    places.push('waiting', id)
+    if not places.has('waiting', id) then places.push('waiting', id) end
     places.drop('dead', id)
     at.list_queue()
     at.tell('enqueued', id)
   end
 
   function w.run_now(id)
-    places.push('waiting', id)
+    if not places.has('waiting', id) then places.push('waiting', id) end
     redis.call('ZREM', keys.scheduled, id)
     at.list_queue()
     at.tell('enqueued', id)
@@ -61,7 +66,7 @@ local function wire_looks(w, at)
 
   function w.remove(id, state)
     redis.call('DEL', keys.job(id), prefix .. 'result:' .. id)
-    if places_of[state] then places.drop(places_of[state], id) end
+    if places_of[state] then places.drop(places_of[state], id) else redis.call('ZREM', done, id) end
     at.tell('forgotten', id)
   end
 
@@ -75,6 +80,7 @@ local function wire_looks(w, at)
       most = most - #ids
       if most <= 0 then return true end
     end
+    for _, id in ipairs(redis.call('ZRANGE', done, 0, -1)) do redis.call('DEL', keys.job(id), prefix .. 'result:' .. id) end
     redis.call('ZREM', keys.queues, at.queue)
     redis.call('DEL', keys.pause)
     return false

@@ -1,7 +1,7 @@
 -- The original's rate limiter: `rate_limit:<key>` holds the begin of a window (s) and how much ran in it. The limit itself is no part of the
 -- wire: it is one that the queue was given, for the job's key or for its name. Only claims ask, so the look and the count are one step.
 local function wire_rates(keys, prefix, now_ms)
-  local rates, limits = {}, nil
+  local rates, limits, reserved = {}, nil, {}
   local function limit_of(job)
     if not limits then
       limits = {}
@@ -23,11 +23,16 @@ local function wire_rates(keys, prefix, now_ms)
     if not start_s or start_s * 1000 + per_ms < now_ms or start_s * 1000 > now_ms + 1000 then return key, nil, 0, rate, per_ms end
     return key, start_s, ran, rate, per_ms
   end
-  -- Until when a job is kept back by its rate; nil: it may run.
-  function rates.until_ms(job)
+  -- Until when a job is kept back by its rate; nil: it may run, and the other candidates of this claim find its place taken.
+  function rates.kept_until_ms(job)
     local key, start_s, ran, rate, per_ms = window_of(job)
-    if not key or not start_s or ran + math.min(job.cost or 1, rate) <= rate then return nil end
-    return start_s * 1000 + per_ms + 1
+    if not key then return nil end
+    local cost, before = math.min(job.cost or 1, rate), reserved[key] or 0
+    if ran + before + cost <= rate then
+      reserved[key] = before + cost
+      return nil
+    end
+    return (start_s or math.floor(now_ms / 1000)) * 1000 + per_ms + 1
   end
   function rates.count(job)
     local key, start_s, _, rate = window_of(job)

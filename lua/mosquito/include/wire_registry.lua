@@ -1,9 +1,34 @@
--- What the original keeps of its runners: overseers and executors with their heartbeats, the coordinator's lock, and periodic jobs.
+-- What the original keeps of its runners: overseers and executors with their heartbeats, how many handlers each may run at once, the
+-- coordinator's lock, and periodic jobs.
 local function wire_registry(w, at)
   local root, hour_s = at.root, 3600
   local function fresh(key)
     if redis.call('TYPE', key).ok ~= 'hash' then redis.call('DEL', key) end
     return key
+  end
+
+  -- What somebody of theirs has set for all runners or for one: the least of `executor_count` and of the queue's `concurrency_limits`. A change
+  -- becomes our own setting; what our side has set since stays until theirs changes again.
+  local function learn_count(field, suffix)
+    local count = redis.pcall('HGET', root .. 'executor_count' .. suffix, 'count')
+    local limit = redis.pcall('HGET', root .. 'concurrency_limits' .. suffix, at.queue)
+    count, limit = tonumber(type(count) == 'string' and count or nil), tonumber(type(limit) == 'string' and limit or nil)
+    local least = math.min(count or math.huge, limit or math.huge)
+    local told = least >= 1 and least <= 10000 and string.format('%d', least) or ''
+    if (redis.call('HGET', at.prefix .. 'remote', field) or '') == told then return false end
+    redis.call('HSET', at.prefix .. 'remote', field, told)
+    if told == '' then redis.call('HDEL', at.prefix .. 'settings', field) else redis.call('HSET', at.prefix .. 'settings', field, told) end
+    return true
+  end
+  local function learn_counts(worker)
+    local changed = learn_count('c:*', '')
+    if type(worker) == 'string' and learn_count('c:' .. worker, ':' .. worker) then changed = true end
+    if not changed then return end
+    local version = tonumber(redis.call('HGET', at.prefix .. 'settings', 'version') or 0)
+    local news = at.prefix .. 'news:' .. string.format('%d', version)
+    if redis.call('LLEN', news) == 0 then redis.call('RPUSH', news, '1') end
+    redis.call('PEXPIREAT', news, string.format('%d', at.now_ms + 60000))
+    redis.call('HSET', at.prefix .. 'settings', 'version', string.format('%d', version + 1))
   end
 
   function w.beat(incarnation, about, _, gone)
@@ -27,6 +52,7 @@ local function wire_registry(w, at)
       redis.call('HDEL', executor, 'current_job', 'current_job_queue')
     end
     redis.call('EXPIRE', executor, hour_s)
+    learn_counts(fine and type(told) == 'table' and told.name)
   end
 
   -- Both generations' lock. Who holds it is the only one to promote and to make periodic jobs: the original's coordinators rest meanwhile.

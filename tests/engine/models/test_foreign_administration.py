@@ -232,8 +232,8 @@ def test_rule_07_what_came_after_the_era_stays(desk: ModelDesk, name: str) -> No
 
 def test_many_are_cleaned_and_drained_in_pieces(spec: Spec, ironclaim_url: str) -> None:
     with Queue("q", spec, url=ironclaim_url) as queue:
-        queue.enqueue_many([{"name": "main", "payload": number} for number in range(1_200)])
-        queue.enqueue_many([{"name": "main", "payload": number, "delay_ms": HOUR_MS} for number in range(20)])
+        queue.enqueue_many([{"name": "main", "payload": {"label": number}} for number in range(1_200)])
+        queue.enqueue_many([{"name": "main", "payload": {"label": number}, "delay_ms": HOUR_MS} for number in range(20)])
         assert queue.clean("waiting", older_than_ms=HOUR_MS) == 0
         assert queue.clean("waiting", limit=100) == 100
         assert queue.drain() == 1_100 and queue.counts().delayed == 20

@@ -55,7 +55,7 @@ def test_each_state_is_told(desk: ModelDesk) -> None:
 
 
 def test_all_that_is_known_of_a_job_is_told(desk: ModelDesk) -> None:
-    desk.put("j", attempts=3)
+    desk.put("j", attempts=4)
     (job,) = desk.claim("b")
     desk.retry(job.lease, delay_ms=2_000, error="first")
     found = desk.info("j")
@@ -65,7 +65,7 @@ def test_all_that_is_known_of_a_job_is_told(desk: ModelDesk) -> None:
     desk.promote()
     (job,) = desk.claim("b")
     found = desk.info("j")
-    assert (found.name, found.payload, found.options.attempts) == ("main", {"label": "j"}, 3)
+    assert (found.name, found.payload, found.options.attempts) == ("main", {"label": "j"}, 4)
     assert (found.state, found.fence, found.owner, found.claims) == ("active", job.lease.fence, "b", 2)
     assert found.lease_end_ms == desk.now_ms + LEASE_MS and found.enqueued_ms > 0
     desk.tick(LEASE_MS + 1)

@@ -1,0 +1,40 @@
+#!lua flags=allow-oom
+-- Set fields of what the jobs of one name share, add to some, and remove others, once (rule 7). Foreign clients do the same with single commands.
+--
+-- KEYS
+--   sweep     hash    state of the sweeps
+--   metadata  hash    job_metadata:<name>
+--   op        string  op:<op id>, what this call has told
+-- ARGV
+--   now_ms        '' or the time of a test
+--   not_after_ms  server time after which this call is void
+--   items         3 for each item: set | add | remove, field, text or number
+-- REPLY srv_us, done | repeated | refused, the values of what was added to
+-- @include server_us
+-- @include check_types
+-- @include administered
+-- @include told_before
+local sweep = KEYS[1]
+local metadata = KEYS[2]
+local op = KEYS[3]
+local now_ms = ARGV[1]
+local not_after_ms = tonumber(ARGV[2])
+
+check_types({}, { sweep, metadata }, {}, { op })
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local known = administered(op, not_after_ms, now_ms)
+if known then return { srv_us, known, told_before(op) } end
+for at = 3, #ARGV, 3 do
+  local was = ARGV[at] == 'add' and redis.call('HGET', metadata, ARGV[at + 1]) or '0'
+  if ARGV[at] == 'add' and not string.match(was, '^%-?%d+$') then return redis.error_reply('IRONCLAIM the field ' .. ARGV[at + 1] .. ' holds no number') end
+end
+local values = {}
+for at = 3, #ARGV, 3 do
+  local deed, field, value = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  if deed == 'set' then redis.call('HSET', metadata, field, value)
+  elseif deed == 'add' then values[#values + 1] = string.format('%d', redis.call('HINCRBY', metadata, field, value))
+  else redis.call('HDEL', metadata, field) end
+end
+redis.call('SET', op, table.concat(values, ' '), 'PXAT', not_after_ms + 20000)
+return { srv_us, 'done', values }

@@ -1,0 +1,57 @@
+"""A desk for Mosquito, in either layout, with one of its own programs at the other side of the keyspace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine import models
+from engine.models import Layout
+from engine.models.mosquito_keys import MosquitoKeys
+from engine.operations import LeasedJob
+from tests.conformance.desk import ModelDesk
+from tests.engine.models.crystal import Crystal
+
+KIND = "ok_job"
+
+
+class MosquitoDesk(ModelDesk):
+    """`theirs` does what the original programs do, by the desk's clock."""
+
+    def __init__(self, url: str, layout: Layout, **settings: Any) -> None:
+        super().__init__(url, models.Mosquito(layout=layout, **settings))
+        self.there = MosquitoKeys("desk")
+        self.layout: Layout = layout
+        self.theirs = Crystal(url, "desk", layout, now_ms=lambda: self.now_ms)
+
+    def close(self) -> None:
+        self.theirs.close()
+        super().close()
+
+    def take(self, limit: int = 10, worker: str = "a") -> list[LeasedJob]:
+        """Claim jobs of the one kind that these tests have."""
+        return self.claim(worker, limit, classes=(KIND,))
+
+    def add(self, nonce: int = 0, **options: Any) -> str:
+        """Enqueue one; the id that the server gave it."""
+        made = self.enqueue_operation("", name=KIND, nonce=nonce.to_bytes(8, "big"), payload={"n": nonce}, **options)
+        enqueued = self.run(made)
+        assert enqueued.result == "created"
+        return enqueued.job
+
+    def entries(self, which: str) -> list[str]:
+        """The entries of waiting, pending, scheduled or dead, first in first."""
+        return self.theirs.ids(getattr(self.there, which))
+
+    def nowhere(self, id: str) -> bool:
+        return all(id not in self.entries(which) for which in ("waiting", "pending", "scheduled", "dead"))
+
+
+@pytest.fixture(params=["live", "document"])
+def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[MosquitoDesk]:
+    """An empty one."""
+    made = MosquitoDesk(ironclaim_url, request.param)
+    yield made
+    made.close()

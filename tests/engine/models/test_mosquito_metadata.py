@@ -1,0 +1,51 @@
+"""What jobs of one name share on a Mosquito keyspace (MQ16)."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from engine import Malformed, Queue, UnsupportedFeature, models
+from engine.operations import SetMetadata
+from engine.parts.metadata import JobMetadata
+
+pytestmark = pytest.mark.feature("MQ16", model="mosquito")
+
+
+def test_metadata_is_the_originals_hash(ironclaim_url: str) -> None:
+    client = redis.Redis.from_url(ironclaim_url, decode_responses=True)
+    with Queue("ok_job", models.Mosquito(layout="live"), url=ironclaim_url) as queue:
+        metadata = JobMetadata(queue, "ok_job")
+        assert metadata.get() == {}
+        client.hset("mosquito:job_metadata:ok_job", "seen", "1")
+        assert metadata.add("seen") == 2 and metadata.add("seen", -5) == -3
+        metadata.set(cursor="17", owner="me")
+        metadata.set(owner=None)
+        assert metadata.get() == {"seen": "-3", "cursor": "17"} == client.hgetall("mosquito:job_metadata:ok_job")
+
+
+def test_adding_is_done_once_however_often_it_is_sent(ironclaim_url: str) -> None:
+    with Queue("ok_job", models.Mosquito(), url=ironclaim_url) as queue:
+        metadata = JobMetadata(queue, "ok_job")
+        metadata.add("seen")
+        call = queue.model.call(_added())
+        assert [queue.driver.run(call).values for _ in range(3)] == [(2,), (2,), (2,)]
+        assert metadata.get() == {"seen": "2"}
+
+
+def test_what_does_not_fit_is_refused(ironclaim_url: str) -> None:
+    with Queue("ok_job", models.Mosquito(), url=ironclaim_url) as queue:
+        metadata = JobMetadata(queue, "ok_job")
+        for bad in (lambda: metadata.set(a=5), lambda: metadata.set(), lambda: metadata.add("a", 1.5)):  # type: ignore[arg-type]
+            with pytest.raises(Malformed):
+                bad()
+        metadata.set(a="text")
+        with pytest.raises(Exception, match="holds no number"):
+            metadata.add("a")
+        assert metadata.get() == {"a": "text"}
+    with Queue("q", url=ironclaim_url) as queue, pytest.raises(UnsupportedFeature, match="lanes"):
+        JobMetadata(queue, "ok_job")
+
+
+def _added() -> SetMetadata:
+    return SetMetadata("1" * 16, 2**45, "ok_job", (), (("seen", 1),))

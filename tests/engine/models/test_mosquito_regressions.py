@@ -1,0 +1,335 @@
+"""Mosquito's known defects, each by the number that reference/wire-models.md lists it under (5.3 and 6.3), and what foreign
+programs may have written: none of it loses, doubles or stops anything here."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import redis
+
+from engine import Queue, models
+from engine.models import Layout
+from engine.models.mosquito import FINDINGS
+from engine.operations import Bury, EnqueueMany, Failure, Finish, Retry
+from tests.engine.desk import LEASE_MS
+from tests.engine.models.crystal import Crystal
+from tests.engine.models.mosquito_desk import KIND, MosquitoDesk
+from tests.engine.models.mosquito_desk import desk as desk
+
+OTHER: dict[Layout, Layout] = {"live": "document", "document": "live"}
+
+
+def waits(failures: int) -> int:
+    return 2000 * failures * failures
+
+
+# -- 5.3
+
+
+def test_5_3_1_a_keyspace_of_the_other_layout_is_refused_and_named(desk: MosquitoDesk, ironclaim_url: str) -> None:
+    for which in ("waiting", "pending", "dead"):
+        there = Crystal(ironclaim_url, "other", OTHER[desk.layout])
+        there.push(getattr(there.keys, which), "1:2")
+        before = {key: there.redis.dump(key) for key in there.redis.scan_iter("mosquito:*other*")}
+        wrong = pytest.raises(Exception, match=f"WRONGTYPE .*{which}:other.*{OTHER[desk.layout]}")
+        with Queue("other", models.Mosquito(layout=desk.layout), url=ironclaim_url) as queue, wrong:
+            queue.enqueue(KIND, {})
+        assert {key: there.redis.dump(key) for key in there.redis.scan_iter("mosquito:*other*")} == before
+        there.redis.delete(getattr(there.keys, which))
+        there.close()
+
+
+@pytest.mark.feature("MQ11", "MQ14", model="mosquito")
+def test_5_3_2_no_id_in_the_hash_and_waits_by_the_square_of_the_failures(desk: MosquitoDesk) -> None:
+    id = desk.add()
+    assert list(desk.theirs.fields(id)) == ["n", "enqueue_time", "type", "retry_count"]
+    for failures in (1, 2, 3, 4):
+        (job,) = desk.take()
+        assert (job.failures, job.options.attempts, job.options.backoff, job.options.backoff_ms) == (
+            *(failures - 1, 5, "geometric", 2000),
+        )
+        assert desk.retry(job.lease, waits(failures)) == ("ok", "retried")
+        assert desk.theirs.fields(id)["retry_count"] == str(failures)
+        assert desk.redis.zscore(desk.there.scheduled, id) == desk.now_ms + waits(failures)
+        assert desk.entries("pending") == []
+        desk.tick(waits(failures))
+    (job,) = desk.take()
+    assert desk.retry(job.lease, waits(5)) == ("ok", "buried")
+    assert desk.entries("dead") == [id] and desk.entries("scheduled") == []
+    assert desk.theirs.fields(id)["retry_count"] == "5"
+    assert 86_390 < desk.redis.ttl(desk.there.run(id)) <= 86_400  # type: ignore[operator]
+    assert desk.redis.ttl(desk.there.dead) == -1
+
+
+@pytest.mark.feature("MQ15", model="mosquito")
+def test_5_3_3_entries_of_the_dead_whose_hash_has_expired_are_let_go(desk: MosquitoDesk) -> None:
+    gone = ["1:1", "1:2", "1:3"]
+    for id in gone:
+        desk.theirs.push(desk.there.dead, id)
+    kept = desk.theirs.store(KIND)
+    desk.theirs.push(desk.there.dead, kept)
+    desk.tick(10)
+    for nonce in (1, 2):
+        desk.add(nonce)
+        (job,) = desk.take()
+        assert desk.run(Bury((Failure(job.lease, "no"),))).items == (("ok", "buried"),)
+    assert desk.entries("dead")[0] == kept and len(desk.entries("dead")) == 3
+
+
+@pytest.mark.feature("MQ07", model="mosquito")
+def test_5_3_4_promotion_is_one_step_and_what_others_doubled_is_leased_once(desk: MosquitoDesk) -> None:
+    id = desk.add(delay_ms=1000)
+    assert desk.entries("waiting") == [] and desk.redis.zscore(desk.there.scheduled, id) == desk.now_ms + 1000
+    desk.tick(999)
+    assert desk.promote().promoted == 0
+    desk.tick(1)
+    for worker in ("s", "t"):
+        desk.run(desk.promote_operation(worker))
+    assert desk.entries("waiting") == [id] and desk.entries("scheduled") == []
+    # Two coordinators of the original: the id stands there twice.
+    if desk.layout == "live":
+        desk.theirs.push(desk.there.waiting, id)
+        assert desk.entries("waiting") == [id, id]
+    (job,) = desk.take()
+    assert desk.take(worker="b") == []
+    assert desk.finish(job.lease) == [("ok", "finished")]
+    assert desk.take() == [] and desk.take(worker="b") == [], "its end is not forgotten while its hash is still there"
+
+
+def test_5_3_4_a_promotion_that_was_cut_off_anywhere_moves_the_job_once(desk: MosquitoDesk) -> None:
+    for writes in range(20):
+        id = desk.add(writes, delay_ms=10)
+        desk.tick(10)
+        more = desk.cut_off(desk.promote_operation(), writes)
+        desk.promote()
+        assert desk.entries("waiting") == [id] and desk.entries("scheduled") == [], writes
+        (job,) = desk.take()
+        assert desk.finish(job.lease) == [("ok", "finished")]
+        if not more:
+            return
+    raise AssertionError("a promotion of one job has more than 20 writes")
+
+
+def test_5_3_5_an_id_without_a_hash_leaves_pending_and_waiting_and_holds_up_nobody(desk: MosquitoDesk) -> None:
+    desk.theirs.push(desk.there.pending, "1:1")
+    desk.theirs.push(desk.there.waiting, "1:2", score=1)
+    id = desk.theirs.enqueue(KIND)
+    (job,) = desk.take()
+    assert job.lease.job == id and desk.entries("waiting") == []
+    desk.sweep_past(5000)
+    assert desk.entries("pending") == [id], "the one of ours"
+    assert desk.redis.hexists(f"{desk.keys.prefix}aside", "1:2"), "counted, with the reason"
+
+
+@pytest.mark.feature("MQ22", model="mosquito")
+def test_5_3_6_a_queue_with_delayed_jobs_alone_is_known(desk: MosquitoDesk) -> None:
+    assert desk.redis.zscore(desk.there.queues, "desk") is None
+    desk.add(delay_ms=60_000)
+    assert desk.redis.zscore(desk.there.queues, "desk") == desk.now_ms // 1000
+    desk.tick(60_000)
+    assert desk.promote().promoted == 1
+    assert desk.redis.zscore(desk.there.queues, "desk") == desk.now_ms // 1000
+
+
+@pytest.mark.feature("MQ30", "MQ31", model="mosquito")
+def test_5_3_7_jobs_of_an_overseer_come_back_when_it_is_dead_and_only_then(desk: MosquitoDesk) -> None:
+    lives, died, left = (desk.theirs.enqueue(KIND) for _ in range(3))
+    for id, overseer in ((lives, "lives"), (died, "died"), (left, "left")):
+        assert desk.theirs.take() == id
+        desk.theirs.redis.hset(desk.there.run(id), "overseer_id", overseer)
+    for _ in range(4):
+        heard_s = desk.now_ms // 1000
+        desk.theirs.redis.zadd(desk.there.overseers, {"lives": heard_s, "died": heard_s - 200})
+        desk.sweep_past(1000)
+    assert desk.entries("pending") == [lives] and sorted(desk.entries("waiting")) == sorted([died, left])
+    found = desk.take()
+    assert sorted(job.lease.job for job in found) == sorted([died, left])
+    for job in found:
+        assert desk.finish(job.lease) == [("ok", "finished")]
+
+
+@pytest.mark.feature("MQ30", model="mosquito")
+def test_5_3_7_our_workers_are_overseers_and_their_jobs_name_them(desk: MosquitoDesk) -> None:
+    first = desk.add(1)
+    (job,) = desk.take()
+    assert "overseer_id" not in desk.theirs.fields(first), "a worker that does not beat is no overseer"
+    desk.finish(job.lease)
+    desk.beat("a", about=f'{{"jobs": ["{first}"]}}')
+    second = desk.add(2)
+    (job,) = desk.take()
+    assert desk.theirs.fields(second)["overseer_id"] == "a" * 16
+    assert int(desk.theirs.fields(second)["started_at"]) == desk.now_ms
+    assert desk.redis.zscore(desk.there.overseers, "a" * 16) == desk.now_ms // 1000
+    overseer, executor = desk.there.overseer("a" * 16), desk.there.executor("a" * 16)
+    assert desk.theirs.redis.hgetall(overseer) == {"heartbeat": str(desk.now_ms // 1000), "executors": "a" * 16}
+    told = desk.theirs.redis.hgetall(executor)
+    assert (told["current_job"], told["current_job_queue"]) == (first, "desk")  # type: ignore[index]
+    assert 3590 < desk.redis.ttl(overseer) <= 3600 and 3590 < desk.redis.ttl(executor) <= 3600  # type: ignore[operator]
+    # An overseer of theirs that takes the job for an orphan and runs it: our lease is over.
+    desk.theirs.redis.hset(desk.there.run(second), "overseer_id", "theirs")
+    assert desk.finish(job.lease)[0][0] == "stale"
+
+
+def test_5_3_8_five_thousand_ids_of_one_moment_are_all_different(desk: MosquitoDesk) -> None:
+    found: set[str] = set()
+    for batch in range(5):
+        made = [desk.enqueue_operation("", name=KIND, nonce=bytes([batch] * 8), payload={"n": number}) for number in range(1000)]
+        found |= {item.job for item in desk.queue.driver.run(desk.call(EnqueueMany(tuple(made)))).items}
+    assert len(found) == 5000 == len(desk.entries("waiting"))
+    assert all(re.fullmatch(r"\d{13}:\d{9}", id) for id in found)
+    assert len(desk.theirs.fields(min(found))) == 4
+
+
+@pytest.mark.feature("MQ29", model="mosquito")
+def test_5_3_9_a_unique_job_says_what_kept_it_out_until_its_time_is_over(desk: MosquitoDesk) -> None:
+    first = desk.add(1, dedup="params", dedup_ms=60_000)
+    key = desk.there.unique_job(f"{KIND}:n=1")
+    assert desk.theirs.redis.get(key) == first
+    assert 59_000 < desk.redis.pttl(key) <= 60_000  # type: ignore[operator]
+    again = desk.enqueue_operation("", name=KIND, nonce=b"again---", payload={"n": 1}, dedup="params", dedup_ms=60_000)
+    told = desk.run(again)
+    assert (told.result, told.holder) == ("duplicate", first)
+    (job,) = desk.take()
+    desk.finish(job.lease)
+    assert desk.run(again).result == "duplicate", "its end does not release it, as in the original"
+    desk.redis.delete(key)
+    later = desk.enqueue_operation("", name=KIND, nonce=b"later---", payload={"n": 1}, dedup="params", dedup_ms=60_000)
+    assert desk.run(later).result == "created"
+
+
+# -- 6.3
+
+
+def test_6_3_a_type_that_nobody_knows_waits_for_who_does_and_holds_up_nobody(desk: MosquitoDesk) -> None:
+    unknown = [desk.theirs.enqueue("held_out::spaced_job") for _ in range(5)]
+    known = desk.theirs.enqueue(KIND)
+    assert [job.lease.job for job in desk.take()] == [known]
+    assert desk.entries("waiting") == unknown
+    found = desk.claim("b", classes=("held_out::spaced_job",))
+    assert [job.lease.job for job in found] == unknown, "in the order of the list"
+
+
+def test_6_3_a_hash_with_a_bad_count_or_time_is_set_aside_as_dead(desk: MosquitoDesk) -> None:
+    bad = [desk.theirs.enqueue(KIND) for _ in range(4)]
+    fields = (("retry_count", "many"), ("enqueue_time", "today"), ("retry_count", "-1"), ("ironclaim", "5"))
+    for id, (field, value) in zip(bad, fields, strict=True):
+        desk.theirs.redis.hset(desk.there.run(id), field, value)
+    uncounted = desk.theirs.enqueue(KIND)
+    desk.theirs.redis.hdel(desk.there.run(uncounted), "retry_count")
+    other_type = "1:9"
+    desk.theirs.redis.set(desk.there.run(other_type), "no hash")
+    desk.theirs.push(desk.there.waiting, other_type, score=1)
+    (job,) = desk.take()
+    assert (job.lease.job, job.failures) == (uncounted, 0)
+    assert desk.entries("waiting") == [] and desk.entries("dead") == bad
+    why = desk.theirs.redis.hgetall(f"{desk.keys.prefix}aside")
+    assert set(why) == {*bad, other_type}  # type: ignore[arg-type]
+    assert "retry_count" in why[bad[0]]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("field", ["type", "enqueue_time"])
+def test_6_3_a_hash_without_type_or_time_counts_as_missing(desk: MosquitoDesk, field: str) -> None:
+    missing, fine = desk.theirs.enqueue(KIND), desk.theirs.enqueue(KIND)
+    late = desk.theirs.schedule(KIND, desk.now_ms)
+    for id in (missing, late):
+        desk.theirs.redis.hdel(desk.there.run(id), field)
+    assert [job.lease.job for job in desk.take()] == [fine]
+    desk.promote()
+    assert desk.take() == [] and desk.nowhere(missing) and desk.nowhere(late)
+
+
+@pytest.mark.feature("MQ07", model="mosquito")
+def test_6_3_promotion_drops_an_id_whose_hash_is_gone_and_tells_of_the_queue(desk: MosquitoDesk) -> None:
+    desk.theirs.redis.zadd(desk.there.scheduled, {"1:1": 5})
+    id = desk.theirs.schedule(KIND, desk.now_ms)
+    assert desk.redis.zscore(desk.there.queues, "desk") is None
+    desk.promote()
+    assert desk.entries("waiting") == [id] and desk.entries("scheduled") == []
+    assert desk.redis.zscore(desk.there.queues, "desk") == desk.now_ms // 1000
+
+
+def test_scores_that_no_clock_tells_are_early_or_late_and_no_error(desk: MosquitoDesk) -> None:
+    early, far, never = (desk.theirs.store(KIND) for _ in range(3))
+    desk.theirs.redis.zadd(desk.there.scheduled, {early: "-inf", far: 2**60, never: "+inf"})  # type: ignore[dict-item]
+    assert desk.promote().sleep_ms >= 0
+    assert [job.lease.job for job in desk.take()] == [early]
+    assert desk.entries("scheduled") == [far, never]
+    if desk.layout == "document":
+        for score in (2.0**60, float("inf"), float("-inf")):
+            desk.theirs.redis.zadd(desk.there.waiting, {desk.theirs.store(KIND): score})
+        last = desk.add(7)
+        assert len(desk.take()) == 4 and last in desk.entries("pending")
+
+
+def test_ids_with_colons_run_and_those_that_nobody_can_name_are_dead(desk: MosquitoDesk) -> None:
+    fine = desk.theirs.enqueue(KIND, id="a:b:c")
+    odd = [desk.theirs.enqueue(KIND, id=id) for id in ("with space", "new\nline", "ü", '"quoted"')]
+    (job,) = desk.take()
+    assert job.lease.job == fine
+    assert desk.finish(job.lease) == [("ok", "finished")]
+    assert desk.entries("waiting") == [] and sorted(desk.entries("dead")) == sorted(odd)
+
+
+# -- tokens, which the wire does not have
+
+
+@pytest.mark.feature("MQ04", "MQ05", "MQ06", model="mosquito")
+def test_a_run_moves_to_pending_at_once_and_leaves_it_with_its_end(desk: MosquitoDesk) -> None:
+    id = desk.theirs.enqueue(KIND, user_id="7")
+    (job,) = desk.take()
+    assert (desk.entries("waiting"), desk.entries("pending")) == ([], [id])
+    assert job.payload == b'{"user_id":"7"}'
+    assert desk.finish(job.lease) == [("ok", "finished")]
+    assert desk.nowhere(id) and 0 < desk.redis.pttl(desk.there.run(id)) <= 1000  # type: ignore[operator]
+    assert desk.finish(job.lease) == [("repeated", "finished")]
+
+
+def test_a_job_that_their_side_has_ended_is_not_ours_to_end(desk: MosquitoDesk) -> None:
+    id = desk.theirs.enqueue(KIND)
+    (job,) = desk.take()
+    desk.theirs.finish(id)
+    assert desk.run(Finish((job.lease,))).items[0][0] == "stale"
+    assert desk.run(Retry((Failure(job.lease, "no"),))).items[0][0] == "stale"
+    desk.sweep_past(LEASE_MS + 1)
+    assert desk.nowhere(id), "and it does not come back"
+
+
+def test_a_lost_worker_costs_a_lease_and_no_job(desk: MosquitoDesk) -> None:
+    id = desk.theirs.enqueue(KIND)
+    (job,) = desk.take()
+    ((lease, crashes),) = desk.sweep_past(LEASE_MS + 1)
+    assert (lease, crashes) == (job.lease, 1)
+    assert (desk.entries("waiting"), desk.entries("pending")) == ([id], [])
+    (again,) = desk.take(worker="b")
+    assert desk.finish(job.lease)[0][0] == "stale" and desk.finish(again.lease) == [("ok", "finished")]
+
+
+# -- findings
+
+
+def test_finding_v2_leaves_jobs_in_pending_unless_they_may_be_adopted(ironclaim_url: str) -> None:
+    assert any("adopt_after_ms" in finding.text for finding in FINDINGS)
+    for layout in ("live", "document"):
+        for adopt_after_ms in (0, 60_000):
+            redis.Redis.from_url(ironclaim_url).flushall()
+            desk = MosquitoDesk(ironclaim_url, layout, adopt_after_ms=adopt_after_ms)
+            id = desk.theirs.enqueue(KIND)
+            assert desk.theirs.take() == id
+            desk.sweep_past(30_000)
+            assert desk.entries("pending") == [id]
+            desk.sweep_past(60_000)
+            assert desk.entries("waiting") == ([id] if adopt_after_ms else [])
+            desk.close()
+
+
+def test_finding_the_original_does_not_fence_but_our_lease_is_over(desk: MosquitoDesk) -> None:
+    id = desk.theirs.enqueue(KIND)
+    assert desk.theirs.take() == id
+    desk.theirs.redis.hset(desk.there.run(id), "overseer_id", "died")
+    for _ in range(4):
+        desk.sweep_past(1000)
+    (job,) = desk.take()
+    assert job.lease.job == id
+    desk.theirs.finish(id)
+    assert desk.finish(job.lease)[0][0] == "stale"
