@@ -58,15 +58,16 @@ local model = wire(root, prefix, queue, layout, settings, now_ms,
 check_types({ active }, { stats, unpack(KEYS, 5) }, { prefix .. 'wake' }, { op })
 model.check()
 
-local known = administered(op, not_after_ms, now_ms)
+-- Of a copy that was cut off, the rest is done now; the wire is told, for what it has written already must not be there twice.
+local redo = redis.call('GET', op) == 'begun'
+local known = not redo and administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, told_before(op) } end
 local told, deeds, ends = {}, {}, deed ~= 'requeue' and deed ~= 'run_now'
 for at = 1, #KEYS - 4 do
   local id, run = ARGV[10 + at], KEYS[4 + at]
-  local now, fence, ended = place_of(run, id, model)
+  local now, _, ended = place_of(run, id, model)
   local job = model.read(id)
-  -- What a copy of this very call has ended before it was cut off: the rest of it is done now.
-  local mine, result = ends and ended == op_id, 'done'
+  local mine, result = ends and ended == op_id or redo and not ends and now == 'waiting', 'done'
   if now ~= state and not mine then
     result = 'changed'
   elseif state == 'active' and not mine then
@@ -76,11 +77,12 @@ for at = 1, #KEYS - 4 do
   elseif not ends and not (job and job.kind == 'J') then
     result = 'corrupt'
   end
-  if result == 'done' then deeds[#deeds + 1] = { id = id, run = run, job = job, at = #told + 1, fence = fence } end
+  if result == 'done' and (ends or not mine) then deeds[#deeds + 1] = { id = id, run = run, job = job, at = #told + 1 } end
   for _, word in ipairs({ result, mine and state or now, '-' }) do told[#told + 1] = word end
 end
 local keep = redis.call('HGET', stats, 'events')
 local events, wakes = keep and { keep = keep }, false
+if #deeds > 0 then redis.call('SET', op, 'begun', 'PXAT', not_after_ms + 20000) end
 local helpers = { free_held = free_held, tell_ended = tell_ended, events = events }
 for _, item in ipairs(deeds) do
   local name = item.job and item.job.name or ''
@@ -89,7 +91,7 @@ for _, item in ipairs(deeds) do
     end_by_hand(prefix, item.id, item.job, state, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, model, helpers)
   elseif deed == 'requeue' then
     -- Nobody else has the right to stand in its way but a unique job, and that is told before anything is written.
-    local holder = model.requeue(item.id, item.job)
+    local holder = model.requeue(item.id, item.job, redo)
     if type(holder) == 'string' then
       told[item.at], told[item.at + 2] = 'held', holder
     else
@@ -102,7 +104,7 @@ for _, item in ipairs(deeds) do
     end
   else
     wakes = true
-    model.run_now(item.id, item.job)
+    model.run_now(item.id, item.job, redo)
     if events then events[#events + 1] = { 'promoted', item.id, name } end
   end
 end

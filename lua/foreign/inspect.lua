@@ -53,6 +53,7 @@ for at = 1, #KEYS - 2 do
   else
     over = model.ended(id)
     at_ms = over and over.ended_ms or 0
+    if at_ms == 0 and state ~= 'waiting' then at_ms = tonumber(redis.call('HGET', run, 'ended_ms') or 0) end
   end
   local body, words = '', {}
   if whole == '1' then

@@ -29,3 +29,8 @@ def accepts(queue: Queue, **options: Any) -> bool:
     with pytest.raises(UnsupportedFeature):
         queue.enqueue("main", {"label": "refused"}, **options)
     return False
+
+
+def attempts(queue: Queue, count: int) -> dict[str, Any]:
+    """Options of a job that may run so often; nothing where the format says how often it does."""
+    return {"attempts": count} if accepts(queue, attempts=count) else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from engine.models.model import Spec
@@ -11,6 +12,7 @@ from engine.operations import (
     Alter,
     Altered,
     Bury,
+    Claim,
     Clean,
     Deed,
     Era,
@@ -24,7 +26,7 @@ from engine.operations import (
     Value,
 )
 from engine.parts.job_info import JobInfo, job_info, state_of
-from tests.engine.desk import START_MS, Desk
+from tests.engine.desk import LEASE_MS, START_MS, Desk
 
 STATES = ("waiting", "delayed", "active", "dead", "finished")
 
@@ -41,6 +43,11 @@ class ModelDesk(Desk):
     def expired(self, at_ms: int) -> bool:
         """Formats give some keys lengths of real time: those go by themselves."""
         return START_MS - 10_000_000 < at_ms <= self.now_ms
+
+    def claim_operation(self, worker: str = "a", limit: int = 10, lease_ms: int = LEASE_MS, **more: Any) -> Claim:
+        """As it is there, with an incarnation as workers have it: 16 hex digits, by which a wire tells our locks from others."""
+        operation = super().claim_operation(worker, limit, lease_ms, **more)
+        return replace(operation, incarnation=f"{ord(worker):02x}" * 8)
 
     def put(self, *labels: str, name: str = "main", **options: Any) -> None:
         """Enqueue jobs as a service does, one for each label."""

@@ -6,7 +6,7 @@ import pytest
 
 from engine import Queue
 from engine.operations import Alter, Clean, Count, Forget, Listing, Page, Pause, SetEvents
-from tests.conformance.declared import has
+from tests.conformance.declared import attempts, has
 from tests.conformance.desk import STATES, ModelDesk
 
 HOUR_MS = 3_600_000
@@ -52,7 +52,7 @@ def test_events_tell_what_happens(desk: ModelDesk) -> None:
     if not has(desk.queue, SetEvents):
         return
     desk.queue.events.on()
-    desk.put("j")
+    desk.put("j", **attempts(desk.queue, 3))
     (job,) = desk.claim("w")
     desk.retry(job.lease, delay_ms=0, error="no luck")
     desk.tick(1_000)

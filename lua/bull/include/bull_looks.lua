@@ -105,7 +105,12 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
     redis.call('SREM', keys.failed, id)
   end
 
-  function bull.run_now(id, job)
+  -- `redo`: an earlier copy of the call was cut off, perhaps when the job was in its list already.
+  function bull.run_now(id, job, redo)
+    if redo and bull.waits(id) then
+      redis.call('ZREM', keys.delayed, id)
+      return true
+    end
     return bull.promote(id)
   end
 

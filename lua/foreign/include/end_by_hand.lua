@@ -10,7 +10,8 @@ local function end_by_hand(prefix, id, job, state, ending, now_ms, model, helper
     return
   end
   helpers.free_held(prefix, id, redis.call('HGET', run, 'limits'))
-  redis.call('HSET', run, 'nonce', '', 'ended', ending.op_id, 'outcome', ending.outcome, 'limits', '')
+  redis.call('HSET', run, 'nonce', '', 'ended', ending.op_id, 'outcome', ending.outcome, 'limits', '',
+    'ended_ms', string.format('%d', now_ms))
   redis.call('PEXPIREAT', run, string.format('%d', math.max(ending.not_after_ms, now_ms) + 20000))
   if state == 'active' and job and job.kind == 'J' then
     model.drop(id, job, ending.outcome)

@@ -177,7 +177,7 @@ def test_events_tell_what_our_side_does(desk: ModelDesk) -> None:
     assert told == [
         *(("created", "j"), ("claimed", "j"), ("progress", "j"), ("failed", "j")),
         *(entry for entry in told if entry[0] == "promoted" and entry[1] == "j"),
-        *(("claimed", "j"), ("buried", "j"), ("requeued", "j"), ("claimed", "j"), ("finished", "j")),
+        *(("claimed", "j"), ("failed", "j"), ("buried", "j"), ("requeued", "j"), ("claimed", "j"), ("finished", "j")),
         *(("created", "k"), ("created", "l"), ("promoted", "k"), ("cancelled", "k"), ("discarded", "l")),
         *(("paused", ""), ("resumed", "")),
     ]
