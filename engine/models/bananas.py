@@ -1,24 +1,7 @@
 """Bananas. The default layout `document` talks past programs that write `bananas:queue:high`: for those it must be `live`.
 
-One keyspace is one queue: the queue's name is a label that is not on the wire. No Cluster. Keys, both layouts but where one
-is named:
-
-| key | type | content |
-|---|---|---|
-| `job:{id}` | string | JSON of the job; for ever while it lives, 24 h once it has completed, 7 days once it is dead |
-| `route:{key}:queue:{high,normal,low}` | list | waiting ids, taken from the right; `live`: not of the default route |
-| `queue:{high,normal,low}` | list | `live`: ids of the default route |
-| `queue:processing`, `queue:dead` | list | ids in hand, ids that are dead |
-| `queue:scheduled` | zset | id by the second at which it is due |
-| `result:{id}` | hash | status, completed_at, duration_ms, result or error; 1 h, of a dead job 24 h |
-| `result:notify:{id}` | channel | `ready`, when there is a result |
-| `cron:lock:{id}`, `live`: `schedule_lock:{id}` | string | token of a scheduler that runs a tick |
-| `cron:state:{id}`, `live`: `schedules:{id}` | hash | last_run, next_run, last_success, last_error, run_count |
-
-Keys of ours lie under `bananas:ironclaim:`; besides those that all models have `routes` (set: routing keys that were heard
-of), `seq` (string: a number), `from:<id>` (string: the list that a job was taken from, where it says another one itself),
-`adopting` (zset: id by the time (ms) when it was first seen in `queue:processing` without a lease of ours) and `purge`
-(string: where a deletion goes on).
+One keyspace is one queue: the queue's name is a label that is not on the wire. No Cluster. The keys of both layouts, with types
+and units, are in `engine/models/bananas_keys.py`.
 
 Where the documents and the programs contradict each other:
 
@@ -36,6 +19,7 @@ Where the documents and the programs contradict each other:
 - An entry without a job, or whose job cannot be read, goes to `queue:dead` with the record that Go leaves there, for 7 days.
   One of `queue:scheduled` without a job is removed.
 - A cron job has an id. Those of foreign schedulers have none and share one key: they get one when a worker here finds them.
+- A lock `cron:<schedule>` of `queue.locks` is the one on the wire: whoever holds it keeps all schedulers from that schedule.
 - A tick is left out where a foreign scheduler has run it: those do so up to a second early, and tell by `last_run`.
 - A payload of bytes travels as the JSON text `proto:` and base64, and is given back as bytes: JSON has no place for the byte
   that Go puts before protobuf, so Go itself cannot enqueue one.
@@ -54,11 +38,13 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from engine import validate
+from engine.call import Call
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
+from engine.models.bananas_keys import BananasKeys
 from engine.models.fields import pack
 from engine.models.foreign import Foreign
 from engine.models.model import Finding
-from engine.operations import Enqueue, Lease, LeasedJob, Options
+from engine.operations import AcquireLock, Enqueue, ExtendLock, Lease, LeasedJob, Operation, Options, ReleaseLock
 from engine.serializers import RAW
 
 #: The words on the wire, and what they read back as.
@@ -66,6 +52,7 @@ PRIORITIES = {"high": 8, "normal": 5, "low": 2}
 #: As Go checks a routing key.
 _ROUTE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PROTO = b'"proto:'
+_CRON = "cron:"
 #: Go escapes these in texts, so that JSON may stand in HTML.
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -114,6 +101,24 @@ class BananasModel(Foreign):
             "No key lists the routing keys: jobs of one that no producer or worker here has named are not counted or listed.",
         ),
     )
+
+    def call(self, operation: Operation) -> Call[Any]:
+        """The call that carries out an operation. A lock that is called `cron:` and the name of a schedule is the one that
+        foreign schedulers take."""
+        if isinstance(operation, AcquireLock | ExtendLock | ReleaseLock) and operation.name.startswith(_CRON):
+            return self._cron_lock(operation)
+        return super().call(operation)
+
+    def _cron_lock(self, operation: AcquireLock | ExtendLock | ReleaseLock) -> Call[Any]:
+        keys = BananasKeys(self.keys.wire, self.layout == "live")
+        lock = keys.cron_lock(operation.name.removeprefix(_CRON))
+        named = {"lock": lock, "kept": self.keys.lock(operation.name), "op": self.keys.op(operation.token)}
+        values: dict[str, object] = {"deed": "release", "token": operation.token, "counter": 0, "ttl_ms": 0, "not_after_ms": 0}
+        if not isinstance(operation, ReleaseLock):
+            values |= {"deed": "acquire", "ttl_ms": operation.ttl_ms, "not_after_ms": operation.not_after_ms}
+        if isinstance(operation, ExtendLock):
+            values |= {"deed": "extend", "counter": operation.counter}
+        return self.bound("cron_lock", operation, values, named)
 
     def new_id(self) -> str:
         """An id for a job that was given none."""

@@ -92,7 +92,9 @@ if error_text == '' then
   for at = 5, #KEYS do
     local tick_ms, id = ARGV[2 * at + 5], ARGV[2 * at + 6]
     local known = redis.call('GET', KEYS[at])
-    if known or (free and not model.admit(item(id))) then
+    -- Some formats say that a foreign scheduler has run this tick, or is about to.
+    local left = not model.may_tick or model.may_tick(name, tonumber(tick_ms))
+    if known or (free and left and not model.admit(item(id))) then
       -- Known: a copy that was cut off has made it, or was about to.
       made[#made + 1] = { id = known or id, key = KEYS[at], tick_ms = tick_ms, known = known }
       free = overlap == 'allow'

@@ -42,7 +42,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
 
   -- Nothing on this wire keeps a job out, or holds one; a list or a key of another type is told before anything is written.
   function w.admit(item)
-    shared.check_types({}, {}, { shared.keys.list(item.fields[2], item.fields[1]) }, { shared.keys.job(item.id) })
+    shared.check_types({}, {}, { shared.keys.list(item.fields[3], item.fields[2]) }, { shared.keys.job(item.id) })
     return nil
   end
   function w.refuses() return false end

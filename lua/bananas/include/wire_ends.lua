@@ -5,6 +5,13 @@ local function wire_ends(w, shared)
 
   local function stamp() return '"' .. shared.time(shared.now_ms) .. '"' end
 
+  -- The job itself; one that is gone, or that somebody has overwritten with what is none, cannot be written to.
+  local function rewrite(id, job, changes, ttl_s)
+    if job.kind ~= 'J' then return end
+    local body = text.with(job.body, changes)
+    if ttl_s then redis.call('SET', keys.job(id), body, 'EX', ttl_s) else redis.call('SET', keys.job(id), body) end
+  end
+
   local function leave(id) redis.call('LREM', keys.processing, 1, id) end
 
   -- A new hash: nothing of a result before it stays.
@@ -19,16 +26,17 @@ local function wire_ends(w, shared)
     local fields = { 'status', 'completed', 'duration_ms', string.format('%d', took_ms or 0) }
     if value and value ~= '' then fields[5], fields[6] = 'result', value end
     result(id, shared.result_s, fields)
-    redis.call('SET', keys.job(id), text.with(job.body, { status = '"completed"', updated_at = stamp() }), 'EX', shared.done_s)
+    rewrite(id, job, { status = '"completed"', updated_at = stamp() }, shared.done_s)
     leave(id)
     redis.call('PUBLISH', keys.notify(id), 'ready')
   end
 
   function w.again(id, job, failure)
+    if job.kind ~= 'J' then return w.set_aside(id, keys.processing, job.why) end
     local later = failure.due_ms > shared.now_ms
     local changes = { status = '"pending"', updated_at = stamp(), attempts = string.format('%d', failure.failures),
       error = text.quoted(failure.error), scheduled_for = later and '"' .. shared.time(failure.due_ms) .. '"' or false }
-    redis.call('SET', keys.job(id), text.with(job.body, changes))
+    rewrite(id, job, changes)
     if later then
       redis.call('ZADD', keys.scheduled, math.ceil(failure.due_ms / 1000), id)
     else
@@ -43,7 +51,7 @@ local function wire_ends(w, shared)
     result(id, shared.error_s, { 'status', 'failed', 'duration_ms', string.format('%d', failure.took_ms or 0), 'error', failure.error })
     -- What was cut off behind this has buried it already.
     if job.status ~= 'failed' or not redis.call('LPOS', keys.dead, id) then redis.call('LPUSH', keys.dead, id) end
-    redis.call('SET', keys.job(id), text.with(job.body, changes), 'EX', shared.dead_s)
+    rewrite(id, job, changes, shared.dead_s)
     leave(id)
     redis.call('PUBLISH', keys.notify(id), 'ready')
   end
@@ -66,12 +74,15 @@ local function wire_ends(w, shared)
     return true
   end
 
-  -- Among the dead, with the record that the live programs leave of such a one. A key that is no string stays as it is.
+  -- Among the dead, with the record that the live programs leave of such a one. A job that can be read stays readable, and a key that
+  -- is no string stays as it is.
   function w.set_aside(id, place, why)
     if id == '' and named(place) then return end
-    local body = redis.pcall('GET', keys.job(id))
+    local job, body = w.read(id), redis.pcall('GET', keys.job(id))
     local stub
-    if not body then
+    if job and job.kind == 'J' then
+      stub = text.with(body, { status = '"failed"', error = text.quoted(why or '') })
+    elseif not body then
       stub = '{"error":"Job data not found (corrupted reference)","id":' .. text.quoted(id) .. '}'
     elseif type(body) == 'string' then
       if #body > 500 then body = string.sub(body, 1, 500) .. '...' end

@@ -2,16 +2,16 @@
 local function wire_moves(w, shared)
   local keys, text = shared.keys, shared.text
 
-  -- item.body: name and payload as JSON members; item.fields: priority, routing key, max_retries. The job before its entry: an id without
+  -- item.fields: name and payload as JSON members, priority, routing key, max_retries. The job before its entry: an id without
   -- a job would be taken for corrupt, and a repeat that finds the id in no list brings it there.
   function w.add(item, due_ms)
-    local priority, route, most = unpack(item.fields)
+    local members, priority, route, most = unpack(item.fields)
     local later, nanos = due_ms > 0, ''
     -- Jobs that become due in the same second are promoted by when they were made.
     if later then nanos = string.format('%06d', redis.call('INCR', shared.prefix .. 'seq') % 1000000) end
     local routing = '"routing_key":' .. text.quoted(route)
     local made = '"' .. shared.time(shared.now_ms, false, nanos) .. '"'
-    local body = '{"id":' .. text.quoted(item.id) .. ',' .. item.body .. ',"status":"' .. (later and 'scheduled' or 'pending') .. '","priority":"' .. priority .. '"'
+    local body = '{"id":' .. text.quoted(item.id) .. ',' .. members .. ',"status":"' .. (later and 'scheduled' or 'pending') .. '","priority":"' .. priority .. '"'
       .. (keys.live and '' or ',' .. routing) .. ',"created_at":' .. made .. ',"updated_at":' .. made
       .. (later and ',"scheduled_for":"' .. shared.time(due_ms) .. '"' or '') .. ',"attempts":0,"max_retries":' .. most
       .. (keys.live and ',' .. routing or '') .. '}'
@@ -27,10 +27,12 @@ local function wire_moves(w, shared)
   function w.take(id, job, place)
     -- One entry of several for one job: it has run.
     if job.status == 'completed' then
-      redis.call('LREM', place, -1, id)
+      redis.call('LREM', place, 0, id)
       return false
     end
-    if place ~= keys.list(job.route, job.level) then redis.call('SET', shared.prefix .. 'from:' .. id, place, 'EX', 604800) end
+    if place ~= keys.list(job.route, job.level) then
+      redis.call('SET', shared.prefix .. 'from:' .. id, place, 'PXAT', string.format('%d', shared.now_ms + 604800000))
+    end
     if redis.call('LINDEX', place, -1) == id then
       redis.call('LMOVE', place, keys.processing, 'RIGHT', 'LEFT')
       return true
@@ -48,6 +50,7 @@ local function wire_moves(w, shared)
   function w.mine(id) return redis.call('LPOS', keys.processing, id) and true or false end
 
   function w.back(id, job, front)
+    if job.kind ~= 'J' then return w.set_aside(id, keys.processing, job.why) end
     redis.call(front and 'RPUSH' or 'LPUSH', shared.home(id, job), id)
     redis.call('LREM', keys.processing, 1, id)
   end

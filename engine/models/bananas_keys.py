@@ -1,0 +1,78 @@
+"""The keys of a Bananas keyspace, each with its Redis type and content, as `lua/bananas/include/wire_keys.lua` makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BananasKeys:
+    """Key names of one keyspace; `root` is what they begin with, with its colon, `live` the layout."""
+
+    root: str = "bananas:"
+    live: bool = False
+
+    def job(self, id: str) -> str:
+        """String: the job as JSON, with times as RFC 3339; to live 24 h once it has completed, 7 days once it is dead."""
+        return f"{self.root}job:{id}"
+
+    def waiting(self, route: str, level: str) -> str:
+        """List: ids that wait, put in at the left, taken from the right; `level` is high, normal or low."""
+        if self.live and route == "default":
+            return f"{self.root}queue:{level}"
+        return f"{self.root}route:{route}:queue:{level}"
+
+    def result(self, id: str) -> str:
+        """Hash: status, completed_at (RFC 3339), duration_ms, result (JSON) or error; to live 1 h, of a dead job 24 h."""
+        return f"{self.root}result:{id}"
+
+    def notify(self, id: str) -> str:
+        """Channel: `ready`, when the result is there."""
+        return f"{self.root}result:notify:{id}"
+
+    def cron_lock(self, schedule: str) -> str:
+        """String: token of the scheduler that runs a tick; originals let it live 5 minutes, in `live` 60 s."""
+        return f"{self.root}{'schedule_lock' if self.live else 'cron:lock'}:{schedule}"
+
+    def cron_state(self, schedule: str) -> str:
+        """Hash: last_run, next_run, last_success (RFC 3339), last_error, run_count."""
+        return f"{self.root}{'schedules' if self.live else 'cron:state'}:{schedule}"
+
+    def taken_from(self, id: str) -> str:
+        """String, ours: the list that a job was taken from where that was not its own; for 7 days."""
+        return f"{self.root}ironclaim:from:{id}"
+
+    @property
+    def processing(self) -> str:
+        """List: ids in hand, of all routes."""
+        return f"{self.root}queue:processing"
+
+    @property
+    def dead(self) -> str:
+        """List: ids of dead jobs, the last one at the left."""
+        return f"{self.root}queue:dead"
+
+    @property
+    def scheduled(self) -> str:
+        """Zset: id by the unix time in seconds at which it is due; whole ones by us and by Go, with fractions by others."""
+        return f"{self.root}queue:scheduled"
+
+    @property
+    def routes(self) -> str:
+        """Set, ours: routing keys that were heard of, but the default one."""
+        return f"{self.root}ironclaim:routes"
+
+    @property
+    def seq(self) -> str:
+        """String, ours: a number that orders delayed jobs of one millisecond, and names jobs that have no id."""
+        return f"{self.root}ironclaim:seq"
+
+    @property
+    def adopting(self) -> str:
+        """Zset, ours: id by the time (ms) when it was first seen in `queue:processing` without a lease of ours."""
+        return f"{self.root}ironclaim:adopting"
+
+    @property
+    def purge(self) -> str:
+        """String, ours: where a deletion goes on; for an hour."""
+        return f"{self.root}ironclaim:purge"

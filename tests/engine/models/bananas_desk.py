@@ -1,0 +1,207 @@
+"""A desk on a Bananas keyspace under virtual time, and the ways in which foreign clients write jobs there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import redis
+
+from engine import Queue, models
+from engine.machine.ticking import tick
+from engine.models.bananas_keys import BananasKeys
+from engine.operations import (
+    Attributes,
+    Bury,
+    Claim,
+    Claimed,
+    Ended,
+    Failure,
+    Finish,
+    Lease,
+    LeasedJob,
+    Options,
+    Retry,
+    Ticked,
+    Value,
+)
+from engine.operations import Enqueue as EnqueueOperation
+from tests.engine.desk import LEASE_MS, START_MS, Desk
+
+DAY_S = 86_400
+#: START_MS as it stands in jobs.
+START = "2100-01-01T01:06:40Z"
+
+
+class BananasDesk(Desk):
+    """One keyspace in one layout."""
+
+    def __init__(self, url: str, layout: models.Layout, **settings: Any) -> None:
+        self.layout = layout
+        self.queue = Queue("desk", models.Bananas(layout=layout, **settings), url=url)
+        self.redis: redis.Redis = redis.Redis.from_url(url)
+        self.now_ms = START_MS
+        self.queue.use_test_clock(self.now_ms)
+        self._counters: dict[str, int] = {}
+
+    def list_key(self, route: str = "default", priority: str = "normal") -> str:
+        """Where jobs wait."""
+        return BananasKeys(live=self.layout == "live").waiting(route, priority)
+
+    # -- our side
+
+    def put(self, job: str, payload: bytes = b'{"u":1}', *, name: str = "main", **options: Any) -> None:
+        """Enqueue a job with these bytes."""
+        operation = EnqueueOperation(
+            job, name, payload, job.encode().ljust(8, b"-")[:8], self.now_ms + 10_000, Options(**options)
+        )
+        assert self.run(operation).result == "created"
+
+    def take(
+        self,
+        limit: int = 10,
+        *,
+        worker: str = "a",
+        routes: tuple[str, ...] = ("default",),
+        priorities: tuple[int, int] | None = None,
+        names: tuple[str, ...] = ("main",),
+    ) -> list[LeasedJob]:
+        """The next claim of a worker."""
+        return list(self.claimed(limit, worker=worker, routes=routes, priorities=priorities, names=names).jobs)
+
+    def claimed(
+        self,
+        limit: int = 10,
+        *,
+        worker: str = "a",
+        routes: tuple[str, ...] = ("default",),
+        priorities: tuple[int, int] | None = None,
+        names: tuple[str, ...] = ("main",),
+    ) -> Claimed:
+        """The same, with all that it tells."""
+        attributes = Attributes(worker, routes=frozenset(routes))
+        not_after_ms = self.now_ms + LEASE_MS * 4 // 5
+        return self.run(
+            Claim(
+                worker * 16,
+                self._count(worker),
+                limit,
+                LEASE_MS,
+                not_after_ms,
+                worker,
+                1000,
+                names,
+                1000,
+                priorities,
+                attributes,
+            )
+        )
+
+    def succeed(self, lease: Lease, value: bytes | None = None, took_ms: int = 12) -> tuple[str, str]:
+        """Finish a run, with what its handler returned."""
+        values = () if value is None else (Value(0, value, 3_600_000, took_ms),)
+        ended: Ended = self.run(Finish((lease,), values=values))
+        return ended.items[0]
+
+    def fail(self, lease: Lease, error: str = "boom", delay_ms: int = 2000) -> tuple[str, str]:
+        """A run that failed."""
+        ended: Ended = self.run(Retry((Failure(lease, error, delay_ms),)))
+        return ended.items[0]
+
+    def bury(self, lease: Lease, error: str = "boom") -> tuple[str, str]:
+        """A run after which there is no other."""
+        ended: Ended = self.run(Bury((Failure(lease, error),)))
+        return ended.items[0]
+
+    def move(self, ms: int) -> None:
+        """Move the clock, and leave keys whose time to live is the server's where they are."""
+        self.now_ms += ms
+        self.queue.use_test_clock(self.now_ms)
+
+    def tick_schedules(self) -> list[Ticked]:
+        """Tick what is due."""
+        return [self.run(tick(due, self.now_ms, "s" * 16, self._count("ticks"))) for due in self.promote().due]
+
+    # -- foreign clients
+
+    def go(self, job: str, *, name: str = "main", payload: str = '{"u":1}', priority: str = "normal", **more: Any) -> None:
+        """What a Go client writes: SET, then LPUSH. `raw`: another body; `route`: a routing key; the rest are members."""
+        raw = more.pop("raw", None)
+        route = more.pop("route", "default")
+        body = {"status": "pending", "created_at": START, "updated_at": START, "attempts": 0, "max_retries": 3, **more}
+        routing = {"routing_key": route}
+        head = json.dumps({"id": job, "name": name}, separators=(",", ":"))[:-1]
+        tail = {"status": body.pop("status"), "priority": priority}
+        ordered = {**tail, **routing, **body} if self.layout == "document" else {**tail, **body, **routing}
+        text = f'{head},"payload":{payload},{json.dumps(ordered, separators=(",", ":"))[1:]}'
+        self.redis.set(f"bananas:job:{job}", text if raw is None else raw)
+        self.redis.lpush(self.list_key(route, priority), job)
+
+    def sdk(self, job: str, *, payload: Any = None, due_s: float | None = None, priority: str = "normal", **more: Any) -> None:
+        """What the Python client writes: spaces, empty texts, and the job in the list of the default route whatever its routing
+        key; with a time, a score with a fraction and a status that Go does not write."""
+        stamp = iso(self.now_ms)
+        body = {"id": job, "name": "main", "description": "", "payload": {"u": 1} if payload is None else payload}
+        body |= {"status": "pending" if due_s is None else "scheduled", "priority": priority, "created_at": stamp}
+        body |= {"updated_at": stamp, "attempts": 0, "max_retries": 3, "error": "", "routing_key": "default", **more}
+        if due_s is not None:
+            body["scheduled_for"] = iso(int(due_s * 1000))
+        self.redis.set(f"bananas:job:{job}", json.dumps(body))
+        if due_s is None:
+            self.redis.lpush(self.list_key("default", priority), job)
+        else:
+            self.redis.zadd("bananas:queue:scheduled", {job: due_s})
+
+    # -- raw keys
+
+    def body(self, job: str) -> dict[str, Any]:
+        """The job's JSON."""
+        return json.loads(self.text(job))
+
+    def text(self, job: str) -> str:
+        """The job as it is stored."""
+        raw = self.redis.get(f"bananas:job:{job}")
+        assert isinstance(raw, bytes)
+        return raw.decode()
+
+    def ids(self, key: str) -> list[str]:
+        """A list, from the end at which jobs are taken."""
+        return [raw.decode() for raw in reversed(self.redis.lrange(key, 0, -1))]  # type: ignore[arg-type]
+
+    def processing(self) -> list[str]:
+        return self.ids("bananas:queue:processing")
+
+    def dead(self) -> list[str]:
+        return self.ids("bananas:queue:dead")
+
+    def waiting(self, route: str = "default", priority: str = "normal") -> list[str]:
+        return self.ids(self.list_key(route, priority))
+
+    def scheduled(self) -> dict[str, float]:
+        found: Any = self.redis.zrange("bananas:queue:scheduled", 0, -1, withscores=True)
+        return {job.decode(): score for job, score in found}
+
+    def result(self, job: str) -> dict[str, str]:
+        found: Any = self.redis.hgetall(f"bananas:result:{job}")
+        return {name.decode(): value.decode() for name, value in found.items()}
+
+    def ttl_s(self, key: str) -> float | None:
+        """Seconds to live; None = for ever."""
+        left: Any = self.redis.pttl(key)
+        return None if left == -1 else left / 1000
+
+
+def iso(ms: int) -> str:
+    """As Python's isoformat has it."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+
+
+@pytest.fixture(params=["document", "live"])
+def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[BananasDesk]:
+    """Both layouts, one after the other."""
+    made = BananasDesk(ironclaim_url, request.param)
+    yield made
+    made.close()

@@ -1,0 +1,149 @@
+"""Schedules and their locks on a Bananas keyspace, next to schedulers of the original."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from engine import LeaseLost
+from engine.models.bananas_keys import BananasKeys
+from tests.engine.models.bananas_desk import BananasDesk, desk
+
+__all__ = ["desk"]
+
+MINUTE_MS = 60_000
+
+
+def keys_of(desk: BananasDesk) -> BananasKeys:
+    return BananasKeys(live=desk.layout == "live")
+
+
+def state(desk: BananasDesk, schedule: str = "s") -> dict[str, str]:
+    found = desk.redis.hgetall(keys_of(desk).cron_state(schedule))
+    return {name.decode(): value.decode() for name, value in found.items()}  # type: ignore[union-attr]
+
+
+def to_the_next_minute(desk: BananasDesk) -> None:
+    desk.move(MINUTE_MS - desk.now_ms % MINUTE_MS)
+
+
+@pytest.mark.feature("BN16", "BN19", model="bananas")
+def test_a_tick_makes_a_job_with_an_id_and_tells_it_in_the_state(desk: BananasDesk) -> None:
+    desk.queue.schedules.put("s", "main", {"day": 1}, cron="*/2 * * * *", priority=9, route="gpu")
+    desk.move(80_000)
+    (ticked,) = desk.tick_schedules()
+    job = f"cron:s:{desk.now_ms}"
+    assert ticked.jobs == (job,) and desk.waiting("gpu", "high") == [job]
+    body = desk.body(job)
+    assert (body["id"], body["payload"], body["max_retries"]) == (job, {"day": 1}, 3)
+    last = {"last_run": "2100-01-01T01:08:00Z", "last_success": "2100-01-01T01:08:00Z"}
+    assert state(desk) == {**last, "next_run": "2100-01-01T01:10:00Z", "run_count": "1"}
+    desk.move(2 * MINUTE_MS)
+    desk.redis.hset(keys_of(desk).cron_state("s"), "last_error", "boom")
+    desk.tick_schedules()
+    assert state(desk)["run_count"] == "2" and "last_error" not in state(desk)
+
+
+@pytest.mark.feature("BN17", model="bananas")
+def test_ticks_follow_a_zone(desk: BananasDesk) -> None:
+    desk.queue.schedules.put("s", "main", {}, cron="37 6 * * *", zone="Asia/Kolkata")
+    to_the_next_minute(desk)
+    assert [len(ticked.jobs) for ticked in desk.tick_schedules()] == [1], "01:07 is 06:37 there"
+    assert state(desk)["next_run"] == "2100-01-02T01:07:00Z"
+
+
+@pytest.mark.feature("BN18", model="bananas")
+def test_a_disabled_schedule_does_not_tick(desk: BananasDesk) -> None:
+    schedules = desk.queue.schedules
+    schedules.put("s", "main", {}, cron="* * * * *")
+    assert schedules.disable("s")
+    to_the_next_minute(desk)
+    assert desk.tick_schedules() == []
+    assert schedules.enable("s")
+    to_the_next_minute(desk)
+    assert [len(ticked.jobs) for ticked in desk.tick_schedules()] == [1]
+
+
+@pytest.mark.parametrize("early_ms", [0, 986])
+def test_a_tick_that_a_foreign_scheduler_has_run_makes_no_job(desk: BananasDesk, early_ms: int) -> None:
+    """Theirs fire at 59.014, and tell whole seconds."""
+    desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
+    to_the_next_minute(desk)
+    ran = "2100-01-01T01:07:00Z" if early_ms == 0 else "2100-01-01T01:06:59Z"
+    desk.redis.hset(keys_of(desk).cron_state("s"), mapping={"last_run": ran, "run_count": "1"})
+    (ticked,) = desk.tick_schedules()
+    assert (ticked.result, ticked.jobs, ticked.skipped) == ("ticked", (), 1)
+    to_the_next_minute(desk)
+    assert [len(ticked.jobs) for ticked in desk.tick_schedules()] == [1]
+
+
+def test_a_foreign_scheduler_that_holds_the_lock_runs_the_tick(desk: BananasDesk) -> None:
+    desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
+    desk.redis.set(keys_of(desk).cron_lock("s"), "a-foreign-token", ex=60)
+    to_the_next_minute(desk)
+    assert [ticked.jobs for ticked in desk.tick_schedules()] == [()]
+    assert desk.redis.get(keys_of(desk).cron_lock("s")) == b"a-foreign-token"
+
+
+def test_after_a_tick_the_lock_keeps_others_out_for_two_seconds(desk: BananasDesk) -> None:
+    desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
+    to_the_next_minute(desk)
+    desk.tick_schedules()
+    lock = keys_of(desk).cron_lock("s")
+    assert desk.redis.set(lock, "late", nx=True, ex=60) is None and 0 < (desk.ttl_s(lock) or 0) <= 2
+
+
+def test_schedules_of_ours_may_tick_more_often_than_once_a_second(desk: BananasDesk) -> None:
+    desk.queue.schedules.put("s", "main", {}, every_ms=200)
+    made = 0
+    for _ in range(12):
+        desk.move(200)
+        made += sum(len(ticked.jobs) for ticked in desk.tick_schedules())
+    assert made >= 11 and state(desk)["run_count"] == str(made)
+
+
+def test_a_state_of_any_bytes_stops_no_tick(desk: BananasDesk) -> None:
+    desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
+    desk.redis.hset(keys_of(desk).cron_state("s"), mapping={"last_run": "soon", "run_count": "4", "x": "\x00"})
+    to_the_next_minute(desk)
+    assert [len(ticked.jobs) for ticked in desk.tick_schedules()] == [1]
+
+
+@pytest.mark.feature("BN20", model="bananas")
+def test_the_lock_of_a_schedule_is_the_one_on_the_wire(desk: BananasDesk) -> None:
+    locks, key = desk.queue.locks, keys_of(desk).cron_lock("s")
+    lock = locks.acquire("cron:s", ttl_ms=60_000)
+    assert lock is not None and desk.redis.get(key) == lock.token.encode() and 55 < (desk.ttl_s(key) or 0) <= 60
+    assert locks.acquire("cron:s") is None and locks.acquire("cron:other") is not None
+    longer = locks.extend(lock, ttl_ms=300_000)
+    assert (longer.fence, longer.renewals) == (lock.fence, 1) and 295 < (desk.ttl_s(key) or 0) <= 300
+    assert locks.release(longer) and not desk.redis.exists(key)
+    desk.redis.set(key, "a-foreign-token", ex=60)
+    assert locks.acquire("cron:s") is None and locks.release(longer) is True
+    with pytest.raises(LeaseLost):
+        locks.extend(longer)
+    assert desk.redis.get(key) == b"a-foreign-token", "whoever holds it is untouched"
+    desk.redis.delete(key)
+    following = locks.acquire("cron:s")
+    assert following is not None and following.fence > lock.fence
+
+
+@pytest.mark.feature("BN20", model="bananas")
+def test_other_locks_are_keys_of_ours(desk: BananasDesk) -> None:
+    def foreign() -> list[str]:
+        return [key.decode() for key in desk.redis.scan_iter("bananas:*") if not key.startswith(b"bananas:ironclaim:")]
+
+    before = foreign()
+    lock = desk.queue.locks.acquire("nightly")
+    assert lock is not None and desk.queue.locks.acquire("nightly") is None and desk.queue.locks.release(lock)
+    assert foreign() == before
+
+
+def test_what_a_schedule_has_made_runs_like_any_other_job(desk: BananasDesk) -> None:
+    desk.queue.schedules.put("s", "main", {"a": [1.0, {}]}, cron="* * * * *")
+    made = desk.queue.schedules.run_now("s")
+    assert made is not None and made.created
+    (leased,) = desk.take()
+    assert leased.lease.job == made.job and json.loads(leased.payload) == {"a": [1.0, {}]}
+    assert desk.succeed(leased.lease)[0] == "ok"

@@ -1,0 +1,224 @@
+"""The known defects of the original, by the numbers of wire-models.md (3.3 and 6.2), and what stands here instead."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from engine import Handlers, Job, Queue, Worker, models
+from engine.operations import Look, Seen
+from tests.engine.helpers.at_work import at_work
+from tests.engine.models.bananas_desk import DAY_S, BananasDesk, desk
+
+__all__ = ["desk"]
+
+
+def look(desk: BananasDesk, job: str) -> Seen:
+    return desk.run(Look(job))
+
+
+def test_3_3_2_jobs_that_a_live_scheduler_has_promoted_are_found(desk: BananasDesk) -> None:
+    """In `live` nothing of theirs reads the lists where it leaves them."""
+    desk.go("j")
+    desk.redis.rename(desk.list_key(), "bananas:route:default:queue:normal")
+    (leased,) = desk.take()
+    assert leased.lease.job == "j" and desk.processing() == ["j"]
+
+
+def test_3_3_3_low_priority_waits_for_no_rounds(ironclaim_url: str) -> None:
+    """Theirs block a second on each higher list, so five jobs take five seconds."""
+    queue = Queue("q", models.Bananas(), url=ironclaim_url)
+    handlers, ran = Handlers(), threading.Semaphore(0)
+    handlers("work")(lambda job: ran.release())
+    with at_work(Worker(queue, handlers, concurrency=1, prefetch=0)):
+        for _ in range(5):
+            queue.enqueue("work", {}, priority=1)
+        assert all(ran.acquire(timeout=2) for _ in range(5))
+    queue.close()
+
+
+def test_3_3_4_a_high_job_goes_before_low_ones_that_wait_already(desk: BananasDesk) -> None:
+    for number in range(3):
+        desk.put(f"low{number}", priority=1)
+    desk.put("high", priority=10)
+    assert desk.take(1)[0].lease.job == "high"
+
+
+def test_3_3_5_what_a_crashed_worker_of_ours_held_comes_back(desk: BananasDesk) -> None:
+    desk.put("j")
+    desk.take()
+    assert desk.processing() == ["j"]
+    desk.sweep_past(9_001)
+    assert desk.processing() == [] and desk.waiting() == ["j"]
+
+
+def test_3_3_5_a_job_type_that_a_worker_does_not_handle_stays_where_it_is(desk: BananasDesk) -> None:
+    desk.go("other", name="other")
+    desk.go("main")
+    assert [leased.lease.job for leased in desk.take()] == ["main"]
+    assert desk.waiting() == ["other"] and desk.processing() == ["main"]
+
+
+def test_3_3_6_a_cron_job_without_an_id_gets_one(desk: BananasDesk) -> None:
+    desk.go("", max_retries=0, status="")
+    desk.claimed()
+    (leased,) = desk.take() or desk.take()
+    job = leased.lease.job
+    assert job.startswith("cron:unnamed:") and desk.body(job)["id"] == job
+    assert desk.fail(leased.lease) == ("ok", "buried"), "max_retries 0 is one run"
+    assert desk.dead() == [job]
+
+
+def test_3_3_8_a_delayed_job_keeps_its_time_and_its_attempts(desk: BananasDesk) -> None:
+    desk.put("ahead")
+    desk.put("later", delay_ms=60_000)
+    assert desk.scheduled() == {"later": desk.now_ms / 1000 + 60} and desk.body("later")["attempts"] == 0
+    assert desk.waiting() == ["ahead"] and desk.processing() == []
+
+
+def test_3_3_9_many_promotions_bring_a_job_once(desk: BananasDesk) -> None:
+    for number in range(50):
+        desk.put(f"j{number}", delay_ms=1000)
+    desk.tick(1000)
+    promotions = [desk.promote_operation(worker) for worker in "stuv"]
+    assert sum(desk.run(promotion).promoted for promotion in promotions) == 50
+    assert len(desk.waiting()) == len(set(desk.waiting())) == 50
+
+
+def test_3_3_9_a_missing_member_of_scheduled_is_removed_and_a_broken_one_is_dead(desk: BananasDesk) -> None:
+    desk.redis.zadd("bananas:queue:scheduled", {"missing": 1, "broken": 2, "good": 3})
+    desk.redis.set("bananas:job:broken", "{oops")
+    desk.go("good")
+    desk.redis.delete(desk.list_key())
+    desk.promote()
+    assert desk.scheduled() == {} and desk.waiting() == ["good"] and desk.dead() == ["broken"]
+    assert not desk.redis.exists("bananas:job:missing")
+
+
+def test_3_3_10_three_retries_are_three_runs(desk: BananasDesk) -> None:
+    desk.go("j", max_retries=3, attempts=2)
+    (leased,) = desk.take()
+    assert leased.failures == 2 and desk.fail(leased.lease)[1] == "buried"
+
+
+def test_3_3_12_what_a_handler_returns_is_stored_and_given_to_who_waits(desk: BananasDesk) -> None:
+    desk.put("j")
+    desk.succeed(desk.take()[0].lease, b'{"n":[1,2]}')
+    seen = look(desk, "j")
+    assert seen.state == "finished" and json.loads(seen.record)["value"] == {"n": [1, 2]}
+
+
+@pytest.mark.feature("BN06", "BN15", model="bananas")
+def test_3_3_12_no_call_misses_the_end_of_its_job(ironclaim_url: str) -> None:
+    """40 of 100 of theirs did, and sat out their time."""
+    queue = Queue("q", models.Bananas(), url=ironclaim_url)
+    handlers = Handlers()
+    handlers("double")(lambda job: 2 * job.payload)
+    with at_work(Worker(queue, handlers, concurrency=4, prefetch=0)):
+        assert [queue.call("double", number, wait_ms=5000) for number in range(50)] == [2 * number for number in range(50)]
+    queue.close()
+
+
+def test_6_2_a_failure_that_is_made_good_is_not_told(ironclaim_url: str) -> None:
+    queue = Queue("q", models.Bananas(), url=ironclaim_url)
+    handlers, runs = Handlers(), list[int]()
+
+    @handlers("flaky")
+    def flaky(job: Job) -> str:
+        runs.append(job.attempt)
+        if len(runs) == 1:
+            raise ValueError("not yet")
+        return "done"
+
+    with at_work(Worker(queue, handlers)):
+        assert queue.call("flaky", {}, wait_ms=15_000) == "done" and len(runs) == 2
+    queue.close()
+
+
+def test_6_2_a_stored_failure_of_a_job_that_will_run_again_is_no_end(desk: BananasDesk) -> None:
+    """As a foreign worker leaves it; the later success keeps its error, which says nothing any more."""
+    desk.go("j", attempts=1, error="boom")
+    desk.redis.hset("bananas:result:j", mapping={"status": "failed", "completed_at": "2100-01-01T01:06:40Z", "error": "boom"})
+    assert look(desk, "j").state == "pending"
+    desk.redis.delete(desk.list_key())
+    desk.redis.set("bananas:job:j", desk.text("j").replace('"pending"', '"completed"'))
+    desk.redis.hset("bananas:result:j", mapping={"status": "completed", "result": "5", "duration_ms": "3"})
+    seen = look(desk, "j")
+    assert (seen.state, json.loads(seen.record)["ok"], json.loads(seen.record)["value"]) == ("finished", True, 5)
+
+
+def test_6_2_a_success_keeps_no_error_of_a_result_before_it(desk: BananasDesk) -> None:
+    desk.go("j")
+    desk.redis.hset("bananas:result:j", mapping={"status": "failed", "error": "boom"})
+    desk.succeed(desk.take()[0].lease, b"1")
+    assert "error" not in desk.result("j") and desk.result("j")["status"] == "completed"
+
+
+def test_6_2_a_failed_job_goes_back_to_its_own_route(desk: BananasDesk) -> None:
+    desk.put("j", route="gpu")
+    (leased,) = desk.take(routes=("gpu",))
+    desk.fail(leased.lease)
+    desk.tick(2000)
+    desk.promote()
+    assert desk.waiting("gpu") == ["j"] and desk.waiting() == []
+
+
+def test_6_2_a_job_of_the_python_client_goes_back_to_the_list_that_it_came_from(desk: BananasDesk) -> None:
+    """Its routing key says gpu, but that client routes nothing, and its workers read no other list."""
+    desk.sdk("s", routing_key="gpu")
+    desk.fail(desk.take()[0].lease)
+    desk.tick(2000)
+    desk.promote()
+    assert desk.waiting() == ["s"] and desk.waiting("gpu") == []
+
+
+def test_6_2_scores_with_a_fraction_and_the_status_scheduled(desk: BananasDesk) -> None:
+    desk.sdk("s", due_s=desk.now_ms / 1000 + 0.75)
+    desk.tick(749)
+    assert desk.promote().promoted == 0
+    desk.tick(1)
+    assert desk.promote().promoted == 1
+    assert desk.waiting() == ["s"] and desk.body("s")["status"] == "pending"
+
+
+@pytest.mark.feature("BN12", model="bananas")
+def test_6_2_the_records_of_what_cannot_be_read(desk: BananasDesk) -> None:
+    desk.redis.lpush(desk.list_key(), "missing")
+    desk.go("broken", raw="{oops")
+    desk.go("good")
+    assert [leased.lease.job for leased in desk.take()] == ["good"]
+    assert desk.dead() == ["missing", "broken"] and desk.waiting() == [] and desk.processing() == ["good"]
+    assert desk.text("missing") == '{"error":"Job data not found (corrupted reference)","id":"missing"}'
+    stub = desk.body("broken")
+    assert list(stub) == ["corrupted_data", "error", "id"] and (stub["corrupted_data"], stub["id"]) == ("{oops", "broken")
+    assert stub["error"].startswith("Failed to unmarshal job: ")
+    for job in ("missing", "broken"):
+        assert 6.9 * DAY_S < (desk.ttl_s(f"bananas:job:{job}") or 0) <= 7 * DAY_S
+
+
+def test_6_2_entries_that_were_promoted_twice_run_once(desk: BananasDesk) -> None:
+    desk.go("j")
+    for _ in range(3):
+        desk.redis.lpush(desk.list_key(), "j")
+    (leased,) = desk.take()
+    assert leased.lease.job == "j" and desk.take() == [], "in hand already"
+    assert desk.succeed(leased.lease) == ("ok", "finished")
+    assert desk.take() == [] and desk.waiting() == [], "it has run"
+    assert desk.body("j")["status"] == "completed"
+
+
+def test_6_2_what_a_foreign_worker_has_left_behind_comes_back_where_that_is_asked_for(ironclaim_url: str) -> None:
+    never = BananasDesk(ironclaim_url, "document")
+    never.go("j")
+    never.redis.lmove(never.list_key(), "bananas:queue:processing", "RIGHT", "LEFT")
+    never.sweep_past(60_000)
+    assert never.processing() == ["j"]
+    never.close()
+    desk = BananasDesk(ironclaim_url, "document", adopt_after_ms=30_000)
+    desk.sweep_past(27_000)
+    assert desk.processing() == ["j"]
+    desk.sweep_past(12_000)
+    assert desk.processing() == [] and desk.waiting() == ["j"]
+    desk.close()
