@@ -15,11 +15,54 @@ Write = Callable[[redis.Redis], Any]
 def garbage(spec: Spec, queue: str) -> dict[str, Write]:
     """What to write, by what it is; nothing for Lanes, which has no foreign clients."""
     kind = type(spec).__name__
+    if kind == "Bridge":
+        return _bridge("bridge:jobs:")
     if kind == "Bull":
         return _bull(f"bull:{queue}:")
     if kind == "Mosquito":
         return _mosquito(queue, live=getattr(spec, "layout", "") == "live")
     return {}
+
+
+def _bridge(root: str) -> dict[str, Write]:
+    def job(id: str, data: str | None = None) -> Write:
+        def write(client: redis.Redis) -> None:
+            if data is not None:
+                client.set(f"{root}data:{id}", data)
+            client.lpush(f"{root}waiting", id)
+
+        return write
+
+    def of_another_type(client: redis.Redis) -> None:
+        client.hset(f"{root}data:h", "a", "b")
+        client.hset(f"{root}lock:l", "a", "b")
+        client.set(f"{root}data:l", '{"type":"main"}')
+        client.lpush(f"{root}waiting", "h")
+
+    return {
+        "id without data": job("gone"),
+        "data of another type": of_another_type,
+        "no JSON": job("a", "{oops"),
+        "JSON null": job("b", "null"),
+        "a list": job("c", "[1]"),
+        "no type": job("d", '{"payload":{"label":"d"}}'),
+        "null everywhere": job(
+            "e", '{"type":"main","payload":null,"target":null,"retry":null,"rateLimit":null,"dependsOn":null}'
+        ),
+        "numbers as texts": job(
+            "f", '{"type":"main","payload":{"label":"f"},"priority":"9","attempts":"many","createdAt":"-1e400"}'
+        ),
+        "NaN": job("g", '{"type":"main","payload":{"label":NaN},"createdAt":NaN,"priority":Infinity}'),
+        "stack as text": job("i", '{"type":"main","payload":{"label":"i"},"target":{"stack":""}}'),
+        "id with colons": job("a:b:c", '{"type":"main","payload":{"label":"colons"}}'),
+        "an id that nobody can say": job("a b\n\u20ac", '{"type":"main","payload":{"label":"x"}}'),
+        "nothing": job("", '{"type":"main","payload":{"label":"x"}}'),
+        "unknown members": job("k", '{"type":"main","payload":{"label":"k"},"newer":{"a":[1]},"jobId":7}'),
+        "an id twice": lambda client: client.lpush(f"{root}waiting", "gone", "gone"),
+        "entries of cron and delayed without data": lambda client: (
+            client.zadd(f"{root}cron", {"x": 1}) and client.zadd(f"{root}delayed", {"y": 1})
+        ),
+    }
 
 
 def _bull(root: str) -> dict[str, Write]:

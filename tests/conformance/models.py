@@ -11,6 +11,7 @@ from engine.models.model import Spec
 
 #: Those of foreign formats, by the name of their test.
 FOREIGN: dict[str, Spec] = {
+    "bridge": models.Bridge(),
     "bull": models.Bull(),
     "mosquito-document": models.Mosquito(),
     "mosquito-live": models.Mosquito(layout="live"),

@@ -89,7 +89,7 @@ local function bridge_ends(w)
 
   -- Writes.
   function w.set_aside(id, place, why)
-    to_dead(id, 'Unreadable: ' .. why, '', 0)
+    to_dead(id, 'SetAside: ' .. why, '', 0)
     redis.call('LREM', w.at_waiting, 1, id)
     w.undelay(id)
     if redis.call('SISMEMBER', w.at_active, id) == 1 then leave(id, w.read(id)) end

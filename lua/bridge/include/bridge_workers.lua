@@ -40,7 +40,8 @@ local function bridge_workers(w)
   -- A worker that had a heartbeat and has none any more. Its first one comes late: until then the time of its entry counts.
   local function dead(server)
     if redis.call('SISMEMBER', w.at_workers, server) == 0 or redis.call('EXISTS', heart_key(server)) == 1 then return false end
-    local seen_ms = tonumber(string.match(w.text(about_key(server)) or '', '"lastSeen":(%d+)') or 0)
+    local members = w.members(w.text(about_key(server)) or '')
+    local seen_ms = members and tonumber(members.value('lastSeen')) or 0
     return seen_ms < w.now_ms - 30000
   end
 

@@ -43,7 +43,13 @@ local function foreign_scan(prefix, format, ask, now_ms, helpers)
     if not ask.classes[job.name] or closed(job.name) then return end
     local range = ask.worker.priorities
     if range and job.priority and (job.priority < range[1] or job.priority > range[2]) then return end
-    if format.locked(id) or format.refuses(job, ask.worker, id) then return end
+    if format.locked(id) then return end
+    local refused, never = format.refuses(job, ask.worker, id)
+    if never then
+      broken[#broken + 1] = { id = id, place = candidate.place, why = never }
+      return
+    end
+    if refused then return end
     local run = redis.pcall('HMGET', prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'crashes')
     if run.err then
       broken[#broken + 1] = { id = id, place = candidate.place, why = 'the key of its run is of another type' }
