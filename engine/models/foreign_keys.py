@@ -47,6 +47,11 @@ class ForeignKeys(LanesKeys):
         return f"{self.prefix}aside"
 
     @property
+    def moving(self) -> str:
+        """Set: ids of due jobs while a script moves them."""
+        return f"{self.prefix}moving"
+
+    @property
     def strays(self) -> str:
         """Zset: id by the time (ms) when a sweep first saw that no foreign client holds it any more."""
         return f"{self.prefix}strays"

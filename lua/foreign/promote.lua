@@ -27,6 +27,7 @@
 -- @include wire
 -- @include swept_before
 -- @include due_schedules
+-- @include foreign_promote
 -- @include lift_pauses
 -- @include sleep_for
 -- @include wake_push
@@ -61,17 +62,8 @@ end
 local told = swept_before(swept, counter)
 if told then return { srv_us, sleep_for(prefix, now_ms, most_ms, model), told, schedules(), version } end
 
-local promoted, words = 0, { 0 }
-for _, id in ipairs(model.due(limit)) do
-  if model.promote(id) == false then
-    redis.call('HINCRBY', stats, 'aside', 1)
-    -- An id with a space in it would be read as two.
-    words[#words + 1] = string.gsub(id, '%s', '_')
-  else
-    promoted = promoted + 1
-  end
-end
-words[1] = promoted
+local promoted, words = foreign_promote(prefix, model, limit)
+table.insert(words, 1, promoted)
 local resumed = lift_pauses(prefix, now_ms, model)
 if promoted > 0 or resumed then wake_push(prefix .. 'wake') end
 if promoted > 0 or #words > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(words, ' '), 'PXAT', now_ms + 20000) end

@@ -101,11 +101,11 @@ local function bridge_claims(w)
     if redis.call('EXISTS', w.at_delayed) == 0 then redis.call('DEL', w.at_order) end
   end
 
-  -- Writes. To the end, as the original's promotion does it whatever the priority.
-  function w.promote(id)
+  -- Writes. To the end, as the original's promotion does it whatever the priority. `redo`: a copy that was cut off may have put it there.
+  function w.promote(id, redo)
     local raw = w.text(w.at_data(id))
     if raw then
-      redis.call('RPUSH', w.at_waiting, id)
+      if not (redo and redis.call('LPOS', w.at_waiting, id)) then redis.call('RPUSH', w.at_waiting, id) end
       redis.call('SET', w.at_status(id), 'waiting')
     end
     w.undelay(id)

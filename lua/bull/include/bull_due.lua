@@ -54,12 +54,13 @@ local function bull_due(bull, keys, root, now_ms)
     return score and told(score) or nil
   end
 
-  function bull.promote(id)
+  -- `redo`: a copy that was cut off may have put it there.
+  function bull.promote(id, redo)
     if not bull.is_hash(id) then
       redis.call('ZREM', keys.delayed, id)
       return false
     end
-    bull.push(id, 'LPUSH')
+    if not (redo and bull.waits(id)) then bull.push(id, 'LPUSH') end
     redis.call('HSET', root .. id, 'delay', '0')
     redis.call('ZREM', keys.delayed, id)
     redis.call('LREM', keys.active, 0, id)

@@ -29,7 +29,7 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, helpe
         lease.error, lease.trace, lease.charge = said[1], said[2], kind == 'retry' and said[4] == '1'
         lease.failures = lease.failures + (lease.charge and 1 or 0)
         if lease.charge and lease.failures >= (job.attempts or 1) then lease.kind = 'bury' end
-        lease.due_ms = lease.kind == 'retry' and now_ms + tonumber(said[3]) or 0
+        lease.due_ms = lease.kind == 'retry' and tonumber(said[3]) > 0 and now_ms + tonumber(said[3]) or 0
         lease.outcome = lease.kind == 'retry' and 'retried' or 'buried'
       end
       if lease.redo then
@@ -56,8 +56,8 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, helpe
     local over = lease.kind == 'finish' or lease.kind == 'drop'
     local until_ms = math.max(now_ms, lease.deadline_ms, lease.due_ms or 0) + (over and 20000 or 604800000)
     redis.call('PEXPIREAT', lease.run, string.format('%d', until_ms))
-    if over then redis.call('HDEL', lease.run, 'claims', 'crashes', 'marked', 'renewal', 'owner', 'progress', 'progressed') end
-    helpers.foreign_end(prefix, format, lease, lease.redo)
+    if over then redis.call('HDEL', lease.run, 'claims', 'crashes', 'marked', 'renewal', 'progress', 'progressed') end
+    helpers.foreign_end(prefix, format, lease, now_ms, lease.redo)
     if lease.kind == 'finish' then redis.call('HINCRBY', prefix .. 'stats', 'finished', 1) end
     if lease.kind == 'bury' then redis.call('HINCRBY', prefix .. 'stats', 'buried', 1) end
     if lease.kind == 'drop' then redis.call('HINCRBY', prefix .. 'stats', lease.outcome, 1) end

@@ -5,20 +5,21 @@
 local function reap_foreign(prefix, id, now_ms, model, helpers)
   local run, job = prefix .. 'run:' .. id, model.read(id)
   local state = redis.call('HMGET', run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome', 'error', 'taken', 'ending',
-    'value', 'took_ms')
+    'value', 'took_ms', 'ended')
   local fence, nonce, crashes = state[1] or '0', state[2] or '', tonumber(state[3] or 0)
-  local place = model.place(id)
+  local place, token = model.place(id), nonce ~= '' and fence .. ':' .. nonce or state[13] or ''
   -- Nor what a foreign client runs by now.
-  local here = (place == 'active' or place == nil) and not model.locked(id)
+  local here = (place == 'active' or place == nil) and not (model.locked(id) and not model.mine(id, token))
   helpers.free_held(prefix, id, state[5])
   if nonce == '' then
     -- An end that was cut off behind its tombstone: the rest of it is done here.
     local kind, due_ms, failures = string.match(state[10] or '', '^(%a+) (%d+) (%d+)$')
     if state[9] == fence or not kind then
-      if here and job then model.back(id, job, true) end
+      if here and job then model.back(id, job, true, true) end
     else
       helpers.foreign_end(prefix, model, { id = id, job = job or { kind = 'gone', name = '', failures = 0, attempts = 1, body = '' }, kind = kind,
-        due_ms = tonumber(due_ms), failures = tonumber(failures), outcome = state[7], error = state[8], value = state[11], took_ms = state[12] }, true)
+        due_ms = tonumber(due_ms), failures = tonumber(failures), outcome = state[7], error = state[8], value = state[11], took_ms = state[12], token = token }, now_ms,
+        true)
     end
     return { 'ended', fence, '-', crashes }
   end
@@ -31,7 +32,8 @@ local function reap_foreign(prefix, id, now_ms, model, helpers)
   if here and job and (job.kind ~= 'J' or crashes >= 3) then
     local reason = job.kind ~= 'J' and (job.why or 'corrupt') or string.format('crashed %d times, 2 are allowed', crashes)
     note[2] = reason
-    redis.call('HSET', run, 'nonce', '', 'taken', '', 'outcome', 'buried', 'crashes', crashes, 'limits', '', unpack(note))
+    redis.call('HSET', run, 'nonce', '', 'taken', '', 'outcome', 'buried', 'crashes', crashes, 'limits', '', 'ending',
+      string.format('bury 0 %d', job.failures or 0), unpack(note))
     redis.call('PEXPIREAT', run, now_ms + 604800000)
     if job.kind == 'J' then
       model.bury(id, job, { error = reason, trace = '', charge = false, failures = job.failures })
@@ -47,7 +49,10 @@ local function reap_foreign(prefix, id, now_ms, model, helpers)
   redis.call('HSET', run, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '', unpack(note))
   -- A foreign client may run what goes on, and tells us nothing: no key of ours stays for ever.
   redis.call('PEXPIREAT', run, now_ms + 604800000)
-  if here and job then model.back(id, job, true) end
+  -- Of a claim that was cut off before its record the wire may have taken a half: it looks before it adds.
+  local record = redis.call('GET', prefix .. 'claim:' .. (string.match(nonce, '^[^:]+') or ''))
+  local counter, known = tonumber(string.match(nonce, '%d+$')), tonumber(string.match(record or '', '^%d+'))
+  if here and job then model.back(id, job, true, not (counter and known and known >= counter)) end
   if helpers.events then table.insert(helpers.events, { 'reaped', id, name, state[6] or '' }) end
   return { 'reaped', fence, nonce, crashes }
 end

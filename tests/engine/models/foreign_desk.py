@@ -13,7 +13,7 @@ from engine.models.foreign import Foreign
 from engine.models.model import Spec
 from engine.operations import Finish as FinishOf
 from engine.operations import LeasedJob, Release, Value
-from tests.engine.desk import Desk
+from tests.engine.desk import START_MS, Desk
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,10 @@ class Subject:
 
 #: Every test of the shared scripts runs on each of these.
 SUBJECTS = {
-    "bridge": Subject(models.Bridge()),
     "bull": Subject(models.Bull()),
+    "bridge": Subject(models.Bridge()),
+    "mosquito": Subject(models.Mosquito()),
+    "mosquito-live": Subject(models.Mosquito(layout="live")),
 }
 
 
@@ -38,7 +40,36 @@ class ForeignDesk(Desk):
         model = self.queue.model
         assert isinstance(model, Foreign)
         self.model = model
-        self.foreign_keys = model.keys
+        #: Jobs that were enqueued.
+        self.made: list[str] = []
+
+    def begin(self) -> None:
+        """Begin once more, with nothing on the server."""
+        self.redis.flushall()
+        self.now_ms, self._counters = START_MS, {}
+        self.made.clear()
+        self.queue.model.now_ms = None
+        self.queue.use_test_clock(self.now_ms)
+
+    def enqueue(self, *jobs: str, **options: Any) -> None:
+        super().enqueue(*jobs, **options)
+        self.made += jobs
+
+    def tick(self, ms: int) -> None:
+        """Formats give some keys lengths of real time: those pass as well."""
+        keys = list(self.redis.scan_iter(count=1000)) if ms > 0 else []
+        with self.redis.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.pexpiretime(key)
+            for key, at_ms in zip(keys, pipe.execute(), strict=True):
+                if 0 < at_ms < START_MS - 10_000_000:
+                    pipe.pexpireat(key, at_ms - ms)
+            pipe.execute()
+        super().tick(ms)
+
+    def expired(self, at_ms: int) -> bool:
+        """Of the keys with a time of ours."""
+        return START_MS - 10_000_000 < at_ms <= self.now_ms
 
     def wire_dump(self) -> dict[str, Any]:
         """Every key that is not ours."""
