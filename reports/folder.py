@@ -68,6 +68,10 @@ def spec_faults(spec: Mapping[str, Any]) -> list[str]:
             lacks = [name for name in PLANNED if not isinstance(entry, dict) or not isinstance(entry.get(name), str)]
             found += [f"plan[{number}] has no {name}, it must be a text" for name in lacks]
     found += findings_faults(spec.get("findings", []))
+    bound = spec.get("delayed_p99_ms", 0)
+    if type(bound) is not int or bound < 0:
+        # A bound that nobody can read would be one that nothing is held to.
+        found.append(f"delayed_p99_ms is {shown(spec, 'delayed_p99_ms')}, it must be a whole number, 0 = none")
     if not isinstance(spec.get("harness_errors"), list):
         found.append(f"harness_errors is {shown(spec, 'harness_errors')}, it must be a list")
     if not isinstance(spec.get("ended_utc"), str) or not spec["ended_utc"]:

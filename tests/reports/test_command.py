@@ -183,6 +183,8 @@ def test_what_an_older_judge_left_goes_first(tmp_path: Path, command: Command, m
         ({"plan": [{"fault": "1", "name": 2}]}, "plan[0] has no name, it must be a text; plan[0] has no target"),
         ({"plan": ["kill"]}, "plan[0] has no fault, it must be a text"),
         ({"harness_errors": "none"}, 'harness_errors is "none", it must be a list'),
+        ({"delayed_p99_ms": "100"}, 'delayed_p99_ms is "100", it must be a whole number, 0 = none'),
+        ({"delayed_p99_ms": -1}, "delayed_p99_ms is -1, it must be a whole number, 0 = none"),
         ({"ended_utc": None}, "ended_utc is null: the harness did not end the run"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

@@ -1,0 +1,114 @@
+"""The runs with the original Bull, judged: each is valid but for what Bull is known not to protect."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from chaos.interop import command
+from chaos.interop.crew import on_node
+from chaos.interop.drill import MixedDrill
+from chaos.interop.scenarios import DELAYED_P99_MS, FINDINGS, NODE, SCENARIOS, find
+from chaos.interrupts import Interrupts
+from chaos.progress import Progress
+from engine.history import load_file
+from reports import page
+from reports.judge import judge
+
+Verdict = dict[str, Any]
+
+
+def run(name: str, folder: Path) -> MixedDrill:
+    """Carry out a scenario, as the command does."""
+    drill = command.make(find(name), folder, 1, Progress(StringIO()), Interrupts())
+    with drill.interrupts:
+        command.carry_out(drill)
+    assert drill.errors == []
+    return drill
+
+
+def judged(drill: MixedDrill, spark: SparkSession) -> Verdict:
+    """The verdict, without its page."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "write_report", lambda *_: None)
+        return judge(drill.folder.path, spark=spark, say=lambda line: None)
+
+
+def rows(drill: MixedDrill, proc: str) -> list[dict[str, Any]]:
+    return list(load_file(drill.folder.history / f"{proc}.jsonl").rows)
+
+
+def jobs_of(drill: MixedDrill, f: str, *, node: bool) -> set[str]:
+    """Jobs that the processes of one side have done this to, with an answer."""
+    found: set[str] = set()
+    for path in drill.folder.history.glob("*.jsonl"):
+        for row in load_file(path).rows:
+            if row["f"] == f and row["type"] == "ok" and on_node(row["proc"]) == node:
+                found |= {item["job"] for item in row["items"] if item.get("result") in ("ok", "created", None)}
+    return found
+
+
+@pytest.mark.parametrize(("name", "sent_by_node"), [("node-to-engine", True), ("engine-to-node", False)])
+def test_one_side_sends_and_the_other_works(tmp_path: Path, spark: SparkSession, name: str, sent_by_node: bool) -> None:
+    drill = run(name, tmp_path)
+    verdict = judged(drill, spark)
+    assert (verdict["verdict"], verdict["reasons"]) == ("valid", [])
+    sent, done = jobs_of(drill, "enqueue", node=sent_by_node), jobs_of(drill, "finish", node=not sent_by_node)
+    assert len(sent) > 200 and done < sent
+    assert not jobs_of(drill, "enqueue", node=not sent_by_node) and not jobs_of(drill, "finish", node=sent_by_node)
+    late = verdict["measures"]["delayed"]
+    assert late["n"] >= 50
+    assert late["p99_ms"] <= DELAYED_P99_MS
+    # Failures were tried again, and some jobs used up their attempts.
+    assert jobs_of(drill, "retry", node=not sent_by_node)
+    assert verdict["measures"]["dead"] > 0 and verdict["measures"]["lost"] == 0
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tuple[MixedDrill, Verdict]:
+    drill = run("mixed", tmp_path_factory.mktemp("runs"))
+    return drill, judged(drill, spark)
+
+
+def test_both_sides_work_while_workers_of_both_are_killed(mixed: tuple[MixedDrill, Verdict]) -> None:
+    drill, verdict = mixed
+    assert (verdict["verdict"], verdict["reasons"]) == ("valid", [])
+    assert {line["fault"] for line in verdict["measures"]["recovery"]} == {"1-worker-kill", "2-worker-kill"}
+    for line in verdict["measures"]["recovery"]:
+        assert line["jobs"] > 0 and line["recovery_ms"] is not None
+    for node in (True, False):
+        assert jobs_of(drill, "enqueue", node=node)
+        assert jobs_of(drill, "finish", node=node)
+
+
+def test_each_side_finished_jobs_of_the_other(mixed: tuple[MixedDrill, Verdict]) -> None:
+    drill, _ = mixed
+    assert jobs_of(drill, "enqueue", node=True) & jobs_of(drill, "finish", node=False)
+    assert jobs_of(drill, "enqueue", node=False) & jobs_of(drill, "finish", node=True)
+
+
+def test_jobs_that_failed_on_one_side_ended_on_the_other(mixed: tuple[MixedDrill, Verdict]) -> None:
+    drill, _ = mixed
+    assert jobs_of(drill, "retry", node=True) & jobs_of(drill, "finish", node=False)
+    assert jobs_of(drill, "retry", node=False) & jobs_of(drill, "finish", node=True)
+
+
+def test_what_the_spec_declares_is_about_jobs_that_bull_had_in_hand(mixed: tuple[MixedDrill, Verdict]) -> None:
+    drill, verdict = mixed
+    spec = json.loads((drill.folder.path / "spec.json").read_text())
+    assert [finding["name"] for finding in spec["findings"]] == [finding["name"] for finding in FINDINGS]
+    assert all(finding["procs"] == [NODE] for finding in spec["findings"])
+    assert [finding["name"] for finding in verdict["findings"]] == [finding["name"] for finding in FINDINGS]
+
+
+def test_names_say_which_side_a_process_is_of() -> None:
+    for scenario in SCENARIOS:
+        names = [*scenario.producers, *scenario.workers]
+        assert len(set(names)) == len(names)
+        for fault in scenario.faults:
+            assert on_node(fault.target) == on_node(fault.replacement)
