@@ -7,8 +7,9 @@ that no Node worker consumes: Node reads every id as a number.
 
 Back-off is Bull's: `fixed`, and `exponential` with (2^n - 1) times the delay after the n-th failure, both without chance.
 `delay_ms` counts from the server's time of the call, also beside `timestamp_ms`. What a handler returns is kept as it is, where
-Node's own workers write an empty text for 0, false and "". The wire does not say when a job has ended: retention and `clean` go
-by when it was made. From 2039-09-07 on scores have no room for all bits of an id: what Node delays may start a millisecond late.
+Node's own workers write an empty text for 0, false and "". The wire does not say when a job has ended: retention goes by
+when it was made, and so does `clean` where Node has ended it. From 2039-09-07 on scores have no room for all bits of an id: what
+Node delays may start a millisecond late.
 
 What the engine repairs: jobs of equal due times start in the order of their ids (Bull turns them round at 4095/4096), promotion
 and retry respect the pause, resume and pause keep both lists where Bull renames one over the other, and an id without a hash does

@@ -74,6 +74,9 @@ for at = 1, #KEYS - 4 do
     local token = redis.call('HMGET', run, 'fence', 'nonce')
     local ours = token[2] and token[2] ~= '' and redis.call('ZSCORE', active, id) and model.mine(id, token[1] .. ':' .. token[2])
     if not ours and model.locked(id) then result = 'changed' end
+  elseif ends and not mine and model.locked(id) then
+    -- A foreign client is about to do something with it.
+    result = 'changed'
   elseif not ends and not (job and job.kind == 'J') then
     result = 'corrupt'
   end

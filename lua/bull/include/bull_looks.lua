@@ -28,7 +28,7 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
   -- Sets have no order: small ones are put into that of the times at which their jobs were made, large ones keep the server's.
   local function of_set(set, offset, limit, newest_first)
     if redis.call('SCARD', set) <= 10000 then
-      local ids = redis.pcall('SORT', set, 'BY', root .. '*->timestamp', 'LIMIT', offset, limit, newest_first and 'DESC' or 'ASC')
+      local ids = redis.pcall('SORT_RO', set, 'BY', root .. '*->timestamp', 'LIMIT', offset, limit, newest_first and 'DESC' or 'ASC')
       if not ids.err then return ids end
     end
     local ids, cursor, passed = {}, '0', 0

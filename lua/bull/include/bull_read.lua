@@ -1,5 +1,5 @@
 -- Reads of Bull's wire: a job's hash, whatever has written it, and where its id is. Adds to `bull`, the methods of the wire:
--- check, read, place, locked, mine; `keys`: the names of the queue's structures.
+-- check, read, place, stuck, locked, mine; `keys`: the names of the queue's structures.
 local function bull_read(bull, keys, root, tools)
   -- As the original reads numbers: the whole number at the start of a text, or `otherwise`.
   local function whole(text, otherwise, least, most)
@@ -63,6 +63,11 @@ local function bull_read(bull, keys, root, tools)
     if redis.call('ZSCORE', keys.delayed, id) then return 'delayed' end
     if redis.call('LPOS', keys.active, id) then return 'active' end
     return bull.waits(id) and 'waiting' or nil
+  end
+
+  -- A job that is in no structure, as the original calls it too: its resume and its pause lose some.
+  function bull.stuck(id)
+    return bull.is_hash(id) and not bull.place(id)
   end
 
   -- Whether a lock is one of ours: fence, incarnation and counter, which no queue of the original would write.

@@ -60,6 +60,11 @@ class BullDesk(Desk):
         data = json.dumps(value, separators=(",", ":")).encode()
         assert self.run(Finish((lease,), None, (Value(0, data, 1000, 5),))).items == (("ok", "finished"),)
 
+    def foreign_keys(self) -> set[str]:
+        """All keys of the queue that are not ours."""
+        keys: Any = self.redis.keys(f"{self.wire.root}*")
+        return {key for key in keys if not key.startswith(self.keys.prefix)}
+
     def published(self) -> list[list[str]]:
         """Channel and message of what was published since the last look."""
         found: list[list[str]] = []
