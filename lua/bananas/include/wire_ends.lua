@@ -50,7 +50,8 @@ local function wire_ends(w, shared)
       error = text.quoted(failure.error), scheduled_for = false }
     result(id, shared.error_s, { 'status', 'failed', 'duration_ms', string.format('%d', failure.took_ms or 0), 'error', failure.error })
     -- What was cut off behind this has buried it already.
-    if job.status ~= 'failed' or not redis.call('LPOS', keys.dead, id) then redis.call('LPUSH', keys.dead, id) end
+    local there = (failure.redo or job.status == 'failed') and redis.call('LPOS', keys.dead, id)
+    if not there then redis.call('LPUSH', keys.dead, id) end
     rewrite(id, job, changes, shared.dead_s)
     leave(id)
     redis.call('PUBLISH', keys.notify(id), 'ready')

@@ -27,6 +27,8 @@ class Subject:
 SUBJECTS = {
     "bull": Subject(models.Bull()),
     "bridge": Subject(models.Bridge()),
+    "bananas": Subject(models.Bananas()),
+    "bananas-live": Subject(models.Bananas(layout="live")),
     "mosquito": Subject(models.Mosquito()),
     "mosquito-live": Subject(models.Mosquito(layout="live")),
 }
