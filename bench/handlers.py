@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import engine
-from bench.workload import NAMES
+from bench.workload import NAMES, plan_of
 from engine.recorder import Sink
 
 #: Environment variables that name the sink's file and the process that writes it. Without the first there is no sink.
@@ -44,9 +44,10 @@ def run_planned(job: engine.Job, sink: Sink | None) -> None:
     A handler whose lease was lost writes its effect as well: it cannot know in time, and the checks need the late traffic.
     """
     # the wait stands for I/O: it holds a slot and no processor
-    time.sleep(job.payload["work_ms"] / 1000)
-    if job.failures < job.payload["fail_first"]:
-        raise PlannedFailure(f"planned failure {job.failures + 1} of {job.payload['fail_first']}")
+    plan = plan_of(job.payload)
+    time.sleep(plan["work_ms"] / 1000)
+    if job.failures < plan["fail_first"]:
+        raise PlannedFailure(f"planned failure {job.failures + 1} of {plan['fail_first']}")
     if sink is not None:
         sink.write(job)
 

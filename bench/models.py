@@ -6,6 +6,7 @@ go into the spec of a run, so that the judge expects no more than was asked for.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,11 +14,19 @@ from typing import Any
 
 import engine
 import engine.models
-from bench.workload import LIMITS, SCHEDULES
+from bench.workload import LIMITS, PLAN_TEXT, SCHEDULES
 from engine.observer import Observer
+from engine.operations import Options
 
 LANES = "lanes"
 NAMES = (LANES, "bridge", "bananas", "bull", "mosquito")
+
+#: How the names of processes begin that run an original client. What a model declares is about what those do: it covers no
+#: violation of jobs that the engine alone has had in its hands.
+FOREIGN = "foreign-"
+
+#: A payload that not every wire can hold.
+_NESTED = b'{"a":{"b":[1]}}'
 
 
 class ModelMissing(ValueError):
@@ -45,6 +54,12 @@ class Carried:
     options: Collection[str] | None = None
     lacks: Collection[str] = ()
     findings: tuple[dict[str, Any], ...] = ()
+    #: A payload holds texts by name, and nothing else.
+    texts_only: bool = False
+
+    def payload(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        """The payload as the model can carry it; `workload.plan_of` makes the one that is meant of it again."""
+        return {PLAN_TEXT: json.dumps(wanted, separators=(",", ":"))} if self.texts_only else wanted
 
     def option(self, name: str) -> bool:
         """Whether a job may have this option."""
@@ -56,7 +71,8 @@ class Carried:
 
     def features(self) -> dict[str, Any]:
         """What a load on it uses, as fields of a run's spec."""
-        limits = [one for one in LIMITS if "key" not in one or self.option("key")] if self.operation("SetLimit") else []
+        # Limits of keys are of Lanes' lanes alone: what others call a key is not what a lease is counted against.
+        limits = [one for one in LIMITS if "key" not in one or self.options is None] if self.operation("SetLimit") else []
         scheduled = self.operation("PutSchedule") and self.operation("Tick")
         return {
             "limits": tuple(limits),
@@ -77,5 +93,14 @@ def carried(model: str) -> Carried:
     return Carried(
         bound.OPTIONS,
         tuple(operation.__name__ for operation in bound.LACKS),
-        tuple(asdict(finding) for finding in bound.FINDINGS),
+        tuple({**asdict(finding), "procs": [FOREIGN]} for finding in bound.FINDINGS),
+        texts_only=not _holds(bound, _NESTED),
     )
+
+
+def _holds(bound: Any, payload: bytes) -> bool:
+    try:
+        bound.check("any", "any", payload, Options())
+    except engine.EngineError:
+        return False
+    return True

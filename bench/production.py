@@ -80,6 +80,7 @@ class Production:
         kept_ms = destination.retention_ms
         self._kept: dict[str, Any] = {"result_ttl_ms": kept_ms, "error_ttl_ms": kept_ms} if kept_ms else {}
         self._carried = carried(destination.model)
+        self._hopeless: set[str] = set()
         self._loop = OpenLoop(jobs, send=self._send, drop=self._drop)
 
     def warm_up(self) -> None:
@@ -114,7 +115,7 @@ class Production:
         try:
             reply = self._queue.enqueue(
                 job.name,
-                job.payload,
+                self._carried.payload(job.payload),
                 id=job.id,
                 intended_ns=intended_ns,
                 **self._options(job),
@@ -133,6 +134,12 @@ class Production:
 
     def _options(self, job: PlannedJob) -> dict[str, Any]:
         """The options of a job, of those that the model carries."""
+        if job.fail_first >= job.attempts:
+            self._hopeless.add(job.id)
+        needs = job.needs
+        if not self._carried.option("on_parent_failure"):
+            # Where a job shares its parents' fate, it is given none that end dead by plan: the check is about the order.
+            needs = tuple(parent for parent in needs if parent not in self._hopeless)
         wanted: dict[str, Any] = {
             "delay_ms": job.delay_ms,
             "priority": job.priority,
@@ -140,7 +147,7 @@ class Production:
             "backoff_ms": job.backoff_ms,
             "key": job.key,
             "unique": job.unique,
-            "needs": job.needs,
+            "needs": needs,
             "target": engine.Target(capabilities=[CAPABILITY]) if job.routed else None,
             # A parent may be dead by plan; the check is about the order.
             "on_parent_failure": "ignore",

@@ -39,6 +39,8 @@ LIMITS: tuple[dict[str, Any], ...] = ({"name": "report", "concurrency": 6}, {"ke
 #: Schedules that belong to the workload: their ticks lie `every_ms` apart, and each makes a short job.
 SCHEDULES: tuple[dict[str, Any], ...] = ({"name": "beat", "every_ms": 500},)
 SCHEDULED_PAYLOAD: dict[str, Any] = {"index": -1, "work_ms": 5, "fail_first": 0, "pad": ""}
+#: The one parameter of a payload on a wire that holds texts alone.
+PLAN_TEXT = "plan"
 #: A job that needs others needs one or two of those that were sent this many jobs before it at most.
 PARENTS_BACK = 6
 #: What routed jobs want of a worker; the drill's worker processes have it, the consumers inside Locust have not.
@@ -55,6 +57,11 @@ _MEAN_STEPS = 10_000
 
 class WorkloadError(ValueError):
     """A workload setting is out of bounds; the message names the field, the value and the bound."""
+
+
+def plan_of(payload: Any) -> dict[str, Any]:
+    """What a payload tells the handler, also where it came as one text."""
+    return json.loads(payload[PLAN_TEXT]) if PLAN_TEXT in payload else payload
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,9 +95,10 @@ class Drill:
         stack.callback(self._queue.close)
         for limit in spec.limits:
             self._queue.set_limit(**limit)
+        payload = models.carried(spec.model).payload(SCHEDULED_PAYLOAD)
         for schedule in spec.schedules:
             # Every tick counts, also those of an outage.
-            self._queue.schedules.put(**schedule, job_name=NAMES[0], payload=SCHEDULED_PAYLOAD, missed="all")
+            self._queue.schedules.put(**schedule, job_name=NAMES[0], payload=payload, missed="all")
         self._watch = Watch(history)
         stack.callback(self._watch.close)
         connect = self._network.connect if self._network else lambda name: url

@@ -145,6 +145,7 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("unique", "str", "enqueue", "unique key (rule 23)", since=2),
     Field("holder", "str", "enqueue", "duplicates of another job: the job that has the unique key or opened the window", since=2),
     Field("needs", "list[str]", "enqueue", "ids of the jobs that it needs (rule 25)", since=2),
+    Field("wants", "str", "enqueue", "what it wants of a worker, as JSON (rule 18)", since=4),
     Field("schedule", "str", "tick", "the schedule whose tick made the job (rule 24)", since=2),
     Field("tick_ms", "int", "tick", "server time of the tick", since=2),
     Field(

@@ -178,6 +178,7 @@ def enqueue_columns() -> list[Column]:
         F.min(F.when(told & (result == "duplicate") & F.col("holder").isNull(), F.col("done_ns"))).alias("duplicate_ns"),
         F.max(F.when(created_by_it(), F.col("unique"))).alias("unique"),
         F.first(F.when(sent_enqueue(), F.col("needs")), ignorenulls=True).alias("needs"),
+        F.max(F.when(sent_enqueue(), F.col("wants"))).alias("wants"),
         F.max(F.when(sent_enqueue(), F.col("schedule"))).alias("schedule"),
         F.max(F.when(sent_enqueue(), F.col("tick_ms"))).alias("tick_ms"),
     ]

@@ -88,7 +88,7 @@ def findings_faults(findings: object) -> list[str]:
         at, entry = f"findings[{number}]", one if isinstance(one, dict) else {}
         found += [f"{at} has no {name}, it must be a text" for name in ("name", "text") if not is_text(entry.get(name))]
         checks, procs = entry.get("checks"), entry.get("procs", [])
-        if not isinstance(checks, list) or not checks or not all(is_text(c) and DECLARABLE.fullmatch(c) for c in checks):
+        if not isinstance(checks, list) or not all(is_text(c) and DECLARABLE.fullmatch(c) for c in checks):
             found.append(f"{at} has checks {json.dumps(checks)[:VALUE_MAX]}, they must be ids of J checks, or id:kind")
         if not isinstance(procs, list) or not all(map(is_text, procs)):
             found.append(f"{at} has procs {json.dumps(procs)[:VALUE_MAX]}, they must be how names of processes begin")

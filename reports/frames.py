@@ -50,6 +50,7 @@ ITEM_COLUMNS = (
     "unique",
     "holder",
     "needs",
+    "wants",
     "schedule",
     "tick_ms",
     "priority",

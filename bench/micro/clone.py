@@ -13,7 +13,7 @@ from typing import Any
 import redis
 
 import engine
-from bench.micro.payload import PAYLOAD
+from bench.micro.payload import FLAT
 
 #: Keys of the engine's own have this in their name.
 _OURS = b"ironclaim:"
@@ -63,7 +63,7 @@ def fill(queue: engine.Queue, plain: redis.Redis, count: int, *, name: str) -> N
     """Put so many jobs of the name at the back of the queue. Raises NotCopied."""
     before = queue.counts().waiting
     for id in (_id(name, before), _id(name, before + 1)):
-        queue.enqueue(name, PAYLOAD, id=id)
+        queue.enqueue(name, FLAT, id=id)
     template = _id(name, before)
     found = places(plain, template, _id(name, before + 1))
     words = json.dumps({"bodies": found.bodies, "indexes": found.indexes})

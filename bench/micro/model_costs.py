@@ -25,9 +25,10 @@ import engine
 from bench import models
 from bench.micro import clone
 from bench.micro.drain import PREFETCH, drain_once
-from bench.micro.jobs import Claims, fill, run_as_eval
+from bench.micro.jobs import Claims, run_as_eval
+from bench.micro.jobs import fill as fill_with
 from bench.micro.memory import settled
-from bench.micro.payload import NAME, PAYLOAD
+from bench.micro.payload import FLAT, NAME
 from bench.micro.place import client, pin_client, pinned_server
 from engine.operations import Bury, Failure, Finish, Lease
 
@@ -36,6 +37,9 @@ OTHER = "other"
 
 #: Calls of EVALSHA in the claim cost are told apart from everything else, which goes by EVAL.
 _HOUR_MS = 3_600_000
+
+#: A claim of a foreign model looks at some of the jobs in front and goes on behind them the next time.
+LOOKS_MAX = 2_000
 
 #: The server commands that a client sends; all others in its statistics ran inside of scripts.
 _SENT = ("evalsha",)
@@ -68,6 +72,11 @@ def measure(model: str, size: Size, told: Told) -> dict[str, Any]:
     return {**found, "took_s": round(time.monotonic() - began_s, 1)}
 
 
+def fill(queue: engine.Queue, count: int, **fields: Any) -> None:
+    """Put so many jobs into the queue."""
+    fill_with(queue, count, payload=FLAT, **fields)
+
+
 def throughput(model: str, size: Size, told: Told) -> dict[str, float]:
     """Jobs per second of one producer, and of one worker process that drains them."""
     with ExitStack() as stack:
@@ -79,7 +88,7 @@ def throughput(model: str, size: Size, told: Told) -> dict[str, float]:
             client(server).flushall()
             began_s = time.monotonic()
             for _ in range(size.throughput_jobs):
-                queue.enqueue(NAME, PAYLOAD)
+                queue.enqueue(NAME, FLAT)
             rates["enqueue_per_s"].append(size.throughput_jobs / (time.monotonic() - began_s))
             answer = drain_once(server.url, queue.name, size.throughput_jobs, "inline", PREFETCH, model=model)
             rates["drain_per_s"].append(size.throughput_jobs / answer["seconds"])
@@ -98,7 +107,7 @@ def per_job(model: str, size: Size, told: Told) -> dict[str, dict[str, float]]:
         _finish(queue, claims.take(BATCH))
         plain.config_resetstat()
         for _ in range(size.life_jobs):
-            queue.enqueue(NAME, PAYLOAD)
+            queue.enqueue(NAME, FLAT)
         enqueue = _spent(plain, size.life_jobs)
         plain.config_resetstat()
         leases = claims.take(BATCH)
@@ -175,9 +184,12 @@ def claim_cost(model: str, size: Size, told: Told) -> dict[str, float]:
             put(queue, plain, free, NAME)
             took_s = time.monotonic() - began_s
             claims = Claims(queue)
+            looks, reach_us = _reach(queue, plain, claims)
+            if barred:
+                found[f"the first job behind {barred:,}"] = reach_us
             _block(queue, plain, claims, max(2, size.claims // 5))
             found[title] = median(_block(queue, plain, claims, size.claims) for _ in range(size.repeat))
-            told(f"claim: {title}: {found[title]:.1f} us a job (filled in {took_s:.0f} s)")
+            told(f"claim: {title}: {found[title]:.1f} us a job, the first after {looks} looks (filled in {took_s:.0f} s)")
     return found
 
 
@@ -189,8 +201,19 @@ def put(queue: engine.Queue, plain: redis.Redis, count: int, name: str) -> None:
         clone.fill(queue, plain, count, name=name)
 
 
+def _reach(queue: engine.Queue, plain: redis.Redis, claims: Claims) -> tuple[int, float]:
+    """Claim until there are jobs; how many claims that took, and the microseconds of all of them."""
+    plain.config_resetstat()
+    for looks in range(1, LOOKS_MAX + 1):
+        if leases := claims.take(BATCH):
+            spent_us = _spent(plain, 1)["redis_us"]
+            fill(queue, len(leases))
+            return looks, spent_us
+    raise RuntimeError(f"{queue.model.name}: {LOOKS_MAX} claims got no job")
+
+
 def _block(queue: engine.Queue, plain: redis.Redis, claims: Claims, count: int) -> float:
-    """So many claims of ten jobs, as many put back behind; microseconds per job."""
+    """So many claims of ten jobs, as many put back behind; microseconds per job, those of empty claims as well."""
     spent_us, jobs = 0.0, 0
     taken: list[tuple[Lease, ...]] = []
     for _ in range(count):
@@ -202,8 +225,8 @@ def _block(queue: engine.Queue, plain: redis.Redis, claims: Claims, count: int) 
         fill(queue, len(leases))
     for leases in taken:
         run_as_eval(plain, queue.model.call(Finish(leases)))
-    if jobs != count * BATCH:
-        raise RuntimeError(f"{queue.model.name}: {count} claims of {BATCH} got {jobs} jobs")
+    if not jobs:
+        raise RuntimeError(f"{queue.model.name}: {count} claims of {BATCH} got no job")
     return spent_us / jobs
 
 

@@ -17,6 +17,9 @@ PAYLOAD: dict[str, Any] = {
     "n": 1,
 }
 
+#: The same, for what has to fit every model: one of them holds texts, numbers and booleans alone.
+FLAT = {**PAYLOAD, "tags": ",".join(PAYLOAD["tags"])}
+
 #: Name of the measured jobs.
 NAME = "bench"
 

@@ -1,6 +1,7 @@
 """J18: a job that wants something of its worker is claimed by no worker that has it not (rule 18).
 
-In a run with `routing` in its spec the classes of such jobs carry a digest of what they want; the workers inside Locust lack it.
+In a run with `routing` in its spec the enqueues of such jobs say what they want, and so do their classes on Lanes; the workers
+inside Locust lack it.
 """
 
 from __future__ import annotations
@@ -9,34 +10,31 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from reports.checks.base import Base, Check, Flag, sentence, token
+from reports.checks.base import Check, Flag, sentence, token
 from reports.checks.j1_no_overlap import doubts
-from reports.facts import CONSUMER, Run
+from reports.facts import CONSUMER
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from reports.frames import Frames
 
 
-def routed() -> Column:
-    """A lease of a job that wants something of its worker."""
-    return F.coalesce(F.col("class").contains("~"), F.lit(False))
-
-
-def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Leases of the wrong worker."""
-    del run
-    wrong = routed() & F.col("proc").startswith(CONSUMER)
-    told = sentence("claim ", token(), " of class ", F.col("class"), " was handed to ", F.col("proc"), ", which it is not for")
-    return {"tokens": [Flag("wrong worker", wrong, told, absence=False)]}
+def leases(frames: Frames) -> DataFrame:
+    """Leases of jobs that want something of their worker, by what their enqueue said, or by their class."""
+    asked = frames.jobs.where(F.col("wants").isNotNull()).select("job", "wants")
+    claimed = frames.tokens.where(F.col("claim_done_ns").isNotNull()).join(asked, "job", "left")
+    return claimed.where(F.col("wants").isNotNull() | F.coalesce(F.col("class").contains("~"), F.lit(False)))
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
-    """A run in which no such job was claimed proves nothing."""
-    counted = frames.tokens.agg(F.count_if(routed()).alias("leases")).select("leases", F.lit("every worker").alias("job"))
+    """Leases of the wrong worker; and a run in which no such job was claimed, which proves nothing."""
+    routed = leases(frames)
+    told = sentence("claim ", token(), " of class ", F.col("class"), " was handed to ", F.col("proc"), ", which it is not for")
+    wrong = Flag("wrong worker", F.col("proc").startswith(CONSUMER), told, absence=False)
+    counted = routed.agg(F.count(F.lit(1)).alias("leases")).select("leases", F.lit("every worker").alias("job"))
     idle = Flag("nothing routed", F.col("leases") == 0, sentence("was asked for nothing"), absence=False, level="unknown")
-    return [(counted, idle)]
+    return [(routed, wrong), (counted, idle)]
 
 
-CHECK = Check("J18", "jobs go to workers that they are for", doubts, flags, more, lambda run: bool(run.spec.get("routing")))
+CHECK = Check("J18", "jobs go to workers that they are for", doubts, more=more, applies=lambda run: bool(run.spec.get("routing")))

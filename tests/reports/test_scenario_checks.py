@@ -196,6 +196,15 @@ def test_a_routed_job_on_a_worker_that_it_is_not_for(story: Story, checked: Chec
     assert verdict == "violated" and why.endswith("of class report~1a2b was handed to consumer-1, which it is not for")
 
 
+def test_a_job_whose_class_does_not_tell_is_known_by_its_enqueue(story: Story, checked: Checked) -> None:
+    """On a foreign wire a class is no more than a name."""
+    story.process("consumer-1", "worker")
+    story.enqueue("a", 40.0, wants='{"capabilities":["heavy"]}')
+    story.run("consumer-1", "a", 41.0)
+    verdict, why = checked(story.write(), "J18")["J18"]
+    assert verdict == "violated" and "was handed to consumer-1, which it is not for" in why
+
+
 def test_a_run_without_routed_jobs_proves_nothing(story: Story, checked: Checked) -> None:
     assert checked(story.write(), "J18")["J18"] == ("unknown", "every worker was asked for nothing")
 
