@@ -80,7 +80,7 @@ for at = 1, #KEYS - 4 do
   elseif not ends and not (job and job.kind == 'J') then
     result = 'corrupt'
   end
-  if result == 'done' and (ends or not mine) then deeds[#deeds + 1] = { id = id, run = run, job = job, at = #told + 1 } end
+  if result == 'done' then deeds[#deeds + 1] = { id = id, run = run, job = job, at = #told + 1 } end
   for _, word in ipairs({ result, mine and state or now, '-' }) do told[#told + 1] = word end
 end
 local keep = redis.call('HGET', stats, 'events')

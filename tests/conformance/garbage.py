@@ -19,6 +19,9 @@ def garbage(spec: Spec, queue: str) -> dict[str, Write]:
         return _bridge("bridge:jobs:")
     if kind == "Bull":
         return _bull(f"bull:{queue}:")
+    if kind == "Bananas":
+        live = getattr(spec, "layout", "") == "live"
+        return _of_json(f"bananas:{'' if live else 'route:default:'}queue:normal", "bananas:job:", _BANANAS)
     if kind == "Mosquito":
         return _mosquito(queue, live=getattr(spec, "layout", "") == "live")
     return {}
@@ -62,6 +65,42 @@ def _bridge(root: str) -> dict[str, Write]:
         "entries of cron and delayed without data": lambda client: (
             client.zadd(f"{root}cron", {"x": 1}) and client.zadd(f"{root}delayed", {"y": 1})
         ),
+    }
+
+
+#: What stands where the JSON of a job is meant.
+_BANANAS = {
+    "null": "null",
+    "a list": "[1]",
+    "cut off": '{"id":"g","name":"main"',
+    "no name": '{"id":"g","payload":{"label":"g"}}',
+    "payload null": '{"id":"g","name":"main","payload":null,"status":"pending","priority":"normal"}',
+    "numbers as texts": '{"id":"g","name":"main","payload":{"label":"g"},"attempts":"1","max_retries":"many","created_at":7}',
+    "another priority": '{"id":"g","name":"main","payload":{"label":"g"},"priority":"urgent","routing_key":null}',
+    "deep": '{"id":"g","name":"main","payload":' + "[" * 1_100 + "]" * 1_100 + "}",
+}
+
+
+def _of_json(waiting: str, root: str, texts: dict[str, str]) -> dict[str, Write]:
+    """For formats of which a job is one text of JSON; ids are taken from either end."""
+
+    def writes(id: str, text: str | None) -> Write:
+        def write(client: redis.Redis) -> None:
+            if text is not None:
+                client.set(root + id, text)
+            client.rpush(waiting, id)
+
+        return write
+
+    def hash(client: redis.Redis) -> None:
+        client.hset(f"{root}h", "a", "b")
+        client.rpush(waiting, "h")
+
+    return {
+        "id without a job": writes("ghost", None),
+        "nothing": writes("", None),
+        "key of another type": hash,
+        **{what: writes("g", text) for what, text in texts.items()},
     }
 
 

@@ -12,6 +12,8 @@ from engine.models.model import Spec
 #: Those of foreign formats, by the name of their test.
 FOREIGN: dict[str, Spec] = {
     "bridge": models.Bridge(),
+    "bananas-document": models.Bananas(),
+    "bananas-live": models.Bananas(layout="live"),
     "bull": models.Bull(),
     "mosquito-document": models.Mosquito(),
     "mosquito-live": models.Mosquito(layout="live"),

@@ -96,17 +96,18 @@ local function wire_looks(w, shared)
       attempts = '0' })
   end
 
-  function w.requeue(id, job)
+  -- `redo`: an earlier copy of the call was cut off, perhaps when the job was in its list already.
+  function w.requeue(id, job, redo)
     redis.call('DEL', keys.result(id))
     redis.call('SET', keys.job(id), anew(job))
-    redis.call('LPUSH', shared.home(id, job), id)
+    if not (redo and shared.waits_in(id, job)) then redis.call('LPUSH', shared.home(id, job), id) end
     redis.call('LREM', keys.dead, 0, id)
   end
 
-  function w.run_now(id, job)
+  function w.run_now(id, job, redo)
     local changes = { status = job.status == 'scheduled' and '"pending"' or nil, scheduled_for = false }
     redis.call('SET', keys.job(id), text.with(job.body, changes))
-    redis.call('LPUSH', shared.home(id, job), id)
+    if not (redo and shared.waits_in(id, job)) then redis.call('LPUSH', shared.home(id, job), id) end
     redis.call('ZREM', keys.scheduled, id)
   end
 
