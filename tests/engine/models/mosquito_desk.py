@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ import pytest
 from engine import models
 from engine.models import Layout
 from engine.models.mosquito_keys import MosquitoKeys
-from engine.operations import LeasedJob
+from engine.operations import Beat, LeasedJob
 from tests.conformance.desk import ModelDesk
 from tests.engine.models.crystal import Crystal
 
 KIND = "ok_job"
+#: The incarnation of the worker "a".
+A = "61" * 8
 
 
 class MosquitoDesk(ModelDesk):
@@ -29,6 +32,10 @@ class MosquitoDesk(ModelDesk):
     def close(self) -> None:
         self.theirs.close()
         super().close()
+
+    def beat_operation(self, worker: str = "a", **more: Any) -> Beat:
+        """With the incarnation that its claims have."""
+        return replace(super().beat_operation(worker, **more), incarnation=f"{ord(worker):02x}" * 8)
 
     def take(self, limit: int = 10, worker: str = "a") -> list[LeasedJob]:
         """Claim jobs of the one kind that these tests have."""

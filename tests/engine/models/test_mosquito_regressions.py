@@ -14,7 +14,7 @@ from engine.models.mosquito import FINDINGS
 from engine.operations import Bury, EnqueueMany, Failure, Finish, Retry
 from tests.engine.desk import LEASE_MS
 from tests.engine.models.crystal import Crystal
-from tests.engine.models.mosquito_desk import KIND, MosquitoDesk
+from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk
 from tests.engine.models.mosquito_desk import desk as desk
 
 OTHER: dict[Layout, Layout] = {"live": "document", "document": "live"}
@@ -158,11 +158,11 @@ def test_5_3_7_our_workers_are_overseers_and_their_jobs_name_them(desk: Mosquito
     desk.beat("a", about=f'{{"jobs": ["{first}"]}}')
     second = desk.add(2)
     (job,) = desk.take()
-    assert desk.theirs.fields(second)["overseer_id"] == "a" * 16
+    assert desk.theirs.fields(second)["overseer_id"] == A
     assert int(desk.theirs.fields(second)["started_at"]) == desk.now_ms
-    assert desk.redis.zscore(desk.there.overseers, "a" * 16) == desk.now_ms // 1000
-    overseer, executor = desk.there.overseer("a" * 16), desk.there.executor("a" * 16)
-    assert desk.theirs.redis.hgetall(overseer) == {"heartbeat": str(desk.now_ms // 1000), "executors": "a" * 16}
+    assert desk.redis.zscore(desk.there.overseers, A) == desk.now_ms // 1000
+    overseer, executor = desk.there.overseer(A), desk.there.executor(A)
+    assert desk.theirs.redis.hgetall(overseer) == {"heartbeat": str(desk.now_ms // 1000), "executors": A}
     told = desk.theirs.redis.hgetall(executor)
     assert (told["current_job"], told["current_job_queue"]) == (first, "desk")  # type: ignore[index]
     assert 3590 < desk.redis.ttl(overseer) <= 3600 and 3590 < desk.redis.ttl(executor) <= 3600  # type: ignore[operator]
