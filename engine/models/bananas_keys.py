@@ -68,6 +68,11 @@ class BananasKeys:
         return f"{self.root}ironclaim:seq"
 
     @property
+    def done(self) -> str:
+        """Zset, ours: id by the time (ms) at which a worker here finished it; the last 1,000. The wire has no such list."""
+        return f"{self.root}ironclaim:done"
+
+    @property
     def adopting(self) -> str:
         """Zset, ours: id by the time (ms) when it was first seen in `queue:processing` without a lease of ours."""
         return f"{self.root}ironclaim:adopting"

@@ -34,8 +34,3 @@ def accepts(queue: Queue, **options: Any) -> bool:
 def attempts(queue: Queue, count: int) -> dict[str, Any]:
     """Options of a job that may run so often; nothing where the format says how often it does."""
     return {"attempts": count} if accepts(queue, attempts=count) else {}
-
-
-def lists_finished(queue: Queue) -> bool:
-    """Whether there is a list of the jobs that have finished; Bananas knows of each by itself alone."""
-    return queue.model.name != "bananas"

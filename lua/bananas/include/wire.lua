@@ -13,6 +13,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
   local text = job_text(json_spans)
   local shared = { text = text, ms_of = rfc3339_ms, now_ms = now_ms, prefix = prefix,
     keys = wire_keys(root, prefix, layout), check_types = tools.check_types, fields = tools.fields }
+  -- Ours: nothing on the wire lists the jobs that have completed. The last 1,000 that a worker here has finished.
+  shared.done = prefix .. 'done'
   local numbers = {}
   for word in string.gmatch(settings, '%d+') do numbers[#numbers + 1] = tonumber(word) end
   shared.adopt_after_ms, shared.done_s, shared.dead_s = numbers[1] or 0, numbers[2] or 86400, numbers[3] or 604800
@@ -35,7 +37,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
   function w.check()
     local keys, lists = shared.keys, { shared.keys.processing, shared.keys.dead }
     for _, priority in ipairs(keys.priorities) do lists[#lists + 1] = keys.list('default', priority) end
-    shared.check_types({ keys.scheduled }, {}, lists)
+    shared.check_types({ keys.scheduled, shared.done }, {}, lists)
   end
 
   function w.new_id(given) return given end

@@ -27,6 +27,8 @@ local function wire_ends(w, shared)
     if value and value ~= '' then fields[5], fields[6] = 'result', value end
     result(id, shared.result_s, fields)
     rewrite(id, job, { status = '"completed"', updated_at = stamp() }, shared.done_s)
+    redis.call('ZADD', shared.done, shared.now_ms, id)
+    redis.call('ZREMRANGEBYRANK', shared.done, 0, -1001)
     leave(id)
     redis.call('PUBLISH', keys.notify(id), 'ready')
   end

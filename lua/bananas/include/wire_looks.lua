@@ -36,10 +36,11 @@ local function wire_looks(w, shared)
 
   function w.list(state, offset, limit, newest_first)
     local flat = {}
-    if state == 'delayed' then
-      local words = redis.call(newest_first and 'ZREVRANGE' or 'ZRANGE', keys.scheduled, offset, offset + limit - 1, 'WITHSCORES')
+    if state == 'delayed' or state == 'done' then
+      local key, unit = state == 'done' and shared.done or keys.scheduled, state == 'done' and 1 or 1000
+      local words = redis.call(newest_first and 'ZREVRANGE' or 'ZRANGE', key, offset, offset + limit - 1, 'WITHSCORES')
       for at = 1, #words, 2 do
-        flat[at], flat[at + 1] = words[at], string.format('%.0f', tonumber(words[at + 1]) * 1000)
+        flat[at], flat[at + 1] = words[at], string.format('%.0f', tonumber(words[at + 1]) * unit)
       end
       return flat
     end
@@ -58,6 +59,7 @@ local function wire_looks(w, shared)
 
   function w.count(state)
     if state == 'delayed' then return redis.call('ZCARD', keys.scheduled) end
+    if state == 'done' then return redis.call('ZCARD', shared.done) end
     if state == 'active' then return redis.call('LLEN', keys.processing) end
     if state == 'dead' then return redis.call('LLEN', keys.dead) end
     local total = 0
@@ -122,6 +124,8 @@ local function wire_looks(w, shared)
       redis.call('LREM', keys.processing, 0, id)
     elseif state == 'dead' then
       redis.call('LREM', keys.dead, 0, id)
+    elseif state == 'done' then
+      redis.call('ZREM', shared.done, id)
     end
     redis.call('DEL', keys.job(id), keys.result(id), shared.prefix .. 'from:' .. id)
   end
@@ -151,7 +155,7 @@ local function wire_looks(w, shared)
 
   -- What is ours and only this wire knows of.
   function w.obliterated()
-    for _, name in ipairs({ 'routes', 'adopting', 'purge', 'seq' }) do redis.call('DEL', shared.prefix .. name) end
+    for _, name in ipairs({ 'routes', 'adopting', 'purge', 'seq', 'done' }) do redis.call('DEL', shared.prefix .. name) end
   end
 
   -- Nobody is told to pause on this wire: a pause holds the workers of this engine.

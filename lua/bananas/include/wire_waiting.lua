@@ -44,8 +44,9 @@ local function wire_waiting(w, shared)
     if job and job.kind ~= 'J' then job = nil end
     if redis.call('LPOS', keys.processing, id) then return 'active' end
     if redis.call('ZSCORE', keys.scheduled, id) then return 'delayed' end
-    if waits_in(id, job) then return 'waiting' end
+    -- A requeue leaves it last: cut off before that, the job is still dead, and another copy does the rest.
     if redis.call('LPOS', keys.dead, id) then return 'dead' end
+    if waits_in(id, job) then return 'waiting' end
     return job and job.status == 'completed' and 'done' or nil
   end
 
