@@ -156,6 +156,8 @@ class Foreign(Scripted):
         """Raise UnsupportedFeature for an operation that the model lacks."""
         if type(operation) in self.LACKS:
             raise UnsupportedFeature(f"{self.name} has no {type(operation).__name__}")
+        if isinstance(operation, SetLimit) and operation.target.startswith("k:"):
+            raise UnsupportedFeature(f"{self.name} has no limits of keys: its jobs have none")
 
     def schedule_id(self, schedule: str, moment: str) -> str:
         """The id of the job that a schedule makes."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.operations import Bury, Drop, Failure, Finish, Lease, Release, Retry
+from engine.errors import UnsupportedFeature
+from engine.operations import Bury, Count, Drop, Failure, Finish, Lease, Release, Retry
+from tests.engine.desk import LEASE_MS
 from tests.engine.models.foreign_desk import ForeignDesk, desk
 
 __all__ = ["desk"]
@@ -126,3 +128,79 @@ def test_rule_20_a_limit_of_a_name_bounds_what_is_in_hand(desk: ForeignDesk) -> 
     assert len(desk.claim("c")) == 1 and desk.claim("c") == []
     desk.tick(60_001)
     assert len(desk.claim("c")) == 1
+
+
+def test_a_limit_of_a_key_is_refused_before_any_io(desk: ForeignDesk) -> None:
+    before = desk.dump()
+    with pytest.raises(UnsupportedFeature, match="has no limits of keys"):
+        desk.queue.set_limit(key="tenant", concurrency=1)
+    assert desk.dump() == before
+
+
+def test_rule_09_a_late_renewal_arms_nothing_and_one_that_was_applied_is_not_applied_again(desk: ForeignDesk) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    late, again = desk.call(desk.extend_operation(job.lease)), desk.call(desk.extend_operation(job.lease, renewal=2))
+    desk.tick(1_000)
+    assert desk.send(again).items == (("ok", desk.now_ms + LEASE_MS),)
+    desk.tick(1_000)
+    assert desk.send(again).items == (("repeated", desk.now_ms - 1_000 + LEASE_MS),)
+    assert desk.send(late).items[0][0] == "repeated"
+    third = desk.call(desk.extend_operation(job.lease, renewal=3))
+    desk.tick(3_500)
+    before = desk.dump()
+    assert desk.send(third).items[0][0] == "void" and desk.dump() == before
+
+
+def test_rule_10_a_clock_that_steps_back_holds_no_lease_longer_than_one(desk: ForeignDesk) -> None:
+    desk.enqueue("j1")
+    (job,) = desk.claim()
+    desk.reap()
+    desk.tick(-900_000)
+    desk.reap()
+    assert desk.redis.zscore(desk.keys.active, "j1") == desk.now_ms + LEASE_MS
+    assert [lease for lease, _ in desk.sweep_past(LEASE_MS + 1)] == [job.lease]
+    assert desk.names(desk.claim("b")) == ["j1"]
+
+
+def test_rule_12_the_first_crash_is_free_and_the_third_that_was_marked_buries(desk: ForeignDesk) -> None:
+    desk.enqueue("j1")
+    crashes = [desk.crash("j1", mark=mark)[1] for mark in (False, False, True)]
+    assert crashes == [1, 1, 2]
+    (job,) = desk.claim()
+    assert (desk.mark(job.lease), desk.mark(job.lease)) == ("ok", "repeated")
+    desk.sweep_past(LEASE_MS + 1)
+    assert desk.claim("b") == [] and desk.run(Count()).dead == 1
+
+
+def test_a_fused_call_ends_and_claims_and_is_repeated_whole(desk: ForeignDesk) -> None:
+    desk.enqueue("j1", "j2")
+    (first,) = desk.claim(limit=1)
+    call = desk.call(Finish((first.lease,), desk.claim_operation(limit=1)))
+    reply = desk.send(call)
+    assert (reply.finished.items, desk.names(list(reply.claimed.jobs))) == ((("ok", "finished"),), ["j2"])
+    again = desk.send(call)
+    assert (again.finished.items, again.claimed.result) == ((("repeated", "finished"),), "repeated")
+    assert again.claimed.jobs == reply.claimed.jobs
+
+
+def test_a_job_that_is_promoted_twice_is_there_once(desk: ForeignDesk) -> None:
+    desk.enqueue("j1", "j2", delay_ms=500)
+    assert desk.claim() == []
+    desk.tick(2_000)
+    call = desk.call(desk.promote_operation())
+    assert desk.send(call).promoted == desk.send(call).promoted == 2
+    assert desk.promote().promoted == 0
+    assert sorted(desk.names(desk.claim())) == ["j1", "j2"]
+
+
+def test_a_queue_of_which_nothing_is_ours_works_from_the_first_claim(desk: ForeignDesk) -> None:
+    desk.enqueue("j1", "j2")
+    desk.enqueue("j3", delay_ms=500)
+    for key in desk.redis.scan_iter("*ironclaim:*"):
+        if not key.endswith((b":sweep", b":routes")):
+            desk.redis.delete(key)
+    desk.tick(2_000)
+    jobs = desk.claim()
+    assert sorted(desk.names(jobs)) == ["j1", "j2", "j3"]
+    assert set(desk.finish(*[job.lease for job in jobs])) == {("ok", "finished")}
