@@ -88,7 +88,7 @@ local format = wire(root, prefix, queue, layout, settings, now_ms,
 format.check()
 local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
-local helpers = { fields = fields, foreign_token = foreign_token, foreign_end = foreign_end, error_note = error_note, check_types = check_types,
+local helpers = { fields = fields, foreign_token = foreign_token, foreign_end = foreign_end, error_note = error_note,
   tell_ended = tell_ended, foreign_known = foreign_known, foreign_scan = foreign_scan, is_paused = is_paused, limit_room = limit_room,
   count_leases = count_leases, rate_back = rate_back, note_lease = note_lease, wake_push = wake_push, events = events }
 local ended = foreign_ends(prefix, format, 7, 19 + class_count, now_ms, helpers)

@@ -48,6 +48,6 @@ format.check()
 local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
 local ended = foreign_ends(prefix, format, 4, 7, now_ms, { fields = fields, foreign_token = foreign_token, foreign_end = foreign_end,
-  error_note = error_note, check_types = check_types, tell_ended = tell_ended, events = events })
+  error_note = error_note, tell_ended = tell_ended, events = events })
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, ended }

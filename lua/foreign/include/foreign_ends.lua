@@ -2,14 +2,13 @@
 -- id, fence, nonce and packed fields from `arguments_at` on. What ends the token is written first, with all that a sweep needs to carry
 -- on where this was cut off; then the wire, then what is left of ours.
 -- Returns 2 values an item, result (ok | repeated | stale) and outcome; only their number where all have finished.
--- helpers: fields, foreign_token, foreign_end, error_note, check_types, tell_ended, events
+-- helpers: fields, foreign_token, foreign_end, error_note, tell_ended, events
 local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, helpers)
   local count = #KEYS - keys_at + 1
-  local reply, planned, known, finished, waits_ms = {}, {}, {}, 0, 0
+  local reply, planned, known, counters, finished, waits_ms = {}, {}, {}, {}, 0, 0
   for at = 1, count do
     local place = arguments_at + 5 * at - 5
     local kind, id, fence, nonce, packed = ARGV[place], ARGV[place + 1], ARGV[place + 2], ARGV[place + 3], ARGV[place + 4]
-    helpers.check_types({}, { KEYS[keys_at + at - 1] }, {})
     local state, outcome, run, deadline_ms = helpers.foreign_token(prefix, format, id, fence, nonce)
     if known[id] then
       state, outcome = 'repeated', known[id]
@@ -48,7 +47,7 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, helpe
   local function finish_one(lease)
     if not lease.redo then
       local noted = lease.error and helpers.error_note(lease.run, now_ms, lease.fence, 'failed', lease.error, lease.trace) or {}
-      if lease.kind == 'finish' then noted = { 'value', lease.value or '', 'took_ms', lease.took_ms or 0 } end
+      if lease.kind == 'finish' then noted = { 'value', lease.value or '', 'took_ms', lease.took_ms or 0, 'crashes', 0 } end
       redis.call('HSET', lease.run, 'nonce', '', 'ended', lease.token, 'outcome', lease.outcome, 'ended_ms', string.format('%d', now_ms), 'ending',
         string.format('%s %d %d', lease.kind, lease.due_ms or 0, lease.failures), unpack(noted))
     end
@@ -56,11 +55,9 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, helpe
     local over = lease.kind == 'finish' or lease.kind == 'drop'
     local until_ms = math.max(now_ms, lease.deadline_ms, lease.due_ms or 0) + (over and 20000 or 604800000)
     redis.call('PEXPIREAT', lease.run, string.format('%d', until_ms))
-    if over then redis.call('HDEL', lease.run, 'claims', 'crashes', 'marked', 'renewal', 'progress', 'progressed') end
     helpers.foreign_end(prefix, format, lease, now_ms, lease.redo)
-    if lease.kind == 'finish' then redis.call('HINCRBY', prefix .. 'stats', 'finished', 1) end
-    if lease.kind == 'bury' then redis.call('HINCRBY', prefix .. 'stats', 'buried', 1) end
-    if lease.kind == 'drop' then redis.call('HINCRBY', prefix .. 'stats', lease.outcome, 1) end
+    local counter = ({ finish = 'finished', bury = 'buried', drop = lease.outcome })[lease.kind]
+    if counter then counters[counter] = (counters[counter] or 0) + 1 end
     if waits_ms > now_ms and lease.kind ~= 'release' and lease.kind ~= 'retry' then helpers.tell_ended(prefix, lease.id) end
     if helpers.events then
       if lease.asked == 'retry' then table.insert(helpers.events, { 'failed', lease.id, lease.job.name, lease.error }) end
@@ -74,5 +71,6 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, helpe
   for at = #planned, 1, -1 do
     if planned[at].kind == 'release' then finish_one(planned[at]) end
   end
+  for counter, ended in pairs(counters) do redis.call('HINCRBY', prefix .. 'stats', counter, ended) end
   return finished == count and count or reply
 end
