@@ -14,6 +14,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -85,7 +86,7 @@ def load_folder(folder: Path) -> Mapping[str, Script]:
     """Every script of one model's folder by name. Raises ScriptFault naming the file and what is wrong with it."""
     if not folder.is_dir():
         raise ScriptFault(f"no folder of scripts at {folder}")
-    return MappingProxyType({path.stem: load_script(path) for path in sorted(folder.glob("*.lua"))})
+    return _load(_texts(folder), tuple(sorted(folder.glob("*.lua"))), ())
 
 
 def load_foreign(lua: Path, model: str, reused: Iterable[str]) -> Mapping[str, Script]:
@@ -99,7 +100,19 @@ def load_foreign(lua: Path, model: str, reused: Iterable[str]) -> Mapping[str, S
     for folder in (shared, own):
         paths |= {path.stem: path for path in sorted(folder.glob("*.lua"))}
     where = tuple(folder / "include" for folder in (own, shared, lanes))
-    return MappingProxyType({name: load_script(path, where) for name, path in sorted(paths.items())})
+    return _load(_texts(own, shared, lanes), tuple(paths[name] for name in sorted(paths)), where)
+
+
+def _texts(*folders: Path) -> tuple[str, ...]:
+    """All that is written there."""
+    return tuple(path.read_text() for folder in folders for path in sorted(folder.rglob("*.lua")))
+
+
+@lru_cache(maxsize=16)
+def _load(texts: tuple[str, ...], paths: tuple[Path, ...], where: tuple[Path, ...]) -> Mapping[str, Script]:
+    """These scripts, as long as nothing in their folders (`texts`) has changed: a service may have many queues, and holding all
+    headers to all bodies takes ten times as long as reading them."""
+    return MappingProxyType({path.stem: load_script(path, where) for path in paths})
 
 
 def load_script(path: Path, where: Sequence[Path] = ()) -> Script:

@@ -85,8 +85,6 @@ REUSED = (
     *("beat", "workers", "lock_acquire", "lock_extend", "lock_release", "witness", "tell_took", "took", "news", "set_worker"),
     *("set_events", "set_retention", "make_test_queue", "schedules"),
 )
-#: Foreign clients tell nobody that a job has ended: a wait for it looks again after this time.
-_HEAR_MS = 200
 _DEFAULTS = {field.name: field.default for field in fields(Options)}
 _NOTHING_SPECIAL = Attributes("")
 
@@ -103,6 +101,8 @@ class Foreign(Scripted):
     FINDINGS: tuple[Finding, ...] = ()
     #: Foreign producers leave no marker: an idle worker looks again after this time.
     poll_ms: int = 100
+    #: Foreign clients tell nobody that a job has ended.
+    hear_ms = 200
     routes_at_claim = True
 
     def __init__(self, queue: str, prefix: str, *, lua: Path | None = None, layout: str = "", settings: str = "") -> None:
@@ -242,7 +242,7 @@ class Foreign(Scripted):
                 words = ("HGET", self.keys.run(operation.job), "progress")
                 return Call(None, (), words, lanes_replies.progress, operation)
             case Hear():
-                block_ms = min(operation.block_ms, _HEAR_MS)
+                block_ms = min(operation.block_ms, self.hear_ms)
                 words = ("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", self.keys.wait(operation.token), operation.after)
                 return Call(None, (), words, partial(lanes_replies.heard, operation), operation, block_ms)
             case ReadEvents():

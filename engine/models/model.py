@@ -53,6 +53,11 @@ class Model(Protocol):
         ...
 
     @property
+    def hear_ms(self) -> int:
+        """After how long who waits for the end of a job looks again: at the latest then it is known."""
+        ...
+
+    @property
     def check(self) -> Callable[[str, str, bytes, Options], None] | None:
         """Raises UnsupportedFeature, or Malformed, for a job (id, name, payload, options) that the wire cannot hold. None:
         it holds all of them, and has all operations."""

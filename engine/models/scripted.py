@@ -15,6 +15,9 @@ from engine.scripts import Script
 class Scripted:
     """Calls of one queue's scripts. `constants`: arguments that are the same in every call that has them."""
 
+    #: Who waits for the end of a job looks again after this time.
+    hear_ms = 5_000
+
     def __init__(self, keys: LanesKeys, scripts: Mapping[str, Script], constants: Mapping[str, object]) -> None:
         self.keys = keys
         self.scripts = scripts

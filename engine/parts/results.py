@@ -240,7 +240,7 @@ class AsyncResults:
                     found = waiting.take(seen)
                     if found is not None:
                         return found
-                    await ear.hear(waiting.block_ms)
+                    await ear.hear(min(waiting.block_ms, self._queue.model.hear_ms))
                 except _AWAY as error:
                     waiting.failed(error)
 

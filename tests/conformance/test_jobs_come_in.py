@@ -157,3 +157,25 @@ def test_a_unique_job_keeps_another_one_out(desk: ModelDesk) -> None:
     again = desk.queue.enqueue("main", {"label": "second"}, unique="u")
     assert (again.result, again.holder) == ("duplicate", desk.ids["first"])
     assert list(desk.take()) == ["first"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["attempts", "timeout_ms", "headers", "timestamp_ms", "lifo", "key", "unique", "result_ttl_ms", "skip_on", "crashes_max"],
+)
+def test_an_option_that_the_model_declares_travels_with_the_job(desk: ModelDesk, option: str) -> None:
+    values: dict[str, tuple[Any, Any]] = {
+        "headers": ({"a": "b"}, (("a", "b"),)),
+        "timestamp_ms": (1_795_233_562_980, 1_795_233_562_980),
+        "lifo": (True, True),
+        "key": ("acme", "acme"),
+        "unique": ("u", "u"),
+        "skip_on": (["ValueError"], ("ValueError",)),
+    }
+    given, found = values.get(option, (7, 7))
+    if accepts(desk.queue, **{option: given}):
+        desk.put("j", **{option: given})
+        job = desk.take()["j"]
+        # Bull has one time of a job, and a producer may give it.
+        told = job.enqueued_ms if option == "timestamp_ms" and job.enqueued_ms == found else getattr(job.options, option)
+        assert told == found
