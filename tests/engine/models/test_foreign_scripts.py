@@ -1,0 +1,62 @@
+"""The scripts of foreign models load with their wires, have the flags of rule 2, and hold header and body together."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import redis
+
+from engine import ScriptFault
+from engine.models.foreign import REUSED
+from engine.scripts import load_foreign, load_script, scripts_folder
+
+LUA = scripts_folder()
+SHARED = sorted(path.stem for path in (LUA / "foreign").glob("*.lua"))
+MODELS = ("bridge", "bananas", "bull", "mosquito")
+#: What adds jobs must not work when memory is full, and what only looks may run on a replica.
+ADDING, READ_ONLY = {"enqueue", "tick", "put_schedule"}, {"counts", "listing", "inspect", "page"}
+#: Lua's own bound for the names of one function.
+LOCALS_MAX = 200
+
+
+def folders(model: str) -> tuple[Path, ...]:
+    """Where the includes of a model are looked for."""
+    return tuple(LUA / folder / "include" for folder in (model, "foreign", "lanes"))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_each_script_of_a_model_is_what_the_server_accepts(model: str, ironclaim_url: str) -> None:
+    scripts = load_foreign(LUA, model, REUSED)
+    assert {*SHARED, *REUSED} <= {*scripts}
+    with redis.Redis.from_url(ironclaim_url) as client:
+        for script in scripts.values():
+            assert client.script_load(script.text) == script.digest, script.name
+            assert "sweep" in script.keys or script.name not in SHARED
+    texts = {name: len(re.findall(r"^local ", script.text, re.MULTILINE)) for name, script in scripts.items()}
+    assert max(texts.values()) < LOCALS_MAX
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_rule_02_flags_of_the_shared_scripts(name: str) -> None:
+    first = (LUA / "foreign" / f"{name}.lua").read_text().splitlines()[0]
+    flags = set(re.findall(r"[a-z-]+", first.partition("flags=")[2]))
+    assert flags == (set() if name in ADDING else {"no-writes"} if name in READ_ONLY else {"allow-oom"})
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_each_slot_of_a_shared_script_is_held(name: str, tmp_path: Path) -> None:
+    """Take any one slot out of the header, or its binding out of the body, and the script no longer loads."""
+    shutil.copytree(LUA / "foreign", tmp_path / "foreign")
+    path = tmp_path / "foreign" / f"{name}.lua"
+    source, where = path.read_text(), folders("bull")
+    script = load_script(path, where)
+    for slot in (*script.keys, *script.arguments):
+        for pattern in (rf"^--   {slot}\s.*\n", rf"^local {slot} = .*(?:KEYS|ARGV)\[\d+\].*\n"):
+            without, count = re.subn(pattern, "", source, count=1, flags=re.MULTILINE)
+            assert count == 1, (slot, pattern)
+            path.write_text(without)
+            with pytest.raises(ScriptFault, match=f"script {name}"):
+                load_script(path, where)
