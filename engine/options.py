@@ -7,7 +7,7 @@ the engine reads). `tests/engine/test_options.py` walks the table and tries ever
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, TypedDict
@@ -167,17 +167,18 @@ OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
 PLAIN = Options()
 
 
-def checked(given: Mapping[str, object]) -> Options:
-    """A job's options. Raises Malformed for one that does not exist, is out of bounds, or does not go with another."""
+def checked(given: Mapping[str, object], defaults: Options = PLAIN) -> Options:
+    """A job's options; `defaults`: those of a job that is given none. Raises Malformed for one that does not exist, is out of
+    bounds, or does not go with another."""
     if not given:
-        return PLAIN
+        return defaults
     values: dict[str, Any] = {}
     for name, value in given.items():
         option = OPTIONS.get(name)
         if option is None:
             raise Malformed(name, value, f"an option of jobs{nearest(name, OPTIONS)}; engine.JobOptions lists them")
         values[name] = option.check(name, value)
-    options = Options(**values)
+    options = Options(**values) if defaults is PLAIN else replace(defaults, **values)
     _check_together(options)
     return options
 

@@ -78,6 +78,7 @@ from engine.operations import (
     Wait,
     Witness,
 )
+from engine.options import PLAIN
 from engine.scripts import load_foreign, scripts_folder
 
 #: Scripts of Lanes that touch nothing but keys that foreign models have as well.
@@ -96,6 +97,8 @@ class Foreign(Scripted):
     name: str
     #: The options of jobs that the wire holds, by the names in JobOptions.
     OPTIONS: frozenset[str] = frozenset()
+    #: What a job is that is given no options.
+    defaults: Options = PLAIN
     #: Operations that the model does not have.
     LACKS: frozenset[type[Any]] = frozenset()
     FINDINGS: tuple[Finding, ...] = ()

@@ -76,6 +76,7 @@ from engine.operations import (
     Wait,
     Witness,
 )
+from engine.options import PLAIN
 from engine.scripts import load_folder, scripts_folder
 
 #: The slots of the two scripts whose calls are not bound by name: those that every job pays for.
@@ -100,6 +101,7 @@ class Lanes(Scripted):
 
     name = "lanes"
     FINDINGS: tuple[Finding, ...] = ()
+    defaults = PLAIN
     routes_at_claim = False
     #: The wire is the engine's own: it holds whatever an enqueue may say.
     check = None

@@ -48,6 +48,11 @@ class Model(Protocol):
         ...
 
     @property
+    def defaults(self) -> Options:
+        """The options of a job that is given none: what the wire says by saying nothing."""
+        ...
+
+    @property
     def routes_at_claim(self) -> bool:
         """Whether each claim looks at the routing of each job, so that a class is no more than a name."""
         ...

@@ -11,8 +11,7 @@ Choices, where the originals differ or leave something out:
 - A job's name is its type, `ok_job` or `held_out::spaced_job`. Its payload is an object of texts, numbers and booleans; handlers
   read texts (see `mosquito_fields`), and other payloads are bytes in one field.
 - A job that says nothing about its retries has the original's: five runs, waits of 2 s times the square of the failures.
-  Options that the hash has no field for stand in one more field, which the original passes by and keeps. `attempts=3` and
-  `backoff_ms=1000` are the engine's own defaults, so they count as not said.
+  Options that the hash has no field for stand in one more field, which the original passes by and keeps.
 - `dedup="params"` with `dedup_ms` is the original's unique job, `dedup="params:user_id"` that of some parameters; any other text
   is a key of its own. Like there it holds until its time is over, whatever becomes of the job.
 - A limit of a rate is counted in the original's hash, by the claim, in one step; its windows begin with the first run.
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.call import Call
+from engine.errors import UnsupportedFeature
 from engine.models import mosquito_fields
 from engine.models.fields import pack
 from engine.models.foreign import Foreign
@@ -46,6 +46,7 @@ from engine.operations import (
     Options,
     ReadMetadata,
     Reply,
+    SetLimit,
     SetMetadata,
 )
 
@@ -81,6 +82,7 @@ class MosquitoModel(Foreign):
 
     name = "mosquito"
     OPTIONS = mosquito_fields.OPTIONS
+    defaults = mosquito_fields.DEFAULTS
     FINDINGS = FINDINGS
 
     def __init__(
@@ -104,6 +106,13 @@ class MosquitoModel(Foreign):
         super().check(id, name, payload, options)
         given = mosquito_fields.parameters(payload, options)
         mosquito_fields.unique_text(name, given, options.dedup)
+
+    def refuse(self, operation: Operation) -> None:
+        """Raise UnsupportedFeature for an operation that the model lacks. A key may share a rate, as the original's jobs do."""
+        if not (isinstance(operation, SetLimit) and operation.target.startswith("k:")):
+            super().refuse(operation)
+        elif operation.limit is not None and operation.limit.concurrency:
+            raise UnsupportedFeature(f"{self.name} has no bound of what runs at once for a key, but rates")
 
     def encode(self, job: Enqueue) -> bytes:
         """Type, unique text and its time, then name and text of each field."""

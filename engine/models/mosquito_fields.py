@@ -16,7 +16,7 @@ from typing import Any, cast
 from engine.class_names import class_of
 from engine.errors import Malformed, ScriptFault
 from engine.operations import Lease, LeasedJob, Options
-from engine.options import PLAIN, checked
+from engine.options import checked
 from engine.serializers import TEXTS
 
 #: What the original, one of its versions, or the engine keeps beside the parameters.
@@ -27,14 +27,14 @@ REFUSED = (*METADATA, "id")
 RAW_FIELD = "payload"
 PARAMETERS_MAX = 1000
 #: What the original does about a failed run: five runs, with waits of 2, 8, 18 and 32 s.
-DEFAULTS = Options(attempts=5, backoff="geometric", backoff_ms=2000, serializer=TEXTS)
-_BACKOFF = ("backoff", "backoff_ms", "backoff_max_ms", "backoff_delays_ms", "jitter")
+DEFAULTS = Options(attempts=5, backoff="geometric", backoff_ms=2000)
+_READ = replace(DEFAULTS, serializer=TEXTS)
 #: Options of the engine that travel in the field `ironclaim`; the four in front change nothing on it.
 OPTIONS = frozenset(
     (
         *("delay_ms", "run_at_ms", "dedup", "dedup_ms"),
-        *("attempts", *_BACKOFF, "crashes_max", "timeout_ms", "headers", "serializer", "timestamp_ms", "skip_on"),
-        *("key", "cost", "result_ttl_ms", "error_ttl_ms"),
+        *("attempts", "backoff", "backoff_ms", "backoff_max_ms", "backoff_delays_ms", "jitter", "crashes_max"),
+        *("timeout_ms", "headers", "serializer", "timestamp_ms", "skip_on", "key", "cost", "result_ttl_ms", "error_ttl_ms"),
     )
 )
 _UNSAID = frozenset(("delay_ms", "run_at_ms", "dedup", "dedup_ms"))
@@ -134,12 +134,10 @@ def crystal_float(value: float) -> str:
 
 
 def _told(options: Options) -> dict[str, Any]:
-    """Options that differ from those of a job that says nothing. Who says anything about the waits has said all about them."""
-    if options is PLAIN:
+    """Options that differ from those of a job that says nothing."""
+    if options is DEFAULTS:
         return {}
-    differ = [field.name for field in fields(Options) if getattr(options, field.name) != getattr(PLAIN, field.name)]
-    if any(name in _BACKOFF for name in differ):
-        differ += [name for name in ("backoff", "backoff_ms") if name not in differ]
+    differ = [field.name for field in fields(Options) if getattr(options, field.name) != getattr(DEFAULTS, field.name)]
     given: dict[str, Any] = {name: getattr(options, name) for name in differ if name in OPTIONS and name not in _UNSAID}
     if "headers" in given:
         given["headers"] = dict(options.headers)
@@ -149,11 +147,11 @@ def _told(options: Options) -> dict[str, Any]:
 def _options(raw: bytes | None) -> Options:
     """The options of a job; unknown ones are of a later engine. Raises Malformed or ValueError for those out of bounds."""
     if raw is None:
-        return DEFAULTS
+        return _READ
     given: Any = json.loads(raw)
     if not isinstance(given, dict):
         raise ValueError("options that are no object")
     known = {name: value for name, value in cast("dict[str, Any]", given).items() if name in OPTIONS}
     made = checked(cast("Mapping[str, object]", known))
     said: dict[str, Any] = {name: getattr(made, name) for name in known}
-    return replace(DEFAULTS, **said)
+    return replace(_READ, **said)

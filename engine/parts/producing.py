@@ -98,7 +98,7 @@ def draft(
     else:
         job = model.new_id() if id is None else model.check_id(id)
     job_name = validate.job_name(name)
-    made = checked(options)
+    made = checked(options) if model is None else checked(options, model.defaults)
     if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
         draft = Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), made)
     else:
@@ -191,7 +191,7 @@ def _draft_of(
             name = validate.job_name(name)
             names.add(name)
         checked_id = next(ids) if id is None else validate.job_id(id) if model is None else model.check_id(id)
-        made = checked(options)
+        made = checked(options) if model is None else checked(options, model.defaults)
         if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
             draft = Draft(checked_id, name, validate.payload_bytes(payload, payload_bytes_max), made)
         else:

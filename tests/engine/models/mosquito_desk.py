@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from engine import models
 from engine.models import Layout
+from engine.models.mosquito_fields import DEFAULTS
 from engine.models.mosquito_keys import MosquitoKeys
-from engine.operations import Beat, LeasedJob
+from engine.operations import Beat, Enqueue, LeasedJob, Options
 from tests.conformance.desk import ModelDesk
 from tests.engine.models.crystal import Crystal
 
@@ -32,6 +33,13 @@ class MosquitoDesk(ModelDesk):
     def close(self) -> None:
         self.theirs.close()
         super().close()
+
+    def enqueue_operation(self, job: str, **more: Any) -> Enqueue:
+        """With the options that a job of this model has which is given none."""
+        operation = super().enqueue_operation(job, **more)
+        names = {field.name for field in fields(Options)}
+        given = {name: value for name, value in more.items() if name in names}
+        return operation._replace(options=replace(DEFAULTS, **given))
 
     def beat_operation(self, worker: str = "a", **more: Any) -> Beat:
         """With the incarnation that its claims have."""

@@ -11,8 +11,9 @@ from engine import Malformed
 from engine.errors import ScriptFault, UnsupportedFeature
 from engine.handlers import Job
 from engine.models.mosquito import MosquitoModel
-from engine.models.mosquito_fields import REFUSED, crystal_float, decode, extra, parameters, unique_text
+from engine.models.mosquito_fields import DEFAULTS, REFUSED, crystal_float, decode, extra, parameters, unique_text
 from engine.operations import Lease, LeasedJob, Options
+from engine.options import checked
 from engine.parameters import Parameters
 from engine.serializers import Serializers
 
@@ -75,7 +76,7 @@ def test_a_job_that_says_nothing_about_retries_has_those_of_the_original() -> No
     job = read({"user_id": "7"})
     assert (job.name, job.enqueued_ms, json.loads(job.payload)) == ("ok_job", 1795233562980, {"user_id": "7"})
     assert (job.options.attempts, job.options.backoff, job.options.backoff_ms) == (5, "geometric", 2000)
-    assert extra(Options()) == "", "and nothing is added to its hash"
+    assert extra(checked({}, DEFAULTS)) == extra(checked({"delay_ms": 5}, DEFAULTS)) == "", "and nothing is added to its hash"
 
 
 def test_options_of_ours_travel_beside_the_parameters() -> None:
@@ -86,8 +87,10 @@ def test_options_of_ours_travel_beside_the_parameters() -> None:
     said = ("attempts", "timeout_ms", "headers", "backoff", "backoff_delays_ms", "key", "cost")
     assert all(getattr(job.options, name) == getattr(given, name) for name in said)
     assert (json.loads(job.payload), job.lane) == ({"user_id": "7"}, "ok_job/k")
-    waits = read({"ironclaim": extra(Options(backoff_ms=5))}).options
-    assert (waits.attempts, waits.backoff, waits.backoff_ms) == (5, "fixed", 5), "who says one wait has said them all"
+    waits = read({"ironclaim": extra(checked({"backoff_ms": 5}, DEFAULTS))}).options
+    assert (waits.attempts, waits.backoff, waits.backoff_ms) == (5, "geometric", 5)
+    engines = read({"ironclaim": extra(checked({"attempts": 3, "backoff": "fixed", "backoff_ms": 1000}, DEFAULTS))}).options
+    assert (engines.attempts, engines.backoff, engines.backoff_ms) == (3, "fixed", 1000), "the engine's defaults may be asked for"
     later = read({"ironclaim": '{"attempts": 4, "of a later engine": []}'}).options
     assert later.attempts == 4
 
