@@ -14,7 +14,7 @@ from typing import Any
 
 import engine
 import engine.models
-from bench.workload import LIMITS, PLAN_TEXT, SCHEDULES
+from bench.workload import CAPABILITY, LIMITS, PLAN_TEXT, SCHEDULES, PlannedJob
 from engine.observer import Observer
 from engine.operations import Options
 
@@ -64,6 +64,23 @@ class Carried:
     def option(self, name: str) -> bool:
         """Whether a job may have this option."""
         return self.options is None or name in self.options
+
+    def options_of(self, job: PlannedJob, hopeless: Collection[str]) -> dict[str, Any]:
+        """The options of a planned job, of those that the model carries. `hopeless`: jobs that end dead by plan; where a job
+        shares its parents' fate it is not given those, for the check is about the order."""
+        alone = self.option("on_parent_failure")
+        wanted: dict[str, Any] = {
+            "delay_ms": job.delay_ms,
+            "priority": job.priority,
+            "attempts": job.attempts,
+            "backoff_ms": job.backoff_ms,
+            "key": job.key,
+            "unique": job.unique,
+            "needs": job.needs if alone else tuple(parent for parent in job.needs if parent not in hopeless),
+            "target": engine.Target(capabilities=[CAPABILITY]) if job.routed else None,
+            "on_parent_failure": "ignore",
+        }
+        return {name: value for name, value in wanted.items() if self.option(name)}
 
     def operation(self, name: str) -> bool:
         """Whether the model has this operation."""

@@ -18,7 +18,7 @@ import gevent
 import engine
 from bench.models import LANES, carried, queue
 from bench.openloop import OpenLoop
-from bench.workload import CAPABILITY, PlannedJob, Workload
+from bench.workload import PlannedJob, Workload
 from engine.history import HistoryFile, text
 from engine.recorder import Recorder
 
@@ -136,24 +136,8 @@ class Production:
         """The options of a job, of those that the model carries."""
         if job.fail_first >= job.attempts:
             self._hopeless.add(job.id)
-        needs = job.needs
-        if not self._carried.option("on_parent_failure"):
-            # Where a job shares its parents' fate, it is given none that end dead by plan: the check is about the order.
-            needs = tuple(parent for parent in needs if parent not in self._hopeless)
-        wanted: dict[str, Any] = {
-            "delay_ms": job.delay_ms,
-            "priority": job.priority,
-            "attempts": job.attempts,
-            "backoff_ms": job.backoff_ms,
-            "key": job.key,
-            "unique": job.unique,
-            "needs": needs,
-            "target": engine.Target(capabilities=[CAPABILITY]) if job.routed else None,
-            # A parent may be dead by plan; the check is about the order.
-            "on_parent_failure": "ignore",
-            **self._kept,
-        }
-        return {name: value for name, value in wanted.items() if self._carried.option(name)}
+        kept = {name: value for name, value in self._kept.items() if self._carried.option(name)}
+        return {**self._carried.options_of(job, self._hopeless), **kept}
 
     def _drop(self, job: PlannedJob, intended_ns: int, why: str) -> None:
         if self._history is not None:

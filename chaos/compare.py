@@ -41,7 +41,8 @@ COSTS_S = 240
 PACE = Pace(lead_in_ms=6_000, delay_max_ms=300, calm_ms=1_000, settle_ms=8_000)
 LEASE_MS = 2_000
 SWEEP_MS = 250
-LIVENESS_SLACK_MS = 4_000
+#: Two retries of the slowest back-off fit in before the drill gives up: 2 s and 8 s.
+LIVENESS_SLACK_MS = 9_000
 
 
 def compare(arguments: argparse.Namespace, interrupts: Interrupts) -> int:

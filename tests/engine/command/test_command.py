@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import Queue
+from engine import Queue, models
 from engine.command.arguments import duration_ms
 from engine.testing import free_port
 from tests.engine.command.running import ROOT, ironclaim, said
@@ -62,6 +62,11 @@ def test_the_environment_sets_what_no_argument_says(ironclaim_url: str) -> None:
         (("pause", "send", "--queue", "q", "--for", "10"), "'10': it must be a number with a unit"),
         (("top", "--queue", "q", "--every-s", "0"), "--every-s: 0.0 is not allowed, it must be 0.1 to 3600"),
         (("worker", "no_such_module:handlers", "--queue", "q"), "handlers: 'no_such_module:handlers'"),
+        (
+            ("worker", "m:h", "--queue", "q", "--model", "resque"),
+            "'resque': it must be one of lanes, bridge, bananas, bull, mosquito",
+        ),
+        (("worker", "m:h", "--queue", "q", "--model", "bananas:dead"), "'bananas:dead': it must be one of lanes"),
         (("nonsense",), "invalid choice: 'nonsense'"),
         ((), "the following arguments are required: COMMAND"),
     ],
@@ -100,3 +105,25 @@ def test_the_installed_command_finds_modules_in_the_working_folder(ironclaim_url
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_worker_is_told_the_model_of_its_queue(ironclaim_url: str, tmp_path: Path) -> None:
+    (tmp_path / "senders.py").write_text(
+        "from engine import Handlers\nhandlers = Handlers()\n@handlers('send')\ndef send(job): print('sent', job.id)\n"
+    )
+    with Queue("told", models.Mosquito(layout="live"), url=ironclaim_url) as queue:
+        job = queue.enqueue("send", {}).job
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "engine", "worker", "senders:handlers", "--queue", "told"),
+                *("--model", "mosquito:live", "--url", ironclaim_url, "--burst"),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (0, f"sent {job}\n"), done.stderr
+        assert queue.counts().waiting == 0
