@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from engine import Handlers, Job, JobFailed, Queue, Worker
+from engine import AsyncQueue, Handlers, Job, JobFailed, Queue, Worker
 from engine.models.model import Spec
 from engine.operations import Look, Pause
 from engine.testing import start_guarded
@@ -76,6 +77,20 @@ def test_handlers_run_each_job_once_and_what_they_return_is_told(queue: Queue, o
     assert notes.labels()[:20] == [str(number) for number in range(20)]
     counts = queue.counts()
     assert (counts.waiting, counts.active, counts.dead) == (0, 0, 0) and counts.finished >= 20
+
+
+def test_the_asyncio_face_does_the_same(spec: Spec, ironclaim_url: str, own: Queue, notes: Notes) -> None:
+    async def life() -> None:
+        async with AsyncQueue("q", spec, url=ironclaim_url) as queue:
+            job = (await queue.enqueue("main", {"label": "held"}, delay_ms=60_000)).job
+            assert await queue.jobs.state(job) == "delayed" and (await queue.jobs.cancel(job)).done
+            if has(own, Look):
+                assert await queue.call("main", {"label": "called"}, wait_ms=10_000) == {"of": "called"}
+            counts = await queue.counts()
+            assert (counts.waiting, counts.delayed, counts.active) == (0, 0, 0)
+
+    with at_work(Worker(own, notes.handlers, **QUICK)):
+        asyncio.run(life())
 
 
 def test_a_job_that_fails_for_good_is_dead_and_the_one_who_waits_hears_of_it(queue: Queue, own: Queue, notes: Notes) -> None:
