@@ -70,8 +70,14 @@ FINDINGS = (
         "and the handler's work is refused.",
     ),
     Finding(
+        "periodic jobs have two clocks",
+        ("J15",),
+        "A Crystal coordinator and a schedule of ours that make the same periodic job make it each by their own time: define it "
+        "on one side alone.",
+    ),
+    Finding(
         "no type is on the wire",
-        ("J16",),
+        (),
         "Parameters are texts: a handler reads them as texts, also those that were numbers when they were enqueued.",
     ),
 )

@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from engine import Queue, models
+from engine.machine.ticking import tick
 from engine.models import Layout
 from engine.models.mosquito import FINDINGS
 from engine.operations import Bury, EnqueueMany, Failure, Finish, Retry
@@ -333,3 +334,29 @@ def test_finding_the_original_does_not_fence_but_our_lease_is_over(desk: Mosquit
     assert job.lease.job == id
     desk.theirs.finish(id)
     assert desk.finish(job.lease)[0][0] == "stale"
+
+
+def test_finding_a_promotion_of_theirs_that_dies_half_way_loses_the_job(desk: MosquitoDesk) -> None:
+    id = desk.theirs.schedule(KIND, desk.now_ms)
+    # A coordinator of the original: the id is taken out, and it dies before it pushes it.
+    desk.theirs.redis.zrem(desk.there.scheduled, id)
+    desk.sweep_past(30_000)
+    desk.promote()
+    assert desk.take() == [] and desk.nowhere(id) and desk.theirs.fields(id)["type"] == KIND
+
+
+def test_finding_a_periodic_job_of_both_sides_runs_twice(desk: MosquitoDesk) -> None:
+    desk.queue.schedules.put("tick", "tick_job", {}, every_ms=60_000)
+    desk.tick(60_000)
+    # Their coordinator has made the run of this minute.
+    theirs = desk.theirs.enqueue("tick_job")
+    desk.theirs.redis.hset(desk.there.periodic_job("TickJob"), "last_executed_at", str(desk.now_ms // 1000))
+    (due,) = desk.promote().due
+    ticked = desk.run(tick(due, desk.now_ms, "5" * 16, 1))
+    assert desk.entries("waiting") == [theirs, *ticked.jobs] and len(ticked.jobs) == 1
+
+
+def test_finding_no_type_is_on_the_wire(desk: MosquitoDesk) -> None:
+    desk.run(desk.enqueue_operation("", name=KIND, payload={"n": 7, "last": True}))
+    (job,) = desk.take()
+    assert job.payload == b'{"n":"7","last":"true"}'
