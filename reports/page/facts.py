@@ -166,8 +166,11 @@ def again(run: Path, spec: Mapping[str, Any]) -> str:
     name = str(spec.get("id") or run.name)
     lines = [f"make judge RUN={shlex.quote(f'runs/{name}')}"]
     said = ["The first line judges this history again: on any machine, without Redis, from the folder of the run alone."]
-    if spec.get("scenario") == "bench" and isinstance(spec.get("seed"), int):
-        mutant = spec.get("mutant")
-        lines.append(f"make bench SEED={spec['seed']}" + (f" MUTANT={shlex.quote(str(mutant))}" if mutant else ""))
+    if spec.get("scenario") in ("bench", "compare") and isinstance(spec.get("seed"), int):
+        # A run of a comparison is made again by the whole of it.
+        model = "all" if spec["scenario"] == "compare" else spec.get("model")
+        chosen = {"MODEL": "" if model == "lanes" else model, "MUTANT": spec.get("mutant")}
+        words = [f"{name}={shlex.quote(str(value))}" for name, value in chosen.items() if value]
+        lines.append(" ".join([f"make bench SEED={spec['seed']}", *words]))
         said.append("The second draws the same plan of faults and runs it; what the kernel makes of it is never quite the same.")
     return f"<p>{' '.join(said)}</p><pre>" + "\n".join(map(safe, lines)) + "</pre>"

@@ -16,6 +16,8 @@ from tests.reports.story import SPEC, Story
 
 TWICE = {"name": "no-token", "checks": ["J6:doubled", "J3"], "procs": ["node-"], "text": "Completion carries no token."}
 
+LOST = {"name": "lost", "checks": ["J4:lost"], "text": "A job can vanish."}
+
 
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
@@ -39,17 +41,21 @@ def finished_twice(story: Story, job: str, second: str) -> None:
 
 
 def test_what_a_finding_describes_is_no_violation_and_is_counted(story: Story, judged: Judge) -> None:
-    story.spec |= {"findings": [TWICE], "workers": 4}
+    story.spec |= {"findings": [TWICE, LOST], "workers": 4}
     finished_twice(story, "both", "node-1")
+    story.enqueue("gone", 20.5)
     decided = judged(story.write())
     assert (decided["verdict"], decided["reasons"]) == ("valid", [])
-    (finding,) = decided["findings"]
+    finding, lost = decided["findings"]
+    assert (lost["rows"], lost["examples"]) == (1, ["J4 gone was enqueued, has not finished, and is in no state at the end"])
     checks = {one["id"]: one for one in decided["checks"]}
     assert finding["rows"] == checks["J6"]["declared"] + checks["J3"]["declared"] >= 2
     assert any(example.startswith("J6 both was finished 2 times") for example in finding["examples"])
     assert checks["J6"]["violations"] == 0
     # As measured: a declared loss is a loss all the same.
-    assert decided["measures"]["doubled"] == 1
+    assert (decided["measures"]["lost"], decided["measures"]["doubled"]) == (1, 1)
+    # Each belongs to the fault before it: lost after the kill at 10 s, doubled after the freeze at 25 s.
+    assert [(line["lost"], line["doubled"]) for line in decided["measures"]["by_fault"]] == [(1, 0), (0, 1)]
     assert "apart from what the model declares" in headline(decided)
     assert "J6 both was finished 2 times" in declared(decided["findings"])
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reports.facts import MS, Phase, Run, Stage
 from reports.page import bands, ink, tables, words
 from reports.page.colours import COLOURS
+from reports.page.facts import again
 from reports.page.timeline import BUCKETS_MAX, Window, axis, windows
 from reports.verdict import NO_MEASURES
 
@@ -104,3 +106,17 @@ def test_the_start_of_the_judge_is_not_slowed() -> None:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["False", "False"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("spec", "line"),
+    [
+        ({"scenario": "bench", "model": "lanes"}, "make bench SEED=7</pre>"),
+        ({"scenario": "bench", "model": "lanes", "mutant": "no-reap"}, "make bench SEED=7 MUTANT=no-reap</pre>"),
+        ({"scenario": "bench", "model": "bull"}, "make bench SEED=7 MODEL=bull</pre>"),
+        ({"scenario": "compare", "model": "bull"}, "make bench SEED=7 MODEL=all</pre>"),
+        ({"scenario": "soak", "model": "lanes"}, "make judge RUN=runs/x</pre>"),
+    ],
+)
+def test_the_page_says_how_to_run_it_again(spec: dict[str, Any], line: str) -> None:
+    assert again(Path("x"), {"id": "x", "seed": 7, **spec}).endswith(line)
