@@ -30,6 +30,9 @@ DECLARABLE = re.compile(r"J\d+(:[a-z ]+)?")
 RECOVERY_SLACK_MS = 2_000
 LIVENESS_SLACK_MS = 2_000
 
+#: A timer of Node ends at most a millisecond early, and the server's milliseconds begin at other instants than Node's.
+EARLY_MS_MAX = 2
+
 #: A wrong value is shown up to this many characters.
 VALUE_MAX = 60
 
@@ -68,10 +71,11 @@ def spec_faults(spec: Mapping[str, Any]) -> list[str]:
             lacks = [name for name in PLANNED if not isinstance(entry, dict) or not isinstance(entry.get(name), str)]
             found += [f"plan[{number}] has no {name}, it must be a text" for name in lacks]
     found += findings_faults(spec.get("findings", []))
-    bound = spec.get("delayed_p99_ms", 0)
-    if type(bound) is not int or bound < 0:
-        # A bound that nobody can read would be one that nothing is held to.
+    # A bound that nobody can read would be one that nothing is held to.
+    if not is_whole(spec.get("delayed_p99_ms", 0)):
         found.append(f"delayed_p99_ms is {shown(spec, 'delayed_p99_ms')}, it must be a whole number, 0 = none")
+    if not is_whole(early_ms := spec.get("early_ms", 0)) or early_ms > EARLY_MS_MAX:
+        found.append(f"early_ms is {shown(spec, 'early_ms')}, it must be a whole number from 0 to {EARLY_MS_MAX}")
     if not isinstance(spec.get("harness_errors"), list):
         found.append(f"harness_errors is {shown(spec, 'harness_errors')}, it must be a list")
     if not isinstance(spec.get("ended_utc"), str) or not spec["ended_utc"]:
@@ -93,6 +97,11 @@ def findings_faults(findings: object) -> list[str]:
         if not isinstance(procs, list) or not all(map(is_text, procs)):
             found.append(f"{at} has procs {json.dumps(procs)[:VALUE_MAX]}, they must be how names of processes begin")
     return found
+
+
+def is_whole(value: object) -> bool:
+    """True for a whole number that is not below 0."""
+    return type(value) is int and value >= 0
 
 
 def is_text(value: object) -> bool:

@@ -17,6 +17,8 @@ from chaos.plan import PlannedFault
 FAULTS: dict[str, Callable[[Scene, PlannedFault], Fault]] = {
     "worker-kill": WorkerKill,
     "worker-freeze": WorkerFreeze,
+    # The same of an original client: its late ends may be taken, so the judge does not ask for a refusal (H2).
+    "foreign-freeze": WorkerFreeze,
     "net-latency": NetLatency,
     "net-request-lost": NetRequestLost,
     "net-reply-lost": NetReplyLost,

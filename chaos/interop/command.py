@@ -12,7 +12,7 @@ from chaos import machine, runs, topology
 from chaos.command import conclude, prune, utc
 from chaos.interop import node
 from chaos.interop.drill import MixedDrill
-from chaos.interop.scenarios import LEASE_MS, SCENARIOS, SWEEP_MS, Scenario, find
+from chaos.interop.scenarios import EARLY_MS, LEASE_MS, SCENARIOS, SWEEP_MS, Scenario, find
 from chaos.interrupts import Interrupts
 from chaos.progress import Progress
 from chaos.spec import RunSpec
@@ -89,5 +89,6 @@ def write(drill: MixedDrill, **more: str) -> None:
         harness_errors=drill.errors,
         findings=list(scenario.findings),
         delayed_p99_ms=scenario.delayed_p99_ms,
+        early_ms=EARLY_MS,
         **more,
     )

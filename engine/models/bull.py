@@ -108,7 +108,7 @@ _RESERVED = frozenset({"id", "wait", "paused", "meta-paused", "active", "delayed
 FINDINGS = (
     Finding(
         "unfenced ends",
-        ("J1", "J3", "J6"),
+        ("J1", "J3", "J6", "J8"),
         "A Node worker ends a job without asking who holds its lock: one that has stalled completes or fails what another"
         " worker runs since. The end that the other one sends is refused, or both stand.",
     ),
@@ -117,6 +117,12 @@ FINDINGS = (
         ("J1", "J2", "J6"),
         "A Node worker takes a job into `active` and locks it with a second command. One that needs more than a second"
         " between the two looks like one that was lost, and its job runs elsewhere as well.",
+    ),
+    Finding(
+        "stalled check",
+        ("J1", "J6", "J8"),
+        "A Node worker works through a list of active jobs that it has read before, and takes each that has no lock: also one"
+        " that has failed since, so it runs before its retry is due, and while it waits.",
     ),
     Finding(
         "overwriting resume",

@@ -3,6 +3,9 @@
 A claim's own reply says when the job was due and when the server handed it out; both come from one script, so they compare to
 the millisecond. So do the time of the enqueue that created the job plus its delay, and that of a retry plus its delay with
 every claim that came after it. The clocks of producers and workers play no part.
+
+Original clients put jobs that are due forward by timers of their own, which end a little early: `early_ms` of the spec, at most
+2 ms, is allowed then.
 """
 
 from __future__ import annotations
@@ -11,28 +14,34 @@ from pyspark.sql import functions as F
 
 from reports.checks.base import Base, Check, Flag, sentence, token
 from reports.checks.j1_no_overlap import doubts
-from reports.facts import Run
+from reports.facts import Run, whole
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
     """Claims before the due time that they state, before the end of a retry's delay, or before that of the enqueue's."""
-    del run
+    early_ms = F.lit(whole(run.spec, "early_ms", 0))
     srv_ms, due_ms, again_ms = F.col("claim_srv_ms"), F.col("claim_due_ms"), F.col("older_again.due_ms")
     first_ms, created_ms = F.expr("claim_srv_us div 1000"), F.col("created_due_ms")
     claimed = ("claim ", token(), " by ", F.col("proc"), " came ")
     # A retry that was accepted after this claim says nothing about it: that it was accepted is another violation, J3's.
-    retried = (F.col("older_again.srv_ms") <= srv_ms) & (srv_ms < again_ms)
+    retried = (F.col("older_again.srv_ms") <= srv_ms) & (srv_ms + early_ms < again_ms)
+    soon = srv_ms + early_ms < due_ms
     unknown = F.col("claim_done_ns").isNotNull() & srv_ms.isNull()
     return {
         "tokens": [
-            Flag("early", srv_ms < due_ms, sentence(*claimed, due_ms - srv_ms, " ms before the job was due"), absence=False),
+            Flag(
+                "early",
+                soon,
+                sentence(*claimed, due_ms - srv_ms, " ms before the job was due"),
+                absence=False,
+            ),
             Flag("early", retried, sentence(*claimed, again_ms - srv_ms, " ms before its retry was due"), absence=False),
             Flag("no server time", unknown, sentence(*claimed, "without a server time"), absence=False, level="unknown"),
         ],
         "jobs": [
             Flag(
                 "early",
-                (F.col("delay_ns") > 0) & (first_ms < created_ms),
+                (F.col("delay_ns") > 0) & (first_ms + early_ms < created_ms),
                 sentence("was claimed ", created_ms - first_ms, " ms before the delay of its enqueue was over"),
                 absence=True,
             )

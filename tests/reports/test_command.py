@@ -185,6 +185,7 @@ def test_what_an_older_judge_left_goes_first(tmp_path: Path, command: Command, m
         ({"harness_errors": "none"}, 'harness_errors is "none", it must be a list'),
         ({"delayed_p99_ms": "100"}, 'delayed_p99_ms is "100", it must be a whole number, 0 = none'),
         ({"delayed_p99_ms": -1}, "delayed_p99_ms is -1, it must be a whole number, 0 = none"),
+        ({"early_ms": 3}, "early_ms is 3, it must be a whole number from 0 to 2"),
         ({"ended_utc": None}, "ended_utc is null: the harness did not end the run"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

@@ -262,6 +262,18 @@ def foreign_retry(story: Story, claimed_s: float) -> None:
     story.claim("worker-3", "again", claimed_s)
 
 
+def test_a_spec_with_original_clients_may_allow_two_milliseconds(story: Story, checked: Checked) -> None:
+    story.spec["early_ms"] = 2
+    foreign_retry(story, 40.498)
+    assert checked(story.write(), "J8") == {"J8": ("valid", "")}
+
+
+def test_what_it_does_not_allow_is_early(story: Story, checked: Checked) -> None:
+    story.spec["early_ms"] = 2
+    foreign_retry(story, 40.497)
+    assert checked(story.write(), "J8")["J8"][0] == "violated"
+
+
 def test_what_happened_in_an_interval_counts_from_its_start(story: Story, checked: Checked) -> None:
     foreign_retry(story, 40.501)
     assert checked(story.write(), "J8") == {"J8": ("valid", "")}

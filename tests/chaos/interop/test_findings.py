@@ -53,6 +53,26 @@ def test_unfenced_ends(bull: Talker, other: Talker, raw: Any, keys: BullKeys) ->
     assert bull.ran("completed") == other.ran("completed") == [("1", "first")]
 
 
+def test_the_stalled_check_takes_what_has_failed_since_it_looked(bull: Talker, raw: Any, keys: BullKeys) -> None:
+    declared("stalled check")
+    bull.ask("add", {"work_ms": 600, "value": "slow"}, {})
+    bull.ask("add", {"value": "early"}, {})
+    # Both are in hand of a worker that has died: Bull lists them, and runs the first one.
+    for _ in range(2):
+        raw.rpoplpush("bull:mail:wait", "bull:mail:active")
+    raw.lrem("bull:mail:active", 0, "1")
+    raw.lpush("bull:mail:active", "1")
+    bull.ask("process", 1)
+    bull.until(lambda: bull.ran("active"))
+    assert [job for job, _ in bull.ran("active")] == ["1"]
+    # Meanwhile another worker fails the second one, which is to run again in an hour.
+    raw.lrem("bull:mail:active", 0, "2")
+    raw.zadd("bull:mail:delayed", {"2": (int(raw.time()[0]) + 3_600) * 1_000 * 4_096 + 2})
+    bull.until(lambda: len(bull.ran("completed")) == 2)
+    assert bull.ran("completed") == [("1", "slow"), ("2", "early")]
+    assert states(keys)["delayed"] == ["2"]
+
+
 def test_an_overwriting_resume(bull: Talker, raw: Any, keys: BullKeys) -> None:
     declared("overwriting resume")
     bull.ask("pause")

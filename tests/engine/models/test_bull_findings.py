@@ -56,6 +56,17 @@ def test_pop_before_lock(bull: BullDesk, node: NodeBull) -> None:
     assert node.lock("1")
 
 
+def test_stalled_check(bull: BullDesk, node: NodeBull) -> None:
+    """Node has read in `active` a job that fails here before its turn comes: nobody has locked it, so Node may run it at once."""
+    bull.add(attempts=2, backoff_ms=60_000)
+    (job,) = bull.take().values()
+    listed = node.lists()["active"]
+    assert not node.lock(listed[0])
+    bull.retry(job.lease, delay_ms=60_000)
+    assert bull.redis.zrange(bull.wire.delayed, 0, -1) == ["1"]
+    assert node.lock(listed[0])
+
+
 def test_overwriting_resume(bull: BullDesk, node: NodeBull) -> None:
     node.add({}, delay=1000)
     node.pause()
