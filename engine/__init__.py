@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from engine.parts.results import AsyncResults, Progress, Result, Results
     from engine.parts.scheduling import Schedule
     from engine.parts.workers import WorkerInfo
+    from engine.priority_queue import PriorityQueue
     from engine.queue import Queue
     from engine.routing import Target
     from engine.scheduler import Scheduler
@@ -81,6 +82,7 @@ _HOMES = {
     "engine.parts.producing": ("NewJob",),
     "engine.serializers": ("Serializer",),
     "engine.tasks": ("AsyncTask", "Task"),
+    "engine.priority_queue": ("PriorityQueue",),
     "engine.queue": ("Queue",),
     "engine.parts.registry": ("QueueInfo", "async_queues", "queues"),
     "engine.routing": ("Target",),
@@ -121,6 +123,7 @@ __all__ = [
     "NewJob",
     "OutcomeUnknown",
     "PartlyEnqueued",
+    "PriorityQueue",
     "Progress",
     "Queue",
     "QueueInfo",

@@ -85,13 +85,15 @@ class Bananas:
 
 @dataclass(frozen=True, slots=True)
 class Bull:
-    """Bull 1.0.0: keys begin with the prefix and the queue's name."""
+    """Bull 1.0.0: keys begin with the prefix and the queue's name. `priority`: the word that jobs carry as such in their opts
+    where the queue is one of the five of a priority queue (`engine.PriorityQueue`)."""
 
     prefix: str = "bull"
+    priority: Literal["", "low", "normal", "medium", "high", "critical"] = ""
 
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
         """The model of one queue. `lua`: another folder of scripts."""
-        return _bound("bull", "BullModel")(queue, prefix, lua=lua)
+        return _bound("bull", "BullModel")(queue, prefix, lua=lua, settings=self.priority)
 
 
 @dataclass(frozen=True, slots=True)

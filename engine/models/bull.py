@@ -155,7 +155,7 @@ FINDINGS = (
 
 
 class BullModel(Foreign):
-    """The mapping for one queue of Bull's."""
+    """The mapping for one queue of Bull's. `settings`: the word that its jobs have as their priority, '' = none."""
 
     name = "bull"
     FINDINGS = FINDINGS
@@ -210,6 +210,8 @@ class BullModel(Foreign):
             after["timeout"] = options.timeout_ms
         if options.timestamp_ms:
             after["timestamp"] = options.timestamp_ms
+        if self.settings:
+            after["priority"] = self.settings
         if job.name != UNNAMED:
             after["name"] = job.name
         head, rest = _compact(before | after), ""
