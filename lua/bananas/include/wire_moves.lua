@@ -26,7 +26,7 @@ local function wire_moves(w, shared)
 
   function w.take(id, job, place)
     -- One entry of several for one job: it has run.
-    if job.status == 'completed' then
+    if job.status == 'completed' or (job.status == 'failed' and redis.call('LPOS', keys.dead, id)) then
       redis.call('LREM', place, 0, id)
       return false
     end
@@ -67,9 +67,16 @@ local function wire_moves(w, shared)
       if tied[score] == 2 then tied.any = true end
     end
     if tied.any then
+      local bytes = 0
       for at, entry in ipairs(found) do
+        -- One look reads 1 MiB at most, and all that it is asked for.
+        if bytes > 1048576 and at > most then
+          for over = #found, at, -1 do found[over] = nil end
+          break
+        end
         if tied[words[2 * at]] > 1 then
           local body = redis.pcall('GET', keys.job(entry.id))
+          bytes = bytes + (type(body) == 'string' and #body or 0)
           local job = type(body) == 'string' and text.open(body)
           local made = job and type(job.created_at) == 'string' and job.created_at or ''
           entry.made = string.format('%020.0f', shared.ms_of(made) or 0) .. string.match(made .. '.', '%.(%d*)')

@@ -31,7 +31,7 @@ local function bridge_claims(w)
   function w.refuses(job, worker)
     if not w.matches(job.target, worker) then return true end
     for _, parent in ipairs(job.needs or {}) do
-      local status = w.text(w.at_status(parent))
+      local status = w.text(w.at_status(parent)) or w.text(w.prefix .. 'gone:' .. parent)
       if status == 'dead' or status == 'failed' then return true, 'it needs ' .. parent .. ', which is ' .. status end
       if status ~= 'completed' then return true end
     end
@@ -45,6 +45,12 @@ local function bridge_claims(w)
     local at = redis.call('LPOS', w.at_waiting, id, 'MAXLEN', place + 1)
     -- Several jobs are chosen before the first is taken.
     if not at or full(job) then return false end
+    -- One entry of several for one job: it has ended by another one. The runs of a foreign cron entry share one id and one status.
+    local status = w.text(w.at_status(id))
+    if not redis.call('ZSCORE', w.at_cron, id) and (status == 'completed' or (status == 'dead' and redis.call('LPOS', w.at_dead, id))) then
+      redis.call('LREM', w.at_waiting, 1, id)
+      return false
+    end
     redis.call('HSET', run(id), 'held_as', lease.owner)
     if not redis.call('SET', w.at_lock(id), lease.owner, 'NX', 'PX', w.ms(lease.lease_ms)) then return false end
     local new = redis.call('SADD', w.at_active, id) == 1

@@ -70,7 +70,10 @@ local function bridge_looks(w)
     if state == 'active' then w.leave(id, w.read(id)) end
     redis.call('DEL', w.at_result(id), w.at_lock(id), w.at_progress(id))
     -- The entry of a schedule has its JSON there as well.
-    if not redis.call('ZSCORE', w.at_cron, id) then redis.call('DEL', w.at_data(id), w.at_status(id)) end
+    if redis.call('ZSCORE', w.at_cron, id) then return end
+    -- Jobs that need this one would wait for its status for ever.
+    redis.call('SET', w.prefix .. 'gone:' .. id, state == 'done' and 'completed' or 'failed', 'EX', 604800)
+    redis.call('DEL', w.at_data(id), w.at_status(id))
   end
 
   -- Writes. Finished jobs are in no index, so the keys themselves are looked through; where the last call stopped is kept.

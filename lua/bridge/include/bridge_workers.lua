@@ -63,19 +63,21 @@ local function bridge_workers(w)
   end
 
   -- Writes only where it stopped to look, and counters. Active jobs of which nobody keeps a lock, or a worker that is dead does: not
-  -- those that are `ours`.
+  -- those that are `ours`. Those that were found before come first: they must be seen twice, and the look goes round in pieces.
   function w.strays(most, ours)
     mend_counters()
-    local key = w.prefix .. 'looked'
+    local key, found, known = w.prefix .. 'looked', {}, {}
+    local function look(id)
+      if known[id] or #found >= most then return end
+      known[id] = true
+      if redis.call('SISMEMBER', w.at_active, id) == 0 or ours(id) then return end
+      local holder = w.text(w.at_lock(id))
+      if not holder or dead(holder) then found[#found + 1] = id end
+    end
+    for _, id in ipairs(redis.call('ZRANGE', w.prefix .. 'strays', 0, most - 1)) do look(id) end
     local next, ids = unpack(redis.call('SSCAN', w.at_active, w.text(key) or '0', 'COUNT', math.max(most, 100)))
     if next == '0' then redis.call('DEL', key) else redis.call('SET', key, next) end
-    local found = {}
-    for _, id in ipairs(ids) do
-      if #found < most and not ours(id) then
-        local holder = w.text(w.at_lock(id))
-        if not holder or dead(holder) then found[#found + 1] = id end
-      end
-    end
+    for _, id in ipairs(ids) do look(id) end
     return found
   end
 end

@@ -43,6 +43,11 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   end
 
   function bull.take(id, job, place, lease)
+    -- One entry of several for one job, as a check for stalled jobs makes them: it has ended by another one.
+    if redis.call('SISMEMBER', keys.completed, id) == 1 or redis.call('SISMEMBER', keys.failed, id) == 1 then
+      redis.call('LREM', keys.wait, -1, id)
+      return false
+    end
     if redis.call('LINDEX', keys.wait, -1) == id then
       redis.call('RPOPLPUSH', keys.wait, keys.active)
     else
@@ -55,7 +60,8 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   end
 
   function bull.extend(id, lease)
-    redis.call('SET', root .. id .. ':lock', lease.token, 'PX', string.format('%.0f', lease.lease_ms))
+    -- Half a lease longer: so long our own sweeps wait after a stall (rule 11), and the original's check for stalled jobs must as well.
+    redis.call('SET', root .. id .. ':lock', lease.token, 'PX', string.format('%.0f', lease.lease_ms * 1.5))
   end
 
   -- One of our leases stands in our own `active` until all is done, so the id leaves first: cut off in between, it is nowhere, and

@@ -87,9 +87,10 @@ local function foreign_scan(prefix, format, ask, now_ms, helpers)
   if from > 0 and not full and next_at ~= 0 then next_at, reached = window(math.max(from, 25), math.max(100, ask.limit)) end
   local gone, value = #picked + #broken, nil
   if full then
-    value = kept
+    value = from > 0 and string.format('%d %d', from, now_ms) or kept
   elseif next_at ~= 0 then
-    value = string.format('%d %d', math.max(0, reached - gone), since_ms)
+    -- On its way still: the second counts from the end.
+    value = string.format('%d %d', math.max(0, reached - gone), now_ms)
   elseif reached - gone > 100 then
     value = string.format('%d %d', reached - gone, since_ms)
   end

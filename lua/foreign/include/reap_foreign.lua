@@ -28,9 +28,10 @@ local function reap_foreign(prefix, id, now_ms, model, helpers)
   local text = 'the worker ' .. (state[6] or '') .. ' was lost'
   local note = helpers.error_note(run, now_ms, fence, 'lost', text, '')
   local name = job and job.name or ''
-  -- No foreign format has a bound for crashes: three, as Lanes has it unless told otherwise.
-  if here and job and (job.kind ~= 'J' or crashes >= 3) then
-    local reason = job.kind ~= 'J' and (job.why or 'corrupt') or string.format('crashed %d times, 2 are allowed', crashes)
+  -- Where the format has no bound for crashes: three, as Lanes has it unless told otherwise.
+  local crashes_max = job and job.crashes_max or 3
+  if here and job and (job.kind ~= 'J' or crashes >= crashes_max) then
+    local reason = job.kind ~= 'J' and (job.why or 'corrupt') or string.format('crashed %d times, %d are allowed', crashes, crashes_max - 1)
     note[2] = reason
     redis.call('HSET', run, 'nonce', '', 'taken', '', 'outcome', 'buried', 'crashes', crashes, 'limits', '', 'ending',
       string.format('bury 0 %d', job.failures or 0), unpack(note))

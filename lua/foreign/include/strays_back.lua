@@ -19,7 +19,7 @@ local function strays_back(prefix, active, now_ms, limit, model, helpers)
         redis.call('HINCRBY', prefix .. 'stats', 'aside', 1)
       end
       redis.call('ZREM', strays, id)
-      if not string.find(id, '%s') then back[#back + 1] = id end
+      if #id <= 256 and string.find(id, '^[%w_.:>-]+$') then back[#back + 1] = id end
       if helpers.events then table.insert(helpers.events, { 'reaped', id, job and job.name or '', 'foreign' }) end
     end
   end

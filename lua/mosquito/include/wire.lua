@@ -122,6 +122,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
 
   function w.take(id, job, _, lease)
     if taken[id] or places.drop_next(id) == 0 then return false end
+    -- One entry of several for one job: it has died by another one.
+    if job.ending and places.has('dead', id) then return false end
     taken[id] = true
     places.push('pending', id)
     if job.ending then redis.call('PERSIST', keys.job(id)) end
@@ -143,7 +145,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
 
   -- Whether somebody else has it in hand.
   function w.locked(id)
-    return not redis.call('ZSCORE', prefix .. 'active', id) and places.has('pending', id)
+    -- What runners of v2 have left behind stays there for ever: a second entry of what runs now is among the newest.
+    return not redis.call('ZSCORE', prefix .. 'active', id) and places.has('pending', id, 1000)
   end
 
   wire_ends(w, at)

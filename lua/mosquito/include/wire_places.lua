@@ -29,8 +29,9 @@ local function wire_places(keys, layout, now_ms)
     if redis.call('LINDEX', keys.waiting, -1) == id then return #redis.call('RPOP', keys.waiting) end
     return redis.call('LREM', keys.waiting, -1, id)
   end
-  function places.has(which, id)
-    if is_list(which) then return redis.call('LPOS', keys[which], id) and true or false end
+  -- Of a list the whole, or with `most` the newest so many entries.
+  function places.has(which, id, most)
+    if is_list(which) then return redis.call('LPOS', keys[which], id, 'MAXLEN', most or 0) and true or false end
     return redis.call('ZSCORE', keys[which], id) and true or false
   end
   function places.size(which)

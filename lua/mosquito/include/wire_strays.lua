@@ -28,7 +28,8 @@ local function wire_strays(w, at)
     for i, id in ipairs(ids) do
       if #found < most and not leased[i] and is_stray(id) then found[#found + 1] = id end
     end
-    local to = #ids == 200 and #found == 0 and from + 200 or 0
+    -- A page with strays is looked at again: each must be seen twice.
+    local to = #found > 0 and from or #ids == 200 and from + 200 or 0
     if to ~= from then redis.call('HSET', prefix .. 'sweep', 'strays_from', to) end
     -- What has stood there for a day longer than it may is gone: had it been in `pending`, it would have come back.
     if to == 0 and at.adopt_ms > 0 then

@@ -246,6 +246,15 @@ def test_a_job_whose_parent_died_is_dead(desk: ModelDesk, client: BridgeClient) 
     assert parent in error["message"]
 
 
+@pytest.mark.feature("BQ35", model="bridge")
+def test_a_job_whose_parent_was_removed_by_hand_does_not_wait_for_ever(desk: ModelDesk, client: BridgeClient) -> None:
+    parent = client.dispatch()
+    desk.put("child", needs=[parent])
+    assert desk.queue.jobs.cancel(parent)
+    assert client.status(parent) is None, "the wire knows nothing of it"
+    assert claim(desk) == [] and client.status(desk.ids["child"]) == "dead"
+
+
 def test_an_unknown_parent_keeps_a_job_waiting(desk: ModelDesk, client: BridgeClient) -> None:
     job = client.dispatch(dependsOn=["nobody"])
     assert claim(desk) == []

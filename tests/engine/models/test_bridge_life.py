@@ -195,6 +195,19 @@ def test_a_worker_without_heartbeat_is_dead_although_its_lock_lives(desk: ModelD
     assert waiting(client) == [job] and not client.redis.exists(KEYS.lock(job))
 
 
+def test_strays_among_many_that_are_held_come_back(desk: ModelDesk, client: BridgeClient) -> None:
+    """The look goes round in pieces, and each stray must be seen twice."""
+    jobs = [client.dispatch("main") for _ in range(700)]
+    for _ in jobs:
+        client.claim(lock_s=300)
+    lost = {jobs[at] for at in (3, 350, 699)}
+    client.redis.delete(*map(KEYS.lock, lost))
+    for _ in range(20):
+        stray_sweeps(desk)
+    assert {*waiting(client)} == lost and client.redis.scard(KEYS.active) == 697
+    assert client.redis.get(KEYS.running("main")) == "697"
+
+
 def test_what_a_foreign_worker_finished_and_could_not_release_does_not_run_again(desk: ModelDesk, client: BridgeClient) -> None:
     job = client.dispatch("main")
     client.claim()

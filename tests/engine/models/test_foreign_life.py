@@ -132,6 +132,11 @@ def test_rule_20_a_limit_of_a_name_bounds_what_is_in_hand(desk: ForeignDesk) -> 
 
 def test_a_limit_of_a_key_is_refused_before_any_io(desk: ForeignDesk) -> None:
     before = desk.dump()
+    if desk.model.name == "mosquito":
+        # The format has rates of keys.
+        desk.queue.set_limit(key="tenant", rate=1, per_ms=1000)
+        assert desk.dump() != before
+        return
     with pytest.raises(UnsupportedFeature, match="has no limits of keys"):
         desk.queue.set_limit(key="tenant", concurrency=1)
     assert desk.dump() == before
@@ -204,3 +209,26 @@ def test_a_queue_of_which_nothing_is_ours_works_from_the_first_claim(desk: Forei
     jobs = desk.claim()
     assert sorted(desk.names(jobs)) == ["j1", "j2", "j3"]
     assert set(desk.finish(*[job.lease for job in jobs])) == {("ok", "finished")}
+
+
+def _waiting_list(desk: ForeignDesk) -> str:
+    """The list in which the one job waits."""
+    (line,) = [key for key, (kind, *_) in desk.wire_dump().items() if kind == "list"]
+    return line
+
+
+@pytest.mark.parametrize("end", ["finish", "bury"])
+def test_a_second_entry_of_a_job_that_has_ended_runs_nothing(desk: ForeignDesk, end: str) -> None:
+    desk.enqueue("j1", attempts=1)
+    if desk.model.name == "mosquito":
+        # A sorted set has no second entry; and a hash that has a second to live tells nothing of who ended the job.
+        assert desk.names(desk.claim("a")) == ["j1"] and desk.claim("b") == []
+        return
+    line = _waiting_list(desk)
+    desk.redis.lpush(line, "j1")
+    (job,) = desk.claim("a")
+    assert desk.claim("b") == [], "one job is not run twice at once"
+    assert desk.run(ENDS[end][0](job.lease)).items == (("ok", ENDS[end][1]),)
+    assert desk.claim("b") == [] and not desk.redis.exists(line), "the entry is gone"
+    counts = desk.queue.counts()
+    assert (counts.finished, counts.buried, counts.active) == ((1, 0, 0) if end == "finish" else (0, 1, 0))

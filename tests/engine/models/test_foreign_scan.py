@@ -48,6 +48,17 @@ def test_what_comes_in_front_of_the_place_where_a_claim_goes_on_is_found_within_
     assert claims_until(desk, "mine", 8) <= 8
 
 
+def test_a_look_that_takes_long_goes_on_instead_of_beginning_again_each_second(desk: ForeignDesk) -> None:
+    put(desk, "other", 3_000)
+    desk.enqueue("mine1", name="mine")
+    for _ in range(60):
+        # An idle worker looks 20 times a second.
+        desk.tick(50)
+        if desk.claim("w", classes=("mine",)):
+            return
+    raise AssertionError("3 s of looks did not reach a job behind 3,000 others")
+
+
 def test_a_claim_that_left_work_behind_its_window_leaves_a_marker(desk: ForeignDesk) -> None:
     put(desk, "other", 250)
     desk.redis.delete(desk.model.keys.all_classes)
