@@ -50,10 +50,15 @@ local function json_members(text)
     local first = name_end and string.match(text, '^%s*:%s*()', name_end + 1)
     last = first and value_end(first)
     if not last then return nil end
-    local read, name = pcall(cjson.decode, '[' .. string.sub(text, at, name_end) .. ']')
-    if not read then return nil end
-    names[#names + 1] = name[1]
-    spans[name[1]] = { first, last }
+    local name = string.sub(text, at + 1, name_end - 1)
+    -- Hardly any name is written otherwise than it reads.
+    if string.find(name, '[%c\\]') then
+      local read, decoded = pcall(cjson.decode, '["' .. name .. '"]')
+      if not read then return nil end
+      name = decoded[1]
+    end
+    names[#names + 1] = name
+    spans[name] = { first, last }
     closed = string.match(text, '^%s*}%s*$', last + 1)
     at = closed or string.match(text, '^%s*,%s*()', last + 1)
     if not at then return nil end
@@ -63,7 +68,10 @@ local function json_members(text)
     return spans[name] and string.sub(text, spans[name][1], spans[name][2])
   end
   function object.value(name)
-    local read, value = pcall(cjson.decode, '[' .. (object.raw(name) or 'null') .. ']')
+    local raw = object.raw(name) or 'null'
+    if string.find(raw, '^"[^%c\\]*"$') then return string.sub(raw, 2, -2) end
+    if string.find(raw, '^%-?%d+$') and #raw < 16 then return tonumber(raw) end
+    local read, value = pcall(cjson.decode, '[' .. raw .. ']')
     value = read and value[1]
     if value == cjson.null or type(value) == 'table' or not read then return nil end
     return value
