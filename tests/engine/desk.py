@@ -55,6 +55,7 @@ LEASE_MS = 9_000
 WRITES = (
     "SET",
     "MSET",
+    "SPOP",
     "DEL",
     "INCR",
     "INCRBY",
@@ -78,15 +79,11 @@ WRITES = (
     "RENAME",
     "PERSIST",
     "PUBLISH",
-    "INCRBYFLOAT",
-    "DECR",
     "EXPIRE",
     "PEXPIRE",
     "LTRIM",
-    "LINSERT",
     "LPOP",
     "RPOP",
-    "SMOVE",
 )
 
 #: Put before a script's body: lets `limit` write commands through and raises at the next one.

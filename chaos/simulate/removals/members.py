@@ -10,7 +10,7 @@ MEMBERS = (
     Removal(
         7,
         "a late copy of a beat lists who has left",
-        (Edit("beat.lua", "if last >= tonumber(counter) then", "if last < -1 then"),),
+        (Edit("include/note_beat.lua", "if last >= tonumber(beat.counter) then", "if last < -1 then"),),
         ("member",),
         ("beats",),
     ),
@@ -87,7 +87,7 @@ MEMBERS = (
         "the look for orphans takes what it finds after a stall",
         (
             Edit("orphans.lua", "if not stalled and now_ms >= tonumber(kept[1] or 0) then", "if stalled ~= nil then"),
-            Edit("beat.lua", "local orphaned = now_ms >= quiet_ms and", "local orphaned ="),
+            Edit("include/note_beat.lua", "local orphaned = now_ms >= quiet_ms and", "local orphaned ="),
         ),
         ("live member", "live lease"),
         ("beats and stalls",),
