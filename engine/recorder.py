@@ -309,8 +309,12 @@ def _ticked_items(operation: Operation, reply: Ticked, definite: bool) -> list[s
     """One item for each tick: whether this call, by whichever of its copies, made its job."""
     made = {"ticked": "created", "repeated": "repeated"}
     items: list[str] = []
+    given = [job for job in reply.jobs if not job.startswith("cron:")]
     for body in _bodies(operation):
         job = body.split('"', 4)[3]
+        if given:
+            # The server has given this one its id. Of several ticks the first ones make jobs where not all do.
+            body, job = body.replace(job, given[0], 1), given.pop(0)
         result = made[reply.result] if job in reply.jobs else "skipped" if reply.result != "moved" else "moved"
         items.append(f'{{{body},"result":"{result if definite or result != "moved" else "unknown"}"}}')
     return items

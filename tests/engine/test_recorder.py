@@ -32,6 +32,8 @@ from engine.operations import (
     Reap,
     Release,
     Retry,
+    Tick,
+    Ticked,
 )
 from engine.recorder import Recorder, Sink
 from engine.testing import EmbeddedServer
@@ -318,3 +320,19 @@ def test_a_job_that_the_server_gives_an_id_is_named_once_it_has_one(path: Path) 
     jobs = [[item["job"] for item in row["items"]] for row in rows]
     assert jobs == [[], ["12"], [], ["13", "14"], [], []]
     assert [row["type"] for row in rows] == ["invoke", "ok", "invoke", "ok", "invoke", "info"]
+
+
+def test_a_tick_names_the_job_that_the_server_gave_an_id(path: Path) -> None:
+    """Bull's jobs have numbers, those of its schedules as well."""
+    recorder = Recorder(HistoryFile(path, proc="p", role="worker"), queue="q")
+    for jobs in (("7",), ("cron:beat:1000",)):
+        operation = Tick("a" * 16, 1, "beat", "1", 1000, (1000, 2000), 3000, 0, "skip")
+        call: Call[Any] = Call(None, (), (), lambda raw: raw, operation)
+        ticket = recorder.invoked(call, 1, None)
+        recorder.completed(call, ticket, Outcome(Ticked(5, "ticked", jobs, 1), "", True, True, 1, (), 1, 1, 2))
+    recorder.close()
+    told = [row["items"] for row in raw_rows(path) if row.get("f") == "tick" and row["type"] == "ok"]
+    assert [[(item["job"], item["tick_ms"], item["result"]) for item in items] for items in told] == [
+        [("7", 1000, "created"), ("cron:beat:2000", 2000, "skipped")],
+        [("cron:beat:1000", 1000, "created"), ("cron:beat:2000", 2000, "skipped")],
+    ]
