@@ -7,18 +7,17 @@ The program is on no package index. Go builds the pinned version of its module; 
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 
 from chaos.errors import HarnessError
+from chaos.tool_cache import cache_folder, locked
 
 #: The version that the faults were tested with. A program that `go install` made calls itself "git".
 VERSION = "2.12.0"
@@ -67,7 +66,7 @@ def find() -> Path | None:
 def build(say: Callable[[str], None]) -> Path:
     """The cached build, made now if it is not there yet; `say` gets a line about what takes long. Raises ToxiproxyMissing."""
     target = cached_binary()
-    with locked(target.parent):
+    with locked(target.parent, ".lock", ToxiproxyMissing):
         if os.access(target, os.X_OK):
             return target
         go = find_go()
@@ -123,24 +122,7 @@ def find_go() -> Path:
 
 def cached_binary() -> Path:
     """Where the build is kept: one folder per version, below XDG_CACHE_HOME or ~/.cache."""
-    # The specification says to ignore a relative path.
-    base = Path(os.environ.get("XDG_CACHE_HOME") or "")
-    if not base.is_absolute():
-        base = Path("~/.cache").expanduser()
-    return base / "ironclaim" / f"toxiproxy-{VERSION}" / PROGRAM
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Generator[None]:
-    """Make the folder and hold its lock, which ends with the process. Raises ToxiproxyMissing."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
-    except OSError as error:
-        raise ToxiproxyMissing(f"the cache folder {folder} cannot be written: {error.strerror or error}") from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return cache_folder() / f"toxiproxy-{VERSION}" / PROGRAM
 
 
 def main() -> int:

@@ -7,20 +7,18 @@ The versions are those of package-lock.json beside the adapter. npm takes them f
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from chaos.errors import HarnessError
+from chaos.tool_cache import cache_folder, locked
 
 #: The adapter, its package.json and package-lock.json.
 FOLDER = Path(__file__).parent / "node"
@@ -54,7 +52,7 @@ def modules(say: Say = lambda line: None) -> Path:
     if target.is_dir():
         return target
     npm = program("npm")
-    with locked(target.parent.parent):
+    with locked(target.parent.parent, ".node-lock", NodeMissing):
         if not target.is_dir():
             say(f"installing the npm packages of {LOCK}, once")
             install(npm, target.parent)
@@ -98,25 +96,8 @@ def first_error(output: str) -> str:
 
 def cached() -> Path:
     """Where the packages are kept: one folder per lock file, below XDG_CACHE_HOME or ~/.cache."""
-    # The specification says to ignore a relative path.
-    base = Path(os.environ.get("XDG_CACHE_HOME") or "")
-    if not base.is_absolute():
-        base = Path("~/.cache").expanduser()
     digest = hashlib.sha256((FOLDER / LOCK).read_bytes()).hexdigest()[:16]
-    return base / "ironclaim" / f"node-{digest}" / "node_modules"
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Generator[None]:
-    """Make the folder and hold its lock, which ends with the process. Raises NodeMissing."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".node-lock").open("w")
-    except OSError as error:
-        raise NodeMissing(f"the cache folder {folder} cannot be written: {error.strerror or error}") from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return cache_folder() / f"node-{digest}" / "node_modules"
 
 
 def adapter_command(mode: str, settings: Mapping[str, Any]) -> list[str]:
