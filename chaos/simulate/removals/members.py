@@ -78,7 +78,11 @@ MEMBERS = (
     Removal(
         9,
         "a renewal shows no life to the look for orphans",
-        (Edit("orphans.lua", "if worker and deadline_ms >= now_ms + worker.more_ms then", "if deadline_ms < 0 then"),),
+        (
+            Edit(
+                "include/take_orphans.lua", "if worker and deadline_ms >= now_ms + worker.more_ms then", "if deadline_ms < 0 then"
+            ),
+        ),
         ("live member",),
         ("beats", "beats in trouble"),
     ),
@@ -86,7 +90,9 @@ MEMBERS = (
         11,
         "the look for orphans takes what it finds after a stall",
         (
-            Edit("orphans.lua", "if not stalled and now_ms >= tonumber(kept[1] or 0) then", "if stalled ~= nil then"),
+            Edit(
+                "include/take_orphans.lua", "if not stalled and now_ms >= tonumber(kept[1] or 0) then", "if stalled ~= nil then"
+            ),
             Edit("include/note_beat.lua", "local orphaned = now_ms >= quiet_ms and", "local orphaned ="),
         ),
         ("live member", "live lease"),
