@@ -17,12 +17,21 @@ from engine.drivers.client_errors import message_of, trouble_of
 from engine.drivers.delivery import Delivery, GiveUp, Trouble, Verdict
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault, ServerUnavailable, UnsafeServer, WrongKeyType
 from engine.observer import Observer, Outcome
-from engine.operations import Administered, Enqueued, EnqueuedMany, LockReply
+from engine.operations import (
+    Administered,
+    Enqueued,
+    EnqueuedMany,
+    LockReply,
+    PublishReply,
+    SubscribeReply,
+    UnsubscribeReply,
+)
 from engine.server_clock import ServerClock
 
 #: Operations whose names say nothing to who has called something else.
 _WORDS = {
     "Alter": "change of a job",
+    "AskOld": "look at messages",
     "Count": "counts",
     "Drop": "end of a job",
     "Forget": "obliterate",
@@ -52,9 +61,9 @@ class Sent(NamedTuple):
         """True for a refusal with no copy unanswered: the estimate of the server's time was off. It has been learned anew, so
         start once more (rule 3)."""
         match self.reply:
-            case Enqueued() | Administered() | LockReply():
+            case Enqueued() | Administered() | LockReply() | SubscribeReply() | UnsubscribeReply():
                 return self.definite and self.reply.result == "refused"
-            case EnqueuedMany():
+            case EnqueuedMany() | PublishReply():
                 return self.definite and any(item.result == "refused" for item in self.reply.items)
             case _:
                 return False

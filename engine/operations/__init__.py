@@ -29,6 +29,24 @@ from engine.operations.administration import (
     SetWorker,
     Window,
 )
+from engine.operations.channels import (
+    Acknowledge,
+    AcknowledgeReply,
+    AskOld,
+    ChannelOperation,
+    ChannelReply,
+    Fetch,
+    FetchReply,
+    NewMessage,
+    OldReply,
+    Publish,
+    PublishedMessage,
+    PublishReply,
+    Subscribe,
+    SubscribeReply,
+    Unsubscribe,
+    UnsubscribeReply,
+)
 from engine.operations.claims import (
     DEFAULT_ROUTE,
     Attributes,
@@ -147,6 +165,7 @@ Operation = (
     | WorkersOperation
     | RegistryOperation
     | MetadataOperation
+    | ChannelOperation
 )
 Reply = (
     JobsReply
@@ -158,21 +177,27 @@ Reply = (
     | ResultsReply
     | WorkersReply
     | MetadataReply
+    | ChannelReply
 )
 
 __all__ = [
     "BUCKET_MAX",
     "DEFAULT_ROUTE",
+    "Acknowledge",
+    "AcknowledgeReply",
     "AcquireLock",
     "Administered",
     "Alter",
     "Altered",
     "AlteredJobs",
+    "AskOld",
     "Attributes",
     "Backoff",
     "Beat",
     "Beaten",
     "Bury",
+    "ChannelOperation",
+    "ChannelReply",
     "Claim",
     "Claimed",
     "Clean",
@@ -197,6 +222,8 @@ __all__ = [
     "ExtendLock",
     "Extended",
     "Failure",
+    "Fetch",
+    "FetchReply",
     "Finish",
     "FinishedAndClaimed",
     "Forget",
@@ -227,9 +254,11 @@ __all__ = [
     "MetadataSet",
     "Missed",
     "NameCounts",
+    "NewMessage",
     "News",
     "NoteProgress",
     "NoteQueue",
+    "OldReply",
     "Operation",
     "Options",
     "Overlap",
@@ -239,6 +268,9 @@ __all__ = [
     "Pause",
     "Promote",
     "Promoted",
+    "Publish",
+    "PublishReply",
+    "PublishedMessage",
     "PutSchedule",
     "ReadEvents",
     "ReadMetadata",
@@ -262,6 +294,8 @@ __all__ = [
     "SetWorker",
     "Snapshot",
     "StoredSchedule",
+    "Subscribe",
+    "SubscribeReply",
     "TellTook",
     "Tick",
     "TickPolicy",
@@ -269,6 +303,8 @@ __all__ = [
     "Timing",
     "TookItem",
     "TookTold",
+    "Unsubscribe",
+    "UnsubscribeReply",
     "Value",
     "Wait",
     "Window",

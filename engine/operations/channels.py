@@ -1,0 +1,178 @@
+"""Operations on a channel of DSPS, and their replies (seeds/dsps.md). Clocks are those of `engine.channels.clock`.
+
+What all have in common: `ttl_s` is the life of keys that are written or renewed, in whole seconds; `seen` is the latest clock of
+this channel that the caller has been told of, None where it knows none: a server whose clock is behind it has gone back, and goes
+on after it (its `era` is then one higher).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+#: Why a channel or a subscriber was not found, in the words of the original.
+Missing = Literal["channel-not-found", "subscription-not-found"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """One message to publish: its id, and its content as compact JSON in the spelling of the wire."""
+
+    id: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Publish messages in this order, each once within its life: an id that is known is a duplicate. All in one script.
+
+    A copy that arrives after `not_after_ms` (server time) publishes nothing that is not there already (rule 3).
+    """
+
+    messages: tuple[NewMessage, ...]
+    ttl_s: int
+    not_after_ms: int
+    seen: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedMessage:
+    """What came of one message. `clock`: the one it has, whoever has published it first; None for `refused` (a copy too late)."""
+
+    result: Literal["created", "duplicate", "refused"]
+    clock: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishReply:
+    """`clock`: that of the channel afterwards. `turned`: this call has found that the clock went back."""
+
+    srv_us: int
+    clock: int | None
+    era: int
+    turned: bool
+    items: tuple[PublishedMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Create a subscriber whose first message is the next one that is published; one that is there stays as it is. `nonce` (16
+    hex digits) makes a late copy harmless after the subscriber has been deleted again."""
+
+    subscriber: str
+    nonce: str
+    ttl_s: int
+    not_after_ms: int
+    seen: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeReply:
+    """`cursor`: that of the subscriber, wherever it is."""
+
+    srv_us: int
+    result: Literal["created", "exists", "refused"]
+    clock: int | None
+    cursor: int | None
+    era: int
+    turned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Delete a subscriber. `nonce` as in Subscribe."""
+
+    subscriber: str
+    nonce: str
+    not_after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribeReply:
+    """`missing`: there was none, which is a success as well."""
+
+    srv_us: int
+    result: Literal["deleted", "missing", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """The messages after the subscriber's cursor, at most `most` and about 1 MiB; moves no cursor. Renews the life of the clock
+    and of this cursor."""
+
+    subscriber: str
+    most: int
+    ttl_s: int
+    seen: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchReply:
+    """`items`: (clock, body) in order, the bodies as they are stored. Every message in (`cursor`, `upto`] that is alive is among
+    them.
+
+    `more`: there are, or may be, further ones after `upto`. `searching`: the bounded work of this call was used up before it
+    could say; the next call goes on where it stopped. `era_changed`: the clock went back since this subscriber's last
+    acknowledgement.
+    """
+
+    srv_us: int
+    result: Literal["ok"] | Missing
+    clock: int | None = None
+    cursor: int | None = None
+    era: int = 0
+    turned: bool = False
+    era_changed: bool = False
+    upto: int | None = None
+    more: bool = False
+    searching: bool = False
+    items: tuple[tuple[int, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Move the cursor to a clock that lies in (cursor, clock of the channel]; else it is `stale` and changes nothing, no life
+    either. `era`: the one in which the receipt was given, None where that is not known: one of another era is stale."""
+
+    subscriber: str
+    clock: int
+    ttl_s: int
+    era: int | None = None
+    seen: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgeReply:
+    """`cursor`: that of the subscriber afterwards. `beyond`: stale because the channel has not reached that clock, or not in this
+    era: it went back."""
+
+    srv_us: int
+    result: Literal["OK", "stale"] | Missing
+    clock: int | None = None
+    cursor: int | None = None
+    era: int = 0
+    turned: bool = False
+    beyond: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AskOld:
+    """Which of these messages the subscriber will not be given (any more). Changes nothing."""
+
+    subscriber: str
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OldReply:
+    """One answer for each message, in order; False for one that is not known (any more)."""
+
+    srv_us: int
+    result: Literal["ok"] | Missing
+    clock: int | None = None
+    cursor: int | None = None
+    old: tuple[bool, ...] = ()
+
+
+ChannelOperation = Publish | Subscribe | Unsubscribe | Fetch | Acknowledge | AskOld
+ChannelReply = PublishReply | SubscribeReply | UnsubscribeReply | FetchReply | AcknowledgeReply | OldReply
