@@ -1,0 +1,90 @@
+"""What a channel object remembers of one storage between calls: the latest clock that it was told, and each subscriber's era. It
+makes the operations that carry this along, and learns from their replies. No I/O; safe from threads, which at worst tell less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from engine.channels import clock
+from engine.drivers.delivery import DEADLINE_MS
+from engine.drivers.errand import Sent
+from engine.operations.channels import (
+    Acknowledge,
+    AcknowledgeReply,
+    AskOld,
+    ChannelOperation,
+    Fetch,
+    FetchReply,
+    NewMessage,
+    OldReply,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+)
+
+#: Subscribers whose eras are kept; more than that are those of a service that makes names up.
+_ERAS_MAX = 100_000
+_MARGIN_MS = 1_000
+
+
+class Knowledge:
+    """Of one storage. `ttl_s`: the life of this channel's keys."""
+
+    def __init__(self, ttl_s: int, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self.ttl_s = ttl_s
+        # A copy of a call may arrive until its deadline: by then the channel may have expired by itself, and a lower clock is no
+        # news.
+        self._trusted_ns = (ttl_s * 1000 - DEADLINE_MS - _MARGIN_MS) * 1_000_000
+        self._now_ns = now_ns
+        self._latest: int | None = None
+        self._renewed_ns = 0
+        self._eras: dict[str, int] = {}
+
+    @property
+    def seen(self) -> int | None:
+        """The latest clock, as long as the channel cannot have expired since it was told."""
+        return self._latest if self._now_ns() - self._renewed_ns < self._trusted_ns else None
+
+    def publish(self, messages: tuple[NewMessage, ...]) -> Callable[[int], ChannelOperation]:
+        """Lacks its time."""
+        return lambda not_after_ms: Publish(messages, self.ttl_s, not_after_ms, self.seen)
+
+    def subscribe(self, subscriber: str, nonce: str) -> Callable[[int], ChannelOperation]:
+        """Lacks its time."""
+        return lambda not_after_ms: Subscribe(subscriber, nonce, self.ttl_s, not_after_ms, self.seen)
+
+    def unsubscribe(self, subscriber: str, nonce: str) -> Callable[[int], ChannelOperation]:
+        """Lacks its time."""
+        return lambda not_after_ms: Unsubscribe(subscriber, nonce, not_after_ms)
+
+    def fetch(self, subscriber: str, most: int) -> Fetch:
+        """The next fetch of this subscriber."""
+        return Fetch(subscriber, most, self.ttl_s, self.seen)
+
+    def acknowledge(self, subscriber: str, at: int) -> Acknowledge:
+        """In the era of its last fetch here, if there was one."""
+        return Acknowledge(subscriber, at, self.ttl_s, self._eras.get(subscriber), self.seen)
+
+    def ask_old(self, subscriber: str, messages: tuple[str, ...]) -> AskOld:
+        """Whether these are old."""
+        return AskOld(subscriber, messages)
+
+    def learn(self, sent: Sent) -> None:
+        """Take what a reply says of the clock."""
+        reply: Any = sent.reply
+        if getattr(reply, "clock", None) is None or isinstance(reply, OldReply):
+            return
+        if sent.first_send_ns - self._renewed_ns >= self._trusted_ns:
+            self._latest = None
+        self._latest = clock.latest(reply.clock, self._latest)
+        if not (isinstance(reply, AcknowledgeReply) and reply.result == "stale"):
+            self._renewed_ns = max(self._renewed_ns, sent.first_send_ns)
+
+    def fetched(self, subscriber: str, reply: FetchReply) -> None:
+        """Take what a fetch of this subscriber says of its era."""
+        if len(self._eras) >= _ERAS_MAX:
+            self._eras.clear()
+        self._eras[subscriber] = reply.era
