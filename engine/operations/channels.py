@@ -21,6 +21,10 @@ class NewMessage:
     id: str
     content: bytes
 
+    def body(self) -> bytes:
+        """What is stored and delivered."""
+        return b'{"id":"%b","content":%b}' % (self.id.encode(), self.content)
+
 
 @dataclass(frozen=True, slots=True)
 class Publish:

@@ -1,0 +1,294 @@
+"""MemoryStorage: both matrices of the original, lives by its clock, room, threads, bells."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channels.memory import FETCH_BYTES_MAX, MemoryStorage
+from engine.operations.channels import (
+    Acknowledge,
+    AskOld,
+    Fetch,
+    FetchReply,
+    NewMessage,
+    Publish,
+    PublishReply,
+    Subscribe,
+    Unsubscribe,
+)
+
+TTL_S = 315
+LATER_MS = 2**52
+
+#: channel clock, subscriber clock, acknowledged clock, result
+ACKNOWLEDGEMENTS = [
+    (4, 0, 0, "stale"),
+    (4, 0, 1, "OK"),
+    (4, 0, 2, "OK"),
+    (4, 0, 4, "OK"),
+    (4, 0, 5, "stale"),
+    (-1000, -1024, -1024, "stale"),
+    (-1000, -1024, -1012, "OK"),
+    (-1000, -1024, -999, "stale"),
+    (CLOCK_MIN, CLOCK_MAX, CLOCK_MAX - 1, "stale"),
+    (CLOCK_MIN, CLOCK_MAX, CLOCK_MAX, "stale"),
+    (CLOCK_MIN, CLOCK_MAX, CLOCK_MIN, "OK"),
+    (CLOCK_MIN, CLOCK_MAX, CLOCK_MIN + 1, "stale"),
+    (CLOCK_MIN + 16, CLOCK_MAX - 16, CLOCK_MAX - 16, "stale"),
+    (CLOCK_MIN + 16, CLOCK_MAX - 16, CLOCK_MAX - 15, "OK"),
+    (CLOCK_MIN + 16, CLOCK_MAX - 16, CLOCK_MAX, "OK"),
+    (CLOCK_MIN + 16, CLOCK_MAX - 16, CLOCK_MIN, "OK"),
+    (CLOCK_MIN + 16, CLOCK_MAX - 16, CLOCK_MIN + 16, "OK"),
+    (CLOCK_MIN + 16, CLOCK_MAX - 16, CLOCK_MIN + 17, "stale"),
+]
+
+
+class Desk:
+    """One storage whose time the test moves, and a channel in it."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.storage = MemoryStorage(now_ns=lambda: int(self.now_s * 1e9))
+        self._nonces: Iterator[str] = (f"{n:016x}" for n in range(10**9))
+
+    def publish(self, *ids: str, seen: int | None = None, ttl_s: int = TTL_S, not_after_ms: int = LATER_MS) -> PublishReply:
+        messages = tuple(NewMessage(id, b"1") for id in ids)
+        return self.storage.apply("ch", Publish(messages, ttl_s, not_after_ms, seen))
+
+    def subscribe(self, subscriber: str, seen: int | None = None, nonce: str = "", not_after_ms: int = LATER_MS):
+        return self.storage.apply("ch", Subscribe(subscriber, nonce or next(self._nonces), TTL_S, not_after_ms, seen))
+
+    def unsubscribe(self, subscriber: str, nonce: str = "", not_after_ms: int = LATER_MS):
+        return self.storage.apply("ch", Unsubscribe(subscriber, nonce or next(self._nonces), not_after_ms))
+
+    def fetch(self, subscriber: str, most: int = 64, seen: int | None = None) -> FetchReply:
+        return self.storage.apply("ch", Fetch(subscriber, most, TTL_S, seen))
+
+    def acknowledge(self, subscriber: str, clock: int, era: int | None = None, seen: int | None = None):
+        return self.storage.apply("ch", Acknowledge(subscriber, clock, TTL_S, era, seen))
+
+    def alive(self, *subscribers: str) -> list[str]:
+        """What is there at this instant, asked in a way that renews nothing."""
+        found = [self.storage.apply("ch", AskOld(subscriber, ())).result for subscriber in subscribers]
+        return [str(result) for result in found]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def clocks_of(reply: FetchReply) -> list[int]:
+    return [clock for clock, _ in reply.items]
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize(("before", "after"), [(None, 1), (123, 124), (CLOCK_MAX, CLOCK_MIN)])
+def test_the_publish_matrix(desk: Desk, before: int | None, after: int, twice: bool) -> None:
+    if before is not None:
+        desk.subscribe("s", seen=before)
+    reply = desk.publish("a")
+    assert (reply.clock, reply.items[0].result, reply.items[0].clock) == (after, "created", after)
+    if twice:
+        desk.now_s += 100
+        again = desk.publish("a")
+        assert (again.clock, again.items[0].result, again.items[0].clock) == (after, "duplicate", after)
+        desk.now_s += TTL_S - 1
+        assert desk.alive("nobody") == ["subscription-not-found"], "the duplicate renewed the channel"
+        assert desk.publish("a").items[0].result == "created", "but not its own life"
+
+
+@pytest.mark.parametrize(("channel", "cursor", "clock", "result"), ACKNOWLEDGEMENTS)
+def test_the_acknowledgement_matrix(desk: Desk, channel: int, cursor: int, clock: int, result: str) -> None:
+    desk.subscribe("s", seen=cursor)
+    desk.subscribe("other", seen=channel)
+    desk.now_s += 100
+    reply = desk.acknowledge("s", clock)
+    assert (reply.result, reply.clock, reply.cursor) == (result, channel, clock if result == "OK" else cursor)
+    desk.now_s += TTL_S - 1
+    if result == "OK":
+        assert desk.alive("s", "other") == ["ok", "subscription-not-found"], "clock and own cursor are renewed"
+    else:
+        assert desk.alive("s", "other") == ["channel-not-found"] * 2, "nothing is renewed"
+
+
+def test_what_is_missing_is_said_in_the_order_of_the_original(desk: Desk) -> None:
+    for ask in (desk.fetch, lambda who: desk.acknowledge(who, 1), lambda who: desk.storage.apply("ch", AskOld(who, ("a",)))):
+        assert ask("s").result == "channel-not-found"
+    desk.publish("a")
+    for ask in (desk.fetch, lambda who: desk.acknowledge(who, 1), lambda who: desk.storage.apply("ch", AskOld(who, ("a",)))):
+        assert ask("s").result == "subscription-not-found"
+
+
+def test_a_batch_across_the_wrap_is_one_batch(desk: Desk) -> None:
+    desk.subscribe("s", seen=CLOCK_MAX - 2)
+    desk.publish(*"abcde")
+    reply = desk.fetch("s")
+    assert clocks_of(reply) == [CLOCK_MAX - 1, CLOCK_MAX, CLOCK_MIN, CLOCK_MIN + 1, CLOCK_MIN + 2]
+    assert (reply.upto, reply.more) == (CLOCK_MIN + 2, False)
+    assert reply.items[0][1] == b'{"id":"a","content":1}'
+    assert desk.acknowledge("s", CLOCK_MIN).result == "OK"
+    assert clocks_of(desk.fetch("s")) == [CLOCK_MIN + 1, CLOCK_MIN + 2]
+    assert desk.acknowledge("s", CLOCK_MAX).result == "stale"
+
+
+def test_a_fetch_says_whether_there_is_more(desk: Desk) -> None:
+    desk.subscribe("s")
+    desk.publish("a", "b", "c")
+    assert [(len(reply.items), reply.upto, reply.more) for reply in (desk.fetch("s", most) for most in (0, 2, 3))] == [
+        (0, 0, True),
+        (2, 2, True),
+        (3, 3, False),
+    ]
+
+
+def test_a_fetch_ends_before_it_gets_large_but_never_before_its_first_message(desk: Desk) -> None:
+    desk.subscribe("s")
+    large = b'"' + b"x" * (FETCH_BYTES_MAX // 2) + b'"'
+    for id in "abc":
+        desk.storage.apply("ch", Publish((NewMessage(id, large if id != "a" else large * 3),), TTL_S, LATER_MS))
+    assert clocks_of(desk.fetch("s")) == [1] and desk.fetch("s").more
+    desk.acknowledge("s", 1)
+    assert clocks_of(desk.fetch("s")) == [2] and desk.fetch("s").more
+    desk.acknowledge("s", 2)
+    assert clocks_of(desk.fetch("s")) == [3] and not desk.fetch("s").more
+
+
+def test_who_renews_what(desk: Desk) -> None:
+    """The table of wire-models 6.1, by what is left after everything that was not renewed has gone."""
+    steps = {
+        "subscribe again": lambda: desk.subscribe("s"),
+        "publish": lambda: desk.publish("new"),
+        "duplicate": lambda: desk.publish("old"),
+        "fetch": lambda: desk.fetch("s"),
+        "stale": lambda: desk.acknowledge("s", 99),
+        "ask": lambda: desk.storage.apply("ch", AskOld("s", ("old",))),
+    }
+    left = {}
+    for name, step in steps.items():
+        desk.publish("old")
+        desk.subscribe("s")
+        desk.subscribe("other")
+        desk.now_s += TTL_S - 100
+        step()
+        desk.now_s += 200
+        left[name] = (*desk.alive("s", "other"), desk.publish("old").items[0].result)
+        desk.now_s += 10 * TTL_S
+    gone, kept = "channel-not-found", "subscription-not-found"
+    assert left == {
+        "subscribe again": (kept, kept, "created"),
+        "publish": (kept, kept, "created"),
+        "duplicate": (kept, kept, "created"),
+        "fetch": ("ok", kept, "created"),
+        "stale": (gone, gone, "created"),
+        "ask": (gone, gone, "created"),
+    }
+
+
+def test_expired_messages_are_skipped_and_can_be_counted(desk: Desk) -> None:
+    desk.subscribe("s")
+    desk.publish(*[f"m{n}" for n in range(70)], ttl_s=20)
+    desk.publish("last")
+    desk.now_s += 21
+    reply = desk.fetch("s", 10)
+    assert (clocks_of(reply), reply.cursor, reply.more) == ([71], 0, False)
+    desk.acknowledge("s", 71)
+    desk.publish("short", ttl_s=20)
+    desk.subscribe("keeps-the-channel")
+    desk.now_s += 21
+    reply = desk.fetch("s")
+    assert (reply.items, reply.cursor, reply.upto) == ((), 71, 72)
+    assert desk.acknowledge("s", 72).result == "OK"
+
+
+def test_a_clock_behind_what_the_caller_has_seen_goes_on_after_it(desk: Desk) -> None:
+    desk.subscribe("s")
+    desk.publish("a")
+    reply = desk.publish("b", seen=10)
+    assert (reply.clock, reply.era, reply.turned) == (11, 1, True)
+    assert not desk.publish("b", seen=10).turned
+    fetched = desk.fetch("s")
+    assert clocks_of(fetched) == [1, 11] and fetched.era_changed
+    stale = desk.acknowledge("s", 11, era=0)
+    assert (stale.result, stale.beyond, stale.cursor) == ("stale", True, 0)
+    assert desk.acknowledge("s", 11, era=1).result == "OK"
+    assert not desk.fetch("s").era_changed
+    assert desk.fetch("s", seen=5).era == 1, "one that has seen less is no news"
+
+
+def test_a_copy_of_a_subscription_does_nothing_and_says_what_the_first_did(desk: Desk) -> None:
+    first = desk.subscribe("s", nonce="a" * 16)
+    assert (first.result, first.cursor) == ("created", 0)
+    desk.publish("a")
+    assert desk.unsubscribe("s", nonce="b" * 16).result == "deleted"
+    copy = desk.subscribe("s", nonce="a" * 16)
+    assert (copy.result, copy.cursor) == ("created", None) and desk.alive("s") == ["subscription-not-found"]
+    assert desk.subscribe("s").cursor == 1
+    assert desk.unsubscribe("s", nonce="b" * 16).result == "deleted" and desk.alive("s") == ["ok"]
+    assert desk.unsubscribe("nobody").result == "missing"
+    assert desk.subscribe("s").result == "exists"
+
+
+def test_what_comes_too_late_changes_nothing(desk: Desk) -> None:
+    past_ms = desk.storage.now_ms() - 1
+    assert desk.publish("a", not_after_ms=past_ms).items[0].result == "refused"
+    assert desk.subscribe("s", not_after_ms=past_ms).result == "refused"
+    assert desk.alive("s") == ["channel-not-found"]
+    desk.subscribe("s")
+    desk.publish("a")
+    assert desk.unsubscribe("s", not_after_ms=past_ms).result == "refused"
+    reply = desk.publish("a", "b", not_after_ms=past_ms)
+    assert [item.result for item in reply.items] == ["duplicate", "refused"] and reply.clock == 1
+
+
+def test_what_has_expired_leaves_the_memory(desk: Desk) -> None:
+    """Also of channels that nobody uses any more, and of those that are renewed for ever."""
+    for n in range(100):
+        desk.storage.apply(f"old{n}", Publish(tuple(NewMessage(f"m{i}", b"1") for i in range(10)), TTL_S, LATER_MS))
+    assert len(desk.storage) == 2100
+    for n in range(3000):
+        desk.publish(f"m{n}")
+        desk.now_s += 1
+    assert len(desk.storage) <= 2 * TTL_S + 3
+    desk.now_s += 2 * TTL_S
+    desk.alive("s")
+    assert len(desk.storage) == 0
+    assert desk.publish("anew").clock == 1
+
+
+def test_a_long_backlog_is_not_walked_through_by_each_fetch(desk: Desk) -> None:
+    desk.subscribe("s")
+    for n in range(50):
+        desk.publish(*[f"m{n}-{i}" for i in range(1000)])
+    desk.acknowledge("s", 49_990)
+    looked = 0
+
+    def counted(key: object, now: int, get=desk.storage._lives.get) -> object:
+        nonlocal looked
+        looked += 1
+        return get(key, now)  # type: ignore[arg-type]
+
+    desk.storage._lives.get = counted  # type: ignore[method-assign]
+    assert clocks_of(desk.fetch("s")) == list(range(49_991, 50_001))
+    assert looked < 20
+
+
+def test_threads_share_it() -> None:
+    """Every message gets its own clock, and one that two publish is published once."""
+    storage = MemoryStorage()
+    replies: list[PublishReply] = []
+
+    def publish() -> None:
+        replies.extend(storage.apply("ch", Publish((NewMessage(f"m{n}", b"1"),), TTL_S, LATER_MS)) for n in range(500))
+
+    threads = [threading.Thread(target=publish) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    created = [reply.items[0].clock for reply in replies if reply.items[0].result == "created"]
+    assert sorted(filter(None, created)) == list(range(1, 501)) and len(replies) == 2000
