@@ -1,4 +1,4 @@
-"""The processes of a run: workers and the producer, as real children with a log each, stopped politely and then by force."""
+"""The processes of a run, as real children with a log each, stopped politely and then by force; and those of a run of jobs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar, Generic, TypeVar
 
 from bench.models import LANES
 from bench.workload import CAPABILITY
@@ -26,6 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 STOP_GRACE_S = 15.0
 
 PRODUCER_USERS = 4
+
+S = TypeVar("S")
 
 
 @dataclass
@@ -55,10 +58,10 @@ class Child:
 
 
 @dataclass
-class Crew:
+class Children(Generic[S]):
     """Starts, counts and stops the children of a run. Starting is for the main thread only: see `start_guarded`."""
 
-    spec: RunSpec
+    spec: S
     #: The url that the process of this name is to use; called before it starts, so that its proxy is there.
     connect: Callable[[str], str]
     history: Path
@@ -68,26 +71,12 @@ class Crew:
     lua: Path | None = None
     children: dict[str, Child] = field(default_factory=dict)
 
-    def start_worker(self, name: str) -> Child:
-        """Announce a worker in the manifest, then start it."""
-        return self._start_working(name, "worker", worker_command)
+    #: Roles of those that send: they are stopped before the others.
+    SENDERS: ClassVar[tuple[str, ...]] = ("producer",)
 
-    def start_consumer(self, name: str) -> Child:
-        """Announce a consumer, which is a worker inside Locust, then start it."""
-        return self._start_working(name, "consumer", consumer_command)
-
-    def start_producer(self, name: str) -> Child:
-        """Announce the producer in the manifest, then start it."""
-        self.manifest.append([rows.process("producer", name, f"{name}.jsonl")])
-        command = producer_command(self.spec, self.connect(name), self.history / f"{name}.jsonl", self.lua)
-        return self._start(name, "producer", command, {})
-
-    def _start_working(self, name: str, role: str, command: Callable[[RunSpec, str, str, Path, Path | None], list[str]]) -> Child:
-        """Start what works on jobs: it has a history and a sink, and for the judge it is a worker."""
-        sink = f"{name}.sink.jsonl"
-        self.manifest.append([rows.process("worker", name, f"{name}.jsonl"), rows.process("sink", name, sink)])
-        words = command(self.spec, name, self.connect(name), self.history / f"{name}.jsonl", self.lua)
-        return self._start(name, role, words, {"IRONCLAIM_SINK": str(self.history / sink), "IRONCLAIM_PROC": name})
+    def start_replacement(self, name: str, of: str) -> Child:
+        """Start the process that takes the place of `of`, which was killed."""
+        raise NotImplementedError
 
     def _start(self, name: str, role: str, command: list[str], environment: Mapping[str, str]) -> Child:
         self.watch.follow(name)
@@ -104,8 +93,9 @@ class Crew:
         self.children[name] = Child(name, role, process, log)
         return self.children[name]
 
-    def workers_alive(self) -> int:
-        return sum(child.role == "worker" and child.alive() for child in self.children.values())
+    def alive(self, role: str) -> int:
+        """How many of a role live."""
+        return sum(child.role == role and child.alive() for child in self.children.values())
 
     def pids(self) -> dict[str, int]:
         """Process ids of the living children."""
@@ -146,10 +136,39 @@ class Crew:
         return complaints
 
     def stop_all(self, grace_s: float = STOP_GRACE_S) -> list[str]:
-        """Stop whatever still lives: the producer first, then those that work on jobs."""
-        producers = [child.name for child in self.children.values() if child.role == "producer"]
-        workers = [child.name for child in self.children.values() if child.role != "producer"]
-        return self.stop(producers, grace_s) + self.stop(workers, grace_s)
+        """Stop whatever still lives: those that send first, then the others."""
+        senders = [child.name for child in self.children.values() if child.role in self.SENDERS]
+        others = [child.name for child in self.children.values() if child.role not in self.SENDERS]
+        return self.stop(senders, grace_s) + self.stop(others, grace_s)
+
+
+@dataclass
+class Crew(Children[RunSpec]):
+    """The children of a run of jobs."""
+
+    def start_worker(self, name: str) -> Child:
+        """Announce a worker in the manifest, then start it."""
+        return self._start_working(name, "worker", worker_command)
+
+    def start_consumer(self, name: str) -> Child:
+        """Announce a consumer, which is a worker inside Locust, then start it."""
+        return self._start_working(name, "consumer", consumer_command)
+
+    def start_producer(self, name: str) -> Child:
+        """Announce the producer in the manifest, then start it."""
+        self.manifest.append([rows.process("producer", name, f"{name}.jsonl")])
+        command = producer_command(self.spec, self.connect(name), self.history / f"{name}.jsonl", self.lua)
+        return self._start(name, "producer", command, {})
+
+    def _start_working(self, name: str, role: str, command: Callable[[RunSpec, str, str, Path, Path | None], list[str]]) -> Child:
+        """Start what works on jobs: it has a history and a sink, and for the judge it is a worker."""
+        sink = f"{name}.sink.jsonl"
+        self.manifest.append([rows.process("worker", name, f"{name}.jsonl"), rows.process("sink", name, sink)])
+        words = command(self.spec, name, self.connect(name), self.history / f"{name}.jsonl", self.lua)
+        return self._start(name, role, words, {"IRONCLAIM_SINK": str(self.history / sink), "IRONCLAIM_PROC": name})
+
+    def start_replacement(self, name: str, of: str) -> Child:
+        return self.start_worker(name)
 
 
 def worker_command(spec: RunSpec, name: str, url: str, history: Path, lua: Path | None) -> list[str]:

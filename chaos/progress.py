@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Protocol, TextIO
 
 TERMINAL_PERIOD_S = 0.5
 PLAIN_PERIOD_S = 5.0
@@ -18,9 +18,26 @@ RATE_WINDOW_S = 5.0
 CLEAR_LINE = "\r\x1b[K"
 
 
+class Drawn(Protocol):
+    """What a line shows. `created` and `finished` are totals so far."""
+
+    @property
+    def phase(self) -> str: ...
+
+    @property
+    def created(self) -> int: ...
+
+    @property
+    def finished(self) -> int: ...
+
+    def words(self, created_per_s: float, finished_per_s: float) -> str:
+        """The line after time and phase."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the line shows. `created` and `finished` are totals so far; `fault` is empty when none is in force."""
+    """A run of jobs; `fault` is empty when none is in force."""
 
     phase: str
     created: int
@@ -31,6 +48,13 @@ class State:
     workers_alive: int
     workers: int
     fault: str = ""
+
+    def words(self, created_per_s: float, finished_per_s: float) -> str:
+        return (
+            f"offered {created_per_s:5.1f}/s  finished {finished_per_s:5.1f}/s  "
+            f"backlog {self.waiting} (+{self.delayed} delayed, {self.active} active)  "
+            f"workers {self.workers_alive}/{self.workers}  fault: {self.fault or 'none'}"
+        )
 
 
 def terminal_columns() -> int:
@@ -58,7 +82,7 @@ class Progress:
         period_s = TERMINAL_PERIOD_S if self._terminal else PLAIN_PERIOD_S
         return phase != self._drawn_phase or self._clock_s() - self._drawn_s >= period_s
 
-    def draw(self, state: State) -> None:
+    def draw(self, state: Drawn) -> None:
         """Draw the state."""
         now_s = self._clock_s()
         self._drawn_s, self._drawn_phase = now_s, state.phase
@@ -75,13 +99,9 @@ class Progress:
         self._stream.write(f"{CLEAR_LINE if self._terminal else ''}{line}\n")
         self._stream.flush()
 
-    def _line(self, state: State, now_s: float) -> str:
+    def _line(self, state: Drawn, now_s: float) -> str:
         then_s, created, finished = self._totals[0]
         span_s = now_s - then_s
         offered = (state.created - created) / span_s if span_s else 0.0
         done = (state.finished - finished) / span_s if span_s else 0.0
-        return (
-            f"[{now_s - self._started_s:5.1f} s] {state.phase:<24} offered {offered:5.1f}/s  finished {done:5.1f}/s  "
-            f"backlog {state.waiting} (+{state.delayed} delayed, {state.active} active)  "
-            f"workers {state.workers_alive}/{state.workers}  fault: {state.fault or 'none'}"
-        )
+        return f"[{now_s - self._started_s:5.1f} s] {state.phase:<24} {state.words(offered, done)}"

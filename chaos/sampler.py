@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 import psutil
 import redis
@@ -43,23 +43,23 @@ INFO_FIELDS = (
 )
 
 
-class Sampler:
-    """Writes `samples/{server,queue,processes}.jsonl` and the clock rows of the harness until it is closed.
+class WorldSampler:
+    """Writes `samples/{server,processes}.jsonl` and the clock rows of the harness until it is closed, and whatever else `_look`
+    looks at.
 
     A sample that cannot be had is a row with `error`: the server may well be the victim of a fault.
     """
 
-    def __init__(
-        self, *, url: str, spec: RunSpec, samples: Path, harness: HistoryFile, pids: Callable[[], Mapping[str, int]]
-    ) -> None:
-        self.counts: Counts | None = None
-        self._queue = models.queue(spec.model, spec.queue, url=url)
+    #: What `_look` writes to.
+    MORE_FILES: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, *, url: str, samples: Path, harness: HistoryFile, pids: Callable[[], Mapping[str, int]]) -> None:
         self._redis = redis.Redis.from_url(url, socket_timeout=PERIOD_S, decode_responses=True)
         self._harness = harness
         self._pids = pids
         self._processes: dict[int, psutil.Process] = {}
         self._files: dict[str, TextIO] = {
-            name: (samples / f"{name}.jsonl").open("a", buffering=1) for name in ("server", "queue", "processes")
+            name: (samples / f"{name}.jsonl").open("a", buffering=1) for name in ("server", "processes", *self.MORE_FILES)
         }
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
@@ -75,7 +75,10 @@ class Sampler:
         for file in self._files.values():
             file.close()
         self._redis.close()
-        self._queue.close()
+
+    def _look(self) -> int | None:
+        """Look at what the run is about; the server's time in us, None when it did not answer."""
+        raise NotImplementedError
 
     def _run(self) -> None:
         due_s = time.monotonic()
@@ -86,21 +89,11 @@ class Sampler:
                 self._sample()
 
     def _sample(self) -> None:
-        self._sample_queue()
+        srv_us = self._look()
+        self._harness.append([rows.clock(wall_ns=time.time_ns(), srv_us=srv_us)])
         self._sample_server()
         for name, pid in self._pids().items():
             self._sample_process(name, pid)
-
-    def _sample_queue(self) -> None:
-        srv_us = None
-        try:
-            counts = self._queue.counts()
-        except EngineError as error:
-            self._write("queue", {"error": str(error)})
-        else:
-            self.counts, srv_us = counts, counts.srv_us
-            self._write("queue", {"srv_us": srv_us, **{name: getattr(counts, name) for name in COUNTS}})
-        self._harness.append([rows.clock(wall_ns=time.time_ns(), srv_us=srv_us)])
 
     def _sample_server(self) -> None:
         try:
@@ -122,3 +115,30 @@ class Sampler:
     def _write(self, file: str, row: dict[str, Any]) -> None:
         stamped = {"t_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), **row}
         self._files[file].write(json.dumps(stamped, separators=(",", ":")) + "\n")
+
+
+class Sampler(WorldSampler):
+    """That of a run of jobs: also `samples/queue.jsonl`."""
+
+    MORE_FILES = ("queue",)
+
+    def __init__(
+        self, *, url: str, spec: RunSpec, samples: Path, harness: HistoryFile, pids: Callable[[], Mapping[str, int]]
+    ) -> None:
+        super().__init__(url=url, samples=samples, harness=harness, pids=pids)
+        self.counts: Counts | None = None
+        self._queue = models.queue(spec.model, spec.queue, url=url)
+
+    def close(self) -> None:
+        super().close()
+        self._queue.close()
+
+    def _look(self) -> int | None:
+        try:
+            counts = self._queue.counts()
+        except EngineError as error:
+            self._write("queue", {"error": str(error)})
+            return None
+        self.counts = counts
+        self._write("queue", {"srv_us": counts.srv_us, **{name: getattr(counts, name) for name in COUNTS}})
+        return counts.srv_us

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,37 @@ BOUNDS: dict[str, tuple[int, int]] = {
 }
 
 
+class SpecFile:
+    """What is written to `spec.json`: a frozen dataclass, and columns that follow from it."""
+
+    __slots__ = ()
+
+    def derived(self) -> dict[str, Any]:
+        """Columns that follow from the fields."""
+        return {}
+
+    def write(self, path: Path, **more: Any) -> None:
+        """Write the spec as JSON, in one step, so that no reader sees half of it. `more` are further columns."""
+        fields: Any = self
+        content = {"schema": SPEC_SCHEMA, **dataclasses.asdict(fields), **self.derived(), **more}
+        fresh = path.with_suffix(".tmp")
+        try:
+            fresh.write_text(json.dumps(content, indent=2) + "\n")
+            fresh.replace(path)
+        except OSError as error:
+            raise HarnessError(f"{path.name} cannot be written: {error.strerror or error}") from error
+
+
+def check_bounds(spec: SpecFile, bounds: Mapping[str, tuple[int, int]]) -> None:
+    """Raise HarnessError for a field that is not a whole number within its bounds."""
+    for name, (low, high) in bounds.items():
+        value = getattr(spec, name)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise HarnessError(f"{name} is {value!r}: it must be a whole number from {low} to {high}")
+
+
 @dataclass(frozen=True, slots=True)
-class RunSpec:
+class RunSpec(SpecFile):
     """One run. Times end in their unit; `mutant` is empty for the clean engine."""
 
     id: str
@@ -74,10 +104,7 @@ class RunSpec:
     def __post_init__(self) -> None:
         if self.model not in NAMES:
             raise HarnessError(f"model {self.model!r} does not exist; choose from {', '.join(NAMES)}")
-        for name, (low, high) in BOUNDS.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise HarnessError(f"{name} is {value!r}: it must be a whole number from {low} to {high}")
+        check_bounds(self, BOUNDS)
 
     @property
     def recovery_bound_ms(self) -> int:
@@ -87,18 +114,5 @@ class RunSpec:
     def liveness_ms(self) -> int:
         return self.lease_ms + self.liveness_slack_ms
 
-    def write(self, path: Path, **more: Any) -> None:
-        """Write the spec as JSON, in one step, so that no reader sees half of it. `more` are further columns."""
-        content = {
-            "schema": SPEC_SCHEMA,
-            **dataclasses.asdict(self),
-            "recovery_bound_ms": self.recovery_bound_ms,
-            "liveness_ms": self.liveness_ms,
-            **more,
-        }
-        fresh = path.with_suffix(".tmp")
-        try:
-            fresh.write_text(json.dumps(content, indent=2) + "\n")
-            fresh.replace(path)
-        except OSError as error:
-            raise HarnessError(f"{path.name} cannot be written: {error.strerror or error}") from error
+    def derived(self) -> dict[str, Any]:
+        return {"recovery_bound_ms": self.recovery_bound_ms, "liveness_ms": self.liveness_ms}

@@ -84,14 +84,22 @@ class Watch:
     def follow(self, proc: str) -> None:
         """Follow `<proc>.jsonl`, which need not exist yet."""
         self._tails[proc] = Tail(self._folder / f"{proc}.jsonl")
-        self.views[proc] = ProcessView()
+        self.views[proc] = self.new_view()
+
+    def new_view(self) -> ProcessView:
+        """The view of a process of which nothing is known yet."""
+        return ProcessView()
 
     def poll(self) -> None:
         """Read what was appended since the last call."""
         for proc, tail in self._tails.items():
             view = self.views[proc]
             for row in tail.read():
-                apply(view, row)
+                self.apply(view, row)
+
+    def apply(self, view: ProcessView, row: dict[str, Any]) -> None:
+        """Fold one row into the view."""
+        apply(view, row)
 
     def close(self) -> None:
         for tail in self._tails.values():

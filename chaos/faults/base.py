@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from chaos import rows
 from chaos.network import Network
 from chaos.plan import PlannedFault
-from chaos.processes import Child, Crew
+from chaos.processes import Child, Children
 from chaos.watch import Token, Watch
 from engine.history import HistoryFile
 
@@ -36,7 +36,7 @@ class Wait(Protocol):
 class Scene:
     """What a fault may look at and act on."""
 
-    crew: Crew
+    crew: Children[Any]
     watch: Watch
     wait: Wait
     #: `processes.send`, or a pretence of it in the mutant whose faults do nothing.

@@ -66,7 +66,7 @@ class WorkerKill:
         recovered = len(scene.watch.started_elsewhere(planned.target, self._in_hand))
         t_ns = time.monotonic_ns()
         took_s = (t_ns - self._reaped_ns) / 1e9
-        scene.crew.start_worker(planned.replacement)
+        scene.crew.start_replacement(planned.replacement, planned.target)
         ran = f"{recovered} of {len(self._in_hand)} jobs in hand ran elsewhere in {took_s:.1f} s"
         return Seen(t_ns, True, f"{ran}; {planned.replacement} started")
 

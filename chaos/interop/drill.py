@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from chaos import rows, topology
+from chaos import topology
 from chaos.drill import Drill
 from chaos.interop.crew import MixedCrew, on_node
 from chaos.interop.keyspace import BullKeys
@@ -27,9 +27,7 @@ class MixedDrill(Drill):
     def _set_up(self, stack: ExitStack) -> None:
         """Start server, sampler and workers. What is started first is stopped last."""
         spec, history = self.spec, self.folder.history
-        manifest = self._open_history(stack, "manifest")
-        manifest.append([rows.process("harness", "harness", "harness.jsonl")])
-        self._harness = self._open_history(stack, "harness")
+        manifest = self._open_manifest(stack)
         self._servers = stack.enter_context(topology.make(spec.topology, self.folder.logs / "server.log"))
         url = self._servers.url
         self._keys = BullKeys(url, spec.queue)

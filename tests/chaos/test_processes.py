@@ -87,7 +87,7 @@ def test_a_child_that_fails_while_it_stops_is_said_with_its_last_words(crew: Cre
 def test_a_child_that_goes_by_itself_is_missed_once(crew: Crew) -> None:
     child = start(crew, "worker-1", "raise SystemExit('broken')", ready=False)
     child.process.wait(20)
-    assert crew.workers_alive() == 0
+    assert crew.alive("worker") == 0
     assert [gone.ending() for gone in crew.unplanned_exits()] == ["worker-1: exit code 1 (broken)"]
     assert crew.unplanned_exits() == []
 

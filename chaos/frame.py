@@ -1,0 +1,212 @@
+"""The frame of a drill: it watches the world while it waits, carries out the plan's faults, and notes phases and what went wrong.
+
+What is started, which load is sent and what is looked at in the end is for the drills that are made of it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from chaos import rows
+from chaos.errors import HarnessError
+from chaos.faults import FAULTS
+from chaos.faults.base import Fault, Scene, carry_out
+from chaos.interrupts import Interrupts
+from chaos.network import Network
+from chaos.plan import Plan, PlannedFault
+from chaos.processes import STOP_GRACE_S, Children, send
+from chaos.progress import Progress
+from chaos.runs import RunFolder
+from chaos.spec import SpecFile
+from chaos.topology import Topology
+from chaos.watch import Watch
+from engine import EngineError
+from engine.history import HistoryFile
+from engine.testing import ServerFailed, ServerMissing
+
+#: Interpreters have to start and import; on a busy machine that takes seconds.
+START_TIMEOUT_S = 60.0
+
+#: Children that cannot reach their server any more are not waited for: what they owe, they cannot deliver.
+LOST_GRACE_S = 1.0
+
+S = TypeVar("S", bound=SpecFile)
+
+
+@dataclass
+class Frame(Generic[S]):
+    """One run of a plan. `errors` says in one line each what the harness could not do; empty means that the run counts."""
+
+    spec: S
+    plan: Plan
+    folder: RunFolder
+    progress: Progress
+    #: Signals are caught while the caller is inside its `with` block.
+    interrupts: Interrupts
+    lua: Path | None = None
+    signal: Callable[[int, int], None] = send
+    #: The Toxiproxy server program; a plan with faults of the network needs it.
+    toxiproxy: Path | None = None
+    #: The mutant whose faults of the network do nothing.
+    pretend: bool = False
+    errors: list[str] = field(default_factory=list)
+    #: True from the first of the load on: before it there is nothing to judge.
+    loaded: bool = False
+    _phase: str = "setup"
+    _fault: str = ""
+    _network: Network | None = None
+
+    # What `_set_up` of the drill makes.
+    _harness: HistoryFile = field(init=False, repr=False)
+    _servers: Topology = field(init=False, repr=False)
+    _watch: Watch = field(init=False, repr=False)
+    _crew: Children[Any] = field(init=False, repr=False)
+
+    #: Kind of fault in a plan -> how to make it.
+    FAULTS: ClassVar[Mapping[str, Callable[[Any, PlannedFault], Fault]]] = FAULTS
+
+    def run(self) -> None:
+        """Carry out the plan. Whatever happens, every process is gone afterwards and the reason is in `errors`."""
+        try:
+            with ExitStack() as stack:
+                self._set_up(stack)
+                self._carry_out()
+        except (HarnessError, EngineError, ServerFailed, ServerMissing) as error:
+            self.errors.insert(0, str(error))
+        except Exception as error:
+            log = self.folder.logs / "harness.log"
+            log.write_text(traceback.format_exc())
+            self.errors.insert(0, f"the harness failed: {type(error).__name__}: {error} (see {log})")
+        # Also a signal that came after the last tick, while everything was being stopped.
+        if (complaint := self.interrupts.take()) and complaint not in self.errors:
+            self.errors.append(complaint)
+
+    def _set_up(self, stack: ExitStack) -> None:
+        """Start everything but the load. What is started first is stopped last."""
+        raise NotImplementedError
+
+    def _begin_load(self) -> None:
+        """Start the load, and with it the lead-in."""
+        raise NotImplementedError
+
+    def _scene(self) -> Scene:
+        """What faults act on."""
+        raise NotImplementedError
+
+    def _drain(self, healed_ns: int) -> None:
+        """End the load, wait until nothing is left of it, and record what is there then."""
+        raise NotImplementedError
+
+    def _draw(self) -> None:
+        """Draw the progress."""
+        raise NotImplementedError
+
+    def _carry_out(self) -> None:
+        """Lead-in, faults, settle, drain."""
+        pace = self.plan.pace
+        self._begin_load()
+        quiet_ms = pace.lead_in_ms
+        healed_ns = time.monotonic_ns()
+        scene = self._scene()
+        for planned in self.plan.faults:
+            self._hold(time.monotonic_ns() + (quiet_ms + planned.delay_ms) * 1_000_000)
+            self._fault = f"{planned.fault} on {planned.target}"
+            fault = self.FAULTS[planned.name](scene, planned)
+            healed_ns = carry_out(fault, planned, harness=self._harness, begin_phase=self._begin_phase)
+            self._fault = ""
+            quiet_ms = pace.calm_ms
+        self._begin_phase("settle", time.monotonic_ns())
+        self._hold(healed_ns + pace.settle_ms * 1_000_000)
+        self._drain(healed_ns)
+
+    def _open_manifest(self, stack: ExitStack) -> HistoryFile:
+        """The manifest, and the harness's own history."""
+        manifest = self._open_history(stack, "manifest")
+        manifest.append([rows.process("harness", "harness", "harness.jsonl")])
+        self._harness = self._open_history(stack, "harness")
+        return manifest
+
+    def _start_network(self, stack: ExitStack, url: str) -> Callable[[str], str]:
+        """Start the proxies if the plan needs any; the url that the process of a name is to use."""
+        if not self.plan.needs_network():
+            return lambda name: url
+        if self.toxiproxy is None:
+            raise HarnessError("the plan has faults of the network, and no Toxiproxy server was named")
+        log = self.folder.logs / "toxiproxy.log"
+        self._network = stack.enter_context(Network(url, program=self.toxiproxy, log=log, pretend=self.pretend))
+        return self._network.connect
+
+    def _stop_crew(self) -> None:
+        """Stop the children, over a network without faults. Those whose proxies are gone cannot stop well: no fault of theirs."""
+        if self._network is None:
+            self.errors += self._crew.stop_all()
+            return
+        self._network.heal_all()
+        lost = self._network.complaint()
+        complaints = self._crew.stop_all(LOST_GRACE_S if lost else STOP_GRACE_S)
+        self.errors += [] if lost else complaints
+
+    def wait(self, condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
+        """Wait until the condition holds, watching everything meanwhile; False when it did not within the time."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            self._tick()
+            if condition():
+                return True
+            if time.monotonic() >= deadline_s:
+                return False
+            time.sleep(poll_s)
+
+    def _hold(self, until_ns: int) -> None:
+        """Let the load go on until the instant."""
+        self.wait(lambda: False, timeout_s=(until_ns - time.monotonic_ns()) / 1e9, poll_s=0.01)
+
+    def _require(self, condition: Callable[[], bool], complaint: str) -> None:
+        if not self.wait(condition, timeout_s=START_TIMEOUT_S):
+            raise HarnessError(f"{complaint} within {START_TIMEOUT_S:.0f} s; see {self.folder.logs}")
+
+    def _tick(self) -> None:
+        """Bring the view of the world up to date. Raises HarnessError when the world is not as planned."""
+        self.interrupts.check()
+        self._watch.poll()
+        gone = self._crew.unplanned_exits()
+        for child in gone:
+            fault = f"unplanned-exit-{child.name}"
+            row = rows.fault(fault, name="unplanned-exit", stage="witness", target=child.name, seen=True, detail=child.ending())
+            self._harness.append([row])
+        if gone:
+            raise HarnessError("; ".join(f"unplanned exit of {child.ending()}" for child in gone))
+        if complaint := self._servers.complaint() or (self._network.complaint() if self._network else ""):
+            raise HarnessError(complaint)
+        if self.progress.due(self._phase):
+            self._draw()
+
+    def _begin_phase(self, name: str, t_ns: int) -> None:
+        self._phase = name
+        self._harness.append([rows.phase(name)], t_ns=t_ns)
+
+    def _pids(self) -> dict[str, int]:
+        proxies = {"toxiproxy": self._network.pid} if self._network and self._network.pid else {}
+        return {"harness": os.getpid(), **self._servers.server_pids(), **proxies, **self._crew.pids()}
+
+    def _open_history(self, stack: ExitStack, proc: str, role: str = "harness") -> HistoryFile:
+        """A history file of the harness's own, closed at the end; a disk that refused is an error of the run."""
+        try:
+            opened = HistoryFile(self.folder.history / f"{proc}.jsonl", proc=proc, role=role)
+        except OSError as error:
+            raise HarnessError(f"history file {proc}.jsonl: {error.strerror or error}") from error
+
+        def close() -> None:
+            if opened.broken:
+                self.errors.append(f"history file {proc}.jsonl could not be written to the end")
+            opened.close()
+
+        stack.callback(close)
+        return opened
