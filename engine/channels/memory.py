@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, cast, overload
+from collections.abc import Callable, Sequence
+from typing import overload
 
-from engine.channels import clock as clocks
-from engine.channels.lives import Lives
+from engine.channels.memory_state import MemoryState
+from engine.channels.storage import Ask, Opening, Ring
+from engine.drivers.delivery import DEADLINE_MS
+from engine.drivers.errand import Sent
+from engine.errors import EngineError
 from engine.operations.channels import (
     Acknowledge,
     AcknowledgeReply,
@@ -22,45 +24,14 @@ from engine.operations.channels import (
     ChannelReply,
     Fetch,
     FetchReply,
-    Missing,
-    NewMessage,
     OldReply,
     Publish,
-    PublishedMessage,
     PublishReply,
     Subscribe,
     SubscribeReply,
     Unsubscribe,
     UnsubscribeReply,
 )
-
-#: A fetch ends before it carries more than this, but never before its first message.
-FETCH_BYTES_MAX = 1_048_576
-#: How much longer than its call the answer of a subscribe or unsubscribe is remembered.
-_ANSWER_MARGIN_MS = 20_000
-
-
-class _Key(NamedTuple):
-    """Named as on a server: `clock`, `r` a cursor, `m` a body, `mid` a message id, `op` an answer."""
-
-    channel: str
-    kind: Literal["clock", "r", "m", "mid", "op"]
-    name: str | int = ""
-
-
-class _Cursor(NamedTuple):
-    """Where a subscriber is, and the era of the channel that it knows of."""
-
-    clock: int
-    era: int
-
-
-class _Clock(NamedTuple):
-    """A channel's clock and how often it went back; `turned`: it is found now that it did."""
-
-    clock: int
-    era: int
-    turned: bool = False
 
 
 class MemoryStorage:
@@ -69,17 +40,8 @@ class MemoryStorage:
     def __init__(self, *, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._now_ns = now_ns
         self._lock = threading.Lock()
-        self._lives: Lives[_Key, Any] = Lives()
-        self._logs: dict[str, _Log] = {}
-        self._bells: dict[str, set[Callable[[], None]]] = {}
-        self._apply: Mapping[type, Callable[[str, Any, int], ChannelReply]] = {
-            Publish: self._publish,
-            Subscribe: self._subscribe,
-            Unsubscribe: self._unsubscribe,
-            Fetch: self._fetch,
-            Acknowledge: self._acknowledge,
-            AskOld: self._ask_old,
-        }
+        self._state = MemoryState()
+        self._bells: dict[str, dict[object, Ring]] = {}
 
     @overload
     def apply(self, channel: str, operation: Publish) -> PublishReply: ...
@@ -93,219 +55,108 @@ class MemoryStorage:
     def apply(self, channel: str, operation: Acknowledge) -> AcknowledgeReply: ...
     @overload
     def apply(self, channel: str, operation: AskOld) -> OldReply: ...
+    @overload
+    def apply(self, channel: str, operation: ChannelOperation) -> ChannelReply: ...
     def apply(self, channel: str, operation: ChannelOperation) -> ChannelReply:
         """Carry out an operation, all of it at one instant."""
         with self._lock:
-            now_us = self._now_us()
-            self._sweep(now_us)
-            reply = self._apply[type(operation)](channel, operation, now_us)
-            bells = list(self._bells.get(channel, ())) if isinstance(operation, Publish) else []
+            reply = self._state.apply(channel, operation, self._now_us())
+            bells = list(self._bells.get(channel, {}).values()) if isinstance(operation, Publish) else []
         for ring in bells:
             ring()
         return reply
 
     def listen(self, channel: str, ring: Callable[[], None]) -> Callable[[], None]:
         """Call `ring` after each publish on a channel, from the thread that publishes, until what this returns is called."""
+        me = object()
         with self._lock:
-            self._bells.setdefault(channel, set()).add(ring)
+            self._bells.setdefault(channel, {})[me] = ring
 
         def stop() -> None:
             with self._lock:
-                bells = self._bells.get(channel, set())
-                bells.discard(ring)
+                bells = self._bells.get(channel, {})
+                bells.pop(me, None)
                 if not bells:
                     self._bells.pop(channel, None)
 
         return stop
 
+    def open(self, opening: Opening) -> OpenMemory:
+        """For `Channel`."""
+        return OpenMemory(self, opening.channel)
+
+    def open_async(self, opening: Opening) -> AsyncOpenMemory:
+        """For `AsyncChannel`."""
+        return AsyncOpenMemory(self, opening.channel)
+
     def now_ms(self) -> int:
         """This storage's time, that `not_after_ms` is compared with."""
         return self._now_us() // 1000
 
-    def __len__(self) -> int:
-        """How many values are in memory: a bound for its use, whether they are alive or not."""
-        return len(self._lives)
+    def held(self) -> int:
+        """How many values are in memory, alive or not: two for each message, one for each channel and each subscriber."""
+        return len(self._state)
 
     def _now_us(self) -> int:
         return self._now_ns() // 1000
 
-    def _sweep(self, now_us: int) -> None:
-        for key in self._lives.sweep(now_us):
-            log = self._logs.get(key.channel) if key.kind == "m" else None
-            if log is not None and not log.drop(lambda at, channel=key.channel: self._lives.has(_Key(channel, "m", at))):
-                del self._logs[key.channel]
 
-    # The operations
+class OpenMemory:
+    """One channel in memory, as a channel object uses it."""
 
-    def _publish(self, channel: str, operation: Publish, now_us: int) -> PublishReply:
-        reckoned = self._reckon(channel, operation.seen, now_us)
-        late = now_us // 1000 > operation.not_after_ms
-        clock, end_us = reckoned or _Clock(0, 0), _end_us(now_us, operation.ttl_s)
-        items: list[PublishedMessage] = []
-        for message in operation.messages:
-            known = cast("int | None", self._lives.get(_Key(channel, "mid", message.id), now_us))
-            if known is not None:
-                items.append(PublishedMessage("duplicate", known))
-            elif late:
-                items.append(PublishedMessage("refused", None))
-            else:
-                clock = clock._replace(clock=clocks.ahead(clock.clock, 1))
-                self._add(channel, message, clock.clock, end_us)
-                items.append(PublishedMessage("created", clock.clock))
-        if all(item.result == "refused" for item in items):
-            return PublishReply(now_us, *self._as_is(channel, now_us), False, tuple(items))
-        self._keep(channel, clock, end_us)
-        return PublishReply(now_us, clock.clock, clock.era, clock.turned, tuple(items))
+    live = True
 
-    def _subscribe(self, channel: str, operation: Subscribe, now_us: int) -> SubscribeReply:
-        key, answered = _Key(channel, "r", operation.subscriber), _Key(channel, "op", operation.nonce)
-        cursor = cast("_Cursor | None", self._lives.get(key, now_us))
-        earlier = cast("Any", self._lives.get(answered, now_us))
-        if earlier is not None or now_us // 1000 > operation.not_after_ms:
-            clock, era = self._as_is(channel, now_us)
-            return SubscribeReply(now_us, earlier or "refused", clock, cursor and cursor.clock, era, False)
-        clock, end_us = self._reckon(channel, operation.seen, now_us) or _Clock(0, 0), _end_us(now_us, operation.ttl_s)
-        self._keep(channel, clock, end_us)
-        result: Literal["created", "exists"] = "exists"
-        if cursor is None:
-            result, cursor = "created", _Cursor(clock.clock, clock.era)
-            self._lives.put(key, cursor, end_us)
-        self._lives.put(answered, result, (operation.not_after_ms + _ANSWER_MARGIN_MS) * 1000)
-        return SubscribeReply(now_us, result, clock.clock, cursor.clock, clock.era, clock.turned)
+    def __init__(self, storage: MemoryStorage, channel: str) -> None:
+        self._storage = storage
+        self._channel = channel
+        self._deaf: dict[Ring, Callable[[], None]] = {}
 
-    def _unsubscribe(self, channel: str, operation: Unsubscribe, now_us: int) -> UnsubscribeReply:
-        key, answered = _Key(channel, "r", operation.subscriber), _Key(channel, "op", operation.nonce)
-        earlier = cast("Any", self._lives.get(answered, now_us))
-        if earlier is not None or now_us // 1000 > operation.not_after_ms:
-            return UnsubscribeReply(now_us, earlier or "refused")
-        result = "missing" if self._lives.get(key, now_us) is None else "deleted"
-        self._lives.delete(key)
-        self._lives.put(answered, result, (operation.not_after_ms + _ANSWER_MARGIN_MS) * 1000)
-        return UnsubscribeReply(now_us, result)
+    def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
+        """Carry out an operation."""
+        first_send_ns = time.monotonic_ns()
+        operation = ask(self._storage.now_ms() + DEADLINE_MS) if callable(ask) else ask
+        reply: ChannelReply = self._storage.apply(self._channel, operation)
+        return Sent(reply, first_send_ns, time.monotonic_ns(), True)
 
-    def _fetch(self, channel: str, operation: Fetch, now_us: int) -> FetchReply:
-        found = self._find(channel, operation.subscriber, operation.seen, now_us)
-        if isinstance(found, str):
-            return FetchReply(now_us, found)
-        clock, cursor = found
-        end_us = _end_us(now_us, operation.ttl_s)
-        self._keep(channel, clock, end_us)
-        self._lives.renew(_Key(channel, "r", operation.subscriber), end_us)
-        items: list[tuple[int, bytes]] = []
-        size, upto, more = 0, clock.clock, False
-        for at, body in self._after(channel, cursor.clock, now_us):
-            size += len(body)
-            if len(items) == operation.most or (items and size > FETCH_BYTES_MAX):
-                upto, more = items[-1][0] if items else cursor.clock, True
-                break
-            items.append((at, body))
-        return FetchReply(
-            now_us,
-            "ok",
-            clock.clock,
-            cursor.clock,
-            clock.era,
-            clock.turned,
-            era_changed=cursor.era != clock.era,
-            upto=upto,
-            more=more,
-            items=tuple(items),
-        )
+    def send_many(self, asks: Sequence[Ask], intended_ns: int | None = None) -> list[Sent | EngineError]:
+        """Carry out several, one after the other."""
+        return [self.send(ask) for ask in asks]
 
-    def _acknowledge(self, channel: str, operation: Acknowledge, now_us: int) -> AcknowledgeReply:
-        found = self._find(channel, operation.subscriber, operation.seen, now_us)
-        if isinstance(found, str):
-            return AcknowledgeReply(now_us, found)
-        clock, cursor = found
-        beyond = clocks.after(operation.clock, clock.clock) or operation.era not in (None, clock.era)
-        if beyond or not clocks.after(operation.clock, cursor.clock):
-            return AcknowledgeReply(now_us, "stale", clock.clock, cursor.clock, clock.era, beyond=beyond)
-        end_us = _end_us(now_us, operation.ttl_s)
-        self._keep(channel, clock, end_us)
-        self._lives.put(_Key(channel, "r", operation.subscriber), _Cursor(operation.clock, clock.era), end_us)
-        return AcknowledgeReply(now_us, "OK", clock.clock, operation.clock, clock.era, clock.turned)
+    def listen(self, ring: Ring) -> None:
+        """Ring it after each publish."""
+        if ring not in self._deaf:
+            self._deaf[ring] = self._storage.listen(self._channel, ring)
 
-    def _ask_old(self, channel: str, operation: AskOld, now_us: int) -> OldReply:
-        found = self._find(channel, operation.subscriber, None, now_us)
-        if isinstance(found, str):
-            return OldReply(now_us, found)
-        clock, cursor = found
-        known = [cast("int | None", self._lives.get(_Key(channel, "mid", id), now_us)) for id in operation.messages]
-        old = tuple(at is not None and not clocks.after(at, cursor.clock) for at in known)
-        return OldReply(now_us, "ok", clock.clock, cursor.clock, old)
+    def unlisten(self, ring: Ring) -> None:
+        """Ring it no more."""
+        stop = self._deaf.pop(ring, None)
+        if stop is not None:
+            stop()
 
-    # What they share
-
-    def _reckon(self, channel: str, seen: int | None, now_us: int) -> _Clock | None:
-        """The clock of a channel, which goes on after what the caller has seen; None for a channel of which nobody knows."""
-        now = cast("_Clock | None", self._lives.get(_Key(channel, "clock"), now_us))
-        if seen is not None and (now is None or clocks.after(seen, now.clock)):
-            return _Clock(seen, now.era + 1 if now else 1, turned=True)
-        return now
-
-    def _find(self, channel: str, subscriber: str, seen: int | None, now_us: int) -> tuple[_Clock, _Cursor] | Missing:
-        clock = self._reckon(channel, seen, now_us)
-        if clock is None:
-            return "channel-not-found"
-        cursor = cast("_Cursor | None", self._lives.get(_Key(channel, "r", subscriber), now_us))
-        return (clock, cursor) if cursor is not None else "subscription-not-found"
-
-    def _as_is(self, channel: str, now_us: int) -> tuple[int | None, int]:
-        """The clock and the era of a channel to which nothing was done."""
-        now = cast("_Clock | None", self._lives.get(_Key(channel, "clock"), now_us))
-        return (now.clock, now.era) if now else (None, 0)
-
-    def _keep(self, channel: str, clock: _Clock, end_us: int) -> None:
-        self._lives.put(_Key(channel, "clock"), clock._replace(turned=False), end_us)
-
-    def _add(self, channel: str, message: NewMessage, at: int, end_us: int) -> None:
-        self._lives.put(_Key(channel, "mid", message.id), at, end_us)
-        self._lives.put(_Key(channel, "m", at), message.body(), end_us)
-        self._logs.setdefault(channel, _Log()).add(at)
-
-    def _after(self, channel: str, cursor: int, now_us: int) -> Iterator[tuple[int, bytes]]:
-        """The living messages after a clock, in order."""
-        for at in self._logs[channel].after(cursor) if channel in self._logs else ():
-            body = cast("bytes | None", self._lives.get(_Key(channel, "m", at), now_us))
-            if body is not None:
-                yield at, body
+    def close(self) -> None:
+        """Ring nobody any more."""
+        for ring in list(self._deaf):
+            self.unlisten(ring)
 
 
-def _end_us(now_us: int, ttl_s: int) -> int:
-    return now_us + ttl_s * 1_000_000
+class AsyncOpenMemory:
+    """The same under asyncio. Nothing in memory takes long enough to be awaited."""
 
+    live = True
 
-class _Log:
-    """The clocks of a channel's messages in the order of the circle, of which the first may be dropped."""
+    def __init__(self, storage: MemoryStorage, channel: str) -> None:
+        self._open = OpenMemory(storage, channel)
+        self.listen = self._open.listen
+        self.unlisten = self._open.unlisten
 
-    def __init__(self) -> None:
-        self._clocks: list[int] = []
-        #: Those before are dropped; they are deleted by many, which would else cost as much as there are behind each time.
-        self._start = 0
+    async def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
+        """Carry out an operation."""
+        return self._open.send(ask)
 
-    def add(self, at: int) -> None:
-        """A message later than all others. One that is not begins anew: the channel's clock was forgotten before its messages."""
-        if self._clocks and not clocks.after(at, self._clocks[-1]):
-            self._clocks, self._start = [], 0
-        self._clocks.append(at)
+    async def send_many(self, asks: Sequence[Ask], intended_ns: int | None = None) -> list[Sent | EngineError]:
+        """Carry out several, one after the other."""
+        return self._open.send_many(asks)
 
-    def after(self, cursor: int) -> Iterator[int]:
-        """Those after a clock."""
-        if self._start == len(self._clocks):
-            return
-        first = self._clocks[self._start]
-        begin = self._start
-        if not clocks.after(first, cursor):
-            steps = clocks.distance(first, cursor)
-            begin = bisect_right(self._clocks, steps, lo=begin, key=lambda at: clocks.distance(first, at))
-        for index in range(begin, len(self._clocks)):
-            yield self._clocks[index]
-
-    def drop(self, alive: Callable[[int], bool]) -> bool:
-        """Drop the dead in front; whether any are left."""
-        while self._start < len(self._clocks) and not alive(self._clocks[self._start]):
-            self._start += 1
-        if self._start > 1_000 and self._start * 2 > len(self._clocks):
-            del self._clocks[: self._start]
-            self._start = 0
-        return self._start < len(self._clocks)
+    async def close(self) -> None:
+        """Ring nobody any more."""
+        self._open.close()

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
-from engine.channels.memory import FETCH_BYTES_MAX, MemoryStorage
+from engine.channels.memory import MemoryStorage
+from engine.channels.memory_state import FETCH_BYTES_MAX
+from engine.channels.storage import Opening
+from engine.drivers.errand import Sent
 from engine.operations.channels import (
     Acknowledge,
     AskOld,
@@ -249,14 +252,14 @@ def test_what_has_expired_leaves_the_memory(desk: Desk) -> None:
     """Also of channels that nobody uses any more, and of those that are renewed for ever."""
     for n in range(100):
         desk.storage.apply(f"old{n}", Publish(tuple(NewMessage(f"m{i}", b"1") for i in range(10)), TTL_S, LATER_MS))
-    assert len(desk.storage) == 2100
+    assert desk.storage.held() == 2100
     for n in range(3000):
         desk.publish(f"m{n}")
         desk.now_s += 1
-    assert len(desk.storage) <= 2 * TTL_S + 3
+    assert desk.storage.held() <= 2 * TTL_S + 3
     desk.now_s += 2 * TTL_S
     desk.alive("s")
-    assert len(desk.storage) == 0
+    assert desk.storage.held() == 0
     assert desk.publish("anew").clock == 1
 
 
@@ -267,14 +270,49 @@ def test_a_long_backlog_is_not_walked_through_by_each_fetch(desk: Desk) -> None:
     desk.acknowledge("s", 49_990)
     looked = 0
 
-    def counted(key: object, now: int, get=desk.storage._lives.get) -> object:
+    def counted(key: object, now: int, get=desk.storage._state._lives.get) -> object:
         nonlocal looked
         looked += 1
         return get(key, now)  # type: ignore[arg-type]
 
-    desk.storage._lives.get = counted  # type: ignore[method-assign]
+    desk.storage._state._lives.get = counted  # type: ignore[method-assign]
     assert clocks_of(desk.fetch("s")) == list(range(49_991, 50_001))
     assert looked < 20
+
+
+def test_whoever_listens_hears_each_publish_of_its_channel_and_duplicates_too(desk: Desk) -> None:
+    rung: list[str] = []
+    opened = [desk.storage.open(Opening(name)) for name in ("ch", "ch", "other")]
+
+    def ring() -> None:
+        rung.append("rung")
+
+    for one in opened:
+        one.listen(ring)
+        one.listen(ring)
+    desk.publish("a", "b")
+    assert len(rung) == 2
+    desk.publish("a")
+    desk.subscribe("s")
+    desk.fetch("s")
+    assert len(rung) == 4
+    opened[0].unlisten(ring)
+    desk.publish("c")
+    assert len(rung) == 5
+    opened[1].close()
+    desk.publish("d")
+    assert len(rung) == 5
+
+
+def test_opened_for_a_channel_it_answers_as_it_does_itself(desk: Desk) -> None:
+    opened = desk.storage.open(Opening("ch"))
+    sent = opened.send(lambda not_after_ms: Publish((NewMessage("a", b"1"),), TTL_S, not_after_ms))
+    assert sent.reply.items[0].clock == 1 and sent.definite and sent.first_send_ns <= sent.done_ns
+    desk.now_s += 11
+    late = Subscribe("s", "a" * 16, TTL_S, desk.storage.now_ms() - 1)
+    (refused, fetched) = opened.send_many([late, Fetch("s", 1, TTL_S)])
+    assert isinstance(refused, Sent) and refused.came_late
+    assert isinstance(fetched, Sent) and fetched.reply.result == "subscription-not-found"
 
 
 def test_threads_share_it() -> None:

@@ -1,0 +1,262 @@
+"""What MemoryStorage keeps of its channels, and what each operation does with it: the rules of `lua/dsps`, in Python. Without a
+lock and without a clock: everything happens at the instant that the caller names.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, cast
+
+from engine.channels import clock as clocks
+from engine.channels.lives import Lives
+from engine.operations.channels import (
+    Acknowledge,
+    AcknowledgeReply,
+    AskOld,
+    ChannelOperation,
+    ChannelReply,
+    Fetch,
+    FetchReply,
+    Missing,
+    NewMessage,
+    OldReply,
+    Publish,
+    PublishedMessage,
+    PublishReply,
+    Subscribe,
+    SubscribeReply,
+    Unsubscribe,
+    UnsubscribeReply,
+)
+
+#: A fetch ends before it carries more than this, but never before its first message.
+FETCH_BYTES_MAX = 1_048_576
+#: How much longer than its call the answer of a subscribe or unsubscribe is remembered.
+_ANSWER_MARGIN_MS = 20_000
+
+
+class _Key(NamedTuple):
+    """Named as on a server: `clock`, `r` a cursor, `m` a body, `mid` a message id, `op` an answer."""
+
+    channel: str
+    kind: Literal["clock", "r", "m", "mid", "op"]
+    name: str | int = ""
+
+
+class _Cursor(NamedTuple):
+    """Where a subscriber is, and the era of the channel that it knows of."""
+
+    clock: int
+    era: int
+
+
+class _Clock(NamedTuple):
+    """A channel's clock and how often it went back; `turned`: it is found now that it did."""
+
+    clock: int
+    era: int
+    turned: bool = False
+
+
+class MemoryState:
+    """All channels of one storage."""
+
+    def __init__(self) -> None:
+        self._lives: Lives[_Key, Any] = Lives()
+        self._logs: dict[str, _Log] = {}
+        self._apply: Mapping[type, Callable[[str, Any, int], ChannelReply]] = {
+            Publish: self._publish,
+            Subscribe: self._subscribe,
+            Unsubscribe: self._unsubscribe,
+            Fetch: self._fetch,
+            Acknowledge: self._acknowledge,
+            AskOld: self._ask_old,
+        }
+
+    def __len__(self) -> int:
+        """How many values are in memory, alive or not."""
+        return len(self._lives)
+
+    def apply(self, channel: str, operation: ChannelOperation, now_us: int) -> ChannelReply:
+        """Carry out an operation."""
+        for key in self._lives.sweep(now_us):
+            log = self._logs.get(key.channel) if key.kind == "m" else None
+            if log is not None and not log.drop(lambda at, channel=key.channel: self._lives.has(_Key(channel, "m", at))):
+                del self._logs[key.channel]
+        return self._apply[type(operation)](channel, operation, now_us)
+
+    # The operations
+
+    def _publish(self, channel: str, operation: Publish, now_us: int) -> PublishReply:
+        reckoned = self._reckon(channel, operation.seen, now_us)
+        late = now_us // 1000 > operation.not_after_ms
+        clock, end_us = reckoned or _Clock(0, 0), _end_us(now_us, operation.ttl_s)
+        items: list[PublishedMessage] = []
+        for message in operation.messages:
+            known = cast("int | None", self._lives.get(_Key(channel, "mid", message.id), now_us))
+            if known is not None:
+                items.append(PublishedMessage("duplicate", known))
+            elif late:
+                items.append(PublishedMessage("refused", None))
+            else:
+                clock = clock._replace(clock=clocks.ahead(clock.clock, 1))
+                self._add(channel, message, clock.clock, end_us)
+                items.append(PublishedMessage("created", clock.clock))
+        if all(item.result == "refused" for item in items):
+            return PublishReply(now_us, *self._as_is(channel, now_us), False, tuple(items))
+        self._keep(channel, clock, end_us)
+        return PublishReply(now_us, clock.clock, clock.era, clock.turned, tuple(items))
+
+    def _subscribe(self, channel: str, operation: Subscribe, now_us: int) -> SubscribeReply:
+        key, answered = _Key(channel, "r", operation.subscriber), _Key(channel, "op", operation.nonce)
+        cursor = cast("_Cursor | None", self._lives.get(key, now_us))
+        earlier = cast("Any", self._lives.get(answered, now_us))
+        if earlier is not None or now_us // 1000 > operation.not_after_ms:
+            clock, era = self._as_is(channel, now_us)
+            return SubscribeReply(now_us, earlier or "refused", clock, cursor and cursor.clock, era, False)
+        clock, end_us = self._reckon(channel, operation.seen, now_us) or _Clock(0, 0), _end_us(now_us, operation.ttl_s)
+        self._keep(channel, clock, end_us)
+        result: Literal["created", "exists"] = "exists"
+        if cursor is None:
+            result, cursor = "created", _Cursor(clock.clock, clock.era)
+            self._lives.put(key, cursor, end_us)
+        self._lives.put(answered, result, (operation.not_after_ms + _ANSWER_MARGIN_MS) * 1000)
+        return SubscribeReply(now_us, result, clock.clock, cursor.clock, clock.era, clock.turned)
+
+    def _unsubscribe(self, channel: str, operation: Unsubscribe, now_us: int) -> UnsubscribeReply:
+        key, answered = _Key(channel, "r", operation.subscriber), _Key(channel, "op", operation.nonce)
+        earlier = cast("Any", self._lives.get(answered, now_us))
+        if earlier is not None or now_us // 1000 > operation.not_after_ms:
+            return UnsubscribeReply(now_us, earlier or "refused")
+        result = "missing" if self._lives.get(key, now_us) is None else "deleted"
+        self._lives.delete(key)
+        self._lives.put(answered, result, (operation.not_after_ms + _ANSWER_MARGIN_MS) * 1000)
+        return UnsubscribeReply(now_us, result)
+
+    def _fetch(self, channel: str, operation: Fetch, now_us: int) -> FetchReply:
+        found = self._find(channel, operation.subscriber, operation.seen, now_us)
+        if isinstance(found, str):
+            return FetchReply(now_us, found)
+        clock, cursor = found
+        end_us = _end_us(now_us, operation.ttl_s)
+        self._keep(channel, clock, end_us)
+        self._lives.renew(_Key(channel, "r", operation.subscriber), end_us)
+        items: list[tuple[int, bytes]] = []
+        size, upto, more = 0, clock.clock, False
+        for at, body in self._after(channel, cursor.clock, now_us):
+            size += len(body)
+            if len(items) == operation.most or (items and size > FETCH_BYTES_MAX):
+                upto, more = items[-1][0] if items else cursor.clock, True
+                break
+            items.append((at, body))
+        return FetchReply(
+            now_us,
+            "ok",
+            clock.clock,
+            cursor.clock,
+            clock.era,
+            clock.turned,
+            era_changed=cursor.era != clock.era,
+            upto=upto,
+            more=more,
+            items=tuple(items),
+        )
+
+    def _acknowledge(self, channel: str, operation: Acknowledge, now_us: int) -> AcknowledgeReply:
+        found = self._find(channel, operation.subscriber, operation.seen, now_us)
+        if isinstance(found, str):
+            return AcknowledgeReply(now_us, found)
+        clock, cursor = found
+        beyond = clocks.after(operation.clock, clock.clock) or operation.era not in (None, clock.era)
+        if beyond or not clocks.after(operation.clock, cursor.clock):
+            return AcknowledgeReply(now_us, "stale", clock.clock, cursor.clock, clock.era, beyond=beyond)
+        end_us = _end_us(now_us, operation.ttl_s)
+        self._keep(channel, clock, end_us)
+        self._lives.put(_Key(channel, "r", operation.subscriber), _Cursor(operation.clock, clock.era), end_us)
+        return AcknowledgeReply(now_us, "OK", clock.clock, operation.clock, clock.era, clock.turned)
+
+    def _ask_old(self, channel: str, operation: AskOld, now_us: int) -> OldReply:
+        found = self._find(channel, operation.subscriber, None, now_us)
+        if isinstance(found, str):
+            return OldReply(now_us, found)
+        clock, cursor = found
+        known = [cast("int | None", self._lives.get(_Key(channel, "mid", id), now_us)) for id in operation.messages]
+        old = tuple(at is not None and not clocks.after(at, cursor.clock) for at in known)
+        return OldReply(now_us, "ok", clock.clock, cursor.clock, old)
+
+    # What they share
+
+    def _reckon(self, channel: str, seen: int | None, now_us: int) -> _Clock | None:
+        """The clock of a channel, which goes on after what the caller has seen; None for a channel of which nobody knows."""
+        now = cast("_Clock | None", self._lives.get(_Key(channel, "clock"), now_us))
+        if seen is not None and (now is None or clocks.after(seen, now.clock)):
+            return _Clock(seen, now.era + 1 if now else 1, turned=True)
+        return now
+
+    def _find(self, channel: str, subscriber: str, seen: int | None, now_us: int) -> tuple[_Clock, _Cursor] | Missing:
+        clock = self._reckon(channel, seen, now_us)
+        if clock is None:
+            return "channel-not-found"
+        cursor = cast("_Cursor | None", self._lives.get(_Key(channel, "r", subscriber), now_us))
+        return (clock, cursor) if cursor is not None else "subscription-not-found"
+
+    def _as_is(self, channel: str, now_us: int) -> tuple[int | None, int]:
+        """The clock and the era of a channel to which nothing was done."""
+        now = cast("_Clock | None", self._lives.get(_Key(channel, "clock"), now_us))
+        return (now.clock, now.era) if now else (None, 0)
+
+    def _keep(self, channel: str, clock: _Clock, end_us: int) -> None:
+        self._lives.put(_Key(channel, "clock"), clock._replace(turned=False), end_us)
+
+    def _add(self, channel: str, message: NewMessage, at: int, end_us: int) -> None:
+        self._lives.put(_Key(channel, "mid", message.id), at, end_us)
+        self._lives.put(_Key(channel, "m", at), message.body(), end_us)
+        self._logs.setdefault(channel, _Log()).add(at)
+
+    def _after(self, channel: str, cursor: int, now_us: int) -> Iterator[tuple[int, bytes]]:
+        """The living messages after a clock, in order."""
+        for at in self._logs[channel].after(cursor) if channel in self._logs else ():
+            body = cast("bytes | None", self._lives.get(_Key(channel, "m", at), now_us))
+            if body is not None:
+                yield at, body
+
+
+def _end_us(now_us: int, ttl_s: int) -> int:
+    return now_us + ttl_s * 1_000_000
+
+
+class _Log:
+    """The clocks of a channel's messages in the order of the circle, of which the first may be dropped."""
+
+    def __init__(self) -> None:
+        self._clocks: list[int] = []
+        #: Those before are dropped; they are deleted by many, which would else cost as much as there are behind each time.
+        self._start = 0
+
+    def add(self, at: int) -> None:
+        """A message later than all others. One that is not begins anew: the channel's clock was forgotten before its messages."""
+        if self._clocks and not clocks.after(at, self._clocks[-1]):
+            self._clocks, self._start = [], 0
+        self._clocks.append(at)
+
+    def after(self, cursor: int) -> Iterator[int]:
+        """Those after a clock."""
+        if self._start == len(self._clocks):
+            return
+        first = self._clocks[self._start]
+        begin = self._start
+        if not clocks.after(first, cursor):
+            steps = clocks.distance(first, cursor)
+            begin = bisect_right(self._clocks, steps, lo=begin, key=lambda at: clocks.distance(first, at))
+        for index in range(begin, len(self._clocks)):
+            yield self._clocks[index]
+
+    def drop(self, alive: Callable[[int], bool]) -> bool:
+        """Drop the dead in front; whether any are left."""
+        while self._start < len(self._clocks) and not alive(self._clocks[self._start]):
+            self._start += 1
+        if self._start > 1_000 and self._start * 2 > len(self._clocks):
+            del self._clocks[: self._start]
+            self._start = 0
+        return self._start < len(self._clocks)
