@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 FieldType = Literal["int", "str", "list[str]", "items"]
 
@@ -50,12 +50,13 @@ ROW_FIELDS: tuple[Field, ...] = (
         "kind",
         "str",
         "*",
-        "process | open | close | connection | configuration | operation | effect | fault | phase | clock | final | drop",
+        "process | open | close | connection | configuration | operation | effect | misuse | fault | phase | clock | final | "
+        "drop",
     ),
     Field("proc", "str", "*", "process name, unique in the run; the file is <proc>.jsonl (or <proc>.sink.jsonl)"),
     Field("t_ns", "int", "*", "monotonic time of the write; for fault and phase rows the instant that the row is about"),
     # process (manifest) and open
-    Field("role", "str", "process open", "harness | producer | worker | sink"),
+    Field("role", "str", "process open", "harness | producer | worker | sink | publisher | subscriber"),
     Field("file", "str", "process", "file name that the process will write, one row for each file"),
     Field("host", "str", "open", "host name"),
     Field("boot_id", "str", "open", "kernel boot id: monotonic times compare only inside one boot"),
@@ -75,7 +76,8 @@ ROW_FIELDS: tuple[Field, ...] = (
         "f",
         "str",
         "operation",
-        "enqueue | tick | claim | finish | retry | bury | release | drop | extend | mark | promote | reap | handle",
+        "enqueue | tick | claim | finish | retry | bury | release | drop | extend | mark | promote | reap | handle | "
+        "publish | subscribe | unsubscribe | fetch | acknowledge",
     ),
     Field("type", "str", "operation", "invoke | ok | fail | info: ok happened, fail did not, info or no completion may have"),
     Field("op", "str", "operation", "operation id: the same in the invoke and the completion row"),
@@ -84,9 +86,9 @@ ROW_FIELDS: tuple[Field, ...] = (
     Field("sends", "int", "operation", "times the call was sent"),
     Field("errors", "list[str]", "operation", "the error of each send that got no usable reply, in order"),
     Field("intended_ns", "int", "operation drop", "when the caller meant to send (open-loop load)"),
-    Field("first_send_ns", "int", "operation", "just before the first send; a handler's start"),
+    Field("first_send_ns", "int", "operation misuse", "just before the first send; a handler's start"),
     Field("last_send_ns", "int", "operation", "just before the last send"),
-    Field("done_ns", "int", "operation", "reply parsed or given up; a handler's end"),
+    Field("done_ns", "int", "operation misuse", "reply parsed or given up; a handler's end"),
     Field("srv_us", "int", "operation clock final", "server time of the reply"),
     Field(
         "srv_from_us",
@@ -98,18 +100,61 @@ ROW_FIELDS: tuple[Field, ...] = (
     Field(
         "result",
         "str",
-        "operation fault",
-        "claim: leased | empty | repeated | void | stale; mark: ok | repeated | stale; promote: how many; fault: ok | missing",
+        "operation fault misuse",
+        "claim: leased | empty | repeated | void | stale; mark: ok | repeated | stale; promote: how many; fault: ok | missing; "
+        "subscribe: created | exists | refused; unsubscribe: deleted | missing | refused; acknowledge: OK | stale | unknown; "
+        "fetch: ok, and as acknowledge channel-not-found | subscription-not-found; "
+        "misuse: malformed | stale | not-found | OK | unknown",
     ),
     Field("error", "str", "operation", "why type is fail or info"),
     Field("incarnation", "str", "operation", "claims: the worker incarnation, 16 hex digits"),
     Field("counter", "int", "operation", "claims: the claim counter of the incarnation; the job nonce is incarnation:counter"),
     Field("lease_ms", "int", "operation", "claims and extends: the lease asked for"),
-    Field("items", "items", "operation effect fault final", "the jobs of the row, see ITEM_FIELDS"),
-    # fault, phase, final, drop
+    Field(
+        "items",
+        "items",
+        "operation effect fault final",
+        "the jobs or messages of the row (fetch: in order of delivery), final: subscribers; see ITEM_FIELDS",
+    ),
+    # channels (engine.channels.clock says how clocks compare)
+    Field("channel", "str", "operation misuse final", "name of the channel", since=5),
+    Field("subscriber", "str", "operation misuse", "name of the subscriber", since=5),
+    Field(
+        "clock",
+        "int",
+        "operation misuse final",
+        "the channel's in the reply; acknowledge, misuse: the one that the receipt names; final: the channel's at the end",
+        since=5,
+    ),
+    Field("cursor", "int", "operation", "the subscriber's in the reply", since=5),
+    Field("era", "int", "operation", "times the clock has gone back, as the reply says", since=5),
+    Field("turned", "int", "operation", "1 = this very call found that the clock went back", since=5),
+    Field("upto", "int", "operation", "fetch: the clock up to which it delivered all that lives: the receipt's", since=5),
+    Field("lost", "int", "operation", "fetch: clocks after the cursor up to `upto` that had no message any more", since=5),
+    Field("more", "int", "operation", "fetch: 1 = there are, or may be, further messages", since=5),
+    Field("most", "int", "operation", "fetch: messages asked for at most", since=5),
+    Field(
+        "waited_ms",
+        "int",
+        "operation",
+        "fetch: for how long the caller had waited for a message before this look was sent",
+        since=5,
+    ),
+    Field("ttl_s", "int", "operation", "life that keys got, in whole seconds", since=5),
+    # fault, phase, final, drop, misuse
     Field("fault", "str", "fault", "fault id, unique in the run"),
-    Field("name", "str", "fault phase final", "kind of fault | phase name | snapshot name"),
-    Field("stage", "str", "fault", "inject | witness | heal | healed"),
+    Field(
+        "name",
+        "str",
+        "fault phase final misuse",
+        "kind of fault | phase name | snapshot name; misuse: the receipt was tampered | truncated | foreign | old | beyond",
+    ),
+    Field(
+        "stage",
+        "str",
+        "fault",
+        "inject | witness | heal | healed; before the inject of a restore: snapshot, when what it restores was saved",
+    ),
     Field("target", "str", "fault", "names of the processes that the fault hits, joined by commas"),
     Field("detail", "str", "fault drop", "what was seen, for people"),
     Field("state", "str", "final", "waiting | delayed | active | dead | done"),
@@ -120,7 +165,7 @@ ROW_FIELDS: tuple[Field, ...] = (
 
 #: One entry of `items`.
 ITEM_FIELDS: tuple[Field, ...] = (
-    Field("job", "str", "*", "job id"),
+    Field("job", "str", "*", "job id; none in rows of channels"),
     Field("fence", "int", "claim end mark reap handle effect", "fence of the token (rule 6); none where a script buried the job"),
     Field("nonce", "str", "claim end mark reap handle effect", "nonce of the token: incarnation:counter"),
     Field(
@@ -130,7 +175,8 @@ ITEM_FIELDS: tuple[Field, ...] = (
         "enqueue: created | repeated | duplicate | orphan (a job that it needs is unknown) | refused | unknown; "
         "tick: created | repeated | moved (another one fired it) | skipped | unknown; claim: leased | repeated; "
         "finish, retry, bury, release, drop, extend: ok | repeated | stale | void | unknown; mark: ok | repeated | stale; "
-        "reap: reaped | buried (it had crashed too often); claim, promote, reap: corrupt (buried, nobody could read it)",
+        "reap: reaped | buried (it had crashed too often); claim, promote, reap: corrupt (buried, nobody could read it); "
+        "publish: created | duplicate | refused | unknown; fetch: corrupt (nobody could read it)",
     ),
     Field(
         "outcome",
@@ -161,8 +207,12 @@ ITEM_FIELDS: tuple[Field, ...] = (
     Field("claims", "int", "claim", "claims of the job so far, this one included"),
     Field("failures", "int", "claim", "failed runs so far"),
     Field("crashes", "int", "claim reap", "leases that ran out and were charged so far: the first, and those marked (rule 12)"),
-    Field("crc", "int", "enqueue claim effect", "crc32 of the payload bytes"),
+    Field("crc", "int", "enqueue claim effect publish fetch", "crc32 of the bytes of the payload, or of a message's content"),
     Field("error", "str", "retry bury handle", "what the handler raised"),
+    Field("message", "str", "publish fetch", "message id", since=5),
+    Field("clock", "int", "publish fetch", "the message's clock; none while nobody has told", since=5),
+    Field("subscriber", "str", "final", "name of the subscriber", since=5),
+    Field("cursor", "int", "final", "the subscriber's at the end", since=5),
 )
 
 

@@ -20,6 +20,7 @@ KINDS = (
     "configuration",
     "operation",
     "effect",
+    "misuse",
     "fault",
     "phase",
     "clock",
@@ -40,6 +41,11 @@ OPERATIONS = (
     "promote",
     "reap",
     "handle",
+    "publish",
+    "subscribe",
+    "unsubscribe",
+    "fetch",
+    "acknowledge",
 )
 
 #: Operations whose answered items are about a lease, and so carry its token. A reap may bury a job that nobody holds.

@@ -102,12 +102,14 @@ class UnsubscribeReply:
 @dataclass(frozen=True, slots=True)
 class Fetch:
     """The messages after the subscriber's cursor, at most `most` and about 1 MiB; moves no cursor. Renews the life of the clock
-    and of this cursor."""
+    and of this cursor. `waited_ms`: for how long the caller had waited for a message when this look was made; it changes nothing
+    and tells an observer which looks came of a wait."""
 
     subscriber: str
     most: int
     ttl_s: int
     seen: int | None = None
+    waited_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,8 +248,8 @@ def test_a_killed_process_is_excused_for_its_last_line_only(tmp_path: Path, spar
 
 def test_a_newer_schema_is_not_read(tmp_path: Path, spark: SparkSession) -> None:
     run = healthy(tmp_path / "run").write()
-    change(run, "worker-1.jsonl", 3, v=5)
-    with pytest.raises(CannotJudge, match=r"history file worker-1\.jsonl: schema version 5, this judge reads up to 4"):
+    change(run, "worker-1.jsonl", 3, v=6)
+    with pytest.raises(CannotJudge, match=r"history file worker-1\.jsonl: schema version 6, this judge reads up to 5"):
         learn(spark, run)
 
 
