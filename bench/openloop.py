@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
 
 import gevent
 from gevent.pool import Pool, PoolFull
-
-from bench.workload import PlannedJob
 
 #: Sends that may be unanswered at one time. At 120 jobs/s that is four seconds of standstill: a fault of the network and its
 #: aftermath take three. Each holds a connection.
@@ -23,11 +22,20 @@ IN_FLIGHT_MAX = 512
 #: A job this late is not sent any more: it would measure the backlog of the sender instead of the server.
 LATE_MAX_MS = 1000
 
-Send = Callable[[PlannedJob, int], None]
-Drop = Callable[[PlannedJob, int, str], None]
+
+class Planned(Protocol):
+    """What has a place in a schedule."""
+
+    @property
+    def offset_ms(self) -> float:
+        """When it is meant to be sent, counted from the start."""
+        ...
 
 
-class OpenLoop:
+Job = TypeVar("Job", bound=Planned)
+
+
+class OpenLoop(Generic[Job]):
     """A schedule on its way out, shared by any number of pacers (the Locust users of one process).
 
     Pacers take turns at one iterator, so the total rate and the jobs are those of the schedule whether one or fifty of them
@@ -39,10 +47,10 @@ class OpenLoop:
 
     def __init__(
         self,
-        jobs: Iterator[PlannedJob],
+        jobs: Iterator[Job],
         *,
-        send: Send,
-        drop: Drop,
+        send: Callable[[Job, int], None],
+        drop: Callable[[Job, int, str], None],
         in_flight_max: int = IN_FLIGHT_MAX,
         late_max_ms: int = LATE_MAX_MS,
         clock_ns: Callable[[], int] = time.monotonic_ns,
@@ -53,7 +61,7 @@ class OpenLoop:
         self._late_max_ns = late_max_ms * 1_000_000
         self._clock_ns = clock_ns
         self._in_flight = Pool(in_flight_max)
-        self._given_back: list[PlannedJob] = []
+        self._given_back: list[Job] = []
         self._start_ns: int | None = None
         self._stopped = False
 
@@ -88,13 +96,13 @@ class OpenLoop:
         self._in_flight.kill()
         return given_up
 
-    def _take(self) -> PlannedJob | None:
+    def _take(self) -> Job | None:
         if self._given_back:
             self._given_back.sort(key=lambda job: job.offset_ms)
             return self._given_back.pop(0)
         return next(self._jobs, None)
 
-    def _intended_ns(self, job: PlannedJob) -> int:
+    def _intended_ns(self, job: Job) -> int:
         if self._start_ns is None:
             raise RuntimeError("start() comes before pace()")
         return self._start_ns + round(job.offset_ms * 1_000_000)
@@ -103,7 +111,7 @@ class OpenLoop:
         while (rest_ns := instant_ns - self._clock_ns()) > 0:
             gevent.sleep(rest_ns / 1e9)
 
-    def _dispatch(self, job: PlannedJob) -> None:
+    def _dispatch(self, job: Job) -> None:
         intended_ns = self._intended_ns(job)
         rest_ns = intended_ns + self._late_max_ns - self._clock_ns()
         late_max_ms = self._late_max_ns // 1_000_000
