@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
+    from engine.channels.values import Published
     from engine.operations import Enqueued
 
 
@@ -130,3 +131,35 @@ class UnknownJob(EngineError, LookupError):
 
 class TimedOut(EngineError, TimeoutError):
     """The job has not ended within the time that was allowed for waiting. It goes on."""
+
+
+class PartlyPublished(OutcomeUnknown):
+    """Some messages of a `publish_many` were answered, and others were not. Publishing all of them again is safe: what is there
+    already is a duplicate.
+
+    `results` holds for each message, in the order given, what came of it: a Published, or the error of its call, which says
+    whether it may have been applied (OutcomeUnknown) or certainly was not (ServerUnavailable).
+    """
+
+    def __init__(self, message: str, results: Sequence[Published | EngineError]) -> None:
+        super().__init__(message)
+        self.results = tuple(results)
+
+
+class ChannelNotFound(EngineError, LookupError):
+    """The channel does not exist: nobody has published or subscribed yet, or nobody has used it for so long that it expired.
+    Nothing was changed; `publish` and `subscribe` create it."""
+
+    def __init__(self, channel: str) -> None:
+        super().__init__(f"channel {channel} does not exist")
+        self.channel = channel
+
+
+class SubscriptionNotFound(EngineError, LookupError):
+    """The channel has no such subscriber: it was never created, was deleted, or has not fetched for so long that it expired.
+    Nothing was changed; `subscribe` creates it, and its first message is the next one that is published."""
+
+    def __init__(self, channel: str, subscriber: str) -> None:
+        super().__init__(f"channel {channel} has no subscriber {subscriber}")
+        self.channel = channel
+        self.subscriber = subscriber

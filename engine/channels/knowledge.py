@@ -34,12 +34,14 @@ class Knowledge:
     """Of one storage. `ttl_s`: the life of this channel's keys."""
 
     def __init__(self, ttl_s: int, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        #: In whole seconds.
         self.ttl_s = ttl_s
         # A copy of a call may arrive until its deadline: by then the channel may have expired by itself, and a lower clock is no
         # news.
         self._trusted_ns = (ttl_s * 1000 - DEADLINE_MS - _MARGIN_MS) * 1_000_000
         self._now_ns = now_ns
         self._latest: int | None = None
+        self._era = 0
         self._renewed_ns = 0
         self._eras: dict[str, int] = {}
 
@@ -72,19 +74,23 @@ class Knowledge:
         """Whether these are old."""
         return AskOld(subscriber, messages)
 
-    def learn(self, sent: Sent) -> None:
-        """Take what a reply says of the clock."""
+    def learn(self, sent: Sent) -> bool:
+        """Take what a reply says of the clock. Whether that has gone back since the last one, as far as its era tells."""
         reply: Any = sent.reply
         if getattr(reply, "clock", None) is None or isinstance(reply, OldReply):
-            return
-        if sent.first_send_ns - self._renewed_ns >= self._trusted_ns:
-            self._latest = None
-        self._latest = clock.latest(reply.clock, self._latest)
+            return False
+        fresh = sent.first_send_ns - self._renewed_ns < self._trusted_ns
+        changed = fresh and self._latest is not None and reply.era != self._era
+        self._latest = clock.latest(reply.clock, self._latest if fresh else None)
+        self._era = reply.era
         if not (isinstance(reply, AcknowledgeReply) and reply.result == "stale"):
             self._renewed_ns = max(self._renewed_ns, sent.first_send_ns)
+        return changed
 
-    def fetched(self, subscriber: str, reply: FetchReply) -> None:
-        """Take what a fetch of this subscriber says of its era."""
+    def fetched(self, subscriber: str, reply: FetchReply) -> bool:
+        """Take what a fetch of this subscriber says of its era. False where the last one said the same."""
+        before = self._eras.get(subscriber)
         if len(self._eras) >= _ERAS_MAX:
             self._eras.clear()
         self._eras[subscriber] = reply.era
+        return before != reply.era

@@ -1,0 +1,92 @@
+"""The contents of messages as bytes and back, spelled as the original spells them (wire-models 6.1): compact JSON in UTF-8 with
+`<`, `>`, `&`, U+2028 and U+2029 escaped. Number spelling, duplicate keys and other characters of raw JSON stay as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn, cast
+
+from engine.errors import Malformed
+
+#: Of one message, as it is stored.
+CONTENT_BYTES_MAX = 512 * 1024
+
+_BOUND = f"a JSON value, or RawJson of its text, of at most {CONTENT_BYTES_MAX} bytes"
+_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_TO_ESCAPE = re.compile("[<>&\u2028\u2029]")
+#: A string of valid JSON, or space between its tokens.
+_SPACE = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\n\r]+')
+_to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+class RawJson:
+    """JSON as text or UTF-8 bytes, to be published as it is spelled, without the space between its tokens. Raises Malformed for
+    what is no JSON."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str | bytes) -> None:
+        self.text = _read(text)
+
+    def compact(self) -> str:
+        """Without the space between its tokens."""
+        return _SPACE.sub(lambda found: found.group(1) or "", self.text)
+
+    def __repr__(self) -> str:
+        return f"RawJson({self.text!r})"
+
+
+def written(content: object) -> bytes:
+    """The bytes of a content. Raises Malformed."""
+    try:
+        text = content.compact() if isinstance(content, RawJson) else _to_json(content)
+        if _TO_ESCAPE.search(text) is not None:
+            # They occur in strings alone.
+            text = _TO_ESCAPE.sub(lambda found: _ESCAPES[found.group()], text)
+        data = text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Malformed("content", content, f"{_BOUND} ({error})") from error
+    if len(data) > CONTENT_BYTES_MAX:
+        raise Malformed("content", f"{len(data)} bytes", _BOUND)
+    return data
+
+
+def read(body: bytes) -> tuple[str, Any] | None:
+    """Id and content of a stored body; None for one that is not in this format."""
+    try:
+        found: object = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    fields = cast("dict[str, Any]", found)
+    id = fields.get("id")
+    if not isinstance(id, str) or "content" not in fields:
+        return None
+    return id, fields["content"]
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _number(spelling: str) -> None:
+    """Numbers stay as they are spelled; their size is no matter."""
+
+
+#: Reads for errors alone. Python's own reader takes NaN and the infinities.
+_checker = json.JSONDecoder(parse_constant=_refuse, parse_int=_number, parse_float=_number)
+
+
+def _read(text: object) -> str:
+    bound = f"JSON of at most {CONTENT_BYTES_MAX} bytes as text, or as bytes in UTF-8"
+    if not isinstance(text, str | bytes):
+        raise Malformed("content", text, bound)
+    try:
+        found = text.decode() if isinstance(text, bytes) else text
+        found.encode()
+        _checker.decode(found)
+    except (ValueError, RecursionError) as error:
+        raise Malformed("content", text, f"{bound} ({error})") from error
+    return found

@@ -1,0 +1,70 @@
+"""What a channel gives its users: results of its calls, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What came of a message: `created`, or `duplicate` when its id was there already; then that one's content counts. `clock`
+    is its place in the channel. `era` counts how often the channel's clock has been found to have gone back, as a restored backup
+    makes it; `era_changed`: it did since this object heard of it last, and messages may have been lost."""
+
+    result: Literal["created", "duplicate"]
+    clock: int
+    era: int = 0
+    era_changed: bool = False
+
+    @property
+    def created(self) -> bool:
+        """False for a duplicate."""
+        return self.result == "created"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """`created`: False for a subscriber that was there, which stays as it is. `clock`: that of the channel; what is published
+    after it, a new subscriber gets."""
+
+    created: bool
+    clock: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message: its id, its content as JSON values, and its place in the channel."""
+
+    id: str
+    content: Any
+    clock: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The next messages of a subscriber, in order. They come again until their `receipt` is acknowledged.
+
+    `receipt` stands for these messages and all before them; None where there is nothing to acknowledge. `more_messages`: there
+    are, or may be, further ones. `lost`: messages between the last acknowledged one and this receipt that have expired unread.
+    `corrupt`: those that somebody wrote in another format; they are left out. `era_changed`: the channel's clock went back since
+    this subscriber's last acknowledgement, as a restored backup makes it: what was published in between may be lost, what was
+    acknowledged may come again.
+    """
+
+    messages: tuple[Message, ...] = ()
+    receipt: str | None = None
+    more_messages: bool = False
+    lost: int = 0
+    era: int = 0
+    era_changed: bool = False
+    corrupt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """`OK`: these messages do not come again. `stale`: nothing was changed, for they were acknowledged before, or the channel
+    knows no such clock (any more): `era_changed` tells the latter."""
+
+    result: Literal["OK", "stale"]
+    era_changed: bool = False

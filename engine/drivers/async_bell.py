@@ -1,0 +1,117 @@
+"""Listens on one pub/sub channel of a server under asyncio: as `engine.drivers.bell`, in a task of the loop that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from typing import Any, cast
+
+from engine.drivers.bell import LINGER_S, PAUSE_FIRST_S, PAUSE_MOST_S, PING_AFTER_S, Connection, Ring
+from engine.drivers.client_errors import FAILURES
+from engine.drivers.endpoint import Endpoint
+from engine.errors import Malformed
+
+
+class AsyncBell:
+    """One topic, for the tasks of one event loop at a time. What an earlier loop has left behind is of no use."""
+
+    def __init__(self, endpoint: Endpoint, topic: str) -> None:
+        self._settings = endpoint.settings()
+        # A read waits until something comes; how long, says each wait for it.
+        self._answer_s = self._settings.pop("socket_timeout")
+        self._class: Connection = endpoint.connection_class
+        self._topic = topic
+        self._rings: dict[Ring, None] = {}
+        self._left_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._owner: tuple[asyncio.AbstractEventLoop, int] | None = None
+        self._live = False
+
+    @property
+    def live(self) -> bool:
+        """Whether the server has confirmed that it tells of everything that is published from now on."""
+        return self._live
+
+    def listen(self, ring: Ring) -> None:
+        """Ring this one from now on; it must be short and not raise. Raises Malformed as `AsyncConnections` does."""
+        owner = (asyncio.get_running_loop(), os.getpid())
+        if self._owner != owner:
+            if self._owner is not None and self._owner[0].is_running() and self._owner[1] == owner[1]:
+                bound = "one channel for each event loop: this one is used by another loop that is still running"
+                raise Malformed("event loop", owner[0], bound)
+            self._owner, self._rings, self._task, self._live = owner, {}, None, False
+        self._rings[ring] = None
+        if self._task is None or self._task.done():
+            self._task = owner[0].create_task(self._run(), name=f"ironclaim-bell-{self._topic}")
+
+    def unlisten(self, ring: Ring) -> None:
+        """Ring it no more."""
+        self._rings.pop(ring, None)
+        self._left_s = time.monotonic()
+
+    async def close(self) -> None:
+        """End the listening."""
+        task, self._task = self._task, None
+        if task is not None and self._owner == (asyncio.get_running_loop(), os.getpid()):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def _ring(self) -> None:
+        for ring in tuple(self._rings):
+            ring()
+
+    @property
+    def _leaves(self) -> bool:
+        """Whether nobody has waited for a while."""
+        return not self._rings and time.monotonic() - self._left_s > LINGER_S
+
+    async def _run(self) -> None:
+        pause_s = PAUSE_FIRST_S
+        while not self._leaves:
+            connection: Connection = self._class(**self._settings)
+            try:
+                await self._subscribe(connection)
+                pause_s = PAUSE_FIRST_S
+                await self._listen(connection)
+            except FAILURES:
+                # Whoever waits looks meanwhile, and meets what is wrong with the server there.
+                pass
+            finally:
+                was_live, self._live = self._live, False
+                with contextlib.suppress(*FAILURES):
+                    await connection.disconnect(nowait=True)
+            if was_live:
+                self._ring()
+            if not self._leaves:
+                await asyncio.sleep(pause_s)
+                pause_s = min(PAUSE_MOST_S, pause_s * 2)
+
+    async def _subscribe(self, connection: Connection) -> None:
+        async with asyncio.timeout(self._answer_s):
+            await connection.connect()
+            await connection.send_command("SUBSCRIBE", self._topic, check_health=False)
+            while (await self._read(connection))[0] != b"subscribe":
+                pass
+        self._live = True
+        self._ring()
+
+    async def _listen(self, connection: Connection) -> None:
+        """Until nobody waits any more. Raises what says that the connection has ended."""
+        while not self._leaves:
+            try:
+                async with asyncio.timeout(PING_AFTER_S):
+                    said = await self._read(connection)
+            except TimeoutError:
+                async with asyncio.timeout(self._answer_s):
+                    await connection.send_command("PING", check_health=False)
+                    said = await self._read(connection)
+            if said[0] == b"message":
+                self._ring()
+
+    async def _read(self, connection: Connection) -> list[Any]:
+        """The next thing that the server says."""
+        said = await connection.read_response(disconnect_on_error=False)
+        return cast("list[Any]", said) if isinstance(said, list) and said else [said]

@@ -1,0 +1,156 @@
+"""Contents of messages as bytes and back, spelled as the original spells them (wire-models 6.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.channels import contents
+from engine.channels.contents import CONTENT_BYTES_MAX, RawJson
+from engine.errors import Malformed
+
+
+@pytest.mark.parametrize(
+    ("content", "spelled"),
+    [
+        ({"text": "hello!", "n": [1, 2.5, None, True]}, '{"text":"hello!","n":[1,2.5,null,true]}'),
+        (None, "null"),
+        (False, "false"),
+        ("", '""'),
+        (-(2**63), "-9223372036854775808"),
+        ("<b>a&b</b>", '"\\u003cb\\u003ea\\u0026b\\u003c/b\\u003e"'),
+        ("\u2028\u2029", '"\\u2028\\u2029"'),
+        ({"<": "é€𝄞\x7f"}, '{"\\u003c":"é€𝄞\x7f"}'),
+        ('a"\\\n', '"a\\"\\\\\\n"'),
+        ((1, {2: 3}), '[1,{"2":3}]'),
+    ],
+)
+def test_a_value_is_written_compact_and_escaped(content: Any, spelled: str) -> None:
+    assert contents.written(content) == spelled.encode()
+
+
+@pytest.mark.parametrize(
+    ("raw", "spelled"),
+    [
+        (b' { "a" : 1.0 , "a" : 1e2 ,\n"b c":[ 1 ,\t2 ] }\r\n', '{"a":1.0,"a":1e2,"b c":[1,2]}'),
+        ('"  spaces : stay, \\" <&> \u2028 "', '"  spaces : stay, \\" \\u003c\\u0026\\u003e \\u2028 "'),
+        ('["\\u00e9","\\/","é"]', '["\\u00e9","\\/","é"]'),
+        ("-0.10E+05", "-0.10E+05"),
+        ("1" * 5000, "1" * 5000),
+        ('"\\\\" ', '"\\\\"'),
+        ('["\\\\" , "x"]', '["\\\\","x"]'),
+        ('"\\ud800"', '"\\ud800"'),
+    ],
+)
+def test_raw_json_keeps_its_spelling_and_loses_its_spaces(raw: str | bytes, spelled: str) -> None:
+    assert contents.written(RawJson(raw)) == spelled.encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(
+            float("nan"),
+            float("inf"),
+            [float("-inf")],
+            b"{}",
+            object(),
+            {1, 2},
+            {"a": {"b": b""}},
+            {(1, 2): 3},
+            "\ud800",
+            10**5000,
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_json_is_refused(content: Any) -> None:
+    with pytest.raises(Malformed) as refused:
+        contents.written(content)
+    assert refused.value.field == "content" and f"at most {CONTENT_BYTES_MAX} bytes" in str(refused.value)
+
+
+def test_what_is_too_deep_or_refers_to_itself_is_refused() -> None:
+    ring: list[Any] = []
+    ring.append(ring)
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for content in (ring, deep):
+        with pytest.raises(Malformed, match="content"):
+            contents.written(content)
+    with pytest.raises(Malformed, match="content"):
+        RawJson("[" * 100_000 + "]" * 100_000)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *(
+            b"",
+            b" ",
+            b"{",
+            b"{]}",
+            b'{"a":1,}',
+            b"[1,]",
+            b"'a'",
+            b"NaN",
+            b"[Infinity]",
+            b"-Infinity",
+            b"01",
+            b"1.",
+            b".5",
+            b"+1",
+            b"1 2",
+        ),
+        *(
+            b'"\xff"',
+            b'"\x00"',
+            b'"a\nb"',
+            b"\xef\xbb\xbf{}",
+            '{"a":1}'.encode("utf-16"),
+            '"\ud800"',
+            "\u0661",
+            "\u00a01",
+            b"nul",
+            b"{a:1}",
+        ),
+        *(None, 5, {"a": 1}, bytearray(b"{}")),
+    ],
+    ids=lambda value: repr(value)[:20].encode("ascii", "backslashreplace").decode(),
+)
+def test_raw_json_that_is_none_is_refused(raw: Any) -> None:
+    with pytest.raises(Malformed) as refused:
+        RawJson(raw)
+    assert refused.value.field == "content"
+
+
+def test_the_largest_content_is_taken_and_one_byte_more_is_not() -> None:
+    assert len(contents.written("x" * (CONTENT_BYTES_MAX - 2))) == CONTENT_BYTES_MAX
+    for content in ("x" * (CONTENT_BYTES_MAX - 1), RawJson('"' + "x" * (CONTENT_BYTES_MAX - 1) + '"')):
+        with pytest.raises(Malformed, match=f"{CONTENT_BYTES_MAX + 1} bytes"):
+            contents.written(content)
+    # What counts is how it is stored.
+    with pytest.raises(Malformed, match="content"):
+        contents.written("<" * (CONTENT_BYTES_MAX // 3))
+    assert contents.written(RawJson(" " * CONTENT_BYTES_MAX + "1")) == b"1"
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (b'{"id":"a","content":{"b":[1]}}', ("a", {"b": [1]})),
+        (b'{ "content" : null, "id" : "a", "more" : 1 }', ("a", None)),
+        (b'{"id":"a"}', None),
+        (b'{"content":1}', None),
+        (b'{"id":5,"content":1}', None),
+        (b'["a",1]', None),
+        (b"new message", None),
+        (b"\xff\xfe", None),
+        (b"", None),
+        (b"[" * 100_000, None),
+    ],
+)
+def test_bodies_are_read_also_those_of_others(body: bytes, found: Any) -> None:
+    assert contents.read(body) == found
