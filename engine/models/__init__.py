@@ -6,19 +6,23 @@
 `Lanes` is the engine's own and the default. The others are the keyspaces of four older job queues: a team with one of them puts
 jobs in and works them off with this engine, next to its old clients. What such a wire cannot hold is an `UnsupportedFeature`, and
 what it cannot be protected from stands in the docstring of the model's module. None but Lanes runs on a cluster.
+
+`Dsps` is no queue: it is what a channel is given, `Channel("orders", models.Dsps())`. It runs on a cluster.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
+    from engine.channels.rules import ChannelRule
+    from engine.models.dsps import DspsModel
     from engine.models.model import Finding, Model
 
-__all__ = ["Bananas", "Bridge", "Bull", "Finding", "Lanes", "Layout", "Mosquito"]
+__all__ = ["Bananas", "Bridge", "Bull", "ChannelRule", "Dsps", "Finding", "Lanes", "Layout", "Mosquito"]
 
 #: Which names and types a model uses where its design document and the programs differ: those of the document, or those that the
 #: original programs write. Choose `live` for a keyspace that such programs use.
@@ -111,13 +115,43 @@ class Mosquito:
 
     def __post_init__(self) -> None:
         _check(self.layout)
-        for field in ("success_ttl_s", "dead_ttl_s", "adopt_after_ms"):
-            _check_whole(field, getattr(self, field))
+        for name in ("success_ttl_s", "dead_ttl_s", "adopt_after_ms"):
+            _check_whole(name, getattr(self, name))
 
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:
         """The model of one queue. `lua`: another folder of scripts."""
         settings = f"{self.success_ttl_s} {self.dead_ttl_s} {self.adopt_after_ms} {int(self.coordinate)}"
         return _bound("mosquito", "MosquitoModel")(queue, prefix, lua=lua, layout=self.layout, settings=settings)
+
+
+def _rules() -> tuple[ChannelRule, ...]:
+    from engine.channels.rules import ChannelRule
+
+    return (ChannelRule(),)
+
+
+@dataclass(frozen=True, slots=True)
+class Dsps:
+    """DSPS, for channels: durable messages for any number of subscribers.
+
+    `rules` say how long messages of a channel are kept: of those that match its name, the one that keeps them longest; half an
+    hour for all, if nothing is said. `storage` is the name that receipts give the channel's server where it has no others; it
+    must stay as it is while receipts are out.
+    """
+
+    rules: tuple[ChannelRule, ...] = field(default_factory=_rules)
+    storage: str = "redis"
+
+    def __post_init__(self) -> None:
+        from engine import validate
+        from engine.channels import rules
+
+        object.__setattr__(self, "rules", rules.checked(self.rules))
+        validate.text("storage", self.storage)
+
+    def bind_channel(self, channel: str, lua: Path | None) -> DspsModel:
+        """The model of one channel. `lua`: another folder of scripts."""
+        return _bound("dsps", "DspsModel")(channel, lua)
 
 
 def _bound(module: str, name: str) -> Any:
@@ -141,4 +175,6 @@ def _check_whole(field: str, value: object) -> None:
 def __getattr__(name: str) -> Any:
     if name == "Finding":
         return cast("Any", import_module("engine.models.model")).Finding
+    if name == "ChannelRule":
+        return cast("Any", import_module("engine.channels.rules")).ChannelRule
     raise AttributeError(f"module engine.models has no attribute {name}")

@@ -31,8 +31,8 @@ from pathlib import Path
 import engine
 from engine import scripts
 folder = scripts.scripts_folder()
-loaded = {"lanes": sorted(scripts.load_folder(folder / "lanes"))}
-for model in {path.name for path in folder.iterdir()} - {"lanes", "foreign"}:
+loaded = {model: sorted(scripts.load_folder(folder / model)) for model in ("lanes", "dsps")}
+for model in {path.name for path in folder.iterdir()} - {"lanes", "dsps", "foreign"}:
     loaded[model] = sorted(scripts.load_foreign(folder, model, ()))
 print(json.dumps({"engine": engine.__file__, "lua": str(folder), "scripts": loaded}))
 """
@@ -111,7 +111,8 @@ def test_it_loads_every_script_from_another_folder(target: Path, tmp_path: Path)
     assert Path(seen["lua"]) == target / "engine" / "lua"
     own = {model.name: {path.stem for path in model.glob("*.lua")} for model in (ROOT / "lua").iterdir() if model.is_dir()}
     shared = own.pop("foreign")
-    assert seen["scripts"] == {name: sorted(scripts if name == "lanes" else scripts | shared) for name, scripts in own.items()}
+    alone = {"lanes", "dsps"}
+    assert seen["scripts"] == {name: sorted(scripts if name in alone else scripts | shared) for name, scripts in own.items()}
 
 
 def test_its_pytest_fixtures_work_for_a_user(target: Path, tmp_path: Path) -> None:

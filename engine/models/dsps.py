@@ -1,0 +1,205 @@
+"""DSPS: a durable channel (seeds/dsps.md), with the keys, values, lives and replies of the original, next to its clients.
+
+Choices, where the original loses something or its document and its server differ (wire-models 2.3 and 6.1):
+
+- A subscriber whose unread messages have expired is not wedged: an index of living clocks says where to go on, and what foreign
+  clients publish without one is found in bounded work. The reply tells how far it went, so the caller knows what was lost.
+- Messages come in the order of the circle of clocks, and so does the clock that acknowledges them, also across the wrap.
+- A clock that is behind where these scripts, a caller or a cursor has seen it has not wrapped but gone back. It goes on after
+  the latest one that is known, so no clock is given twice, and its **era** is one higher. Messages from before stay; receipts of
+  the former era are stale, where the caller says of which era they are.
+- Ids are looked up before the clock moves (the original moves it back); a duplicate renews the life of the clock as there.
+
+`FINDINGS` says what the wire cannot be protected from. Runs on a cluster: a channel is one slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, assert_never, cast
+
+from engine.call import Call
+from engine.channels import clock
+from engine.errors import ScriptFault
+from engine.models.dsps_keys import DspsKeys
+from engine.models.model import Finding
+from engine.operations.channels import (
+    Acknowledge,
+    AcknowledgeReply,
+    AskOld,
+    ChannelOperation,
+    ChannelReply,
+    Fetch,
+    FetchReply,
+    Missing,
+    OldReply,
+    Publish,
+    PublishedMessage,
+    PublishReply,
+    Subscribe,
+    SubscribeReply,
+    Unsubscribe,
+    UnsubscribeReply,
+)
+from engine.scripts import Script, load_folder, scripts_folder
+
+FINDINGS = (
+    Finding(
+        "the original goes on after a lost clock from 1",
+        ("P1", "P3", "P4"),
+        "When the clock's key is lost and a client of the original publishes before one of ours, it begins again at 1: it writes "
+        "over bodies that nobody has read, and subscribers whose cursors are later are not given what it publishes.",
+    ),
+    Finding(
+        "the original acknowledges across the wrap with a receipt from before it",
+        (),
+        "Its client is given the messages after the wrap once more.",
+    ),
+    Finding(
+        "receipts carry no era",
+        ("P6",),
+        "A receipt from before the clock went back, handed in by a process that has fetched nothing since its start, may be "
+        "taken for one of now: it acknowledges what has that clock.",
+    ),
+)
+_MISSING: Mapping[bytes, Missing] = {
+    b"channel-not-found": "channel-not-found",
+    b"subscription-not-found": "subscription-not-found",
+}
+_PUBLISHED: Mapping[bytes, Literal["created", "duplicate", "refused"]] = {b"c": "created", b"d": "duplicate", b"r": "refused"}
+
+
+class DspsModel:
+    """The mapping for one channel. `lua`: another folder of scripts."""
+
+    name = "dsps"
+    FINDINGS = FINDINGS
+
+    def __init__(self, channel: str, lua: Path | None = None) -> None:
+        self.keys = DspsKeys(channel)
+        self.scripts = load_folder((lua or scripts_folder()) / "dsps")
+
+    def call(self, operation: ChannelOperation) -> Call[Any]:
+        """The call that carries out an operation."""
+        keys = self.keys
+        named = {"clock": keys.clock, "meta": keys.meta, "live": keys.live}
+        match operation:
+            case Publish():
+                values = {"bodies": keys.bodies, "bell": keys.bell, **_lasting(operation), "not_after_ms": operation.not_after_ms}
+                mids = [keys.mid(message.id) for message in operation.messages]
+                return self._bound("publish", operation, named, values, mids, [message.body() for message in operation.messages])
+            case Subscribe():
+                named |= {"cursor": keys.cursor(operation.subscriber), "op": keys.op(operation.nonce)}
+                values = {"subscriber": operation.subscriber, **_lasting(operation), "not_after_ms": operation.not_after_ms}
+                return self._bound("subscribe", operation, named, values)
+            case Unsubscribe():
+                named = {"cursor": keys.cursor(operation.subscriber), "meta": keys.meta, "op": keys.op(operation.nonce)}
+                values = {"subscriber": operation.subscriber, "not_after_ms": operation.not_after_ms}
+                return self._bound("unsubscribe", operation, named, values)
+            case Fetch():
+                named["cursor"] = keys.cursor(operation.subscriber)
+                values = {
+                    "bodies": keys.bodies,
+                    "subscriber": operation.subscriber,
+                    "most": operation.most,
+                    **_lasting(operation),
+                }
+                return self._bound("fetch", operation, named, values)
+            case Acknowledge():
+                named["cursor"] = keys.cursor(operation.subscriber)
+                given = {"to": operation.clock, "given_era": "" if operation.era is None else operation.era}
+                values = {"subscriber": operation.subscriber, **given, **_lasting(operation)}
+                return self._bound("acknowledge", operation, named, values)
+            case AskOld():
+                named = {"clock": keys.clock, "cursor": keys.cursor(operation.subscriber), "meta": keys.meta}
+                return self._bound("old", operation, named, {}, [keys.mid(message) for message in operation.messages])
+            case _:
+                assert_never(operation)
+
+    def parse(self, operation: ChannelOperation, raw: Any) -> ChannelReply:
+        """The reply of an operation's script as a value. Raises ScriptFault."""
+        try:
+            return _parsed(operation, raw)
+        except ScriptFault:
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise ScriptFault(f"{type(operation).__name__}: the reply {raw!r:.200} is outside its contract ({error})") from error
+
+    def _bound(
+        self,
+        name: str,
+        operation: ChannelOperation,
+        named: Mapping[str, str],
+        values: Mapping[str, object],
+        item_keys: Sequence[str] | None = None,
+        items: Sequence[object] | None = None,
+    ) -> Call[Any]:
+        script: Script | None = self.scripts.get(name)
+        if script is None:
+            raise ScriptFault(f"the folder of scripts has no {name}.lua")
+        keys = script.bind_keys(named, *([] if item_keys is None else [item_keys]))
+        arguments = script.bind_arguments(values, *([] if items is None else [items]))
+        return Call(script, keys, arguments, lambda raw: self.parse(operation, raw), operation)
+
+
+def _lasting(operation: Publish | Subscribe | Fetch | Acknowledge) -> dict[str, object]:
+    """What most scripts are told."""
+    return {"ttl_s": operation.ttl_s, "seen": "" if operation.seen is None else operation.seen}
+
+
+def _parsed(operation: ChannelOperation, raw: Any) -> ChannelReply:
+    srv_us = raw[0]
+    if not isinstance(srv_us, int):
+        raise TypeError("it does not begin with the server's time")
+    if isinstance(operation, Fetch | Acknowledge | AskOld) and raw[1] in _MISSING:
+        return _missing(operation, srv_us, _MISSING[raw[1]])
+    match operation:
+        case Publish():
+            items = tuple(_published(word) for word in raw[4])
+            if len(items) != len(operation.messages):
+                raise ValueError(f"{len(items)} items for {len(operation.messages)} messages")
+            return PublishReply(srv_us, _clock(raw[1]), raw[2], bool(raw[3]), items)
+        case Subscribe():
+            result = cast("Any", _word(raw[1], "created", "exists", "refused"))
+            return SubscribeReply(srv_us, result, _clock(raw[2]), _clock(raw[3]), raw[4], bool(raw[5]))
+        case Unsubscribe():
+            return UnsubscribeReply(srv_us, cast("Any", _word(raw[1], "deleted", "missing", "refused")))
+        case Fetch():
+            _word(raw[1], "ok")
+            found, (turned, era_changed) = raw[10], map(bool, raw[5:7])
+            items = tuple((clock.parse(found[at]), found[at + 1]) for at in range(0, len(found), 2))
+            place = (clock.parse(raw[2]), clock.parse(raw[3]), raw[4])
+            return FetchReply(srv_us, "ok", *place, turned, era_changed, clock.parse(raw[7]), bool(raw[8]), bool(raw[9]), items)
+        case Acknowledge():
+            result = cast("Any", _word(raw[1], "OK", "stale"))
+            place = (clock.parse(raw[2]), clock.parse(raw[3]), raw[4])
+            return AcknowledgeReply(srv_us, result, *place, bool(raw[5]), bool(raw[6]))
+        case AskOld():
+            _word(raw[1], "ok")
+            if len(raw[4]) != len(operation.messages):
+                raise ValueError(f"{len(raw[4])} answers for {len(operation.messages)} messages")
+            return OldReply(srv_us, "ok", clock.parse(raw[2]), clock.parse(raw[3]), tuple(map(bool, raw[4])))
+        case _:
+            assert_never(operation)
+
+
+def _missing(operation: Fetch | Acknowledge | AskOld, srv_us: int, what: Missing) -> ChannelReply:
+    if isinstance(operation, Fetch):
+        return FetchReply(srv_us, what)
+    return AcknowledgeReply(srv_us, what) if isinstance(operation, Acknowledge) else OldReply(srv_us, what)
+
+
+def _published(word: bytes) -> PublishedMessage:
+    return PublishedMessage(_PUBLISHED[word[:1]], _clock(word[1:] or None))
+
+
+def _clock(raw: bytes | None) -> int | None:
+    return None if raw is None else clock.parse(raw)
+
+
+def _word(raw: bytes, *allowed: str) -> str:
+    word = raw.decode()
+    if word not in allowed:
+        raise ValueError(f"{word} is none of {allowed}")
+    return word

@@ -1,0 +1,59 @@
+#!lua flags=allow-oom
+-- Move a subscriber's cursor to a clock after it, at most to that of the channel. Anything else is stale and changes nothing, no life
+-- either; so a second copy does.
+--
+-- KEYS
+--   clock   string  clock of the last message
+--   cursor  string  r.<subscriber>, the last acknowledged clock
+--   meta    hash    what these scripts know of the channel
+--   live    zset    clocks of living messages, by themselves
+-- ARGV
+--   subscriber  name
+--   to          clock of the receipt
+--   ttl_s       life of what is renewed
+--   given_era   era of the receipt, or ''
+--   seen        latest clock that the caller was told of, or ''
+-- REPLY srv_us, OK | stale, clock, cursor, era, turned, beyond
+--    or srv_us, channel-not-found | subscription-not-found
+-- @include server_us
+-- @include well
+-- @include clock_of
+-- @include clock_after
+-- @include reckon
+-- @include begin_anew
+-- @include renew
+local clock = KEYS[1]
+local cursor = KEYS[2]
+local meta = KEYS[3]
+local live = KEYS[4]
+local subscriber = ARGV[1]
+local to = ARGV[2]
+local ttl_s = tonumber(ARGV[3])
+local given_era = ARGV[4]
+local seen = ARGV[5]
+
+local was = clock_of(well(clock, 'string', redis.pcall('GET', clock)), clock)
+local own = clock_of(well(cursor, 'string', redis.pcall('GET', cursor)), cursor)
+local kept = well(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era', 'r.' .. subscriber))
+well(live, 'zset', redis.pcall('ZCARD', live))
+local at, turned = reckon(clock_after, was, clock_of(kept[1], meta), clock_of(seen ~= '' and seen, 'seen'))
+local srv_us, receipt = server_us(), clock_of(to, 'the receipt')
+if not at then return { srv_us, 'channel-not-found' } end
+if not own then return { srv_us, 'subscription-not-found' } end
+local era = tonumber(kept[2] or 0) + (turned and 1 or 0)
+local beyond = clock_after(receipt, at) or given_era ~= '' and tonumber(given_era) ~= era
+local last = string.format('%d', at)
+if beyond or not clock_after(receipt, own) then
+  return { srv_us, 'stale', last, string.format('%d', own), era, 0, beyond and 1 or 0 }
+end
+local ends_ms = string.format('%d', math.floor(srv_us / 1000) + ttl_s * 1000)
+if turned then
+  begin_anew(meta, last, era)
+  redis.call('SET', clock, last)
+elseif kept[1] ~= last then
+  redis.call('HSET', meta, 'last', last)
+end
+if tonumber(kept[3] or 0) ~= era then redis.call('HSET', meta, 'r.' .. subscriber, string.format('%d', era)) end
+redis.call('SET', cursor, string.format('%d', receipt), 'PXAT', ends_ms)
+renew(ends_ms, clock, meta, live)
+return { srv_us, 'OK', last, string.format('%d', receipt), era, turned and 1 or 0, 0 }

@@ -1,0 +1,83 @@
+#!lua flags=allow-oom
+-- The messages after a subscriber's cursor, in the order of the circle. Moves no cursor; renews the clock and this cursor.
+--
+-- Messages that have expired are skipped in bounded work: the index says which ones live. What it does not cover yet (foreign
+-- publishers write no index) is looked at first, at most 1,000 keys in a call, and the next call goes on where this one stopped:
+-- before `known` downwards, after `upto` upwards, and where that would be more clocks than there are keys, by a scan of the keys.
+--
+-- KEYS
+--   clock   string  clock of the last message
+--   cursor  string  r.<subscriber>, the last acknowledged clock
+--   meta    hash    what these scripts know of the channel
+--   live    zset    clocks of living messages, by themselves
+-- ARGV
+--   bodies      what the keys of bodies begin with; the clock follows
+--   subscriber  name
+--   most        most messages
+--   ttl_s       life of what is renewed
+--   seen        latest clock that the caller was told of, or ''
+-- REPLY srv_us, ok, clock, cursor, era, turned, era_changed, upto, more, searching, for each message: clock, body
+--    or srv_us, channel-not-found | subscription-not-found
+-- @include server_us
+-- @include well
+-- @include clock_of
+-- @include clock_after
+-- @include clock_ahead
+-- @include clock_steps
+-- @include settled_clock
+-- @include reckon
+-- @include index_all
+-- @include look_around
+-- @include scan_bodies
+-- @include index_more
+-- @include next_live
+-- @include living
+-- @include note_changes
+-- @include renew
+local clock = KEYS[1]
+local cursor = KEYS[2]
+local meta = KEYS[3]
+local live = KEYS[4]
+local bodies = ARGV[1]
+local subscriber = ARGV[2]
+local most = tonumber(ARGV[3])
+local ttl_s = tonumber(ARGV[4])
+local seen = ARGV[5]
+
+local was = clock_of(settled_clock(well, clock, bodies), clock)
+local own = clock_of(well(cursor, 'string', redis.pcall('GET', cursor)), cursor)
+local fields = { 'last', 'era', 'upto', 'known', 'scan', 'r.' .. subscriber }
+local kept = well(meta, 'hash', redis.pcall('HMGET', meta, unpack(fields)))
+well(live, 'zset', redis.pcall('ZCARD', live))
+local at, turned = reckon(clock_after, was, clock_of(kept[1], meta), clock_of(seen ~= '' and seen, 'seen'))
+local srv_us = server_us()
+if not at then return { srv_us, 'channel-not-found' } end
+if not own then return { srv_us, 'subscription-not-found' } end
+if clock_after(own, at) then
+  -- No cursor is ahead of its clock: this is a clock that went back.
+  at, turned = own, true
+end
+local era = tonumber(kept[2] or 0) + (turned and 1 or 0)
+local index = { upto = clock_of(kept[3], meta), known = kept[4] == 'all' and 'all' or clock_of(kept[4], meta), scan = kept[5] or nil }
+if turned or not index.upto then index = { upto = at, known = at } end
+
+local helpers = { clock_after = clock_after, clock_ahead = clock_ahead, clock_steps = clock_steps, index_all = index_all }
+helpers.look_around, helpers.scan_bodies, helpers.next_live = look_around, scan_bodies, next_live
+local looks, blind = 1000, false
+if own ~= at then looks, blind = index_more(live, bodies, index, own, at, helpers) end
+local items, upto = {}, own
+if not blind then items, upto = living(live, bodies, own, index.upto, most, looks, helpers) end
+
+local era_changed, told = tonumber(kept[6] or 0) ~= era, kept[6] or nil
+-- Where there is nothing to acknowledge, saying it once is all that can be done.
+if era_changed and own == at then told = string.format('%d', era) end
+local now = { last = string.format('%d', at), era = string.format('%d', era), upto = string.format('%d', index.upto) }
+now.known, now.scan, now[fields[6]] = index.known == 'all' and 'all' or string.format('%d', index.known), index.scan, told
+note_changes(meta, fields, kept, now)
+local ends_ms = string.format('%d', math.floor(srv_us / 1000) + ttl_s * 1000)
+if turned then redis.call('SET', clock, now.last) end
+renew(ends_ms, clock, cursor, meta, live)
+local more, searching = upto ~= at, #items == 0 and upto ~= at and most > 0
+local texts = { now.last, string.format('%d', own), string.format('%d', upto) }
+local flags = { turned and 1 or 0, era_changed and 1 or 0, more and 1 or 0, searching and 1 or 0 }
+return { srv_us, 'ok', texts[1], texts[2], era, flags[1], flags[2], texts[3], flags[3], flags[4], items }

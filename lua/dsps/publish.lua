@@ -1,0 +1,100 @@
+#!lua
+-- Publish messages in their order, each under the next clock, unless its id is known: such a message keeps its clock and its life.
+-- A copy of the call that comes after `not_after_ms` publishes nothing (rule 3). Bodies, then ids, then the clock: what was cut off
+-- is found by its ids when it is sent again, and goes on behind them.
+--
+-- KEYS
+--   clock  string  clock of the last message
+--   meta   hash    what these scripts know of the channel
+--   live   zset    clocks of living messages, by themselves
+--   items  1 for each item: mid.<id>, its clock
+-- ARGV
+--   bodies        what the keys of bodies begin with; the clock follows
+--   bell          pub/sub channel of those who wait
+--   ttl_s         life of what is written
+--   not_after_ms  server time after which this call is void
+--   seen          latest clock that the caller was told of, or ''
+--   items         1 for each item: body
+-- REPLY srv_us, clock, era, turned, for each item: c (created) or d (duplicate) and its clock, or r (refused)
+-- @include server_us
+-- @include well
+-- @include clock_of
+-- @include clock_after
+-- @include clock_ahead
+-- @include clock_steps
+-- @include settled_clock
+-- @include reckon
+-- @include index_all
+-- @include look_around
+-- @include begin_anew
+-- @include renew
+-- @include oldest
+-- @include drop_dead
+local clock = KEYS[1]
+local meta = KEYS[2]
+local live = KEYS[3]
+local bodies = ARGV[1]
+local bell = ARGV[2]
+local ttl_s = tonumber(ARGV[3])
+local not_after_ms = tonumber(ARGV[4])
+local seen = ARGV[5]
+
+local raw = settled_clock(well, clock, bodies)
+local known = well(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era', 'upto'))
+local was = clock_of(raw, clock)
+local start, turned = reckon(clock_after, was, clock_of(known[1], meta), clock_of(seen ~= '' and seen, 'seen'))
+local count, upto, era = #KEYS - 3, clock_of(known[3], meta), tonumber(known[2] or 0)
+local old = oldest(well, live, start or 0, count + 2)
+local mids = {}
+for item = 1, count do
+  local mid = KEYS[3 + item]
+  if mids[mid] == nil then
+    mids[mid] = well(mid, 'string', redis.pcall('GET', mid))
+    local at = clock_of(mids[mid], mid)
+    -- An earlier copy was cut off before it came to the clock.
+    if at and (not start or clock_after(at, start)) then start = at end
+  end
+end
+local srv_us = server_us()
+local now_ms = math.floor(srv_us / 1000)
+local words, refused, late = {}, 0, now_ms > not_after_ms
+for item = 1, count do
+  local at = mids[KEYS[3 + item]]
+  words[item] = at and 'd' .. at or 'r'
+  if not at then refused = refused + 1 end
+end
+if late and refused == count then return { srv_us, raw, era, 0, words } end
+
+local ends_ms = string.format('%d', now_ms + ttl_s * 1000)
+if turned then era = era + 1 end
+local position, made = start or 0, {}
+if turned or not upto then
+  upto = position
+  begin_anew(meta, string.format('%d', position), era)
+elseif upto ~= start and clock_steps(upto, start) <= 100 then
+  -- Published by foreign clients.
+  index_all(live, look_around(clock_ahead, bodies, clock_ahead(upto, 1), 1, clock_steps(upto, start)))
+  upto = start
+end
+local whole = upto == position
+for item = 1, late and 0 or count do
+  local mid = KEYS[3 + item]
+  if not mids[mid] then
+    position = clock_ahead(position, 1)
+    local text = string.format('%d', position)
+    redis.call('SET', bodies .. text, ARGV[5 + item], 'PXAT', ends_ms)
+    redis.call('SET', mid, text, 'PXAT', ends_ms)
+    mids[mid], words[item], made[#made + 1] = text, 'c' .. text, text
+  elseif words[item] == 'r' then
+    -- Twice in one call.
+    words[item] = 'd' .. mids[mid]
+  end
+end
+index_all(live, made)
+local last = string.format('%d', position)
+redis.call('SET', clock, last, 'PXAT', ends_ms)
+redis.call('HSET', meta, 'last', last, 'upto', whole and last or string.format('%d', upto))
+renew(ends_ms, meta, live)
+drop_dead(live, bodies, old)
+redis.call('PUBLISH', bell, 'new message')
+return { srv_us, last, era, turned and 1 or 0, words }

@@ -1,0 +1,62 @@
+#!lua
+-- Create a subscriber at the channel's clock, and the channel if there is none; one that is there stays where it is. A second copy of
+-- the call says what the first did, also when the subscriber was deleted meanwhile.
+--
+-- KEYS
+--   clock   string  clock of the last message
+--   cursor  string  r.<subscriber>, the last acknowledged clock
+--   meta    hash    what these scripts know of the channel
+--   live    zset    clocks of living messages, by themselves
+--   op      string  what this call has done
+-- ARGV
+--   subscriber    name
+--   ttl_s         life of what is written
+--   not_after_ms  server time after which this call is void
+--   seen          latest clock that the caller was told of, or ''
+-- REPLY srv_us, created | exists | refused, clock, cursor, era, turned
+-- @include server_us
+-- @include well
+-- @include clock_of
+-- @include clock_after
+-- @include reckon
+-- @include begin_anew
+-- @include renew
+local clock = KEYS[1]
+local cursor = KEYS[2]
+local meta = KEYS[3]
+local live = KEYS[4]
+local op = KEYS[5]
+local subscriber = ARGV[1]
+local ttl_s = tonumber(ARGV[2])
+local not_after_ms = tonumber(ARGV[3])
+local seen = ARGV[4]
+
+local raw = well(clock, 'string', redis.pcall('GET', clock))
+local own = well(cursor, 'string', redis.pcall('GET', cursor))
+local kept = well(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era'))
+local done = well(op, 'string', redis.pcall('GET', op))
+well(live, 'zset', redis.pcall('ZCARD', live))
+local at, turned = reckon(clock_after, clock_of(raw, clock), clock_of(kept[1], meta), clock_of(seen ~= '' and seen, 'seen'))
+clock_of(own, cursor)
+local srv_us, era = server_us(), tonumber(kept[2] or 0)
+local now_ms = math.floor(srv_us / 1000)
+if done or now_ms > not_after_ms then return { srv_us, done or 'refused', raw, own, era, 0 } end
+
+local ends_ms = string.format('%d', now_ms + ttl_s * 1000)
+local last = string.format('%d', at or 0)
+if turned then era = era + 1 end
+if turned or not kept[1] then
+  begin_anew(meta, last, era)
+elseif kept[1] ~= last then
+  redis.call('HSET', meta, 'last', last)
+end
+local result = own and 'exists' or 'created'
+if not own then
+  own = last
+  if era > 0 then redis.call('HSET', meta, 'r.' .. subscriber, string.format('%d', era)) end
+  redis.call('SET', cursor, own, 'PXAT', ends_ms)
+end
+redis.call('SET', clock, last, 'PXAT', ends_ms)
+renew(ends_ms, meta, live)
+redis.call('SET', op, result, 'PXAT', string.format('%d', not_after_ms + 20000))
+return { srv_us, result, last, own, era, turned and 1 or 0 }

@@ -1,0 +1,150 @@
+"""A desk for tests of the scripts of a channel: one channel on a real server, its raw keys, and short ways to run operations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+
+from engine.call import Call
+from engine.drivers.driver import SyncDriver
+from engine.models.dsps import DspsModel
+from engine.operations.channels import (
+    Acknowledge,
+    AcknowledgeReply,
+    AskOld,
+    ChannelOperation,
+    Fetch,
+    FetchReply,
+    NewMessage,
+    OldReply,
+    Publish,
+    PublishReply,
+    Subscribe,
+    SubscribeReply,
+    Unsubscribe,
+    UnsubscribeReply,
+)
+
+#: T of an expiry of 300 s.
+TTL_S = 315
+#: A server time that no test reaches, and one that all are past.
+NEVER_MS, PAST_MS = 2**45, 1
+
+
+class ChannelDesk:
+    """One channel. Redis-py's own types leave its replies unknown."""
+
+    def __init__(self, url: str, channel: str = "chX") -> None:
+        self.model = DspsModel(channel)
+        self.keys = self.model.keys
+        self.redis: Any = redis.Redis.from_url(url)
+        self.driver = SyncDriver(url, self.model.scripts.values())
+        self._nonce = 0
+
+    def close(self) -> None:
+        self.driver.close()
+        self.redis.close()
+
+    # -- operations
+
+    def run(self, operation: ChannelOperation) -> Any:
+        """The parsed reply."""
+        return self.driver.run(self.model.call(operation))
+
+    def raw(self, operation: ChannelOperation) -> Any:
+        """What the server says, as it is."""
+        call: Call[Any] = self.model.call(operation)
+        assert call.script is not None
+        return self.redis.eval(call.script.text, len(call.keys), *call.keys, *call.arguments)
+
+    def publish(self, *ids: str, ttl_s: int = TTL_S, seen: int | None = None, not_after_ms: int = NEVER_MS) -> PublishReply:
+        messages = tuple(message(id) for id in ids)
+        return self.run(Publish(messages, ttl_s, not_after_ms, seen))
+
+    def subscribe(self, subscriber: str = "s", *, ttl_s: int = TTL_S, seen: int | None = None) -> SubscribeReply:
+        return self.run(Subscribe(subscriber, self.nonce(), ttl_s, NEVER_MS, seen))
+
+    def unsubscribe(self, subscriber: str = "s") -> UnsubscribeReply:
+        return self.run(Unsubscribe(subscriber, self.nonce(), NEVER_MS))
+
+    def fetch(self, subscriber: str = "s", most: int = 64, *, ttl_s: int = TTL_S, seen: int | None = None) -> FetchReply:
+        return self.run(Fetch(subscriber, most, ttl_s, seen))
+
+    def acknowledge(
+        self, clock: int, subscriber: str = "s", *, ttl_s: int = TTL_S, era: int | None = None, seen: int | None = None
+    ) -> AcknowledgeReply:
+        return self.run(Acknowledge(subscriber, clock, ttl_s, era, seen))
+
+    def old(self, *ids: str, subscriber: str = "s") -> OldReply:
+        return self.run(AskOld(subscriber, ids))
+
+    def nonce(self) -> str:
+        self._nonce += 1
+        return f"{self._nonce:016x}"
+
+    # -- raw keys
+
+    def place(self, *, clock: int | None = None, ttl_s: int = TTL_S, **cursors: int) -> None:
+        """Write the clock and cursors as a client of the original would."""
+        if clock is not None:
+            self.redis.set(self.keys.clock, clock, ex=ttl_s)
+        for subscriber, cursor in cursors.items():
+            self.redis.set(self.keys.cursor(subscriber), cursor, ex=ttl_s)
+
+    def foreign(self, id: str, ttl_s: int = TTL_S) -> int:
+        """Publish as a client of the original does; the message's clock."""
+        at = self.redis.incr(self.keys.clock)
+        if at > 2**53 - 1:
+            at = -(2**53 - 1)
+            self.redis.set(self.keys.clock, at)
+        self.redis.expire(self.keys.clock, ttl_s)
+        self.redis.set(self.keys.mid(id), at, ex=ttl_s)
+        self.redis.set(self.keys.body(at), message(id).body(), ex=ttl_s)
+        return at
+
+    def dump(self) -> dict[str, Any]:
+        """Every key with its value."""
+        read = {
+            b"string": self.redis.get,
+            b"hash": self.redis.hgetall,
+            b"zset": lambda key: self.redis.zrange(key, 0, -1, withscores=True),
+            b"list": lambda key: self.redis.lrange(key, 0, -1),
+        }
+        return {key.decode(): read[self.redis.type(key)](key) for key in sorted(self.redis.scan_iter(count=1000))}
+
+    def lives(self) -> dict[str, int]:
+        """When every key ends, in ms; -1 for never."""
+        return {key.decode(): self.redis.pexpiretime(key) for key in self.redis.scan_iter(count=1000)}
+
+    def age(self, by_s: int) -> None:
+        """Let every key live shorter by so much, as if that time had gone by. Those that would have ended are deleted."""
+        for key in list(self.redis.scan_iter(count=1000)):
+            left_ms = self.redis.pttl(key) - by_s * 1000
+            if left_ms > 0:
+                self.redis.pexpire(key, left_ms)
+            else:
+                self.redis.delete(key)
+
+    @contextmanager
+    def commands(self) -> Iterator[dict[str, int]]:
+        """How often each command was carried out inside the block, those of scripts among them."""
+        found: dict[str, int] = {}
+        self.redis.config_resetstat()
+        yield found
+        for name, numbers in self.redis.info("commandstats").items():
+            if name not in ("cmdstat_config|resetstat", "cmdstat_evalsha", "cmdstat_eval", "cmdstat_info"):
+                found[name.removeprefix("cmdstat_")] = numbers["calls"]
+
+
+def message(id: str) -> NewMessage:
+    """A message that says its own name."""
+    return NewMessage(id, json.dumps({"text": id}, separators=(",", ":")).encode())
+
+
+def ids(reply: FetchReply) -> list[str]:
+    """The ids that a fetch brought."""
+    return [json.loads(body)["id"] for _, body in reply.items]

@@ -1,0 +1,72 @@
+"""The model of channels as a value: its settings, its keys, and replies that are outside the contract."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Malformed, Queue, ScriptFault, models
+from engine.models.dsps import DspsModel
+from engine.operations.channels import Acknowledge, AskOld, Fetch, Publish, Subscribe, Unsubscribe
+from engine.scripts import scripts_folder
+from tests.engine.channels.channel_desk import message
+
+MODEL = DspsModel("orders")
+
+
+def test_its_settings() -> None:
+    assert models.Dsps() == models.Dsps(rules=(models.ChannelRule(".+", 1_800_000),), storage="redis")
+    for wrong in ((), "x", (1,)):
+        with pytest.raises(Malformed, match="rules"):
+            models.Dsps(rules=wrong)  # type: ignore[arg-type]
+    for name in ("", "a b", None):
+        with pytest.raises(Malformed, match="storage"):
+            models.Dsps(storage=name)  # type: ignore[arg-type]
+
+
+def test_no_queue_takes_it() -> None:
+    with pytest.raises(Malformed, match="model"):
+        Queue("q", models.Dsps(), url="redis://localhost:1")  # type: ignore[arg-type]
+
+
+@pytest.mark.feature("DS23", model="dsps")
+def test_its_keys() -> None:
+    keys = MODEL.keys
+    assert keys.clock == "c.{orders}.clock" and keys.cursor("sub") == "c.{orders}.r.sub"
+    assert keys.body(-7) == "c.{orders}.m.-7" and keys.mid("m1") == "c.{orders}.mid.m1" and keys.bell == "dsps.c.orders"
+    for operation in (Publish((message("a"),), 1, 1), Subscribe("s", "n", 1, 1), Fetch("s", 1, 1), AskOld("s", ("a",))):
+        assert all(key.startswith("c.{orders}.") for key in MODEL.call(operation).keys)
+
+
+def test_another_folder_of_scripts(tmp_path: Path) -> None:
+    shutil.copytree(scripts_folder() / "dsps", tmp_path / "dsps")
+    assert DspsModel("orders", tmp_path).scripts["fetch"] == MODEL.scripts["fetch"]
+    (tmp_path / "dsps" / "fetch.lua").unlink()
+    with pytest.raises(ScriptFault, match="no fetch.lua"):
+        DspsModel("orders", tmp_path).call(Fetch("s", 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("operation", "raw"),
+    [
+        (Publish((message("a"),), 1, 1), [1, b"1", 0, 0, []]),
+        (Publish((message("a"),), 1, 1), [1, b"1", 0, 0, [b"x1"]]),
+        (Publish((message("a"),), 1, 1), [1, b"1e+15", 0, 0, [b"c1"]]),
+        (Publish((message("a"),), 1, 1), [b"1", b"1", 0, 0, [b"c1"]]),
+        (Publish((message("a"),), 1, 1), [1, b"9007199254740992", 0, 0, [b"c1"]]),
+        (Subscribe("s", "n", 1, 1), [1, b"done", b"1", b"1", 0, 0]),
+        (Unsubscribe("s", "n", 1), [1, b"created"]),
+        (Fetch("s", 1, 1), [1, b"ok", b"1"]),
+        (Fetch("s", 1, 1), [1, b"ok", b"1", b"0", 0, 0, 0, b"1", 0, 0, [b"x", b"{}"]]),
+        (Fetch("s", 1, 1), [1, b"ok", b"1", b"0", 0, 0, 0, b"1", 0, 0, [b"1"]]),
+        (Acknowledge("s", 1, 1), [1, b"ok", b"1", b"1", 0, 0, 0]),
+        (AskOld("s", ("a", "b")), [1, b"ok", b"1", b"1", [1]]),
+        (AskOld("s", ("a",)), None),
+    ],
+)
+def test_a_reply_outside_the_contract(operation: Any, raw: Any) -> None:
+    with pytest.raises(ScriptFault):
+        MODEL.parse(operation, raw)

@@ -1,0 +1,80 @@
+"""The scripts of a channel: their headers, flags, and how many commands of the server each of them takes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from engine import ScriptFault
+from engine.scripts import load_folder, load_script, scripts_folder
+from tests.engine.channels.channel_desk import ChannelDesk
+
+DSPS = scripts_folder() / "dsps"
+REAL = sorted(path.stem for path in DSPS.glob("*.lua"))
+#: What reads, moves a cursor or deletes must work when memory is full; what adds a message or a subscriber must not.
+ALLOW_OOM = {"acknowledge", "fetch", "unsubscribe"}
+READ_ONLY = {"old"}
+
+
+def test_every_script_loads() -> None:
+    assert sorted(load_folder(DSPS)) == REAL == sorted({*ALLOW_OOM, *READ_ONLY, "publish", "subscribe"})
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_flags_of_rule_2(name: str) -> None:
+    first = (DSPS / f"{name}.lua").read_text().splitlines()[0]
+    flags = set(re.findall(r"[a-z-]+", first.partition("flags=")[2]))
+    assert flags == ({"allow-oom"} if name in ALLOW_OOM else {"no-writes"} if name in READ_ONLY else set())
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_each_slot_of_a_real_script_is_held(name: str, tmp_path: Path) -> None:
+    """Take any one slot out of a real header, or its binding out of the body, and the script no longer loads."""
+    shutil.copytree(DSPS, tmp_path / "dsps")
+    path = tmp_path / "dsps" / f"{name}.lua"
+    source = path.read_text()
+    script = load_script(path)
+    for slot in (*script.keys, *script.arguments):
+        for pattern in (rf"^--   {slot}\s.*\n", rf"^local {slot} = .*(?:KEYS|ARGV)\[\d+\].*\n"):
+            without, count = re.subn(pattern, "", source, count=1, flags=re.MULTILINE)
+            assert count == 1, (slot, pattern)
+            path.write_text(without)
+            with pytest.raises(ScriptFault, match=f"script {name}"):
+                load_script(path)
+
+
+@pytest.mark.parametrize("path", sorted(DSPS.rglob("*.lua")), ids=lambda path: path.stem)
+def test_a_clock_is_formatted_and_never_compared_as_a_number_but_in_one_place(path: Path) -> None:
+    """`..` and tostring round a number past 2^53 - 1 to 14 digits."""
+    code = re.sub(r"--.*", "", path.read_text())
+    assert "tostring" not in code
+    if path.stem not in ("clock_after", "clock_ahead", "clock_steps", "clock_of", "oldest", "next_live"):
+        assert not re.search(r"\b(clock|at|own|last|seen|upto|goal|position|receipt|known|start)\s*[<>]", code)
+
+
+def test_a_publish_takes_about_a_dozen_commands_and_a_batch_four_a_message(desk: ChannelDesk) -> None:
+    desk.subscribe()
+    desk.publish("m0")
+    with desk.commands() as one:
+        desk.publish("m1")
+    assert sum(one.values()) <= 14, one
+    with desk.commands() as many:
+        desk.publish(*(f"n{number}" for number in range(100)))
+    assert sum(many.values()) <= 4 * 100 and many["publish"] == 1, many
+
+
+def test_a_fetch_takes_as_many_commands_for_64_messages_as_for_10(desk: ChannelDesk) -> None:
+    desk.subscribe()
+    desk.publish(*(f"m{number}" for number in range(64)))
+    with desk.commands() as few:
+        assert len(desk.fetch(most=20).items) == 20
+    with desk.commands() as many:
+        assert len(desk.fetch(most=64).items) == 64
+    assert sum(few.values()) == sum(many.values()) <= 16, many
+    desk.acknowledge(64)
+    with desk.commands() as none:
+        assert not desk.fetch().items
+    assert sum(none.values()) <= 9, none
