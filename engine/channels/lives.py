@@ -46,12 +46,6 @@ class Lives(Generic[K, V]):
             self._watched.add(key)
             self._look_at(key, end)
 
-    def renew(self, key: K, end: int) -> None:
-        """Give a value that is there another life."""
-        found = self._values.get(key)
-        if found is not None:
-            self._values[key] = (found[0], end)
-
     def delete(self, key: K) -> None:
         """Forget a value; there need not be one."""
         self._values.pop(key, None)

@@ -92,6 +92,11 @@ class MemoryState:
         reckoned = self._reckon(channel, operation.seen, now_us)
         late = now_us // 1000 > operation.not_after_ms
         clock, end_us = reckoned or _Clock(0, 0), _end_us(now_us, operation.ttl_s)
+        for message in operation.messages:
+            # Messages may outlive their channel, when others that use it let it live for less.
+            known = cast("int | None", self._lives.get(_Key(channel, "mid", message.id), now_us))
+            if known is not None:
+                clock = clock._replace(clock=clocks.latest(clock.clock, known))
         items: list[PublishedMessage] = []
         for message in operation.messages:
             known = cast("int | None", self._lives.get(_Key(channel, "mid", message.id), now_us))
@@ -139,9 +144,14 @@ class MemoryState:
         if isinstance(found, str):
             return FetchReply(now_us, found)
         clock, cursor = found
+        if clocks.after(cursor.clock, clock.clock):
+            # No cursor is ahead of its clock: this is a clock that went back.
+            clock = _Clock(cursor.clock, clock.era + (not clock.turned), turned=True)
+        # Where there is nothing to acknowledge, saying once that it went back is all that can be done.
+        told = cursor._replace(era=clock.era) if cursor.clock == clock.clock else cursor
         end_us = _end_us(now_us, operation.ttl_s)
         self._keep(channel, clock, end_us)
-        self._lives.renew(_Key(channel, "r", operation.subscriber), end_us)
+        self._lives.put(_Key(channel, "r", operation.subscriber), told, end_us)
         items: list[tuple[int, bytes]] = []
         size, upto, more = 0, clock.clock, False
         for at, body in self._after(channel, cursor.clock, now_us):

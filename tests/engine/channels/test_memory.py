@@ -223,6 +223,21 @@ def test_a_clock_behind_what_the_caller_has_seen_goes_on_after_it(desk: Desk) ->
     assert desk.fetch("s", seen=5).era == 1, "one that has seen less is no news"
 
 
+def test_a_channel_that_ended_before_its_subscriber_goes_on_behind_it(desk: Desk) -> None:
+    """As when other settings let the channel live for less."""
+    desk.subscribe("s")
+    desk.publish("a", "b")
+    desk.acknowledge("s", 2)
+    desk.publish("c", ttl_s=20)
+    desk.now_s += 21
+    assert desk.publish("d").clock == 1
+    reply = desk.fetch("s")
+    assert (reply.clock, reply.era, reply.turned, reply.era_changed, reply.items) == (2, 1, True, True, ())
+    assert not desk.fetch("s").era_changed, "said once where nothing can be acknowledged"
+    assert desk.publish("e").clock == 3 and clocks_of(desk.fetch("s")) == [3]
+    assert desk.publish("a").items[0].result == "duplicate"
+
+
 def test_a_copy_of_a_subscription_does_nothing_and_says_what_the_first_did(desk: Desk) -> None:
     first = desk.subscribe("s", nonce="a" * 16)
     assert (first.result, first.cursor) == ("created", 0)
