@@ -1,0 +1,354 @@
+"""Several storages: written to all, read from all, merged by message id; one that works is enough. Storages in memory, of which
+the test takes one away, by a carrier of steps without threads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine.channels import receipts
+from engine.channels.clock import CLOCK_MAX
+from engine.channels.knowledge import Knowledge
+from engine.channels.memory import MemoryStorage
+from engine.channels.merging import SeveralStorages
+from engine.channels.steps import Round, Steps
+from engine.channels.storage import Opening
+from engine.channels.values import Fetched
+from engine.drivers.errand import Sent
+from engine.errors import (
+    ChannelNotFound,
+    EngineError,
+    Malformed,
+    OutcomeUnknown,
+    PartlyPublished,
+    ServerUnavailable,
+    SubscriptionNotFound,
+)
+from engine.operations.channels import Fetch, NewMessage, Publish, Subscribe, Unsubscribe
+
+TTL_S = 315
+LATER_MS = 2**52
+
+
+class Desk:
+    """A channel with storages `a` and `b`, under a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.storages = {id: MemoryStorage(now_ns=self.now_ns) for id in ("a", "b")}
+        self.down: dict[str, EngineError] = {}
+        self.silent: set[str] = set()
+        self.asked: list[Round] = []
+        self.steps = self.another()
+
+    def now_ns(self) -> int:
+        return int(self.now_s * 1e9)
+
+    def another(self) -> SeveralStorages:
+        """What another process has, that knows nothing."""
+        return SeveralStorages("ch", {id: Knowledge(TTL_S) for id in self.storages}, self.now_ns)
+
+    def run(self, steps: Steps[Any]) -> Any:
+        try:
+            request = next(steps)
+            while True:
+                assert isinstance(request, Round)
+                self.asked.append(request)
+                request = steps.send(self._answers(request))
+        except StopIteration as end:
+            return end.value
+
+    def _answers(self, asked: Round) -> dict[str, list[Sent | EngineError]]:
+        answers: dict[str, list[Sent | EngineError]] = {}
+        for id, asks in asked.asks.items():
+            if id in self.down:
+                answers[id] = [self.down[id]] * len(asks)
+            elif id not in self.silent:
+                answers[id] = self.storages[id].open(Opening("ch")).send_many(asks)
+        if len(answers) < len(asked.asks):
+            assert asked.enough is not None and any(map(asked.enough, answers.values())), "nobody would return yet"
+        return answers
+
+    def publish(self, *ids: str) -> Any:
+        return [self.run(self.steps.publish(NewMessage(id, b"1"), None)) for id in ids]
+
+    def publish_to(self, storage: str, *ids: str, ttl_s: int = TTL_S) -> None:
+        messages = tuple(NewMessage(id, b"1") for id in ids)
+        self.storages[storage].apply("ch", Publish(messages, ttl_s, LATER_MS))
+
+    def subscribe(self) -> Any:
+        return self.run(self.steps.subscribe("s"))
+
+    def fetch(self, most: int = 64) -> Fetched:
+        return self.run(self.steps.fetch("s", most))[0]
+
+    def acknowledge(self, found: Fetched) -> Any:
+        assert found.receipt is not None
+        return self.run(self.steps.acknowledge("s", found.receipt))
+
+    def unread(self, storage: str) -> list[int]:
+        return [at for at, _ in self.storages[storage].apply("ch", Fetch("s", 64, TTL_S)).items]
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    yield Desk()
+
+
+def ids(found: Fetched) -> list[str]:
+    return [message.id for message in found.messages]
+
+
+def parts(found: Fetched) -> dict[str, int]:
+    """The clocks of a receipt."""
+    assert found.receipt is not None
+    return {id: receipts.read_inner("ch", "s", part) for id, part in receipts.read_outer(found.receipt).items()}
+
+
+def test_a_message_is_written_to_all_read_once_and_acknowledged_in_all(desk: Desk) -> None:
+    assert desk.subscribe().created and not desk.subscribe().created
+    assert [(one.result, one.clock) for one in desk.publish("x", "y", "x")] == [("created", 1), ("created", 2), ("duplicate", 1)]
+    found = desk.fetch()
+    assert ids(found) == ["x", "y"] and parts(found) == {"a": 2, "b": 2} and not found.more_messages and found.lost == 0
+    assert desk.acknowledge(found).result == "OK" and desk.acknowledge(found).result == "stale"
+    assert (desk.unread("a"), desk.unread("b")) == ([], [])
+    assert desk.fetch().receipt is None
+    assert desk.run(desk.steps.are_old("s", ("x", "y", "z"))) == {"x": True, "y": True, "z": False}
+    assert desk.run(desk.steps.unsubscribe("s")) is True and desk.run(desk.steps.unsubscribe("s")) is False
+
+
+def test_one_storage_that_works_is_enough_and_the_other_is_left_out_for_a_while(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ironclaim.channel")
+    desk.subscribe()
+    desk.down["b"] = ServerUnavailable("away")
+    assert desk.publish("x")[0].created
+    desk.publish("y", "z")
+    assert [set(asked.asks) for asked in desk.asked[-3:]] == [{"a", "b"}, {"a"}, {"a"}]
+    assert [record.levelname for record in caplog.records] == ["WARNING"] and "storage b" in caplog.text
+    desk.now_s += 0.6
+    desk.publish("u")
+    assert set(desk.asked[-1].asks) == {"a", "b"} and desk.asked[-1].enough is not None, "it is not waited for"
+    desk.now_s += 0.6
+    desk.publish("v")
+    assert set(desk.asked[-1].asks) == {"a"}, "left out for longer each time"
+    desk.down.clear()
+    desk.now_s += 0.6
+    desk.publish("w")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert ids(desk.fetch()) == ["x", "y", "z", "u", "v", "w"] and desk.unread("b") == [1]
+
+
+def test_one_that_does_not_answer_while_it_is_tried_stays_left_out(desk: Desk) -> None:
+    desk.subscribe()
+    desk.down["b"] = OutcomeUnknown("cut")
+    desk.publish("x")
+    desk.down.clear()
+    desk.silent.add("b")
+    desk.now_s += 0.6
+    assert ids(desk.fetch()) == ["x"] and set(desk.asked[-1].asks) == {"a", "b"}
+    assert ids(desk.fetch()) == ["x"] and set(desk.asked[-1].asks) == {"a"}
+
+
+def test_it_fails_only_when_all_do_and_says_the_worst(desk: Desk) -> None:
+    desk.subscribe()
+    desk.down = {"a": ServerUnavailable("away"), "b": OutcomeUnknown("cut")}
+    with pytest.raises(OutcomeUnknown):
+        desk.publish("x")
+    desk.down["b"] = ServerUnavailable("away")
+    for steps in (
+        desk.steps.fetch("s", 1),
+        desk.steps.subscribe("t"),
+        desk.steps.unsubscribe("s"),
+        desk.steps.are_old("s", ("x",)),
+    ):
+        with pytest.raises(ServerUnavailable):
+            desk.run(steps)
+    assert set(desk.asked[-1].asks) == {"a", "b"}, "all are left out, so all are asked"
+
+
+def test_a_bulk_counts_each_message_that_one_storage_took(desk: Desk) -> None:
+    bulk = [(NewMessage("x", b"1"), NewMessage("y", b"2")), (NewMessage("z", b"3"),)]
+    desk.publish_to("b", "y")
+    came = desk.run(desk.steps.publish_many(bulk, None))
+    assert [(one.result, one.clock) for one in came] == [("created", 1), ("duplicate", 2), ("created", 3)]
+    desk.down = {"a": ServerUnavailable("away"), "b": ServerUnavailable("away")}
+    with pytest.raises(ServerUnavailable):
+        desk.run(desk.steps.publish_many(bulk, None))
+
+
+def test_a_bulk_that_stops_in_the_middle_says_what_came_of_each(desk: Desk) -> None:
+    steps = desk.steps.publish_many([(NewMessage(f"m{n}", b"1"),) for n in range(20)], None)
+    first = next(steps)
+    assert isinstance(first, Round)
+    second = steps.send(desk._answers(first))
+    assert isinstance(second, Round) and len(second.asks["a"]) == 8
+    with pytest.raises(PartlyPublished) as raised:
+        steps.send({id: [OutcomeUnknown("cut")] * 8 for id in second.asks})
+    assert [isinstance(result, EngineError) for result in raised.value.results] == [False] * 8 + [True] * 12
+
+
+def test_what_one_storage_lacks_comes_from_the_other_and_where_it_belongs(desk: Desk) -> None:
+    desk.subscribe()
+    desk.publish("x")
+    desk.publish_to("b", "only-b")
+    desk.publish("y")
+    desk.publish_to("a", "only-a")
+    found = desk.fetch()
+    assert ids(found) == ["x", "only-b", "y", "only-a"] and parts(found) == {"a": 3, "b": 3}
+    desk.acknowledge(found)
+    assert (desk.unread("a"), desk.unread("b")) == ([], [])
+
+
+def test_what_was_acknowledged_in_one_storage_alone_comes_no_more_from_the_other(desk: Desk) -> None:
+    desk.subscribe()
+    desk.publish("x", "y")
+    found = desk.fetch()
+    desk.down["a"] = ServerUnavailable("away")
+    assert desk.acknowledge(found).result == "OK"
+    desk.down.clear()
+    desk.now_s += 0.6
+    desk.publish("z")
+    assert (desk.unread("a"), desk.unread("b")) == ([1, 2, 3], [3])
+    assert ids(desk.fetch()) == ["z"]
+    desk.acknowledge(desk.fetch())
+    assert (desk.unread("a"), desk.unread("b")) == ([], [])
+
+
+def test_a_storage_that_only_has_old_messages_catches_up(desk: Desk) -> None:
+    desk.subscribe()
+    desk.publish(*[f"m{n}" for n in range(10)])
+    found = desk.fetch()
+    desk.down["a"] = ServerUnavailable("away")
+    desk.acknowledge(found)
+    desk.down.clear()
+    desk.now_s += 0.6
+    assert ids(desk.fetch(4)) == [] and desk.unread("a") == [], "without being told to, and all of it"
+
+
+def test_a_subscriber_is_created_where_only_others_know_it_and_keeps_what_it_has_not_read(desk: Desk) -> None:
+    desk.storages["a"].apply("ch", Subscribe("s", "a" * 16, TTL_S, LATER_MS))
+    desk.publish("x", "y")
+    for _ in range(2):
+        assert ids(desk.fetch()) == ["x", "y"], "storage b calls them old, for it knows the subscriber only since they were there"
+    assert desk.unread("b") == []
+    desk.publish("z")
+    found = desk.fetch()
+    assert ids(found) == ["x", "y", "z"]
+    desk.acknowledge(found)
+    desk.publish("u", "v")
+    desk.storages["a"].apply("ch", Unsubscribe("s", "b" * 16, LATER_MS))
+    assert ids(desk.fetch()) == ["u", "v"], "the subscriber of storage b lives on"
+
+
+def test_a_subscriber_that_was_given_back_is_believed_in_the_end(desk: Desk) -> None:
+    desk.storages["a"].apply("ch", Subscribe("s", "a" * 16, TTL_S, LATER_MS))
+    desk.publish("x")
+    assert ids(desk.fetch()) == ["x"]
+    desk.now_s += 16
+    desk.publish_to("b", "underway")
+    desk.acknowledge(desk.fetch())
+    desk.fetch()
+    desk.publish("y")
+    found = desk.fetch()
+    desk.down["a"] = ServerUnavailable("away")
+    desk.acknowledge(found)
+    desk.down.clear()
+    desk.now_s += 0.6
+    assert ids(desk.fetch()) == [] and desk.unread("a") == []
+    assert desk.steps._doubts._doubts == {}
+
+
+def test_no_more_than_asked_for_and_the_receipt_covers_no_other(desk: Desk) -> None:
+    desk.subscribe()
+    desk.publish_to("a", "x", "y")
+    desk.publish_to("b", "y", "z", "x")
+    assert ids(desk.fetch()) == ["x", "y", "z"]
+    found = desk.fetch(2)
+    assert ids(found) == ["x", "y"] and found.more_messages and parts(found) == {"a": 2, "b": 1}
+    desk.acknowledge(found)
+    assert ids(desk.fetch()) == ["z"] and desk.unread("b") == [2, 3]
+    desk.acknowledge(desk.fetch())
+    assert desk.unread("b") == []
+    assert desk.fetch(0).messages == ()
+
+
+def test_lost_is_what_no_storage_delivers(desk: Desk) -> None:
+    desk.subscribe()
+    desk.publish_to("a", "x", "y", ttl_s=20)
+    desk.publish_to("b", "x", ttl_s=20)
+    desk.publish_to("b", "y")
+    desk.publish("z")
+    desk.now_s += 21
+    found = desk.fetch()
+    assert (ids(found), found.lost) == (["y", "z"], 1)
+    desk.acknowledge(found)
+    for storage in ("a", "b"):
+        desk.publish_to(storage, "short", ttl_s=20)
+    desk.subscribe()
+    desk.now_s += 21
+    found, speaks = desk.run(desk.steps.fetch("s", 64))
+    assert (found.lost, found.messages, speaks) == (1, (), True) and parts(found) == {"a": 4, "b": 4}
+    assert desk.acknowledge(found).result == "OK"
+    assert desk.run(desk.steps.fetch("s", 64)) == (Fetched(), False)
+
+
+def test_a_batch_across_the_wrap_of_one_storage(desk: Desk) -> None:
+    desk.storages["a"].apply("ch", Subscribe("s", "a" * 16, TTL_S, LATER_MS, CLOCK_MAX - 1))
+    desk.subscribe()
+    desk.publish("x", "y", "z")
+    found = desk.fetch()
+    assert [message.clock for message in found.messages] == [CLOCK_MAX, -CLOCK_MAX, 1 - CLOCK_MAX]
+    assert parts(found) == {"a": 1 - CLOCK_MAX, "b": 3} and found.lost == 0
+    assert desk.acknowledge(found).result == "OK" and desk.fetch().messages == ()
+
+
+def test_a_storage_with_messages_gives_the_others_a_moment(desk: Desk) -> None:
+    desk.subscribe()
+    desk.publish_to("a", "x")
+    desk.silent.add("b")
+    assert ids(desk.fetch()) == ["x"] and parts(desk.fetch()) == {"a": 1}
+    assert desk.asked[-1].grace_ms == 300
+
+
+@pytest.mark.parametrize("missing", ["channel", "subscription"])
+def test_it_is_missing_when_all_miss_it(desk: Desk, missing: str) -> None:
+    expected: type[EngineError] = ChannelNotFound
+    if missing == "subscription":
+        expected = SubscriptionNotFound
+        desk.publish_to("b", "x")
+    receipt = receipts.outer({id: receipts.inner("ch", "s", 1) for id in "ab"})
+    for steps in (desk.steps.fetch("s", 1), desk.steps.acknowledge("s", receipt), desk.steps.are_old("s", ("x",))):
+        with pytest.raises(expected):
+            desk.run(steps)
+
+
+def test_of_a_receipt_the_parts_count_whose_storages_there_are(desk: Desk) -> None:
+    desk.subscribe()
+    desk.publish("x")
+    inner = receipts.inner("ch", "s", 1)
+    with pytest.raises(Malformed, match="^receipt: "):
+        desk.run(desk.steps.acknowledge("s", receipts.outer({"gone": inner})))
+    for bad in (receipts.inner("ch", "t", 1), inner.replace("1", "2", 1), "{}"):
+        with pytest.raises(Malformed, match="^receipt: "):
+            desk.run(desk.steps.acknowledge("s", receipts.outer({"a": inner, "b": bad})))
+    assert desk.unread("a") == desk.unread("b") == [1], "nothing was acknowledged"
+    assert desk.run(desk.steps.acknowledge("s", receipts.outer({"gone": inner, "b": inner}))).result == "OK"
+    assert (desk.unread("a"), desk.unread("b")) == ([1], []) and ids(desk.fetch()) == []
+
+
+def test_a_clock_that_went_back_in_one_storage_is_told(desk: Desk) -> None:
+    desk.subscribe()
+    desk.publish("x")
+    desk.acknowledge(desk.fetch())
+    desk.storages["b"] = MemoryStorage(now_ns=desk.now_ns)
+    desk.storages["b"].apply("ch", Subscribe("s", "b" * 16, TTL_S, LATER_MS))
+    came = desk.publish("y")[0]
+    assert came.era_changed
+    found = desk.fetch()
+    assert (ids(found), found.era_changed) == (["y"], True)
+    assert desk.acknowledge(found).result == "OK" and not desk.fetch().era_changed
