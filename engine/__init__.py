@@ -10,18 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine import models
+    from engine.async_channel import AsyncChannel
     from engine.async_queue import AsyncQueue
+    from engine.channel import Channel
+    from engine.channels.contents import RawJson
+    from engine.channels.memory import MemoryStorage
+    from engine.channels.redis_storage import RedisStorage
+    from engine.channels.rules import ChannelRule
+    from engine.channels.values import Acknowledged, Fetched, Message, Published, Subscribed
     from engine.drivers.endpoint import ConnectOptions
     from engine.errors import (
         BatchFailed,
+        ChannelNotFound,
         EngineError,
         JobFailed,
         LeaseLost,
         Malformed,
         OutcomeUnknown,
         PartlyEnqueued,
+        PartlyPublished,
         ScriptFault,
         ServerUnavailable,
+        SubscriptionNotFound,
         TimedOut,
         UnknownJob,
         UnknownParent,
@@ -53,10 +63,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "engine.async_channel": ("AsyncChannel",),
     "engine.async_queue": ("AsyncQueue",),
+    "engine.channel": ("Channel",),
+    "engine.channels.contents": ("RawJson",),
+    "engine.channels.memory": ("MemoryStorage",),
+    "engine.channels.redis_storage": ("RedisStorage",),
+    "engine.channels.rules": ("ChannelRule",),
+    "engine.channels.values": ("Acknowledged", "Fetched", "Message", "Published", "Subscribed"),
     "engine.drivers.endpoint": ("ConnectOptions",),
     "engine.errors": (
         "BatchFailed",
+        "ChannelNotFound",
         "EngineError",
         "JobFailed",
         "WrongKeyType",
@@ -64,8 +82,10 @@ _HOMES = {
         "Malformed",
         "OutcomeUnknown",
         "PartlyEnqueued",
+        "PartlyPublished",
         "ScriptFault",
         "ServerUnavailable",
+        "SubscriptionNotFound",
         "UnknownParent",
         "TimedOut",
         "UnknownJob",
@@ -96,12 +116,17 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Acknowledged",
     "Altered",
+    "AsyncChannel",
     "AsyncQueue",
     "AsyncResults",
     "AsyncTask",
     "BatchFailed",
     "Bury",
+    "Channel",
+    "ChannelNotFound",
+    "ChannelRule",
     "ConnectOptions",
     "Counts",
     "Discard",
@@ -109,6 +134,7 @@ __all__ = [
     "EngineError",
     "Enqueued",
     "Event",
+    "Fetched",
     "HandlerTimes",
     "Handlers",
     "Job",
@@ -119,14 +145,20 @@ __all__ = [
     "LeaseLost",
     "Lock",
     "Malformed",
+    "MemoryStorage",
+    "Message",
     "NameCounts",
     "NewJob",
     "OutcomeUnknown",
     "PartlyEnqueued",
+    "PartlyPublished",
     "PriorityQueue",
     "Progress",
+    "Published",
     "Queue",
     "QueueInfo",
+    "RawJson",
+    "RedisStorage",
     "Result",
     "Results",
     "RetryLater",
@@ -136,6 +168,8 @@ __all__ = [
     "Serializer",
     "ServerUnavailable",
     "Snapshot",
+    "Subscribed",
+    "SubscriptionNotFound",
     "Target",
     "Task",
     "TimedOut",

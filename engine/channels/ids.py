@@ -1,4 +1,4 @@
-"""Ids of channels, subscribers, messages and storages."""
+"""Ids of channels, subscribers and messages."""
 
 from __future__ import annotations
 
@@ -7,18 +7,10 @@ import re
 from engine.errors import Malformed
 
 _ID = re.compile(r"[0-9a-z][0-9a-z_-]{0,62}")
-_STORAGE = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
 def check(field: str, value: object) -> str:
     """The id of a channel, a subscriber or a message. Raises Malformed."""
     if not isinstance(value, str) or _ID.fullmatch(value) is None:
         raise Malformed(field, value, "an id: 1 to 63 of 0-9 a-z _ -, the first one a digit or a letter")
-    return value
-
-
-def check_storage(field: str, value: object) -> str:
-    """The id of a storage, which stands in receipts. Raises Malformed."""
-    if not isinstance(value, str) or _STORAGE.fullmatch(value) is None:
-        raise Malformed(field, value, f"the id of a storage, which matches {_STORAGE.pattern}")
     return value

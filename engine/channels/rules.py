@@ -36,7 +36,9 @@ class ChannelRule:
 
 
 def checked(rules: object) -> tuple[ChannelRule, ...]:
-    """At least one rule. Raises Malformed."""
+    """At least one rule; the default one for None. Raises Malformed."""
+    if rules is None:
+        return (ChannelRule(),)
     bound = "a sequence of at least one ChannelRule"
     if isinstance(rules, str | bytes) or not isinstance(rules, Iterable):
         raise Malformed("rules", cast("object", rules), bound)

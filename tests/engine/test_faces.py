@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, AsyncResults, Queue, Results
+from engine import AsyncChannel, AsyncQueue, AsyncResults, Channel, Queue, Results
 from engine.parts.dead import AsyncDead, Dead
 from engine.parts.events import AsyncEvents, Events
 from engine.parts.jobs import AsyncJobs, Jobs
@@ -16,7 +16,7 @@ from engine.parts.schedules import AsyncSchedules, Schedules
 from engine.parts.workers import AsyncWorkers, Workers
 from engine.tasks import AsyncTask, Task
 
-#: Each part of a queue: its synchronous class and its asyncio class.
+#: Queues and their parts, and channels: the synchronous class and the asyncio class.
 PAIRS: list[tuple[type[Any], type[Any]]] = [
     (Queue, AsyncQueue),
     (Schedules, AsyncSchedules),
@@ -27,6 +27,7 @@ PAIRS: list[tuple[type[Any], type[Any]]] = [
     (Dead, AsyncDead),
     (Events, AsyncEvents),
     (Task, AsyncTask),
+    (Channel, AsyncChannel),
 ]
 #: What is made here and now, without a call: a coroutine on neither face, and each makes its own kind.
 LOCAL = {"job", "payload", "with_options"}

@@ -29,7 +29,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 FORBIDDEN: dict[str, tuple[str, ...]] = {"engine": ("engine.testing",)}
 
 #: What a service takes in hand: made of the folders below, which know none of it (but as the types of what they are given).
-FACES = tuple(f"engine.{name}" for name in ("queue", "async_queue", "worker", "worker_group", "scheduler", "tasks", "command"))
+FACES = tuple(
+    f"engine.{name}"
+    for name in (
+        *("queue", "async_queue", "worker", "worker_group", "scheduler", "tasks", "command"),
+        *("channel", "async_channel"),
+    )
+)
 
 #: The arrows inside the engine. Decisions know no socket and no thread; a model knows nothing of who carries out its calls.
 UNKNOWN_TO: dict[str, tuple[str, ...]] = {
@@ -37,6 +43,7 @@ UNKNOWN_TO: dict[str, tuple[str, ...]] = {
     "engine/drivers": ("engine.machine", "engine.runtime", "engine.parts", "engine.models", "engine.handlers", *FACES),
     "engine/runtime": ("engine.parts", "engine.models", "redis", *FACES),
     "engine/parts": ("engine.machine", "engine.runtime", "redis", *FACES),
+    "engine/channels": ("engine.machine", "engine.runtime", "engine.parts", "engine.handlers", "redis", *FACES),
     "engine/models": ("engine.machine", "engine.drivers", "engine.runtime", "engine.parts", "redis", *FACES),
 }
 

@@ -41,6 +41,7 @@ class Relay:
         self._held: list[bytes] = []
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
+        self._hushed: set[socket.socket] = set()
         self._listener: socket.socket | None = None
 
     def __enter__(self) -> Relay:
@@ -74,6 +75,11 @@ class Relay:
             ends, self._open = self._open, []
         _close(*ends)
 
+    def hush(self) -> None:
+        """The connections that are open now stay so, and nothing comes through them any more, as when a network drops packets."""
+        with self._lock:
+            self._hushed.update(self._open)
+
     def release_held(self) -> list[bytes]:
         """Deliver the held requests to the server, each on a connection of its own; their replies."""
         replies: list[bytes] = []
@@ -103,6 +109,8 @@ class Relay:
         threading.Thread(target=self._replies, args=(client, server, harm), daemon=True).start()
         with contextlib.suppress(OSError):
             while data := client.recv(1 << 20):
+                if client in self._hushed:
+                    continue
                 rule: Rule = "pass"
                 # What follows a large call in further pieces belongs to it.
                 if data.startswith(b"*") and b"EVALSHA" in data[:32]:
@@ -129,6 +137,8 @@ class Relay:
     def _replies(self, client: socket.socket, server: socket.socket, harm: list[Rule]) -> None:
         with contextlib.suppress(OSError):
             while data := server.recv(1 << 20):
+                if server in self._hushed:
+                    continue
                 if harm[0] == "lose_reply":
                     break
                 if harm[0] == "one_reply":

@@ -1,0 +1,277 @@
+"""The bells of channels on a real server: nothing that is published goes unheard, whatever becomes of the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from engine import Malformed
+from engine.drivers import async_bell, bell
+from engine.drivers.async_bell import AsyncBell
+from engine.drivers.bell import Bell
+from engine.drivers.endpoint import ConnectOptions, Endpoint
+from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.waiting import wait_until
+
+TOPIC = "dsps.c.chx"
+
+
+class Listener:
+    """Counts its rings."""
+
+    def __init__(self) -> None:
+        self.rings = 0
+        self._lock = threading.Lock()
+
+    def ring(self) -> None:
+        with self._lock:
+            self.rings += 1
+
+    def heard(self, more_than: int = 0) -> None:
+        wait_until(lambda: self.rings > more_than, "a ring")
+
+
+@pytest.fixture
+def server(ironclaim_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(ironclaim_url) as client:
+        yield client
+
+
+@pytest.fixture
+def made(ironclaim_url: str) -> Iterator[Bell]:
+    bell = Bell(Endpoint(ironclaim_url), TOPIC)
+    yield bell
+    bell.close()
+
+
+def listeners(server: redis.Redis) -> int:
+    """Connections that have subscribed."""
+    return dict(server.pubsub_numsub(TOPIC))[TOPIC.encode()]
+
+
+def kill_listeners(server: redis.Redis) -> None:
+    server.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+
+
+@pytest.mark.feature("DS12", model="dsps")
+def test_it_rings_when_it_hears_and_at_each_publication(made: Bell, server: redis.Redis) -> None:
+    one, other = Listener(), Listener()
+    made.listen(one.ring)
+    wait_until(lambda: made.live, "the confirmation")
+    one.heard()
+    made.listen(other.ring)
+    for count in range(5):
+        before = one.rings, other.rings
+        assert server.publish(TOPIC, "new message") == 1, f"one connection for all, {count}"
+        one.heard(before[0])
+        other.heard(before[1])
+    made.unlisten(other.ring)
+    before, silent = one.rings, other.rings
+    server.publish(TOPIC, "new message")
+    one.heard(before)
+    assert other.rings == silent
+
+
+def test_nothing_is_rung_before_the_server_has_confirmed(made: Bell, server: redis.Redis) -> None:
+    """A ring says: from now on all is heard. One that came earlier would let a message in between wait for the next one."""
+    live: list[bool] = []
+    made.listen(lambda: live.append(made.live))
+    wait_until(lambda: live, "a ring")
+    assert live == [True] and listeners(server) == 1
+
+
+def test_a_cut_connection_rings_at_its_end_and_when_it_hears_again(made: Bell, server: redis.Redis) -> None:
+    said: list[bool] = []
+    made.listen(lambda: said.append(made.live))
+    wait_until(lambda: made.live, "the confirmation")
+    del said[:]
+    kill_listeners(server)
+    wait_until(lambda: len(said) >= 2 and made.live, "the next confirmation")
+    assert said == [False, True] and listeners(server) == 1
+    server.publish(TOPIC, "new message")
+    wait_until(lambda: len(said) == 3, "a ring")
+
+
+def test_a_connection_that_was_silently_cut_is_found(server: redis.Redis, ironclaim_url: str) -> None:
+    port = int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])
+    with Relay(port) as relay:
+        made, listener = Bell(Endpoint(relay.url, options=ConnectOptions(timeout_ms=300)), TOPIC), Listener()
+        made.listen(listener.ring)
+        wait_until(lambda: made.live, "the confirmation")
+        listener.heard()
+        relay.hush()
+        start_s, before = time.monotonic(), listener.rings
+        server.publish(TOPIC, "new message")
+        # It ends, and hears again: one ring each.
+        listener.heard(before + 1)
+        assert made.live and time.monotonic() - start_s < bell.PING_AFTER_S + 0.3 + 1.0
+        made.close()
+
+
+def test_it_stays_when_nothing_is_published(made: Bell, server: redis.Redis) -> None:
+    """The answers to its pings are no messages, and no ends."""
+    listener = Listener()
+    made.listen(listener.ring)
+    wait_until(lambda: made.live, "the confirmation")
+    listener.heard()
+    wait_until(lambda: server.info("commandstats").get("cmdstat_ping", {}).get("calls", 0) >= 2, "two pings")
+    assert listener.rings == 1 and made.live
+
+
+def test_it_ends_some_time_after_the_last_one_and_begins_again(
+    made: Bell, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bell, "LINGER_S", 0.05)
+    monkeypatch.setattr(bell, "PING_AFTER_S", 0.05)
+    listener = Listener()
+    for _ in range(3):
+        made.listen(listener.ring)
+        wait_until(lambda: made.live, "the confirmation")
+        made.unlisten(listener.ring)
+        wait_until(lambda: not listeners(server), "the end")
+        assert not made.live
+
+
+def test_close_ends_it_at_once(made: Bell, server: redis.Redis) -> None:
+    made.listen(Listener().ring)
+    wait_until(lambda: made.live, "the confirmation")
+    start_s = time.monotonic()
+    made.close()
+    assert not made.live
+    wait_until(lambda: not listeners(server), "the end")
+    assert time.monotonic() - start_s < bell.PING_AFTER_S / 2
+    assert not [thread for thread in threading.enumerate() if thread.name.endswith(TOPIC) and not _ends(thread)]
+
+
+def _ends(thread: threading.Thread) -> bool:
+    thread.join(5)
+    return not thread.is_alive()
+
+
+def test_a_server_that_refuses_it_is_asked_again_until_it_does_not(made: Bell, server: redis.Redis, ironclaim_url: str) -> None:
+    server.execute_command("ACL", "SETUSER", "poller", "on", ">pw", "~*", "+@all", "resetchannels")
+    refused, listener = Bell(Endpoint(ironclaim_url.replace("://", "://poller:pw@")), TOPIC), Listener()
+    try:
+        refused.listen(listener.ring)
+        wait_until(lambda: server.info("commandstats").get("cmdstat_subscribe", {}).get("rejected_calls", 0) >= 2, "tries")
+        assert not refused.live and listener.rings == 0
+        server.execute_command("ACL", "SETUSER", "poller", "allchannels")
+        listener.heard()
+        assert refused.live
+    finally:
+        refused.close()
+        server.execute_command("ACL", "DELUSER", "poller")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_makes_its_own_and_leaves_its_parents_alone(made: Bell, server: redis.Redis) -> None:
+    listener = Listener()
+    made.listen(listener.ring)
+    wait_until(lambda: made.live, "the confirmation")
+    child = os.fork()
+    if child == 0:
+        # Only this thread is here: whatever the parent's was doing is of no use.
+        try:
+            own = Listener()
+            silent = not made.live
+            made.listen(own.ring)
+            own.heard()
+            os._exit(0 if silent and made.live and listener.rings <= 1 else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    before = listener.rings
+    server.publish(TOPIC, "new message")
+    listener.heard(before)
+    assert made.live
+
+
+# -- asyncio
+
+
+async def until(condition: Any, what: str) -> None:
+    end_s = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end_s, f"not in time: {what}"
+        await asyncio.sleep(0.005)
+
+
+def test_asyncio_rings_as_threads_do(server: redis.Redis, ironclaim_url: str) -> None:
+    async def story() -> None:
+        made, said = AsyncBell(Endpoint(ironclaim_url, asynchronous=True), TOPIC), list[bool]()
+        made.listen(ring := lambda: said.append(made.live))
+        await until(lambda: said == [True], "the confirmation")
+        server.publish(TOPIC, "new message")
+        await until(lambda: said == [True, True], "a ring")
+        kill_listeners(server)
+        await until(lambda: said == [True, True, False, True], "the next confirmation")
+        server.publish(TOPIC, "new message")
+        await until(lambda: len(said) == 5, "a ring")
+        made.unlisten(ring)
+        server.publish(TOPIC, "new message")
+        await made.close()
+        assert not made.live and len(said) == 5 and len(asyncio.all_tasks()) == 1
+
+    asyncio.run(story())
+    wait_until(lambda: not listeners(server), "the end")
+
+
+def test_asyncio_finds_a_connection_that_was_silently_cut(server: redis.Redis, ironclaim_url: str) -> None:
+    async def story(relay: Relay) -> None:
+        made, said = (
+            AsyncBell(Endpoint(relay.url, options=ConnectOptions(timeout_ms=300), asynchronous=True), TOPIC),
+            list[bool](),
+        )
+        made.listen(lambda: said.append(made.live))
+        await until(lambda: made.live, "the confirmation")
+        relay.hush()
+        start_s = time.monotonic()
+        await until(lambda: said == [True, False, True], "the next confirmation")
+        assert time.monotonic() - start_s < bell.PING_AFTER_S + 0.3 + 1.0
+        await made.close()
+
+    with Relay(int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])) as relay:
+        asyncio.run(story(relay))
+
+
+def test_asyncio_ends_it_some_time_after_the_last_one(
+    server: redis.Redis, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(async_bell, "LINGER_S", 0.05)
+    monkeypatch.setattr(async_bell, "PING_AFTER_S", 0.05)
+
+    async def story() -> None:
+        made, listener = AsyncBell(Endpoint(ironclaim_url, asynchronous=True), TOPIC), Listener()
+        for _ in range(2):
+            made.listen(listener.ring)
+            await until(lambda: made.live, "the confirmation")
+            made.unlisten(listener.ring)
+            await until(lambda: not made.live and not listeners(server), "the end")
+
+    asyncio.run(story())
+
+
+def test_asyncio_serves_one_loop_after_the_other_and_not_two_at_once(server: redis.Redis, ironclaim_url: str) -> None:
+    made = AsyncBell(Endpoint(ironclaim_url, asynchronous=True), TOPIC)
+
+    async def hears(then: Any = None) -> None:
+        made.listen((listener := Listener()).ring)
+        await until(lambda: made.live and listener.rings, "the confirmation")
+        if then is not None:
+            await asyncio.to_thread(then)
+            assert made.live
+        await made.close()
+
+    def another_loop() -> None:
+        with pytest.raises(Malformed, match="event loop"):
+            asyncio.run(hears())
+
+    asyncio.run(hears())
+    asyncio.run(hears(another_loop))

@@ -1,0 +1,83 @@
+"""How a fetch waits, by a clock of the test: when it looks, how long it rests, and when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from engine.channels.polling import waiting
+from engine.channels.steps import Rest
+
+MS = 1_000_000
+
+
+class Time:
+    """A monotonic clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.ns = 5_000 * MS
+
+    def now(self) -> int:
+        return self.ns
+
+
+def rests(wait_ms: int, ttl_s: int, answers: list[tuple[int, bool]], looks: list[str]) -> tuple[list[Rest], int]:
+    """Rest as long as is asked for, or (answer) so many ms and then be rung; what was asked, and how long all took."""
+    time = Time()
+    asked: list[Rest] = []
+    told = iter(looks)
+
+    def look() -> Generator[Any, Any, tuple[str, bool]]:
+        word = next(told, "")
+        return word, word != ""
+        yield
+
+    steps = waiting(look, wait_ms, ttl_s, time.now)
+    start = time.ns
+    try:
+        request = next(steps)
+        while True:
+            assert isinstance(request, Rest)
+            asked.append(request)
+            rested_ms, goes_on = answers.pop(0) if answers else (request.most_ms, True)
+            time.ns += rested_ms * MS
+            request = steps.send(goes_on)
+    except StopIteration as end:
+        assert end.value == (next(reversed(looks), "") if looks else "")
+    return asked, (time.ns - start) // MS
+
+
+@pytest.mark.feature("DS12", model="dsps")
+@pytest.mark.parametrize("wait_ms", [30_000, 30_001, 3_600_000])
+def test_it_waits_at_most_thirty_seconds_and_looks_every_ten(wait_ms: int) -> None:
+    asked, took_ms = rests(wait_ms, 1_815, [], [])
+    assert [rest.most_ms for rest in asked] == [10_000, 10_000, 10_000] and took_ms == 30_000
+    assert {rest.deaf_ms for rest in asked} == {1_000}
+
+
+def test_a_subscriber_that_lives_for_seconds_is_kept_alive_while_it_waits() -> None:
+    asked, _ = rests(30_000, 15, [], [])
+    assert max(rest.most_ms for rest in asked) == 5_000
+
+
+def test_without_a_wait_it_looks_once() -> None:
+    assert rests(0, 1_815, [], []) == ([], 0)
+
+
+def test_it_ends_with_the_first_look_that_tells_something() -> None:
+    assert rests(20_000, 1_815, [], ["m"]) == ([], 0)
+    asked, took_ms = rests(20_000, 1_815, [(7, True), (30, True)], ["", "", "m"])
+    assert took_ms == 37 and [rest.most_ms for rest in asked] == [10_000, 10_000]
+
+
+def test_it_ends_when_the_channel_is_closed() -> None:
+    asked, took_ms = rests(20_000, 1_815, [(7, True), (30, False)], [])
+    assert took_ms == 37 and len(asked) == 2
+
+
+def test_rings_for_nothing_do_not_make_it_longer() -> None:
+    asked, took_ms = rests(500, 1_815, [(100, True)] * 4, [])
+    assert took_ms == 500 and [rest.most_ms for rest in asked] == [500, 400, 300, 200, 100]
+    assert [rest.deaf_ms for rest in asked] == [500, 400, 300, 200, 100]
