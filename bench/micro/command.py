@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.micro import claim_cost, drain, enqueue, floor_check, memory, pickup, profile, scripts, targets
+from bench.micro import channels, claim_cost, drain, enqueue, floor_check, memory, pickup, profile, scripts, targets
 from bench.micro.card import machine_card, one_line
 from bench.micro.place import ROOT, Unpinnable, check_cores, pin_client, servers
 from bench.micro.rounds import Cost
@@ -29,6 +29,7 @@ PARTS = {
     "drain": ("drain",),
     "claim_cost": ("claim_deep", "claim_blocked", "claim_lanes"),
     "pickup": ("pickup_p50", "pickup_p99"),
+    "channels": ("publish", "publish_batch", "fetch_calls", "wake_ms", "catch_up", "catch_up_keys"),
 }
 
 #: Rounds of our floor beside another one, of which the best counts.
@@ -61,6 +62,7 @@ class Size:
     pickup_jobs: int
     script_rounds: int
     floor_jobs: int
+    channels: channels.Size
 
 
 FULL = Size(
@@ -77,6 +79,7 @@ FULL = Size(
     pickup_jobs=1_000,
     script_rounds=300,
     floor_jobs=10_000,
+    channels=channels.Size(publishes=8_000, batch_messages=40_000, repeat=5, slices=6, wakes=500, backlog=1_000_000),
 )
 QUICK = Size(
     repeat=3,
@@ -92,6 +95,7 @@ QUICK = Size(
     pickup_jobs=200,
     script_rounds=50,
     floor_jobs=5_000,
+    channels=channels.Size(publishes=2_000, batch_messages=10_000, repeat=3, slices=2, wakes=100, backlog=20_000),
 )
 
 
@@ -165,6 +169,7 @@ class Run:
                 size.claims, size.repeat, claim_cost.scenes(size.depths, size.lanes, size.barred, size.free), told
             ),
             "pickup": lambda told: pickup.measure(size.pickup_slices, size.pickup_jobs, told),
+            "channels": lambda told: channels.measure(size.channels, told),
         }
 
     def _measure(self, name: str, keys: Sequence[str], work: Callable[[Callable[[str], None]], dict[str, Any]]) -> None:
@@ -232,6 +237,23 @@ def details(found: dict[str, Any]) -> list[str]:
         section(f"memory: bytes per job, {server}", {state: f"{count:7.1f}" for state, count in (states or {}).items()})
     pickup_ms = (found.get("pickup") or {}).get("pickup_ms", {})
     section("pickup: ms", {f"{name}, {role}": f"{ms:7.3f}" for name, roles in pickup_ms.items() for role, ms in roles.items()})
+    channel = found.get("channels") or {}
+    published = channel.get("publish", {}).get("costs", {})
+    section(
+        "channels: messages per second on one connection; µs a message of scripts, server, client",
+        {row: _costs(published, row) for row in published.get("jobs_per_s", {})},
+    )
+    section(
+        "channels: ms from publish to message, p50 and p99",
+        {role: f"{ms['p50']:7.3f}  {ms['p99']:7.3f}" for role, ms in channel.get("wake", {}).get("ms", {}).items()},
+    )
+    section(
+        "channels: catching up; µs of Redis a message, calls, keys of the dearest call, ms to the first message",
+        {
+            title: f"{row['us_per_message']:9.1f}  {row['calls']:6.0f}  {row['keys_most']:7.0f}  {row['first_ms']:9.1f}"
+            for title, row in channel.get("catching_up", {}).get("rows", {}).items()
+        },
+    )
     each = (found.get("scripts") or {}).get("scripts", {})
     section(
         "scripts: µs of a round trip, of the server",

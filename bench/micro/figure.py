@@ -165,6 +165,6 @@ def _targets(panel: Axes, numbers: Numbers) -> None:
     panel.set_yticks(range(len(known)), names)
     panel.invert_yaxis()
     panel.set_xlim(0, 0.4 + max([1.0, *(target.reach(value) for target, value in known)]))
-    panel.set_title("The ten numbers against their targets")
+    panel.set_title("The numbers against their targets")
     panel.set_xlabel("share of the target that is reached (right of 1: better)")
     panel.grid(axis="x")

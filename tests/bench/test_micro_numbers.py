@@ -17,6 +17,7 @@ from bench.micro.targets import TARGETS, ratio_line, table
 KEYS = (
     *("enqueue", "bulk", "drain", "pickup_p50", "pickup_p99"),
     *("claim_deep", "claim_blocked", "claim_lanes", "bytes_valkey", "bytes_redis"),
+    *("publish", "publish_batch", "fetch_calls", "wake_ms", "catch_up", "catch_up_keys"),
 )
 
 
@@ -63,14 +64,15 @@ def test_the_last_line_has_every_number_in_its_place() -> None:
     line = ratio_line(numbers)
     assert line == (
         "ratios: enqueue=1.234 bulk=1.234 drain=1.234 pickup_p50=1.234 pickup_p99=1.234 claim_deep=1.234 "
-        "claim_blocked=1.234 claim_lanes=1.234 bytes_valkey=438.9 bytes_redis=551.1"
+        "claim_blocked=1.234 claim_lanes=1.234 bytes_valkey=438.9 bytes_redis=551.1 "
+        "publish=1.234 publish_batch=1.234 fetch_calls=1.234 wake_ms=1.234 catch_up=1.234 catch_up_keys=1"
     )
     assert tuple(re.findall(r"(\w+)=", line)) == tuple(target.key for target in TARGETS) == KEYS
 
 
 def test_what_is_unknown_or_was_not_asked_for_is_no_number() -> None:
     line = ratio_line({"bytes_redis": None, "drain": 0.7})
-    assert "drain=0.700 " in line and "enqueue=- " in line and line.endswith("bytes_redis=unknown")
+    assert "drain=0.700 " in line and "enqueue=- " in line and " bytes_redis=unknown " in line
     rows = {row.split("  ")[0]: row for row in table({"bytes_redis": None, "drain": 0.7})[1:]}
     assert rows["bytes per waiting job, Redis"].split()[-1] == "unknown"
     assert rows["drain, inline handler / the floor in batches of 50"].endswith("met")

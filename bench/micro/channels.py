@@ -1,0 +1,264 @@
+"""Channels: publishing next to a bare loop with the same script, fetches, long polls next to bare pub/sub, and catching up."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+import redis
+
+import engine
+from bench.micro.bare_publish import BarePublish
+from bench.micro.channel_process import Order
+from bench.micro.enqueue import Side
+from bench.micro.payload import PAYLOAD
+from bench.micro.place import client, evalsha_stats, pinned_server, start_module
+from bench.micro.rounds import columns, in_turns, quantile, ratio
+from engine.testing import EmbeddedServer
+
+BATCH = 100
+#: What DSPS publishes for 20 hosts, in its own load test (reference: messages a second).
+DSPS_PER_S = 7_394
+SUBSCRIBERS = 100
+#: Messages of one fetch, unless told otherwise.
+FETCH = 64
+_BLOCK = {"one": 400, "batch": 4_000}
+_RATE_PER_S = 100.0
+_WARM_UP = 50
+_TIMEOUT_S = 60
+#: The keys of our own index; foreign publishers leave none of them.
+_OURS = ".ironclaim"
+#: Puts messages where a publish puts them, many at once: body and dedup, and the entry of the index where `index` is 1.
+_FILL = """local channel, first, last, index = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
+local prefix = 'c.{' .. channel .. '}.'
+for clock = first, last do
+  local text = string.format('%d', clock)
+  if ARGV[5] == '1' then
+    redis.call('SET', prefix .. 'm.' .. text, '{"id":"f' .. text .. '","content":' .. ARGV[6] .. '}', 'EX', 3600)
+  end
+  if index then redis.call('ZADD', prefix .. 'ironclaim.live', text, text) end
+end
+redis.call('SET', prefix .. 'clock', string.format('%d', last), 'EX', 3600)
+return last"""
+_FILL_STEP = 10_000
+
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured."""
+
+    publishes: int
+    batch_messages: int
+    repeat: int
+    slices: int
+    wakes: int
+    backlog: int
+
+
+def measure(size: Size, told: Told) -> dict[str, Any]:
+    """All of it, each part on an empty server of its own."""
+    found: dict[str, Any] = {}
+    for name, part in (("publish", publish), ("fetch", fetches), ("wake", wake), ("catching_up", catching_up)):
+        found[name] = part(size, told)
+    published, woken, caught = found["publish"], found["wake"], found["catching_up"]
+    ratios = {
+        "publish": published["ratio"],
+        "publish_batch": median(published["costs"]["jobs_per_s"][f"channel, batches of {BATCH}"]) / DSPS_PER_S,
+        "fetch_calls": found["fetch"]["calls_per_fetch"],
+        "wake_ms": woken["ms"]["channel"]["p50"] - woken["ms"]["bare"]["p50"],
+        "catch_up": caught["deep_over_shallow"],
+        "catch_up_keys": caught["keys_most"],
+    }
+    return {**found, "ratios": ratios}
+
+
+def publish(size: Size, told: Told) -> dict[str, Any]:
+    """Messages a second on one connection: one by one, beside the bare loop, and in batches."""
+    with pinned_server() as server, engine.Channel("publish", url=server.url) as channel:
+        plain = client(server)
+        channel.publish("warm-up", PAYLOAD)
+        bare = BarePublish(channel, plain)
+
+        def one_by_one(count: int) -> None:
+            for _ in range(count):
+                channel.publish(secrets.token_hex(8), PAYLOAD)
+
+        def in_batches(count: int) -> None:
+            for _ in range(0, count, BATCH):
+                channel.publish_many([(secrets.token_hex(8), PAYLOAD) for _ in range(BATCH)])
+
+        def alternate() -> tuple[Side, Side]:
+            plain.flushall()
+            mine, other = Side(), Side()
+            block = min(_BLOCK["one"], size.publishes)
+            for number in range(2 * (size.publishes // block)):
+                first = number % 4 in (0, 3)
+                (mine if first else other).run(one_by_one if first else bare.run, block, plain)
+            return mine, other
+
+        def batches() -> tuple[Side, Side]:
+            plain.flushall()
+            side = Side()
+            side.run(in_batches, size.batch_messages, plain)
+            return side, side
+
+        sides = in_turns({"one": alternate, "batch": batches}, size.repeat, lambda text: told(f"publish: {text}"))
+    rows = {
+        "channel, one by one": [mine.cost() for mine, _ in sides["one"]],
+        "bare loop, one by one": [other.cost() for _, other in sides["one"]],
+        f"channel, batches of {BATCH}": [mine.cost() for mine, _ in sides["batch"]],
+    }
+    costs = columns(rows)
+    ours, theirs, _ = costs["jobs_per_s"].values()
+    return {"costs": costs, "ratio": ratio(ours, theirs), "connections": 1}
+
+
+def fetches(size: Size, told: Told) -> dict[str, float]:
+    """What the delivery of up to 64 messages to each of 100 subscribers costs: round trips, commands inside, microseconds."""
+    with pinned_server() as server, engine.Channel("fetch", url=server.url) as channel:
+        plain = client(server)
+        names = [f"s{number}" for number in range(SUBSCRIBERS)]
+        for name in names:
+            channel.subscribe(name)
+        channel.publish_many([(secrets.token_hex(8), PAYLOAD) for _ in range(FETCH)])
+        plain.config_resetstat()
+        delivered = sum(len(channel.fetch(name, max_messages=FETCH).messages) for name in names)
+        if delivered != SUBSCRIBERS * FETCH:
+            raise RuntimeError(f"{delivered} of {SUBSCRIBERS * FETCH} messages were delivered")
+        calls, spent_us = evalsha_stats(plain)
+        sent = _sent(plain)
+    told(f"fetch: {sent / SUBSCRIBERS:.2f} commands sent a fetch, {spent_us / calls:.1f} us of Redis for {FETCH} messages")
+    return {"calls_per_fetch": sent / SUBSCRIBERS, "redis_us_per_fetch": spent_us / calls}
+
+
+def _sent(plain: redis.Redis) -> float:
+    """Commands that clients sent since the last reset of the statistics, but for our own looks at them."""
+    stats: Any = plain.info("stats")
+    return float(stats["total_commands_processed"]) - _inside(plain) - 2
+
+
+def _inside(plain: redis.Redis) -> float:
+    """Commands that ran inside of scripts."""
+    stats: Any = plain.info("commandstats")
+    sent = ("cmdstat_evalsha", "cmdstat_info", "cmdstat_config|resetstat")
+    return float(sum(one["calls"] for name, one in stats.items() if name not in sent))
+
+
+def wake(size: Size, told: Told) -> dict[str, Any]:
+    """Milliseconds from the call of `publish` to the message, at a hundred a second: of a long poll, and of bare pub/sub."""
+    samples: dict[str, list[float]] = {"channel": [], "bare": []}
+    with pinned_server() as server:
+        for number in range(size.slices):
+            for role in ("channel", "bare") if number % 2 == 0 else ("bare", "channel"):
+                client(server).flushall()
+                samples[role] += _slice(server, role, size.wakes)
+            told(f"wake: slice {number + 1} of {size.slices} a side")
+    shares = {"p50": 0.50, "p99": 0.99}
+    return {"ms": {role: {name: quantile(found, share) for name, share in shares.items()} for role, found in samples.items()}}
+
+
+def _slice(server: EmbeddedServer, role: str, wakes: int) -> list[float]:
+    total = wakes + _WARM_UP
+    with ExitStack() as children:
+
+        def start(asked: str) -> subprocess.Popen[bytes]:
+            order = Order(asked, server.url, "wake", total, _RATE_PER_S)
+            child = start_module("bench.micro.channel_process", json.dumps(asdict(order)))
+            children.callback(child.wait)
+            children.callback(child.kill)
+            return child
+
+        listener = start(role)
+        assert listener.stdout is not None
+        if listener.stdout.readline().strip() != b"ready":
+            raise RuntimeError(f"wake: the {role} listener did not start")
+        publisher = start("publisher")
+        publisher.communicate(timeout=total / _RATE_PER_S + _TIMEOUT_S)
+        heard: list[float] = json.loads(listener.communicate(timeout=_TIMEOUT_S)[0])
+    if len(heard) != total:
+        raise RuntimeError(f"wake: the {role} listener heard {len(heard)} of {total} messages")
+    return heard[_WARM_UP:]
+
+
+def catching_up(size: Size, told: Told) -> dict[str, Any]:
+    """A subscriber that is far behind: what it costs Redis, for each message that it gets, and the keys of the dearest call."""
+    shallow, deep = 1_000, size.backlog
+    found = {
+        "1,000 unread, our index": _catch_up(shallow, "unread", indexed=True),
+        f"{deep:,} unread, our index": _catch_up(deep, "unread", indexed=True),
+        f"{deep:,} expired, our index": _catch_up(deep, "expired", indexed=True),
+        f"{deep:,} expired, in our index still": _catch_up(deep, "dead", indexed=True),
+        f"{deep:,} unread, foreign publishers": _catch_up(deep, "unread", indexed=False),
+        f"{deep:,} expired, foreign publishers": _catch_up(deep, "expired", indexed=False),
+    }
+    for title, row in found.items():
+        told(
+            f"catching up: {title}: {row['us_per_message']:,.1f} us a message, {row['calls']:.0f} calls, "
+            f"{row['keys_most']:.0f} keys at most in a call, {row['first_ms']:,.1f} ms to the first message"
+        )
+    small, large = (found[title]["us_per_message"] for title in list(found)[:2])
+    return {"rows": found, "deep_over_shallow": large / small, "keys_most": max(row["keys_most"] for row in found.values())}
+
+
+def _catch_up(clocks: int, kind: str, *, indexed: bool) -> dict[str, float]:
+    """So many clocks behind: `unread` all of them live, `expired` none but the last 64, `dead` the same and the index has not
+    noticed yet."""
+    with pinned_server() as server, engine.Channel("behind", url=server.url) as channel:
+        plain = client(server)
+        channel.subscribe("late")
+        if indexed:
+            channel.publish("first", PAYLOAD)
+        _fill(plain, channel.name, clocks, index=indexed and kind != "expired", bodies=kind == "unread")
+        if indexed:
+            plain.hset(f"c.{{{channel.name}}}{_OURS}", "last", str(clocks))
+        if kind != "unread":
+            if indexed:
+                channel.publish_many([(secrets.token_hex(8), PAYLOAD) for _ in range(FETCH)])
+            else:
+                _fill(plain, channel.name, FETCH, index=False, bodies=True, start=clocks + 1)
+        return _drain(channel, plain)
+
+
+def _fill(plain: redis.Redis, channel: str, count: int, *, index: bool, bodies: bool, start: int = 2) -> None:
+    last = start - 2 + count if start == 2 else start - 1 + count
+    content = json.dumps(PAYLOAD, separators=(",", ":"))
+    if not index and not bodies:
+        start = last
+    for first in range(start, last + 1, _FILL_STEP):
+        upto = min(first + _FILL_STEP - 1, last)
+        plain.eval(_FILL, 0, channel, str(first), str(upto), str(int(index)), str(int(bodies)), content)
+
+
+def _drain(channel: engine.Channel, plain: redis.Redis) -> dict[str, float]:
+    """Fetch and acknowledge until nothing is left; what the fetches cost."""
+    messages, calls, spent_us, keys_most, first_ms = 0, 0, 0.0, 0.0, 0.0
+    began_s = time.monotonic()
+    more = True
+    while more:
+        plain.config_resetstat()
+        fetched = channel.fetch("late", max_messages=1_000)
+        sent, used_us = evalsha_stats(plain)
+        calls, spent_us = calls + sent, spent_us + used_us
+        stats: Any = plain.info("stats")
+        keys_most = max(keys_most, (stats["keyspace_hits"] + stats["keyspace_misses"]) / max(1, sent))
+        if fetched.messages and not messages:
+            first_ms = (time.monotonic() - began_s) * 1_000
+        messages, more = messages + len(fetched.messages), fetched.more_messages
+        if fetched.receipt is not None:
+            channel.acknowledge("late", fetched.receipt)
+    return {
+        "messages": messages,
+        "calls": calls,
+        "us_per_message": spent_us / max(1, messages),
+        "keys_most": keys_most,
+        "first_ms": first_ms,
+    }
