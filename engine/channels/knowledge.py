@@ -87,10 +87,10 @@ class Knowledge:
             self._renewed_ns = max(self._renewed_ns, sent.first_send_ns)
         return changed
 
-    def fetched(self, subscriber: str, reply: FetchReply) -> bool:
-        """Take what a fetch of this subscriber says of its era. False where the last one said the same."""
+    def fetched(self, subscriber: str, reply: FetchReply) -> int | None:
+        """Take what a fetch of this subscriber says of its era; that of the fetch before it."""
         before = self._eras.get(subscriber)
         if len(self._eras) >= _ERAS_MAX:
             self._eras.clear()
         self._eras[subscriber] = reply.era
-        return before != reply.era
+        return before

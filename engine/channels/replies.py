@@ -110,7 +110,9 @@ def batch(known: Knowledge, subscriber: str, sent: Sent) -> Batch | None:
         return None
     if reply.cursor is None:
         raise ScriptFault("a fetch without a cursor")
-    news = known.fetched(subscriber, reply)
+    before = known.fetched(subscriber, reply)
+    # Also where the server has told it to a copy of this call whose answer was lost.
+    era_changed = reply.era_changed or before not in (None, reply.era)
     read = [(at, contents.read(body)) for at, body in reply.items]
     messages = tuple(Message(*found, at) for at, found in read if found is not None)
     # By the order of delivery: the largest of a batch across the wrap is not its last (wire-models 2.3).
@@ -126,8 +128,8 @@ def batch(known: Knowledge, subscriber: str, sent: Sent) -> Batch | None:
         passed - len(read),
         len(read) - len(messages),
         reply.era,
-        reply.era_changed,
-        reply.era_changed and news,
+        era_changed,
+        era_changed and before != reply.era,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 from engine import validate
 from engine.channels import contents, ids, polling, rules
 from engine.channels.knowledge import Knowledge
+from engine.channels.merging import SeveralStorages
 from engine.channels.one_storage import OneStorage
 from engine.channels.redis_storage import RedisStorage
 from engine.channels.steps import Steps
@@ -59,10 +60,7 @@ class ChannelSurface:
         self.storages: Mapping[str, Storage] = named
         self._opening = Opening(self.name, validate.lua_folder(lua), observer)
         known = {id: Knowledge(self.ttl_s) for id in named}
-        (first, *others) = known.items()
-        if others:
-            raise Malformed("storages", storages, "one storage")
-        self._plan = OneStorage(self.name, *first)
+        self._plan = OneStorage(self.name, *known.popitem()) if len(known) == 1 else SeveralStorages(self.name, known)
 
     def _publishing(self, id: object, content: object, intended_ns: object) -> Steps[Published]:
         message = NewMessage(ids.check("id", id), contents.written(content))

@@ -1,0 +1,282 @@
+"""What does not fit is refused by name and bound before any I/O: keys, cursors and lives stay, and no call is made."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from engine import (
+    AsyncChannel,
+    Channel,
+    ChannelRule,
+    ConnectOptions,
+    Malformed,
+    MemoryStorage,
+    RawJson,
+    RedisStorage,
+    models,
+)
+from engine.channels import clock, receipts
+
+Change = Callable[[str], object]
+
+BAD_IDS = [
+    *("", "A", "-a", "_a", "a.b", "a b", "a\n", "\na", "é", "a" * 64, "a/b", "{a}", "a:b", "a\0", "a*"),
+    *(None, 5, b"a", ["a"], True),
+]
+GOOD_IDS = ["a", "0", "0-_", "a" * 63, "9z_"]
+
+
+@pytest.fixture
+def server(ironclaim_url: str) -> Iterator[Any]:
+    with redis.Redis.from_url(ironclaim_url) as client:
+        yield client
+
+
+@pytest.fixture
+def channel(ironclaim_url: str) -> Iterator[Channel]:
+    """With a subscriber that has acknowledged one of two messages."""
+    with Channel("chx", url=ironclaim_url) as made:
+        made.subscribe("sa")
+        made.publish_many([("m1", 1), ("m2", 2)])
+        receipt = made.fetch("sa", max_messages=1).receipt
+        assert receipt is not None
+        made.acknowledge("sa", receipt)
+        yield made
+
+
+def state(server: Any) -> dict[bytes, Any]:
+    """Every key with its value and the instant of its end, and how many scripts were called."""
+    found = {key: (server.dump(key), server.pexpiretime(key)) for key in sorted(server.keys())}
+    return {**found, b"calls": server.info("commandstats")["cmdstat_evalsha"]["calls"]}
+
+
+def refused(call: Callable[[], object], field: str) -> Malformed:
+    with pytest.raises(Malformed) as caught:
+        call()
+    assert caught.value.field == field and caught.value.bound
+    return caught.value
+
+
+def named(values: list[Any]) -> list[Any]:
+    """The same names in every process of a run."""
+    return [pytest.param(value, id=f"{type(value).__name__}-{at}") for at, value in enumerate(values)]
+
+
+@pytest.mark.parametrize("bad", named(BAD_IDS))
+def test_ids(channel: Channel, server: Any, bad: Any) -> None:
+    before = state(server)
+    refused(lambda: Channel(bad), "channel")
+    refused(lambda: AsyncChannel(bad), "channel")
+    refused(lambda: channel.publish(bad, 1), "id")
+    refused(lambda: channel.publish_many([("ok", 1), (bad, 1)]), "messages[1].id")
+    refused(lambda: channel.subscribe(bad), "subscriber")
+    refused(lambda: channel.unsubscribe(bad), "subscriber")
+    refused(lambda: channel.fetch(bad), "subscriber")
+    refused(lambda: channel.acknowledge(bad, receipts.outer({"redis": receipts.inner("chx", "sa", 2)})), "subscriber")
+    refused(lambda: channel.are_old(bad, ["m1"]), "subscriber")
+    refused(lambda: channel.are_old("sa", ["m1", bad]), "ids[1]")
+    assert state(server) == before
+
+
+def test_ids_at_their_bounds_are_taken(ironclaim_url: str) -> None:
+    for id in GOOD_IDS:
+        with Channel(id, url=ironclaim_url) as made:
+            assert made.subscribe(id).created and made.publish(id, 1).created
+            assert made.fetch(id).messages[0].id == id and made.are_old(id, [id]) == {id: False}
+
+
+@pytest.mark.parametrize(
+    "bad", named([float("nan"), float("-inf"), b'{"a":1}', object(), {1, 2}, "\ud800", {"a": [b""]}, "x" * 600_000])
+)
+def test_contents(channel: Channel, server: Any, bad: Any) -> None:
+    before = state(server)
+    refused(lambda: channel.publish("m3", bad), "content")
+    refused(lambda: channel.publish_many([("m3", 1), ("m4", bad)]), "messages[1].content")
+    assert state(server) == before
+
+
+@pytest.mark.parametrize("bad", named([b"{", "NaN", "", b"\xff", "[1,]", "{'a':1}", None, {}]))
+def test_raw_json(bad: Any) -> None:
+    refused(lambda: RawJson(bad), "content")
+
+
+@pytest.mark.parametrize("bad", named([None, 5, "ab", b"ab", {"a": 1}, [("a",)], [("a", 1, 2)], ["ab"], [5], [None]]))
+def test_messages(channel: Channel, server: Any, bad: Any) -> None:
+    before = state(server)
+    with pytest.raises(Malformed, match=r"^messages"):
+        channel.publish_many(bad)
+    refused(lambda: channel.publish_many([("m3", 1), ("m4", 1), ("m3", 2)]), "messages[2].id")
+    assert state(server) == before
+
+
+def test_too_many_messages(channel: Channel, server: Any) -> None:
+    before = state(server)
+    refused(lambda: channel.publish_many((f"m{at}", 1) for at in range(100_001)), "messages")
+    refused(lambda: channel.are_old("sa", [f"m{at}" for at in range(1_001)]), "ids")
+    refused(lambda: channel.are_old("sa", "m1"), "ids")
+    refused(lambda: channel.are_old("sa", 5), "ids")  # type: ignore[arg-type]
+    assert state(server) == before
+
+
+@pytest.mark.parametrize("bad", named([-1, 1_001, 10**30, 1.5, float("nan"), "64", None, True, -(2**63)]))
+def test_max_messages(channel: Channel, server: Any, bad: Any) -> None:
+    before = state(server)
+    refused(lambda: channel.fetch("sa", max_messages=bad), "max_messages")
+    assert state(server) == before
+
+
+@pytest.mark.parametrize("bad", named([-1, 10**30, 0.5, float("inf"), "10", None, False]))
+def test_wait_ms(channel: Channel, server: Any, bad: Any) -> None:
+    before = state(server)
+    refused(lambda: channel.fetch("sa", wait_ms=bad), "wait_ms")
+    assert state(server) == before
+
+
+@pytest.mark.parametrize("bad", named([-1, 2**63, "now", 1.5]))
+def test_intended_ns(channel: Channel, server: Any, bad: Any) -> None:
+    before = state(server)
+    refused(lambda: channel.publish("m3", 1, intended_ns=bad), "intended_ns")
+    refused(lambda: channel.publish_many([("m3", 1)], intended_ns=bad), "intended_ns")
+    assert state(server) == before
+
+
+def _inner(at: object, sum: str) -> str:
+    return json.dumps({"clk": at, "xs": sum}, separators=(",", ":"))
+
+
+def _packed(outer: object) -> str:
+    return base64.b64encode(json.dumps(outer).encode()).decode()
+
+
+def bad_receipts() -> dict[str, Any]:
+    """Made of a good one, of the second message."""
+    inside = receipts.inner("chx", "sa", 2)
+    good = receipts.outer({"redis": inside})
+    sum = receipts.checksum("chx", "sa", 2)
+    found: dict[str, Any] = {
+        "of another channel": receipts.outer({"redis": receipts.inner("chy", "sa", 2)}),
+        "of another subscriber": receipts.outer({"redis": receipts.inner("chx", "sb", 2)}),
+        "of names put together otherwise": receipts.outer({"redis": receipts.inner("chxs", "a", 2)}),
+        "of another storage": receipts.outer({"other": inside}),
+        "of no storage": receipts.outer({}),
+        "the inside alone": inside,
+        "the inside alone, packed": base64.b64encode(inside.encode()).decode(),
+        "another clock": receipts.outer({"redis": _inner(3, sum)}),
+        "a clock as text": receipts.outer({"redis": _inner("2", sum)}),
+        "a clock that is not whole": receipts.outer({"redis": _inner(2.0, sum)}),
+        "a clock that is a bool": receipts.outer({"redis": _inner(True, receipts.checksum("chx", "sa", 1))}),
+        "no clock": receipts.outer({"redis": json.dumps({"xs": sum})}),
+        "no checksum": receipts.outer({"redis": json.dumps({"clk": 2})}),
+        "a padded checksum": receipts.outer({"redis": _inner(2, sum + "==")}),
+        "an empty checksum": receipts.outer({"redis": _inner(2, "")}),
+        "a part that is no text": _packed({"redis": {"clk": 2, "xs": sum}}),
+        "a list": _packed([inside]),
+        "no base64": "%" + good[1:],
+        "no JSON": base64.b64encode(b"{").decode(),
+        "no UTF-8": base64.b64encode(b'{"redis":"\xff"}').decode(),
+        "too long": good + "A" * 5_000,
+        "empty": "",
+        "bytes": good.encode(),
+        "nothing": None,
+        "a number": 5,
+        "a space in it": good[:8] + " " + good[8:],
+        "a deep one": base64.b64encode(b"[" * 3_000).decode(),
+    }
+    for at in (clock.CLOCK_MAX + 1, clock.CLOCK_MIN - 1, 2**63 - 1, -(2**63)):
+        found[f"clock {at}, with its checksum"] = receipts.outer({"redis": _inner(at, receipts.checksum("chx", "sa", at))})
+    for at in (2**64, 10**400):
+        found[f"clock {str(at)[:6]}.., out of range"] = receipts.outer({"redis": _inner(at, sum)})
+    for at in range(1, len(good), 7):
+        found[f"cut at {at}"] = good[:at]
+    flipped = bytearray(base64.b64decode(good))
+    for at in range(0, len(flipped), 5):
+        other = bytes(byte ^ 1 if place == at else byte for place, byte in enumerate(flipped))
+        found[f"a bit in byte {at}"] = base64.b64encode(other).decode()
+    return found
+
+
+@pytest.mark.feature("DS15", model="dsps")
+def test_receipts_that_are_damaged_or_of_others(channel: Channel, server: Any) -> None:
+    before = state(server)
+    for what, bad in bad_receipts().items():
+        with pytest.raises(Malformed) as caught:
+            channel.acknowledge("sa", bad)
+        assert caught.value.field == "receipt", what
+    assert state(server) == before and before[b"c.{chx}.r.sa"]
+    # The good one of which they were made.
+    assert channel.acknowledge("sa", receipts.outer({"redis": receipts.inner("chx", "sa", 2)})).result == "OK"
+
+
+@pytest.mark.feature("DS17", model="dsps")
+def test_receipts_of_clocks_that_are_not_between_cursor_and_clock_change_nothing(channel: Channel, server: Any) -> None:
+    """They are well made: whoever knows how can forge one (the checksum is no signature)."""
+    before = state(server)
+    for at in (3, 1_000, clock.CLOCK_MAX, 1, 0, -1, clock.CLOCK_MIN):
+        assert channel.acknowledge("sa", receipts.outer({"redis": receipts.inner("chx", "sa", at)})).result == "stale"
+    after = state(server)
+    assert {**after, b"calls": 0} == {**before, b"calls": 0}
+
+
+@pytest.mark.parametrize("bad", named(["(", "[", "*", "a{2,1}", "(?P<n", "\\", 5, None, b".+", "(" * 500]))
+def test_patterns(bad: Any) -> None:
+    refused(lambda: ChannelRule(bad, 1_000), "pattern")
+
+
+@pytest.mark.parametrize("bad", named([-1, 10**15, 2**63, 0.5, float("nan"), float("inf"), "30m", None, True]))
+def test_expiry(bad: Any) -> None:
+    refused(lambda: ChannelRule(".+", bad), "expire_ms")
+
+
+def test_settings(ironclaim_url: str) -> None:
+    bad: Any
+    for bad in ((), [], 5, "abc", [".+"], (ChannelRule(), None), {".+": 1}):
+        refused(lambda: Channel("chx", models.Dsps(rules=bad)), "rules")  # noqa: B023
+    refused(lambda: Channel("chx", models.Dsps(rules=(ChannelRule("other", 0),))), "channel")
+    refused(lambda: Channel("chx", models.Dsps(rules=(ChannelRule("ch", 0),))), "channel")
+    for bad in (models.Lanes(), "dsps", models.Dsps, 5):
+        refused(lambda: Channel("chx", bad), "model")  # noqa: B023
+    for bad in ({}, [], 5, {"a": None}, {"a": "redis://"}, {f"s{at}": MemoryStorage() for at in range(11)}):
+        refused(lambda: Channel("chx", storages=bad), "storages")  # noqa: B023
+    for bad in ("", "a b", "a" * 129, 5):
+        refused(lambda: Channel("chx", storages={bad: MemoryStorage()}), "storages")  # noqa: B023
+        refused(lambda: Channel("chx", models.Dsps(storage=bad)), "storage")  # noqa: B023
+    refused(lambda: Channel("chx", url=ironclaim_url, storages={"a": MemoryStorage()}), "storages")
+    refused(lambda: Channel("chx", connect=ConnectOptions(), storages={"a": MemoryStorage()}), "storages")
+    for bad in ("http://x", "redis://x:y:z", 5):
+        refused(lambda: Channel("chx", url=bad), "url")  # noqa: B023
+        refused(lambda: Channel("chx", storages={"a": RedisStorage(bad)}), "url")  # noqa: B023
+    refused(lambda: Channel("chx", client=redis.asyncio.Redis()), "client")  # type: ignore[arg-type]
+    refused(lambda: AsyncChannel("chx", client=redis.Redis()), "client")  # type: ignore[arg-type]
+    refused(lambda: Channel("chx", connect={"timeout_ms": 5}), "connect")  # type: ignore[arg-type]
+    refused(lambda: Channel("chx", lua="lua"), "lua")  # type: ignore[arg-type]
+
+
+def test_asyncio_refuses_the_same(channel: Channel, server: Any, ironclaim_url: str) -> None:
+    async def story() -> None:
+        async with AsyncChannel("chx", url=ironclaim_url) as made:
+            for call, field in (
+                (lambda: made.publish("A", 1), "id"),
+                (lambda: made.publish("m3", b""), "content"),
+                (lambda: made.publish_many([("m3", float("nan"))]), "messages[0].content"),
+                (lambda: made.subscribe(""), "subscriber"),
+                (lambda: made.unsubscribe(""), "subscriber"),
+                (lambda: made.fetch("sa", max_messages=-1), "max_messages"),
+                (lambda: made.fetch("sa", wait_ms=-1), "wait_ms"),
+                (lambda: made.acknowledge("sa", receipts.inner("chx", "sa", 2)), "receipt"),
+                (lambda: made.are_old("sa", ["M"]), "ids[0]"),
+            ):
+                with pytest.raises(Malformed) as caught:
+                    await call()
+                assert caught.value.field == field
+
+    before = state(server)
+    asyncio.run(story())
+    assert state(server) == before
