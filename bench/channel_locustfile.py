@@ -1,0 +1,238 @@
+"""Open-loop load on channels, and subscribers beside it; a normal locustfile.
+
+    locust -f bench/channel_locustfile.py --subscribers 20 -u 22    by hand: web page, and a server of its own without --host
+    locust -f bench/channel_locustfile.py --headless -u 4 -t 60s --host redis://127.0.0.1:6379 --seed 1 Publisher
+    locust -f bench/channel_locustfile.py --headless -u 102 -t 60s --host redis://127.0.0.1:6379 --share consumer-1 Subscriber
+
+Publishers: the schedule paces, not Locust. The seeded plan says what is published when, the users take turns at it, and the total
+rate is --rate times that of the plan whatever their number. With --processes, or with --part and --parts, each process sends its
+part of the same schedule. Response times count from the intended instant.
+
+Subscribers: each user is the next subscriber of --share; --subscribers takes so many of the users, naming the class takes all.
+The time of a `delivery` is that from the intended publish to the receipt.
+
+Locust's numbers are the live view; verdicts come from --history and --subscriber-history.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from argparse import ArgumentParser, Namespace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gevent
+from locust import User, constant, events, task
+from locust.env import Environment
+from locust.exception import StopUser
+from locust.runners import MasterRunner, WorkerRunner
+
+# After locust, which makes the sockets cooperative when it is imported.
+import engine
+from bench.channels.opening import Place
+from bench.channels.publishing import Publishing
+from bench.channels.reading import Readers
+from bench.channels.workload import LOCUST_SHARE, SHARES, ChannelWorkload, of_share
+from bench.workload import WorkloadError
+from engine.testing import EmbeddedServer, ServerFailed, ServerMissing
+
+REFUSED_EXIT_CODE = 2
+#: The driver re-sends for up to 10 s before it gives up.
+STOP_TIMEOUT_S = 12.0
+
+logger = logging.getLogger(__name__)
+
+
+class Load:
+    """The load of this Locust process: listens to Locust's events, and is what its users ask what to do."""
+
+    def __init__(self) -> None:
+        self._server: EmbeddedServer | None = None
+        self._publishing: Publishing | None = None
+        self._readers: Readers | None = None
+        self._numbers = 0
+
+    def add_options(self, parser: ArgumentParser, **_: Any) -> None:
+        """Our own options; those that Locust's page shows can be changed there before each start."""
+        add: Any = parser.add_argument  # Locust's parser knows include_in_web_ui, argparse's type does not
+        add("--seed", type=int, default=1, help="seed of the load: same seed, same messages")
+        add("--rate", type=float, default=1.0, help="times the rates of the plan")
+        add("--id-prefix", default="", help="message ids are PREFIX-INDEX-PART (default b<seed>)")
+        hidden: Any = partial(add, include_in_web_ui=False)
+        hidden("--part", type=int, default=0, help="which part of the schedule, from 0 (default 0)")
+        hidden("--parts", type=int, default=1, help="how many parts (default 1)")
+        hidden("--history", default="", help="write the history of the publishes to this new file")
+        hidden("--lua", default="", help="folder of scripts to use instead of the engine's own")
+        hidden("--subscribers", type=int, default=0, help="so many of the users subscribe (default 0)")
+        hidden("--share", default=LOCUST_SHARE, help=f"whose subscribers: {', '.join(SHARES)} (default {LOCUST_SHARE})")
+        hidden("--subscriber-history", default="", help="write the history of the subscribers to this new file")
+
+    def prepare(self, environment: Environment, **_: Any) -> None:
+        """Check the options before anything runs, and start a server when none was named."""
+        options = _options(environment)
+        _share_out(environment, options.subscribers)
+        if isinstance(environment.runner, WorkerRunner):
+            return
+        try:
+            _workload(options).publishes(options.part, options.parts)
+            of_share(options.share)
+            if not environment.host:
+                environment.host = self._serve()
+            Place(environment.host).check()
+        except (WorkloadError, ServerMissing, ServerFailed, engine.EngineError) as error:
+            self.quit()
+            print(f"locustfile: {error}", file=sys.stderr)
+            sys.exit(REFUSED_EXIT_CODE)
+
+    def begin(self, environment: Environment, **_: Any) -> None:
+        """A start: by the command line, or by the button on the page."""
+        options = _options(environment)
+        runner: Any = environment.runner
+        if not isinstance(runner, WorkerRunner):
+            # decided once; a master sends its options to all its processes
+            options.load_parts = runner.worker_count
+        if isinstance(runner, MasterRunner):
+            return
+        report: Any = partial(_fire, environment)
+        number = runner.worker_index
+        try:
+            if Subscriber in environment.user_classes:
+                self._readers = Readers(_place(environment, options.subscriber_history, number), seed=options.seed, report=report)
+                self._numbers = number
+                gevent.signal_handler(signal.SIGUSR1, self._readers.catch_up)
+            if Publisher in environment.user_classes:
+                self._publishing = Publishing(
+                    _workload(options),
+                    _place(environment, options.history, number),
+                    part=options.part * options.load_parts + number,
+                    parts=options.parts * options.load_parts,
+                    report=report,
+                )
+                self._publishing.warm_up()
+        except (WorkloadError, engine.EngineError, OSError) as error:
+            self._refuse(environment, error)
+
+    def start(self) -> None:
+        """The first user is there: the schedule counts from now."""
+        if self._publishing is not None:
+            self._publishing.start()
+
+    def pace(self) -> None:
+        """Send the next publish at its instant. Raises StopUser when there is none."""
+        if self._publishing is None or not self._publishing.pace():
+            raise StopUser
+
+    def subscribe(self, environment: Environment) -> None:
+        """Be the next subscriber of the share until the load ends. Raises StopUser then, or when there is none any more."""
+        options = _options(environment)
+        planned = of_share(options.share)
+        if self._readers is None or self._numbers >= len(planned):
+            raise StopUser
+        reader = self._readers.reader(planned[self._numbers])
+        self._numbers += options.load_parts
+        # Locust kills its users at the end of the load; a subscriber is not to be killed but stopped, so it is ours.
+        gevent.spawn(reader.run).join()
+        raise StopUser
+
+    def end(self, **_: Any) -> None:
+        """The stop: by the command line, by the button, or by a signal. Nothing is published any more before readers stop."""
+        publishing, self._publishing = self._publishing, None
+        if publishing is not None:
+            publishing.stop()
+        readers, self._readers = self._readers, None
+        if readers is not None:
+            readers.stop(STOP_TIMEOUT_S)
+
+    def quit(self, **_: Any) -> None:
+        """The end of the Locust process, after the load has ended."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop()
+
+    def _serve(self) -> str:
+        self._server = EmbeddedServer().__enter__()
+        url = self._server.url
+        print(f"No --host was given, so a server was started: {url}")
+        print(f"Start subscribers with: python -m bench.channels subscribe --host {url}", flush=True)
+        return url
+
+    def _refuse(self, environment: Environment, error: Exception) -> None:
+        logger.error("the load was not started: %s", error)
+        runner: Any = environment.runner
+        if _options(environment).headless:
+            environment.process_exit_code = REFUSED_EXIT_CODE
+            end = runner.quit
+        else:
+            end = runner.stop
+        # in another greenlet, since stopping ends the one that starts the users
+        gevent.spawn(end)
+
+
+def _options(environment: Environment) -> Namespace:
+    options = environment.parsed_options
+    if options is None:
+        raise RuntimeError("this locustfile needs Locust's command line")
+    return options
+
+
+def _workload(options: Namespace) -> ChannelWorkload:
+    return ChannelWorkload(seed=options.seed, rate=options.rate, id_prefix=options.id_prefix)
+
+
+def _place(environment: Environment, given: str, number: int) -> Place:
+    """Each of several processes writes a history of its own: publisher-1.jsonl, publisher-1-2.jsonl, publisher-1-3.jsonl."""
+    options = _options(environment)
+    history = Path(given) if given else None
+    if history is not None and number > 0:
+        history = history.with_name(f"{history.stem}-{number + 1}{history.suffix}")
+    return Place(environment.host or "", Path(options.lua) if options.lua else None, history)
+
+
+def _share_out(environment: Environment, subscribers: int) -> None:
+    """Who subscribes: --subscribers of the users, or all when the command line names only that class."""
+    if Publisher not in environment.user_classes:
+        return
+    if subscribers > 0:
+        Subscriber.fixed_count = subscribers
+    else:
+        environment.user_classes = [kind for kind in environment.user_classes if kind is not Subscriber]
+
+
+def _fire(environment: Environment, kind: str, name: str, response_ms: float | None, failure: Exception | None) -> None:
+    environment.events.request.fire(
+        request_type=kind, name=name, response_time=response_ms, response_length=0, exception=failure, context={}
+    )
+
+
+load = Load()
+events.init_command_line_parser.add_listener(load.add_options)
+events.init.add_listener(load.prepare)
+events.test_start.add_listener(load.begin)
+events.test_stop.add_listener(load.end)
+events.quit.add_listener(load.quit)
+
+
+class Publisher(User):
+    """A user that publishes: it takes the next call of the schedule, waits for its instant, starts the send and comes back."""
+
+    wait_time = constant(0)
+
+    def on_start(self) -> None:
+        load.start()
+
+    @task
+    def publish_next(self) -> None:
+        load.pace()
+
+
+class Subscriber(User):
+    """A user that reads: it fetches and acknowledges, as a subscriber in a plain process does."""
+
+    wait_time = constant(0)
+
+    @task
+    def read(self) -> None:
+        load.subscribe(self.environment)

@@ -1,0 +1,245 @@
+"""Load on channels with the real Locust, a real server and real subscribers: what is published is what all of them get."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import statistics
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.channels import reading
+from bench.channels.workload import CHANNELS, ChannelWorkload, of_share
+from engine.channels import clock
+from engine.testing import EmbeddedServer
+from tests.bench.real_parts import Processes, rows_of, wait_until
+
+MS = 1_000_000
+HEADLESS = ("--headless", "--only-summary", "--exit-code-on-error", "0")
+
+Delivered = dict[tuple[str, str], dict[str, int]]
+
+
+def locust(processes: Processes, *arguments: str, log: str = "locust.log") -> subprocess.Popen[bytes]:
+    return processes.start("locust", "-f", "bench/channel_locustfile.py", *HEADLESS, *arguments, log=log)
+
+
+def publisher(processes: Processes, url: str, history: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    words = ("-u", "3", "--host", url, "--history", str(history), *arguments, "Publisher")
+    return locust(processes, *words, log=f"{history.stem}.log")
+
+
+def subscriber(processes: Processes, url: str, history: Path, share: str = "subscriber-1") -> subprocess.Popen[bytes]:
+    words = ("--host", url, "--share", share, "--history", str(history))
+    return processes.start("bench.channels", "subscribe", *words, log=f"{history.stem}.log")
+
+
+def completions(path: Path, operation: str) -> list[dict[str, Any]]:
+    return [row for row in rows_of(path, "operation") if row["f"] == operation and row["type"] != "invoke"]
+
+
+def subscribed(path: Path) -> int:
+    return len({(row["channel"], row["subscriber"]) for row in completions(path, "subscribe") if row["type"] == "ok"})
+
+
+def created(*paths: Path) -> dict[str, dict[str, int]]:
+    """channel -> message -> clock."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in itertools.chain(*(completions(path, "publish") for path in paths)):
+        found[row["channel"]].update({item["message"]: item["clock"] for item in row["items"] if item["result"] == "created"})
+    return found
+
+
+def delivered(*paths: Path) -> Delivered:
+    """(channel, subscriber) -> message -> clock, in the order in which they came first."""
+    found: Delivered = defaultdict(dict)
+    for row in itertools.chain(*(completions(path, "fetch") for path in paths)):
+        for item in row["items"] or ():
+            found[row["channel"], row["subscriber"]].setdefault(item["message"], item["clock"])
+    return found
+
+
+def assert_everything_came(published: dict[str, dict[str, int]], got: Delivered, share: str) -> None:
+    for channel, one in of_share(share):
+        came = got.get((channel.name, one.name), {})
+        assert came == published.get(channel.name, {}), f"{channel.name} {one.name}"
+        clocks = list(came.values())
+        assert all(after == clock.ahead(before, 1) for before, after in itertools.pairwise(clocks)), f"{channel.name} {one.name}"
+
+
+def stop(process: subprocess.Popen[bytes], output: str, code: int = 0) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == code, output
+
+
+def test_everybody_gets_in_order_whatever_is_published(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
+    """Two publishers share the schedule; a plain process and Locust users read, until all is there."""
+    sent = [tmp_path / "publisher-1.jsonl", tmp_path / "publisher-2.jsonl"]
+    read, locust_read = tmp_path / "subscriber-1.jsonl", tmp_path / "consumer-1.jsonl"
+    plain = subscriber(processes, server.url, read)
+    users = len(of_share("consumer-1"))
+    words = ("-u", str(users), "-r", str(users), "--host", server.url, "--subscriber-history", str(locust_read), "Subscriber")
+    greenlets = locust(processes, *words, log="consumer-1.log")
+    wait_until(lambda: subscribed(read) == len(of_share("subscriber-1")), "the plain subscribers")
+    wait_until(lambda: subscribed(locust_read) == users, "the subscribers in Locust")
+    publishers = [
+        publisher(processes, server.url, path, "--seed", "3", "--part", str(part), "--parts", "2")
+        for part, path in enumerate(sent)
+    ]
+    wait_until(lambda: sum(map(len, created(*sent).values())) > 250, "250 messages")
+    for process, path in zip(publishers, sent, strict=True):
+        stop(process, processes.output(f"{path.stem}.log"))
+    published = created(*sent)
+    for process in (plain, greenlets):
+        process.send_signal(signal.SIGUSR1)
+    for path, share in ((read, "subscriber-1"), (locust_read, "consumer-1")):
+        expected = sum(len(published.get(channel.name, ())) for channel, _ in of_share(share))
+        wait_until(lambda: sum(map(len, delivered(path).values())) >= expected, f"{expected} deliveries of {share}")  # noqa: B023
+    stop(plain, processes.output("subscriber-1.log"))
+    stop(greenlets, processes.output("consumer-1.log"))
+
+    assert_everything_came(published, delivered(read), "subscriber-1")
+    assert_everything_came(published, delivered(locust_read), "consumer-1")
+    for path, role in ((sent[0], "publisher"), (sent[1], "publisher"), (read, "subscriber"), (locust_read, "subscriber")):
+        rows = rows_of(path)
+        assert (rows[0]["kind"], rows[0]["role"], rows[0]["proc"]) == ("open", role, path.stem)
+        assert (rows[-1]["kind"], rows[-1]["rows"]) == ("close", len(rows))
+    # Each message comes at the instant of the plan, after the start of its process, and none is before it.
+    plan = list(itertools.islice(ChannelWorkload(seed=3).publishes(), 3000))
+    for part, path in enumerate(sent):
+        offsets: dict[frozenset[str], list[float]] = defaultdict(list)
+        for each in plan:
+            offsets[frozenset(one.id for one in each.messages)] += [each.offset_ms] if each.sender % 2 == part else []
+        done = completions(path, "publish")
+        sets = [(row["intended_ns"], frozenset(item["message"] for item in row["items"])) for row in done]
+        starts = set[int].intersection(*({at_ns - round(offset * MS) for offset in offsets[ids]} for at_ns, ids in sets))
+        assert len(starts) == 1
+        assert min(row["first_send_ns"] - row["intended_ns"] for row in done) >= 0
+    # Everything was acknowledged, up to the last message.
+    for path in (read, locust_read):
+        last = {(row["channel"], row["subscriber"]): row["cursor"] for row in completions(path, "acknowledge")}
+        assert all(last[key] == list(came.values())[-1] for key, came in delivered(path).items())
+    # Whoever waited was woken: nobody's wait is as short as this.
+    answered = {item["message"]: row["done_ns"] for path in sent for row in completions(path, "publish") for item in row["items"]}
+    ages_ms = [(row["done_ns"] - answered[item["message"]]) / MS for row in completions(read, "fetch") for item in row["items"]]
+    assert statistics.median(ages_ms) < reading.WAIT_MS[0] / 2
+    output = "".join(processes.output(f"{name}.log") for name in ("publisher-1", "publisher-2", "subscriber-1", "consumer-1"))
+    assert "Traceback" not in output
+    assert all(word in processes.output("consumer-1.log") for word in ("delivery", "fan-out 100", "short life", "acknowledge"))
+
+
+def test_a_killed_process_is_replaced_by_one_of_the_same_share(
+    server: EmbeddedServer, processes: Processes, tmp_path: Path
+) -> None:
+    sent, killed, read = tmp_path / "publisher-1.jsonl", tmp_path / "subscriber-1.jsonl", tmp_path / "subscriber-3.jsonl"
+    first = subscriber(processes, server.url, killed)
+    everybody = len(of_share("subscriber-1"))
+    wait_until(lambda: subscribed(killed) == everybody, "the subscribers")
+    source = publisher(processes, server.url, sent, "--rate", "2")
+    wait_until(lambda: sum(map(len, delivered(killed).values())) > 60, "60 deliveries")
+    first.kill()
+    first.wait()
+    second = subscriber(processes, server.url, read)
+    wait_until(lambda: sum(map(len, delivered(read).values())) > 60, "60 deliveries to the replacement")
+    stop(source, processes.output("publisher-1.log"))
+    published = created(sent)
+    second.send_signal(signal.SIGUSR1)
+    expected = sum(len(published.get(channel.name, ())) for channel, _ in of_share("subscriber-1"))
+    wait_until(lambda: sum(map(len, delivered(killed, read).values())) >= expected, f"{expected} deliveries")
+    stop(second, processes.output("subscriber-3.log"))
+    assert {row["result"] for row in completions(read, "subscribe")} == {"exists"}
+    assert rows_of(killed)[-1]["kind"] != "close"
+    assert_everything_came(published, delivered(killed, read), "subscriber-1")
+    assert "Traceback" not in processes.output("subscriber-3.log")
+
+
+def test_a_stalled_server_is_counted_and_not_hidden(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
+    history = tmp_path / "publisher-1.jsonl"
+    source = publisher(processes, server.url, history, "--rate", "10")
+    wait_until(lambda: len(completions(history, "publish")) > 50, "50 publishes")
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        drops = wait_until(lambda: rows_of(history, "drop"), "a dropped publish")
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    last = rows_of(history)[-1]["t_ns"]
+    wait_until(lambda: any(row["intended_ns"] > last and row["type"] == "ok" for row in completions(history, "publish")), "more")
+    stop(source, processes.output("publisher-1.log"))
+    assert all(row["count"] >= 1 and row["intended_ns"] < row["t_ns"] for row in drops)
+    # Every publish of the schedule up to the end was either sent or counted as dropped.
+    done = completions(history, "publish")
+    dropped = rows_of(history, "drop")
+    plan = list(itertools.islice(ChannelWorkload(seed=1, rate=10).publishes(), len(done) + len(dropped)))
+    planned = sorted(publish.messages[0].id for publish in plan)
+    assert (
+        sorted([row["items"][0]["message"] for row in done] + [row["detail"].split(":")[0].split()[1] for row in dropped])
+        == planned
+    )
+    assert "Traceback" not in processes.output("publisher-1.log")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--rate", "0"), "rate: 0.0 is not a number from 0.01 to 1000"),
+        (("--part", "2", "--parts", "2"), "part, parts: 2 of 2"),
+        (("--id-prefix", "A"), "id_prefix: 'A'"),
+        (("--share", "nobody"), "share: 'nobody' is not one of"),
+        (("--host", "http://127.0.0.1"), "url: 'http://127.0.0.1'"),
+    ],
+)
+def test_bad_options_end_with_one_line(
+    server: EmbeddedServer, processes: Processes, arguments: tuple[str, ...], line: str
+) -> None:
+    process = locust(processes, "-t", "5s", "--host", server.url, *arguments)
+    assert process.wait(timeout=60) == 2
+    assert line in processes.output()
+    assert "Traceback" not in processes.output()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--share", "nobody"), "share: 'nobody' is not one of"),
+        (("--seed", "-1"), "seed: -1 is not a whole number"),
+        (("--host", "http://127.0.0.1"), "url: 'http://127.0.0.1'"),
+        (("--history", "{folder}/there.jsonl"), "history: there.jsonl exists already"),
+        (("--history", "{folder}/none/there.jsonl"), "No such file or directory"),
+    ],
+)
+def test_a_plain_process_says_in_one_line_what_is_wrong(
+    processes: Processes, tmp_path: Path, arguments: tuple[str, ...], line: str
+) -> None:
+    (tmp_path / "there.jsonl").write_text("")
+    words = [word.format(folder=tmp_path) for word in arguments]
+    process = processes.start("bench.channels", "subscribe", *words, log="subscriber.log")
+    assert process.wait(timeout=60) == 2
+    output = processes.output("subscriber.log")
+    assert line in output
+    assert len(output.splitlines()) == 1
+
+
+def test_a_history_that_exists_is_not_written_again(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
+    history = tmp_path / "publisher-1.jsonl"
+    history.write_text("")
+    assert publisher(processes, server.url, history).wait(timeout=60) == 2
+    assert "history: publisher-1.jsonl exists already" in processes.output("publisher-1.log")
+    assert history.read_text() == ""
+
+
+def test_by_hand_with_a_server_of_its_own(processes: Processes, tmp_path: Path) -> None:
+    """Publishers and subscribers in one process, and nothing to prepare."""
+    sent, read = tmp_path / "publisher-1.jsonl", tmp_path / "consumer-1.jsonl"
+    words = ("-u", "14", "-r", "14", "--subscribers", "12", "--share", "subscriber-2", "--history", str(sent))
+    process = locust(processes, *words, "--subscriber-history", str(read))
+    wait_until(lambda: sum(map(len, delivered(read).values())) > 20, "20 deliveries")
+    stop(process, processes.output())
+    assert subscribed(read) == 12
+    assert len(CHANNELS) >= len({row["channel"] for row in completions(sent, "publish")}) > 10
+    assert "No --host was given, so a server was started: redis://" in processes.output()
+    assert "Traceback" not in processes.output()

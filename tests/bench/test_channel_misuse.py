@@ -1,0 +1,67 @@
+"""Receipts that must not work: each kind is wrong in the one way that its name says, and the rest of it is right."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import engine
+from bench.channels import misuse
+from bench.channels.misuse import KINDS, Handed, Misuse
+from engine.channels import clock, receipts
+
+CHANNEL, NAME = "wrap-01", "reader"
+
+
+def handed(at: int, era: int = 0) -> Handed:
+    return Handed(receipts.outer({"redis": receipts.inner(CHANNEL, NAME, at)}), era)
+
+
+def clock_of(receipt: str) -> int:
+    return receipts.read_inner(CHANNEL, NAME, receipts.read_outer(receipt)["redis"])
+
+
+@pytest.mark.parametrize("kind", ["tampered", "truncated", "foreign"])
+@pytest.mark.parametrize("at", [5, clock.CLOCK_MAX, clock.CLOCK_MIN])
+def test_what_a_checksum_finds(kind: Misuse, at: int) -> None:
+    made = misuse.forged(kind, CHANNEL, NAME, handed(at), None)
+    assert made is not None
+    with pytest.raises(engine.Malformed):
+        clock_of(made[0])
+
+
+def test_a_tampered_receipt_names_the_next_clock_under_the_checksum_of_this_one() -> None:
+    made = misuse.forged("tampered", CHANNEL, NAME, handed(clock.CLOCK_MAX), None)
+    assert made is not None
+    assert made[1] == clock.CLOCK_MIN
+    text = receipts.read_outer(made[0])["redis"]
+    assert f'"clk":{clock.CLOCK_MIN},' in text
+    assert receipts.checksum(CHANNEL, NAME, clock.CLOCK_MAX) in text
+
+
+def test_a_foreign_receipt_is_good_for_another_subscriber() -> None:
+    made = misuse.forged("foreign", CHANNEL, NAME, handed(5), None)
+    assert made is not None
+    assert receipts.read_inner(CHANNEL, f"{NAME}-other", receipts.read_outer(made[0])["redis"]) == made[1] == 5
+
+
+def test_one_beyond_has_a_good_checksum_and_is_ahead_also_over_the_wrap() -> None:
+    made = misuse.forged("beyond", CHANNEL, NAME, handed(clock.CLOCK_MAX - 3), None)
+    assert made is not None
+    assert clock.after(clock_of(made[0]), clock.CLOCK_MAX)
+
+
+def test_an_old_one_is_of_the_same_era_or_not_used() -> None:
+    made = misuse.forged("old", CHANNEL, NAME, handed(9, era=1), handed(5, era=1))
+    assert made is not None
+    assert clock_of(made[0]) == made[1] == 5
+    assert misuse.forged("old", CHANNEL, NAME, handed(9, era=1), handed(5, era=0)) is None
+    assert misuse.forged("old", CHANNEL, NAME, handed(9), None) is None
+
+
+def test_so_many_and_all_kinds_are_drawn() -> None:
+    rng = random.Random(1)
+    drawn = [misuse.drawn(rng, 0.1) for _ in range(2000)]
+    assert 120 < sum(kind is not None for kind in drawn) < 290
+    assert set(drawn) == {None, *KINDS}

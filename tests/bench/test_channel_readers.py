@@ -1,0 +1,179 @@
+"""What each kind of subscriber does with what it fetches, on a real server; the times between are made short."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import engine
+from bench.channels import reading
+from bench.channels.opening import Place
+from bench.channels.reading import Readers
+from bench.channels.workload import LONG_MS, SHORT_MS, Kind, PlannedChannel, PlannedSubscriber
+from engine.testing import EmbeddedServer
+from tests.bench.real_parts import rows_of, wait_until
+
+
+class Stage:
+    """One subscriber of a kind on a thread, and a publisher beside it."""
+
+    def __init__(self, url: str, history: Path) -> None:
+        self._place = Place(url, history=history)
+        self._history = history
+        self.reported: list[tuple[str, str, float | None, Exception | None]] = []
+        self.client: Any = redis.Redis.from_url(url, decode_responses=True)
+        self._threads: list[threading.Thread] = []
+
+    def begin(self, kind: Kind, *, expire_ms: int = LONG_MS) -> None:
+        one = PlannedSubscriber("reader", kind, "subscriber-1")
+        self.planned = PlannedChannel("ch", "fan-out 1", 1.0, expire_ms, (one,))
+        self.readers = Readers(self._place, seed=1, report=lambda *told: self.reported.append(told))
+        reader = self.readers.reader((self.planned, one))
+        self._threads.append(threading.Thread(target=reader.run, daemon=True))
+        self._publisher = self._place.open(self.planned, None)[0]
+        self._threads[-1].start()
+        wait_until(lambda: self.rows("subscribe"), "the subscription")
+
+    def publish(self, *ids: str) -> None:
+        for id in ids:
+            self._publisher.publish(id, {"intended_ns": 0})
+
+    def rows(self, operation: str) -> list[dict[str, Any]]:
+        return [row for row in rows_of(self._history, "operation") if row["f"] == operation and row["type"] == "ok"]
+
+    def fetched(self) -> list[list[str]]:
+        """The messages of each fetch that brought some."""
+        return [[item["message"] for item in row["items"]] for row in self.rows("fetch") if row["items"]]
+
+    def acknowledged(self) -> list[int]:
+        return [row["clock"] for row in self.rows("acknowledge") if row["result"] == "OK"]
+
+    def end(self) -> None:
+        self.readers.stop(5.0)
+        for thread in self._threads:
+            thread.join(timeout=5.0)
+        self._publisher.close()
+        self.client.close()
+
+
+@pytest.fixture
+def stage(server: EmbeddedServer, tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(server.url, tmp_path / "subscriber-1.jsonl")
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def set_times(**times: Any) -> None:
+        for name, value in {"WORK_S": (0.0, 0.1), "LAZY_S": 0.01, "LAG_S": 0.02, "MISUSE_SHARE": 0.0, **times}.items():
+            monkeypatch.setattr(reading, name, value)
+
+    return set_times
+
+
+def test_a_usual_one_acknowledges_each_batch(stage: Stage, quick: Callable[..., None]) -> None:
+    quick()
+    stage.begin("usual")
+    stage.publish("a")
+    wait_until(lambda: stage.acknowledged() == [1], "the first acknowledgement")
+    stage.publish("b", "c")
+    wait_until(lambda: stage.acknowledged()[-1:] == [3], "the last acknowledgement")
+    assert [id for ids in stage.fetched() for id in ids] == ["a", "b", "c"]
+    assert [told[0] for told in stage.reported].count("delivery") == 3
+    assert all(told[3] is None for told in stage.reported)
+
+
+def test_a_lazy_one_is_given_everything_twice(stage: Stage, quick: Callable[..., None]) -> None:
+    quick()
+    stage.begin("lazy")
+    stage.publish("a")
+    wait_until(lambda: stage.acknowledged() == [1], "the acknowledgement")
+    assert stage.fetched() == [["a"], ["a"]]
+    assert [told[0] for told in stage.reported].count("delivery") == 1
+
+
+def test_a_slow_one_works_before_it_acknowledges(stage: Stage, quick: Callable[..., None]) -> None:
+    quick(WORK_S=(0.2, 0.2))
+    stage.begin("slow")
+    stage.publish("a")
+    wait_until(lambda: stage.acknowledged() == [1], "the acknowledgement")
+    fetch = next(row for row in stage.rows("fetch") if row["items"])
+    assert stage.rows("acknowledge")[0]["first_send_ns"] - fetch["done_ns"] >= 0.2e9
+
+
+def test_a_vanished_one_stays_away_and_comes_back_in_a_hurry(stage: Stage, quick: Callable[..., None]) -> None:
+    quick(THERE_S=(0.0, 0.0), AWAY_S=60.0)
+    stage.begin("vanished")
+    stage.publish("a", "b")
+    assert stage.fetched() == []
+    stage.readers.catch_up()
+    wait_until(lambda: stage.acknowledged()[-1:] == [2], "everything after all")
+
+
+def test_one_who_lags_keeps_its_place_and_loses_what_grows_too_old(stage: Stage, quick: Callable[..., None]) -> None:
+    quick(THERE_S=(0.0, 0.0), AWAY_S=60.0)
+    stage.begin("lagging", expire_ms=SHORT_MS)
+    stage.publish("a", "b", "c")
+    wait_until(lambda: len(stage.fetched()) > 2, "some looks")
+    assert stage.fetched()[:2] == [["a"], ["a"]]
+    assert stage.acknowledged() == []
+    stage.client.delete("c.{ch}.m.1", "c.{ch}.m.2")
+    stage.readers.catch_up()
+    wait_until(lambda: stage.acknowledged() == [3], "the acknowledgement")
+    assert max(row["lost"] or 0 for row in stage.rows("fetch")) == 2
+
+
+def test_one_whose_subscription_is_gone_subscribes_again(stage: Stage, quick: Callable[..., None]) -> None:
+    quick()
+    stage.begin("usual")
+    stage.publish("a")
+    wait_until(lambda: stage.acknowledged() == [1], "the acknowledgement")
+    stage.client.delete("c.{ch}.r.reader")
+    # Whoever waits learns it when it is rung, or looks again.
+    stage.publish("b")
+    wait_until(lambda: len([row for row in stage.rows("subscribe") if row["result"] == "created"]) == 2, "the subscription")
+    stage.publish("c")
+    wait_until(lambda: stage.fetched()[-1] == ["c"], "what came after it")
+
+
+def test_what_must_not_work_is_tried_first_and_recorded(stage: Stage, quick: Callable[..., None], tmp_path: Path) -> None:
+    quick(MISUSE_SHARE=1.0)
+    stage.begin("usual")
+    tried: set[str] = set()
+    for number in range(60):
+        stage.publish(f"m-{number}")
+        wait_until(lambda: len(stage.acknowledged()) > number, "its acknowledgement")  # noqa: B023
+        tried = {row["name"] for row in rows_of(tmp_path / "subscriber-1.jsonl", "misuse")}
+        if len(tried) == 5:
+            break
+    assert tried == {"tampered", "truncated", "foreign", "old", "beyond"}
+    for row in rows_of(tmp_path / "subscriber-1.jsonl", "misuse"):
+        assert row["result"] == ("stale" if row["name"] in ("old", "beyond") else "malformed")
+        assert (row["channel"], row["subscriber"]) == ("ch", "reader")
+    assert all(told[3] is None for told in stage.reported)
+
+
+def test_one_that_was_taken_is_reported_as_a_failure(
+    stage: Stage, quick: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick(MISUSE_SHARE=1.0)
+    monkeypatch.setattr(engine.Channel, "acknowledge", lambda *_: type("Answer", (), {"result": "OK"}))
+    stage.begin("usual")
+    stage.publish("a")
+    wait_until(lambda: any("was taken" in str(told[3]) for told in stage.reported), "the failure")
+    assert {row["result"] for row in rows_of(stage.readers._place.history, "misuse")} == {"OK"}  # pyright: ignore
+
+
+def test_a_cut_connection_is_no_end(stage: Stage, quick: Callable[..., None]) -> None:
+    quick()
+    stage.begin("usual")
+    stage.client.client_kill_filter(_type="normal", skipme=True)
+    stage.client.client_kill_filter(_type="pubsub", skipme=True)
+    stage.publish("a")
+    wait_until(lambda: stage.acknowledged() == [1], "the acknowledgement")
