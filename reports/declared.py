@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from reports.channels.frames import ChannelFrames
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from reports.frames import Frames
+    from reports.frames import AnyFrames
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def declared(spec: Mapping[str, Any]) -> list[Finding]:
     ]
 
 
-def with_findings(rows: DataFrame, frames: Frames) -> DataFrame:
+def with_findings(rows: DataFrame, frames: AnyFrames) -> DataFrame:
     """Violation rows with a column `finding`: the name of the first finding that may cover the row, or an empty text."""
     findings = declared(frames.run.spec)
     if any(finding.procs for finding in findings):
@@ -70,7 +72,10 @@ def covers(finding: Finding) -> Column:
     return about & F.coalesce(F.exists("hands", foreign), F.lit(False))
 
 
-def hands(frames: Frames) -> DataFrame:
-    """Job, as the subject of a violation, with the processes that had a lease of it."""
+def hands(frames: AnyFrames) -> DataFrame:
+    """Job, as the subject of a violation, with the processes that had a lease of it; or subscriber, with those it fetched in."""
+    if isinstance(frames, ChannelFrames):
+        who = F.concat_ws("/", "channel", "subscriber").alias("subject")
+        return frames.calls.where(F.col("f") == "fetch").groupBy(who).agg(F.collect_set("proc").alias("hands"))
     held = frames.events.where(F.col("fence").isNotNull() & ~F.coalesce(F.col("f") == "reap", F.lit(False)))
     return held.groupBy(F.col("job").alias("subject")).agg(F.collect_set("proc").alias("hands"))

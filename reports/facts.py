@@ -11,8 +11,17 @@ from reports.file_facts import FileFacts
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
 
+#: The model of runs that are about channels, not about jobs.
+CHANNELS = "dsps"
+
+#: Faults that kill a process.
+KILLS = ("worker-kill", "subscriber-kill")
+
 #: How the names of workers begin that run inside Locust.
 CONSUMER = "consumer-"
+
+#: Roles of the processes that make the load.
+LOAD = ("producer", "publisher")
 
 #: Silence of a process is told with this resolution, in nanoseconds.
 SLOT_NS = 250 * MS
@@ -46,8 +55,8 @@ class Process:
 
     @property
     def in_locust(self) -> bool:
-        """True for what runs inside Locust: producers, and the consumers beside them, which are workers."""
-        return self.role == "producer" or self.name.startswith(CONSUMER)
+        """True for what runs inside Locust: producers or publishers, and the consumers beside them: workers or subscribers."""
+        return self.role in LOAD or self.name.startswith(CONSUMER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +142,11 @@ class Run:
     cpu: Mapping[str, tuple[Usage, ...]] = field(default_factory=dict)
 
     @property
+    def of_channels(self) -> bool:
+        """True for a run that is about channels."""
+        return self.spec.get("model") == CHANNELS
+
+    @property
     def dropped(self) -> int:
         """Jobs that the load did not send."""
         return sum(drop.count for drop in self.drops)
@@ -147,7 +161,7 @@ class Run:
         """Every kill whose witness was had."""
         found: list[Kill] = []
         for stage in self.stages:
-            if stage.name == "worker-kill" and stage.stage == "witness" and stage.ok:
+            if stage.name in KILLS and stage.stage == "witness" and stage.ok:
                 injects = [s.t_ns for s in self.stages if s.fault == stage.fault and s.stage == "inject"]
                 found.append(Kill(stage.fault, stage.target, min([*injects, stage.t_ns]), stage.t_ns, stage.leases))
         return tuple(found)

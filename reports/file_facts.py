@@ -48,6 +48,9 @@ class FileFacts:
     created: bool = False
     leased: bool = False
     finished: bool = False
+    published: bool = False
+    fetched: bool = False
+    acknowledged: bool = False
     operations: int = 0
     #: Operation rows without f, op or a known type; open rows without a boot id; final rows without the server's time.
     nameless: int = 0
@@ -59,7 +62,7 @@ class FileFacts:
     unknown_operations: tuple[str, ...] = ()
     tokenless: int = 0
     unintended: int = 0
-    #: First and last instant at which an enqueue row was written, and the last at which any row was.
+    #: First and last instant at which an enqueue or publish row was written, and the last at which any row was.
     enqueue_first_ns: int | None = None
     enqueue_last_ns: int | None = None
     last_ns: int | None = None

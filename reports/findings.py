@@ -16,7 +16,7 @@ from reports.checks.base import Base, Check, Flag, flagged
 from reports.checks.h0_history_whole import holes, lost_rows
 from reports.declared import with_findings
 from reports.errors import CannotJudge, one_line
-from reports.frames import Frames
+from reports.frames import AnyFrames, Frames
 from reports.verdict import DECLARED, EXAMPLES_MAX
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ HISTORY = ("H0", "H3")
 LATE_LOAD = ("H3", "late load")
 
 #: How the ids of the checks begin that judge what the engine did.
-ENGINE = "J"
+ENGINE = ("J", "P")
 
 
 @dataclass
@@ -82,9 +82,9 @@ def said(count: int, examples: Sequence[str]) -> str:
     return examples[0] if count == 1 else f"{count} found, the first: {examples[0]}"
 
 
-def examine(frames: Frames, tables: Path, checks: Sequence[Check] = CHECKS) -> list[Found]:
+def examine(frames: AnyFrames, tables: Path, checks: Sequence[Check] = CHECKS) -> list[Found]:
     """Judge every check; the violation rows go to `tables/violations.parquet`. A check that crashes is in doubt, not passed."""
-    checks = [check for check in checks if check.applies(frames.run)]
+    checks = [check for check in checks if check.judges(frames.run)]
     found = [Found(check, doubts_of(check, frames)) for check in checks]
     for one in found:
         one.hidden = one.check.id.startswith(ENGINE) and bool(lost_rows(frames.run))
@@ -107,7 +107,7 @@ def broken(rows: Iterable[Row]) -> bool:
     return any((row["check"], row["kind"]) != LATE_LOAD and row["check"] in HISTORY for row in rows)
 
 
-def doubts_of(check: Check, frames: Frames) -> list[str]:
+def doubts_of(check: Check, frames: AnyFrames) -> list[str]:
     """Why a check cannot be judged."""
     try:
         return list(check.doubts(frames.run))
@@ -120,7 +120,7 @@ def crashed(error: BaseException) -> str:
     return f"the check crashed: {one_line(error)}"
 
 
-def one_by_one(one: Found, frames: Frames) -> list[Row]:
+def one_by_one(one: Found, frames: AnyFrames) -> list[Row]:
     """When all checks together crashed: each by itself, so that a crash puts only its own check in doubt."""
     try:
         return tally(with_findings(violations(frames, [one.check]), frames))
@@ -129,8 +129,11 @@ def one_by_one(one: Found, frames: Frames) -> list[Row]:
         return []
 
 
-def violations(frames: Frames, checks: Sequence[Check]) -> DataFrame:
+def violations(frames: AnyFrames, checks: Sequence[Check]) -> DataFrame:
     """Violation rows of some checks: each frame is passed over once for all of them."""
+    if not isinstance(frames, Frames):
+        found = [flagged(frame, [(check.id, flag)]) for check in checks for frame, flag in check.channels(frames)]
+        return reduce(DataFrame.unionByName, found or [flagged(frames.misuses.limit(0), [])]).coalesce(PARTITIONS)
     flags: dict[Base, list[tuple[str, Flag]]] = {"jobs": []}
     parts: list[DataFrame] = []
     for check in checks:

@@ -16,6 +16,10 @@ TAIL_BYTES = 65_536
 #: The newest spec.json that this judge reads.
 SPEC_SCHEMA = 1
 
+#: The model of runs that are about channels, and the largest clock of one.
+CHANNELS = "dsps"
+CLOCK_MAX = 2**53 - 1
+
 #: Fields of a spec that are whole numbers above 0.
 POSITIVE = ("lease_ms", "sweep_ms", "recovery_bound_ms", "liveness_ms", "workers")
 
@@ -23,7 +27,7 @@ POSITIVE = ("lease_ms", "sweep_ms", "recovery_bound_ms", "liveness_ms", "workers
 PLANNED = ("fault", "name", "target")
 
 #: What a declared finding may be about: a check of the engine, or `id:kind` for one kind of its violations.
-DECLARABLE = re.compile(r"J\d+(:[a-z ]+)?")
+DECLARABLE = re.compile(r"[JP]\d+(:[a-z ]+)?")
 
 #: Rule 37: recovery within the lease and this much, nothing stuck after the lease and that much. The harness gives a lease of 9 s
 #: six seconds more; for a short lease the same share of it is enough, and this is the least that a busy machine needs.
@@ -57,8 +61,11 @@ def read_spec(run: Path) -> dict[str, Any]:
 def spec_faults(spec: Mapping[str, Any]) -> list[str]:
     """What is wrong with a spec, each field with its value and bound."""
     found = [] if spec.get("schema") == SPEC_SCHEMA else [f"schema is {shown(spec, 'schema')}, this judge reads {SPEC_SCHEMA}"]
+    of_channels = spec.get("model") == CHANNELS
     whole = {name for name in POSITIVE if type(spec.get(name)) is int and spec[name] > 0}
-    found += [f"{name} is {shown(spec, name)}, it must be a whole number above 0" for name in POSITIVE if name not in whole]
+    wanted = () if of_channels else POSITIVE
+    found += [f"{name} is {shown(spec, name)}, it must be a whole number above 0" for name in wanted if name not in whole]
+    found += channel_faults(spec.get("channels")) if of_channels else []
     if {"lease_ms", "recovery_bound_ms"} <= whole and spec["recovery_bound_ms"] > (most := spec["lease_ms"] + RECOVERY_SLACK_MS):
         found.append(f"recovery_bound_ms is {spec['recovery_bound_ms']}, it must be at most {most}")
     if {"lease_ms", "liveness_ms"} <= whole and spec["liveness_ms"] < (least := spec["lease_ms"] + LIVENESS_SLACK_MS):
@@ -83,6 +90,23 @@ def spec_faults(spec: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def channel_faults(channels: object) -> list[str]:
+    """What is wrong with the channels of a spec: each has a name, its subscribers, and the clock that it was set to, if any."""
+    if not isinstance(channels, list) or not channels:
+        return ["channels must be a list, with an entry for each channel"]
+    found: list[str] = []
+    for number, one in enumerate(channels):
+        at, entry = f"channels[{number}]", one if isinstance(one, dict) else {}
+        names, preset = entry.get("subscribers"), entry.get("preset_clock") or 0
+        found += [] if is_text(entry.get("name")) else [f"{at} has no name, it must be a text"]
+        found += [] if is_whole(entry.get("expire_ms")) else [f"{at} has no expire_ms, it must be a whole number"]
+        if not isinstance(names, list) or not all(map(is_text, names)):
+            found.append(f"{at} has subscribers {json.dumps(names)[:VALUE_MAX]}, they must be a list of names")
+        if type(preset) is not int or abs(preset) > CLOCK_MAX:
+            found.append(f"{at} has preset_clock {json.dumps(preset)[:VALUE_MAX]}, it must be a clock")
+    return found
+
+
 def findings_faults(findings: object) -> list[str]:
     """What is wrong with the declared findings of a spec: a loose one would swallow violations that it does not describe."""
     if not isinstance(findings, list):
@@ -93,7 +117,7 @@ def findings_faults(findings: object) -> list[str]:
         found += [f"{at} has no {name}, it must be a text" for name in ("name", "text") if not is_text(entry.get(name))]
         checks, procs = entry.get("checks"), entry.get("procs", [])
         if not isinstance(checks, list) or not all(is_text(c) and DECLARABLE.fullmatch(c) for c in checks):
-            found.append(f"{at} has checks {json.dumps(checks)[:VALUE_MAX]}, they must be ids of J checks, or id:kind")
+            found.append(f"{at} has checks {json.dumps(checks)[:VALUE_MAX]}, they must be ids of J or P checks, or id:kind")
         if not isinstance(procs, list) or not all(map(is_text, procs)):
             found.append(f"{at} has procs {json.dumps(procs)[:VALUE_MAX]}, they must be how names of processes begin")
     return found

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from reports.channels import frames as channel_frames
+from reports.channels.frames import ChannelFrames
 from reports.columns import job_columns, token_columns
 from reports.facts import Run
 from reports.recovery import in_hand
@@ -70,8 +72,16 @@ class Frames:
     in_hand: DataFrame
 
 
-def build(rows: DataFrame, run: Run) -> Frames:
+AnyFrames = Frames | ChannelFrames
+
+
+def build(rows: DataFrame, run: Run) -> AnyFrames:
     """All frames of a run, kept for later passes."""
+    return channel_frames.build(rows, run) if run.of_channels else of_jobs(rows, run)
+
+
+def of_jobs(rows: DataFrame, run: Run) -> Frames:
+    """The frames of a run with jobs."""
     found = events(rows, run).persist()
     leases = tokens(found, eras=len(run.replids) > 1).persist()
     named = jobs(found, run).persist()

@@ -19,7 +19,7 @@ from reports.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from reports.frames import Frames
+    from reports.frames import AnyFrames
 
 Say = Callable[[str], None]
 
@@ -71,7 +71,7 @@ def withdraw(run: Path) -> None:
         raise CannotJudge(f"the older page of {run.name} cannot be removed: {error.strerror or error}") from error
 
 
-def publish(run: Path, decided: dict[str, Any], frames: Frames | None, say: Say) -> None:
+def publish(run: Path, decided: dict[str, Any], frames: AnyFrames | None, say: Say) -> None:
     """Write the verdict, then draw the page, which cannot change it. Raises CannotJudge when the verdict cannot be written."""
     INTERRUPTS.check()
     junit.write(run, decided)
@@ -85,7 +85,7 @@ def publish(run: Path, decided: dict[str, Any], frames: Frames | None, say: Say)
 
 def look(
     spark: SparkSession, run: Path, files: Sequence[Path], spec: dict[str, Any], say: Say
-) -> tuple[dict[str, Any], Frames | None]:
+) -> tuple[dict[str, Any], AnyFrames | None]:
     """The verdict and the frames that it rests on. PySpark is imported only here, so that a missing one is one clear line."""
     from reports import findings, frames, load, measure
 
@@ -95,12 +95,12 @@ def look(
     facts = load.learn(rows, files, spec, cpu_usage(run))
     built = frames.build(rows, facts)
     tables = tables_folder(run)
-    findings.save(built.events, tables / "ops.parquet")
+    findings.save(built.events if isinstance(built, frames.Frames) else built.calls, tables / "ops.parquet")
     say(f"judge: checking {sum(file.operations for file in facts.files.values())} operation rows")
     found = findings.examine(built, tables)
     say("judge: measuring")
     try:
-        measured, trouble = measure.measures(built), ""
+        measured, trouble = measure.measures(built) if isinstance(built, frames.Frames) else verdict.NO_MEASURES, ""
     except Exception as error:
         measured, trouble = verdict.NO_MEASURES, f"the measures crashed: {one_line(error)}"
     return verdict.decide(found, measured, spec, trouble), built

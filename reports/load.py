@@ -91,6 +91,7 @@ def learn(
 def summary_columns() -> list[Column]:
     """The aggregates of one file. Lists hold only kinds of row of which a run has few."""
     kind, seq, t_ns = (F.when(F.col("readable"), F.col(name)) for name in ("kind", "seq", "t_ns"))
+    offer = F.col("f").isin("enqueue", "publish")
 
     def of_kind(name: str, *columns: str | Column) -> Column:
         return F.collect_list(F.when(kind == name, F.struct(*columns)))
@@ -115,15 +116,23 @@ def summary_columns() -> list[Column]:
         of_kind("process", "name", "role", "file", "t_ns").alias("processes"),
         of_kind("fault", "fault", "name", "stage", "target", "result", "detail", "t_ns", "items").alias("faults"),
         of_kind("phase", "name", "t_ns").alias("phases"),
-        of_kind("final", "name", "state", "count", F.size("items").alias("listed"), "t_ns", "srv_us").alias("finals"),
+        of_kind(
+            "final",
+            "name",
+            F.coalesce("state", "channel").alias("state"),
+            "count",
+            F.size("items").alias("listed"),
+            "t_ns",
+            "srv_us",
+        ).alias("finals"),
         of_kind("drop", F.coalesce("intended_ns", "t_ns").alias("t_ns"), "count").alias("drops"),
         F.count_if(kind == "operation").alias("operations"),
         F.count_if((kind == "operation") & ~named()).alias("nameless"),
         F.count_if((kind == "open") & (F.coalesce("boot_id", F.lit("")) == "")).alias("bootless"),
         F.count_if((kind == "final") & F.col("srv_us").isNull()).alias("timeless"),
         *oddities(),
-        F.min(F.when(F.col("f") == "enqueue", t_ns)).alias("enqueue_first_ns"),
-        F.max(F.when(F.col("f") == "enqueue", t_ns)).alias("enqueue_last_ns"),
+        F.min(F.when(offer, t_ns)).alias("enqueue_first_ns"),
+        F.max(F.when(offer, t_ns)).alias("enqueue_last_ns"),
         F.max(t_ns).alias("last_ns"),
         F.collect_set(place(kind)).alias("places"),
         F.count_if((kind == "operation") & disordered()).alias("disordered"),
@@ -135,6 +144,9 @@ def summary_columns() -> list[Column]:
         succeeded("enqueue", "created", "repeated").alias("created"),
         succeeded("claim", "leased", "repeated").alias("leased"),
         succeeded("finish", "ok", "repeated").alias("finished"),
+        succeeded("publish", "created", "duplicate").alias("published"),
+        some_ok((F.col("f") == "fetch") & (F.size("items") > 0)).alias("fetched"),
+        some_ok((F.col("f") == "acknowledge") & (F.col("result") == "OK")).alias("acknowledged"),
     ]
 
 
@@ -169,7 +181,12 @@ def succeeded(operation: str, *results: str) -> Column:
     some = F.exists(
         "items", lambda item: item["result"].isin(*results) | (item["fence"].isNotNull() & F.lit(operation == "claim"))
     )
-    done = F.col("readable") & (F.col("kind") == "operation") & (F.col("f") == operation) & (F.col("type") == "ok") & some
+    return some_ok((F.col("f") == operation) & some)
+
+
+def some_ok(condition: Column) -> Column:
+    """True when an operation was answered ok for which the condition holds."""
+    done = F.col("readable") & (F.col("kind") == "operation") & (F.col("type") == "ok") & condition
     return F.coalesce(F.max(done), F.lit(False))
 
 

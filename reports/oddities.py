@@ -60,7 +60,7 @@ def oddities() -> list[Column]:
         F.sort_array(F.collect_set(F.when(readable & ~kind.isin(*KINDS), kind))).alias("unknown_kinds"),
         F.sort_array(F.collect_set(F.when(operation & ~f.isin(*OPERATIONS), f))).alias("unknown_operations"),
         F.count_if(readable & tokenless()).alias("tokenless"),
-        F.count_if(operation & (f == "enqueue") & F.col("intended_ns").isNull()).alias("unintended"),
+        F.count_if(operation & f.isin("enqueue", "publish") & F.col("intended_ns").isNull()).alias("unintended"),
     ]
 
 

@@ -27,6 +27,9 @@ DECLARED = "declared"
 #: Verdict -> exit code.
 EXIT_CODES = {"valid": 0, "violated": 1, "unknown": 2}
 
+#: Measures that are what a check has found of that kind.
+COUNTED = (("J4", "lost"), ("J6", "doubled"), ("P1", "lost"))
+
 #: Measures of a run that could not be looked at.
 NO_MEASURES: dict[str, Any] = {
     **dict.fromkeys(("enqueued", "finished", "lost", "doubled", "refused_stale", "dead", "dropped")),
@@ -46,7 +49,7 @@ def merge(verdicts: Iterable[str]) -> str:
 def decide(found: Sequence[Found], measures: Mapping[str, Any], spec: Mapping[str, Any], trouble: str = "") -> dict[str, Any]:
     """The verdict of a run that could be looked at. Trouble with the measures makes it unknown too."""
     by_id = {one.check.id: one for one in found}
-    counted = {"lost": proved(by_id["J4"], "lost"), "doubled": proved(by_id["J6"], "doubled")}
+    counted = {name: proved(by_id[check], name) for check, name in COUNTED if check in by_id}
     return {
         "schema": SCHEMA,
         "verdict": merge([*(one.verdict for one in found), "unknown" if trouble else "valid"]),

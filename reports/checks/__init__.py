@@ -22,6 +22,13 @@ from reports.checks import (
     j17_needs_met,
     j18_routed_right,
     j19_delayed_on_time,
+    p1_all_delivered,
+    p2_only_published,
+    p3_no_gaps,
+    p4_one_clock_one_message,
+    p5_ack_is_final,
+    p6_receipts_safe,
+    p7_one_order,
 )
 from reports.checks.base import Check
 
@@ -47,5 +54,12 @@ CHECKS: tuple[Check, ...] = tuple(
         j17_needs_met,
         j18_routed_right,
         j19_delayed_on_time,
+        p1_all_delivered,
+        p2_only_published,
+        p3_no_gaps,
+        p4_one_clock_one_message,
+        p5_ack_is_final,
+        p6_receipts_safe,
+        p7_one_order,
     )
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F
 
+from reports.channels.frames import ChannelFrames
 from reports.facts import MS, Run
 from reports.frames import Frames
 
@@ -41,8 +42,9 @@ class Flag:
 class Check:
     """One check. `doubts`: reasons why it cannot be judged; `flags`: its conditions, by the frame that they are about.
 
-    `more` is for what is not about single rows of a frame: frames of its own, each with the flag for its rows. `applies`: False
-    for runs whose scenario does not use what the check is about; they are judged without it.
+    `more` is for what is not about single rows of a frame: frames of its own, each with the flag for its rows; `channels` is the
+    same for a run that is about channels, not about jobs. `applies`: False for runs whose scenario does not use what the check is
+    about; they are judged without it.
     """
 
     id: str
@@ -50,7 +52,12 @@ class Check:
     doubts: Callable[[Run], list[str]]
     flags: Callable[[Run], dict[Base, list[Flag]]] = lambda run: {}
     more: Callable[[Frames], list[tuple[DataFrame, Flag]]] = lambda frames: []
+    channels: Callable[[ChannelFrames], list[tuple[DataFrame, Flag]]] = lambda frames: []
     applies: Callable[[Run], bool] = lambda run: True
+
+    def judges(self, run: Run) -> bool:
+        """True for a run that this check has something to say about: H checks about any, J about jobs, P about channels."""
+        return self.id[0] in ("HP" if run.of_channels else "HJ") and self.applies(run)
 
 
 def flagged(frame: DataFrame, flags: Sequence[tuple[str, Flag]]) -> DataFrame:

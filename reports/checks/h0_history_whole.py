@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from reports.channels.plan import planned
 from reports.checks.base import Check, Flag, sentence, token
 from reports.facts import MS, Run
 from reports.file_facts import FileFacts
@@ -28,8 +29,12 @@ TAIL_MS = 2_000
 #: The deadline snapshot may be taken this much later than due.
 SNAPSHOT_LATE_MS = 5_000
 
+#: What must have succeeded in a run: the flag of `FileFacts`, and what it means when no file has it.
+OF_JOBS = {"created": "no enqueue", "leased": "no claim", "finished": "no finish"}
+OF_CHANNELS = {"published": "no publish", "fetched": "no fetch that brought a message", "acknowledged": "no acknowledgement"}
+
 #: Faults of these are no reason for the server to begin a new era.
-CLIENTS = ("worker-", "producer-", "net-")
+CLIENTS = ("worker-", "producer-", "subscriber-", "net-")
 
 
 def doubts(run: Run) -> list[str]:
@@ -93,7 +98,7 @@ def contradictions(run: Run) -> list[str]:
 def missing_consumers(run: Run) -> list[str]:
     """Fewer or more workers inside Locust than the spec asks for. Older specs do not say."""
     planned = run.spec.get("consumers")
-    names = {process.name for process in run.processes if process.role == "worker" and process.in_locust}
+    names = {process.name for process in run.processes if process.role in ("worker", "subscriber") and process.in_locust}
     if planned is None or len(names) == planned:
         return []
     return [f"{len(names)} consumers inside Locust were started, the spec says {planned}"]
@@ -163,8 +168,19 @@ def idle(run: Run) -> list[str]:
     """Operations that never succeeded: a run in which nothing happened is no pass."""
     if not any(file.operations for file in run.files.values()):
         return ["the history holds no operation"]
-    wanted = (("created", "no enqueue"), ("leased", "no claim"), ("finished", "no finish"))
-    return [f"{words} ever succeeded" for flag, words in wanted if not run.has(flag)]
+    wanted = OF_CHANNELS if run.of_channels else OF_JOBS
+    return [f"{words} ever succeeded" for flag, words in wanted.items() if not run.has(flag)] + untold_ends(run)
+
+
+def untold_ends(run: Run) -> list[str]:
+    """Channels of the spec of which the snapshot at the end says nothing."""
+    end = run.snapshots.get("end")
+    told = end.states if end else {}
+    return (
+        [f"no snapshot at the end tells of channel {name}" for name in planned(run) if name not in told]
+        if run.of_channels
+        else []
+    )
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:

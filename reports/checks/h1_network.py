@@ -24,7 +24,10 @@ HOLD_MS = {LATENCY: 2_000, **dict.fromkeys(LOSSES, 2_500)}
 HOLD_LEASES = 1 / 3
 
 #: Who sends calls that a fault can hit.
-CALLERS = ("worker", "producer")
+CALLERS = ("worker", "producer", "publisher", "subscriber")
+
+#: Faults of the server hit no process of the manifest.
+OF_SERVER = ("server-", "snapshot-")
 
 
 def doubts(run: Run) -> list[str]:
@@ -43,7 +46,7 @@ def undeclared(run: Run) -> list[str]:
         f"fault {window.fault} hit {target}, which is no worker or producer of the manifest"
         for window in windows(run)
         for target in window.targets
-        if target not in declared
+        if target not in declared and not window.name.startswith(OF_SERVER)
     ]
 
 

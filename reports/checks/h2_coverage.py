@@ -8,6 +8,8 @@ nothing about it: unknown. A plan without a kind of fault asks for nothing of th
 | net-latency | a renewal was sent and answered while the network was slow, and took as long as that must |
 | net-reply-lost | an enqueue, a claim and a finish were each answered by a repeat |
 | net-down | a process that was cut off connected again, and a call of it was answered |
+
+Runs of channels: `reports.channels.coverage`.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from reports.channels import coverage
+from reports.channels.frames import ChannelFrames
 from reports.checks.base import Check, Flag, sentence
-from reports.facts import MS, SLOT_NS, Run
+from reports.facts import KILLS, MS, SLOT_NS, Run
 from reports.file_facts import Deed
 from reports.frames import Frames
 from reports.windows import Window, windows
@@ -67,18 +71,18 @@ WANTED: dict[str, tuple[tuple[str, Fits, str], ...]] = {
 
 def doubts(run: Run) -> list[str]:
     """What the plan's faults should have brought about and did not."""
-    found: list[str] = []
+    found = coverage.doubts(run) if run.of_channels else list[str]()
     by_fault = {window.fault: window for window in windows(run)}
     killed = {kill.fault for kill in run.kills}
     for entry in run.plan:
         fault, name, window = str(entry.get("fault")), str(entry.get("name")), by_fault.get(str(entry.get("fault")))
-        for what, fits, words in WANTED.get(name, ()):
+        for what, fits, words in () if run.of_channels else WANTED.get(name, ()):
             if window is None or not any(fits(deed, window) for deed in done(run, what, window)):
                 found.append(f"{fault}: {words}")
         if name == "net-down" and (window is None or not any(came_back(run, target, window) for target in window.targets)):
             found.append(f"{fault}: no process that was cut off connected again and was answered")
-        if name == "worker-kill" and fault not in killed:
-            found.append(f"{fault}: {NOTHING_RAN}")
+        if name in KILLS and fault not in killed:
+            found.append(f"{fault}: {UNSEEN if run.of_channels else NOTHING_RAN}")
     return found
 
 
@@ -99,6 +103,7 @@ def came_back(run: Run, process: str, window: Window) -> bool:
 
 
 NOTHING_RAN = "no job in hand ran elsewhere"
+UNSEEN = "no kill was seen"
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
@@ -114,4 +119,10 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     return [(missed, Flag("idle kill", F.lit(True), words, absence=True, level="unknown", subject="fault"))]
 
 
-CHECK = Check("H2", "every fault met the engine at work", doubts, more=more)
+def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
+    """What a channel run should have come across and did not."""
+    unseen = Flag("uncovered", F.lit(True), F.col("words"), absence=False, level="unknown", subject="who")
+    return [(frame, unseen) for frame in coverage.unmet(frames)]
+
+
+CHECK = Check("H2", "every fault met the engine at work", doubts, more=more, channels=channels)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from reports.channels.frames import ChannelFrames
 from reports.checks.base import Check, Flag, sentence
-from reports.facts import MS, SLOT_NS, Run, Usage
+from reports.facts import LOAD, MS, SLOT_NS, Run, Usage
 from reports.frames import Frames
 from reports.windows import Window, windows
 
@@ -74,10 +75,11 @@ def out_of_order(run: Run) -> list[str]:
 
 def unintended(run: Run) -> list[str]:
     """Producers that do not say when they meant to send: then nobody knows how late they were."""
+    what = "publishes" if run.of_channels else "enqueues"
     return [
-        f"{process.name} wrote {file.unintended} rows of enqueues that do not say when they were meant to be sent"
+        f"{process.name} wrote {file.unintended} rows of {what} that do not say when they were meant to be sent"
         for process in run.processes
-        if process.role == "producer" and (file := run.files.get(process.file)) and file.unintended
+        if process.role in LOAD and (file := run.files.get(process.file)) and file.unintended
     ]
 
 
@@ -119,10 +121,23 @@ def busiest(usages: list[Usage]) -> float | None:
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     """Operations with two completions, the send lag, and jobs that were not sent."""
-    found = [answered_twice(frames), send_lag(frames)]
-    faults = windows(frames.run)
-    dropped = sum(drop.count for drop in frames.run.drops if not any(catching_up(drop.t_ns, fault) for fault in faults))
-    return [*found, not_sent(frames, dropped)] if dropped >= DROPPED_MIN else found
+    return [answered_twice(frames), *late_load(calm_jobs(frames), frames.run, "jobs")]
+
+
+def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
+    """The same of channels."""
+    words = sentence("has two completions of operation ", F.col("op"))
+    twice = Flag("two completions", F.col("answers") > 1, words, absence=False, level="unknown", subject="proc")
+    publishes = frames.calls.where(F.col("f") == "publish").withColumn("enqueue_sent_ns", F.col("first_send_ns"))
+    calm = publishes.where(~in_fault(F.col("intended_ns"), windows(frames.run)))
+    return [(frames.calls, twice), *late_load(calm, frames.run, "publishes")]
+
+
+def late_load(calm: DataFrame, run: Run, what: str) -> list[tuple[DataFrame, Flag]]:
+    """The send lag outside of faults, and what was not sent at all."""
+    faults = windows(run)
+    dropped = sum(drop.count for drop in run.drops if not any(catching_up(drop.t_ns, fault) for fault in faults))
+    return [send_lag(calm), *([not_sent(calm, dropped, what)] if dropped >= DROPPED_MIN else [])]
 
 
 def answered_twice(frames: Frames) -> tuple[DataFrame, Flag]:
@@ -140,20 +155,20 @@ def answered_twice(frames: Frames) -> tuple[DataFrame, Flag]:
     return both, Flag("two completions", twice, words, absence=False, level="unknown")
 
 
-def send_lag(frames: Frames) -> tuple[DataFrame, Flag]:
+def send_lag(calm: DataFrame) -> tuple[DataFrame, Flag]:
     """How late the producers sent, outside the windows of faults."""
     lag_ms = (F.col("enqueue_sent_ns") - F.col("intended_ns")) / MS
-    lag = calm_jobs(frames).agg(F.percentile(lag_ms, 0.99).alias("lag_ms")).withColumn("who", F.lit("the producers"))
+    lag = calm.agg(F.percentile(lag_ms, 0.99).alias("lag_ms")).withColumn("who", F.lit("the producers"))
     words = sentence("sent with a lag of ", F.round("lag_ms", 1), f" ms at p99 outside faults, more than {LAG_P99_MAX_MS} ms")
     return lag, Flag("late load", F.col("lag_ms") > LAG_P99_MAX_MS, words, absence=False, level="unknown", subject="who")
 
 
-def not_sent(frames: Frames, dropped: int) -> tuple[DataFrame, Flag]:
-    """How many of the jobs that were offered outside the windows of faults the producers did not send."""
+def not_sent(calm: DataFrame, dropped: int, what: str) -> tuple[DataFrame, Flag]:
+    """How much of what was offered outside the windows of faults the producers did not send."""
     lost = F.lit(dropped)
     offered = F.col("sent") + lost
-    sent = calm_jobs(frames).agg(F.count("enqueue_sent_ns").alias("sent")).withColumn("who", F.lit("the producers"))
-    words = sentence(f"did not send {dropped} of ", offered, f" jobs outside faults, more than {DROPPED_MAX:.0%}")
+    sent = calm.agg(F.count("enqueue_sent_ns").alias("sent")).withColumn("who", F.lit("the producers"))
+    words = sentence(f"did not send {dropped} of ", offered, f" {what} outside faults, more than {DROPPED_MAX:.0%}")
     return sent, Flag("dropped load", lost > DROPPED_MAX * offered, words, absence=False, level="unknown", subject="who")
 
 
@@ -175,4 +190,4 @@ def in_fault(instant: Column, faults: tuple[Window, ...]) -> Column:
     return F.coalesce(condition, F.lit(False))
 
 
-CHECK = Check("H3", "recorder and load are sound", doubts, more=more)
+CHECK = Check("H3", "recorder and load are sound", doubts, more=more, channels=channels)

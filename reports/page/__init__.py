@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reports.frames import Frames
+    from reports.frames import AnyFrames
     from reports.page.chapters import Chapter
 
 FILE = "report.html"
@@ -26,16 +26,17 @@ def withdraw(run: Path) -> None:
         shutil.rmtree(run / FIGURES)
 
 
-def write_report(run: Path, decided: Mapping[str, Any], frames: Frames | None) -> None:
+def write_report(run: Path, decided: Mapping[str, Any], frames: AnyFrames | None) -> None:
     """Write the page of a run whose verdict is `decided`. `frames` is None for a run that could not be looked at.
 
     The Spark session behind the frames must be alive. Raises when it cannot be written; then there is no page at all.
     """
+    from reports.frames import Frames
     from reports.page.document import document
 
     withdraw(run)
     drawn: list[Chapter] = []
-    if frames is not None:
+    if isinstance(frames, Frames):
         from reports.page.chapters import chapters
 
         drawn = chapters(run, decided, frames)

@@ -10,7 +10,7 @@ from reports.facts import Run
 from tests.reports.story import END_S, HEALED_S, Story
 
 #: The checks of every run; the others are for scenarios that use what they are about.
-GENERAL = [check for check in CHECKS if check.applies(Run(spec={}, files={}))]
+GENERAL = [check for check in CHECKS if check.judges(Run(spec={}, files={}))]
 
 
 def cast(story: Story, *, sink: bool = True) -> None:

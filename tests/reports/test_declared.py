@@ -95,7 +95,7 @@ def test_a_finding_hides_no_unknown(story: Story, checked: Checked) -> None:
     ("findings", "complaint"),
     [
         ("all", "findings is no list"),
-        ([{"name": "a", "text": "b"}], "findings[0] has checks null, they must be ids of J checks, or id:kind"),
+        ([{"name": "a", "text": "b"}], "findings[0] has checks null, they must be ids of J or P checks, or id:kind"),
         ([{"name": "a", "text": "b", "checks": ["H0"]}], 'findings[0] has checks ["H0"], they must be'),
         ([{"name": "a", "text": "b", "checks": "J3"}], 'findings[0] has checks "J3", they must be'),
         ([{"checks": ["J3"], "text": "b"}], "findings[0] has no name, it must be a text"),

@@ -1,0 +1,136 @@
+"""The frames that the checks and the page of a channel run read: calls, and the messages that were published and delivered.
+
+Clocks are compared as **places**: how many steps a clock lies after the one that its channel began at, before it where negative.
+The circle of clocks is so large that no run gets half around it, so places grow where clocks wrap. Times are monotonic ns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import add, or_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from reports.channels.circle import CLOCK_MAX, CLOCKS
+from reports.channels.messages import first_deliveries, messages
+from reports.channels.plan import planned, restores
+from reports.facts import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+OPERATIONS = ("publish", "subscribe", "unsubscribe", "fetch", "acknowledge")
+
+CALL_COLUMNS = (
+    "proc",
+    "f",
+    "type",
+    "op",
+    "channel",
+    "subscriber",
+    "clock",
+    "cursor",
+    "era",
+    "turned",
+    "upto",
+    "lost",
+    "more",
+    "most",
+    "waited_ms",
+    "ttl_s",
+    "result",
+    "sends",
+    "intended_ns",
+    "first_send_ns",
+    "last_send_ns",
+    "done_ns",
+    "srv_us",
+)
+
+
+@dataclass(frozen=True)
+class ChannelFrames:
+    """What the checks get. `run` holds the small facts.
+
+    - `calls`: one row per operation, its completion, or its invocation (type invoke) where it never had one. With the places
+      `at` (of `clock`), `cursor_at` and `upto_at`; `answers`: how many completions it has; `generation`: how often its subscriber
+      had been created by then; `restored`: how many restores lay before it, null for a call during one.
+    - `published`: one row per message of a publish: the columns of its call, and message, item_clock, item_result, item_at,
+      crc, position.
+    - `delivered`: the same per message of an answered fetch.
+    - `messages`: one row per message (see `reports.channels.messages`); `firsts`: its first delivery to each subscriber.
+    - `misuses`: receipts that were handed in to be refused.
+    """
+
+    run: Run
+    calls: DataFrame
+    published: DataFrame
+    delivered: DataFrame
+    messages: DataFrame
+    firsts: DataFrame
+    misuses: DataFrame
+
+
+def build(rows: DataFrame, run: Run) -> ChannelFrames:
+    """All frames of a run, kept for later passes."""
+    whole = whole_calls(rows, run).persist()
+    published = per_message(whole.where(F.col("f") == "publish"), run).persist()
+    answered = (F.col("f") == "fetch") & (F.col("type") == "ok")
+    delivered = per_message(whole.where(answered), run).persist()
+    known = messages(published, run).persist()
+    misused = rows.where("readable").where(F.col("kind") == "misuse")
+    misuses = misused.select("proc", "channel", "subscriber", "name", "clock", "result", "first_send_ns", "done_ns")
+    firsts = first_deliveries(delivered).persist()
+    return ChannelFrames(run, whole.drop("items"), published, delivered, known, firsts, misuses)
+
+
+def whole_calls(rows: DataFrame, run: Run) -> DataFrame:
+    """One row per operation, with its items."""
+    told = rows.where("readable").where((F.col("kind") == "operation") & F.col("f").isin(*OPERATIONS) & F.col("op").isNotNull())
+    completed = F.coalesce(F.col("type") != "invoke", F.lit(True))
+    row = F.struct(*(F.col(name) for name in CALL_COLUMNS), "items")
+    grouped = told.groupBy(F.col("proc").alias("by"), F.col("op").alias("of")).agg(
+        F.max_by(row, completed).alias("row"), F.count_if(completed).alias("answers")
+    )
+    calls = grouped.select("row.*", "answers")
+    places = {"at": place(run, "clock"), "cursor_at": place(run, "cursor"), "upto_at": place(run, "upto")}
+    return calls.withColumns({**places, "restored": restored(run)}).withColumn("generation", generation())
+
+
+def per_message(calls: DataFrame, run: Run) -> DataFrame:
+    """One row per item of a call."""
+    each = calls.select("*", F.posexplode("items").alias("position", "item")).drop("items")
+    told = ("message", "crc")
+    named = each.withColumns(
+        {name: F.col(f"item.{name}") for name in told}
+        | {"item_clock": F.col("item.clock"), "item_result": F.col("item.result"), "item_at": place(run, "item.clock")}
+    )
+    return named.drop("item")
+
+
+def place(run: Run, clock: str) -> Column:
+    """The place of a clock, from -M to M."""
+    presets = [F.lit(part) for one in planned(run).values() for part in (one.name, F.lit(one.preset).cast("bigint"))]
+    start = F.coalesce(F.try_element_at(F.create_map(*presets), F.col("channel")), F.lit(0)) if presets else F.lit(0)
+    middle = F.lit(CLOCK_MAX).cast("bigint")
+    return F.pmod(F.col(clock) - start.cast("bigint") + middle, F.lit(CLOCKS).cast("bigint")) - middle
+
+
+def restored(run: Run) -> Column:
+    """How many restores lie before a call; null for one that either server may have answered."""
+    found = restores(run)
+    if not found:
+        return F.lit(0)
+    during = reduce(or_, ((F.col("done_ns") >= one.inject_ns) & (F.col("first_send_ns") <= one.heal_ns) for one in found))
+    count = reduce(add, (F.when(F.col("first_send_ns") > one.heal_ns, 1).otherwise(0) for one in found))
+    return F.when(~F.coalesce(during, F.lit(False)), count)
+
+
+def generation() -> Column:
+    """How often the subscriber of a call had been created by the time of its answer."""
+    earlier = Window.partitionBy("channel", "subscriber").orderBy("done_ns").rowsBetween(Window.unboundedPreceding, 0)
+    made = (F.col("f") == "subscribe") & (F.col("type") == "ok") & (F.col("result") == "created")
+    return F.count_if(F.coalesce(made, F.lit(False))).over(earlier)

@@ -1,0 +1,70 @@
+"""What became of messages: each one by its publishes, and the first time that each subscriber got it."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from reports.channels.plan import planned, restores
+from reports.facts import MS, Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+S = 1_000 * MS
+
+
+def messages(published: DataFrame, run: Run) -> DataFrame:
+    """One row per message of a publish that may have happened.
+
+    sent_ns and sent_again_ns: its first and last send; told_ns: the first answer that it is there (null without one), place_at:
+    its place in that; kept_ns: as told_ns, but an answer that no restore may have undone; over_ns: its life may be over from then
+    on; crcs; gone: a restore may have taken it away.
+    """
+    happened = published.where((F.col("type") != "fail") & F.coalesce(F.col("item_result") != "refused", F.lit(True)))
+    there = (F.col("type") == "ok") & F.col("item_result").isin("created", "duplicate")
+    undone = may_be_undone(run, answered=there)
+    return happened.groupBy("channel", "message").agg(
+        F.min("first_send_ns").alias("sent_ns"),
+        F.max("first_send_ns").alias("sent_again_ns"),
+        F.min(F.when(there, F.col("done_ns"))).alias("told_ns"),
+        F.min_by(F.when(there, F.col("item_at")), F.when(there, F.col("done_ns"))).alias("place_at"),
+        F.min(F.when(there & ~undone, F.col("done_ns"))).alias("kept_ns"),
+        F.min(F.col("first_send_ns") + life_ns(run)).alias("over_ns"),
+        F.collect_set("crc").alias("crcs"),
+        F.coalesce(F.max(undone), F.lit(False)).alias("gone"),
+    )
+
+
+def life_ns(run: Run) -> Column:
+    """How long what a call writes lives at least."""
+    lives = [F.lit(part) for one in planned(run).values() for part in (one.name, F.lit(one.life_ns).cast("bigint"))]
+    planned_ns = F.try_element_at(F.create_map(*lives), F.col("channel")) if lives else F.lit(None).cast("bigint")
+    return F.coalesce(F.col("ttl_s") * S, planned_ns, F.lit(0))
+
+
+def may_be_undone(run: Run, *, answered: Column) -> Column:
+    """True for a call whose effect a restore may have taken back: it lies between the snapshot and the new server."""
+    found = restores(run)
+    if not found:
+        return F.lit(False)
+    sent_ns = F.coalesce("last_send_ns", "first_send_ns")
+    return F.coalesce(
+        reduce(or_, ((~answered | (F.col("done_ns") >= one.saved_ns)) & (sent_ns <= one.heal_ns) for one in found)), F.lit(True)
+    )
+
+
+def first_deliveries(delivered: DataFrame, *by: str) -> DataFrame:
+    """The first delivery of each message to each subscriber, with the columns of `delivered`, and `times` that it came.
+
+    `by`: what else tells two messages apart.
+    """
+    group = Window.partitionBy("channel", "subscriber", "message", *by)
+    numbered = delivered.where(F.col("message").isNotNull()).withColumns(
+        {"number": F.row_number().over(group.orderBy("done_ns", "position")), "times": F.count(F.lit(1)).over(group)}
+    )
+    return numbered.where(F.col("number") == 1).drop("number")

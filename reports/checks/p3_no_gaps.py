@@ -1,0 +1,75 @@
+"""P3: each subscriber gets the messages in the order of their clocks and without gaps: the clock of every first delivery comes
+right after that of the one before, in the circle of clocks.
+
+A gap is legal where the messages in it were over by then, and where the clock went back between the two (another era, a restored
+server, a subscriber that was created anew). The life of a message whose publish was never answered counts from its first send;
+as its clock is not known, it may stand anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from reports.channels.messages import first_deliveries
+from reports.channels.subscriptions import EARLY_NS
+from reports.checks.base import Check, Flag, sentence
+from reports.checks.p1_all_delivered import to
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from reports.channels.frames import ChannelFrames
+
+
+def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
+    """First deliveries that do not follow the one before."""
+    followed = steps(frames)
+    jumps = followed.where(F.col("step") > 1)
+    words = sentence("got ", F.col("message"), " at clock ", F.col("item_clock"), " after ", F.col("item_before"))
+    counted = followed.agg(F.count("step").alias("n")).withColumn("who", F.lit("every subscriber"))
+    gap = sentence(
+        "got ", F.col("message"), " at clock ", F.col("item_clock"), " right after ", F.col("item_before"), " and not ", skipped()
+    )
+    return [
+        (followed.withColumn("who", to()), Flag("back", F.col("step") < 1, words, absence=False, subject="who")),
+        (unexplained(frames, jumps).withColumn("who", to()), Flag("gap", F.lit(True), gap, absence=True, subject="who")),
+        (counted, Flag("thin", F.col("n") == 0, F.lit("got fewer than two messages"), False, level="unknown", subject="who")),
+    ]
+
+
+def steps(frames: ChannelFrames) -> DataFrame:
+    """First deliveries in order, with the step from the one before it; null where no step need be legal."""
+    by_order = Window.partitionBy("channel", "subscriber").orderBy("done_ns", "position")
+    same = [F.lag(name).over(by_order) == F.col(name) for name in ("era", "restored", "generation")]
+    step = F.when(same[0] & same[1] & same[2], F.col("item_at") - F.lag("item_at").over(by_order))
+    before = {"before_at": F.lag("item_at").over(by_order), "item_before": F.lag("item_clock").over(by_order)}
+    # What a restore has taken away and somebody published anew comes once more, at another clock.
+    return first_deliveries(frames.delivered, "item_at").withColumns({"step": step, **before})
+
+
+def unexplained(frames: ChannelFrames, jumps: DataFrame) -> DataFrame:
+    """Gaps that messages whose life was over do not fill: `alive` was there still, or more clocks are missing than there were
+    such messages."""
+    known = frames.messages.select(
+        "channel", F.col("message").alias("other"), F.col("place_at").alias("other_at"), "over_ns", "gone"
+    )
+    names = ["channel", "subscriber", "message", "item_clock", "item_before", "item_at", "before_at", "step", "done_ns"]
+    inside = (F.col("other_at") > F.col("before_at")) & (F.col("other_at") < F.col("item_at"))
+    over = F.col("over_ns") <= F.col("done_ns") + EARLY_NS
+    fills = F.col("other").isNotNull() & (inside | F.col("other_at").isNull()) & (over | F.col("gone"))
+    alive = F.when(inside & ~over & ~F.col("gone"), F.col("other"))
+    told = jumps.select(*names).join(known, "channel", "left").groupBy(*names)
+    summed = told.agg(F.count_if(fills).alias("filled"), F.min(alive).alias("alive"))
+    return summed.where(F.col("alive").isNotNull() | (F.col("filled") < F.col("step") - 1))
+
+
+def skipped() -> Column:
+    """What is missing, in words."""
+    clocks = sentence("the ", F.col("step") - 1, " between")
+    return F.when(F.col("alive").isNotNull(), sentence("the living ", F.col("alive"))).otherwise(clocks)
+
+
+CHECK = Check("P3", "deliveries follow the clock without gaps", lambda run: [], channels=channels)

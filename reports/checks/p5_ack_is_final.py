@@ -1,0 +1,85 @@
+"""P5: what was acknowledged is not delivered again: nothing at or before the clock of an acknowledgement that was answered comes
+with a fetch that was sent afterwards, and an acknowledgement covers all messages of the fetch whose receipt it hands in.
+
+A restore takes cursors back: acknowledgements before it say nothing about fetches after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from reports.checks.base import Check, Flag, sentence
+from reports.checks.p1_all_delivered import to
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from reports.channels.frames import ChannelFrames
+
+#: Calls of one subscriber that the same cursor answers.
+LIFE = ("channel", "subscriber", "generation", "restored")
+
+
+def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
+    """Deliveries after their acknowledgement, and acknowledgements of part of a fetch."""
+    compared = again(frames)
+    words = sentence("was given ", F.col("message"), " again, at clock ", F.col("item_clock"), ", after it had been acknowledged")
+    cut = sentence("acknowledged clock ", F.col("clock"), " with the receipt of a fetch that went on to ", F.col("end_clock"))
+    counted = compared.agg(F.count("acked_at").alias("n")).withColumn("who", F.lit("every subscriber"))
+    thin = F.lit("was given nothing after an acknowledgement")
+    return [
+        (
+            compared.withColumn("who", to()),
+            Flag("again", F.col("item_at") <= F.col("acked_at"), words, absence=False, subject="who"),
+        ),
+        (cut_receipts(frames).withColumn("who", to()), Flag("cut receipt", F.lit(True), cut, absence=True, subject="who")),
+        (counted, Flag("thin", F.col("n") == 0, thin, absence=False, level="unknown", subject="who")),
+    ]
+
+
+def again(frames: ChannelFrames) -> DataFrame:
+    """Deliveries, each with the latest place that had been acknowledged when its fetch was sent."""
+    acked = frames.calls.where((F.col("f") == "acknowledge") & (F.col("type") == "ok") & F.col("restored").isNotNull())
+    # A second copy that is stale tells by the cursor whether the first one moved it.
+    acked_at = F.when(F.col("result") == "OK", F.col("at")).otherwise(F.col("cursor_at"))
+    empty = {
+        name: F.lit(None).cast(kind) for name, kind in (("message", "string"), ("item_clock", "bigint"), ("item_at", "bigint"))
+    }
+    order = F.col("done_ns").alias("order_ns")
+    acks = acked.select(*LIFE, order, F.lit(1).alias("turn"), acked_at.alias("acks_at"), *(c.alias(n) for n, c in empty.items()))
+    told = frames.delivered.where(F.col("restored").isNotNull() & F.col("message").isNotNull())
+    sent = F.col("first_send_ns").alias("order_ns")
+    gets = told.select(*LIFE, sent, F.lit(0).alias("turn"), F.lit(None).cast("bigint").alias("acks_at"), *empty)
+    earlier = Window.partitionBy(*LIFE).orderBy("order_ns", "turn").rowsBetween(Window.unboundedPreceding, -1)
+    both = acks.unionByName(gets).withColumn("acked_at", F.max("acks_at").over(earlier))
+    return both.where(F.col("message").isNotNull())
+
+
+def cut_receipts(frames: ChannelFrames) -> DataFrame:
+    """Acknowledgements of a clock in the middle of a fetch, at which no fetch of that subscriber ended."""
+    names = ["channel", "subscriber", "clock"]
+    acked = frames.calls.where((F.col("f") == "acknowledge") & (F.col("result") == "OK")).select(*names).distinct()
+    per_fetch = Window.partitionBy("proc", "op")
+    last = F.max_by("item_clock", "position").over(per_fetch)
+    given = frames.delivered.withColumn("end_clock", last).select(
+        "channel", "subscriber", F.col("item_clock").alias("clock"), "end_clock"
+    )
+    inside = given.where(F.col("clock") != F.col("end_clock")).groupBy(*names).agg(F.min("end_clock").alias("end_clock"))
+    return acked.join(ends(frames), names, "left_anti").join(inside, names)
+
+
+def ends(frames: ChannelFrames) -> DataFrame:
+    """Clocks that the receipts of a subscriber name: of the last message of a fetch, or that up to which it read without one."""
+    last = frames.delivered.groupBy("channel", "subscriber", "proc", "op").agg(F.max_by("item_clock", "position").alias("clock"))
+    fetched = frames.calls.where((F.col("f") == "fetch") & (F.col("type") == "ok") & F.col("upto").isNotNull())
+    names = ("channel", "subscriber", "clock")
+    read = fetched.join(last.select("proc", "op"), ["proc", "op"], "left_anti").select(
+        "channel", "subscriber", F.col("upto").alias("clock")
+    )
+    return last.select(*names).unionByName(read).distinct()
+
+
+CHECK = Check("P5", "an acknowledgement is final", lambda run: [], channels=channels)

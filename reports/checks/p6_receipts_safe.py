@@ -1,0 +1,74 @@
+"""P6: only receipts move cursors, and only forward. What was tampered with, cut, of another subscriber, used before or beyond
+what there is moves nothing; no cursor goes back but by a restore; and what is acknowledged was delivered to that subscriber."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from reports.checks.base import Check, Flag, sentence
+from reports.checks.p1_all_delivered import to
+from reports.checks.p5_ack_is_final import LIFE, ends
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from reports.channels.frames import ChannelFrames
+
+#: Receipts that a run must have tried.
+TRIED = ("tampered", "truncated", "foreign", "old")
+
+#: What may come of one.
+REFUSED = ("malformed", "stale", "not-found")
+
+
+def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
+    """Bad receipts that were accepted, cursors that went back, and acknowledgements of what nobody was given."""
+    misused = frames.misuses.withColumn("who", to())
+    accepted = sentence("was told OK for a receipt that was ", F.col("name"), ", of clock ", F.col("clock"))
+    back = sentence("had its cursor at ", F.col("cursor"), " after it had been further")
+    unseen = sentence("acknowledged clock ", F.col("clock"), ", of which no fetch gave it a receipt")
+    untried = sentence("moved no cursor, but nobody has handed one in and was refused")
+    return [
+        (misused, Flag("accepted", F.col("result") == "OK", accepted, absence=False, subject="who")),
+        (
+            cursors(frames).withColumn("who", to()),
+            Flag("back", F.col("cursor_at") < F.col("reached_at"), back, False, subject="who"),
+        ),
+        (strange(frames).withColumn("who", to()), Flag("no receipt", F.lit(True), unseen, absence=True, subject="who")),
+        (missing(frames), Flag("thin", F.lit(True), untried, absence=False, level="unknown", subject="who")),
+    ]
+
+
+def missing(frames: ChannelFrames) -> DataFrame:
+    """Kinds of bad receipt of which none was seen to be refused or accepted."""
+    decided = F.when(F.col("result").isin(*REFUSED, "OK"), F.col("name"))
+    tried = frames.misuses.agg(F.collect_set(decided).alias("tried"))
+    lacking = F.array_except(F.array(*(F.lit(name) for name in TRIED)), "tried")
+    return tried.select(F.explode(lacking).alias("name")).withColumn("who", F.concat(F.col("name"), F.lit(" receipts")))
+
+
+def cursors(frames: ChannelFrames) -> DataFrame:
+    """Answers that tell a cursor, each with the furthest one that had been told before its call was sent."""
+    ok = (F.col("type") == "ok") & F.col("cursor").isNotNull() & F.col("restored").isNotNull()
+    told = frames.calls.where(ok)
+    said_at = {"order_ns": F.col("done_ns"), "turn": F.lit(1), "said_at": F.col("cursor_at")}
+    asked_at = {"order_ns": F.col("first_send_ns"), "turn": F.lit(0), "said_at": F.lit(None).cast("bigint")}
+    columns = (*LIFE, "order_ns", "turn", "said_at", "cursor", "cursor_at")
+    said, asked = (told.withColumns(at).select(*columns) for at in (said_at, asked_at))
+    earlier = Window.partitionBy(*LIFE).orderBy("order_ns", "turn").rowsBetween(Window.unboundedPreceding, -1)
+    both = said.unionByName(asked).withColumn("reached_at", F.max("said_at").over(earlier))
+    return both.where(F.col("turn") == 0)
+
+
+def strange(frames: ChannelFrames) -> DataFrame:
+    """Acknowledgements that moved a cursor to a clock that was not the subscriber's to acknowledge."""
+    names = ["channel", "subscriber", "clock"]
+    acked = frames.calls.where((F.col("f") == "acknowledge") & (F.col("result") == "OK")).select(*names).distinct()
+    given = frames.delivered.select("channel", "subscriber", F.col("item_clock").alias("clock"))
+    return acked.join(ends(frames).unionByName(given).distinct(), names, "left_anti")
+
+
+CHECK = Check("P6", "only receipts move cursors", lambda run: [], channels=channels)
