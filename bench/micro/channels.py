@@ -217,25 +217,25 @@ def _catch_up(clocks: int, kind: str, *, indexed: bool) -> dict[str, float]:
         channel.subscribe("late")
         if indexed:
             channel.publish("first", PAYLOAD)
-        _fill(plain, channel.name, clocks, index=indexed and kind != "expired", bodies=kind == "unread")
+        first = 2 if indexed else 1
+        _fill(plain, channel.name, first, clocks, index=indexed and kind != "expired", bodies=kind == "unread")
         if indexed:
-            plain.hset(f"c.{{{channel.name}}}{_OURS}", "last", str(clocks))
+            plain.hset(f"c.{{{channel.name}}}{_OURS}", mapping={"last": str(clocks), "upto": str(clocks)})
         if kind != "unread":
+            plain.delete(f"c.{{{channel.name}}}.m.1")
             if indexed:
                 channel.publish_many([(secrets.token_hex(8), PAYLOAD) for _ in range(FETCH)])
             else:
-                _fill(plain, channel.name, FETCH, index=False, bodies=True, start=clocks + 1)
+                _fill(plain, channel.name, clocks + 1, clocks + FETCH, index=False, bodies=True)
         return _drain(channel, plain)
 
 
-def _fill(plain: redis.Redis, channel: str, count: int, *, index: bool, bodies: bool, start: int = 2) -> None:
-    last = start - 2 + count if start == 2 else start - 1 + count
+def _fill(plain: redis.Redis, channel: str, first: int, last: int, *, index: bool, bodies: bool) -> None:
+    """Put messages under these clocks, or move the clock alone."""
     content = json.dumps(PAYLOAD, separators=(",", ":"))
-    if not index and not bodies:
-        start = last
-    for first in range(start, last + 1, _FILL_STEP):
-        upto = min(first + _FILL_STEP - 1, last)
-        plain.eval(_FILL, 0, channel, str(first), str(upto), str(int(index)), str(int(bodies)), content)
+    for start in range(first if index or bodies else last, last + 1, _FILL_STEP):
+        upto = min(start + _FILL_STEP - 1, last)
+        plain.eval(_FILL, 0, channel, str(start), str(upto), str(int(index)), str(int(bodies)), content)
 
 
 def _drain(channel: engine.Channel, plain: redis.Redis) -> dict[str, float]:

@@ -4,12 +4,13 @@ lock and without a clock: everything happens at the instant that the caller name
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from typing import Any, Literal, NamedTuple, cast
 
 from engine.channels import clock as clocks
 from engine.channels.lives import Lives
+from engine.channels.living import Living
 from engine.operations.channels import (
     Acknowledge,
     AcknowledgeReply,
@@ -45,18 +46,25 @@ class _Key(NamedTuple):
 
 
 class _Cursor(NamedTuple):
-    """Where a subscriber is, and the era of the channel that it knows of."""
+    """Where a subscriber is, and the era that it knows of in that life of the channel."""
 
     clock: int
     era: int
+    life: int
 
 
 class _Clock(NamedTuple):
-    """A channel's clock and how often it went back; `turned`: it is found now that it did."""
+    """A channel's clock and how often it went back; `turned`: it is found now that it did. `life`: a channel that ends and comes
+    again has another one, and knows nothing of its eras before."""
 
     clock: int
     era: int
+    life: int
     turned: bool = False
+
+    def known_to(self, cursor: _Cursor) -> bool:
+        """Whether the subscriber knows of this era."""
+        return (cursor.era if cursor.life == self.life else 0) == self.era
 
 
 class MemoryState:
@@ -64,7 +72,8 @@ class MemoryState:
 
     def __init__(self) -> None:
         self._lives: Lives[_Key, Any] = Lives()
-        self._logs: dict[str, _Log] = {}
+        self._living: dict[str, Living] = {}
+        self._channel_lives = count(1)
         self._apply: Mapping[type, Callable[[str, Any, int], ChannelReply]] = {
             Publish: self._publish,
             Subscribe: self._subscribe,
@@ -81,9 +90,9 @@ class MemoryState:
     def apply(self, channel: str, operation: ChannelOperation, now_us: int) -> ChannelReply:
         """Carry out an operation."""
         for key in self._lives.sweep(now_us):
-            log = self._logs.get(key.channel) if key.kind == "m" else None
-            if log is not None and not log.drop(lambda at, channel=key.channel: self._lives.has(_Key(channel, "m", at))):
-                del self._logs[key.channel]
+            living = self._living.get(key.channel) if key.kind == "m" else None
+            if living is not None and not living.drop(lambda at, channel=key.channel: self._lives.has(_Key(channel, "m", at))):
+                del self._living[key.channel]
         return self._apply[type(operation)](channel, operation, now_us)
 
     # The operations
@@ -91,12 +100,13 @@ class MemoryState:
     def _publish(self, channel: str, operation: Publish, now_us: int) -> PublishReply:
         reckoned = self._reckon(channel, operation.seen, now_us)
         late = now_us // 1000 > operation.not_after_ms
-        clock, end_us = reckoned or _Clock(0, 0), _end_us(now_us, operation.ttl_s)
+        clock, end_us = reckoned or self._begun(), _end_us(now_us, operation.ttl_s)
+        # Messages may outlive their channel, where others that use it let it live for less.
+        latest = reckoned.clock if reckoned else None
         for message in operation.messages:
-            # Messages may outlive their channel, when others that use it let it live for less.
             known = cast("int | None", self._lives.get(_Key(channel, "mid", message.id), now_us))
-            if known is not None:
-                clock = clock._replace(clock=clocks.latest(clock.clock, known))
+            latest = latest if known is None else clocks.latest(known, latest)
+        clock = clock if latest is None else clock._replace(clock=latest)
         items: list[PublishedMessage] = []
         for message in operation.messages:
             known = cast("int | None", self._lives.get(_Key(channel, "mid", message.id), now_us))
@@ -120,11 +130,12 @@ class MemoryState:
         if earlier is not None or now_us // 1000 > operation.not_after_ms:
             clock, era = self._as_is(channel, now_us)
             return SubscribeReply(now_us, earlier or "refused", clock, cursor and cursor.clock, era, False)
-        clock, end_us = self._reckon(channel, operation.seen, now_us) or _Clock(0, 0), _end_us(now_us, operation.ttl_s)
+        clock = self._reckon(channel, operation.seen, now_us) or self._begun()
+        end_us = _end_us(now_us, operation.ttl_s)
         self._keep(channel, clock, end_us)
         result: Literal["created", "exists"] = "exists"
         if cursor is None:
-            result, cursor = "created", _Cursor(clock.clock, clock.era)
+            result, cursor = "created", _Cursor(clock.clock, clock.era, clock.life)
             self._lives.put(key, cursor, end_us)
         self._lives.put(answered, result, (operation.not_after_ms + _ANSWER_MARGIN_MS) * 1000)
         return SubscribeReply(now_us, result, clock.clock, cursor.clock, clock.era, clock.turned)
@@ -146,15 +157,15 @@ class MemoryState:
         clock, cursor = found
         if clocks.after(cursor.clock, clock.clock):
             # No cursor is ahead of its clock: this is a clock that went back.
-            clock = _Clock(cursor.clock, clock.era + (not clock.turned), turned=True)
+            clock = clock._replace(clock=cursor.clock, era=clock.era + (not clock.turned), turned=True)
         # Where there is nothing to acknowledge, saying once that it went back is all that can be done.
-        told = cursor._replace(era=clock.era) if cursor.clock == clock.clock else cursor
+        told = cursor._replace(era=clock.era, life=clock.life) if cursor.clock == clock.clock else cursor
         end_us = _end_us(now_us, operation.ttl_s)
         self._keep(channel, clock, end_us)
         self._lives.put(_Key(channel, "r", operation.subscriber), told, end_us)
         items: list[tuple[int, bytes]] = []
         size, upto, more = 0, clock.clock, False
-        for at, body in self._after(channel, cursor.clock, now_us):
+        for at, body in self._unread(channel, cursor.clock, clock.clock, now_us):
             size += len(body)
             if len(items) == operation.most or (items and size > FETCH_BYTES_MAX):
                 upto, more = items[-1][0] if items else cursor.clock, True
@@ -167,7 +178,7 @@ class MemoryState:
             cursor.clock,
             clock.era,
             clock.turned,
-            era_changed=cursor.era != clock.era,
+            era_changed=not clock.known_to(cursor),
             upto=upto,
             more=more,
             items=tuple(items),
@@ -183,7 +194,7 @@ class MemoryState:
             return AcknowledgeReply(now_us, "stale", clock.clock, cursor.clock, clock.era, beyond=beyond)
         end_us = _end_us(now_us, operation.ttl_s)
         self._keep(channel, clock, end_us)
-        self._lives.put(_Key(channel, "r", operation.subscriber), _Cursor(operation.clock, clock.era), end_us)
+        self._lives.put(_Key(channel, "r", operation.subscriber), _Cursor(operation.clock, clock.era, clock.life), end_us)
         return AcknowledgeReply(now_us, "OK", clock.clock, operation.clock, clock.era, clock.turned)
 
     def _ask_old(self, channel: str, operation: AskOld, now_us: int) -> OldReply:
@@ -201,8 +212,13 @@ class MemoryState:
         """The clock of a channel, which goes on after what the caller has seen; None for a channel of which nobody knows."""
         now = cast("_Clock | None", self._lives.get(_Key(channel, "clock"), now_us))
         if seen is not None and (now is None or clocks.after(seen, now.clock)):
-            return _Clock(seen, now.era + 1 if now else 1, turned=True)
+            now = now or self._begun()
+            return now._replace(clock=seen, era=now.era + 1, turned=True)
         return now
+
+    def _begun(self) -> _Clock:
+        """Of a channel that is created."""
+        return _Clock(0, 0, next(self._channel_lives))
 
     def _find(self, channel: str, subscriber: str, seen: int | None, now_us: int) -> tuple[_Clock, _Cursor] | Missing:
         clock = self._reckon(channel, seen, now_us)
@@ -222,11 +238,11 @@ class MemoryState:
     def _add(self, channel: str, message: NewMessage, at: int, end_us: int) -> None:
         self._lives.put(_Key(channel, "mid", message.id), at, end_us)
         self._lives.put(_Key(channel, "m", at), message.body(), end_us)
-        self._logs.setdefault(channel, _Log()).add(at)
+        self._living.setdefault(channel, Living()).add(at)
 
-    def _after(self, channel: str, cursor: int, now_us: int) -> Iterator[tuple[int, bytes]]:
-        """The living messages after a clock, in order."""
-        for at in self._logs[channel].after(cursor) if channel in self._logs else ():
+    def _unread(self, channel: str, after: int, upto: int, now_us: int) -> Iterator[tuple[int, bytes]]:
+        """The living messages in (after, upto], in order."""
+        for at in self._living[channel].between(after, upto) if channel in self._living else ():
             body = cast("bytes | None", self._lives.get(_Key(channel, "m", at), now_us))
             if body is not None:
                 yield at, body
@@ -234,39 +250,3 @@ class MemoryState:
 
 def _end_us(now_us: int, ttl_s: int) -> int:
     return now_us + ttl_s * 1_000_000
-
-
-class _Log:
-    """The clocks of a channel's messages in the order of the circle, of which the first may be dropped."""
-
-    def __init__(self) -> None:
-        self._clocks: list[int] = []
-        #: Those before are dropped; they are deleted by many, which would else cost as much as there are behind each time.
-        self._start = 0
-
-    def add(self, at: int) -> None:
-        """A message later than all others. One that is not begins anew: the channel's clock was forgotten before its messages."""
-        if self._clocks and not clocks.after(at, self._clocks[-1]):
-            self._clocks, self._start = [], 0
-        self._clocks.append(at)
-
-    def after(self, cursor: int) -> Iterator[int]:
-        """Those after a clock."""
-        if self._start == len(self._clocks):
-            return
-        first = self._clocks[self._start]
-        begin = self._start
-        if not clocks.after(first, cursor):
-            steps = clocks.distance(first, cursor)
-            begin = bisect_right(self._clocks, steps, lo=begin, key=lambda at: clocks.distance(first, at))
-        for index in range(begin, len(self._clocks)):
-            yield self._clocks[index]
-
-    def drop(self, alive: Callable[[int], bool]) -> bool:
-        """Drop the dead in front; whether any are left."""
-        while self._start < len(self._clocks) and not alive(self._clocks[self._start]):
-            self._start += 1
-        if self._start > 1_000 and self._start * 2 > len(self._clocks):
-            del self._clocks[: self._start]
-            self._start = 0
-        return self._start < len(self._clocks)

@@ -1,0 +1,180 @@
+"""Random operations on a server and in memory, under Hypothesis: the same replies, and what a list would say. Clocks begin
+anywhere, mostly near the wrap; time goes by in both, so channels, subscribers, messages and answers expire; clocks go back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.channels import clock as clocks
+from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channels.memory import MemoryStorage
+from engine.operations.channels import (
+    Acknowledge,
+    AskOld,
+    ChannelOperation,
+    Fetch,
+    FetchReply,
+    Publish,
+    PublishReply,
+    Subscribe,
+    Unsubscribe,
+)
+from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, ChannelDesk, message
+
+#: Each example starts from an empty server, and does real I/O.
+SLOW = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large)
+#: Lives end between the steps that time makes, so that the milliseconds of the test's own run do not matter.
+TTLS_S = (315, 315, 105, 45)
+TIMES_S = (30, 60, 120, 360)
+STARTS = (None, None, CLOCK_MAX - 3, CLOCK_MAX, CLOCK_MIN, -2, 2**52)
+IDS = tuple(f"m{n}" for n in range(40))
+SUBSCRIBERS = ("s", "t", "u")
+
+
+@dataclass
+class Sequence:
+    """What a list says: each message by its place, without clocks; for each subscriber how many it has behind it.
+
+    Where other settings let the channel live for less, some outlive it. Subscribers of then have no place in the new list; and
+    as long as messages of then live (`until_s`), a clock that jumps ahead may bring them back, so the list says nothing."""
+
+    messages: list[tuple[str, int, int]] = field(default_factory=list)
+    behind: dict[str, int] = field(default_factory=dict)
+    until_s: int = 0
+
+    def published(self, operation: Publish, reply: PublishReply, end_s: int) -> None:
+        for asked, item in zip(operation.messages, reply.items, strict=True):
+            if item.result == "created" and item.clock is not None:
+                self.messages.append((asked.id, item.clock, end_s))
+
+    def forget(self) -> None:
+        self.until_s = max((end_s for _, _, end_s in self.messages), default=self.until_s)
+        self.messages, self.behind = [], {}
+
+    def fetched(self, operation: Fetch, reply: FetchReply, now_s: int) -> None:
+        place = self.behind.get(operation.subscriber)
+        if place is None or now_s < self.until_s or reply.result != "ok":
+            return
+        unread = [(id, at) for id, at, end_s in self.messages[place:] if end_s > now_s]
+        expected = [(at, message(id).body()) for id, at in unread[: operation.most]]
+        assert list(reply.items) == expected
+        assert reply.more == (len(unread) > operation.most)
+
+    def acknowledged(self, operation: Acknowledge) -> None:
+        place = self.behind.get(operation.subscriber)
+        while place is not None and place < len(self.messages) and not clocks.after(self.messages[place][1], operation.clock):
+            place += 1
+            self.behind[operation.subscriber] = place
+
+
+class Walk:
+    """One walk of all three. Every choice is Hypothesis's."""
+
+    def __init__(self, desk: ChannelDesk, dice: Random) -> None:
+        self.desk, self.dice = desk, dice
+        self.now_s = 1_000
+        self.memory = MemoryStorage(now_ns=lambda: self.now_s * 1_000_000_000)
+        self.list = Sequence()
+        self.earlier: list[ChannelOperation] = []
+        self.clock: int | None = None
+        self.era = 0
+        desk.redis.flushall()
+        start = dice.choice(STARTS)
+        if start is not None:
+            self.both(Subscribe("first", desk.nonce(), 315, NEVER_MS, start))
+
+    def step(self) -> None:
+        moves = (self.publish, self.publish, self.fetch, self.fetch, self.acknowledge, self.acknowledge)
+        moves += (self.subscribe, self.subscribe, self.unsubscribe, self.ask_old, self.time, self.copy)
+        self.dice.choice(moves)()
+        lives = self.desk.lives()
+        assert all(end_ms > 0 for end_ms in lives.values()), "everything on the server ends"
+
+    def both(self, operation: ChannelOperation) -> Any:
+        """The reply, of which only the time differs."""
+        wanted: Any = self.memory.apply("chX", operation)
+        found = self.desk.run(operation)
+        turned = found.turned if isinstance(found, FetchReply) else False
+        for _ in range(20):
+            if not isinstance(found, FetchReply) or not (found.searching or (found.more and not wanted.more)):
+                break
+            # A server that does not know of its messages looks for them, step by step.
+            found = replace(self.desk.run(operation), turned=turned)
+        assert replace(found, srv_us=0) == replace(wanted, srv_us=0), operation
+        if getattr(found, "clock", None) is not None and not isinstance(operation, AskOld):
+            self.clock, self.era = found.clock, getattr(found, "era", self.era)
+        return found
+
+    def seen(self) -> int | None:
+        """What the caller says it has seen: mostly the truth."""
+        if self.clock is None or self.dice.random() < 0.5:
+            return None
+        return clocks.ahead(self.clock, self.dice.choice((0, 0, 0, 0, -1, -5, 3, 2**40)))
+
+    def ttl_s(self) -> int:
+        return self.dice.choice(TTLS_S)
+
+    def not_after_ms(self) -> int:
+        return NEVER_MS if self.dice.random() < 0.9 else PAST_MS
+
+    def publish(self) -> None:
+        ids = self.dice.choices(IDS, k=self.dice.choice((1, 1, 2, 5)))
+        operation = Publish(tuple(map(message, ids)), self.ttl_s(), self.not_after_ms(), self.seen())
+        reply = self.both(operation)
+        self.list.published(operation, reply, self.now_s + operation.ttl_s)
+
+    def subscribe(self) -> None:
+        operation = Subscribe(self.dice.choice(SUBSCRIBERS), self.desk.nonce(), self.ttl_s(), self.not_after_ms(), self.seen())
+        self.earlier.append(operation)
+        reply = self.both(operation)
+        if reply.result == "created":
+            self.list.behind[operation.subscriber] = len(self.list.messages)
+
+    def unsubscribe(self) -> None:
+        operation = Unsubscribe(self.dice.choice(SUBSCRIBERS), self.desk.nonce(), self.not_after_ms())
+        self.earlier.append(operation)
+        if self.both(operation).result == "deleted":
+            self.list.behind.pop(operation.subscriber, None)
+
+    def fetch(self) -> None:
+        operation = Fetch(self.dice.choice(SUBSCRIBERS), self.dice.choice((0, 1, 3, 64)), self.ttl_s(), self.seen())
+        self.list.fetched(operation, self.both(operation), self.now_s)
+
+    def acknowledge(self) -> None:
+        at = self.clock if self.clock is not None else 0
+        at = clocks.ahead(at, self.dice.choice((0, 0, -1, -2, -5, 1, 2**53)))
+        era = self.dice.choice((None, None, self.era, self.era + 1, 0))
+        operation = Acknowledge(self.dice.choice(SUBSCRIBERS), at, self.ttl_s(), era, self.seen())
+        if self.both(operation).result == "OK":
+            self.list.acknowledged(operation)
+
+    def ask_old(self) -> None:
+        self.both(AskOld(self.dice.choice(SUBSCRIBERS), tuple(self.dice.sample(IDS, 5))))
+
+    def time(self) -> None:
+        by_s = self.dice.choice(TIMES_S)
+        self.now_s += by_s
+        self.desk.age(by_s)
+        if self.memory.apply("chX", AskOld("s", ())).result == "channel-not-found":
+            self.list.forget()
+
+    def copy(self) -> None:
+        """One that comes once more, much later."""
+        if self.earlier:
+            operation: Any = self.dice.choice(self.earlier)
+            before = self.memory.apply("chX", AskOld(operation.subscriber, ())).result
+            self.both(operation)
+            assert self.memory.apply("chX", AskOld(operation.subscriber, ())).result == before
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+@given(dice=st.randoms(use_true_random=True), steps=st.integers(30, 80))
+def test_memory_and_server_say_the_same_whatever_is_done(desk: ChannelDesk, dice: Random, steps: int) -> None:
+    walk = Walk(desk, dice)
+    for _ in range(steps):
+        walk.step()
