@@ -30,10 +30,11 @@ class Accepted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A receipt that a fetch gave, and the era that it was given in."""
+    """A receipt that a fetch gave, the era that it was given in, and how many clocks lead to it from the subscriber's cursor."""
 
     receipt: str
     era: int
+    covers: int
 
     @property
     def storage(self) -> str:
@@ -49,8 +50,12 @@ def forged(kind: Misuse, channel: str, subscriber: str, handed: Handed, old: Han
     """The receipt of this kind to hand in instead of the good one, and the clock that it names; None when there is none yet."""
     at = handed.at(channel, subscriber)
     if kind == "old":
-        # Of an earlier era it may stand for a clock that has been reached a second time.
-        return (old.receipt, old.at(channel, subscriber)) if old is not None and old.era == handed.era else None
+        if old is None or old.era != handed.era:
+            # Of an earlier era it may stand for a clock that has been reached a second time.
+            return None
+        named = old.at(channel, subscriber)
+        # A restored server may have a cursor from before it was acknowledged: then it is good again.
+        return None if clock.after(named, clock.ahead(at, -handed.covers)) else (old.receipt, named)
     if kind == "truncated":
         return handed.receipt[: len(handed.receipt) // 2], at
     if kind == "tampered":

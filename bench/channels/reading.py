@@ -163,14 +163,14 @@ class Reader:
             self._wishes.pause(LAZY_S)
             got = self._fetch(wait_ms=0)
         if got.receipt is not None:
-            self._acknowledge(Handed(got.receipt, got.era))
+            self._acknowledge(Handed(got.receipt, got.era, len(got.messages) + got.lost + got.corrupt))
         return True
 
     def _last(self) -> bool:
         """Take what is there, if there is anything."""
         got = self._fetch(wait_ms=0)
         if got.receipt is not None:
-            self._acknowledge(Handed(got.receipt, got.era))
+            self._acknowledge(Handed(got.receipt, got.era, len(got.messages) + got.lost + got.corrupt))
         return got.more_messages
 
     def _lag(self) -> None:

@@ -14,8 +14,8 @@ from engine.channels import clock, receipts
 CHANNEL, NAME = "wrap-01", "reader"
 
 
-def handed(at: int, era: int = 0) -> Handed:
-    return Handed(receipts.outer({"redis": receipts.inner(CHANNEL, NAME, at)}), era)
+def handed(at: int, era: int = 0, covers: int = 1) -> Handed:
+    return Handed(receipts.outer({"redis": receipts.inner(CHANNEL, NAME, at)}), era, covers)
 
 
 def clock_of(receipt: str) -> int:
@@ -58,6 +58,14 @@ def test_an_old_one_is_of_the_same_era_or_not_used() -> None:
     assert clock_of(made[0]) == made[1] == 5
     assert misuse.forged("old", CHANNEL, NAME, handed(9, era=1), handed(5, era=0)) is None
     assert misuse.forged("old", CHANNEL, NAME, handed(9), None) is None
+
+
+@pytest.mark.parametrize(("covers", "used"), [(3, True), (4, True), (5, False), (9, False)])
+def test_an_old_one_that_the_cursor_lies_before_again_is_not_used(covers: int, used: bool) -> None:
+    """A restored server knows nothing of its acknowledgement."""
+    assert (misuse.forged("old", CHANNEL, NAME, handed(9, covers=covers), handed(5)) is not None) == used
+    over = handed(clock.ahead(clock.CLOCK_MAX, 4), covers=covers)
+    assert (misuse.forged("old", CHANNEL, NAME, over, handed(clock.CLOCK_MAX)) is not None) == used
 
 
 def test_so_many_and_all_kinds_are_drawn() -> None:
