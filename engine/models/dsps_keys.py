@@ -50,7 +50,9 @@ class DspsKeys:
     def meta(self) -> str:
         """Hash: `last`, the latest clock that our scripts know of; `era`, how often it went back; `upto` and `known`: the index
         holds all living messages in (known, upto], and with known = `all` those before as well; `scan`, a search for others that
-        is under way: cursor, run id and goal; `r.<subscriber>`, the era that a subscriber knows of, 0 without it."""
+        is under way: cursor, run id and goal; `longest_ms`, no message of the index lives longer; `ends`, by when all of it up to
+        some clocks will have expired: clock and ms, clock and ms; `r.<subscriber>`, the era that a subscriber knows of, 0 without
+        it."""
         return f"{self.prefix}ironclaim"
 
     @property

@@ -32,6 +32,9 @@
 -- @include index_more
 -- @include next_live
 -- @include living
+-- @include pass_dead
+-- @include skip_dead
+-- @include note_longest
 -- @include note_changes
 -- @include renew
 local clock = KEYS[1]
@@ -59,12 +62,25 @@ if clock_after(own, at) then
 end
 local era = tonumber(kept[2] or 0) + (turned and 1 or 0)
 local index = { upto = clock_of(kept[3], meta), known = kept[4] == 'all' and 'all' or clock_of(kept[4], meta), scan = kept[5] or nil }
-if turned or not index.upto then index = { upto = at, known = at } end
+if turned or not index.upto then
+  index = { upto = at, known = at }
+  redis.call('HDEL', meta, 'ends')
+end
 
-local helpers = { clock_after = clock_after, clock_ahead = clock_ahead, clock_steps = clock_steps, index_all = index_all }
-helpers.look_around, helpers.scan_bodies, helpers.next_live = look_around, scan_bodies, next_live
+local helpers = { clock_after = clock_after, clock_ahead = clock_ahead, clock_steps = clock_steps, look_around = look_around }
+helpers.scan_bodies, helpers.next_live, helpers.pass_dead = scan_bodies, next_live, pass_dead
+function helpers.add(found, longest_ms)
+  if #found > 0 then
+    note_longest(meta, longest_ms, true)
+    index_all(live, found)
+  end
+end
+function helpers.skip_dead(position, goal)
+  return skip_dead(clock_after, meta, position, goal, math.floor(srv_us / 1000))
+end
+
 local looks, blind = 1000, false
-if own ~= at then looks, blind = index_more(live, bodies, index, own, at, helpers) end
+if own ~= at then looks, blind = index_more(bodies, index, own, at, helpers) end
 local items, upto = {}, own
 if not blind then items, upto = living(live, bodies, own, index.upto, most, looks, helpers) end
 

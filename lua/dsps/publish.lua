@@ -26,6 +26,8 @@
 -- @include reckon
 -- @include index_all
 -- @include look_around
+-- @include note_longest
+-- @include note_ends
 -- @include begin_anew
 -- @include renew
 -- @include oldest
@@ -40,7 +42,7 @@ local not_after_ms = tonumber(ARGV[4])
 local seen = ARGV[5]
 
 local raw = settled_clock(well, clock, bodies)
-local known = well(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era', 'upto'))
+local known = well(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era', 'upto', 'longest_ms'))
 local was = clock_of(raw, clock)
 local start, turned = reckon(clock_after, was, clock_of(known[1], meta), clock_of(seen ~= '' and seen, 'seen'))
 local count, upto, era = #KEYS - 3, clock_of(known[3], meta), tonumber(known[2] or 0)
@@ -67,16 +69,21 @@ if late and refused == count then return { srv_us, raw, era, 0, words } end
 
 local ends_ms = string.format('%d', now_ms + ttl_s * 1000)
 if turned then era = era + 1 end
+-- What is cut off must not look like a channel whose clock was lost.
+if not start then redis.call('SET', clock, '0', 'PXAT', ends_ms) end
 local position, made = start or 0, {}
 if turned or not upto then
   upto = position
   begin_anew(meta, string.format('%d', position), era)
 elseif upto ~= start and clock_steps(upto, start) <= 100 then
   -- Published by foreign clients.
-  index_all(live, look_around(clock_ahead, bodies, clock_ahead(upto, 1), 1, clock_steps(upto, start)))
+  local found, longest_ms = look_around(clock_ahead, bodies, clock_ahead(upto, 1), 1, clock_steps(upto, start))
+  note_longest(meta, longest_ms, true)
+  index_all(live, found)
   upto = start
 end
-local whole = upto == position
+local whole, longest_ms = upto == position, math.max(tonumber(known[4] or 0), ttl_s * 1000)
+if longest_ms ~= tonumber(known[4] or 0) then note_longest(meta, longest_ms, false) end
 for item = 1, late and 0 or count do
   local mid = KEYS[3 + item]
   if not mids[mid] then
@@ -94,6 +101,7 @@ index_all(live, made)
 local last = string.format('%d', position)
 redis.call('SET', clock, last, 'PXAT', ends_ms)
 redis.call('HSET', meta, 'last', last, 'upto', whole and last or string.format('%d', upto))
+if math.floor(position / 256) ~= math.floor((start or 0) / 256) then note_ends(meta, position, now_ms + longest_ms) end
 renew(ends_ms, meta, live)
 drop_dead(live, bodies, old)
 redis.call('PUBLISH', bell, 'new message')

@@ -45,18 +45,20 @@ if done or now_ms > not_after_ms then return { srv_us, done or 'refused', raw, o
 local ends_ms = string.format('%d', now_ms + ttl_s * 1000)
 local last = string.format('%d', at or 0)
 if turned then era = era + 1 end
+-- What is cut off must not look like a channel whose clock was lost.
+if not at then redis.call('SET', clock, last, 'PXAT', ends_ms) end
 if turned or not kept[1] then
   begin_anew(meta, last, era)
 elseif kept[1] ~= last then
   redis.call('HSET', meta, 'last', last)
 end
+redis.call('SET', clock, last, 'PXAT', ends_ms)
 local result = own and 'exists' or 'created'
 if not own then
   own = last
   if era > 0 then redis.call('HSET', meta, 'r.' .. subscriber, string.format('%d', era)) end
   redis.call('SET', cursor, own, 'PXAT', ends_ms)
 end
-redis.call('SET', clock, last, 'PXAT', ends_ms)
 renew(ends_ms, meta, live)
 redis.call('SET', op, result, 'PXAT', string.format('%d', not_after_ms + 20000))
 return { srv_us, result, last, own, era, turned and 1 or 0 }

@@ -2,5 +2,5 @@
 -- for when somebody wants it.
 local function begin_anew(meta, clock, era)
   redis.call('HSET', meta, 'last', clock, 'upto', clock, 'known', clock, 'era', string.format('%d', era))
-  redis.call('HDEL', meta, 'scan')
+  redis.call('HDEL', meta, 'scan', 'ends')
 end

@@ -120,6 +120,16 @@ class ChannelDesk:
         """When every key ends, in ms; -1 for never."""
         return {key.decode(): self.redis.pexpiretime(key) for key in self.redis.scan_iter(count=1000)}
 
+    def now_ms(self) -> int:
+        """The server's time."""
+        seconds, micros = self.redis.time()
+        return seconds * 1000 + micros // 1000
+
+    def given(self, since_ms: int, ttl_s: int = TTL_S) -> set[str]:
+        """The keys that were given this life between that time and now."""
+        until_ms = self.now_ms()
+        return {key for key, end_ms in self.lives().items() if since_ms <= end_ms - ttl_s * 1000 <= until_ms}
+
     def age(self, by_s: int) -> None:
         """Let every key live shorter by so much, as if that time had gone by. Those that would have ended are deleted."""
         for key in list(self.redis.scan_iter(count=1000)):

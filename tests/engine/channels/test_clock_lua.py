@@ -1,0 +1,87 @@
+"""The clock of the scripts against its twin in Python: edges and random numbers, on a real server."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from engine import ScriptFault
+from engine.channels import clock
+from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
+from engine.scripts import scripts_folder
+from tests.engine.channels.channel_desk import ChannelDesk
+
+INCLUDES = scripts_folder() / "dsps" / "include"
+EDGES = sorted(
+    {clock.ahead(edge, by) for edge in (CLOCK_MIN, CLOCK_MIN // 2, 0, CLOCK_MAX // 2, CLOCK_MAX) for by in range(-3, 4)}
+)
+#: Gets clocks in pairs; says of each one: whether it is later than the other; if so how far, and where as many steps lead; and
+#: its neighbours.
+PROGRAM = """
+%s
+local found = {}
+for at = 1, #ARGV, 2 do
+  local one, other = clock_of(ARGV[at], 'ARGV'), clock_of(ARGV[at + 1], 'ARGV')
+  found[#found + 1] = clock_after(one, other) and 1 or 0
+  found[#found + 1] = clock_after(one, other) and string.format('%%d', clock_steps(other, one)) or '0'
+  found[#found + 1] = clock_after(one, other) and string.format('%%d', clock_ahead(other, clock_steps(other, one))) or ''
+  found[#found + 1] = clock_after(one, other) and string.format('%%d', clock_ahead(one, -clock_steps(other, one))) or ''
+  found[#found + 1] = string.format('%%d', clock_ahead(one, 1))
+  found[#found + 1] = string.format('%%d', clock_ahead(one, -1))
+end
+return found
+"""
+
+
+def pairs() -> Iterator[tuple[int, int]]:
+    """All pairs of edges, then clocks that are anywhere, close to each other, or half a circle apart."""
+    yield from itertools.product(EDGES, EDGES)
+    draw = random.Random(20_240)
+    for _ in range(3_000):
+        one = draw.randint(CLOCK_MIN, CLOCK_MAX)
+        yield one, draw.randint(CLOCK_MIN, CLOCK_MAX)
+        yield one, clock.ahead(one, draw.randint(-1_000, 1_000))
+        yield one, clock.ahead(one, CLOCK_MAX + draw.randint(-3, 3))
+
+
+@pytest.mark.feature("DS18", model="dsps")
+def test_the_two_say_the_same(desk: ChannelDesk) -> None:
+    text = PROGRAM % "".join(
+        (INCLUDES / f"{name}.lua").read_text() for name in ("clock_of", "clock_after", "clock_ahead", "clock_steps")
+    )
+    given = list(pairs())
+    for start in range(0, len(given), 1_000):
+        some = given[start : start + 1_000]
+        said = desk.redis.eval(text, 0, *itertools.chain(*some))
+        for at, (one, other) in enumerate(some):
+            after = clock.after(one, other)
+            steps = clock.distance(other, one) if after else 0
+            there = [str(one).encode(), str(other).encode()] if after else [b"", b""]
+            beside = [str(clock.ahead(one, by)).encode() for by in (1, -1)]
+            assert said[6 * at : 6 * at + 6] == [int(after), str(steps).encode(), *there, *beside], (one, other)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.5", "1e3", " 1", "0x10", "9007199254740992", "-9007199254740993", "nan"])
+@pytest.mark.parametrize("where", ["clock", "cursor", "mid", "meta"])
+def test_what_is_no_clock_is_told_and_nothing_is_written(desk: ChannelDesk, where: str, text: str) -> None:
+    desk.subscribe()
+    desk.publish("m1")
+    keys = {"clock": desk.keys.clock, "cursor": desk.keys.cursor("s"), "mid": desk.keys.mid("m1")}
+    if where == "meta":
+        desk.redis.hset(desk.keys.meta, "last", text)
+    else:
+        desk.redis.set(keys[where], text, keepttl=True)
+    before, lives = desk.dump(), desk.lives()
+    calls = {
+        "clock": (lambda: desk.publish("m2"), desk.subscribe, desk.fetch, lambda: desk.acknowledge(1), lambda: desk.old("m1")),
+        "cursor": (desk.subscribe, desk.fetch, lambda: desk.acknowledge(1), lambda: desk.old("m1")),
+        "mid": (lambda: desk.publish("m2", "m1"), lambda: desk.old("m1")),
+        "meta": (lambda: desk.publish("m2"), desk.subscribe, desk.fetch, lambda: desk.acknowledge(1), lambda: desk.old("m1")),
+    }
+    for call in calls[where]:
+        with pytest.raises(ScriptFault, match="no clock"):
+            call()
+    assert (desk.dump(), desk.lives()) == (before, lives)

@@ -1,0 +1,113 @@
+"""Rules 1 and 27 for channels: one is one slot, and while this slot moves from node to node nothing is lost, doubled, reordered,
+or taken for a loss of the clock. Bodies are not among the declared keys, so a script must not run while it sees half of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from engine.channels.clock import CLOCK_MAX, ahead, distance
+from engine.models.dsps import DspsModel
+from engine.operations.channels import Acknowledge, AskOld, ChannelOperation, Fetch, Publish, Subscribe, Unsubscribe
+from engine.testing.cluster import EmbeddedCluster, SlotMove
+from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ids, message
+from tests.engine.cluster_desk import NotNow, Router
+
+START = CLOCK_MAX - 20
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as made:
+        yield made
+
+
+@pytest.fixture
+def router(cluster: EmbeddedCluster) -> Iterator[Router]:
+    made = Router(cluster.ports, cast("Any", DspsModel("chX")))
+    yield made
+    made.close()
+
+
+class Traffic:
+    """A publisher and a subscriber, each of which repeats what was not answered until it is. The wrap is on the way."""
+
+    def __init__(self, router: Router) -> None:
+        self.router = router
+        self.model = DspsModel("chX")
+        self.draw = random.Random(7)
+        self.count = 0
+        self.refused = 0
+        self.clocks: dict[str, int] = {}
+        self.got: list[str] = []
+        self._open: dict[str, ChannelOperation] = {}
+        self._upto: int | None = None
+
+    def run(self, operation: ChannelOperation) -> Any:
+        return self.router.run(self.model.call(operation))
+
+    def step(self, _move: SlotMove | None = None) -> None:
+        """Each of them tries a few times; what is read is read faster than it is published."""
+        for _ in range(4):
+            for who, turn in (
+                ("publisher", self._publish),
+                ("subscriber", self._read),
+                ("subscriber", self._read),
+                ("others", self._come_and_go),
+            ):
+                operation = self._open[who] = self._open.get(who) or turn()
+                try:
+                    self._answered(operation, self.run(operation))
+                except NotNow:
+                    self.refused += 1
+                else:
+                    del self._open[who]
+
+    def _publish(self) -> ChannelOperation:
+        first, self.count = self.count, self.count + self.draw.randint(1, 3)
+        return Publish(tuple(message(f"m{number}") for number in range(first, self.count)), TTL_S, NEVER_MS)
+
+    def _read(self) -> ChannelOperation:
+        return Fetch("s", 20, TTL_S) if self._upto is None else Acknowledge("s", self._upto, TTL_S)
+
+    def _come_and_go(self) -> ChannelOperation:
+        nonce = f"{self.draw.getrandbits(64):016x}"
+        kinds = (Subscribe("x", nonce, TTL_S, NEVER_MS), Unsubscribe("x", nonce, NEVER_MS), AskOld("s", ("m0", "m1")))
+        return self.draw.choice(kinds)
+
+    def _answered(self, operation: ChannelOperation, reply: Any) -> None:
+        assert not getattr(reply, "turned", False) and getattr(reply, "era", 0) == 0
+        if isinstance(operation, Publish):
+            for one, item in zip(operation.messages, reply.items, strict=True):
+                assert item.result == "created", "what was refused had not been applied"
+                self.clocks[one.id] = item.clock
+        elif isinstance(operation, Fetch):
+            self.got += ids(reply)
+            self._upto = reply.upto if reply.items else None
+            assert distance(reply.cursor, reply.upto) == len(reply.items), "nothing is passed by"
+        elif isinstance(operation, Acknowledge):
+            assert reply.result == "OK"
+            self._upto = None
+
+
+@pytest.mark.feature("DS23", model="dsps")
+def test_a_channel_goes_on_while_its_slot_moves(cluster: EmbeddedCluster, router: Router) -> None:
+    traffic = Traffic(router)
+    keys = traffic.model.keys
+    slot = cluster.slot_of(keys.clock)
+    cluster.flush()
+    assert {cluster.slot_of(key) for key in (keys.meta, keys.live, keys.body(1), keys.cursor("s"), keys.op("x"))} == {slot}
+    owner = cluster.owner_of(slot)
+    cluster.client(owner).set(keys.clock, START, ex=TTL_S)
+    traffic.run(Subscribe("s", "0" * 16, TTL_S, NEVER_MS))
+    traffic.step()
+    for target in ((owner + 1) % 3, (owner + 2) % 3, owner):
+        cluster.move_slot(slot, target, portion=2, step=traffic.step)
+    assert traffic.refused > 0, "it was met half way"
+    while traffic.got != list(traffic.clocks):
+        traffic.step()
+    assert [traffic.clocks[name] for name in traffic.got] == [ahead(START, step + 1) for step in range(len(traffic.got))]
+    assert traffic.got == [f"m{number}" for number in range(traffic.count)] and traffic.count > 21, "the wrap is crossed"

@@ -1,0 +1,285 @@
+"""Calls that arrive late, twice or half: a second copy changes nothing and says what the first did (rules 1 and 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine import ServerUnavailable, WrongKeyType
+from engine.call import Call
+from engine.operations.channels import (
+    Acknowledge,
+    AskOld,
+    ChannelOperation,
+    Fetch,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+)
+from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, TTL_S, ChannelDesk, ids, message
+from tests.engine.desk import CUT_OFF, WRITES
+
+SUBSCRIBE = Subscribe("s", "0123456789abcdef", TTL_S, NEVER_MS)
+UNSUBSCRIBE = Unsubscribe("s", "fedcba9876543210", NEVER_MS)
+
+
+@pytest.mark.feature("DS02", model="dsps")
+def test_a_second_copy_of_a_publish_is_all_duplicates(desk: ChannelDesk) -> None:
+    first = desk.publish("a", "b")
+    second = desk.publish("a", "b")
+    assert [item.clock for item in first.items] == [item.clock for item in second.items] == [1, 2]
+    assert [item.result for item in second.items] == ["duplicate"] * 2 and second.clock == 2
+
+
+def test_an_id_twice_in_one_call(desk: ChannelDesk) -> None:
+    reply = desk.publish("a", "b", "a")
+    assert [(item.result, item.clock) for item in reply.items] == [("created", 1), ("created", 2), ("duplicate", 1)]
+    late = desk.publish("c", "c", not_after_ms=PAST_MS)
+    assert [(item.result, item.clock) for item in late.items] == [("refused", None)] * 2
+
+
+def test_a_late_publish_publishes_nothing_and_knows_what_is_there(desk: ChannelDesk) -> None:
+    assert desk.publish("a", not_after_ms=PAST_MS).items[0].result == "refused" and desk.dump() == {}
+    desk.publish("a")
+    before = desk.dump()
+    reply = desk.publish("b", "a", not_after_ms=PAST_MS)
+    assert [(item.result, item.clock) for item in reply.items] == [("refused", None), ("duplicate", 1)]
+    assert desk.dump() == before and reply.clock == 1
+
+
+@pytest.mark.feature("DS06", model="dsps")
+def test_a_late_subscribe(desk: ChannelDesk) -> None:
+    late = Subscribe("s", "f" * 16, TTL_S, PAST_MS)
+    reply = desk.run(late)
+    assert (reply.result, reply.clock, reply.cursor) == ("refused", None, None) and desk.dump() == {}
+    desk.subscribe()
+    before = desk.dump()
+    assert desk.run(late).result == "refused" and desk.dump() == before
+    assert desk.run(Unsubscribe("s", "e" * 16, PAST_MS)).result == "refused" and desk.dump() == before
+
+
+@pytest.mark.feature("DS06", "DS07", model="dsps")
+def test_a_copy_of_subscribe_creates_nobody_after_an_unsubscribe(desk: ChannelDesk) -> None:
+    assert desk.run(SUBSCRIBE).result == "created"
+    again = Subscribe("s", "1" * 16, TTL_S, NEVER_MS)
+    assert desk.run(again).result == "exists"
+    desk.publish("m1")
+    before = desk.dump()
+    copy = desk.run(SUBSCRIBE)
+    assert (copy.result, copy.cursor, copy.clock) == ("created", 0, 1) and desk.dump() == before
+    assert desk.unsubscribe().result == "deleted"
+    for late, result in ((SUBSCRIBE, "created"), (again, "exists")):
+        copy = desk.run(late)
+        assert (copy.result, copy.cursor) == (result, None)
+    assert not desk.redis.exists(desk.keys.cursor("s"))
+
+
+@pytest.mark.feature("DS07", model="dsps")
+@pytest.mark.parametrize("there", [True, False])
+def test_a_copy_of_unsubscribe_deletes_nobody_who_came_later(desk: ChannelDesk, there: bool) -> None:
+    if there:
+        desk.subscribe()
+    result = "deleted" if there else "missing"
+    assert desk.run(UNSUBSCRIBE).result == result
+    desk.subscribe()
+    assert desk.run(UNSUBSCRIBE).result == result
+    assert desk.redis.exists(desk.keys.cursor("s"))
+
+
+def test_what_a_subscribe_did_is_kept_longer_than_its_copies_may_come(desk: ChannelDesk) -> None:
+    not_after_ms = desk.redis.time()[0] * 1000 + 10_000
+    desk.run(Subscribe("s", "a" * 16, TTL_S, not_after_ms))
+    desk.run(Unsubscribe("s", "b" * 16, not_after_ms))
+    assert desk.redis.pexpiretime(desk.keys.op("a" * 16)) == not_after_ms + 20_000
+    assert desk.redis.pexpiretime(desk.keys.op("b" * 16)) == not_after_ms + 20_000
+
+
+def test_an_unsubscribed_one_leaves_nothing_behind(desk: ChannelDesk) -> None:
+    desk.subscribe("other")
+    desk.publish("m1")
+    desk.redis.delete(desk.keys.clock)
+    desk.subscribe()
+    fields = desk.redis.hkeys(desk.keys.meta)
+    assert b"r.s" in fields
+    desk.unsubscribe()
+    assert set(fields) - set(desk.redis.hkeys(desk.keys.meta)) == {b"r.s"}
+
+
+# -- cut off in the middle
+
+WRITTEN = (*WRITES, "ZREMRANGEBYRANK")
+
+
+def cut_off(desk: ChannelDesk, operation: ChannelOperation, writes: int) -> bool:
+    """Run an operation whose script stops before its write number `writes + 1`; whether it was."""
+    call: Call[Any] = desk.model.call(operation)
+    assert call.script is not None
+    first, body = call.script.text.split("\n", 1)
+    table = ", ".join(f"{name} = true" for name in WRITTEN)
+    try:
+        desk.redis.eval(f"{first}\n{CUT_OFF % (table, writes)}{body}", len(call.keys), *call.keys, *call.arguments)
+    except Exception as error:
+        assert "CUT OFF" in str(error), error
+        return True
+    return False
+
+
+Operations = tuple[Callable[[ChannelDesk], object], ChannelOperation]
+SCENES: dict[str, Operations] = {
+    "first publish": (lambda desk: None, Publish((message("a"), message("b")), TTL_S, NEVER_MS)),
+    "publish": (lambda desk: (desk.subscribe(), desk.publish("x")), Publish((message("a"), message("b")), TTL_S, NEVER_MS)),
+    "publish behind foreign": (
+        lambda desk: (desk.subscribe(), desk.publish("x"), desk.foreign("f1"), desk.foreign("f2")),
+        Publish((message("a"), message("b")), TTL_S, NEVER_MS),
+    ),
+    "first subscribe": (lambda desk: None, SUBSCRIBE),
+    "subscribe": (lambda desk: desk.publish("x"), SUBSCRIBE),
+    "unsubscribe": (lambda desk: (desk.subscribe(), desk.publish("x")), UNSUBSCRIBE),
+    "fetch of foreign": (lambda desk: (desk.subscribe(), desk.foreign("f1"), desk.foreign("f2")), Fetch("s", 64, TTL_S)),
+    "fetch of expired": (
+        lambda desk: (desk.subscribe(), desk.publish("x", "y", "z"), desk.redis.delete(desk.keys.body(1), desk.keys.body(2))),
+        Fetch("s", 64, TTL_S),
+    ),
+    "acknowledge": (lambda desk: (desk.subscribe(), desk.publish("x", "y")), Acknowledge("s", 1, TTL_S)),
+    "publish after a loss": (
+        lambda desk: (desk.subscribe(), desk.publish("x"), desk.redis.delete(desk.keys.clock)),
+        Publish((message("a"), message("b")), TTL_S, NEVER_MS),
+    ),
+    "fetch after a loss": (
+        lambda desk: (desk.subscribe(), desk.publish("x"), desk.redis.delete(desk.keys.clock)),
+        Fetch("s", 64, TTL_S),
+    ),
+    "acknowledge after a loss": (
+        lambda desk: (desk.subscribe(), desk.publish("x", "y"), desk.redis.delete(desk.keys.clock)),
+        Acknowledge("s", 1, TTL_S),
+    ),
+    "subscribe after a loss": (lambda desk: (desk.publish("x"), desk.redis.delete(desk.keys.clock)), SUBSCRIBE),
+}
+
+
+def outcome(desk: ChannelDesk) -> tuple[Any, ...]:
+    """What users see of the channel, and that the index lacks nothing."""
+    desk.subscribe("late")
+    fetched = desk.fetch()
+    bodies = {int(key.decode().rpartition(".")[2]) for key in desk.redis.keys(f"{desk.keys.bodies}*")}
+    indexed = {int(member) for member in desk.redis.zrange(desk.keys.live, 0, -1)}
+    known, upto = map(int, desk.redis.hmget(desk.keys.meta, "known", "upto"))
+    assert {at for at in bodies if known < at <= upto} <= indexed
+    # The era of one that was cut off when it had found a loss may be one higher.
+    era = min(fetched.era, 1)
+    return fetched.result, ids(fetched), fetched.cursor, fetched.clock, era, fetched.era_changed, desk.fetch("late").cursor
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_cut_off_after_any_write_and_sent_again_it_comes_to_the_same(desk: ChannelDesk, scene: str) -> None:
+    prepare, operation = SCENES[scene]
+    prepare(desk)
+    desk.run(operation)
+    whole = outcome(desk)
+    for writes in range(40):
+        desk.redis.flushall()
+        prepare(desk)
+        if not cut_off(desk, operation, writes):
+            assert writes > 1
+            return
+        desk.run(operation)
+        assert outcome(desk) == whole, f"cut off after {writes} writes"
+        assert sum(desk.redis.exists(desk.keys.mid(id)) for id in "ab") in (0, 2)
+    raise AssertionError("it writes for ever")
+
+
+OPERATIONS: dict[str, tuple[ChannelOperation, tuple[str, ...]]] = {
+    "publish": (Publish((message("m1"), message("m2")), TTL_S, NEVER_MS), ("clock", "meta", "live", "mid")),
+    "subscribe": (Subscribe("s", "5" * 16, TTL_S, NEVER_MS), ("clock", "cursor", "meta", "live", "op")),
+    "unsubscribe": (Unsubscribe("s", "5" * 16, NEVER_MS), ("cursor", "meta", "op")),
+    "fetch": (Fetch("s", 64, TTL_S), ("clock", "cursor", "meta", "live")),
+    "acknowledge": (Acknowledge("s", 1, TTL_S), ("clock", "cursor", "meta", "live")),
+    "ask old": (AskOld("s", ("m2",)), ("clock", "cursor", "meta", "mid")),
+}
+
+
+@pytest.mark.parametrize(("name", "where"), [(name, where) for name, (_, keys) in OPERATIONS.items() for where in keys])
+def test_a_key_of_another_type_is_named_and_nothing_is_changed(desk: ChannelDesk, name: str, where: str) -> None:
+    desk.subscribe()
+    desk.publish("m1")
+    keys = desk.keys
+    places = {"clock": keys.clock, "cursor": keys.cursor("s"), "meta": keys.meta, "live": keys.live, "mid": keys.mid("m2")}
+    key = {**places, "op": keys.op("5" * 16)}[where]
+    desk.redis.delete(key)
+    desk.redis.rpush(key, "x")
+    before, lives = desk.dump(), desk.lives()
+    with pytest.raises(WrongKeyType, match=key.replace("{", r"\{").replace("}", r"\}")):
+        desk.run(OPERATIONS[name][0])
+    assert (desk.dump(), desk.lives()) == (before, lives)
+    # As soon as it is gone, everything goes on.
+    desk.redis.delete(key)
+    desk.run(OPERATIONS[name][0])
+
+
+@pytest.mark.feature("DS26", model="dsps")
+def test_scripts_that_the_server_forgot_are_loaded_again(desk: ChannelDesk) -> None:
+    desk.subscribe()
+    for number in range(3):
+        desk.redis.script_flush()
+        assert desk.publish(f"m{number}").clock == number + 1
+        desk.redis.script_flush()
+        assert ids(desk.fetch()) == [f"m{number}"]
+        desk.redis.script_flush()
+        assert desk.acknowledge(number + 1).result == "OK"
+
+
+def test_each_publish_rings_also_a_duplicate_and_a_refused_one_does_not(desk: ChannelDesk) -> None:
+    ear = desk.redis.pubsub(ignore_subscribe_messages=True)
+    ear.subscribe(desk.keys.bell)
+    ear.get_message(timeout=5)
+    desk.publish("a", "b")
+    desk.publish("a")
+    desk.publish("c", not_after_ms=PAST_MS)
+    desk.publish("d")
+    heard = [ear.get_message(timeout=5) for _ in range(3)]
+    assert [(rung["channel"], rung["data"]) for rung in heard] == [(b"dsps.c.chX", b"new message")] * 3
+    assert ear.get_message(timeout=0.05) is None
+    ear.close()
+
+
+@pytest.mark.feature("DS09", "DS13", "DS14", model="dsps")
+def test_messages_come_again_until_they_are_acknowledged(desk: ChannelDesk) -> None:
+    desk.subscribe("a")
+    desk.subscribe("b")
+    desk.publish("m1", "m2", "m3")
+    for _ in range(3):
+        assert ids(desk.fetch("a")) == ids(desk.fetch("b")) == ["m1", "m2", "m3"]
+    assert desk.acknowledge(2, "a").result == "OK"
+    assert ids(desk.fetch("a")) == ["m3"] and ids(desk.fetch("b")) == ["m1", "m2", "m3"]
+
+
+@pytest.mark.feature("DS22", model="dsps")
+def test_which_messages_are_old(desk: ChannelDesk) -> None:
+    desk.place(clock=2**53 - 2)
+    desk.subscribe()
+    desk.publish("m1", "m2", "m3")
+    before, lives = desk.dump(), desk.lives()
+    reply = desk.old("m1", "m2", "m3", "unknown")
+    assert (reply.result, reply.old, reply.cursor, reply.clock) == ("ok", (False,) * 4, 2**53 - 2, -(2**53) + 2)
+    assert (desk.dump(), desk.lives()) == (before, lives)
+    desk.acknowledge(-(2**53) + 1)
+    assert desk.old("m1", "m2", "m3", "unknown").old == (True, True, False, False)
+    assert desk.old().old == ()
+
+
+def test_when_memory_is_full_only_what_adds_something_is_refused(desk: ChannelDesk) -> None:
+    desk.subscribe()
+    desk.publish("m1")
+    desk.foreign("f2")
+    desk.driver.deadline_ms = 200
+    desk.redis.config_set("maxmemory", 1)
+    try:
+        for call in (lambda: desk.publish("m3"), lambda: desk.subscribe("other")):
+            with pytest.raises(ServerUnavailable, match="OOM"):
+                call()
+        assert ids(desk.fetch()) == ["m1", "f2"] and desk.old("m1").result == "ok"
+        assert desk.acknowledge(2).result == "OK" and desk.unsubscribe().result == "deleted"
+    finally:
+        desk.redis.config_set("maxmemory", 0)

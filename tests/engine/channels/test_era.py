@@ -1,0 +1,193 @@
+"""A clock that went back: a lost key, a restored backup, a foreign client that began again. It is no wrap: the channel goes on
+after the latest clock that is known, and everybody is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
+from tests.engine.channels.channel_desk import ChannelDesk, ids
+
+
+@pytest.fixture
+def used(desk: ChannelDesk) -> ChannelDesk:
+    """Five messages; `s` has acknowledged two of them."""
+    desk.subscribe()
+    desk.publish(*(f"m{number}" for number in range(1, 6)))
+    desk.acknowledge(2)
+    return desk
+
+
+def lose(desk: ChannelDesk, to: int | None = None) -> None:
+    """The clock alone is lost, or is an earlier one."""
+    if to is None:
+        desk.redis.delete(desk.keys.clock)
+    else:
+        desk.redis.set(desk.keys.clock, to, keepttl=True)
+
+
+@pytest.mark.parametrize("to", [None, 0, 3])
+def test_a_publish_goes_on_after_the_latest_clock(used: ChannelDesk, to: int | None) -> None:
+    """The original begins again at 1, writes over bodies, and leaves `s` wedged."""
+    lose(used, to)
+    reply = used.publish("m6")
+    assert (reply.clock, reply.era, reply.turned) == (6, 1, True)
+    assert used.publish("m7").turned is False
+    fetched = used.fetch()
+    assert ids(fetched) == ["m3", "m4", "m5", "m6", "m7"]
+    assert (fetched.era, fetched.era_changed, fetched.turned, fetched.upto) == (1, True, False, 7)
+
+
+@pytest.mark.parametrize("to", [None, 0, 3])
+def test_a_fetch_finds_it(used: ChannelDesk, to: int | None) -> None:
+    lose(used, to)
+    since_ms = used.now_ms()
+    fetched = used.fetch()
+    assert ids(fetched) == ["m3", "m4", "m5"]
+    assert (fetched.clock, fetched.era, fetched.turned, fetched.era_changed) == (5, 1, True, True)
+    assert used.redis.get(used.keys.clock) == b"5" and used.keys.clock in used.given(since_ms)
+    again = used.fetch()
+    assert (again.turned, again.era_changed, again.era) == (False, True, 1), "until something is acknowledged"
+    assert used.acknowledge(4, era=1).result == "OK"
+    assert used.fetch().era_changed is False
+    assert used.subscribe("new").era == 1 and used.fetch("new").era_changed is False
+
+
+def test_an_acknowledgement_finds_it(used: ChannelDesk) -> None:
+    lose(used, 3)
+    reply = used.acknowledge(5)
+    assert (reply.result, reply.cursor, reply.clock, reply.era, reply.turned) == ("OK", 5, 5, 1, True)
+    assert used.redis.get(used.keys.clock) == b"5" and used.fetch().era_changed is False
+
+
+def test_a_subscribe_finds_it(used: ChannelDesk) -> None:
+    lose(used)
+    reply = used.subscribe("new")
+    assert (reply.result, reply.clock, reply.cursor, reply.era, reply.turned) == ("created", 5, 5, 1, True)
+    assert ids(used.fetch()) == ["m3", "m4", "m5"] and used.fetch("new").era_changed is False
+
+
+@pytest.mark.parametrize("ack", [4, 6, 2])
+def test_a_stale_acknowledgement_writes_nothing_even_then(used: ChannelDesk, ack: int) -> None:
+    """One of the former era is stale, wherever it points."""
+    lose(used, 3)
+    before, lives = used.dump(), used.lives()
+    reply = used.acknowledge(ack, era=0)
+    assert (reply.result, reply.era, reply.beyond, reply.clock, reply.cursor) == ("stale", 1, True, 5, 2)
+    assert (used.dump(), used.lives()) == (before, lives)
+    used.publish("m6")
+    assert used.acknowledge(4, era=0).result == "stale" and used.acknowledge(4, era=1).result == "OK"
+
+
+def test_a_restored_backup_is_told_by_who_has_seen_more(used: ChannelDesk) -> None:
+    """The backup is all of one instant: nothing in it contradicts anything. Only who has seen later clocks knows."""
+    backup = {key: (used.redis.dump(key), used.redis.pttl(key)) for key in used.redis.scan_iter()}
+    used.publish("lost1", "lost2")
+    assert used.fetch().clock == 7 and used.acknowledge(7, era=0).result == "OK"
+    used.redis.flushall()
+    for key, (dumped, left_ms) in backup.items():
+        used.redis.restore(key, left_ms, dumped)
+    # One who has seen nothing uses a clock again.
+    assert used.publish("m6").clock == 6
+    reply = used.fetch(seen=7)
+    assert (reply.clock, reply.era, reply.turned, reply.cursor) == (7, 1, True, 2)
+    assert ids(reply) == ["m3", "m4", "m5", "m6"] and reply.upto == 7
+    assert used.acknowledge(7, era=0).result == "stale"
+    assert used.publish("m7", seen=7).clock == 8 and used.acknowledge(8, era=1, seen=8).result == "OK"
+
+
+@pytest.mark.parametrize("seen", [1, CLOCK_MAX, CLOCK_MIN, -1])
+def test_a_channel_that_is_gone_goes_on_after_what_was_seen(desk: ChannelDesk, seen: int) -> None:
+    after = seen + 1 if seen < CLOCK_MAX else CLOCK_MIN
+    reply = desk.publish("m1", seen=seen)
+    assert (reply.clock, reply.era, reply.turned) == (after, 1, True)
+    desk.redis.flushall()
+    made = desk.subscribe(seen=seen)
+    assert (made.clock, made.cursor, made.era, made.turned) == (seen, seen, 1, True)
+    desk.redis.flushall()
+    assert desk.fetch(seen=seen).result == "subscription-not-found" and desk.dump() == {}
+
+
+def test_what_was_seen_behind_the_clock_says_nothing(used: ChannelDesk) -> None:
+    for seen in (5, 4, 0):
+        assert not used.publish(f"n{seen}", seen=seen).turned and not used.fetch(seen=seen).turned
+    assert used.fetch().era == 0
+
+
+def test_a_wrap_is_no_way_back(desk: ChannelDesk) -> None:
+    desk.place(clock=CLOCK_MAX - 1)
+    desk.subscribe()
+    assert desk.publish("a", seen=CLOCK_MAX - 1).clock == CLOCK_MAX
+    crossed = desk.publish("b", seen=CLOCK_MAX)
+    assert (crossed.clock, crossed.turned, crossed.era) == (CLOCK_MIN, False, 0)
+    assert not desk.fetch(seen=CLOCK_MIN).turned and not desk.fetch(seen=CLOCK_MAX).turned
+    lose(desk, CLOCK_MAX)
+    back = desk.publish("c")
+    assert (back.clock, back.turned, back.era) == (CLOCK_MIN + 1, True, 1)
+    assert ids(desk.fetch()) == ["a", "b", "c"]
+
+
+def test_a_cursor_ahead_of_its_clock_is_proof_enough(desk: ChannelDesk) -> None:
+    """Nobody but the cursor knows: what we knew was lost together with the clock, and a foreign client has begun again."""
+    desk.place(clock=2, s=5)
+    before = desk.dump()
+    assert desk.acknowledge(1).result == "stale" and desk.dump() == before
+    reply = desk.fetch()
+    assert (reply.clock, reply.cursor, reply.era, reply.turned, reply.upto) == (5, 5, 1, True, 5)
+    assert desk.publish("m6").clock == 6 and ids(desk.fetch()) == ["m6"]
+
+
+def test_one_with_nothing_to_acknowledge_is_told_once(desk: ChannelDesk) -> None:
+    """Else its long poll would never wait again."""
+    desk.subscribe()
+    desk.publish("m1")
+    desk.acknowledge(1)
+    lose(desk)
+    assert desk.fetch().era_changed
+    assert not desk.fetch().era_changed
+    desk.publish("m2")
+    assert not desk.fetch().era_changed and ids(desk.fetch()) == ["m2"]
+
+
+def test_eras_are_told_apart(desk: ChannelDesk) -> None:
+    desk.subscribe("a")
+    desk.subscribe("b")
+    desk.publish("m1", "m2")
+    for era in (1, 2, 3):
+        lose(desk, 0)
+        assert desk.publish(f"n{era}").era == era
+        assert desk.fetch("a").era_changed
+        assert desk.acknowledge(desk.fetch("a").items[0][0], "a", era=era - 1).result == "stale"
+        assert desk.acknowledge(desk.fetch("a").items[0][0], "a", era=era).result == "OK"
+        assert not desk.fetch("a").era_changed
+    assert desk.fetch("b").era_changed and desk.fetch("b").era == 3
+    assert len(desk.fetch("b").items) == 5
+
+
+def test_a_channel_that_has_expired_begins_anew(desk: ChannelDesk) -> None:
+    """That is no loss: all that was known of it has ended with it."""
+    desk.subscribe()
+    desk.publish("m1", "m2")
+    desk.age(400)
+    assert not [key for key in desk.dump() if ".op." not in key]
+    reply = desk.publish("m1")
+    assert (reply.clock, reply.era, reply.turned) == (1, 0, False)
+    assert desk.fetch().result == "subscription-not-found"
+
+
+def test_messages_that_outlived_what_is_known_of_the_channel_are_found(used: ChannelDesk) -> None:
+    """A foreign client keeps the clock alive, ours have been away for longer than a life: the index is gone."""
+    used.redis.delete(used.keys.meta, used.keys.live)
+    used.foreign("f6")
+    assert ids(used.fetch()) == ["m3", "m4", "m5", "f6"]
+    assert used.publish("m7").clock == 7 and ids(used.fetch())[-1] == "m7"
+
+
+def test_an_index_that_is_behind_its_clock_after_a_way_back_begins_anew(used: ChannelDesk) -> None:
+    """Foreign clients wrote over old clocks after theirs was lost: those bodies are messages, too."""
+    used.redis.zrem(used.keys.live, 4)
+    used.redis.delete(used.keys.body(4))
+    lose(used, 3)
+    used.foreign("again4")
+    fetched = used.fetch()
+    assert fetched.turned and ids(fetched) == ["m3", "again4", "m5"]

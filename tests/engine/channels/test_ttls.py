@@ -1,0 +1,124 @@
+"""Who renews the life of what: the table of wire-models 6.1, every cell, from an age of 50 s with T = 115 s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from engine.channels import rules
+from engine.models import ChannelRule
+from tests.engine.channels.channel_desk import ChannelDesk
+
+T_S = 115
+AGE_S = 50
+
+
+def key_of(desk: ChannelDesk, what: str) -> str:
+    """A key by what it is for."""
+    keys = desk.keys
+    names = {"clock": keys.clock, "own": keys.cursor("own"), "other": keys.cursor("other"), "third": keys.cursor("third")}
+    messages = {"body": keys.body(1), "mid": keys.mid("m1"), "new body": keys.body(2), "new mid": keys.mid("m2")}
+    return {**names, **messages, "meta": keys.meta, "live": keys.live}[what]
+
+
+def check(desk: ChannelDesk, do: Callable[[ChannelDesk], object], renewed: set[str]) -> None:
+    """What is done gives T to these, to what we know of the channel together with its clock, and leaves all others alone."""
+    before, since_ms = desk.lives(), desk.now_ms()
+    do(desk)
+    expected = {key_of(desk, what) for what in renewed | ({"meta", "live"} if "clock" in renewed else set())}
+    assert desk.given(since_ms, T_S) == expected
+    others = {key: end_ms for key, end_ms in desk.lives().items() if key not in expected and ".op." not in key}
+    assert others == {key: end_ms for key, end_ms in before.items() if key not in expected and ".op." not in key}
+
+
+@pytest.fixture
+def aged(desk: ChannelDesk) -> ChannelDesk:
+    """A channel with two subscribers and a message, all 50 s old."""
+    desk.subscribe("own", ttl_s=T_S)
+    desk.subscribe("other", ttl_s=T_S)
+    desk.publish("m1", ttl_s=T_S)
+    desk.age(AGE_S)
+    return desk
+
+
+@pytest.mark.feature("DS19", "DS20", model="dsps")
+@pytest.mark.parametrize(
+    ("do", "renewed"),
+    [
+        (lambda desk: desk.subscribe("own", ttl_s=T_S), {"clock"}),
+        (lambda desk: desk.publish("m2", ttl_s=T_S), {"clock", "new body", "new mid"}),
+        (lambda desk: desk.publish("m1", ttl_s=T_S), {"clock"}),
+        (lambda desk: desk.fetch("own", ttl_s=T_S), {"clock", "own"}),
+        (lambda desk: desk.fetch("own", most=0, ttl_s=T_S), {"clock", "own"}),
+        (lambda desk: desk.acknowledge(1, "own", ttl_s=T_S), {"clock", "own"}),
+        (lambda desk: desk.acknowledge(0, "own", ttl_s=T_S), set()),
+        (lambda desk: desk.acknowledge(2, "own", ttl_s=T_S), set()),
+        (lambda desk: desk.old("m1", subscriber="own"), set()),
+        (lambda desk: desk.fetch("nobody", ttl_s=T_S), set()),
+        (lambda desk: desk.acknowledge(1, "nobody", ttl_s=T_S), set()),
+        (lambda desk: desk.unsubscribe("nobody"), set()),
+        (lambda desk: desk.publish("m2", ttl_s=T_S, not_after_ms=1), set()),
+    ],
+    ids=[
+        "again",
+        "publish",
+        "duplicate",
+        "fetch",
+        "fetch 0",
+        "ack",
+        "stale",
+        "beyond",
+        "old",
+        "no sub",
+        "no ack",
+        "no unsub",
+        "late",
+    ],
+)
+def test_the_table(aged: ChannelDesk, do: Callable[[ChannelDesk], object], renewed: set[str]) -> None:
+    check(aged, do, renewed)
+
+
+@pytest.mark.feature("DS19", model="dsps")
+def test_a_new_subscriber_renews_the_clock_and_nobody_elses_cursor(aged: ChannelDesk) -> None:
+    check(aged, lambda desk: desk.subscribe("third", ttl_s=T_S), {"clock", "third"})
+
+
+@pytest.mark.feature("DS20", model="dsps")
+def test_an_empty_fetch_renews_as_well(aged: ChannelDesk) -> None:
+    aged.acknowledge(1, "own", ttl_s=T_S)
+    aged.age(AGE_S)
+    check(aged, lambda desk: desk.fetch("own", ttl_s=T_S), {"clock", "own"})
+
+
+def test_what_we_know_ends_with_the_clock_to_the_millisecond(desk: ChannelDesk) -> None:
+    steps = [
+        lambda: desk.subscribe(),
+        lambda: desk.publish("m1"),
+        lambda: desk.publish("m1"),
+        lambda: desk.fetch(),
+        lambda: desk.acknowledge(1),
+        lambda: desk.subscribe("b"),
+    ]
+    for step in steps:
+        desk.redis.pexpire(desk.keys.clock, 50_000)
+        step()
+        lives = desk.lives()
+        assert lives[desk.keys.meta] == lives[desk.keys.clock] == lives.get(desk.keys.live, lives[desk.keys.clock])
+
+
+@pytest.mark.parametrize(("expire_ms", "ttl_s"), [(0, 15), (1, 16), (1_500, 17), (100_000, 115), (300_000, 315)])
+def test_the_life_of_a_rule(expire_ms: int, ttl_s: int) -> None:
+    found = rules.expire_ms((ChannelRule(expire_ms=expire_ms),), "orders")
+    assert rules.ttl_s(found) == ttl_s
+
+
+@pytest.mark.feature("DS02", model="dsps")
+def test_a_message_id_may_come_again_after_its_life(desk: ChannelDesk) -> None:
+    desk.publish("m1", ttl_s=20)
+    assert desk.publish("m1", ttl_s=20).items[0].result == "duplicate"
+    desk.subscribe(ttl_s=315)
+    desk.age(21)
+    again = desk.publish("m1", ttl_s=20)
+    assert (again.items[0].result, again.clock, again.turned) == ("created", 2, False)
