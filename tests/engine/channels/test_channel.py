@@ -70,7 +70,10 @@ def drained(channel: Channel, subscriber: str, **options: Any) -> list[Message]:
 
 
 @pytest.mark.feature("DS01", model="dsps")
+@pytest.mark.feature("DS11", model="dsps")
+@pytest.mark.feature("DS13", model="dsps")
 @pytest.mark.feature("DS14", model="dsps")
+@pytest.mark.feature("DS22", model="dsps")
 def test_the_life_of_a_message(channel: Channel, server: Any) -> None:
     assert channel.subscribe("sa") == Subscribed(True, 0)
     assert channel.subscribe("sa") == Subscribed(False, 0)
@@ -242,6 +245,17 @@ def test_what_is_missing_is_said_by_name_and_nothing_is_made(channel: Channel, s
         with pytest.raises(ChannelNotFound):
             fresh.are_old("sa", [])
     assert server.keys() == []
+
+
+@pytest.mark.feature("DS20", model="dsps")
+def test_a_fetch_renews_the_channel_and_its_own_cursor(channel: Channel, server: Any) -> None:
+    for name in ("sa", "sb"):
+        channel.subscribe(name)
+    keys = [f"c.{{chx}}.{name}" for name in ("clock", "r.sa", "r.sb")]
+    for key in keys:
+        server.expire(key, 50)
+    assert channel.fetch("sa") == Fetched()
+    assert [server.ttl(key) for key in keys] == [TTL_S, TTL_S, 50]
 
 
 @pytest.mark.feature("DS21", model="dsps")
