@@ -20,6 +20,7 @@ import logging
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,11 @@ class Load:
         add: Any = parser.add_argument  # Locust's parser knows include_in_web_ui, argparse's type does not
         add("--seed", type=int, default=1, help="seed of the load: same seed, same messages")
         add("--rate", type=float, default=1.0, help="times the rates of the plan")
-        add("--id-prefix", default="", help="message ids are PREFIX-INDEX-PART (default b<seed>)")
+        add(
+            "--id-prefix",
+            default="",
+            help="message ids are PREFIX-INDEX-PART; default b<seed>, on the page with the start time added",
+        )
         hidden: Any = partial(add, include_in_web_ui=False)
         hidden("--part", type=int, default=0, help="which part of the schedule, from 0 (default 0)")
         hidden("--parts", type=int, default=1, help="how many parts (default 1)")
@@ -77,7 +82,7 @@ class Load:
         if isinstance(environment.runner, WorkerRunner):
             return
         try:
-            _workload(options).publishes(options.part, options.parts)
+            _workload(options, options.id_prefix).publishes(options.part, options.parts)
             of_share(options.share)
             if not environment.host:
                 environment.host = self._serve()
@@ -94,6 +99,7 @@ class Load:
         if not isinstance(runner, WorkerRunner):
             # decided once; a master sends its options to all its processes
             options.load_parts = runner.worker_count
+            options.load_prefix = _id_prefix(options)
         if isinstance(runner, MasterRunner):
             return
         report: Any = partial(_fire, environment)
@@ -105,7 +111,7 @@ class Load:
                 gevent.signal_handler(signal.SIGUSR1, self._readers.catch_up)
             if Publisher in environment.user_classes:
                 self._publishing = Publishing(
-                    _workload(options),
+                    _workload(options, options.load_prefix),
                     _place(environment, options.history, number),
                     part=options.part * options.load_parts + number,
                     parts=options.parts * options.load_parts,
@@ -178,8 +184,14 @@ def _options(environment: Environment) -> Namespace:
     return options
 
 
-def _workload(options: Namespace) -> ChannelWorkload:
-    return ChannelWorkload(seed=options.seed, rate=options.rate, id_prefix=options.id_prefix)
+def _workload(options: Namespace, id_prefix: str) -> ChannelWorkload:
+    return ChannelWorkload(seed=options.seed, rate=options.rate, id_prefix=id_prefix)
+
+
+def _id_prefix(options: Namespace) -> str:
+    prefix = options.id_prefix or f"b{options.seed}"
+    # On the page the same seed is started again and again, and an id that was used before would be a duplicate.
+    return prefix if options.headless else f"{prefix}-{datetime.now(UTC).strftime('%m%d%H%M%S')}"
 
 
 def _place(environment: Environment, given: str, number: int) -> Place:

@@ -43,7 +43,7 @@ BATCH = (2, 6)
 #: A message that is published again is one of the last so many publishes of its channel.
 REPEAT_BACK = 8
 
-_ID_PREFIX = re.compile(r"[0-9a-z][0-9a-z_-]{0,29}")
+_ID_PREFIX = re.compile(r"[0-9a-z][0-9a-z_-]{0,39}")
 _PAD_SOURCE_BYTES = 4_096
 _DRAWS = 8
 
@@ -126,7 +126,7 @@ class ChannelWorkload:
         if not self.id_prefix:
             object.__setattr__(self, "id_prefix", f"b{self.seed}")
         if not _ID_PREFIX.fullmatch(self.id_prefix):
-            raise WorkloadError(f"id_prefix: {self.id_prefix!r} is not 1 to 30 of 0-9 a-z _ - (the first of them 0-9 a-z)")
+            raise WorkloadError(f"id_prefix: {self.id_prefix!r} is not 1 to 40 of 0-9 a-z _ - (the first of them 0-9 a-z)")
 
     @property
     def channels(self) -> tuple[PlannedChannel, ...]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,3 +79,28 @@ class Processes:
         for process in self._running:
             process.kill()
             process.wait()
+
+
+class Page:
+    """Locust's web page, as its buttons use it."""
+
+    def __init__(self, port: int) -> None:
+        self._base = f"http://127.0.0.1:{port}"
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(self._base + path, timeout=30) as reply:
+            return reply.read().decode()
+
+    def post(self, path: str, **form: str) -> dict[str, Any]:
+        data = urllib.parse.urlencode(form).encode()
+        with urllib.request.urlopen(urllib.request.Request(self._base + path, data=data), timeout=30) as reply:
+            return json.loads(reply.read())
+
+    def up(self) -> bool:
+        try:
+            return bool(self.get("/"))
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def total(self) -> dict[str, Any]:
+        return next(entry for entry in json.loads(self.get("/stats/requests"))["stats"] if entry["name"] == "Aggregated")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import statistics
@@ -12,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from bench.channels import reading
 from bench.channels.workload import CHANNELS, ChannelWorkload, of_share
 from engine.channels import clock
-from engine.testing import EmbeddedServer
-from tests.bench.real_parts import Processes, rows_of, wait_until
+from engine.testing import EmbeddedServer, free_port
+from tests.bench.real_parts import Page, Processes, rows_of, wait_until
 
 MS = 1_000_000
 HEADLESS = ("--headless", "--only-summary", "--exit-code-on-error", "0")
@@ -242,4 +244,27 @@ def test_by_hand_with_a_server_of_its_own(processes: Processes, tmp_path: Path) 
     assert subscribed(read) == 12
     assert len(CHANNELS) >= len({row["channel"] for row in completions(sent, "publish")}) > 10
     assert "No --host was given, so a server was started: redis://" in processes.output()
+    assert "Traceback" not in processes.output()
+
+
+def test_the_page_starts_the_same_seed_again_with_ids_of_its_own(
+    server: EmbeddedServer, processes: Processes, tmp_path: Path
+) -> None:
+    port = free_port()
+    words = ("--web-host", "127.0.0.1", "--web-port", str(port), "--host", server.url, "--subscribers", "4")
+    process = processes.start("locust", "-f", "bench/channel_locustfile.py", *words, "--share", "subscriber-1", log="locust.log")
+    page = Page(port)
+    wait_until(page.up, "the web page")
+    client = redis.Redis.from_url(server.url, decode_responses=True)
+    published = 0
+    for _ in range(2):
+        assert page.post("/swarm", user_count="6", spawn_rate="6", host=server.url, seed="5", rate="3")["success"]
+        before = published
+        wait_until(lambda: len(list(client.scan_iter("c.{*}.m.*", count=1000))) > before + 60, "60 more messages")  # noqa: B023
+        assert page.total()["num_failures"] == 0
+        page.post("/stop")
+        wait_until(lambda: json.loads(page.get("/stats/requests"))["state"] == "stopped", "the stop")
+        published = len(list(client.scan_iter("c.{*}.m.*", count=1000)))
+    client.close()
+    stop(process, processes.output())
     assert "Traceback" not in processes.output()

@@ -122,7 +122,7 @@ def test_every_subscriber_has_one_share_and_the_fan_outs_are_1_10_100() -> None:
         ({"seed": True}, "seed: True is not a whole number"),
         ({"seed": 1, "rate": 0}, "rate: 0 is not a number from 0.01 to 1000"),
         ({"seed": 1, "rate": float("nan")}, "rate: nan is not a number"),
-        ({"seed": 1, "id_prefix": "Two Words"}, "id_prefix: 'Two Words' is not 1 to 30 of"),
+        ({"seed": 1, "id_prefix": "Two Words"}, "id_prefix: 'Two Words' is not 1 to 40 of"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, float], message: str) -> None:

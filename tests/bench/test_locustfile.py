@@ -6,9 +6,6 @@ import itertools
 import json
 import os
 import signal
-import urllib.error
-import urllib.parse
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ import pytest
 import engine
 from bench.workload import Workload
 from engine.testing import EmbeddedServer, free_port
-from tests.bench.real_parts import Processes, rows_of, wait_until
+from tests.bench.real_parts import Page, Processes, rows_of, wait_until
 
 MS = 1_000_000
 HEADLESS = ("--headless", "--only-summary", "-u", "4")
@@ -160,31 +157,6 @@ def test_an_unreachable_server_is_failures_and_no_crash(processes: Processes) ->
     output = processes.output()
     assert "Traceback" not in output
     assert "Error report" in output
-
-
-class Page:
-    """Locust's web page, as its buttons use it."""
-
-    def __init__(self, port: int) -> None:
-        self._base = f"http://127.0.0.1:{port}"
-
-    def get(self, path: str) -> str:
-        with urllib.request.urlopen(self._base + path, timeout=30) as reply:
-            return reply.read().decode()
-
-    def post(self, path: str, **form: str) -> dict[str, Any]:
-        data = urllib.parse.urlencode(form).encode()
-        with urllib.request.urlopen(urllib.request.Request(self._base + path, data=data), timeout=30) as reply:
-            return json.loads(reply.read())
-
-    def up(self) -> bool:
-        try:
-            return bool(self.get("/"))
-        except (urllib.error.URLError, OSError):
-            return False
-
-    def total(self) -> dict[str, Any]:
-        return next(entry for entry in json.loads(self.get("/stats/requests"))["stats"] if entry["name"] == "Aggregated")
 
 
 def line_with(output: str, start: str) -> str:
