@@ -21,6 +21,9 @@ from engine.operations import Options
 LANES = "lanes"
 NAMES = (LANES, "bridge", "bananas", "bull", "mosquito")
 
+#: Channels, which carry no jobs: load on them is in `bench.channels`.
+DSPS = "dsps"
+
 #: How the names of processes begin that run an original client. What a model declares is about what those do: it covers no
 #: violation of jobs that the engine alone has had in its hands.
 FOREIGN = "foreign-"

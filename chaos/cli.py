@@ -38,11 +38,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "Exits 0 when it is valid, 1 when violated, 2 when unknown.",
     )
     bench.add_argument("--seed", type=int, default=1, help="draws load and faults (default 1)")
-    bench.add_argument("--model", default="lanes", help="put the load on this model (default lanes)")
+    bench.add_argument("--model", default="lanes", help="put the load on this model (default lanes; dsps: on channels)")
     bench.add_argument("--mutant", default="", help="plant this defect, to see the checks catch it")
-    bench.add_argument("--faults", type=names, default=FAULT_NAMES, help=f"only these, with commas ({', '.join(FAULT_NAMES)})")
-    bench.add_argument("--rate", type=int, default=120, help="offered jobs per second (default 120)")
-    bench.add_argument("--lease-ms", type=int, default=9_000, help="lease of a claimed job in ms (default 9000)")
+    bench.add_argument("--faults", type=names, help=f"only these, with commas ({', '.join(FAULT_NAMES)}; others of dsps)")
+    bench.add_argument("--rate", type=int, help="offered jobs per second (default 120)")
+    bench.add_argument("--lease-ms", type=int, help="lease of a claimed job in ms (default 9000)")
     compare = commands.add_parser(
         "compare",
         help="a short drill and the costs of every model, and one table of them",
@@ -92,6 +92,7 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     parsed = parse(arguments)
     try:
         # Imported here, so that a package that is not installed is one clear line too.
+        from chaos.channels.command import bench_channels
         from chaos.command import bench
         from chaos.compare import compare
         from chaos.interop.command import interop
@@ -99,8 +100,10 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         from engine.testing import ServerMissing
     except ModuleNotFoundError as error:
         return fail(PACKAGE_MISSING.format(name=error.name))
+    commands = {"bench": bench, "compare": compare, "soak": soak, "interop": interop}
+    command = bench_channels if getattr(parsed, "model", "") == "dsps" else commands[parsed.command]
     try:
-        return {"bench": bench, "compare": compare, "soak": soak, "interop": interop}[parsed.command](parsed, interrupts)
+        return command(parsed, interrupts)
     except (HarnessError, ServerMissing) as error:
         return fail(str(error))
     except Exception as error:

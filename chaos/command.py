@@ -5,24 +5,30 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from bench.models import LANES, ModelMissing, carried
+from bench.models import DSPS, LANES, NAMES, ModelMissing, carried
 from chaos import machine, mutants, runs, topology, toxiproxy_binary
 from chaos.drill import Drill
 from chaos.errors import HarnessError
+from chaos.frame import Frame
 from chaos.interrupts import Interrupts
 from chaos.judge import UNKNOWN, VALID, judge
 from chaos.mutants import Mutant
-from chaos.plan import FAULT_NAMES, Pace, consumer_names, draw, worker_names
+from chaos.plan import FAULT_NAMES, Pace, Plan, consumer_names, draw, worker_names
 from chaos.processes import send
 from chaos.progress import Progress
 from chaos.runs import RunFolder
-from chaos.spec import RunSpec
+from chaos.spec import RunSpec, SpecFile
 from engine.scripts import scripts_folder
+
+RATE_PER_S = 120
+LEASE_MS = 9_000
+
+S = TypeVar("S", bound=SpecFile)
 
 
 def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
@@ -30,6 +36,8 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
 
     Raises HarnessError and ServerMissing when it cannot begin, cannot write the spec, or is interrupted outside of the drill.
     """
+    if arguments.model not in NAMES:
+        raise HarnessError(f"model {arguments.model!r} does not exist; choose from {', '.join((*NAMES, DSPS))}")
     mutant = mutants.find(arguments.mutant)
     if mutant and arguments.model != LANES:
         raise HarnessError(f"mutants are of the model {LANES}, not of {arguments.model}")
@@ -39,10 +47,11 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         seed=arguments.seed,
         model=arguments.model,
         mutant=arguments.mutant,
-        rate_per_s=arguments.rate,
-        lease_ms=arguments.lease_ms,
+        rate_per_s=RATE_PER_S if arguments.rate is None else arguments.rate,
+        lease_ms=LEASE_MS if arguments.lease_ms is None else arguments.lease_ms,
     )
-    return drill_and_judge(spec, Pace(), arguments, interrupts, mutant, arguments.faults)[0]
+    kinds = FAULT_NAMES if arguments.faults is None else arguments.faults
+    return drill_and_judge(spec, Pace(), arguments, interrupts, mutant, kinds)[0]
 
 
 def drill_and_judge(
@@ -54,10 +63,39 @@ def drill_and_judge(
     kinds: Sequence[str] = FAULT_NAMES,
 ) -> tuple[int, Path]:
     """Draw the plan of a spec, carry it out and judge it: the exit code, and the folder of the run. Raises as `bench`."""
-    now_s = time.time()
-    spec = replace(spec, started_utc=utc(now_s), **features(spec.model))
+    spec = replace(spec, **features(spec.model))
     workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
     plan = draw(spec.seed, workers=workers, consumers=consumers, pace=pace, kinds=kinds)
+    crew = f"{spec.workers} workers, {spec.consumers} in Locust"
+    about = f"{crew}, {spec.rate_per_s} jobs/s, lease {spec.lease_ms} ms, seed {spec.seed}"
+
+    def make(spec: RunSpec, folder: RunFolder, progress: Progress, toxiproxy: Path | None) -> Drill:
+        drill = Drill(spec, plan, folder, progress, interrupts, toxiproxy=toxiproxy)
+        if mutant:
+            drill.lua = mutants.plant(mutant, scripts_folder(), folder.path / "lua")
+            drill.signal = mutants.pretend if mutant.faults_do_nothing else send
+            drill.pretend = mutant.faults_do_nothing
+        return drill
+
+    return carry_out(Order(spec, plan, make, about, mutant), arguments, interrupts)
+
+
+@dataclass(frozen=True, slots=True)
+class Order(Generic[S]):
+    """A drill to carry out: its spec without what is only known then, its plan, how to make it, and words about it."""
+
+    spec: S
+    plan: Plan
+    make: Callable[[S, RunFolder, Progress, Path | None], Frame[S]]
+    about: str
+    mutant: Mutant | None = None
+
+
+def carry_out(order: Order[S], arguments: argparse.Namespace, interrupts: Interrupts) -> tuple[int, Path]:
+    """Carry out a drill and judge it: the exit code, and the folder of the run. Raises as `bench`."""
+    now_s = time.time()
+    plan = order.plan
+    spec: Any = order.spec
     server = topology.binary()
     progress = Progress(sys.stdout)
     toxiproxy = toxiproxy_program(progress, interrupts) if plan.needs_network() else None
@@ -66,6 +104,7 @@ def drill_and_judge(
     spec = replace(
         spec,
         id=folder.path.name,
+        started_utc=utc(now_s),
         plan=tuple(asdict(planned) for planned in plan.faults),
         versions=machine.versions(server, toxiproxy),
         git_commit=machine.git_commit(Path(__file__).parent),
@@ -73,13 +112,9 @@ def drill_and_judge(
     )
     # Without `ended_utc`: a run that cannot write its end is one that did not end.
     spec.write(folder.path / "spec.json", harness_errors=[])
-    announce(progress, spec, folder, mutant)
+    announce(progress, plan, folder, order.about, order.mutant)
     prune(progress, arguments, now_s)
-    drill = Drill(spec, plan, folder, progress, interrupts, toxiproxy=toxiproxy)
-    if mutant:
-        drill.lua = mutants.plant(mutant, scripts_folder(), folder.path / "lua")
-        drill.signal = mutants.pretend if mutant.faults_do_nothing else send
-        drill.pretend = mutant.faults_do_nothing
+    drill = order.make(spec, folder, progress, toxiproxy)
     interrupts.check()
     drill.run()
     spec.write(folder.path / "spec.json", harness_errors=drill.errors, ended_utc=utc(time.time()))
@@ -106,13 +141,12 @@ def toxiproxy_program(progress: Progress, interrupts: Interrupts) -> Path:
         raise
 
 
-def announce(progress: Progress, spec: RunSpec, folder: RunFolder, mutant: Mutant | None) -> None:
+def announce(progress: Progress, plan: Plan, folder: RunFolder, about: str, mutant: Mutant | None) -> None:
     """Say what is about to run."""
-    progress.say(f"run {spec.id} in {folder.path}")
-    crew = f"{spec.workers} workers, {spec.consumers} in Locust"
-    progress.say(f"{crew}, {spec.rate_per_s} jobs/s, lease {spec.lease_ms} ms, seed {spec.seed}")
-    for planned in spec.plan:
-        progress.say(f"planned: {planned['name']} of {planned['target']}")
+    progress.say(f"run {folder.path.name} in {folder.path}")
+    progress.say(about)
+    for planned in plan.faults:
+        progress.say(f"planned: {planned.name} of {planned.target}")
     if mutant:
         progress.say(f"mutant {mutant.name}: {mutant.defect}; {mutant.check} must make the verdict {mutant.verdict}")
 
@@ -125,7 +159,7 @@ def prune(progress: Progress, arguments: argparse.Namespace, now_s: float) -> No
         progress.say(f"pruned {len(removed)} runs ({rule}): {', '.join(removed)}")
 
 
-def conclude(drill: Drill, progress: Progress) -> int:
+def conclude(drill: Frame[Any], progress: Progress) -> int:
     """Judge what there is. Raises Interrupted.
 
     The judge itself calls a drill with errors unknown, or violated. One that calls it valid has not seen them, and is overruled.

@@ -7,6 +7,7 @@ start: a defect that was not planted proves nothing about the check.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,13 +108,13 @@ MUTANTS: dict[str, Mutant] = {
 }
 
 
-def find(name: str) -> Mutant | None:
+def find(name: str, among: Mapping[str, Mutant] = MUTANTS) -> Mutant | None:
     """The mutant of that name; None for the empty name, which is the clean engine. Raises HarnessError naming all."""
     if not name:
         return None
-    if name not in MUTANTS:
-        raise HarnessError(f"mutant {name!r} does not exist; choose from {', '.join(sorted(MUTANTS))}")
-    return MUTANTS[name]
+    if name not in among:
+        raise HarnessError(f"mutant {name!r} does not exist; choose from {', '.join(sorted(among))}")
+    return among[name]
 
 
 def pretend(pid: int, number: int) -> None:

@@ -15,6 +15,9 @@ from chaos.errors import HarnessError
 #: Faults of the network: each hits the producers, and one worker or all of them, at once.
 NETWORK_FAULT_NAMES = ("net-latency", "net-request-lost", "net-reply-lost", "net-down")
 
+#: Other faults that cut processes off for a while.
+CUTTING = ("snapshot-restore",)
+
 #: Those that hit every worker and consumer. One slow worker among quick ones gets no work, so it would have no lease to renew;
 #: and replies to claims are worth losing only while there is work to claim, which the others would have done by then.
 FLEET_FAULT_NAMES = ("net-latency", "net-reply-lost")
@@ -71,7 +74,7 @@ class Plan:
 
     def needs_network(self) -> bool:
         """True when a fault of the network is planned: then every process has a proxy of its own."""
-        return any(planned.name in NETWORK_FAULT_NAMES for planned in self.faults)
+        return any(planned.name in (*NETWORK_FAULT_NAMES, *CUTTING) for planned in self.faults)
 
     def phases(self) -> tuple[str, ...]:
         """Names of the phases, in order; `end` marks the end of the last."""

@@ -49,18 +49,26 @@ class NetLatency(NetworkFault):
         lease_s = self.scene.lease_ms / 1_000
         least_s = min(HOLD_S, lease_s / 3)
         self.scene.wait(lambda: False, timeout_s=self.in_force_ns / 1e9 + least_s - time.monotonic(), poll_s=0.01)
-        most_s = lease_s * RENEWAL_LEASES + RENEWAL_OVERTIME_S
-        self.scene.wait(lambda: bool(self._renewed()), timeout_s=self.in_force_ns / 1e9 + most_s - time.monotonic())
+        self.settled()
         self.scene.wait(lambda: len(self._slowed()) == len(self.targets), timeout_s=RENEWAL_OVERTIME_S)
         slowed = self._slowed()
         ok = all(ms >= SHOWN * ROUND_TRIP_MS for ms in added_ms.values()) and len(slowed) == len(self.targets)
-        detail = f"round trips longer by {self._words(added_ms)}; slow calls of {', '.join(slowed) or 'nobody'}"
-        return Seen(time.monotonic_ns(), ok, f"{detail}; leases renewed by {', '.join(self._renewed()) or 'nobody'}")
+        detail = f"round trips longer by {self._slower(added_ms)}; slow calls of {', '.join(slowed) or 'nobody'}"
+        return Seen(time.monotonic_ns(), ok, detail + self.words())
 
     def look_healed(self) -> Seen:
         left_ms = self._added_ms()
-        seen = self.seen_healed(f"; round trips longer by {self._words(left_ms)}")
+        seen = self.seen_healed(f"; round trips longer by {self._slower(left_ms)}")
         return Seen(seen.t_ns, seen.ok and all(ms < LEFT * ROUND_TRIP_MS for ms in left_ms.values()), seen.detail)
+
+    def settled(self) -> None:
+        """Wait for what is to happen under the latency: that a worker renews its leases."""
+        most_s = self.scene.lease_ms / 1_000 * RENEWAL_LEASES + RENEWAL_OVERTIME_S
+        self.scene.wait(lambda: bool(self._renewed()), timeout_s=self.in_force_ns / 1e9 + most_s - time.monotonic())
+
+    def words(self) -> str:
+        """What did happen, as the end of the witness's words."""
+        return f"; leases renewed by {', '.join(self._renewed()) or 'nobody'}"
 
     def _added_ms(self) -> dict[str, float]:
         """How much longer a round trip through each proxy takes than to the server itself; -1 when none succeeded."""
@@ -82,5 +90,5 @@ class NetLatency(NetworkFault):
         """Those of the workers that have renewed a lease under the latency."""
         return [name for name in self.workers if self.scene.watch.view(name).renewed.sent_ns >= self.in_force_ns]
 
-    def _words(self, added_ms: dict[str, float]) -> str:
+    def _slower(self, added_ms: dict[str, float]) -> str:
         return ", ".join(f"{ms:.1f} ms ({name})" for name, ms in added_ms.items())

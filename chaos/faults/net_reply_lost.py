@@ -5,12 +5,9 @@ from __future__ import annotations
 import time
 
 from chaos.faults.base import Scene, Seen
-from chaos.faults.network_base import ANSWER_TIMEOUT_S, LOST_MS, LostFault
+from chaos.faults.network_base import ANSWER_TIMEOUT_S, LostFault
 from chaos.plan import PRODUCER, PlannedFault
 from chaos.toxiproxy_client import blackhole
-
-#: How long a process may take to send something.
-CALL_TIMEOUT_S = 0.5
 
 #: What must be repeated at least once: the workers' calls, and the producers'.
 OF_WORKERS = ("claim", "finish")
@@ -57,9 +54,11 @@ class NetReplyLost(LostFault):
         deadline_s = time.monotonic() + SHORT_LOSSES_S
         while not self._repeated(OF_WORKERS) and time.monotonic() < deadline_s:
             self._pile_up_work()
-            self._lose_replies(self.workers, OF_WORKERS)
+            self.lose_replies(self.workers, OF_WORKERS)
+            self._losses += 1
         while not self._repeated(OF_PRODUCERS) and time.monotonic() < deadline_s:
-            self._lose_replies((PRODUCER,), OF_PRODUCERS)
+            self.lose_replies((PRODUCER,), OF_PRODUCERS)
+            self._losses += 1
         self.network.poison(self.targets, [blackhole("downstream")])
 
     def _pile_up_work(self) -> None:
@@ -75,28 +74,6 @@ class NetReplyLost(LostFault):
             return any(sum(start_ns > healed_ns for start_ns in view.running.values()) >= AT_WORK for view in views)
 
         self.scene.wait(at_work, timeout_s=AT_WORK_TIMEOUT_S, poll_s=0.001)
-
-    def _lose_replies(self, names: tuple[str, ...], operations: tuple[str, ...]) -> None:
-        """Lose the replies of what these processes send next, and wait until that has been sent again and answered."""
-        in_force_ns = time.monotonic_ns()
-        views = [self.scene.watch.view(name) for name in names]
-
-        def lost() -> bool:
-            """True while one of the operations, sent since the loss is in force, has no reply."""
-            old_ns = time.monotonic_ns() - LOST_MS * 1_000_000
-            calls = [call for view in views for call in view.unanswered.values()]
-            return any(name in operations and in_force_ns <= sent_ns < old_ns for name, sent_ns in calls)
-
-        self.network.poison(names, [blackhole("downstream")])
-        self.scene.wait(lost, timeout_s=CALL_TIMEOUT_S, poll_s=0.01)
-        self.network.heal(names)
-        healed_ns = time.monotonic_ns()
-
-        def answered() -> bool:
-            return all(view.answered.sent_ns > healed_ns for view in views)
-
-        self.scene.wait(lambda: answered() and not lost(), timeout_s=ANSWER_TIMEOUT_S)
-        self._losses += 1
 
     def _repeated(self, operations: tuple[str, ...]) -> bool:
         """True when the server has said to each of these operations that it did it before, since the fault began."""

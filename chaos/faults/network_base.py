@@ -16,6 +16,7 @@ from chaos.faults.base import Scene, Seen
 from chaos.network import Network
 from chaos.plan import PRODUCER, PlannedFault
 from chaos.probe import Silence, ask
+from chaos.toxiproxy_client import blackhole
 from chaos.watch import ProcessView
 
 #: A fault that takes something away stays this long: past the 2 s after which the engine takes a reply for lost.
@@ -29,6 +30,9 @@ PROBE_PATIENCE_S = 0.5
 
 #: A call that is this old and unanswered has lost its reply: the server answers within a millisecond or two.
 LOST_MS = 50
+
+#: How long a process may take to send something.
+CALL_TIMEOUT_S = 0.5
 
 #: Clients that lost their connection try again at least every half second.
 ANSWER_TIMEOUT_S = 10.0
@@ -156,3 +160,24 @@ class LostFault(NetworkFault):
         detail = f"probes: {'; '.join(words for _, words in probes)}; no call answered: {', '.join(silent) or 'nobody'}"
         ok = all(lost for lost, _ in probes) and len(silent) == len(self.targets)
         return Seen(time.monotonic_ns(), ok, detail)
+
+    def lose_replies(self, names: tuple[str, ...], operations: tuple[str, ...]) -> None:
+        """Lose the replies of what these processes send next, and wait until that has been sent again and answered."""
+        in_force_ns = time.monotonic_ns()
+        views = [self.scene.watch.view(name) for name in names]
+
+        def lost() -> bool:
+            """True while one of the operations, sent since the loss is in force, has no reply."""
+            old_ns = time.monotonic_ns() - LOST_MS * 1_000_000
+            calls = [call for view in views for call in view.unanswered.values()]
+            return any(name in operations and in_force_ns <= sent_ns < old_ns for name, sent_ns in calls)
+
+        self.network.poison(names, [blackhole("downstream")])
+        self.scene.wait(lost, timeout_s=CALL_TIMEOUT_S, poll_s=0.01)
+        self.network.heal(names)
+        healed_ns = time.monotonic_ns()
+
+        def answered() -> bool:
+            return all(view.answered.sent_ns > healed_ns for view in views)
+
+        self.scene.wait(lambda: answered() and not lost(), timeout_s=ANSWER_TIMEOUT_S)

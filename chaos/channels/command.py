@@ -1,0 +1,64 @@
+"""The command `bench --model dsps`: from arguments to a run on channels and its verdict."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bench.models import DSPS
+from chaos import runs
+from chaos.channels import presets
+from chaos.channels.crew import workload_of
+from chaos.channels.drill import ChannelDrill
+from chaos.channels.mutants import MUTANTS, PLANTED
+from chaos.channels.plan import FAULT_NAMES, PACE, draw, publisher_names
+from chaos.channels.presets import Crossings
+from chaos.channels.spec import ChannelSpec
+from chaos.command import Order, carry_out
+from chaos.errors import HarnessError
+from chaos.interrupts import Interrupts
+from chaos.mutants import Mutant, find, plant, pretend
+from chaos.plan import Pace
+from chaos.processes import send
+from chaos.progress import Progress
+from chaos.runs import RunFolder
+from engine.scripts import scripts_folder
+
+#: Options of `bench` that are about jobs.
+OF_JOBS = ("rate", "lease_ms")
+
+
+def bench_channels(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
+    """Run the drill of channels and judge it. Returns the exit code. Raises as `chaos.command.bench`."""
+    for name in OF_JOBS:
+        if getattr(arguments, name) is not None:
+            raise HarnessError(f"--{name.replace('_', '-')} is about jobs: the model {DSPS} has none")
+    mutant = find(arguments.mutant, MUTANTS)
+    kinds = FAULT_NAMES if arguments.faults is None else arguments.faults
+    label = "-".join(filter(None, [DSPS, arguments.mutant]))
+    spec = ChannelSpec(id=runs.run_id("bench", arguments.seed, label, time.time()), seed=arguments.seed, mutant=arguments.mutant)
+    return carry_out(order(spec, PACE, Crossings(), interrupts, mutant, kinds), arguments, interrupts)[0]
+
+
+def order(
+    spec: ChannelSpec, pace: Pace, crossings: Crossings, interrupts: Interrupts, mutant: Mutant | None, kinds: Sequence[str]
+) -> Order[ChannelSpec]:
+    """The drill of a spec, with its clocks preset and its plan drawn."""
+    spec = replace(spec, channels=presets.channels(workload_of(spec), crossings))
+    plan = draw(spec.seed, publishers=publisher_names(spec.publishers), pace=pace, kinds=kinds)
+
+    def make(spec: ChannelSpec, folder: RunFolder, progress: Progress, toxiproxy: Path | None) -> ChannelDrill:
+        drill = ChannelDrill(spec, plan, folder, progress, interrupts, toxiproxy=toxiproxy)
+        if mutant:
+            drill.lua = plant(mutant, scripts_folder(), folder.path / "lua")
+            drill.planted = mutant.name if mutant.name in PLANTED else ""
+            drill.signal = pretend if mutant.faults_do_nothing else send
+            drill.pretend = mutant.faults_do_nothing
+        return drill
+
+    subscribers = sum(channel.fan_out for channel in spec.channels)
+    about = f"{len(spec.channels)} channels, {subscribers} subscribers in {spec.subscribers + spec.consumers} processes, "
+    return Order(spec, plan, make, f"{about}{spec.publishers} publishers, seed {spec.seed}", mutant)

@@ -1,0 +1,26 @@
+"""Faults of a run on channels: those of the network as in any run, with other proof that they bit, and those of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from chaos.channels.faults.network import ChannelLatency, ChannelReplyLost
+from chaos.channels.faults.server_restart import ServerRestart
+from chaos.channels.faults.snapshot_restore import SnapshotRestore
+from chaos.channels.faults.subscriber_kill import SubscriberKill
+from chaos.faults.base import Fault
+from chaos.faults.net_down import NetDown
+from chaos.faults.net_request_lost import NetRequestLost
+from chaos.plan import PlannedFault
+
+#: Kind of fault in a plan -> how to make it.
+FAULTS: dict[str, Callable[[Any, PlannedFault], Fault]] = {
+    "net-latency": ChannelLatency,
+    "net-request-lost": NetRequestLost,
+    "net-reply-lost": ChannelReplyLost,
+    "net-down": NetDown,
+    "subscriber-kill": SubscriberKill,
+    "server-restart": ServerRestart,
+    "snapshot-restore": SnapshotRestore,
+}

@@ -1,0 +1,60 @@
+"""Mutants of channels: scripts with one planted defect, or processes that plant one in themselves (see `planted`)."""
+
+from __future__ import annotations
+
+from chaos.channels.planted import DEFECTS
+from chaos.mutants import Mutant, Patch
+
+_MUTANTS = (
+    Mutant(
+        name="receipt-plain-less",
+        defect="the receipt of a batch is that of its numerically largest clock, so across the wrap it covers only a part of it",
+        check="P5",
+        verdict="violated",
+    ),
+    Mutant(
+        name="cursor-moved-by-fetch",
+        defect="a fetch moves the cursor past what it delivers, so whoever dies or hears no answer never gets it again",
+        check="P1",
+        verdict="violated",
+        patches=(
+            Patch(
+                file="dsps/fetch.lua",
+                old="renew(ends_ms, clock, cursor, meta, live)\n",
+                new="redis.call('SET', cursor, string.format('%d', upto))\nrenew(ends_ms, clock, cursor, meta, live)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        name="clock-through-tostring",
+        defect="clocks of messages go through tostring, which keeps 14 digits: near the wrap several messages get the same one",
+        check="P4",
+        verdict="violated",
+        patches=(
+            Patch(
+                file="dsps/publish.lua",
+                old="    local text = string.format('%d', position)\n",
+                new="    local rounded = tonumber(tostring(position))\n"
+                "    local text = string.format('%d', math.max(-9007199254740991, math.min(9007199254740991, rounded)))\n",
+            ),
+        ),
+    ),
+    Mutant(
+        name="checksum-not-verified",
+        defect="receipts are taken whatever their checksum says, also those of other clocks and other subscribers",
+        check="P6",
+        verdict="violated",
+    ),
+    Mutant(
+        name="inject-nothing",
+        defect="faults are announced and not injected",
+        check="H1",
+        verdict="unknown",
+        faults_do_nothing=True,
+    ),
+)
+
+MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _MUTANTS}
+
+#: Those that are not scripts: each process plants them in itself.
+PLANTED = frozenset(DEFECTS)

@@ -1,0 +1,45 @@
+"""Short drills on channels, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from io import StringIO
+from pathlib import Path
+
+from chaos import runs, toxiproxy_binary
+from chaos.channels.command import order
+from chaos.channels.drill import ChannelDrill
+from chaos.channels.mutants import MUTANTS
+from chaos.channels.plan import FAULT_NAMES
+from chaos.channels.presets import Crossings
+from chaos.channels.spec import ChannelSpec
+from chaos.interrupts import Interrupts
+from chaos.plan import Pace
+from chaos.progress import Progress
+
+PACE = Pace(lead_in_ms=1_500, delay_max_ms=200, calm_ms=500, settle_ms=1_500)
+
+
+def make_drill(
+    folder: Path, *, seed: int, kinds: Sequence[str] = FAULT_NAMES, mutant: str = "", last_ms: int = 8_000
+) -> ChannelDrill:
+    """A drill with short phases, in which every clock wraps within so many ms."""
+    spec = ChannelSpec(id=runs.run_id("bench", seed, "dsps", 0.0), seed=seed, mutant=mutant)
+    crossings = Crossings(first_ms=500, last_ms=last_ms)
+    interrupts = Interrupts()
+    made = order(spec, PACE, crossings, interrupts, MUTANTS[mutant] if mutant else None, kinds)
+    place = runs.create(folder, spec.id)
+    planned = tuple(asdict(fault) for fault in made.plan.faults)
+    # Built by the set-up; without it these tests fail with the line that says so.
+    toxiproxy = toxiproxy_binary.find() if made.plan.needs_network() else None
+    drill = made.make(replace(made.spec, plan=planned), place, Progress(StringIO()), toxiproxy)
+    assert isinstance(drill, ChannelDrill)
+    return drill
+
+
+def run(drill: ChannelDrill) -> None:
+    """Run the drill as the command does, with the spec that the judge reads."""
+    with drill.interrupts:
+        drill.run()
+    drill.spec.write(drill.folder.path / "spec.json", harness_errors=drill.errors, ended_utc="now")

@@ -1,0 +1,149 @@
+"""A publisher and a subscriber on threads, each behind a real proxy, and a server that may end: a stage for faults."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from chaos.channels.crew import ChannelCrew
+from chaos.channels.faults import FAULTS
+from chaos.channels.keyspace import Keyspace
+from chaos.channels.plan import SERVER
+from chaos.channels.scene import ChannelScene
+from chaos.channels.spec import Channel as SpecChannel
+from chaos.channels.spec import ChannelSpec
+from chaos.channels.watch import ChannelWatch
+from chaos.faults.base import Fault
+from chaos.network import Network
+from chaos.plan import PlannedFault
+from chaos.processes import Child, send
+from chaos.topology import Durable
+from engine import Channel, EngineError, models
+from engine.channels.recorder import ChannelRecorder
+from engine.history import HistoryFile
+from engine.testing import start_guarded
+from tests.chaos.test_toxiproxy import program
+
+CHANNEL, SUBSCRIBER = "orders", "reader"
+PUBLISHER_PROC, SUBSCRIBER_PROC = "publisher-1", "subscriber-1"
+TARGETS = f"{SUBSCRIBER_PROC},{PUBLISHER_PROC}"
+
+
+@dataclass
+class Stage:
+    """The scene, and what is behind it."""
+
+    scene: ChannelScene
+    folder: Path
+
+    def make(self, name: str) -> Fault:
+        return FAULTS[name](self.scene, planned(name))
+
+
+def planned(name: str, delay_ms: int = 0) -> PlannedFault:
+    return PlannedFault(f"1-{name}", name, SERVER if name.startswith(("server", "snapshot")) else TARGETS, delay_ms)
+
+
+def again_and_again(over: threading.Event, act: Callable[[], object]) -> threading.Thread:
+    """A thread that acts until it is over. What the engine refuses or cannot reach is tried again."""
+
+    def run() -> None:
+        while not over.is_set():
+            try:
+                act()
+            except EngineError:
+                over.wait(0.05)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def open_channel(url: str, folder: Path, proc: str) -> Channel:
+    file = HistoryFile(folder / f"{proc}.jsonl", proc=proc, role=proc.partition("-")[0])
+    return Channel(CHANNEL, models.Dsps(), url=url, observer=ChannelRecorder(file, channel=CHANNEL))
+
+
+def publish(channel: Channel, over: threading.Event) -> Callable[[], object]:
+    numbers = iter(range(10**9))
+
+    def act() -> None:
+        number = next(numbers)
+        channel.publish(f"m{number}", {"number": number})
+        over.wait(0.01)
+
+    return act
+
+
+def read(channel: Channel) -> Callable[[], object]:
+    def act() -> None:
+        found = channel.fetch(SUBSCRIBER, wait_ms=500)
+        if found.receipt is not None:
+            channel.acknowledge(SUBSCRIBER, found.receipt)
+
+    return act
+
+
+def make_stage(folder: Path) -> Iterator[Stage]:
+    """Everything at work, and gone afterwards."""
+    watch, over = ChannelWatch(folder), threading.Event()
+    (folder / "logs").mkdir()
+
+    def wait(condition: Callable[[], bool], *, timeout_s: float, poll_s: float = 0.005) -> bool:
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            watch.poll()
+            if condition() or time.monotonic() >= deadline_s:
+                return condition()
+            time.sleep(poll_s)
+
+    with ExitStack() as stack:
+        manifest = HistoryFile(folder / "manifest.jsonl", proc="manifest", role="harness")
+        harness = HistoryFile(folder / "harness.jsonl", proc="harness", role="harness")
+        servers = stack.enter_context(Durable(folder / "logs" / "server.log"))
+        network = stack.enter_context(Network(servers.url, program=program(), log=folder / "logs" / "toxiproxy.log"))
+        keyspace = Keyspace(servers.url, [SpecChannel(CHANNEL, "one", (SUBSCRIBER,), (), 1, 1_800_000)])
+        stack.callback(keyspace.close)
+        crew = ChannelCrew(ChannelSpec("stage", 1), network.connect, folder, folder / "logs", manifest, watch)
+        for name in (PUBLISHER_PROC, SUBSCRIBER_PROC):
+            watch.follow(name)
+            # Stands for a process: who talks to the server is a thread of this one.
+            sleeper = start_guarded([sys.executable, "-c", "import time; time.sleep(100)"], stdin=subprocess.DEVNULL)
+            crew.children[name] = Child(name, name.partition("-")[0], sleeper, folder / "log")
+            stack.callback(sleeper.wait)
+            stack.callback(sleeper.kill)
+        publisher = stack.enter_context(open_channel(network.connect(PUBLISHER_PROC), folder, PUBLISHER_PROC))
+        subscriber = stack.enter_context(open_channel(network.connect(SUBSCRIBER_PROC), folder, SUBSCRIBER_PROC))
+        subscriber.subscribe(SUBSCRIBER)
+        threads = [again_and_again(over, publish(publisher, over)), again_and_again(over, read(subscriber))]
+        stack.callback(lambda: [thread.join() for thread in threads])
+        stack.callback(over.set)
+        stack.callback(network.heal_all)
+        scene = ChannelScene(
+            crew=crew,
+            watch=watch,
+            wait=wait,
+            signal=send,
+            lease_ms=9_000,
+            recovery_bound_ms=9_000,
+            network=network,
+            servers=servers,
+            keyspace=keyspace,
+            harness=harness,
+        )
+        assert wait(lambda: watch.finished() > 10, timeout_s=20)
+        yield Stage(scene, folder)
+        watch.close()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    yield from make_stage(tmp_path)

@@ -1,0 +1,116 @@
+"""The plan of a run on channels, its spec, and where its clocks stand before the load."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bench.channels.workload import LOCUST_SHARE, PLAIN_SHARES, ChannelWorkload
+from chaos.channels.plan import FAULT_NAMES, KILL, RESTORE, SERVER, draw, publisher_names
+from chaos.channels.presets import Crossings, channels
+from chaos.channels.spec import Channel, ChannelSpec
+from chaos.errors import HarnessError
+from engine.channels.clock import CLOCK_MAX, ahead
+
+PUBLISHERS = publisher_names(2)
+
+
+def test_a_plan_is_a_function_of_its_seed_and_holds_each_fault_once() -> None:
+    plans = [draw(seed, publishers=PUBLISHERS) for seed in range(1, 30)]
+    assert plans == [draw(seed, publishers=PUBLISHERS) for seed in range(1, 30)]
+    for plan in plans:
+        names = [planned.name for planned in plan.faults]
+        assert sorted(names) == sorted(FAULT_NAMES)
+        assert plan.needs_network()
+    assert len({tuple(planned.name for planned in plan.faults) for plan in plans}) > 20
+
+
+def test_the_snapshot_is_put_back_last() -> None:
+    for seed in range(1, 30):
+        assert draw(seed, publishers=PUBLISHERS).faults[-1].name == RESTORE
+
+
+def test_a_killed_subscriber_is_replaced_and_its_replacement_may_be_hit() -> None:
+    hit_later: set[str] = set()
+    for seed in range(1, 60):
+        plan = draw(seed, publishers=PUBLISHERS)
+        (kill,) = [planned for planned in plan.faults if planned.name == KILL]
+        assert (kill.target in PLAIN_SHARES, kill.replacement) == (True, "subscriber-3")
+        later = plan.faults[plan.faults.index(kill) + 1 :]
+        assert all(kill.target not in planned.targets for planned in later)
+        hit_later.update(name for planned in later for name in planned.targets)
+    assert "subscriber-3" in hit_later
+
+
+def test_the_network_fails_one_publisher_so_that_the_other_goes_on() -> None:
+    for seed in range(1, 30):
+        for planned in draw(seed, publishers=PUBLISHERS).faults:
+            if planned.name in (KILL, RESTORE, "server-restart"):
+                assert planned.target in (SERVER, *PLAIN_SHARES)
+                continue
+            assert len([name for name in planned.targets if name in PUBLISHERS]) == 1
+            everybody = planned.name in ("net-latency", "net-down")
+            assert (LOCUST_SHARE in planned.targets) == everybody
+            assert len(planned.targets) == (4 if everybody else 2)
+
+
+def test_a_fault_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(HarnessError, match="fault 'worker-kill' does not exist; choose from net-latency, "):
+        draw(1, publishers=PUBLISHERS, kinds=["worker-kill"])
+
+
+def test_each_clock_wraps_when_what_is_planned_until_its_instant_is_published() -> None:
+    workload, crossings = ChannelWorkload(3), Crossings(first_ms=2_000, last_ms=20_000)
+    made = channels(workload, crossings)
+    assert [channel.name for channel in made] == [channel.name for channel in workload.channels]
+    planned = workload.new_messages(crossings.last_ms)
+    at_start = workload.new_messages(0)
+    for channel in made:
+        if channel.name == "short":
+            assert channel.preset_clock is None
+            continue
+        assert channel.preset_clock is not None
+        assert 0 < channel.preset_clock <= CLOCK_MAX
+        assert ahead(channel.preset_clock, at_start[channel.name]) > 0
+        # One with no message in its time wraps with its first.
+        assert ahead(channel.preset_clock, max(1, planned[channel.name])) < 0
+
+
+def test_crossings_are_spread_over_the_load() -> None:
+    workload, crossings = ChannelWorkload(1), Crossings()
+    presets = {channel.name: channel.preset_clock for channel in channels(workload, crossings)}
+    span_ms = crossings.last_ms - crossings.first_ms
+    wrapped: list[int] = []
+    for part in range(6):
+        counts = workload.new_messages(crossings.first_ms + part * span_ms / 5 + 1)
+        wrapped.append(sum(clock is not None and ahead(clock, counts[name]) < 0 for name, clock in presets.items()))
+    assert wrapped[-1] == len([clock for clock in presets.values() if clock is not None])
+    assert all(later - earlier >= 4 for earlier, later in pairwise(wrapped)), wrapped
+
+
+def test_the_spec_says_what_the_judge_needs(tmp_path: Path) -> None:
+    channel = Channel("orders", "fan-out 1", ("reader",), (), 1, 1_000, CLOCK_MAX)
+    spec = ChannelSpec("run", 1, channels=(channel,))
+    spec.write(tmp_path / "spec.json", harness_errors=[])
+    written = json.loads((tmp_path / "spec.json").read_text())
+    assert (written["model"], written["scenario"], written["topology"]) == ("dsps", "channels", "aof")
+    assert written["channels"] == [{**asdict(channel), "subscribers": ["reader"], "slow": []}]
+    assert (written["schema"], written["harness_errors"]) == (1, [])
+    assert "lease_ms" not in written
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "bound"),
+    [
+        ("seed", -1, "it must be a whole number from 0 to 9007199254740991"),
+        ("publishers", 0, "it must be a whole number from 1 to 8"),
+        ("rate", 0.01, "it must be a number from 0.1 to 20.0"),
+    ],
+)
+def test_a_wrong_spec_is_refused_with_its_bound(field: str, value: float, bound: str) -> None:
+    with pytest.raises(HarnessError, match=f"{field} is {value}: {bound}"):
+        ChannelSpec(**{"id": "run", "seed": 1, field: value})

@@ -1,0 +1,122 @@
+"""The server ends and comes back, or goes back to a snapshot: each witness sees the effect on a real server, or fails."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos import mutants
+from chaos.channels.faults import FAULTS, server_restart, snapshot_restore
+from chaos.faults.base import carry_out
+from engine.history import HistoryFile, load_file
+from tests.chaos.channels.stage import CHANNEL, Stage, planned
+from tests.chaos.channels.stage import stage as stage
+
+FAULTS_OF_THE_SERVER = ("server-restart", "snapshot-restore")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_restart, "DOWN_S", 0.3)
+    monkeypatch.setattr(snapshot_restore, "LOST_LOAD_S", 0.5)
+
+
+def stages(path: Path) -> list[dict[str, Any]]:
+    return [row for row in load_file(path).rows if row["kind"] == "fault"]
+
+
+def carried_out(stage: Stage, name: str, folder: Path, delay_ms: int = 0) -> list[dict[str, Any]]:
+    harness = HistoryFile(folder / "fault.jsonl", proc="fault", role="harness")
+    fault = planned(name, delay_ms)
+    carry_out(FAULTS[name](stage.scene, fault), fault, harness=harness, begin_phase=lambda phase, t_ns: None)
+    return stages(folder / "fault.jsonl")
+
+
+@pytest.mark.parametrize("name", FAULTS_OF_THE_SERVER)
+def test_a_fault_is_witnessed_and_healed(name: str, stage: Stage, tmp_path: Path) -> None:
+    rows = carried_out(stage, name, tmp_path)
+    assert [(row["stage"], row["result"]) for row in rows] == [(one, "ok") for one in ("inject", "witness", "heal", "healed")], (
+        rows
+    )
+    assert [row["t_ns"] for row in rows] == sorted(row["t_ns"] for row in rows)
+
+
+def test_both_ways_to_end_are_drawn_and_leave_everything_in_place(stage: Stage, tmp_path: Path) -> None:
+    seen: set[str] = set()
+    for delay_ms in range(20):
+        if len(seen) == len(server_restart.SIGNALS):
+            break
+        (tmp_path / str(delay_ms)).mkdir()
+        before = stage.scene.keyspace.clocks()[CHANNEL]
+        rows = carried_out(stage, "server-restart", tmp_path / str(delay_ms), delay_ms)
+        assert [row["result"] for row in rows] == ["ok"] * 4, rows
+        assert (stage.scene.keyspace.clocks()[CHANNEL] or 0) >= (before or 0)
+        seen.add(rows[0]["detail"].split()[0])
+    assert seen == {number.name for number in server_restart.SIGNALS}
+
+
+@pytest.mark.parametrize("name", FAULTS_OF_THE_SERVER)
+def test_a_server_that_did_not_end_is_no_witness(name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    object.__setattr__(stage.scene, "signal", mutants.pretend)
+    monkeypatch.setattr(server_restart, "END_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(snapshot_restore, "AHEAD_TIMEOUT_S", 0.2)
+    fault = stage.make(name)
+    assert fault.inject().ok
+    assert not fault.witness().ok
+    fault.heal()
+    assert not fault.witness_healed().ok
+
+
+def test_the_snapshot_stands_before_all_that_may_be_lost(stage: Stage) -> None:
+    fault = stage.make("snapshot-restore")
+    injected = fault.inject()
+    (row,) = [row for row in stages(stage.folder / "harness.jsonl") if row["stage"] == "snapshot"]
+    assert (row["fault"], row["name"], row["result"]) == ("1-snapshot-restore", "snapshot-restore", "ok")
+    assert row["t_ns"] < injected.t_ns
+    published = load_file(stage.folder / "publisher-1.jsonl").rows
+    safe = [item["clock"] for one in published if one["type"] == "ok" and one["done_ns"] < row["t_ns"] for item in one["items"]]
+    assert fault.witness().ok
+    assert (stage.scene.keyspace.clocks()[CHANNEL] or 0) >= max(safe)
+    fault.heal()
+    healed = fault.witness_healed()
+    assert healed.ok, healed.detail
+
+
+def test_clocks_that_did_not_go_back_are_no_witness(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The server is killed and started again with its own files.
+    monkeypatch.setattr(snapshot_restore, "replace", lambda folder, copy: None)
+    fault = stage.make("snapshot-restore")
+    fault.inject()
+    seen = fault.witness()
+    assert not seen.ok
+    assert seen.detail.endswith("; 0 clocks went back")
+    fault.heal()
+    fault.witness_healed()
+
+
+def test_a_process_that_is_not_answered_again_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_restart, "ANSWER_TIMEOUT_S", 0.5)
+    fault = stage.make("server-restart")
+    fault.inject()
+    fault.witness()
+    network = stage.scene.network
+    assert network is not None
+    network.cut(["publisher-1"])
+    fault.heal()
+    seen = fault.witness_healed()
+    assert not seen.ok
+    assert "all but publisher-1" in seen.detail
+    network.heal_all()
+
+
+def test_a_server_that_ends_by_itself_is_a_complaint(stage: Stage) -> None:
+    servers = stage.scene.servers
+    assert servers.complaint() == ""
+    servers._server.process.send_signal(signal.SIGKILL)
+    servers._server.process.wait()
+    assert servers.complaint() == "the embedded server exited in mid-run with code -9"
+    servers.start()
+    assert servers.complaint() == ""
