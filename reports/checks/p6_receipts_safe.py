@@ -3,17 +3,20 @@ what there is moves nothing; no cursor goes back but by a restore; and what is a
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from reports.channels.plan import restores
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.p1_all_delivered import to
 from reports.checks.p5_ack_is_final import LIFE, ends
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from reports.channels.frames import ChannelFrames
 
@@ -26,7 +29,7 @@ REFUSED = ("malformed", "stale", "not-found")
 
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
     """Bad receipts that were accepted, cursors that went back, and acknowledgements of what nobody was given."""
-    misused = frames.misuses.withColumn("who", to())
+    misused = frames.misuses.where(~during_restore(frames)).withColumn("who", to())
     accepted = sentence("was told OK for a receipt that was ", F.col("name"), ", of clock ", F.col("clock"))
     back = sentence("had its cursor at ", F.col("cursor"), " after it had been further")
     unseen = sentence("acknowledged clock ", F.col("clock"), ", of which no fetch gave it a receipt")
@@ -40,6 +43,12 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
         (strange(frames).withColumn("who", to()), Flag("no receipt", F.lit(True), unseen, absence=True, subject="who")),
         (missing(frames), Flag("thin", F.lit(True), untried, absence=False, level="unknown", subject="who")),
     ]
+
+
+def during_restore(frames: ChannelFrames) -> Column:
+    """An attempt on which a restore may have bitten: it makes good again what had been acknowledged before."""
+    spans = ((F.col("done_ns") >= one.saved_ns) & (F.col("first_send_ns") <= one.heal_ns) for one in restores(frames.run))
+    return reduce(or_, spans, F.lit(False))
 
 
 def missing(frames: ChannelFrames) -> DataFrame:

@@ -19,6 +19,9 @@ from tests.reports.story import END_S, SPEC, Story, ns, srv_ms
 #: The life of a message and of everything else of a channel, where a test does not say.
 EXPIRE_MS = 1_800_000
 
+#: Fields of a spec that a channel run has not.
+OF_JOBS = ("lease_ms", "sweep_ms", "recovery_bound_ms", "liveness_ms", "workers")
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -62,7 +65,9 @@ class ChannelStory(Story):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.spec = SPEC | {"id": "20260101-000000-dsps-seed1", "model": "dsps", "scenario": "channels", "plan": []}
+        common = {name: value for name, value in SPEC.items() if name not in OF_JOBS}
+        self.spec = common | {"id": "20260101-000000-dsps-seed1", "model": "dsps", "scenario": "channels", "plan": []}
+        self.cpu = {"publisher-1": 0.07}
         self.channels: dict[str, Channel] = {}
 
     def channel(self, name: str, *, fan_out: int = 1, preset: int = 0, expire_ms: int = EXPIRE_MS, **more: Any) -> Channel:
@@ -162,6 +167,7 @@ class ChannelStory(Story):
         *,
         most: int = 64,
         items: Sequence[Sent] | None = None,
+        waited_ms: int = 0,
         **more: Any,
     ) -> list[Sent]:
         """Fetch what lies after the cursor; what was delivered. `items`: what the reply holds instead.
@@ -174,9 +180,11 @@ class ChannelStory(Story):
         whole = items is None and len(held.unread(subscriber)) <= most
         upto = held.clock if whole else given[-1].clock if given else cursor
         lost = max(0, distance(cursor, upto) - len(given)) if items is None else 0
-        state = {"clock": held.clock, "cursor": cursor, "upto": upto, "lost": lost, "result": "ok"}
+        left = {} if whole or items is not None else {"more": 1}
+        state = {"clock": held.clock, "cursor": cursor, "upto": upto, "lost": lost, "result": "ok", **left}
         told = state | {"items": [item_of(sent) for sent in given]} | more.pop("told", {})
-        self.call(proc, "fetch", channel, at, asked={"subscriber": subscriber}, told=told, **more)
+        asked = {"subscriber": subscriber, "most": most, **({"waited_ms": waited_ms} if waited_ms else {})}
+        self.call(proc, "fetch", channel, at, asked=asked, told=told, **more)
         return given
 
     def acknowledge(
@@ -190,6 +198,13 @@ class ChannelStory(Story):
             held.cursors[subscriber] = wanted
         told = {"result": result or ("OK" if moves else "stale"), "cursor": held.cursors[subscriber], **more.pop("told", {})}
         self.call(proc, "acknowledge", channel, at, asked={"subscriber": subscriber, "clock": wanted}, told=told, **more)
+
+    def misuse(
+        self, proc: str, channel: str, subscriber: str, name: str, at: float, *, clock: int = 1, result: str = "malformed"
+    ) -> None:
+        """A receipt that is handed in to be refused."""
+        told = {"channel": channel, "subscriber": subscriber, "name": name, "clock": clock, "result": result}
+        self.row(proc, "misuse", at, **told, first_send_ns=ns(at), done_ns=ns(at))
 
     def expire(self, channel: str, *messages: str) -> None:
         """The life of messages ends: all of them where none is named."""

@@ -1,0 +1,460 @@
+"""Cases of channels: what happened on one of them, and what P1 to P7 must find for it: nothing, or violations that name it.
+
+Each case has a channel of its own, named for it, with a reader whose process is S2. The restore of the run (snapshot at 40 s, put
+back at 44 s, over at 45 s) hits all of them, so what is not about it happens before 36 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.channels.clock import CLOCK_MAX, ahead
+from tests.reports.channel_story import Channel, ChannelStory, Sent
+from tests.reports.good_channels import P1, P2, S2, S3
+
+Tell = Callable[[ChannelStory, Channel], None]
+
+#: Channel -> what happened on it, where its clock begins, and the (check, kind, level) of each violation that must be found.
+CASES: dict[str, tuple[Tell, int, set[tuple[str, ...]]]] = {}
+
+R = "reader"
+
+#: Two steps before the wrap: the third message has the smallest clock.
+NEAR = ahead(CLOCK_MAX, -2)
+
+LOST, GAP, BACK = ("P1", "lost"), ("P3", "gap"), ("P3", "back")
+
+#: So long lives a message that may expire at once, in seconds.
+LIFE_S = 15.0
+
+
+def case(*expected: tuple[str, str] | tuple[str, str, str], preset: int = 0) -> Callable[[Tell], Tell]:
+    """A case and what must be found for its channel: (check, kind), or (check, kind, level) where the level is not violated."""
+
+    def keep(tell: Tell) -> Tell:
+        CASES[tell.__name__.replace("_", "-")] = (tell, preset, {(*found, "violated")[:3] for found in expected})
+        return tell
+
+    return keep
+
+
+def everywhere(*expected: tuple[str, str]) -> Callable[[Tell], Tell]:
+    """A case that is told twice: far from the wrap, and so that the wrap lies among its three messages."""
+
+    def keep(tell: Tell) -> Tell:
+        case(*expected)(tell)
+        name = tell.__name__.replace("_", "-")
+        CASES[f"{name}-at-the-wrap"] = (tell, NEAR, CASES[name][2])
+        return tell
+
+    return keep
+
+
+def publish(story: ChannelStory, one: Channel, *messages: str, at: float = 2.0, reader: bool = True) -> list[int]:
+    """Subscribe the reader, then publish messages one after the other; their clocks."""
+    if reader and R not in one.cursors:
+        story.subscribe(S2, one.name, R, at - 1)
+    return [story.publish(P1, one.name, message, at + index / 10)[0] for index, message in enumerate(messages)]
+
+
+def read(story: ChannelStory, one: Channel, at: float, *given: Sent, proc: str = S2, subscriber: str = R) -> None:
+    """A fetch that delivers exactly these, or what there is; acknowledged up to where it ended."""
+    got = story.fetch(proc, one.name, subscriber, at, items=given or None)
+    story.acknowledge(proc, one.name, subscriber, at + 0.01, got[-1].clock if got else None)
+
+
+def not_found(story: ChannelStory, one: Channel, at: float) -> None:
+    """A fetch that the server refuses."""
+    asked = {"subscriber": R, "result": "subscription-not-found"}
+    story.call(S2, "fetch", one.name, at, reply="fail", asked=asked, told={})
+
+
+@everywhere()
+def all_arrive_in_order(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b", "c")
+    read(story, one, 3)
+    publish(story, one, "d", at=4)
+    read(story, one, 5)
+
+
+@everywhere(LOST, GAP)
+def one_in_the_middle_is_left_out(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b", "c")
+    kept = one.kept
+    one.kept = [kept[0], kept[2]]
+    read(story, one, 3)
+
+
+@everywhere(LOST)
+def the_last_one_never_comes(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b", "c")
+    one.kept.pop()
+    read(story, one, 3)
+    read(story, one, 4)
+
+
+@everywhere(LOST)
+def the_cursor_moves_with_the_fetch(story: ChannelStory, one: Channel) -> None:
+    """And its reply was lost with the process that asked."""
+    publish(story, one, "a", "b", "c")
+    story.fetch(S2, one.name, R, 3, reply=None)
+    one.cursors[R] = one.clock
+    read(story, one, 4)
+
+
+@everywhere()
+def a_fetch_without_an_answer_is_asked_again(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b", "c")
+    story.fetch(S2, one.name, R, 3, reply=None)
+    read(story, one, 4, proc=S3)
+
+
+@everywhere()
+def over_and_reported_as_lost(story: ChannelStory, one: Channel) -> None:
+    one.expire_ms = 0
+    publish(story, one, "a", "b")
+    story.fetch(S2, one.name, R, 10, most=1)
+    publish(story, one, "c", at=1.0 + LIFE_S)
+    story.expire(one.name, "a", "b")
+    read(story, one, 3 + LIFE_S)
+
+
+@everywhere()
+def over_and_nothing_else_there(story: ChannelStory, one: Channel) -> None:
+    """The receipt of a fetch without messages skips what is gone."""
+    one.expire_ms = 0
+    publish(story, one, "a", "b", "c")
+    story.fetch(S2, one.name, R, 10, most=0)
+    story.expire(one.name)
+    read(story, one, 3 + LIFE_S)
+    publish(story, one, "d", at=20)
+    read(story, one, 21)
+
+
+@everywhere(LOST)
+def reported_as_lost_while_it_lives(story: ChannelStory, one: Channel) -> None:
+    one.expire_ms = 0
+    publish(story, one, "a", "b", "c")
+    story.expire(one.name)
+    read(story, one, 1.9 + LIFE_S)
+    read(story, one, 2.5 + LIFE_S)
+
+
+@everywhere(LOST)
+def over_and_not_reported(story: ChannelStory, one: Channel) -> None:
+    one.expire_ms = 0
+    publish(story, one, "a", "b", "c")
+    story.fetch(S2, one.name, R, 10, most=0)
+    story.expire(one.name, "a")
+    story.fetch(S2, one.name, R, 3 + LIFE_S, told={"lost": 0})
+
+
+@case()
+def deleted_before_it_had_read(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a")
+    story.unsubscribe(S2, one.name, R, 3)
+
+
+@case()
+def subscribed_too_late(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", reader=False)
+    story.subscribe(S2, one.name, R, 3)
+    publish(story, one, "b", at=4)
+    read(story, one, 5)
+
+
+@case(LOST)
+def deleted_and_created_again_before_it_was_published(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a")
+    read(story, one, 3)
+    story.unsubscribe(S2, one.name, R, 4)
+    story.subscribe(S2, one.name, R, 5)
+    publish(story, one, "b", at=6)
+    one.kept.clear()
+    read(story, one, 7)
+
+
+@case()
+def published_without_an_answer_and_not_there(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a")
+    story.publish(P1, one.name, "maybe", 3, applied=False, reply="info")
+    read(story, one, 4)
+
+
+@case()
+def published_without_an_answer_and_there(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a")
+    story.publish(P1, one.name, "maybe", 3, reply=None)
+    publish(story, one, "b", at=4)
+    read(story, one, 5)
+
+
+@case(("P1", "unread", "unknown"))
+def not_read_to_the_end(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a")
+    read(story, one, 3)
+    publish(story, one, "b", at=50)
+
+
+@case()
+def away_for_good_as_planned(story: ChannelStory, one: Channel) -> None:
+    one.more["vanished"] = [R]
+    publish(story, one, "a")
+    read(story, one, 3)
+    publish(story, one, "b", at=50)
+
+
+@case(("P1", "subscription lost"))
+def not_found_before_its_life_was_over(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a")
+    read(story, one, 3)
+    not_found(story, one, 10)
+
+
+@case()
+def not_found_after_its_life(story: ChannelStory, one: Channel) -> None:
+    one.expire_ms = 0
+    publish(story, one, "a")
+    read(story, one, 3)
+    publish(story, one, "b", at=10)
+    not_found(story, one, 4 + LIFE_S)
+    del one.cursors[R]
+    story.subscribe(S2, one.name, R, 5 + LIFE_S)
+    publish(story, one, "c", at=6 + LIFE_S)
+    read(story, one, 7 + LIFE_S)
+
+
+@case(("P2", "ghost"))
+def nobody_published_it(story: ChannelStory, one: Channel) -> None:
+    clock = publish(story, one, "a")[0]
+    read(story, one, 3, *one.kept, Sent("ghost", ahead(clock, 1)))
+
+
+@case(("P2", "ghost"))
+def its_publish_was_refused(story: ChannelStory, one: Channel) -> None:
+    clock = publish(story, one, "a")[0]
+    story.publish(P1, one.name, "refused", 3, applied=False, reply="fail")
+    read(story, one, 4, *one.kept, Sent("refused", ahead(clock, 1)))
+
+
+@case(("P2", "other content"))
+def its_content_is_another(story: ChannelStory, one: Channel) -> None:
+    clock = publish(story, one, "a")[0]
+    story.fetch(S2, one.name, R, 3, told={"items": [{"message": "a", "clock": clock, "crc": 1}]})
+
+
+@case(("P2", "before its publish"))
+def it_came_before_it_was_published(story: ChannelStory, one: Channel) -> None:
+    story.subscribe(S2, one.name, R, 1)
+    read(story, one, 2, Sent("a", ahead(one.clock, 1)))
+    publish(story, one, "a", at=3)
+
+
+@case(("P2", "unreadable"), LOST)
+def nobody_can_read_it(story: ChannelStory, one: Channel) -> None:
+    clock = publish(story, one, "a")[0]
+    story.fetch(S2, one.name, R, 3, told={"items": [{"clock": clock, "result": "corrupt"}]})
+
+
+@everywhere(BACK, GAP)
+def two_change_places(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b", "c")
+    first, second, third = one.kept
+    story.fetch(S2, one.name, R, 3, items=[first, third, second])
+
+
+@everywhere()
+def the_same_again_before_its_acknowledgement(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b", "c")
+    story.fetch(S2, one.name, R, 3, most=2)
+    story.fetch(S2, one.name, R, 4)
+    read(story, one, 5)
+
+
+@everywhere(("P3", "gap"))
+def a_clock_is_left_out(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a")
+    one.clock = ahead(one.clock, 1)
+    publish(story, one, "b", at=3)
+    read(story, one, 4)
+
+
+@case(("P4", "shared clock"), LOST)
+def two_messages_with_one_clock(story: ChannelStory, one: Channel) -> None:
+    """Clocks that went through a text of fourteen digits stand still."""
+    clock = publish(story, one, "a")[0]
+    read(story, one, 3)
+    one.clock = ahead(clock, -1)
+    publish(story, one, "b", at=4)
+    one.kept.pop()
+    read(story, one, 5)
+
+
+@case(("P4", "several clocks"))
+def one_message_with_two_clocks(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a")
+    read(story, one, 3)
+    one.kept.clear()
+    publish(story, one, "a", at=4)
+    read(story, one, 5)
+
+
+@case()
+def published_again_after_its_life(story: ChannelStory, one: Channel) -> None:
+    one.expire_ms = 0
+    publish(story, one, "a")
+    read(story, one, 3)
+    story.fetch(S2, one.name, R, 10)
+    one.kept.clear()
+    publish(story, one, "a", at=3 + LIFE_S)
+    read(story, one, 4 + LIFE_S)
+
+
+@case(("P4", "no clock"), ("P3", "gap"))
+def a_clock_that_is_none(story: ChannelStory, one: Channel) -> None:
+    """`9.007199254741e+15`, read as a whole number."""
+    one.clock = one.preset = CLOCK_MAX - 1
+    publish(story, one, "a")
+    one.kept.append(Sent("b", CLOCK_MAX + 9))
+    story.publish(P1, one.name, "b", 3, clocks=[CLOCK_MAX + 9])
+    story.fetch(S2, one.name, R, 4, items=one.kept)
+
+
+@everywhere(("P5", "again"))
+def acknowledged_and_again(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b", "c")
+    read(story, one, 3)
+    story.fetch(S2, one.name, R, 4, items=one.kept[2:], told={"cursor": one.cursors[R]})
+
+
+@case(("P5", "cut receipt"), preset=NEAR)
+def its_receipt_has_the_largest_clock_of_the_batch(story: ChannelStory, one: Channel) -> None:
+    """Which is not the last one where the batch spans the wrap: the tail comes again."""
+    publish(story, one, "a", "b", "c", "d")
+    story.fetch(S2, one.name, R, 3)
+    story.acknowledge(S2, one.name, R, 3.1, CLOCK_MAX)
+    story.fetch(S2, one.name, R, 4)
+
+
+@everywhere()
+def acknowledged_without_an_answer_and_again(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b", "c")
+    story.fetch(S2, one.name, R, 3)
+    story.acknowledge(S2, one.name, R, 3.1, 0, result="stale", reply="info")
+    read(story, one, 4)
+
+
+@everywhere()
+def sent_before_the_acknowledgement_was_answered(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b", "c")
+    got = story.fetch(S2, one.name, R, 3)
+    story.fetch(S3, one.name, R, 3.9, took=0.5)
+    story.acknowledge(S2, one.name, R, 4, got[-1].clock)
+
+
+@case(("P6", "accepted"))
+def a_tampered_receipt_is_accepted(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a")
+    read(story, one, 3)
+    story.misuse(S2, one.name, R, "tampered", 4, result="OK")
+
+
+@case()
+def an_old_receipt_is_stale(story: ChannelStory, one: Channel) -> None:
+    clock = publish(story, one, "a", "b")[0]
+    story.fetch(S2, one.name, R, 3, most=1)
+    story.acknowledge(S2, one.name, R, 3.1, clock)
+    story.acknowledge(S2, one.name, R, 3.2, clock)
+    story.misuse(S2, one.name, R, "old", 3.3, result="stale")
+    read(story, one, 4)
+
+
+@everywhere(("P6", "back"))
+def a_cursor_goes_back(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b", "c")
+    read(story, one, 3)
+    story.fetch(S2, one.name, R, 4, told={"cursor": one.kept[0].clock})
+
+
+@everywhere(("P6", "no receipt"), LOST, GAP)
+def acknowledged_what_nobody_gave_it(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b", "c")
+    story.fetch(S2, one.name, R, 3, most=1)
+    story.acknowledge(S2, one.name, R, 3.1, one.kept[1].clock)
+    read(story, one, 4)
+
+
+@case()
+def an_old_receipt_that_a_restore_made_good_again(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", at=30)
+    read(story, one, 43)
+    story.misuse(S2, one.name, R, "old", 43.5, result="OK")
+
+
+@everywhere(("P7", "other order"), BACK, GAP)
+def two_subscribers_disagree(story: ChannelStory, one: Channel) -> None:
+    story.subscribe(S2, one.name, "second", 0.8)
+    publish(story, one, "a", "b", "c")
+    read(story, one, 3)
+    story.fetch(S2, one.name, "second", 4, items=[one.kept[0], one.kept[2], one.kept[1]])
+
+
+@everywhere()
+def two_subscribers_agree(story: ChannelStory, one: Channel) -> None:
+    story.subscribe(S2, one.name, "second", 0.8)
+    publish(story, one, "a", "b")
+    read(story, one, 3)
+    publish(story, one, "c", at=4)
+    read(story, one, 5, subscriber="second")
+    read(story, one, 6)
+
+
+@everywhere()
+def gone_with_the_restore(story: ChannelStory, one: Channel) -> None:
+    """Published after the snapshot, read by nobody, and gone; what came before it is delivered once more."""
+    publish(story, one, "a", at=30)
+    saved = one.clock
+    read(story, one, 42)
+    story.publish(P1, one.name, "b", 43)
+    story.restore(one.name, saved, highest=one.clock)
+    one.cursors[R] = ahead(saved, -1)
+    story.fetch(S2, one.name, R, 45.5)
+    publish(story, one, "c", at=46)
+    read(story, one, 47)
+
+
+@case(LOST)
+def gone_with_the_restore_though_it_is_in_the_snapshot(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", at=30)
+    story.restore(one.name, ahead(one.clock, -1), highest=one.clock)
+    publish(story, one, "b", at=46)
+    read(story, one, 47)
+
+
+@case()
+def published_anew_after_the_restore(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", at=43)
+    read(story, one, 43.5)
+    one.kept.clear()
+    one.era += 1
+    publish(story, one, "b", "a", at=46)
+    read(story, one, 47)
+
+
+@case(("P4", "shared clock", "possible"))
+def its_clock_is_given_to_another_after_the_restore(story: ChannelStory, one: Channel) -> None:
+    """By a publisher who had not heard of it."""
+    clock = publish(story, one, "a", at=43)[0]
+    read(story, one, 43.5)
+    one.kept.clear()
+    one.clock = one.cursors[R] = ahead(clock, -1)
+    story.publish(P2, one.name, "b", 46)
+    read(story, one, 47)
+
+
+@case(("P5", "again"))
+def acknowledged_and_again_after_the_restore(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", at=43)
+    publish(story, one, "b", at=46)
+    read(story, one, 47)
+    story.fetch(S2, one.name, R, 48, items=one.kept[1:])

@@ -1,0 +1,65 @@
+"""P1 to P7 on small hand-written histories that must pass and that must fail, on both sides of the wrap: one channel each, all
+judged in one run; a run that is valid; and one that proves nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.reports import good_channels
+from tests.reports.cases.channels import CASES
+from tests.reports.channel_story import ChannelStory
+from tests.reports.conftest import Checked, Judge
+
+CHECKS = {f"P{number}" for number in range(1, 8)}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, judged: Judge, spark: SparkSession) -> dict[str, set[tuple[str, str, str]]]:
+    """Violations by channel, of one run in which all cases happened."""
+    story = good_channels.healthy(tmp_path_factory.mktemp("channels") / "run")
+    for name, (tell, preset, _) in CASES.items():
+        tell(story, story.channel(name, preset=preset))
+    run = story.write(closed=good_channels.END_S)
+    assert judged(run)["verdict"] == "violated"
+    by_channel: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
+    for row in spark.read.parquet(str(run / "tables" / "violations.parquet")).collect():
+        if row["check"].startswith("P"):
+            by_channel[row["subject"].split("/")[0]].add((row["check"], row["kind"], row["level"]))
+    return by_channel
+
+
+@pytest.mark.parametrize("channel", CASES)
+def test_a_channel_is_found_for_what_happened_on_it_and_for_nothing_else(channel: str, found: dict[str, Any]) -> None:
+    assert found.get(channel, set()) == CASES[channel][2]
+
+
+def test_no_channel_is_found_that_no_case_is_about(found: dict[str, Any]) -> None:
+    assert set(found) == {name for name, (*_, expected) in CASES.items() if expected}
+
+
+def test_every_check_of_channels_has_cases_that_pass_and_that_fail() -> None:
+    failing = {check for *_, expected in CASES.values() for check, *_ in expected}
+    assert failing == CHECKS
+    assert sum(not expected for *_, expected in CASES.values()) >= len(CASES) // 3
+
+
+def test_a_run_in_which_all_went_well_is_valid(tmp_path: Path, judged: Judge) -> None:
+    verdict = judged(good_channels.healthy(tmp_path / "run").write(closed=good_channels.END_S))
+    assert (verdict["reasons"], verdict["verdict"], verdict["measures"]["lost"]) == ([], "valid", 0)
+    assert {check["id"] for check in verdict["checks"]} == {"H0", "H1", "H2", "H3", *CHECKS}
+
+
+def test_a_run_in_which_nothing_happened_proves_nothing(tmp_path: Path, checked: Checked) -> None:
+    story = ChannelStory(tmp_path / "run")
+    good_channels.cast(story)
+    story.channel("silent", fan_out=2)
+    story.subscribe(good_channels.S2, "silent", "reader", 1)
+    told = checked(story.write(closed=good_channels.END_S), "H2", *CHECKS)
+    assert {check: verdict for check, (verdict, _) in told.items()} == dict.fromkeys({"H2", *CHECKS}, "unknown")
+    assert told["P1"][1] == "every subscriber had no message to wait for"
+    assert "no channel was set to cross the wrap" in told["H2"][1]
