@@ -47,8 +47,8 @@ local most = tonumber(ARGV[3])
 local ttl_s = tonumber(ARGV[4])
 local seen = ARGV[5]
 
-local was = clock_of(settled_clock(well, clock, bodies), clock)
-local own = clock_of(well(cursor, 'string', redis.pcall('GET', cursor)), cursor)
+local found = settled_clock(well, bodies, { clock, cursor })
+local was, own = clock_of(found[1], clock), clock_of(found[2], cursor)
 local fields = { 'last', 'era', 'upto', 'known', 'scan', 'r.' .. subscriber }
 local kept = well(meta, 'hash', redis.pcall('HMGET', meta, unpack(fields)))
 well(live, 'zset', redis.pcall('ZCARD', live))

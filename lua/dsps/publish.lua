@@ -41,21 +41,18 @@ local ttl_s = tonumber(ARGV[3])
 local not_after_ms = tonumber(ARGV[4])
 local seen = ARGV[5]
 
-local raw = settled_clock(well, clock, bodies)
+local count, read = #KEYS - 3, { clock, unpack(KEYS, 4) }
+local found = settled_clock(well, bodies, read)
+local raw, mids = found[1], {}
 local known = well(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era', 'upto', 'longest_ms'))
-local was = clock_of(raw, clock)
-local start, turned = reckon(clock_after, was, clock_of(known[1], meta), clock_of(seen ~= '' and seen, 'seen'))
-local count, upto, era = #KEYS - 3, clock_of(known[3], meta), tonumber(known[2] or 0)
-local old = oldest(well, live, start or 0, count + 2)
-local mids = {}
-for item = 1, count do
-  local mid = KEYS[3 + item]
-  if mids[mid] == nil then
-    mids[mid] = well(mid, 'string', redis.pcall('GET', mid))
-    local at = clock_of(mids[mid], mid)
-    -- An earlier copy was cut off before it came to the clock.
-    if at and (not start or clock_after(at, start)) then start = at end
-  end
+local start, turned = reckon(clock_after, clock_of(raw, clock), clock_of(known[1], meta), clock_of(seen ~= '' and seen, 'seen'))
+local upto, era = clock_of(known[3], meta), tonumber(known[2] or 0)
+local old = oldest(well, live, start or 0, 3)
+for item = 2, count + 1 do
+  mids[read[item]] = found[item]
+  local at = clock_of(found[item], read[item])
+  -- An earlier copy was cut off before it came to the clock.
+  if at and (not start or clock_after(at, start)) then start = at end
 end
 local srv_us = server_us()
 local now_ms = math.floor(srv_us / 1000)
@@ -103,6 +100,6 @@ redis.call('SET', clock, last, 'PXAT', ends_ms)
 redis.call('HSET', meta, 'last', last, 'upto', whole and last or string.format('%d', upto))
 if math.floor(position / 256) ~= math.floor((start or 0) / 256) then note_ends(meta, position, now_ms + longest_ms) end
 renew(ends_ms, meta, live)
-drop_dead(live, bodies, old)
+drop_dead(live, bodies, old, position, count + 2, { oldest = oldest, well = well })
 redis.call('PUBLISH', bell, 'new message')
 return { srv_us, last, era, turned and 1 or 0, words }

@@ -1,8 +1,16 @@
--- The text of the clock, false for none; refused while the channel's slot moves between two nodes of a cluster (rules 1 and 27).
--- Both nodes refuse a command with two keys of which one is missing, and this pair always has one that is: what comes after it sees
--- all bodies, which are not in KEYS. Nothing was written yet, so the call is simply sent again.
-local function settled_clock(well, clock, bodies)
-  local pair = redis.pcall('MGET', clock, bodies .. 'absent')
-  if pair.err then error({ err = 'TRYAGAIN the slot of the channel is on the move' }) end
-  return pair[1] or well(clock, 'string', redis.pcall('GET', clock))
+-- The values of the clock and other strings, false for none; refused while the channel's slot moves between two nodes (rules 1 and 27).
+-- Both nodes refuse a command with several keys of which one is missing, and here one always is: what comes after it sees all
+-- bodies, which are not in KEYS. Nothing was written yet, so the call is simply sent again.
+local function settled_clock(well, bodies, keys)
+  local found, absent = redis.pcall('MGET', bodies .. 'absent', unpack(keys)), {}
+  if found.err then error({ err = 'TRYAGAIN the slot of the channel is on the move' }) end
+  table.remove(found, 1)
+  for at, key in ipairs(keys) do
+    if not found[at] then absent[#absent + 1] = key end
+  end
+  -- A key of another type reads as none as well.
+  if #absent > 0 and redis.call('EXISTS', unpack(absent)) > 0 then
+    for _, key in ipairs(absent) do well(key, 'string', redis.pcall('GET', key)) end
+  end
+  return found
 end
