@@ -144,7 +144,7 @@ class Run:
     @property
     def of_channels(self) -> bool:
         """True for a run that is about channels."""
-        return self.spec.get("model") == CHANNELS
+        return of_channels(self.spec)
 
     @property
     def dropped(self) -> int:
@@ -229,6 +229,11 @@ class Run:
     def has(self, flag: str) -> bool:
         """True when some file has seen it: created, leased or finished."""
         return any(getattr(facts, flag) for facts in self.files.values())
+
+
+def of_channels(spec: Mapping[str, Any]) -> bool:
+    """True for the spec of a run that is about channels."""
+    return spec.get("model") == CHANNELS
 
 
 def whole(spec: Mapping[str, Any], name: str, default: int) -> int:

@@ -88,6 +88,7 @@ def look(
 ) -> tuple[dict[str, Any], AnyFrames | None]:
     """The verdict and the frames that it rests on. PySpark is imported only here, so that a missing one is one clear line."""
     from reports import findings, frames, load, measure
+    from reports.channels import measure as channel_measure
 
     size_mb = sum(file.stat().st_size for file in files) / 1e6
     say(f"judge: reading {len(files)} history files, {size_mb:.1f} MB")
@@ -100,7 +101,8 @@ def look(
     found = findings.examine(built, tables)
     say("judge: measuring")
     try:
-        measured, trouble = measure.measures(built) if isinstance(built, frames.Frames) else verdict.NO_MEASURES, ""
+        of_jobs = isinstance(built, frames.Frames)
+        measured, trouble = measure.measures(built) if of_jobs else channel_measure.measures(built), ""
     except Exception as error:
         measured, trouble = verdict.NO_MEASURES, f"the measures crashed: {one_line(error)}"
     return verdict.decide(found, measured, spec, trouble), built

@@ -165,10 +165,10 @@ def per_s(count: int, start_ns: int | None, end_ns: int | None) -> float | None:
     return round(count * 1e9 / (end_ns - start_ns), 2)
 
 
-def recorder_share(run: Run) -> float | None:
-    """The part of the life of workers and producers that their recorders took."""
+def recorder_share(run: Run, of: Sequence[str] = ("worker", "producer", "sink")) -> float | None:
+    """The part of the life of the processes of these roles that their recorders took. A sink's life is that of its worker."""
     roles = {process.file: process.role for process in run.processes}
-    recorded = [file for file in run.files.values() if roles.get(file.name) in ("worker", "producer", "sink")]
+    recorded = [file for file in run.files.values() if roles.get(file.name) in of]
     lived_ns = sum(
         file.closed_ns - file.opened_ns
         for file in recorded

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reports.facts import of_channels
+
+#: The phase that stands for all of them.
+ALL = "all"
+
 #: A reason or detail longer than this would wrap in most terminals; verdict.json has it whole.
 WORDS_MAX = 110
 
@@ -14,7 +19,10 @@ def render(verdict: Mapping[str, Any]) -> str:
     sections = [head(verdict["spec"])]
     if verdict["checks"]:
         measures = verdict["measures"]
-        sections += [counts(measures), latencies(measures["latency"]), recoveries(measures["recovery"])]
+        if of_channels(verdict["spec"]):
+            sections += [messages(measures), deliveries(measures["percentiles"])]
+        else:
+            sections += [counts(measures), latencies(measures["latency"]), recoveries(measures["recovery"])]
         sections += [faults(measures["faults"]), rates(measures), checks(verdict["checks"])]
         sections.append(findings(verdict["findings"]))
     if verdict["reasons"]:
@@ -35,6 +43,35 @@ def counts(measures: Mapping[str, Any]) -> list[str]:
     titles = ("enqueued", "finished", "lost", "doubled", "refused stale", "dead", "not sent")
     names = ("enqueued", "finished", "lost", "doubled", "refused_stale", "dead", "dropped")
     return grid("jobs", titles, [[number(measures[name]) for name in names]], right=range(len(names)))
+
+
+def messages(measures: Mapping[str, Any]) -> list[str]:
+    """What became of the messages of a channel run."""
+    titles = (
+        "published",
+        "deliveries",
+        "again",
+        "subscribers",
+        "lost",
+        "told as lost",
+        "wraps crossed",
+        "era changes",
+        "not sent",
+    )
+    names = ("published", "deliveries", "redelivered", "subscribers", "lost", "lost_declared")
+    crossed = f"{number(measures.get('wraps_crossed'))} of {number(measures.get('wrap_channels'))}"
+    cells = [*(number(measures.get(name)) for name in names), crossed]
+    cells += [number(measures.get(name)) for name in ("era_changes", "dropped")]
+    return grid("messages", titles, [cells], right=range(len(titles)))
+
+
+def deliveries(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Latency of deliveries by fan-out, over all phases; the page has them one by one."""
+    names = ("p50_ms", "p99_ms", "p99_9_ms", "max_ms")
+    whole = [line for line in lines if line["phase"] == ALL]
+    body = [[line["series"], number(line["n"]), *(number(line[name]) for name in names)] for line in whole]
+    title = "latency in ms, from the intended publish to the receipt; ? where too few lie beyond it"
+    return grid(title, ("group", "deliveries", "p50", "p99", "p99.9", "longest"), body, right=(1, 2, 3, 4, 5))
 
 
 def latencies(lines: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -74,12 +111,13 @@ def faults(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def rates(measures: Mapping[str, Any]) -> list[str]:
     """Rates, send lag, and what recording cost."""
-    offered, lag, share = measures["rates"], measures["send_lag"], measures["recorder_share"]
+    each, lag, share = measures["rates"], measures["send_lag"], measures["recorder_share"]
     recorder = "?" if share is None else f"{share:.2%}"
+    told = ", ".join(f"{name.removesuffix('_per_s')} {number(per_s)}/s" for name, per_s in each.items())
+    lags = f"send lag p50 {number(lag['p50_ms'])} ms, p99 {number(lag['p99_ms'])} ms"
     return [
         "rates",
-        f"  offered {number(offered['offered_per_s'])}/s, finished {number(offered['finished_per_s'])}/s; "
-        f"send lag p50 {number(lag['p50_ms'])} ms, p99 {number(lag['p99_ms'])} ms; recorder {recorder} of the processes' time",
+        f"  {told}; {lags}; recorder {recorder} of the processes' time",
         *delayed(measures["delayed"]),
     ]
 

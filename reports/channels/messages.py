@@ -21,14 +21,15 @@ S = 1_000 * MS
 def messages(published: DataFrame, run: Run) -> DataFrame:
     """One row per message of a publish that may have happened.
 
-    sent_ns and sent_again_ns: its first and last send; told_ns: the first answer that it is there (null without one), place_at:
-    its place in that; kept_ns: as told_ns, but an answer that no restore may have undone; over_ns: its life may be over from then
-    on; crcs; gone: a restore may have taken it away.
+    intended_ns: when it was meant to be sent; sent_ns and sent_again_ns: its first and last send; told_ns: the first answer that
+    it is there (null without one), place_at: its place in that; kept_ns: as told_ns, but an answer that no restore may have
+    undone; over_ns: its life may be over from then on; crcs; gone: a restore may have taken it away.
     """
     happened = published.where((F.col("type") != "fail") & F.coalesce(F.col("item_result") != "refused", F.lit(True)))
     there = (F.col("type") == "ok") & F.col("item_result").isin("created", "duplicate")
     undone = may_be_undone(run, answered=there)
     return happened.groupBy("channel", "message").agg(
+        F.min("intended_ns").alias("intended_ns"),
         F.min("first_send_ns").alias("sent_ns"),
         F.max("first_send_ns").alias("sent_again_ns"),
         F.min(F.when(there, F.col("done_ns"))).alias("told_ns"),

@@ -27,7 +27,7 @@ RESTORE = "snapshot-restore"
 @dataclass(frozen=True, slots=True)
 class Planned:
     """One channel of the spec. `preset`: its clock before the first message, 0 where none was set; `absent`: subscribers that
-    need not read to the end."""
+    need not read to the end; `slow`: those that are slow or away on purpose; `group`: what it is told together with."""
 
     name: str
     subscribers: tuple[str, ...]
@@ -35,6 +35,8 @@ class Planned:
     preset: int
     life_ns: int
     absent: frozenset[str]
+    slow: frozenset[str]
+    group: str
 
     @property
     def wraps(self) -> bool:
@@ -67,14 +69,16 @@ def planned(run: Run) -> dict[str, Planned]:
 def one(entry: Mapping[str, Any]) -> Planned:
     """One entry of the spec."""
     names = tuple(str(name) for name in entry.get("subscribers") or ())
-    expire_ms = whole(entry, "expire_ms", EXPIRE_MS)
+    expire_ms, fan_out = whole(entry, "expire_ms", EXPIRE_MS), whole(entry, "fan_out", len(names))
     return Planned(
         str(entry.get("name") or ""),
         names,
-        whole(entry, "fan_out", len(names)),
+        fan_out,
         whole(entry, "preset_clock", 0),
         life_s(expire_ms) * 1_000 * MS,
         frozenset(str(name) for name in entry.get("vanished") or ()),
+        frozenset(str(name) for name in entry.get("slow") or ()),
+        str(entry.get("group") or f"fan-out {fan_out}"),
     )
 
 

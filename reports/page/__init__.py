@@ -31,12 +31,11 @@ def write_report(run: Path, decided: Mapping[str, Any], frames: AnyFrames | None
 
     The Spark session behind the frames must be alive. Raises when it cannot be written; then there is no page at all.
     """
-    from reports.frames import Frames
     from reports.page.document import document
 
     withdraw(run)
     drawn: list[Chapter] = []
-    if isinstance(frames, Frames):
+    if frames is not None:
         from reports.page.chapters import chapters
 
         drawn = chapters(run, decided, frames)

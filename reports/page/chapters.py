@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports.errors import one_line
+from reports.frames import AnyFrames, Frames
 from reports.page import captions, draw_lanes, draw_phases, draw_time, ink, leases, numbers
 from reports.page.captions import Caption
 from reports.page.recoveries import Recovery, recoveries
@@ -18,8 +19,6 @@ from reports.page.timeline import Axis, Window, axis, windows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from reports.frames import Frames
 
 
 @dataclass(frozen=True)
@@ -35,29 +34,39 @@ class Chapter:
 
 
 @dataclass(frozen=True)
-class Matter:
-    """What the chapters are drawn from."""
+class Common:
+    """What the chapters of every run are drawn from."""
 
     decided: Mapping[str, Any]
-    frames: Frames
     axis: Axis
     windows: list[Window]
-    series: Series
     samples: Samples
+
+
+@dataclass(frozen=True)
+class Matter(Common):
+    """What the chapters of a run of jobs are drawn from."""
+
+    frames: Frames
+    series: Series
     recoveries: list[Recovery]
 
 
-def chapters(run: Path, decided: Mapping[str, Any], frames: Frames) -> list[Chapter]:
+def chapters(run: Path, decided: Mapping[str, Any], frames: AnyFrames) -> list[Chapter]:
     """All chapters that the run has matter for, in the order of the page."""
     along = axis(frames.run)
-    found = series(frames, along), samples(run, frames.run, along), recoveries(frames)
-    matter = Matter(decided, frames, along, windows(frames.run, along), *found)
-    makers = (faults, phases, latency, load, recovery, timelines, offenders, machine)
+    common = Common(decided, along, windows(frames.run, along), samples(run, frames.run, along))
     with ink.drawing():
+        if not isinstance(frames, Frames):
+            from reports.page.channels.chapters import chapters as of_channels
+
+            return of_channels(run, common, frames)
+        matter = Matter(**vars(common), frames=frames, series=series(frames, along), recoveries=recoveries(frames))
+        makers = (faults, phases, latency, load, recovery, timelines, offenders, machine)
         return [chapter for maker in makers for chapter in guarded(maker, matter)]
 
 
-def guarded(maker: Callable[[Matter], list[Chapter]], matter: Matter) -> list[Chapter]:
+def guarded(maker: Callable[[Any], list[Chapter]], matter: Common) -> list[Chapter]:
     """A chapter that cannot be drawn says so in its place; the others are drawn all the same."""
     try:
         return maker(matter)
@@ -74,7 +83,7 @@ def drawn(name: str, caption: Caption, figure: Figure, table: str, **more: objec
     return Chapter(name, caption.title.format(**more), f"<p>{lead}</p>", f"<figure>{region}</figure>", numbered, ink.png(figure))
 
 
-def faults(matter: Matter) -> list[Chapter]:
+def faults(matter: Common) -> list[Chapter]:
     """What was broken, when, and what was seen of it; a table alone."""
     lines = matter.decided["measures"]["faults"]
     title, lead, _ = captions.FAULTS
@@ -147,7 +156,7 @@ def lanes(name: str, caption: Caption, shown: leases.Lanes, matter: Matter) -> C
     return drawn(name, caption._replace(lead=said), figure, table, title=shown.title, **counts)
 
 
-def machine(matter: Matter) -> list[Chapter]:
+def machine(matter: Common) -> list[Chapter]:
     if not matter.samples.memory_mib and not any(matter.samples.cores.values()):
         return []
     card = matter.decided["spec"].get("machine")

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from reports.facts import of_channels
 from reports.page import facts, words
+from reports.page.channels import words as channels
 from reports.page.colours import style_sheet
 from reports.page.tables import safe
 
@@ -63,7 +65,7 @@ def document(run: Path, decided: Mapping[str, Any], drawn: Sequence[Chapter]) ->
         "<main>",
         *(f'<section id="{one.anchor}"><h2>{safe(one.title)}</h2>\n{one.body}</section>' for one in shown),
         "</main>",
-        f"<footer><p>{FOOTER}</p></footer>",
+        f"<footer><p>{channels.FOOTER if of_channels(spec) else FOOTER}</p></footer>",
     ]
     return PAGE.format(
         title=f"{safe(decided['verdict'])}: {safe(name)}", policy=POLICY, style=style_sheet(), body="\n".join(body)
@@ -76,14 +78,15 @@ FOOTER = "Ironclaim. Handlers run at least once, fenced; a job is finished exact
 def head(name: str, decided: Mapping[str, Any]) -> str:
     """The verdict, why, the run in a few sentences, and its numbers at a glance."""
     verdict = str(decided["verdict"])
-    told = words.story(decided) if decided["checks"] else []
+    tell, tiles = (channels.story, channels.tiles) if of_channels(decided["spec"]) else (words.story, facts.tiles)
+    told = tell(decided) if decided["checks"] else []
     parts = [
         f'<header class="{safe(verdict)}">',
         f'<p class="run">{safe(name)}</p>',
         f'<h1><span class="sign" aria-hidden="true">{SIGNS.get(verdict, "?")}</span> {safe(verdict)}</h1>',
         f'<p class="headline">{safe(words.headline(decided))}</p>',
         facts.reasons(decided["reasons"]),
-        facts.tiles(decided["measures"]) if decided["checks"] else "",
+        tiles(decided["measures"]) if decided["checks"] else "",
         f'<ul class="story">{"".join(f"<li>{safe(sentence)}</li>" for sentence in told)}</ul>' if told else "",
         "</header>",
     ]

@@ -30,15 +30,15 @@ MARKS = (
 )
 
 
-def phases(lines: Sequence[Mapping[str, Any]]) -> Figure:
-    """A panel per latency, a row per phase, from the shortest percentile that is known to the longest job."""
+def phases(lines: Sequence[Mapping[str, Any]], titles: Mapping[str, str] = LATENCY_NAMES) -> Figure:
+    """A panel per latency, a row per phase, from the shortest percentile that is known to the longest. `titles`: by series."""
     names = list(dict.fromkeys(str(line["phase"]) for line in lines))
-    series = [name for name in LATENCY_NAMES if any(line["series"] == name for line in lines)]
+    series = [name for name in titles if any(line["series"] == name for line in lines)]
     drawn = ink.figure(TOP_IN + BOTTOM_IN + ROW_IN * max(3, len(names)))
     ink.margins(drawn, left=room_in(names), right=RIGHT_IN, top=TOP_IN, bottom=BOTTOM_IN, wspace=0.16)
     panels = drawn.subplots(1, len(series), sharey=True, squeeze=False)[0]
     for panel, name in zip(panels, series, strict=True):
-        panel.set_title(LATENCY_NAMES[name])
+        panel.set_title(ink.plain(titles[name]))
         phase_panel(panel, [line for line in lines if line["series"] == name], names)
     panels[0].set_yticks(range(len(names)), [ink.plain(name) for name in names])
     panels[0].set_ylim(len(names) - 0.5, -0.5)

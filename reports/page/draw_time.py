@@ -23,7 +23,7 @@ TITLE_IN = 0.26
 
 TROUBLE_COLOURS = (ink.BLUE, ink.SKY, ink.AMBER, ink.VERMILLION)
 TROUBLE_HATCHES = ("", "", "", "xxxx")
-ROLE_COLOURS = (ink.VERMILLION, ink.BLUE, ink.GREEN, ink.GREY, ink.OTHER)
+ROLE_COLOURS = (ink.VERMILLION, ink.BLUE, ink.GREEN, ink.BLUE, ink.GREEN, ink.GREY, ink.OTHER)
 
 
 def stack(
@@ -65,8 +65,9 @@ def latency(series: Series, axis: Axis, windows: Sequence[Window]) -> Figure:
     return drawn
 
 
-def latency_panel(panel: Axes, spreads: Mapping[int, Spread], axis: Axis) -> None:
-    """One latency. What never ended has no place on the scale: it is marked at the upper edge."""
+def latency_panel(panel: Axes, spreads: Mapping[int, Spread], axis: Axis, *, endless: bool = True, dots: str = "") -> None:
+    """One latency. What never ended has no place on the scale: it is marked at the upper edge, where that can be. `dots`: the
+    marker of each p50, for a series with holes, in which a line alone would not be seen."""
     middles_s = [start + axis.width_s / 2 for start in axis.starts_s]
 
     def line(name: str) -> list[float]:
@@ -75,7 +76,9 @@ def latency_panel(panel: Axes, spreads: Mapping[int, Spread], axis: Axis) -> Non
 
     panel.plot(middles_s, line("max_ms"), ls="none", marker="_", ms=5, mew=1.2, color=ink.GREY, label="longest")
     panel.plot(middles_s, line("p99_ms"), color=ink.VERMILLION, lw=1.3, marker=".", ms=3.5, label="99 in 100 (p99)")
-    panel.plot(middles_s, line("p50_ms"), color=ink.BLUE, lw=1.8, label="half (p50)")
+    panel.plot(middles_s, line("p50_ms"), color=ink.BLUE, lw=1.8, marker=dots, ms=4.5, label="half (p50)")
+    if not endless:
+        return
     never = [middles_s[bucket] for bucket, spread in spreads.items() if spread.unfinished]
     across = panel.get_xaxis_transform()
     panel.plot(
@@ -122,11 +125,15 @@ def load(series: Series, samples: Samples, axis: Axis, windows: Sequence[Window]
 
 
 def trouble_panel(panel: Axes, series: Series, axis: Axis, edges_s: Sequence[float]) -> None:
-    """Troubled answers per second, one kind on top of the other."""
+    """Troubled answers per second."""
     panel.set_title("Answers that show trouble, per second")
-    floor = [0.0] * axis.buckets
-    for name, colour, hatch in zip(TROUBLES, TROUBLE_COLOURS, TROUBLE_HATCHES, strict=True):
-        heights = per_second(series.count(name, axis.buckets), axis)
+    stacked(panel, {name: per_second(series.count(name, axis.buckets), axis) for name in TROUBLES}, edges_s)
+
+
+def stacked(panel: Axes, parts: Mapping[str, Sequence[float]], edges_s: Sequence[float]) -> None:
+    """Up to four kinds, one on top of the other."""
+    floor = [0.0] * (len(edges_s) - 1)
+    for (name, heights), colour, hatch in zip(parts.items(), TROUBLE_COLOURS, TROUBLE_HATCHES, strict=False):
         top = [below + height for below, height in zip(floor, heights, strict=True)]
         look: Any = {"fill": True, "facecolor": colour, "edgecolor": ink.PAPER, "hatch": hatch, "lw": 0.0}
         panel.stairs(top, edges_s, baseline=floor, label=name, **look)
@@ -160,7 +167,15 @@ def machine(samples: Samples, axis: Axis, windows: Sequence[Window], cores: int 
     return drawn
 
 
-ROLE_NAMES = {"server": "server", "worker": "workers", "producer": "producers", "harness": "harness", "other": "others"}
+ROLE_NAMES = {
+    "server": "server",
+    "worker": "workers",
+    "producer": "producers",
+    "subscriber": "subscribers",
+    "publisher": "publishers",
+    "harness": "harness",
+    "other": "others",
+}
 
 
 def key(panel: Axes) -> None:

@@ -9,11 +9,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from reports.facts import of_channels
 from reports.page.tables import UNTOLD, cell, details, marked_up, safe
 from reports.page.words import milliseconds
 
 #: Fields of a spec that the page tells in words of its own; the others follow as they stand.
-CARDS = ("machine", "versions", "plan", "harness_errors", "findings")
+CARDS = ("machine", "versions", "plan", "channels", "harness_errors", "findings")
 
 BYTES_PER_GIB = 2**30
 
@@ -37,11 +38,13 @@ def tiles(measures: Mapping[str, Any]) -> str:
         ("stale finishes refused", cell(measures["refused_stale"]), ""),
         ("slowest recovery", milliseconds(recovered) if slowest else UNTOLD, ""),
     ]
-    return (
-        '<dl class="tiles">'
-        + "".join(f"<div{kind}><dt>{name}</dt><dd>{value}</dd></div>" for name, value, kind in shown)
-        + "</dl>"
-    )
+    return laid(shown)
+
+
+def laid(shown: Sequence[tuple[str, str, str]]) -> str:
+    """Tiles of a name and a value, each with its look."""
+    each = "".join(f"<div{kind}><dt>{name}</dt><dd>{value}</dd></div>" for name, value, kind in shown)
+    return f'<dl class="tiles">{each}</dl>'
 
 
 def told(count: int | None) -> str:
@@ -113,13 +116,13 @@ def particulars(spec: Mapping[str, Any], measures: Mapping[str, Any]) -> str:
     versions = spec.get("versions")
     if isinstance(versions, dict):
         parts.append(fields("Versions", [(name, written(value)) for name, value in versions.items() if value]))
-    parts.append(fields("Recording", recording(measures)))
+    parts.append(fields("Recording", recording(measures, "messages" if of_channels(spec) else "jobs")))
     errors = spec.get("harness_errors")
     if isinstance(errors, list) and errors:
         parts.append("<h3>Errors of the harness</h3><ul>" + "".join(f"<li>{safe(error)}</li>" for error in errors) + "</ul>")
-    plan = spec.get("plan")
-    if isinstance(plan, list) and plan:
-        parts.append(details("The plan of the run", f"<pre>{escape(json.dumps(plan, indent=2))}</pre>"))
+    for name, title in (("plan", "The plan of the run"), ("channels", "The channels of the plan")):
+        if isinstance(spec.get(name), list) and spec[name]:
+            parts.append(details(title, f"<pre>{escape(json.dumps(spec[name], indent=2))}</pre>"))
     return f'<div class="cards">{"".join(part for part in parts if part)}</div>'
 
 
@@ -143,12 +146,11 @@ def machine_fact(name: str, value: object) -> str:
     return written(value)
 
 
-def recording(measures: Mapping[str, Any]) -> list[tuple[str, str]]:
+def recording(measures: Mapping[str, Any], unit: str) -> list[tuple[str, str]]:
     """What the load and its recording were like: what the numbers of the page rest on."""
-    share, lag, rates = measures["recorder_share"], measures["send_lag"], measures["rates"]
+    share, lag = measures["recorder_share"], measures["send_lag"]
     return [
-        ("offered", rate(rates["offered_per_s"])),
-        ("finished", rate(rates["finished_per_s"])),
+        *((name.removesuffix("_per_s"), rate(per_s, unit)) for name, per_s in measures["rates"].items()),
         ("not sent in time", told(measures["dropped"])),
         ("send lag p50", milliseconds(lag["p50_ms"])),
         ("send lag p99", milliseconds(lag["p99_ms"])),
@@ -156,9 +158,9 @@ def recording(measures: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def rate(per_s: float | None) -> str:
+def rate(per_s: float | None, unit: str) -> str:
     """A rate in words."""
-    return "not known" if per_s is None else f"{per_s:,.1f} jobs/s"
+    return "not known" if per_s is None else f"{per_s:,.1f} {unit}/s"
 
 
 def again(run: Path, spec: Mapping[str, Any]) -> str:
@@ -166,7 +168,7 @@ def again(run: Path, spec: Mapping[str, Any]) -> str:
     name = str(spec.get("id") or run.name)
     lines = [f"make judge RUN={shlex.quote(f'runs/{name}')}"]
     said = ["The first line judges this history again: on any machine, without Redis, from the folder of the run alone."]
-    if spec.get("scenario") in ("bench", "compare") and isinstance(spec.get("seed"), int):
+    if spec.get("scenario") in ("bench", "compare", "channels") and isinstance(spec.get("seed"), int):
         # A run of a comparison is made again by the whole of it.
         model = "all" if spec["scenario"] == "compare" else spec.get("model")
         chosen = {"MODEL": "" if model == "lanes" else model, "MUTANT": spec.get("mutant")}

@@ -39,14 +39,14 @@ def faults(lines: Sequence[Mapping[str, Any]], windows: Sequence[Window]) -> str
     return table("Injected faults and their witnesses", heads, rows, words=(1, 4, 5, 6, 7))
 
 
-def phases(lines: Sequence[Mapping[str, Any]]) -> str:
-    """A line per phase and latency."""
+def phases(lines: Sequence[Mapping[str, Any]], heads: tuple[str, str] = ("latency", "jobs")) -> str:
+    """A line per phase and latency. `heads`: what the lines of a phase differ in, and what was counted."""
     rows = [
         (line["phase"], LATENCY_NAMES.get(line["series"], line["series"]), line["n"], *(line[name] for name in PERCENTILES))
         for line in lines
     ]
-    heads = ("phase", "latency", "jobs", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "longest ms")
-    return table("Latency in ms by phase; a dash where it is endless or rests on too few jobs", heads, rows, words=(1,))
+    every = ("phase", *heads, "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "longest ms")
+    return table(f"Latency in ms by phase; a dash where it is endless or rests on too few {heads[1]}", every, rows, words=(1,))
 
 
 def latency(series: Series, axis: Axis) -> str:

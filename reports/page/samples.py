@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 STATES = ("waiting", "delayed", "active")
 
-#: Roles of processes as they are drawn, from the bottom up.
-ROLES = ("server", "worker", "producer", "harness", "other")
+#: Roles of processes as they are drawn, from the bottom up: a run has workers and producers, or subscribers and publishers.
+ROLES = ("server", "worker", "producer", "subscriber", "publisher", "harness", "other")
 
 
 @dataclass

@@ -66,7 +66,7 @@ class Window:
     @property
     def label(self) -> str:
         """What a band says: the fault without the word that all of its family share."""
-        short = self.name.removeprefix("worker-").removeprefix("net-").replace("-", " ")
+        short = self.name.removeprefix("worker-").removeprefix("subscriber-").removeprefix("net-").replace("-", " ")
         return short if self.verified else f"{short}, NOT VERIFIED"
 
 
@@ -97,7 +97,7 @@ def windows(run: Run, axis: Axis) -> list[Window]:
 
 
 def bounds_ns(stages: list[Stage], axis: Axis) -> tuple[int, int]:
-    """From the first inject to the last heal; a fault that never healed lasts until the end."""
-    start_ns = min(stage.t_ns for stage in stages)
+    """From the first inject to the last heal; a fault that never healed lasts until the end. A snapshot is taken before."""
+    start_ns = min((stage.t_ns for stage in stages if stage.stage != "snapshot"), default=stages[0].t_ns)
     heals = [stage.t_ns for stage in stages if stage.stage == "heal"]
     return start_ns, max(heals, default=max(axis.end_ns, start_ns))

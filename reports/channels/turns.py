@@ -1,0 +1,78 @@
+"""What the clock of each channel went through: the crossings of the wrap, and the eras in which it went back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from reports.channels.circle import CLOCK_MAX, CLOCKS, NEAR, past_wrap
+from reports.channels.plan import Planned, planned
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row
+
+    from reports.channels.frames import ChannelFrames
+
+#: Operations whose answers tell the clock of the channel.
+TELLING = ("publish", "subscribe", "fetch")
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """One era of a channel as its answers show it: when it was first seen, and its lowest and highest clock, as steps past the
+    wrap. `crossed_ns`: when a clock beyond the wrap was first seen, of an era that began before it."""
+
+    channel: str
+    era: int
+    first_ns: int
+    lowest: int
+    highest: int
+    crossed_ns: int | None
+
+
+def told_clocks(frames: ChannelFrames) -> DataFrame:
+    """The answers that tell a channel's clock: channel, era, done_ns, and `steps`, its clock as steps past the wrap."""
+    told = (F.col("type") == "ok") & F.col("f").isin(*TELLING) & F.col("clock").isNotNull() & F.col("done_ns").isNotNull()
+    answers = frames.calls.where(told)
+    era = F.coalesce("era", F.lit(0)).alias("era")
+    return answers.select("channel", era, "done_ns", past_wrap_of(F.col("clock")).alias("steps"))
+
+
+def eras(frames: ChannelFrames) -> dict[str, list[Era]]:
+    """Channel -> its eras in their order."""
+    channels = planned(frames.run)
+    beyond = F.col("steps").between(1, NEAR)
+    rows = (
+        told_clocks(frames)
+        .groupBy("channel", "era")
+        .agg(
+            F.min("done_ns").alias("first_ns"),
+            F.min("steps").alias("lowest"),
+            F.max("steps").alias("highest"),
+            F.min(F.when(beyond, F.col("done_ns"))).alias("beyond_ns"),
+        )
+        .orderBy("channel", "era")
+    )
+    found: dict[str, list[Era]] = {}
+    for row in rows.collect():
+        before = found.setdefault(row["channel"], [])
+        before.append(era_of(row, channels, first=not before))
+    return found
+
+
+def era_of(row: Row, channels: Mapping[str, Planned], *, first: bool) -> Era:
+    """One era. The preset of the spec counts as the start of the first: its first answer may be beyond the wrap already."""
+    plan = channels.get(row["channel"])
+    preset = past_wrap(plan.preset) if first and plan else row["lowest"]
+    came_from_before = -NEAR < min(preset, row["lowest"]) <= 0
+    crossed_ns = row["beyond_ns"] if came_from_before else None
+    return Era(row["channel"], row["era"], row["first_ns"], row["lowest"], row["highest"], crossed_ns)
+
+
+def past_wrap_of(clock: Column) -> Column:
+    """`past_wrap` of a column; everything in it fits into 64 bits."""
+    steps = F.pmod(clock - F.lit(CLOCK_MAX), F.lit(CLOCKS))
+    return F.when(steps > F.lit(CLOCK_MAX), steps - F.lit(CLOCKS)).otherwise(steps)
