@@ -62,9 +62,9 @@ class Knowledge:
         """Lacks its time."""
         return lambda not_after_ms: Unsubscribe(subscriber, nonce, not_after_ms)
 
-    def fetch(self, subscriber: str, most: int) -> Fetch:
+    def fetch(self, subscriber: str, most: int, waited_ms: int = 0) -> Fetch:
         """The next fetch of this subscriber."""
-        return Fetch(subscriber, most, self.ttl_s, self.seen)
+        return Fetch(subscriber, most, self.ttl_s, self.seen, waited_ms)
 
     def acknowledge(self, subscriber: str, at: int) -> Acknowledge:
         """In the era of its last fetch here, if there was one."""

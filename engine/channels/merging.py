@@ -72,11 +72,11 @@ class SeveralStorages:
         answers = yield from self._ask(lambda id: [self._known[id].unsubscribe(subscriber, nonce)])
         return any(_succeeded(_each(answers, lambda _, sent: replies.unsubscribed(sent))).values())
 
-    def fetch(self, subscriber: str, most: int) -> Steps[tuple[Fetched, bool]]:
+    def fetch(self, subscriber: str, most: int, waited_ms: int = 0) -> Steps[tuple[Fetched, bool]]:
         """One look: what it brought, and whether nobody should wait for more. Raises ChannelNotFound, SubscriptionNotFound."""
         until_ns = self._now_ns() + _SEARCH_NS
         while True:
-            parts = yield from self._parts(subscriber, most)
+            parts = yield from self._parts(subscriber, most, waited_ms)
             old = yield from self._old(subscriber, parts)
             merged = merge(parts, old, most)
             news = any(part.batch.news for part in parts.values())
@@ -153,9 +153,9 @@ class SeveralStorages:
         answers = yield from self._ask(lambda id: [self._known[id].subscribe(subscriber, nonce)], among)
         return _each(answers, lambda id, sent: replies.subscribed(self._known[id], sent))
 
-    def _parts(self, subscriber: str, most: int) -> Steps[dict[str, Part]]:
+    def _parts(self, subscriber: str, most: int, waited_ms: int) -> Steps[dict[str, Part]]:
         """What each storage brought that knows the subscriber; those that do not are given it."""
-        answers = yield from self._ask(lambda id: [self._known[id].fetch(subscriber, most)], None, None, _has_messages)
+        answers = yield from self._ask(lambda id: [self._known[id].fetch(subscriber, most, waited_ms)], None, None, _has_messages)
         found = _succeeded(_each(answers, lambda id, sent: self._part(id, subscriber, sent)))
         parts = {id: part for id, part in found.items() if isinstance(part, Part)}
         absent = [id for id in found if id not in parts]

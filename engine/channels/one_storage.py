@@ -64,11 +64,11 @@ class OneStorage:
         sent = yield Send(self._id, self._known.unsubscribe(subscriber, secrets.token_hex(8)))
         return replies.unsubscribed(sent_of(sent))
 
-    def fetch(self, subscriber: str, most: int) -> Steps[tuple[Fetched, bool]]:
+    def fetch(self, subscriber: str, most: int, waited_ms: int = 0) -> Steps[tuple[Fetched, bool]]:
         """One look: what it brought, and whether nobody should wait for more. Raises ChannelNotFound, SubscriptionNotFound."""
         until_ns = time.monotonic_ns() + _SEARCH_MS * 1_000_000
         while True:
-            sent = sent_of((yield Send(self._id, self._known.fetch(subscriber, most))))
+            sent = sent_of((yield Send(self._id, self._known.fetch(subscriber, most, waited_ms))))
             found = replies.batch(self._known, subscriber, sent)
             if found is None:
                 raise replies.missing(self._channel, subscriber, sent.reply)

@@ -20,14 +20,18 @@ _DEAF_MS = 1_000
 
 
 def waiting(
-    look: Callable[[], Steps[tuple[T, bool]]], wait_ms: int, ttl_s: int, now_ns: Callable[[], int] = time.monotonic_ns
+    look: Callable[[int], Steps[tuple[T, bool]]], wait_ms: int, ttl_s: int, now_ns: Callable[[], int] = time.monotonic_ns
 ) -> Steps[T]:
-    """Look until one says that it has something to tell, or the time is over; what the last one brought."""
-    until_ns = now_ns() + min(wait_ms, WAIT_MS_MAX) * 1_000_000
+    """Look until one says that it has something to tell, or the time is over; what the last one brought. Each is told how many
+    ms had been waited for it: 0 for the first alone."""
+    begun_ns = now_ns()
+    waited_ms = 0
+    until_ns = begun_ns + min(wait_ms, WAIT_MS_MAX) * 1_000_000
     while True:
-        found, speaks = yield from look()
+        found, speaks = yield from look(waited_ms)
         left_ms = (until_ns - now_ns()) // 1_000_000
         if speaks or left_ms <= 0:
             return found
         if not (yield Rest(min(left_ms, _LOOK_MS, ttl_s * 1000 // 3), min(left_ms, _DEAF_MS))):
             return found
+        waited_ms = max(1, (now_ns() - begun_ns) // 1_000_000)

@@ -29,13 +29,14 @@ def rests(wait_ms: int, ttl_s: int, answers: list[tuple[int, bool]], looks: list
     asked: list[Rest] = []
     told = iter(looks)
 
-    def look() -> Generator[Any, Any, tuple[str, bool]]:
+    def look(waited_ms: int) -> Generator[Any, Any, tuple[str, bool]]:
+        assert waited_ms == (time.ns - start) // MS, "a look is told how long it was waited"
         word = next(told, "")
         return word, word != ""
         yield
 
-    steps = waiting(look, wait_ms, ttl_s, time.now)
     start = time.ns
+    steps = waiting(look, wait_ms, ttl_s, time.now)
     try:
         request = next(steps)
         while True:
