@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from reports.channels.circle import CLOCK_MAX, CLOCKS, NEAR, past_wrap
-from reports.channels.plan import Planned, planned
+from reports.channels.plan import planned
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -58,16 +57,16 @@ def eras(frames: ChannelFrames) -> dict[str, list[Era]]:
     )
     found: dict[str, list[Era]] = {}
     for row in rows.collect():
-        before = found.setdefault(row["channel"], [])
-        before.append(era_of(row, channels, first=not before))
+        before, plan = found.setdefault(row["channel"], []), channels.get(row["channel"])
+        start = before[-1].highest if before else past_wrap(plan.preset) if plan else row["lowest"]
+        before.append(era_of(row, start))
     return found
 
 
-def era_of(row: Row, channels: Mapping[str, Planned], *, first: bool) -> Era:
-    """One era. The preset of the spec counts as the start of the first: its first answer may be beyond the wrap already."""
-    plan = channels.get(row["channel"])
-    preset = past_wrap(plan.preset) if first and plan else row["lowest"]
-    came_from_before = -NEAR < min(preset, row["lowest"]) <= 0
+def era_of(row: Row, start: int) -> Era:
+    """One era, which began at `start`: where the era before it ended, or the spec has set the clock. Its first answer may be
+    beyond the wrap already."""
+    came_from_before = -NEAR < min(start, row["lowest"]) <= 0
     crossed_ns = row["beyond_ns"] if came_from_before else None
     return Era(row["channel"], row["era"], row["first_ns"], row["lowest"], row["highest"], crossed_ns)
 

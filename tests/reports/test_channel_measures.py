@@ -14,6 +14,7 @@ from reports import frames, load
 from reports.channels.circle import CLOCK_MAX, CLOCKS, clock_at, distance, lag, past_wrap
 from reports.channels.frames import ChannelFrames
 from reports.channels.measure import measures
+from reports.channels.turns import era_of
 from reports.folder import history_files
 from reports.page.channels.falls import Fall, falls
 from reports.page.channels.series import ChannelSeries, channel_series
@@ -163,6 +164,16 @@ def test_a_clock_that_crosses_has_the_instant_and_its_eras(drawn: ChannelSeries)
     before, after = one.eras
     assert before[0] == (0.501, -1) and before[-1][1] == 1, "from M - 1 over M to -M"
     assert after[0] == (10.001, 2), "the new era goes on after the latest clock that its callers remember"
+
+
+@pytest.mark.parametrize(
+    ("start", "lowest", "highest", "crossed"),
+    [(-3, -3, -1, False), (-3, -2, 2, True), (-1, 1, 5, True), (4, 5, 9, False), (4, -1, 3, True), (past_wrap(0), 1, 2, False)],
+)
+def test_an_era_crosses_when_it_began_before_the_wrap(start: int, lowest: int, highest: int, crossed: bool) -> None:
+    """Its first answer may lie beyond the wrap; one that goes back before the wrap crosses it once more."""
+    row: Any = {"channel": "one", "era": 1, "first_ns": 5, "lowest": lowest, "highest": highest}
+    assert (era_of(row | {"beyond_ns": 7 if highest > 0 else None}, start).crossed_ns == 7) is crossed
 
 
 def test_lag_is_what_lies_between_cursor_and_clock(drawn: ChannelSeries) -> None:
