@@ -36,8 +36,8 @@ LATER_MS = 2**52
 class Desk:
     """A channel with storages `a` and `b`, under a clock that the test moves."""
 
-    def __init__(self) -> None:
-        self.now_s = 1000.0
+    def __init__(self, ttl_s: int = TTL_S) -> None:
+        self.now_s, self.ttl_s = 1000.0, ttl_s
         self.storages = {id: MemoryStorage(now_ns=self.now_ns) for id in ("a", "b")}
         self.down: dict[str, EngineError] = {}
         self.silent: set[str] = set()
@@ -49,7 +49,7 @@ class Desk:
 
     def another(self) -> SeveralStorages:
         """What another process has, that knows nothing."""
-        return SeveralStorages("ch", {id: Knowledge(TTL_S) for id in self.storages}, self.now_ns)
+        return SeveralStorages("ch", {id: Knowledge(self.ttl_s) for id in self.storages}, self.now_ns)
 
     def run(self, steps: Steps[Any]) -> Any:
         try:
@@ -90,7 +90,7 @@ class Desk:
         return self.run(self.steps.acknowledge("s", found.receipt))
 
     def unread(self, storage: str) -> list[int]:
-        return [at for at, _ in self.storages[storage].apply("ch", Fetch("s", 64, TTL_S)).items]
+        return [at for at, _ in self.storages[storage].apply("ch", Fetch("s", 64, self.ttl_s)).items]
 
 
 @pytest.fixture
