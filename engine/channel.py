@@ -154,10 +154,16 @@ class Channel(ChannelSurface):
     def _round(self, asked: Round) -> dict[str, list[Sent | EngineError]]:
         """Ask several storages at once, each in a thread (or greenlet) of its own."""
         answers: dict[str, list[Sent | EngineError]] = {}
+        broken: list[Exception] = []
         changed = threading.Condition()
 
         def ask(id: str) -> None:
-            came = self._ask_all(id, asked)
+            try:
+                came = self._ask_all(id, asked)
+            except Exception as error:
+                # Nobody else would hear of it, and who waits would wait for ever.
+                broken.append(error)
+                came = []
             with changed:
                 answers[id] = came
                 changed.notify()
@@ -173,6 +179,8 @@ class Channel(ChannelSurface):
                 if left_s is not None and left_s <= 0:
                     break
                 changed.wait(left_s)
+            if broken:
+                raise broken[0]
             return dict(answers)
 
     def _ask_all(self, id: str, asked: Round) -> list[Sent | EngineError]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 import redis
 
 from engine import (
+    AsyncChannel,
     Channel,
     ConnectOptions,
     Malformed,
@@ -69,6 +71,26 @@ def test_it_fails_when_all_servers_are_away(away: EmbeddedServer) -> None:
             channel.publish("a", 1)
         with pytest.raises((ServerUnavailable, OutcomeUnknown)):
             channel.fetch("s")
+
+
+class Broken(MemoryStorage):
+    """A storage of somebody's own, with a bug."""
+
+    def apply(self, channel: str, operation: Any) -> Any:
+        raise RuntimeError("a bug")
+
+
+def test_a_bug_in_one_storage_is_raised_and_nobody_waits_for_ever(ironclaim_url: str) -> None:
+    storages = {"a": Broken(), "b": RedisStorage(ironclaim_url)}
+    with Channel("ch", FIVE_MINUTES, storages=storages) as channel, pytest.raises(RuntimeError, match="a bug"):
+        channel.subscribe("s")
+
+    async def scene() -> None:
+        async with AsyncChannel("ch", FIVE_MINUTES, storages=storages) as channel:
+            await channel.subscribe("s")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        asyncio.run(scene())
 
 
 @pytest.mark.feature("DS24", model="dsps")
