@@ -18,9 +18,9 @@ class AsyncBell:
     """One topic, for the tasks of one event loop at a time. What an earlier loop has left behind is of no use."""
 
     def __init__(self, endpoint: Endpoint, topic: str) -> None:
-        self._settings = endpoint.settings()
         # A read waits until something comes; how long, says each wait for it.
-        self._answer_s = self._settings.pop("socket_timeout")
+        self._settings = {**endpoint.settings(), "socket_timeout": None}
+        self._answer_s = endpoint.options.timeout_ms / 1000
         self._class: Connection = endpoint.connection_class
         self._topic = topic
         self._rings: dict[Ring, None] = {}

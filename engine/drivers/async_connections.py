@@ -35,7 +35,9 @@ class AsyncConnections:
         self._settings = endpoint.settings(patience_ms)
         self._class: Connection = endpoint.connection_class
         # The driver bounds an exchange as a whole: one timer instead of one for each half of each call.
-        self._timeout_s = self._settings.pop("socket_timeout")
+        self._timeout_s = self._settings["socket_timeout"]
+        # None, not left out: redis-py 8 has a default, and sends in a task then, whose cancellation Python 3.11 may lose.
+        self._settings["socket_timeout"] = None
         self._handshake = handshake
         self._most = endpoint.options.connections_max or CONNECTIONS_MAX
         self._check_ns = endpoint.options.idle_check_ms * 1_000_000

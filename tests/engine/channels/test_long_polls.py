@@ -1,0 +1,361 @@
+"""Fetches that wait, on real servers: woken by each publish, through cut, silent and refused connections, in threads, greenlets,
+tasks and forked children."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from engine import AsyncChannel, Channel, ConnectOptions, Fetched
+from engine.testing import EmbeddedServer
+from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+TOPIC = "dsps.c.chx"
+
+
+@pytest.fixture
+def server(ironclaim_url: str) -> Iterator[Any]:
+    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as client:
+        yield client
+
+
+@pytest.fixture
+def channel(ironclaim_url: str) -> Iterator[Channel]:
+    with Channel("chx", url=ironclaim_url) as made:
+        made.subscribe("sa")
+        yield made
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(16) as pool:
+        yield pool
+
+
+def hears(server: Any, count: int = 1) -> None:
+    """Wait until so many connections have subscribed."""
+    wait_until(lambda: dict(server.pubsub_numsub(TOPIC))[TOPIC] == count, "a bell")
+
+
+def resting(server: Any, calls: int = 0) -> None:
+    """Wait until the bell hears, and nothing has been fetched any more for a moment."""
+    hears(server)
+    seen = -1
+
+    def still() -> bool:
+        nonlocal seen
+        before, seen = seen, server.info("commandstats")["cmdstat_evalsha"]["calls"]
+        return before == seen and seen >= calls
+
+    wait_until(lambda: still() and time.sleep(0.02) is None and still(), "rest")
+
+
+def waits(threads: ThreadPoolExecutor, channel: Channel, wait_ms: int = 20_000) -> Future[Fetched]:
+    return threads.submit(channel.fetch, "sa", wait_ms=wait_ms)
+
+
+def took_s(run: Callable[[], Any]) -> float:
+    start_s = time.monotonic()
+    run()
+    return time.monotonic() - start_s
+
+
+def contents(fetched: Fetched) -> list[Any]:
+    return [message.content for message in fetched.messages]
+
+
+@pytest.mark.feature("DS12", model="dsps")
+def test_a_publish_of_anybody_ends_the_wait(
+    channel: Channel, server: Any, threads: ThreadPoolExecutor, ironclaim_url: str
+) -> None:
+    with Channel("chx", url=ironclaim_url) as other:
+        for at in range(20):
+            waiting = waits(threads, channel)
+            resting(server)
+            other.publish(f"m{at}", at)
+            assert took_s(waiting.result) < 1
+            fetched = waiting.result()
+            assert contents(fetched) == [at] and fetched.receipt is not None
+            channel.acknowledge("sa", fetched.receipt)
+
+
+def test_it_rests_while_nothing_is_published(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
+    """One look before the bell hears, one when it does, and no more."""
+    before = server.info("commandstats")["cmdstat_evalsha"]["calls"]
+    waiting = waits(threads, channel, 1_500)
+    assert waiting.result() == Fetched()
+    assert server.info("commandstats")["cmdstat_evalsha"]["calls"] <= before + 3
+
+
+@pytest.mark.parametrize("wait_ms", [1, 40, 300])
+def test_it_ends_when_the_time_is_over(channel: Channel, wait_ms: int) -> None:
+    assert wait_ms / 1000 - 0.01 <= took_s(lambda: channel.fetch("sa", wait_ms=wait_ms)) < wait_ms / 1000 + 1
+
+
+def test_publishes_that_race_with_the_begin_of_the_wait_are_not_missed(ironclaim_url: str, threads: ThreadPoolExecutor) -> None:
+    """Before the bell was asked for, while it subscribes, and while the first look is under way."""
+    for at in range(60):
+        with Channel("chx", url=ironclaim_url) as made, Channel("chx", url=ironclaim_url) as other:
+            made.subscribe("sa")
+            other.subscribe("sb")
+            waiting = waits(threads, made)
+            time.sleep((at % 20) / 5_000)
+            other.publish(f"m{at}", at)
+            fetched = waiting.result()
+            assert contents(fetched) == [at] and fetched.receipt is not None
+            made.acknowledge("sa", fetched.receipt)
+
+
+def test_a_cut_bell_misses_nothing(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
+    for at in range(10):
+        waiting = waits(threads, channel)
+        resting(server)
+        server.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        channel.publish(f"m{at}", at)
+        assert took_s(waiting.result) < 1
+        fetched = waiting.result()
+        assert contents(fetched) == [at] and fetched.receipt is not None
+        channel.acknowledge("sa", fetched.receipt)
+
+
+def test_connections_that_are_silently_cut_cost_seconds_and_no_message(
+    ironclaim_url: str, server: Any, threads: ThreadPoolExecutor
+) -> None:
+    with Relay(int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])) as relay:
+        patience = ConnectOptions(timeout_ms=400, idle_check_ms=0)
+        with Channel("chx", url=relay.url, connect=patience) as made, Channel("chx", url=ironclaim_url) as other:
+            made.subscribe("sa")
+            waiting = waits(threads, made)
+            resting(server)
+            relay.hush()
+            other.publish("m1", 1)
+            assert took_s(waiting.result) < 3 and contents(waiting.result()) == [1]
+
+
+def test_a_server_that_was_away_for_a_while_misses_nothing(threads: ThreadPoolExecutor, ironclaim_url: str) -> None:
+    port = int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])
+    with Relay(port) as relay, Channel("chx", url=relay.url) as made, Channel("chx", url=ironclaim_url) as other:
+        made.subscribe("sa")
+        waiting = waits(threads, made)
+        with redis.Redis.from_url(ironclaim_url, decode_responses=True) as server:
+            resting(server)
+        relay.down()
+        other.publish("m1", 1)
+        relay.up()
+        assert took_s(waiting.result) < 3 and contents(waiting.result()) == [1]
+
+
+def test_who_may_not_subscribe_at_the_server_looks_from_time_to_time(
+    ironclaim_url: str, server: Any, threads: ThreadPoolExecutor, channel: Channel
+) -> None:
+    server.execute_command("ACL", "SETUSER", "deaf", "on", ">pw", "~*", "+@all", "-subscribe", "allchannels")
+    try:
+        with Channel("chx", url=ironclaim_url.replace("://", "://deaf:pw@")) as deaf:
+            waiting = waits(threads, deaf)
+            wait_until(lambda: server.info("commandstats").get("cmdstat_subscribe", {}).get("rejected_calls", 0), "a refusal")
+            channel.publish("m1", 1)
+            assert took_s(waiting.result) < 2 and contents(waiting.result()) == [1]
+    finally:
+        server.execute_command("ACL", "DELUSER", "deaf")
+
+
+def test_close_wakes_all_who_wait_and_the_channel_may_be_used_again(
+    channel: Channel, server: Any, threads: ThreadPoolExecutor
+) -> None:
+    for _ in range(2):
+        all = [waits(threads, channel) for _ in range(10)]
+        resting(server)
+        start_s = time.monotonic()
+        channel.close()
+        assert [one.result(5) for one in all] == [Fetched()] * 10 and time.monotonic() - start_s < 1
+        hears(server, 0)
+    assert channel.publish("m1", 1).created and contents(channel.fetch("sa", wait_ms=1_000)) == [1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_waits_on_its_own(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
+    waiting = waits(threads, channel)
+    resting(server)
+    child = os.fork()
+    if child == 0:
+        try:
+            channel.subscribe("child")
+            os._exit(0 if contents(channel.fetch("child", wait_ms=20_000)) == [1] else 1)
+        except BaseException:
+            os._exit(2)
+    hears(server, 2)
+    wait_until(lambda: server.exists("c.{chx}.r.child"), "the child's cursor")
+    channel.publish("m1", 1)
+    assert os.waitpid(child, 0)[1] == 0 and contents(waiting.result()) == [1]
+
+
+GREENLETS = """
+from gevent import monkey; monkey.patch_all()
+import sys, time, gevent, redis
+from engine import Channel
+url = sys.argv[1]
+channel, other = Channel("chx", url=url), Channel("chx", url=url)
+names = [f"s{at}" for at in range(200)]
+for name in names:
+    channel.subscribe(name)
+late = []
+def poll(name):
+    for at in range(3):
+        fetched = channel.fetch(name, wait_ms=20_000)
+        late.append(time.monotonic() - fetched.messages[0].content)
+        channel.acknowledge(name, fetched.receipt)
+all = [gevent.spawn(poll, name) for name in names]
+server = redis.Redis.from_url(url)
+for at in range(3):
+    gevent.sleep(0.3)
+    numbers = server.pubsub_numsub("dsps.c.chx")
+    other.publish(f"m{at}", time.monotonic())
+gevent.joinall(all, timeout=30, raise_error=True)
+channel.close(); other.close()
+print(len(late), numbers[0][1], max(late) < 5)
+"""
+
+
+def test_hundreds_of_greenlets_wait_in_one_process_on_one_bell(ironclaim_url: str, tmp_path: Path) -> None:
+    pytest.importorskip("gevent")
+    program = tmp_path / "greenlets.py"
+    program.write_text(GREENLETS)
+    done = subprocess.run(
+        [sys.executable, str(program), ironclaim_url], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.split()) == (0, ["600", "1", "True"]), done.stderr
+
+
+def test_a_restarted_server_is_heard_again(threads: ThreadPoolExecutor) -> None:
+    with EmbeddedServer() as server, Channel("chx", url=server.url) as made:
+        made.subscribe("sa")
+        waiting = waits(threads, made)
+        with redis.Redis.from_url(server.url, decode_responses=True) as client:
+            resting(client)
+            client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        made.publish("m1", 1)
+        assert contents(waiting.result()) == [1]
+
+
+# -- asyncio
+
+
+async def until_hears(server: Any, count: int = 1) -> None:
+    await asyncio.to_thread(hears, server, count)
+
+
+def test_asyncio_tasks_wait_on_one_bell_and_more_than_run_calls_at_once(server: Any, ironclaim_url: str) -> None:
+    async def story() -> None:
+        async with AsyncChannel("chx", url=ironclaim_url) as made:
+            names = [f"s{at}" for at in range(100)]
+            for name in names:
+                await made.subscribe(name)
+
+            async def poll(name: str) -> list[Any]:
+                found: list[Any] = []
+                while len(found) < 5:
+                    fetched = await made.fetch(name, wait_ms=20_000, max_messages=2)
+                    found += contents(fetched)
+                    assert fetched.receipt is not None
+                    await made.acknowledge(name, fetched.receipt)
+                return found
+
+            tasks = [asyncio.create_task(poll(name)) for name in names]
+            await until_hears(server)
+            for at in range(5):
+                await made.publish(f"m{at}", at)
+            assert await asyncio.gather(*tasks) == [[0, 1, 2, 3, 4]] * 100
+
+    asyncio.run(story())
+    hears(server, 0)
+
+
+def test_asyncio_a_cancelled_wait_ends_at_once_and_hurts_nobody(server: Any, ironclaim_url: str) -> None:
+    async def story() -> None:
+        async with AsyncChannel("chx", url=ironclaim_url) as made:
+            await made.subscribe("sa")
+            waiting, other = (asyncio.create_task(made.fetch("sa", wait_ms=20_000)) for _ in range(2))
+            await until_hears(server)
+            await asyncio.sleep(0.05)
+            start_s = time.monotonic()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert time.monotonic() - start_s < 0.3
+            await made.publish("m1", 1)
+            assert contents(await asyncio.wait_for(other, 5)) == [1]
+
+    asyncio.run(story())
+
+
+def test_asyncio_a_wait_that_is_cancelled_at_any_moment_ends_at_once(ironclaim_url: str) -> None:
+    """While it connects, greets, sends, reads, rests: no layer below may keep the cancellation to itself."""
+
+    async def story() -> None:
+        for at in range(100):
+            async with AsyncChannel("chx", url=ironclaim_url) as made:
+                await made.subscribe("sa")
+                waiting = asyncio.create_task(made.fetch("sa", wait_ms=20_000))
+                for _ in range(at % 50):
+                    await asyncio.sleep(0)
+                waiting.cancel()
+                done, _ = await asyncio.wait([waiting], timeout=0.3)
+                assert done and waiting.cancelled(), f"after {at % 50} turns of the loop"
+
+    asyncio.run(story())
+
+
+def test_asyncio_close_wakes_those_who_wait(server: Any, ironclaim_url: str) -> None:
+    async def story() -> None:
+        made = AsyncChannel("chx", url=ironclaim_url)
+        await made.subscribe("sa")
+        waiting = asyncio.create_task(made.fetch("sa", wait_ms=20_000))
+        await until_hears(server)
+        start_s = time.monotonic()
+        await made.close()
+        assert await waiting == Fetched() and time.monotonic() - start_s < 1
+
+    asyncio.run(story())
+
+
+def test_asyncio_cut_bells_and_silent_ones_miss_nothing(server: Any, ironclaim_url: str) -> None:
+    async def story(relay: Relay) -> None:
+        patience = ConnectOptions(timeout_ms=400, idle_check_ms=0)
+        async with AsyncChannel("chx", url=relay.url, connect=patience) as made, AsyncChannel("chx", url=ironclaim_url) as other:
+            await made.subscribe("sa")
+            for at, harm in enumerate((lambda: server.execute_command("CLIENT", "KILL", "TYPE", "pubsub"), relay.hush)):
+                waiting = asyncio.create_task(made.fetch("sa", wait_ms=20_000))
+                await until_hears(server)
+                await asyncio.sleep(0.1)
+                await asyncio.to_thread(harm)
+                await other.publish(f"m{at}", at)
+                start_s = time.monotonic()
+                fetched = await waiting
+                assert contents(fetched) == [at] and time.monotonic() - start_s < 3 and fetched.receipt is not None
+                await made.acknowledge("sa", fetched.receipt)
+
+    with Relay(int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])) as relay:
+        asyncio.run(story(relay))
+
+
+def test_threads_outlive_nothing(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
+    waiting = waits(threads, channel)
+    resting(server)
+    channel.close()
+    waiting.result()
+    wait_until(lambda: not [one for one in threading.enumerate() if one.name.startswith("ironclaim-bell")], "the bell's end")
