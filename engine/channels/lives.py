@@ -35,6 +35,11 @@ class Lives(Generic[K, V]):
         found = self._values.get(key)
         return found[0] if found is not None and now < found[1] else None
 
+    def end(self, key: K) -> int:
+        """When it ends or has ended; 0 for one that is not in memory."""
+        found = self._values.get(key)
+        return 0 if found is None else found[1]
+
     def has(self, key: K) -> bool:
         """Whether a value is in memory, alive or not."""
         return key in self._values

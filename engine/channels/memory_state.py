@@ -101,12 +101,6 @@ class MemoryState:
         reckoned = self._reckon(channel, operation.seen, now_us)
         late = now_us // 1000 > operation.not_after_ms
         clock, end_us = reckoned or self._begun(), _end_us(now_us, operation.ttl_s)
-        # Messages may outlive their channel, where others that use it let it live for less.
-        latest = reckoned.clock if reckoned else None
-        for message in operation.messages:
-            known = cast("int | None", self._lives.get(_Key(channel, "mid", message.id), now_us))
-            latest = latest if known is None else clocks.latest(known, latest)
-        clock = clock if latest is None else clock._replace(clock=latest)
         items: list[PublishedMessage] = []
         for message in operation.messages:
             known = cast("int | None", self._lives.get(_Key(channel, "mid", message.id), now_us))
@@ -155,14 +149,11 @@ class MemoryState:
         if isinstance(found, str):
             return FetchReply(now_us, found)
         clock, cursor = found
-        if clocks.after(cursor.clock, clock.clock):
-            # No cursor is ahead of its clock: this is a clock that went back.
-            clock = clock._replace(clock=cursor.clock, era=clock.era + (not clock.turned), turned=True)
         # Where there is nothing to acknowledge, saying once that it went back is all that can be done.
         told = cursor._replace(era=clock.era, life=clock.life) if cursor.clock == clock.clock else cursor
         end_us = _end_us(now_us, operation.ttl_s)
         self._keep(channel, clock, end_us)
-        self._lives.put(_Key(channel, "r", operation.subscriber), told, end_us)
+        self._lengthen(_Key(channel, "r", operation.subscriber), told, end_us)
         items: list[tuple[int, bytes]] = []
         size, upto, more = 0, clock.clock, False
         for at, body in self._unread(channel, cursor.clock, clock.clock, now_us):
@@ -194,7 +185,7 @@ class MemoryState:
             return AcknowledgeReply(now_us, "stale", clock.clock, cursor.clock, clock.era, beyond=beyond)
         end_us = _end_us(now_us, operation.ttl_s)
         self._keep(channel, clock, end_us)
-        self._lives.put(_Key(channel, "r", operation.subscriber), _Cursor(operation.clock, clock.era, clock.life), end_us)
+        self._lengthen(_Key(channel, "r", operation.subscriber), _Cursor(operation.clock, clock.era, clock.life), end_us)
         return AcknowledgeReply(now_us, "OK", clock.clock, operation.clock, clock.era, clock.turned)
 
     def _ask_old(self, channel: str, operation: AskOld, now_us: int) -> OldReply:
@@ -233,7 +224,11 @@ class MemoryState:
         return (now.clock, now.era) if now else (None, 0)
 
     def _keep(self, channel: str, clock: _Clock, end_us: int) -> None:
-        self._lives.put(_Key(channel, "clock"), clock._replace(turned=False), end_us)
+        self._lengthen(_Key(channel, "clock"), clock._replace(turned=False), end_us)
+
+    def _lengthen(self, key: _Key, value: object, end_us: int) -> None:
+        """Set what others use as well, who may keep it for longer: their messages and cursors must not outlive the clock."""
+        self._lives.put(key, value, max(end_us, self._lives.end(key)))
 
     def _add(self, channel: str, message: NewMessage, at: int, end_us: int) -> None:
         self._lives.put(_Key(channel, "mid", message.id), at, end_us)

@@ -21,6 +21,7 @@
 -- @include clock_after
 -- @include reckon
 -- @include begin_anew
+-- @include lasting
 -- @include renew
 local clock = KEYS[1]
 local cursor = KEYS[2]
@@ -40,13 +41,13 @@ local at, turned = reckon(clock_after, was, clock_of(kept[1], meta), clock_of(se
 local srv_us, receipt = server_us(), clock_of(to, 'the receipt')
 if not at then return { srv_us, 'channel-not-found' } end
 if not own then return { srv_us, 'subscription-not-found' } end
-local era = tonumber(kept[2] or 0) + (turned and 1 or 0)
+local era = (clock_of(kept[2], meta) or 0) + (turned and 1 or 0)
 local beyond = clock_after(receipt, at) or given_era ~= '' and tonumber(given_era) ~= era
 local last = string.format('%d', at)
 if beyond or not clock_after(receipt, own) then
   return { srv_us, 'stale', last, string.format('%d', own), era, 0, beyond and 1 or 0 }
 end
-local ends_ms = string.format('%d', math.floor(srv_us / 1000) + ttl_s * 1000)
+local ends_ms = math.floor(srv_us / 1000) + ttl_s * 1000
 if turned then
   begin_anew(meta, last, era)
   redis.call('SET', clock, last)
@@ -54,6 +55,6 @@ elseif kept[1] ~= last then
   redis.call('HSET', meta, 'last', last)
 end
 if tonumber(kept[3] or 0) ~= era then redis.call('HSET', meta, 'r.' .. subscriber, string.format('%d', era)) end
-redis.call('SET', cursor, string.format('%d', receipt), 'PXAT', ends_ms)
-renew(ends_ms, clock, meta, live)
+redis.call('SET', cursor, string.format('%d', receipt), 'PXAT', lasting(ends_ms, cursor))
+renew(lasting(ends_ms, clock, meta), clock, meta, live)
 return { srv_us, 'OK', last, string.format('%d', receipt), era, turned and 1 or 0, 0 }

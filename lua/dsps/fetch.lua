@@ -36,6 +36,7 @@
 -- @include skip_dead
 -- @include note_longest
 -- @include note_changes
+-- @include lasting
 -- @include renew
 local clock = KEYS[1]
 local cursor = KEYS[2]
@@ -60,9 +61,9 @@ if clock_after(own, at) then
   -- No cursor is ahead of its clock: this is a clock that went back.
   at, turned = own, true
 end
-local era = tonumber(kept[2] or 0) + (turned and 1 or 0)
+local era = (clock_of(kept[2], meta) or 0) + (turned and 1 or 0)
 local index = { upto = clock_of(kept[3], meta), known = kept[4] == 'all' and 'all' or clock_of(kept[4], meta), scan = kept[5] or nil }
-if turned or not index.upto then
+if turned or not index.upto or not index.known then
   index = { upto = at, known = at }
   redis.call('HDEL', meta, 'ends')
 end
@@ -82,7 +83,8 @@ end
 local looks, blind = 1000, false
 if own ~= at then looks, blind = index_more(bodies, index, own, at, helpers) end
 local items, upto = {}, own
-if not blind then items, upto = living(live, bodies, own, index.upto, most, looks, helpers) end
+-- A cursor may be past the index, where foreign clients published: what comes after it is not known of yet.
+if not blind and not clock_after(own, index.upto) then items, upto = living(live, bodies, own, index.upto, most, looks, helpers) end
 
 local era_changed, told = tonumber(kept[6] or 0) ~= era, kept[6] or nil
 -- Where there is nothing to acknowledge, saying it once is all that can be done.
@@ -90,9 +92,10 @@ if era_changed and own == at then told = string.format('%d', era) end
 local now = { last = string.format('%d', at), era = string.format('%d', era), upto = string.format('%d', index.upto) }
 now.known, now.scan, now[fields[6]] = index.known == 'all' and 'all' or string.format('%d', index.known), index.scan, told
 note_changes(meta, fields, kept, now)
-local ends_ms = string.format('%d', math.floor(srv_us / 1000) + ttl_s * 1000)
+local ends_ms = math.floor(srv_us / 1000) + ttl_s * 1000
 if turned then redis.call('SET', clock, now.last) end
-renew(ends_ms, clock, cursor, meta, live)
+renew(lasting(ends_ms, clock, meta), clock, meta, live)
+renew(lasting(ends_ms, cursor), cursor)
 local more, searching = upto ~= at, #items == 0 and upto ~= at and most > 0
 local texts = { now.last, string.format('%d', own), string.format('%d', upto) }
 local flags = { turned and 1 or 0, era_changed and 1 or 0, more and 1 or 0, searching and 1 or 0 }

@@ -29,6 +29,7 @@
 -- @include note_longest
 -- @include note_ends
 -- @include begin_anew
+-- @include lasting
 -- @include renew
 -- @include oldest
 -- @include drop_dead
@@ -46,7 +47,7 @@ local found = settled_clock(well, bodies, read)
 local raw, mids = found[1], {}
 local known = well(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era', 'upto', 'longest_ms'))
 local start, turned = reckon(clock_after, clock_of(raw, clock), clock_of(known[1], meta), clock_of(seen ~= '' and seen, 'seen'))
-local upto, era = clock_of(known[3], meta), tonumber(known[2] or 0)
+local upto, era = clock_of(known[3], meta), clock_of(known[2], meta) or 0
 local old = oldest(well, live, start or 0, 3)
 for item = 2, count + 1 do
   mids[read[item]] = found[item]
@@ -65,21 +66,22 @@ end
 if late and refused == count then return { srv_us, raw, era, 0, words } end
 
 local ends_ms = string.format('%d', now_ms + ttl_s * 1000)
+local channel_ends_ms = lasting(now_ms + ttl_s * 1000, clock, meta)
 if turned then era = era + 1 end
 -- What is cut off must not look like a channel whose clock was lost.
-if not start then redis.call('SET', clock, '0', 'PXAT', ends_ms) end
-local position, made = start or 0, {}
+if not start then redis.call('SET', clock, '0', 'PXAT', channel_ends_ms) end
+local position, made, longest_ms = start or 0, {}, math.max(tonumber(known[4] or 0), ttl_s * 1000)
 if turned or not upto then
   upto = position
   begin_anew(meta, string.format('%d', position), era)
 elseif upto ~= start and clock_steps(upto, start) <= 100 then
   -- Published by foreign clients.
-  local found, longest_ms = look_around(clock_ahead, bodies, clock_ahead(upto, 1), 1, clock_steps(upto, start))
-  note_longest(meta, longest_ms, true)
+  local found, foreign_ms = look_around(clock_ahead, bodies, clock_ahead(upto, 1), 1, clock_steps(upto, start))
+  note_longest(meta, foreign_ms, true)
   index_all(live, found)
-  upto = start
+  upto, longest_ms = start, math.max(longest_ms, foreign_ms)
 end
-local whole, longest_ms = upto == position, math.max(tonumber(known[4] or 0), ttl_s * 1000)
+local whole = upto == position
 if longest_ms ~= tonumber(known[4] or 0) then note_longest(meta, longest_ms, false) end
 for item = 1, late and 0 or count do
   local mid = KEYS[3 + item]
@@ -96,10 +98,10 @@ for item = 1, late and 0 or count do
 end
 index_all(live, made)
 local last = string.format('%d', position)
-redis.call('SET', clock, last, 'PXAT', ends_ms)
+redis.call('SET', clock, last, 'PXAT', channel_ends_ms)
 redis.call('HSET', meta, 'last', last, 'upto', whole and last or string.format('%d', upto))
 if math.floor(position / 256) ~= math.floor((start or 0) / 256) then note_ends(meta, position, now_ms + longest_ms) end
-renew(ends_ms, meta, live)
+renew(channel_ends_ms, meta, live)
 drop_dead(live, bodies, old, position, count + 2, { oldest = oldest, well = well })
 redis.call('PUBLISH', bell, 'new message')
 return { srv_us, last, era, turned and 1 or 0, words }

@@ -20,7 +20,9 @@
 -- @include clock_after
 -- @include reckon
 -- @include begin_anew
+-- @include lasting
 -- @include renew
+-- @include forget_expired
 local clock = KEYS[1]
 local cursor = KEYS[2]
 local meta = KEYS[3]
@@ -38,27 +40,29 @@ local done = well(op, 'string', redis.pcall('GET', op))
 well(live, 'zset', redis.pcall('ZCARD', live))
 local at, turned = reckon(clock_after, clock_of(raw, clock), clock_of(kept[1], meta), clock_of(seen ~= '' and seen, 'seen'))
 clock_of(own, cursor)
-local srv_us, era = server_us(), tonumber(kept[2] or 0)
+local srv_us, era = server_us(), clock_of(kept[2], meta) or 0
 local now_ms = math.floor(srv_us / 1000)
 if done or now_ms > not_after_ms then return { srv_us, done or 'refused', raw, own, era, 0 } end
 
 local ends_ms = string.format('%d', now_ms + ttl_s * 1000)
+local channel_ends_ms = lasting(now_ms + ttl_s * 1000, clock, meta)
 local last = string.format('%d', at or 0)
 if turned then era = era + 1 end
 -- What is cut off must not look like a channel whose clock was lost.
-if not at then redis.call('SET', clock, last, 'PXAT', ends_ms) end
+if not at then redis.call('SET', clock, last, 'PXAT', channel_ends_ms) end
 if turned or not kept[1] then
   begin_anew(meta, last, era)
 elseif kept[1] ~= last then
   redis.call('HSET', meta, 'last', last)
 end
-redis.call('SET', clock, last, 'PXAT', ends_ms)
+redis.call('SET', clock, last, 'PXAT', channel_ends_ms)
 local result = own and 'exists' or 'created'
 if not own then
   own = last
   if era > 0 then redis.call('HSET', meta, 'r.' .. subscriber, string.format('%d', era)) end
   redis.call('SET', cursor, own, 'PXAT', ends_ms)
+  if era > 0 then forget_expired(meta, string.sub(cursor, 1, -#subscriber - 3)) end
 end
-renew(ends_ms, meta, live)
+renew(channel_ends_ms, meta, live)
 redis.call('SET', op, result, 'PXAT', string.format('%d', not_after_ms + 20000))
 return { srv_us, result, last, own, era, turned and 1 or 0 }

@@ -187,6 +187,27 @@ def test_a_publish_of_ours_comes_to_know_of_a_few_foreign_ones_and_leaves_many_t
     assert drain(desk) == ["first", *made, "ours", *second, "again"]
 
 
+@pytest.mark.parametrize("start", [0, CLOCK_MAX - 1_500, CLOCK_MAX - 2_000, CLOCK_MIN + 10])
+def test_a_subscriber_that_came_after_foreign_messages_is_given_none_of_them(desk: ChannelDesk, start: int) -> None:
+    """Its cursor is past the index, whose way round the circle leads to what is older."""
+    desk.place(clock=start)
+    desk.subscribe("early")
+    desk.publish("first")
+    made = foreign(desk, 2_000)
+    at = desk.subscribe("late").clock
+    assert at is not None
+    desk.publish("ours")
+    for _ in range(5):
+        with bounded(desk):
+            reply = desk.fetch("late")
+        assert reply.upto in (at, clock.ahead(at, 1))
+        if reply.items:
+            break
+    assert ids(reply) == ["ours"] and not reply.more
+    assert desk.acknowledge(clock.ahead(at, 1), "late").result == "OK"
+    assert drain(desk, "early") == ["first", *made, "ours"]
+
+
 def test_a_channel_of_foreign_clients_alone(desk: ChannelDesk) -> None:
     """No index at all: a cursor far behind, most of whose messages are gone."""
     made = foreign(desk, 3_000)
@@ -278,6 +299,15 @@ def test_messages_with_different_lives_are_not_skipped(desk: ChannelDesk) -> Non
     assert drain(desk) == ["long", "foreign", "last"]
 
 
+def test_a_mark_knows_of_the_foreign_messages_that_its_own_call_has_found(desk: ChannelDesk) -> None:
+    desk.subscribe()
+    desk.publish(*names(250), ttl_s=1)
+    desk.foreign("foreign", ttl_s=TTL_S)
+    desk.publish(*names(20, 250), ttl_s=1)
+    until_past(desk, desk.redis.pexpiretime(desk.keys.body(271)))
+    assert drain(desk) == ["foreign"]
+
+
 def test_the_index_does_not_grow_with_what_has_ended(desk: ChannelDesk) -> None:
     desk.subscribe()
     for number in range(60):
@@ -300,15 +330,15 @@ def foreign(desk: ChannelDesk, count: int) -> list[str]:
     return desk_ids
 
 
-def drain(desk: ChannelDesk) -> list[str]:
+def drain(desk: ChannelDesk, subscriber: str = "s") -> list[str]:
     """Fetch and acknowledge until there is no more."""
     got: list[str] = []
     for _ in range(200):
         with bounded(desk):
-            reply = desk.fetch(most=500)
+            reply = desk.fetch(subscriber, most=500)
         got += ids(reply)
         if reply.upto != reply.cursor and not reply.searching:
-            assert reply.upto is not None and desk.acknowledge(reply.upto).result == "OK"
+            assert reply.upto is not None and desk.acknowledge(reply.upto, subscriber).result == "OK"
         if not reply.more:
             return got
     raise AssertionError("there is always more")

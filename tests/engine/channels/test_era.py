@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
+from engine.errors import ScriptFault
 from tests.engine.channels.channel_desk import ChannelDesk, ids
 
 
@@ -191,3 +192,32 @@ def test_an_index_that_is_behind_its_clock_after_a_way_back_begins_anew(used: Ch
     used.foreign("again4")
     fetched = used.fetch()
     assert fetched.turned and ids(fetched) == ["m3", "again4", "m5"]
+
+
+def test_the_eras_of_subscribers_that_expired_do_not_pile_up(used: ChannelDesk) -> None:
+    lose(used)
+    used.publish("turned")
+    for number in range(300):
+        used.subscribe(f"passing{number}")
+        used.redis.delete(used.keys.cursor(f"passing{number}"))
+        if number == 100:
+            used.subscribe("stays")
+    assert used.redis.hlen(used.keys.meta) < 50
+    assert used.redis.hget(used.keys.meta, "r.stays") == b"1"
+
+
+@pytest.mark.parametrize("what", ["last", "era", "upto", "known"])
+def test_what_is_known_of_a_channel_is_read_before_anything_is_written(used: ChannelDesk, what: str) -> None:
+    used.redis.hset(used.keys.meta, what, "x")
+    before = used.dump()
+    for call in (lambda: used.publish("m6"), used.fetch):
+        if what == "known" and call is not used.fetch:
+            continue
+        with pytest.raises(ScriptFault, match="no clock"):
+            call()
+    assert used.dump() == before
+
+
+def test_an_index_of_which_half_is_known_begins_anew(used: ChannelDesk) -> None:
+    used.redis.hdel(used.keys.meta, "known")
+    assert ids(used.fetch()) == ["m3", "m4", "m5"]

@@ -68,11 +68,11 @@ class Desk:
     def unsubscribe(self, subscriber: str, nonce: str = "", not_after_ms: int = LATER_MS):
         return self.storage.apply("ch", Unsubscribe(subscriber, nonce or next(self._nonces), not_after_ms))
 
-    def fetch(self, subscriber: str, most: int = 64, seen: int | None = None) -> FetchReply:
-        return self.storage.apply("ch", Fetch(subscriber, most, TTL_S, seen))
+    def fetch(self, subscriber: str, most: int = 64, seen: int | None = None, ttl_s: int = TTL_S) -> FetchReply:
+        return self.storage.apply("ch", Fetch(subscriber, most, ttl_s, seen))
 
-    def acknowledge(self, subscriber: str, clock: int, era: int | None = None, seen: int | None = None):
-        return self.storage.apply("ch", Acknowledge(subscriber, clock, TTL_S, era, seen))
+    def acknowledge(self, subscriber: str, clock: int, era: int | None = None, seen: int | None = None, ttl_s: int = TTL_S):
+        return self.storage.apply("ch", Acknowledge(subscriber, clock, ttl_s, era, seen))
 
     def alive(self, *subscribers: str) -> list[str]:
         """What is there at this instant, asked in a way that renews nothing."""
@@ -223,19 +223,17 @@ def test_a_clock_behind_what_the_caller_has_seen_goes_on_after_it(desk: Desk) ->
     assert desk.fetch("s", seen=5).era == 1, "one that has seen less is no news"
 
 
-def test_a_channel_that_ended_before_its_subscriber_goes_on_behind_it(desk: Desk) -> None:
-    """As when other settings let the channel live for less."""
+def test_a_channel_lives_as_long_as_the_longest_of_its_services_wants(desk: Desk) -> None:
     desk.subscribe("s")
     desk.publish("a", "b")
-    desk.acknowledge("s", 2)
+    desk.acknowledge("s", 1)
     desk.publish("c", ttl_s=20)
+    desk.fetch("s", ttl_s=20)
+    desk.acknowledge("s", 2, ttl_s=20)
     desk.now_s += 21
-    assert desk.publish("d").clock == 1
+    assert desk.publish("d", ttl_s=20).clock == 4
     reply = desk.fetch("s")
-    assert (reply.clock, reply.era, reply.turned, reply.era_changed, reply.items) == (2, 1, True, True, ())
-    assert not desk.fetch("s").era_changed, "said once where nothing can be acknowledged"
-    assert desk.publish("e").clock == 3 and clocks_of(desk.fetch("s")) == [3]
-    assert desk.publish("a").items[0].result == "duplicate"
+    assert clocks_of(reply) == [4] and (reply.cursor, reply.era, reply.turned, reply.era_changed) == (2, 0, False, False)
 
 
 def test_a_copy_of_a_subscription_does_nothing_and_says_what_the_first_did(desk: Desk) -> None:

@@ -60,7 +60,7 @@ def test_a_publish_takes_about_a_dozen_commands_and_a_batch_four_a_message(desk:
     desk.publish("m0")
     with desk.commands() as one:
         desk.publish("m1")
-    assert sum(one.values()) <= 14, one
+    assert sum(one.values()) <= 16, one
     with desk.commands() as many:
         desk.publish(*(f"n{number}" for number in range(100)))
     assert sum(many.values()) <= 4 * 100 and many["publish"] == 1, many
@@ -73,8 +73,8 @@ def test_a_fetch_takes_as_many_commands_for_64_messages_as_for_10(desk: ChannelD
         assert len(desk.fetch(most=20).items) == 20
     with desk.commands() as many:
         assert len(desk.fetch(most=64).items) == 64
-    assert sum(few.values()) == sum(many.values()) <= 16, many
+    assert sum(few.values()) == sum(many.values()) <= 20, many
     desk.acknowledge(64)
     with desk.commands() as none:
         assert not desk.fetch().items
-    assert sum(none.values()) <= 9, none
+    assert sum(none.values()) <= 13, none

@@ -108,6 +108,30 @@ def test_what_we_know_ends_with_the_clock_to_the_millisecond(desk: ChannelDesk) 
         assert lives[desk.keys.meta] == lives[desk.keys.clock] == lives.get(desk.keys.live, lives[desk.keys.clock])
 
 
+@pytest.mark.parametrize(
+    "do",
+    [
+        lambda desk: desk.publish("m2", ttl_s=15),
+        lambda desk: desk.publish("m1", ttl_s=15),
+        lambda desk: desk.subscribe("own", ttl_s=15),
+        lambda desk: desk.subscribe("third", ttl_s=15),
+        lambda desk: desk.fetch("own", ttl_s=15),
+        lambda desk: desk.acknowledge(1, "own", ttl_s=15),
+    ],
+)
+def test_a_service_that_keeps_a_channel_for_less_takes_nothing_from_one_that_keeps_it_for_longer(
+    aged: ChannelDesk, do: Callable[[ChannelDesk], object]
+) -> None:
+    """Messages and cursors that outlive the clock would be written over by a channel that begins again at 1."""
+    before = aged.lives()
+    do(aged)
+    after = aged.lives()
+    assert all(after[key] >= end_ms for key, end_ms in before.items())
+    aged.age(16)
+    assert aged.publish("m3", ttl_s=15).clock in (2, 3)
+    assert aged.fetch("own", ttl_s=15).result == "ok"
+
+
 @pytest.mark.parametrize(("expire_ms", "ttl_s"), [(0, 15), (1, 16), (1_500, 17), (100_000, 115), (300_000, 315)])
 def test_the_life_of_a_rule(expire_ms: int, ttl_s: int) -> None:
     found = rules.expire_ms((ChannelRule(expire_ms=expire_ms),), "orders")
