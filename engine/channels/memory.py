@@ -6,6 +6,7 @@ come, so it holds what is alive and little more; nothing survives the process.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -140,7 +141,7 @@ class OpenMemory:
 
 
 class AsyncOpenMemory:
-    """The same under asyncio. Nothing in memory takes long enough to be awaited."""
+    """The same under asyncio. Nothing in memory takes long, but each call gives other tasks a turn, as one to a server does."""
 
     live = True
 
@@ -151,10 +152,12 @@ class AsyncOpenMemory:
 
     async def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
         """Carry out an operation."""
+        await asyncio.sleep(0)
         return self._open.send(ask)
 
     async def send_many(self, asks: Sequence[Ask], intended_ns: int | None = None) -> list[Sent | EngineError]:
         """Carry out several, one after the other."""
+        await asyncio.sleep(0)
         return self._open.send_many(asks)
 
     async def close(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 
 import pytest
 
+from engine import AsyncChannel
 from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channels.memory import MemoryStorage
 from engine.channels.memory_state import FETCH_BYTES_MAX
@@ -23,31 +25,10 @@ from engine.operations.channels import (
     Subscribe,
     Unsubscribe,
 )
+from tests.engine.channels.test_matrices import rows
 
 TTL_S = 315
 LATER_MS = 2**52
-
-#: channel clock, subscriber clock, acknowledged clock, result
-ACKNOWLEDGEMENTS = [
-    (4, 0, 0, "stale"),
-    (4, 0, 1, "OK"),
-    (4, 0, 2, "OK"),
-    (4, 0, 4, "OK"),
-    (4, 0, 5, "stale"),
-    (-1000, -1024, -1024, "stale"),
-    (-1000, -1024, -1012, "OK"),
-    (-1000, -1024, -999, "stale"),
-    (CLOCK_MIN, CLOCK_MAX, CLOCK_MAX - 1, "stale"),
-    (CLOCK_MIN, CLOCK_MAX, CLOCK_MAX, "stale"),
-    (CLOCK_MIN, CLOCK_MAX, CLOCK_MIN, "OK"),
-    (CLOCK_MIN, CLOCK_MAX, CLOCK_MIN + 1, "stale"),
-    (CLOCK_MIN + 16, CLOCK_MAX - 16, CLOCK_MAX - 16, "stale"),
-    (CLOCK_MIN + 16, CLOCK_MAX - 16, CLOCK_MAX - 15, "OK"),
-    (CLOCK_MIN + 16, CLOCK_MAX - 16, CLOCK_MAX, "OK"),
-    (CLOCK_MIN + 16, CLOCK_MAX - 16, CLOCK_MIN, "OK"),
-    (CLOCK_MIN + 16, CLOCK_MAX - 16, CLOCK_MIN + 16, "OK"),
-    (CLOCK_MIN + 16, CLOCK_MAX - 16, CLOCK_MIN + 17, "stale"),
-]
 
 
 class Desk:
@@ -89,14 +70,15 @@ def clocks_of(reply: FetchReply) -> list[int]:
     return [clock for clock, _ in reply.items]
 
 
-@pytest.mark.parametrize("twice", [False, True])
-@pytest.mark.parametrize(("before", "after"), [(None, 1), (123, 124), (CLOCK_MAX, CLOCK_MIN)])
-def test_the_publish_matrix(desk: Desk, before: int | None, after: int, twice: bool) -> None:
-    if before is not None:
-        desk.subscribe("s", seen=before)
+@pytest.mark.feature("DS25", model="dsps")
+@pytest.mark.parametrize("row", rows("publish_matrix.csv"), ids=lambda row: f"{row['clock_before']} {row['published_twice']}")
+def test_the_publish_matrix(desk: Desk, row: dict[str, str]) -> None:
+    after = int(row["clock_after"])
+    if row["clock_before"] != "absent":
+        desk.subscribe("s", seen=int(row["clock_before"]))
     reply = desk.publish("a")
     assert (reply.clock, reply.items[0].result, reply.items[0].clock) == (after, "created", after)
-    if twice:
+    if row["published_twice"] == "yes":
         desk.now_s += 100
         again = desk.publish("a")
         assert (again.clock, again.items[0].result, again.items[0].clock) == (after, "duplicate", after)
@@ -105,8 +87,11 @@ def test_the_publish_matrix(desk: Desk, before: int | None, after: int, twice: b
         assert desk.publish("a").items[0].result == "created", "but not its own life"
 
 
-@pytest.mark.parametrize(("channel", "cursor", "clock", "result"), ACKNOWLEDGEMENTS)
-def test_the_acknowledgement_matrix(desk: Desk, channel: int, cursor: int, clock: int, result: str) -> None:
+@pytest.mark.feature("DS25", model="dsps")
+@pytest.mark.parametrize("row", rows("ack_matrix.csv"), ids=lambda row: " ".join(row.values()))
+def test_the_acknowledgement_matrix(desk: Desk, row: dict[str, str]) -> None:
+    channel, cursor, clock = (int(row[name]) for name in ("channel_clock", "subscriber_clock", "ack_clock"))
+    result = row["result"]
     desk.subscribe("s", seen=cursor)
     desk.subscribe("other", seen=channel)
     desk.now_s += 100
@@ -326,6 +311,21 @@ def test_opened_for_a_channel_it_answers_as_it_does_itself(desk: Desk) -> None:
     (refused, fetched) = opened.send_many([late, Fetch("s", 1, TTL_S)])
     assert isinstance(refused, Sent) and refused.came_late
     assert isinstance(fetched, Sent) and fetched.reply.result == "subscription-not-found"
+
+
+def test_under_asyncio_a_caller_that_never_rests_lets_others_have_a_turn() -> None:
+    async def scene() -> int:
+        async with AsyncChannel("ch", storages={"m": MemoryStorage()}) as channel:
+            ended = asyncio.Event()
+            asyncio.get_running_loop().call_soon(ended.set)
+            calls = 0
+            while not ended.is_set():
+                await channel.publish(f"m{calls}", None)
+                calls += 1
+                assert calls < 1_000
+            return calls
+
+    assert asyncio.run(scene()) >= 1
 
 
 def test_threads_share_it() -> None:
