@@ -109,7 +109,7 @@ def deep_spec(run: Path) -> None:
 
 def newer_schema(run: Path) -> None:
     file = run / "history" / "worker-1.jsonl"
-    file.write_text(file.read_text().replace('"v":4', '"v":7', 1))
+    file.write_text(file.read_text().replace('"v":5', '"v":7', 1))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def newer_schema(run: Path) -> None:
         (no_history, "run has no history folder"),
         (deleted_history, "the history of run is empty"),
         (empty_history, "the history of run is empty"),
-        (newer_schema, "history file worker-1.jsonl: schema version 7, this judge reads up to 4"),
+        (newer_schema, "history file worker-1.jsonl: schema version 7, this judge reads up to 5"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
