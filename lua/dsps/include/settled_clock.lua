@@ -1,5 +1,5 @@
--- The values of the clock and other strings, false for none; refused while the channel's slot moves between two nodes (rules 1 and 27).
--- Both nodes refuse a command with several keys of which one is missing, and here one always is: what comes after it sees all
+-- The values of the clock and other strings, false for none; refused while the slot moves between two nodes (rules 1 and 27).
+-- Both of them refuse a command with several keys of which one is missing, and here one always is: what comes after it sees all
 -- bodies, which are not in KEYS. Nothing was written yet, so the call is simply sent again.
 local function settled_clock(well, bodies, keys)
   local found, absent = redis.pcall('MGET', bodies .. 'absent', unpack(keys)), {}

@@ -243,17 +243,18 @@ def test_a_scan_begins_again_on_another_server(desk: ChannelDesk) -> None:
     """Its cursor is worth nothing where the keys lie in another order."""
     desk.redis.mset({f"other:{number}": "" for number in range(3_000)})
     desk.place(clock=10**15, s=0)
-    made = foreign(desk, 1)
-    assert desk.fetch().searching
-    _, run, goal = desk.redis.hget(desk.keys.meta, "scan").split()
-    assert run.decode() == desk.redis.info("server")["run_id"] and int(goal) == 10**15 + 1
-    # One that would be over at once, and would have found nothing.
-    desk.redis.hset(desk.keys.meta, "scan", b"%d %b %b" % (2**40, b"0" * 40, goal))
-    assert desk.fetch().searching
-    assert desk.redis.hget(desk.keys.meta, "scan").split()[1] == run
-    reply, _ = search(desk, 20)
-    assert ids(reply) == made
+    made = foreign(desk, 40)
+    last = b""
+    while desk.fetch().searching:
+        last = desk.redis.hget(desk.keys.meta, "scan") or last
+    cursor, run, goal = last.split()
+    assert run.decode() == desk.redis.info("server")["run_id"] and int(goal) == 10**15 + 40
     assert not desk.redis.hexists(desk.keys.meta, "scan") and desk.redis.hget(desk.keys.meta, "known") == b"all"
+    # Another server's, which is nearly over: had it gone on, it would have passed most of them by.
+    desk.redis.delete(desk.keys.live)
+    desk.redis.hset(desk.keys.meta, mapping={"known": goal, "scan": b"%b %b %b" % (cursor, b"0" * 40, goal)})
+    reply, calls = search(desk, 20)
+    assert ids(reply) == made and calls > 2
 
 
 def test_what_looks_like_a_body_and_is_none_is_passed_by(desk: ChannelDesk) -> None:
@@ -306,6 +307,20 @@ def test_a_mark_knows_of_the_foreign_messages_that_its_own_call_has_found(desk: 
     desk.publish(*names(20, 250), ttl_s=1)
     until_past(desk, desk.redis.pexpiretime(desk.keys.body(271)))
     assert drain(desk) == ["foreign"]
+
+
+def test_a_foreign_message_that_is_found_late_is_not_skipped(desk: ChannelDesk) -> None:
+    """It stands among short ones of ours, whose marks were made when nobody knew of it."""
+    desk.subscribe()
+    publish(desk, names(100), ttl_s=1)
+    foreign(desk, 200)
+    for start in range(100, 700, 50):
+        publish(desk, names(50, start), ttl_s=1)
+    ended_ms = desk.redis.pexpiretime(desk.keys.body(900))
+    desk.subscribe()
+    expire(desk, range(101, 300))
+    until_past(desk, ended_ms)
+    assert drain(desk) == ["f300"]
 
 
 def test_the_index_does_not_grow_with_what_has_ended(desk: ChannelDesk) -> None:

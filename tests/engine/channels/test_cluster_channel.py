@@ -111,3 +111,23 @@ def test_a_channel_goes_on_while_its_slot_moves(cluster: EmbeddedCluster, router
         traffic.step()
     assert [traffic.clocks[name] for name in traffic.got] == [ahead(START, step + 1) for step in range(len(traffic.got))]
     assert traffic.got == [f"m{number}" for number in range(traffic.count)] and traffic.count > 21, "the wrap is crossed"
+
+
+@pytest.mark.parametrize("bodies_first", [True, False])
+def test_a_body_that_is_at_the_other_node_is_not_taken_for_expired(
+    cluster: EmbeddedCluster, router: Router, bodies_first: bool
+) -> None:
+    traffic = Traffic(router)
+    keys = traffic.model.keys
+    slot = cluster.slot_of(keys.clock)
+    cluster.flush()
+    traffic.run(Subscribe("s", "0" * 16, TTL_S, NEVER_MS))
+    traffic.run(Publish((message("m1"),), TTL_S, NEVER_MS))
+    move = cluster.begin_move(slot, (cluster.owner_of(slot) + 1) % 3)
+    body = keys.body(1).encode()
+    move.move_keys([key for key in move.keys_left() if (key == body) == bodies_first])
+    with pytest.raises(NotNow):
+        traffic.run(Fetch("s", 64, TTL_S))
+    move.move_keys(move.keys_left())
+    move.finish()
+    assert ids(traffic.run(Fetch("s", 64, TTL_S))) == ["m1"]

@@ -168,7 +168,7 @@ def outcome(desk: ChannelDesk) -> tuple[Any, ...]:
     known, upto = map(int, desk.redis.hmget(desk.keys.meta, "known", "upto"))
     assert {at for at in bodies if known < at <= upto} <= indexed
     # The era of one that was cut off when it had found a loss may be one higher.
-    era = min(fetched.era, 1)
+    era = min(int(desk.redis.hget(desk.keys.meta, "era")), 1)
     return fetched.result, ids(fetched), fetched.cursor, fetched.clock, era, fetched.era_changed, desk.fetch("late").cursor
 
 
