@@ -14,8 +14,8 @@ from engine.channels.clock import CLOCK_MAX, ahead
 class Crossings:
     """When clocks are to wrap, in ms after the start of the load: the first, and the last."""
 
-    first_ms: int = 4_000
-    last_ms: int = 66_000
+    first_ms: int = 3_000
+    last_ms: int = 84_000
 
 
 def channels(workload: ChannelWorkload, crossings: Crossings) -> tuple[Channel, ...]:

@@ -25,8 +25,8 @@ class ChannelView(ProcessView):
     ready: set[Reader] = field(default_factory=set)
     #: What was delivered and not acknowledged yet: the last clock, and when it came (monotonic ns).
     unread: dict[Reader, tuple[int, int]] = field(default_factory=dict)
-    #: The newest delivery that was answered: (clock of its first message, when the fetch was sent).
-    delivered: dict[Reader, tuple[int, int]] = field(default_factory=dict)
+    #: The clock of the first message that the process was given.
+    first: dict[Reader, int] = field(default_factory=dict)
 
 
 class ChannelWatch(Watch):
@@ -47,8 +47,8 @@ class ChannelWatch(Watch):
 
     def delivered_again(self, proc: str, in_hand: dict[Reader, int]) -> list[Reader]:
         """Those of `in_hand`, each with the clock of what was not acknowledged, that this process was given at or before it."""
-        delivered = self.channels(proc).delivered
-        return [place for place, clock in in_hand.items() if place in delivered and not after(delivered[place][0], clock)]
+        first = self.channels(proc).first
+        return [place for place, clock in in_hand.items() if place in first and not after(first[place], clock)]
 
 
 def apply_channels(view: ChannelView, row: dict[str, Any]) -> None:
@@ -69,6 +69,6 @@ def apply_channels(view: ChannelView, row: dict[str, Any]) -> None:
         view.finished += len(clocks)
         if clocks:
             view.unread[place] = clocks[-1], row["done_ns"]
-            view.delivered[place] = clocks[0], row["last_send_ns"]
+            view.first.setdefault(place, clocks[0])
     elif operation == "acknowledge" and row.get("result") == "OK":
         view.unread.pop(place, None)

@@ -22,6 +22,9 @@ AWAY_S = 1.5
 #: An interpreter has to start, connect and fetch.
 REPLACEMENT_TIMEOUT_S = 30.0
 
+#: By when it was given what was in hand. Some of that never comes: its acknowledgement was on its way, and did arrive.
+AGAIN_TIMEOUT_S = 3.0
+
 
 class SubscriberKill:
     """inject: SIGKILL while something is delivered and not acknowledged. witness: waitpid said -9.
@@ -73,8 +76,8 @@ class SubscriberKill:
     def witness_healed(self) -> Seen:
         scene, planned = self._scene, self._planned
         name = planned.replacement if self._reaped_ns else planned.target
-        scene.wait(lambda: len(self._again(name)) == len(self._in_hand), timeout_s=REPLACEMENT_TIMEOUT_S)
         answered = scene.wait(lambda: bool(scene.watch.channels(name).ready), timeout_s=REPLACEMENT_TIMEOUT_S)
+        scene.wait(lambda: len(self._again(name)) == len(self._in_hand), timeout_s=AGAIN_TIMEOUT_S)
         again = len(self._again(name))
         detail = f"{name} {'fetches' if answered else 'does not fetch'}; {again} of {len(self._in_hand)} were given it again"
         return Seen(time.monotonic_ns(), answered, detail)

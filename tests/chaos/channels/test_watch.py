@@ -83,6 +83,8 @@ def test_what_was_in_hand_comes_again_at_or_before_its_clock(
 ) -> None:
     in_hand = CLOCK_MAX if first == CLOCK_MIN else 4
     files["subscriber-2"].append([answered("fetch", {"message": "x", "clock": first})])
+    # What comes later says nothing: it reads on.
+    files["subscriber-2"].append([answered("fetch", {"message": "y", "clock": first + 3})])
     watch.poll()
     assert watch.delivered_again("subscriber-2", {READER: in_hand}) == ([READER] if again else [])
     assert watch.delivered_again("subscriber-1", {READER: in_hand}) == []
