@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from typing import Any, NoReturn, cast
 
 from engine.errors import Malformed
@@ -55,7 +56,7 @@ def written(content: object) -> bytes:
 def read(body: bytes) -> tuple[str, Any] | None:
     """Id and content of a stored body; None for one that is not in this format."""
     try:
-        found: object = json.loads(body)
+        found = _read_body(body)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
@@ -65,6 +66,23 @@ def read(body: bytes) -> tuple[str, Any] | None:
     if not isinstance(id, str) or "content" not in fields:
         return None
     return id, fields["content"]
+
+
+def _read_body(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except UnicodeDecodeError:
+        raise
+    except ValueError:
+        # Python takes no whole numbers of more than 4,300 digits from a text.
+        return json.loads(body, parse_int=_whole_number)
+
+
+def _whole_number(spelling: str) -> int | Decimal:
+    try:
+        return int(spelling)
+    except ValueError:
+        return Decimal(spelling)
 
 
 def _refuse(word: str) -> NoReturn:

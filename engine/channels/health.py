@@ -13,6 +13,8 @@ log = logging.getLogger("ironclaim.channel")
 #: For how long one is left out that failed, twice as long each time it fails again.
 _ASIDE_MS_MIN = 500
 _ASIDE_MS_MAX = 30_000
+#: After so many different ones nothing more is said.
+_FAULTS_MAX = 100
 
 
 class Health:
@@ -24,6 +26,7 @@ class Health:
         self._now_ns = now_ns
         #: Those that failed last: until when they are left out, and for how long that was.
         self._aside: dict[str, tuple[int, int]] = {}
+        self._faults: set[tuple[str, str]] = set()
 
     def chosen(self, among: Iterable[str] | None = None) -> list[str]:
         """Whom to ask: all that are not left out, or all when there are no others."""
@@ -47,3 +50,11 @@ class Health:
         before_ms = self._aside[id][1] if id in self._aside else _ASIDE_MS_MIN // 2
         aside_ms = min(before_ms * 2, _ASIDE_MS_MAX)
         self._aside[id] = (self._now_ns() + aside_ms * 1_000_000, aside_ms)
+
+    def faulted(self, id: str, why: object) -> None:
+        """It works and cannot do this one thing, as where a key is damaged: other calls are none the worse for that, so it is not
+        left out. Said once of each fault."""
+        fault = (id, str(why))
+        if fault not in self._faults and len(self._faults) < _FAULTS_MAX:
+            self._faults.add(fault)
+            log.warning("storage %s of channel %s: %s", id, self._channel, why)

@@ -21,7 +21,7 @@ from engine.channels.steps import Round, Steps
 from engine.channels.storage import Ask
 from engine.channels.values import Acknowledged, Fetched, Published, Subscribed
 from engine.drivers.errand import Sent
-from engine.errors import EngineError, Malformed, OutcomeUnknown
+from engine.errors import EngineError, Malformed, OutcomeUnknown, ScriptFault
 from engine.operations.channels import FetchReply, NewMessage, OldReply
 
 R = TypeVar("R")
@@ -125,11 +125,14 @@ class SeveralStorages:
         doubtful = self._health.doubtful(chosen)
         answers: _Answers = yield Round({id: asks_of(id) for id in chosen}, intended_ns, _any_answer if doubtful else enough)
         for id in chosen:
-            failure = next((one for one in answers.get(id, ()) if isinstance(one, EngineError)), None)
+            failures = [one for one in answers.get(id, ()) if isinstance(one, EngineError)]
+            failure = next((one for one in failures if not isinstance(one, ScriptFault)), None)
             if failure is not None:
                 self._health.failed(id, failure)
             elif id in answers:
                 self._health.answered(id)
+                for fault in failures[:1]:
+                    self._health.faulted(id, fault)
             elif self._health.doubtful((id,)):
                 self._health.failed(id, "no answer")
         return {id: answers[id] for id in chosen if id in answers}

@@ -20,10 +20,15 @@ _DEAF_MS = 1_000
 
 
 def waiting(
-    look: Callable[[int], Steps[tuple[T, bool]]], wait_ms: int, ttl_s: int, now_ns: Callable[[], int] = time.monotonic_ns
+    look: Callable[[int], Steps[tuple[T, bool]]],
+    wait_ms: int,
+    ttl_s: int,
+    now_ns: Callable[[], int] = time.monotonic_ns,
+    has_more: Callable[[T], bool] = lambda _: False,
 ) -> Steps[T]:
     """Look until one says that it has something to tell, or the time is over; what the last one brought. Each is told how many
-    ms had been waited for it: 0 for the first alone."""
+    ms had been waited for it: 0 for the first alone. After one that has more to find, the next follows at once: no bell rings for
+    messages that are there already."""
     begun_ns = now_ns()
     waited_ms = 0
     until_ns = begun_ns + min(wait_ms, WAIT_MS_MAX) * 1_000_000
@@ -32,6 +37,7 @@ def waiting(
         left_ms = (until_ns - now_ns()) // 1_000_000
         if speaks or left_ms <= 0:
             return found
-        if not (yield Rest(min(left_ms, _LOOK_MS, ttl_s * 1000 // 3), min(left_ms, _DEAF_MS))):
+        most_ms = 0 if has_more(found) else min(left_ms, _LOOK_MS, ttl_s * 1000 // 3)
+        if not (yield Rest(most_ms, min(most_ms, _DEAF_MS))):
             return found
         waited_ms = max(1, (now_ns() - begun_ns) // 1_000_000)

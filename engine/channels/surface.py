@@ -80,7 +80,13 @@ class ChannelSurface:
         known = ids.check("subscriber", subscriber)
         most = validate.integer("max_messages", max_messages, 0, MESSAGES_MAX)
         wait = validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX) if most else 0
-        return polling.waiting(lambda waited_ms: self._plan.fetch(known, most, waited_ms), wait, self.ttl_s), wait > 0
+        steps = polling.waiting(
+            lambda waited_ms: self._plan.fetch(known, most, waited_ms),
+            wait,
+            self.ttl_s,
+            has_more=lambda found: found.more_messages,
+        )
+        return steps, wait > 0
 
     def _acknowledging(self, subscriber: object, receipt: object) -> Steps[Acknowledged]:
         return self._plan.acknowledge(ids.check("subscriber", subscriber), cast("str", receipt))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -142,6 +143,10 @@ def test_the_largest_content_is_taken_and_one_byte_more_is_not() -> None:
     [
         (b'{"id":"a","content":{"b":[1]}}', ("a", {"b": [1]})),
         (b'{ "content" : null, "id" : "a", "more" : 1 }', ("a", None)),
+        (
+            b'{"id":"a","content":[1,%b,-%b]}' % (b"9" * 5_000, b"7" * 4_301),
+            ("a", [1, Decimal("9" * 5_000), Decimal("-" + "7" * 4_301)]),
+        ),
         (b'{"id":"a"}', None),
         (b'{"content":1}', None),
         (b'{"id":5,"content":1}', None),

@@ -26,6 +26,7 @@ from engine.errors import (
     PartlyPublished,
     ServerUnavailable,
     SubscriptionNotFound,
+    WrongKeyType,
 )
 from engine.operations.channels import Fetch, NewMessage, Publish, Subscribe, Unsubscribe
 
@@ -352,3 +353,22 @@ def test_a_clock_that_went_back_in_one_storage_is_told(desk: Desk) -> None:
     found = desk.fetch()
     assert (ids(found), found.era_changed) == (["y"], True)
     assert desk.acknowledge(found).result == "OK" and not desk.fetch().era_changed
+
+
+def test_one_damaged_key_does_not_take_a_storage_away_from_everything_else(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    desk.run(desk.steps.subscribe("s"))
+    desk.down = {"a": WrongKeyType("fetch: the server answered WRONGTYPE the key c.{ch}.r.s is a list")}
+    for _ in range(3):
+        assert not desk.run(desk.steps.fetch("s", 64))[0].messages
+    desk.down = {}
+    caplog.clear()
+    desk.publish("m1")
+    assert set(desk.asked[-1].asks) == {"a", "b"} and not caplog.records
+
+
+def test_a_fault_of_one_key_is_said_once(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    desk.run(desk.steps.subscribe("s"))
+    desk.down = {"a": WrongKeyType("fetch: the server answered WRONGTYPE the key c.{ch}.r.s is a list")}
+    for _ in range(3):
+        desk.run(desk.steps.fetch("s", 64))
+    assert [record.levelname for record in caplog.records] == ["WARNING"] and "c.{ch}.r.s" in caplog.text

@@ -82,3 +82,21 @@ def test_rings_for_nothing_do_not_make_it_longer() -> None:
     asked, took_ms = rests(500, 1_815, [(100, True)] * 4, [])
     assert took_ms == 500 and [rest.most_ms for rest in asked] == [500, 400, 300, 200, 100]
     assert [rest.deaf_ms for rest in asked] == [500, 400, 300, 200, 100]
+
+
+def test_it_does_not_rest_while_there_is_more_to_find() -> None:
+    """Foreign publishers left many expired messages, and a look ends before it has found the living ones behind them."""
+    told = iter(["searching", "searching", "", "m"])
+
+    def look(_: int) -> Generator[Any, Any, tuple[str, bool]]:
+        word = next(told)
+        return word, word == "m"
+        yield
+
+    steps = waiting(look, 20_000, 1_815, Time().now, has_more=lambda word: word == "searching")
+    asked = [next(steps)]
+    with pytest.raises(StopIteration) as end:
+        while True:
+            asked.append(steps.send(True))
+    assert end.value.value == "m"
+    assert asked == [Rest(0, 0), Rest(0, 0), Rest(10_000, 1_000)]
