@@ -56,8 +56,8 @@ class Check:
     applies: Callable[[Run], bool] = lambda run: True
 
     def judges(self, run: Run) -> bool:
-        """True for a run that this check has something to say about: H checks about any, J about jobs, P about channels."""
-        return self.id[0] in ("HP" if run.of_channels else "HJ") and self.applies(run)
+        """True for a run that this check has something to say about: J checks about jobs alone, P about channels."""
+        return self.id[0] != ("J" if run.of_channels else "P") and self.applies(run)
 
 
 def flagged(frame: DataFrame, flags: Sequence[tuple[str, Flag]]) -> DataFrame:
