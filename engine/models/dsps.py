@@ -79,18 +79,21 @@ class DspsModel:
     def __init__(self, channel: str, lua: Path | None = None) -> None:
         self.keys = DspsKeys(channel)
         self.scripts = load_folder((lua or scripts_folder()) / "dsps")
+        # The same in every call of the channel.
+        self._named = {"clock": self.keys.clock, "meta": self.keys.meta, "live": self.keys.live}
+        self._publishing = {"bodies": self.keys.bodies, "bell": self.keys.bell}
 
     def call(self, operation: ChannelOperation) -> Call[Any]:
         """The call that carries out an operation."""
         keys = self.keys
-        named = {"clock": keys.clock, "meta": keys.meta, "live": keys.live}
+        named = self._named
         match operation:
             case Publish():
-                values = {"bodies": keys.bodies, "bell": keys.bell, **_lasting(operation), "not_after_ms": operation.not_after_ms}
+                values = {**self._publishing, **_lasting(operation), "not_after_ms": operation.not_after_ms}
                 mids = [keys.mid(message.id) for message in operation.messages]
                 return self._bound("publish", operation, named, values, mids, [message.body() for message in operation.messages])
             case Subscribe():
-                named |= {"cursor": keys.cursor(operation.subscriber), "op": keys.op(operation.nonce)}
+                named = {**named, "cursor": keys.cursor(operation.subscriber), "op": keys.op(operation.nonce)}
                 values = {"subscriber": operation.subscriber, **_lasting(operation), "not_after_ms": operation.not_after_ms}
                 return self._bound("subscribe", operation, named, values)
             case Unsubscribe():
@@ -98,7 +101,7 @@ class DspsModel:
                 values = {"subscriber": operation.subscriber, "not_after_ms": operation.not_after_ms}
                 return self._bound("unsubscribe", operation, named, values)
             case Fetch():
-                named["cursor"] = keys.cursor(operation.subscriber)
+                named = {**named, "cursor": keys.cursor(operation.subscriber)}
                 values = {
                     "bodies": keys.bodies,
                     "subscriber": operation.subscriber,
@@ -107,7 +110,7 @@ class DspsModel:
                 }
                 return self._bound("fetch", operation, named, values)
             case Acknowledge():
-                named["cursor"] = keys.cursor(operation.subscriber)
+                named = {**named, "cursor": keys.cursor(operation.subscriber)}
                 given = {"to": operation.clock, "given_era": "" if operation.era is None else operation.era}
                 values = {"subscriber": operation.subscriber, **given, **_lasting(operation)}
                 return self._bound("acknowledge", operation, named, values)
