@@ -20,8 +20,8 @@ _MUTANTS = (
         patches=(
             Patch(
                 file="dsps/fetch.lua",
-                old="renew(ends_ms, clock, cursor, meta, live)\n",
-                new="redis.call('SET', cursor, string.format('%d', upto))\nrenew(ends_ms, clock, cursor, meta, live)\n",
+                old="local more, searching = upto ~= at,",
+                new="redis.call('SET', cursor, string.format('%d', upto), 'KEEPTTL')\nlocal more, searching = upto ~= at,",
             ),
         ),
     ),
