@@ -180,7 +180,9 @@ class MemoryState:
         if isinstance(found, str):
             return AcknowledgeReply(now_us, found)
         clock, cursor = found
-        beyond = clocks.after(operation.clock, clock.clock) or operation.era not in (None, clock.era)
+        # Without an era a receipt is held against what the channel itself knows: its caller may remember one that has ended.
+        own = found if operation.era is not None else self._find(channel, operation.subscriber, None, now_us)
+        beyond = isinstance(own, str) or clocks.after(operation.clock, own[0].clock) or operation.era not in (None, clock.era)
         if beyond or not clocks.after(operation.clock, cursor.clock):
             return AcknowledgeReply(now_us, "stale", clock.clock, cursor.clock, clock.era, beyond=beyond)
         end_us = _end_us(now_us, operation.ttl_s)

@@ -42,7 +42,9 @@ local srv_us, receipt = server_us(), clock_of(to, 'the receipt')
 if not at then return { srv_us, 'channel-not-found' } end
 if not own then return { srv_us, 'subscription-not-found' } end
 local era = (clock_of(kept[2], meta) or 0) + (turned and 1 or 0)
-local beyond = clock_after(receipt, at) or given_era ~= '' and tonumber(given_era) ~= era
+-- Without an era a receipt is held against what the server itself knows: the caller's memory may be of a channel that has ended.
+local limit = given_era ~= '' and at or reckon(clock_after, was, clock_of(kept[1], meta))
+local beyond = not limit or clock_after(receipt, limit) or given_era ~= '' and tonumber(given_era) ~= era
 local last = string.format('%d', at)
 if beyond or not clock_after(receipt, own) then
   return { srv_us, 'stale', last, string.format('%d', own), era, 0, beyond and 1 or 0 }

@@ -221,3 +221,13 @@ def test_what_is_known_of_a_channel_is_read_before_anything_is_written(used: Cha
 def test_an_index_of_which_half_is_known_begins_anew(used: ChannelDesk) -> None:
     used.redis.hdel(used.keys.meta, "known")
     assert ids(used.fetch()) == ["m3", "m4", "m5"]
+
+
+def test_a_late_acknowledgement_of_an_ended_channel_takes_nothing_of_its_successor(desk: ChannelDesk) -> None:
+    """Its caller has fetched nothing and so knows no era; what it has seen is of a channel that has expired since."""
+    desk.subscribe()
+    desk.publish("m1", "m2", "m3")
+    reply = desk.acknowledge(40, seen=50)
+    assert (reply.result, reply.cursor, reply.beyond) == ("stale", 0, True)
+    assert ids(desk.fetch()) == ["m1", "m2", "m3"]
+    assert desk.acknowledge(3, seen=50).result == "OK"
