@@ -61,7 +61,8 @@ def _instants(count: int, crossings: Crossings) -> list[float]:
 
 
 def _preset(workload: ChannelWorkload, name: str, at_ms: float | None) -> int | None:
-    """The clock that is the smallest one, so the first after the largest, once the messages until then are published."""
+    """The clock from which it is the smallest one, so the first after the largest, once the messages until then are published; at
+    least two of them, since a crossing has two sides."""
     if at_ms is None:
         return None
-    return ahead(CLOCK_MAX, 1 - max(1, workload.new_messages(at_ms)[name]))
+    return ahead(CLOCK_MAX, 1 - max(2, workload.new_messages(at_ms)[name]))
