@@ -16,11 +16,9 @@ Locust's numbers are the live view; verdicts come from --history and --subscribe
 
 from __future__ import annotations
 
-import logging
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,14 +35,12 @@ from bench.channels.opening import Place
 from bench.channels.publishing import Publishing
 from bench.channels.reading import Readers
 from bench.channels.workload import LOCUST_SHARE, SHARES, ChannelWorkload, of_share
+from bench.locust_process import REFUSED_EXIT_CODE, fire, history_of, id_prefix, options_of, refuse
 from bench.workload import WorkloadError
 from engine.testing import EmbeddedServer, ServerFailed, ServerMissing
 
-REFUSED_EXIT_CODE = 2
 #: The driver re-sends for up to 10 s before it gives up.
 STOP_TIMEOUT_S = 12.0
-
-logger = logging.getLogger(__name__)
 
 
 class Load:
@@ -77,7 +73,7 @@ class Load:
 
     def prepare(self, environment: Environment, **_: Any) -> None:
         """Check the options before anything runs, and start a server when none was named."""
-        options = _options(environment)
+        options = options_of(environment)
         _share_out(environment, options.subscribers)
         if isinstance(environment.runner, WorkerRunner):
             return
@@ -94,15 +90,15 @@ class Load:
 
     def begin(self, environment: Environment, **_: Any) -> None:
         """A start: by the command line, or by the button on the page."""
-        options = _options(environment)
+        options = options_of(environment)
         runner: Any = environment.runner
         if not isinstance(runner, WorkerRunner):
             # decided once; a master sends its options to all its processes
             options.load_parts = runner.worker_count
-            options.load_prefix = _id_prefix(options)
+            options.load_prefix = id_prefix(options, "%m%d%H%M%S")
         if isinstance(runner, MasterRunner):
             return
-        report: Any = partial(_fire, environment)
+        report: Any = partial(fire, environment)
         number = runner.worker_index
         try:
             if Subscriber in environment.user_classes:
@@ -119,7 +115,7 @@ class Load:
                 )
                 self._publishing.warm_up()
         except (WorkloadError, engine.EngineError, OSError) as error:
-            self._refuse(environment, error)
+            refuse(environment, error)
 
     def start(self) -> None:
         """The first user is there: the schedule counts from now."""
@@ -133,7 +129,7 @@ class Load:
 
     def subscribe(self, environment: Environment) -> None:
         """Be the next subscriber of the share until the load ends. Raises StopUser then, or when there is none any more."""
-        options = _options(environment)
+        options = options_of(environment)
         planned = of_share(options.share)
         if self._readers is None or self._numbers >= len(planned):
             raise StopUser
@@ -165,42 +161,15 @@ class Load:
         print(f"Start subscribers with: python -m bench.channels subscribe --host {url}", flush=True)
         return url
 
-    def _refuse(self, environment: Environment, error: Exception) -> None:
-        logger.error("the load was not started: %s", error)
-        runner: Any = environment.runner
-        if _options(environment).headless:
-            environment.process_exit_code = REFUSED_EXIT_CODE
-            end = runner.quit
-        else:
-            end = runner.stop
-        # in another greenlet, since stopping ends the one that starts the users
-        gevent.spawn(end)
-
-
-def _options(environment: Environment) -> Namespace:
-    options = environment.parsed_options
-    if options is None:
-        raise RuntimeError("this locustfile needs Locust's command line")
-    return options
-
 
 def _workload(options: Namespace, id_prefix: str) -> ChannelWorkload:
     return ChannelWorkload(seed=options.seed, rate=options.rate, id_prefix=id_prefix)
 
 
-def _id_prefix(options: Namespace) -> str:
-    prefix = options.id_prefix or f"b{options.seed}"
-    # On the page the same seed is started again and again, and an id that was used before would be a duplicate.
-    return prefix if options.headless else f"{prefix}-{datetime.now(UTC).strftime('%m%d%H%M%S')}"
-
-
 def _place(environment: Environment, given: str, number: int) -> Place:
     """Each of several processes writes a history of its own: publisher-1.jsonl, publisher-1-2.jsonl, publisher-1-3.jsonl."""
-    options = _options(environment)
-    history = Path(given) if given else None
-    if history is not None and number > 0:
-        history = history.with_name(f"{history.stem}-{number + 1}{history.suffix}")
-    return Place(environment.host or "", Path(options.lua) if options.lua else None, history)
+    options = options_of(environment)
+    return Place(environment.host or "", Path(options.lua) if options.lua else None, history_of(given, number))
 
 
 def _share_out(environment: Environment, subscribers: int) -> None:
@@ -211,12 +180,6 @@ def _share_out(environment: Environment, subscribers: int) -> None:
         Subscriber.fixed_count = subscribers
     else:
         environment.user_classes = [kind for kind in environment.user_classes if kind is not Subscriber]
-
-
-def _fire(environment: Environment, kind: str, name: str, response_ms: float | None, failure: Exception | None) -> None:
-    environment.events.request.fire(
-        request_type=kind, name=name, response_time=response_ms, response_length=0, exception=failure, context={}
-    )
 
 
 load = Load()

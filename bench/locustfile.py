@@ -15,10 +15,8 @@ Locust's numbers are the live view; verdicts come from --history and --consumer-
 
 from __future__ import annotations
 
-import logging
 import sys
 from argparse import ArgumentParser, Namespace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,15 +30,13 @@ from locust.runners import MasterRunner, WorkerRunner
 # After locust, which makes the sockets cooperative when it is imported.
 import engine
 from bench.consumption import Consumption, Source
+from bench.locust_process import REFUSED_EXIT_CODE, fire, history_of, id_prefix, options_of, refuse
 from bench.models import LANES, NAMES, ModelMissing
 from bench.production import REQUEST_TYPE, Destination, Production
 from bench.workload import CAPABILITY, Workload, WorkloadError
 from engine.testing import EmbeddedServer, ServerFailed, ServerMissing
 
 DEFAULT_RATE_PER_S = 120.0
-REFUSED_EXIT_CODE = 2
-
-logger = logging.getLogger(__name__)
 
 
 class Load:
@@ -77,7 +73,7 @@ class Load:
 
     def prepare(self, environment: Environment, **_: Any) -> None:
         """Check the options before anything runs, and start a server when none was named."""
-        options = _options(environment)
+        options = options_of(environment)
         _share_out(environment, options.consumers)
         if isinstance(environment.runner, WorkerRunner):
             return
@@ -93,12 +89,12 @@ class Load:
 
     def begin(self, environment: Environment, **_: Any) -> None:
         """A start: by the command line, or by the button on the page."""
-        options = _options(environment)
+        options = options_of(environment)
         runner: Any = environment.runner
         if not isinstance(runner, WorkerRunner):
             # decided once; a master sends its options to all its processes
             options.load_parts = runner.worker_count
-            options.load_prefix = _id_prefix(options)
+            options.load_prefix = id_prefix(options, "%Y%m%d-%H%M%S")
         try:
             if not isinstance(runner, WorkerRunner):
                 _check_users(environment, options)
@@ -113,7 +109,7 @@ class Load:
             )
             self._production.warm_up()
         except (WorkloadError, engine.EngineError, OSError) as error:
-            self._refuse(environment, error)
+            refuse(environment, error)
 
     def start(self) -> None:
         """The first user is there: the schedule counts from now."""
@@ -130,7 +126,7 @@ class Load:
         try:
             consumption = Consumption(_source(environment, number=len(self._consumptions)), _consumer_report(environment))
         except (engine.EngineError, OSError) as error:
-            self._refuse(environment, error)
+            refuse(environment, error)
             raise StopUser from error
         # Locust kills its users at the end of the load; the worker is not to be killed but stopped, so it is ours.
         self._consumptions.append(consumption)
@@ -161,54 +157,27 @@ class Load:
         print(f"Start a worker with: {worker} --queue {queue} --url {url}", flush=True)
         return url
 
-    def _refuse(self, environment: Environment, error: Exception) -> None:
-        logger.error("the load was not started: %s", error)
-        runner: Any = environment.runner
-        if _options(environment).headless:
-            environment.process_exit_code = REFUSED_EXIT_CODE
-            end = runner.quit
-        else:
-            end = runner.stop
-        # in another greenlet, since stopping ends the one that starts the users
-        gevent.spawn(end)
-
-
-def _options(environment: Environment) -> Namespace:
-    options = environment.parsed_options
-    if options is None:
-        raise RuntimeError("this locustfile needs Locust's command line")
-    return options
-
 
 def _workload(options: Namespace, id_prefix: str = "") -> Workload:
     return Workload(seed=options.seed, rate_per_s=options.rate, id_prefix=id_prefix or options.id_prefix)
 
 
-def _id_prefix(options: Namespace) -> str:
-    prefix = options.id_prefix or f"b{options.seed}"
-    # On the page the same seed is started again and again, and an id that was used before would be a duplicate.
-    return prefix if options.headless else f"{prefix}-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}"
-
-
 def _destination(environment: Environment, *, part: int = 0) -> Destination:
     """Each of several processes writes a history of its own: producer-1.jsonl, producer-1-2.jsonl, producer-1-3.jsonl."""
-    options = _options(environment)
-    history = Path(options.history) if options.history else None
-    if history is not None and part > 0:
-        history = history.with_name(f"{history.stem}-{part + 1}{history.suffix}")
+    options = options_of(environment)
     return Destination(
         queue=options.queue,
         url=environment.host or "",
         lua=Path(options.lua) if options.lua else None,
         model=options.model,
-        history=history,
+        history=history_of(options.history, part),
         retention_ms=options.retention_ms,
     )
 
 
 def _source(environment: Environment, *, number: int) -> Source:
     """Each consumer writes a history of its own: consumer-1.jsonl, consumer-1-2.jsonl; in another process consumer-1-p2.jsonl."""
-    options = _options(environment)
+    options = options_of(environment)
     runner: Any = environment.runner
     given = Path(options.consumer_history) if options.consumer_history else None
     name = given.name.removesuffix(".jsonl") if given else "consumer-1"
@@ -247,18 +216,12 @@ def _check_users(environment: Environment, options: Namespace) -> None:
         raise WorkloadError(f"users: {users} is fewer than {consumers}the {options.load_parts} Locust processes, each needs one")
 
 
-def _fire(environment: Environment, kind: str, name: str, response_ms: float | None, failure: Exception | None) -> None:
-    environment.events.request.fire(
-        request_type=kind, name=name, response_time=response_ms, response_length=0, exception=failure, context={}
-    )
-
-
 def _producer_report(environment: Environment) -> Any:
-    return partial(_fire, environment, REQUEST_TYPE)
+    return partial(fire, environment, REQUEST_TYPE)
 
 
 def _consumer_report(environment: Environment) -> Any:
-    return partial(_fire, environment)
+    return partial(fire, environment)
 
 
 load = Load()

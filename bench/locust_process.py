@@ -1,0 +1,57 @@
+"""What both locustfiles do alike: options, refusals, reports to Locust, and a history file for each process."""
+
+from __future__ import annotations
+
+import logging
+from argparse import Namespace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import gevent
+from locust.env import Environment
+
+REFUSED_EXIT_CODE = 2
+
+logger = logging.getLogger(__name__)
+
+
+def options_of(environment: Environment) -> Namespace:
+    """The options of the command line, or of the page."""
+    options = environment.parsed_options
+    if options is None:
+        raise RuntimeError("this locustfile needs Locust's command line")
+    return options
+
+
+def refuse(environment: Environment, error: Exception) -> None:
+    """Say why the load cannot begin, and end it: the process where nobody looks at a page."""
+    logger.error("the load was not started: %s", error)
+    runner: Any = environment.runner
+    if options_of(environment).headless:
+        environment.process_exit_code = REFUSED_EXIT_CODE
+        end = runner.quit
+    else:
+        end = runner.stop
+    # in another greenlet, since stopping ends the one that starts the users
+    gevent.spawn(end)
+
+
+def id_prefix(options: Namespace, stamp: str) -> str:
+    """What ids begin with: on the page the same seed is started again and again, and an id that was used before would be a
+    duplicate. `stamp`: a format of strftime."""
+    prefix = options.id_prefix or f"b{options.seed}"
+    return prefix if options.headless else f"{prefix}-{datetime.now(UTC).strftime(stamp)}"
+
+
+def history_of(given: str, number: int) -> Path | None:
+    """Each of several processes writes a history of its own: producer-1.jsonl, producer-1-2.jsonl, producer-1-3.jsonl."""
+    path = Path(given) if given else None
+    return path if path is None or number <= 0 else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
+
+
+def fire(environment: Environment, kind: str, name: str, response_ms: float | None, failure: Exception | None) -> None:
+    """Tell Locust of a request."""
+    environment.events.request.fire(
+        request_type=kind, name=name, response_time=response_ms, response_length=0, exception=failure, context={}
+    )
