@@ -37,7 +37,7 @@ def messages(published: DataFrame, run: Run) -> DataFrame:
         F.min(F.when(there & ~undone, F.col("done_ns"))).alias("kept_ns"),
         F.min(F.col("first_send_ns") + life_ns(run)).alias("over_ns"),
         F.collect_set("crc").alias("crcs"),
-        F.coalesce(F.max(undone), F.lit(False)).alias("gone"),
+        F.coalesce(F.max(undone | may_be_twice(run)), F.lit(False)).alias("gone"),
     )
 
 
@@ -57,6 +57,16 @@ def may_be_undone(run: Run, *, answered: Column) -> Column:
     return F.coalesce(
         reduce(or_, ((~answered | (F.col("done_ns") >= one.saved_ns)) & (sent_ns <= one.heal_ns) for one in found)), F.lit(True)
     )
+
+
+def may_be_twice(run: Run) -> Column:
+    """True for a call that was sent on both sides of a restore: its first copy may have been applied and undone, and the one that
+    came after may have been applied anew."""
+    found = [
+        F.lit(False),
+        *((F.col("first_send_ns") <= one.heal_ns) & (F.col("last_send_ns") > one.heal_ns) for one in restores(run)),
+    ]
+    return F.coalesce(reduce(or_, found), F.lit(False))
 
 
 def first_deliveries(delivered: DataFrame, *by: str) -> DataFrame:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from engine.channels.clock import CLOCK_MAX, ahead
 from tests.reports.channel_story import Channel, ChannelStory, Sent
 from tests.reports.good_channels import P1, P2, S2, S3
+from tests.reports.story import ns
 
 Tell = Callable[[ChannelStory, Channel], None]
 
@@ -449,6 +450,22 @@ def its_clock_is_given_to_another_after_the_restore(story: ChannelStory, one: Ch
     one.kept.clear()
     one.clock = one.cursors[R] = ahead(clock, -1)
     story.publish(P2, one.name, "b", 46)
+    read(story, one, 47)
+
+
+@case(("P4", "shared clock", "possible"))
+def sent_before_the_restore_and_again_after_it(story: ChannelStory, one: Channel) -> None:
+    """One call: its first copy was applied and read, and then undone; its second one met the restored server."""
+    story.subscribe(S2, one.name, R, 1)
+    lost = ahead(one.clock, 1)
+    told = {"last_send_ns": ns(46.5), "clock": ahead(lost, 1)}
+    story.publish(P2, one.name, "a", 42, took=4.6, sends=2, clocks=[ahead(lost, 1)], told=told)
+    read(story, one, 43.5)
+    one.clock = one.cursors[R] = ahead(lost, -1)
+    one.kept.clear()
+    publish(story, one, "b", at=46)
+    one.kept.append(Sent("a", ahead(lost, 1)))
+    one.clock = ahead(lost, 1)
     read(story, one, 47)
 
 
