@@ -108,7 +108,7 @@ _RESERVED = frozenset({"id", "wait", "paused", "meta-paused", "active", "delayed
 FINDINGS = (
     Finding(
         "unfenced ends",
-        ("J1", "J3", "J6", "J8"),
+        ("J1", "J3", "J4", "J6", "J8"),
         "A Node worker ends a job without asking who holds its lock: one that has stalled completes or fails what another"
         " worker runs since. The end that the other one sends is refused, or both stand.",
     ),
