@@ -240,7 +240,7 @@ def details(found: dict[str, Any]) -> list[str]:
     channel = found.get("channels") or {}
     published = channel.get("publish", {}).get("costs", {})
     section(
-        "channels: messages per second on one connection; µs a message of scripts, server, client",
+        "channels: messages per second; µs a message of scripts, server, client",
         {row: _costs(published, row) for row in published.get("jobs_per_s", {})},
     )
     section(

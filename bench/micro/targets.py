@@ -44,10 +44,10 @@ TARGETS = (
     Target("bytes_valkey", "bytes per waiting job, Valkey", 439, at_least=False, decimals=1),
     Target("bytes_redis", "bytes per waiting job, Redis", 551, at_least=False, decimals=1),
     Target("publish", "publish one by one / bare loop with the same script", 0.90, at_least=True),
-    Target("publish_batch", "publish in batches of 100, one connection / DSPS for 20 hosts", 5.0, at_least=True),
+    Target("publish_batch", "publish in batches of 100, two connections / DSPS for 20 hosts", 5.0, at_least=True),
     Target("fetch_calls", "round trips of a fetch of up to 64 messages", 1.0, at_least=False),
     Target("wake_ms", "p50 of a long poll beyond bare pub/sub, ms", 2.0, at_least=False),
-    Target("catch_up", "cost of a message behind 10^6 unread / behind 10^3", 1.5, at_least=False),
+    Target("catch_up", "keys looked at for a message, behind 10^6 unread / behind 10^3", 1.5, at_least=False),
     Target("catch_up_keys", "keys of the dearest call of a fetch", 1_100, at_least=False, decimals=0),
 )
 
