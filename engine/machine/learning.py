@@ -66,7 +66,7 @@ class Learning(State):
             case Woken():
                 self._claiming.waited(marker=reply.marker)
                 if reply.news and isinstance(operation, Wait) and operation.version is not None:
-                    self._sweeping.learn(operation.version)
+                    self._sweeping.learn(operation.version, marker=True)
                 if reply.marker and not self._may_claim(now_ns):
                     # The marker is taken and this worker cannot claim: a sweep re-arms it for the others.
                     self._sweeping.at_ns = event.done_ns

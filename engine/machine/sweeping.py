@@ -37,6 +37,8 @@ class Sweeping:
         self.classes = settings.classes
         #: The news are on their way.
         self.asking = False
+        # The version that the last marker was of which came meanwhile.
+        self._taken: int | None = None
 
     def next_operation(self, incarnation: str, now_ns: int) -> Operation | None:
         """The next call of the sweep that is on, or the first one of a sweep that is due."""
@@ -56,16 +58,22 @@ class Sweeping:
         # Without a class that it may run, nothing that waits is for this worker.
         return Count(self.classes or ("@",)) if isinstance(operation, Count) else operation
 
-    def learn(self, version: int) -> None:
-        """There is something new to who knows this version."""
+    def learn(self, version: int, *, marker: bool = False) -> None:
+        """There is something new to who knows this version. `marker`: others wait for the marker that told so, and asking is what
+        leaves it for them (news.lua); so after those that are on their way the news are asked for once more."""
         if not self.asking:
             self._rest.insert(0, News(version, self._settings.name))
             self.asking = True
+        elif marker:
+            self._taken = version
 
     def learned(self, classes: tuple[str, ...]) -> None:
         """The news are known."""
         self.asking = False
         self.classes = classes
+        if self._taken is not None:
+            self.learn(self._taken)
+            self._taken = None
 
     def reaped(self, operation: Operation, reply: Reaped, done_ns: int) -> None:
         """A part of a sweep was answered."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from engine.machine.step_values import Forked, Send
-from engine.operations import Claim, Extend, Finish, Promoted, Reaped
+from engine.operations import Claim, Extend, Finish, Learned, News, Promoted, Reaped, Woken
 from tests.engine.helpers.machine import MS, Machine, lost, started
 
 
@@ -44,6 +44,21 @@ def test_rule_22_a_worker_without_room_hands_a_marker_on_by_a_sweep() -> None:
     machine.wake(True)
     machine.wait(1)
     assert "sweep" in machine.out
+
+
+def test_rule_22_a_marker_of_the_news_that_is_taken_while_they_are_asked_for_is_left_again() -> None:
+    """A sweep told of them as well. Others block on the list of this marker and on no other, so the worker asks once more."""
+    machine = Machine(concurrency=1)
+    machine.give()
+    machine.answer("sweep", Reaped(machine.srv_us, 1000, ()))
+    machine.answer("sweep", Promoted(machine.srv_us, 0, 1000, version=1))
+    learned = Learned(machine.srv_us, 1, 0, None, ())
+    for more in (True, False):
+        assert machine.out["sweep"].operation == News(0, "w")
+        if more:
+            machine.answer("wake", Woken(marker=False, news=True))
+        machine.answer("sweep", learned)
+    assert "sweep" not in machine.out
 
 
 def test_rule_13_a_promotion_does_not_postpone_the_sweep_that_a_claim_asked_for() -> None:
