@@ -268,10 +268,12 @@ def test_so_many_handlers_at_once_as_are_set_from_afar(queue: Queue) -> None:
         with at_work(make_worker(queue, again, "other", concurrency=4, sweep_ms=50, names=None)):
             wait_until(lambda: queue.workers.get("other"), "it is there")
             book.most = 0
+            # Else it may run nearly all of them before the other one has three.
+            book.hold()
             for number in range(20):
                 queue.enqueue("work", {}, id=f"k{number}")
-            wait_until(lambda: again.running == 3, "the number for all")
-            wait_until(lambda: len(book.ran) > 6, "the first one works as well")
+            wait_until(lambda: (book.running, again.running) == (1, 3), "the number of its own, and the number for all")
+            book.release()
             again.release()
             wait_until(lambda: finished(queue, 26), "the rest")
             assert (book.most, again.most) == (1, 3)
@@ -287,9 +289,10 @@ def test_one_worker_is_paused_from_afar(queue: Queue) -> None:
     with at_work(make_worker(queue, book, "w", **SLOW_SWEEP), make_worker(queue, book, "v", **SLOW_SWEEP)):
         queue.enqueue("work", {}, id="first")
         wait_until(lambda: finished(queue, 1), "they are at work")
-        queue.workers.pause("w")
-        # Idle workers hear of it at once: they have learnt it when nobody blocks for this version any more.
         with raw_client(queue.url) as client:
+            wait_until(lambda: client.info("clients")["blocked_clients"] == 2, "both are idle")
+            queue.workers.pause("w")
+            # Idle workers hear of it at once: they have learnt it when nobody blocks for this version any more.
             key = queue.model.keys.news(0)
             wait_until(lambda: client.llen(key) == 1, "the marker has found nobody", SOON_S)
         for number in range(10):

@@ -25,6 +25,10 @@ class Book:
     def release(self) -> None:
         self._open.set()
 
+    def hold(self) -> None:
+        """Handlers that start from now on wait for the next `release`."""
+        self._open.clear()
+
     def handlers(self, worker: str, *names: str) -> Handlers:
         made = Handlers()
 
