@@ -1,5 +1,6 @@
-"""What a channel object remembers of one storage between calls: the latest clock that it was told, and each subscriber's era. It
-makes the operations that carry this along, and learns from their replies. No I/O; safe from threads, which at worst tell less.
+"""What a channel object remembers of one storage between calls: the latest clock that it was told, each subscriber's era, and the
+proofs of the receipts that it has given. It makes the operations that carry this along, and learns from their replies. No I/O;
+safe from threads, which at worst tell less.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from engine.operations.channels import (
     FetchReply,
     NewMessage,
     OldReply,
+    Proof,
     Publish,
     Subscribe,
     Unsubscribe,
@@ -27,6 +29,8 @@ from engine.operations.channels import (
 
 #: Subscribers whose eras are kept; more than that are those of a service that makes names up.
 _ERAS_MAX = 100_000
+#: Receipts of one subscriber whose proofs are kept: handed in are the last one, and few that are older.
+_PROOFS_MAX = 4
 _MARGIN_MS = 1_000
 
 
@@ -44,6 +48,8 @@ class Knowledge:
         self._era = 0
         self._renewed_ns = 0
         self._eras: dict[str, int] = {}
+        #: For each subscriber: clock of a receipt, and its proof.
+        self._proofs: dict[str, tuple[tuple[int, Proof], ...]] = {}
 
     @property
     def seen(self) -> int | None:
@@ -67,8 +73,9 @@ class Knowledge:
         return Fetch(subscriber, most, self.ttl_s, self.seen, waited_ms)
 
     def acknowledge(self, subscriber: str, at: int) -> Acknowledge:
-        """In the era of its last fetch here, if there was one."""
-        return Acknowledge(subscriber, at, self.ttl_s, self._eras.get(subscriber), self.seen)
+        """In the era of its last fetch here, if there was one, and with the proof of that which gave the receipt."""
+        proof = dict(self._proofs.get(subscriber, ())).get(at)
+        return Acknowledge(subscriber, at, self.ttl_s, self._eras.get(subscriber), self.seen, proof)
 
     def ask_old(self, subscriber: str, messages: tuple[str, ...]) -> AskOld:
         """Whether these are old."""
@@ -92,5 +99,12 @@ class Knowledge:
         before = self._eras.get(subscriber)
         if len(self._eras) >= _ERAS_MAX:
             self._eras.clear()
+            self._proofs.clear()
         self._eras[subscriber] = reply.era
         return before
+
+    def gave(self, subscriber: str, at: int, proof: Proof | None) -> None:
+        """Take what the receipt stands for that this subscriber is given: all up to a clock, that of the proof or one before."""
+        if proof is not None:
+            others = [one for one in self._proofs.get(subscriber, ()) if one[0] != at]
+            self._proofs[subscriber] = (*others[1 - _PROOFS_MAX :], (at, proof))

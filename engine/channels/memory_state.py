@@ -35,6 +35,8 @@ from engine.operations.channels import (
 FETCH_BYTES_MAX = 1_048_576
 #: How much longer than its call the answer of a subscribe or unsubscribe is remembered.
 _ANSWER_MARGIN_MS = 20_000
+#: When a message ends that is not there (any more).
+_NONE_MS = -2
 
 
 class _Key(NamedTuple):
@@ -173,6 +175,7 @@ class MemoryState:
             upto=upto,
             more=more,
             items=tuple(items),
+            proof_ms=self._ends_ms(channel, items[-1][0] if items else upto, now_us),
         )
 
     def _acknowledge(self, channel: str, operation: Acknowledge, now_us: int) -> AcknowledgeReply:
@@ -183,6 +186,10 @@ class MemoryState:
         # Without an era a receipt is held against what the channel itself knows: its caller may remember one that has ended.
         own = found if operation.era is not None else self._find(channel, operation.subscriber, None, now_us)
         beyond = isinstance(own, str) or clocks.after(operation.clock, own[0].clock) or operation.era not in (None, clock.era)
+        if operation.proof is not None:
+            at, ends_ms = operation.proof
+            found_ms = self._ends_ms(channel, at, now_us)
+            beyond = beyond or (found_ms != ends_ms and not (found_ms == _NONE_MS and ends_ms <= now_us // 1000))
         if beyond or not clocks.after(operation.clock, cursor.clock):
             return AcknowledgeReply(now_us, "stale", clock.clock, cursor.clock, clock.era, beyond=beyond)
         end_us = _end_us(now_us, operation.ttl_s)
@@ -236,6 +243,11 @@ class MemoryState:
         self._lives.put(_Key(channel, "mid", message.id), at, end_us)
         self._lives.put(_Key(channel, "m", at), message.body(), end_us)
         self._living.setdefault(channel, Living()).add(at)
+
+    def _ends_ms(self, channel: str, at: int, now_us: int) -> int:
+        """When the message with this clock expires, as Redis says it."""
+        key = _Key(channel, "m", at)
+        return _NONE_MS if self._lives.get(key, now_us) is None else self._lives.end(key) // 1000
 
     def _unread(self, channel: str, after: int, upto: int, now_us: int) -> Iterator[tuple[int, bytes]]:
         """The living messages in (after, upto], in order."""

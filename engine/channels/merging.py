@@ -80,6 +80,8 @@ class SeveralStorages:
             old = yield from self._old(subscriber, parts)
             merged = merge(parts, old, most)
             news = any(part.batch.news for part in parts.values())
+            for id, at in merged.upto.items():
+                self._known[id].gave(subscriber, at, parts[id].batch.proof)
             speaks = bool(merged.messages or merged.lost or merged.corrupt or news)
             searching = any(part.batch.searching for part in parts.values())
             if not speaks and merged.dropped:

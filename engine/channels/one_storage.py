@@ -96,6 +96,7 @@ class OneStorage:
     def _fetched(self, subscriber: str, found: Batch) -> Fetched:
         receipt = None
         if found.upto is not None:
+            self._known.gave(subscriber, found.upto, found.proof)
             receipt = receipts.outer({self._id: receipts.inner(self._channel, subscriber, found.upto)})
         return Fetched(found.messages, receipt, found.more, found.lost, found.era, found.era_changed, found.corrupt)
 

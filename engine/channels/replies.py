@@ -23,6 +23,7 @@ from engine.operations.channels import (
     AcknowledgeReply,
     FetchReply,
     OldReply,
+    Proof,
     PublishReply,
     SubscribeReply,
     UnsubscribeReply,
@@ -33,10 +34,12 @@ R = TypeVar("R")
 
 class Batch(NamedTuple):
     """What one fetch of one storage brought. `upto`: the clock that a receipt stands for, None where there is nothing to
-    acknowledge. `news`: the clock went back, and this object has not told this subscriber yet."""
+    acknowledge; `proof`: what tells it from the same clock of another history. `news`: the clock went back, and this object has
+    not told this subscriber yet."""
 
     messages: tuple[Message, ...]
     upto: int | None
+    proof: Proof | None
     more: bool
     searching: bool
     lost: int
@@ -119,10 +122,12 @@ def batch(known: Knowledge, subscriber: str, sent: Sent) -> Batch | None:
     upto = reply.items[-1][0] if reply.items else reply.upto
     if upto == reply.cursor:
         upto = None
+    proof = None if upto is None else Proof(upto, reply.proof_ms)
     passed = 0 if upto is None else clock.distance(reply.cursor, upto)
     return Batch(
         messages,
         upto,
+        proof,
         reply.more or reply.searching,
         reply.searching,
         passed - len(read),

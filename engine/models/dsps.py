@@ -8,6 +8,9 @@ Choices, where the original loses something or its document and its server diffe
 - A clock that is behind where these scripts, a caller or a cursor has seen it has not wrapped but gone back. It goes on after
   the latest one that is known, so no clock is given twice, and its **era** is one higher. Messages from before stay; receipts of
   the former era are stale, where the caller says of which era they are.
+- A restored server may be brought to where it was by publishers who had seen nothing of what is lost, and no clock tells. So what
+  a fetch ended with is held against what is there when its receipt comes: another message with that clock expires at another
+  time. Where keys were moved with the life that they had left, as a cluster may do with a slot, what is in hand comes again.
 - Ids are looked up before the clock moves (the original moves it back); a duplicate renews the life of the clock as there.
 
 `FINDINGS` says what the wire cannot be protected from. Runs on a cluster: a channel is one slot.
@@ -58,9 +61,9 @@ FINDINGS = (
     ),
     Finding(
         "receipts carry no era",
-        ("P6",),
-        "A receipt from before the clock went back, handed in by a process that has fetched nothing since its start, may be "
-        "taken for one of now: it acknowledges what has that clock.",
+        ("P1", "P6"),
+        "A receipt from before the clock went back, handed in by another process than the one that fetched it, or long after, "
+        "may be taken for one of now: it acknowledges what has that clock.",
     ),
 )
 _MISSING: Mapping[bytes, Missing] = {
@@ -110,8 +113,9 @@ class DspsModel:
                 }
                 return self._bound("fetch", operation, named, values)
             case Acknowledge():
-                named = {**named, "cursor": keys.cursor(operation.subscriber)}
-                given = {"to": operation.clock, "given_era": "" if operation.era is None else operation.era}
+                at, proof_ms = operation.proof or (operation.clock, "")
+                named = {**named, "cursor": keys.cursor(operation.subscriber), "proof": keys.body(at)}
+                given = {"to": operation.clock, "given_era": "" if operation.era is None else operation.era, "proof_ms": proof_ms}
                 values = {"subscriber": operation.subscriber, **given, **_lasting(operation)}
                 return self._bound("acknowledge", operation, named, values)
             case AskOld():
@@ -170,10 +174,11 @@ def _parsed(operation: ChannelOperation, raw: Any) -> ChannelReply:
             return UnsubscribeReply(srv_us, cast("Any", _word(raw[1], "deleted", "missing", "refused")))
         case Fetch():
             _word(raw[1], "ok")
-            found, (turned, era_changed) = raw[10], map(bool, raw[5:7])
+            found, (turned, era_changed) = raw[11], map(bool, raw[5:7])
             items = tuple((clock.parse(found[at]), found[at + 1]) for at in range(0, len(found), 2))
             place = (clock.parse(raw[2]), clock.parse(raw[3]), raw[4])
-            return FetchReply(srv_us, "ok", *place, turned, era_changed, clock.parse(raw[7]), bool(raw[8]), bool(raw[9]), items)
+            upto, more, searching = clock.parse(raw[7]), bool(raw[8]), bool(raw[9])
+            return FetchReply(srv_us, "ok", *place, turned, era_changed, upto, more, searching, items, int(raw[10]))
         case Acknowledge():
             result = cast("Any", _word(raw[1], "OK", "stale"))
             place = (clock.parse(raw[2]), clock.parse(raw[3]), raw[4])

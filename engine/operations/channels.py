@@ -8,10 +8,18 @@ on after it (its `era` is then one higher).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 #: Why a channel or a subscriber was not found, in the words of the original.
 Missing = Literal["channel-not-found", "subscription-not-found"]
+
+
+class Proof(NamedTuple):
+    """What tells a channel's history from another with the same clocks, as before and after a restore: the clock that a fetch
+    ended with, and when the message there expires by the server's time (-1: never, -2: there is none any more)."""
+
+    clock: int
+    ends_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +127,7 @@ class FetchReply:
 
     `more`: there are, or may be, further ones after `upto`. `searching`: the bounded work of this call was used up before it
     could say; the next call goes on where it stopped. `era_changed`: the clock went back since this subscriber's last
-    acknowledgement.
+    acknowledgement. `proof_ms`: when the last of the items expires, without items what is at `upto`; see Proof.
     """
 
     srv_us: int
@@ -133,24 +141,27 @@ class FetchReply:
     more: bool = False
     searching: bool = False
     items: tuple[tuple[int, bytes], ...] = ()
+    proof_ms: int = -2
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
     """Move the cursor to a clock that lies in (cursor, clock of the channel]; else it is `stale` and changes nothing, no life
-    either. `era`: the one in which the receipt was given, None where that is not known: one of another era is stale."""
+    either. `era`: the one in which the receipt was given, None where that is not known: one of another era is stale. `proof`:
+    that of the fetch that gave it, None where that is not known: where it does not hold, the receipt is stale."""
 
     subscriber: str
     clock: int
     ttl_s: int
     era: int | None = None
     seen: int | None = None
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeReply:
     """`cursor`: that of the subscriber afterwards. `beyond`: stale because the channel has not reached that clock, or not in this
-    era: it went back."""
+    era, or not with the messages that were given: it went back."""
 
     srv_us: int
     result: Literal["OK", "stale"] | Missing

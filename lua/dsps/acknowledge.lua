@@ -1,18 +1,20 @@
 #!lua flags=allow-oom
 -- Move a subscriber's cursor to a clock after it, at most to that of the channel. Anything else is stale and changes nothing, no life
--- either; so a second copy does.
+-- either; so a second copy does. So is a receipt of another history, as before a restore: its clocks may have been given again.
 --
 -- KEYS
 --   clock   string  clock of the last message
 --   cursor  string  r.<subscriber>, the last acknowledged clock
 --   meta    hash    what these scripts know of the channel
 --   live    zset    clocks of living messages, by themselves
+--   proof   string  body of the message that the fetch of the receipt ended with
 -- ARGV
 --   subscriber  name
 --   to          clock of the receipt
 --   ttl_s       life of what is renewed
 --   given_era   era of the receipt, or ''
 --   seen        latest clock that the caller was told of, or ''
+--   proof_ms    when that message expires, as the fetch told: -2 where there was none; or ''
 -- REPLY srv_us, OK | stale, clock, cursor, era, turned, beyond
 --    or srv_us, channel-not-found | subscription-not-found
 -- @include server_us
@@ -27,11 +29,13 @@ local clock = KEYS[1]
 local cursor = KEYS[2]
 local meta = KEYS[3]
 local live = KEYS[4]
+local proof = KEYS[5]
 local subscriber = ARGV[1]
 local to = ARGV[2]
 local ttl_s = tonumber(ARGV[3])
 local given_era = ARGV[4]
 local seen = ARGV[5]
+local proof_ms = tonumber(ARGV[6])
 
 local was = clock_of(well(clock, 'string', redis.pcall('GET', clock)), clock)
 local own = clock_of(well(cursor, 'string', redis.pcall('GET', cursor)), cursor)
@@ -45,6 +49,12 @@ local era = (clock_of(kept[2], meta) or 0) + (turned and 1 or 0)
 -- Without an era a receipt is held against what the server itself knows: the caller's memory may be of a channel that has ended.
 local limit = given_era ~= '' and at or reckon(clock_after, was, clock_of(kept[1], meta))
 local beyond = not limit or clock_after(receipt, limit) or given_era ~= '' and tonumber(given_era) ~= era
+if proof_ms then
+  -- No two messages with one clock expire at the same time: the second was published after a restore.
+  local ends_ms = redis.call('PEXPIRETIME', proof)
+  local expired = ends_ms == -2 and proof_ms <= math.floor(srv_us / 1000)
+  beyond = beyond or ends_ms ~= proof_ms and not expired
+end
 local last = string.format('%d', at)
 if beyond or not clock_after(receipt, own) then
   return { srv_us, 'stale', last, string.format('%d', own), era, 0, beyond and 1 or 0 }

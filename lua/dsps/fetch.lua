@@ -16,7 +16,7 @@
 --   most        most messages
 --   ttl_s       life of what is renewed
 --   seen        latest clock that the caller was told of, or ''
--- REPLY srv_us, ok, clock, cursor, era, turned, era_changed, upto, more, searching, for each message: clock, body
+-- REPLY srv_us, ok, clock, cursor, era, turned, era_changed, upto, more, searching, proof_ms, for each message: clock, body
 --    or srv_us, channel-not-found | subscription-not-found
 -- @include server_us
 -- @include well
@@ -99,4 +99,6 @@ renew(lasting(ends_ms, cursor), cursor)
 local more, searching = upto ~= at, #items == 0 and upto ~= at and most > 0
 local texts = { now.last, string.format('%d', own), string.format('%d', upto) }
 local flags = { turned and 1 or 0, era_changed and 1 or 0, more and 1 or 0, searching and 1 or 0 }
-return { srv_us, 'ok', texts[1], texts[2], era, flags[1], flags[2], texts[3], flags[3], flags[4], items }
+-- For who acknowledges this: when what it ends with expires, -2 where nothing is (any more).
+local proof_ms = redis.call('PEXPIRETIME', bodies .. (items[#items - 1] or texts[3]))
+return { srv_us, 'ok', texts[1], texts[2], era, flags[1], flags[2], texts[3], flags[3], flags[4], proof_ms, items }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ from engine.operations.channels import (
     FetchReply,
     NewMessage,
     OldReply,
+    Proof,
     Publish,
     PublishReply,
     Subscribe,
@@ -75,9 +76,16 @@ class ChannelDesk:
         return self.run(Fetch(subscriber, most, ttl_s, seen))
 
     def acknowledge(
-        self, clock: int, subscriber: str = "s", *, ttl_s: int = TTL_S, era: int | None = None, seen: int | None = None
+        self,
+        clock: int,
+        subscriber: str = "s",
+        *,
+        ttl_s: int = TTL_S,
+        era: int | None = None,
+        seen: int | None = None,
+        proof: Proof | None = None,
     ) -> AcknowledgeReply:
-        return self.run(Acknowledge(subscriber, clock, ttl_s, era, seen))
+        return self.run(Acknowledge(subscriber, clock, ttl_s, era, seen, proof))
 
     def old(self, *ids: str, subscriber: str = "s") -> OldReply:
         return self.run(AskOld(subscriber, ids))
@@ -135,6 +143,17 @@ class ChannelDesk:
         for key, end_ms in self.lives().items():
             # One whose time is over is deleted by this.
             self.redis.pexpireat(key, end_ms - by_s * 1000)
+
+    def backup(self) -> Callable[[], None]:
+        """All keys as they are now; what this returns puts them back."""
+        kept = {key: (self.redis.dump(key), self.redis.pexpiretime(key)) for key in self.redis.scan_iter(count=1000)}
+
+        def restore() -> None:
+            self.redis.flushall()
+            for key, (dumped, end_ms) in kept.items():
+                self.redis.restore(key, end_ms, dumped, absttl=True)
+
+        return restore
 
     @contextmanager
     def commands(self) -> Iterator[dict[str, int]]:

@@ -290,6 +290,30 @@ def test_a_clock_that_went_back_is_told_and_messages_go_on_after_it(channel: Cha
     assert not channel.fetch("sa").era_changed
 
 
+@pytest.mark.parametrize("receipts", ["the last", "one before it"])
+def test_a_late_receipt_takes_nothing_of_a_restored_channel_whose_clocks_are_used_again(
+    ironclaim_url: str, channel: Channel, server: Any, receipts: str
+) -> None:
+    """Nobody has told the server that it went back: who publishes there had seen nothing of what is lost."""
+    channel.subscribe("sa")
+    channel.publish("m1", 1)
+    kept = {key: (server.dump(key), server.pexpiretime(key)) for key in server.scan_iter()}
+    channel.publish_many([("lost2", "lost"), ("lost3", "lost")])
+    fetched = channel.fetch("sa")
+    if receipts == "one before it":
+        channel.publish("lost4", "lost")
+        channel.fetch("sa")
+    server.flushall()
+    for key, (dumped, end_ms) in kept.items():
+        server.restore(key, end_ms, dumped, absttl=True)
+    with Channel("chx", FIVE_MINUTES, url=ironclaim_url) as other:
+        assert [one.clock for one in other.publish_many([("m2", 2), ("m3", 3), ("m4", 4)])] == [2, 3, 4]
+        assert channel.acknowledge("sa", fetched.receipt or "") == Acknowledged("stale", era_changed=True)
+        again = channel.fetch("sa")
+        assert contents_of(again) == [1, 2, 3, 4] and server.get("c.{chx}.r.sa") == "0"
+        assert again.receipt is not None and channel.acknowledge("sa", again.receipt) == Acknowledged("OK", era_changed=False)
+
+
 def test_a_change_of_era_without_messages_ends_one_wait_and_not_all(channel: Channel, server: Any) -> None:
     """There is nothing to acknowledge; who would be told each time could not wait any more."""
     channel.subscribe("sa")

@@ -7,7 +7,9 @@ import pytest
 
 from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
 from engine.errors import ScriptFault
-from tests.engine.channels.channel_desk import ChannelDesk, ids
+from engine.operations.channels import Proof
+from tests.engine.channels.channel_desk import TTL_S, ChannelDesk, ids
+from tests.engine.helpers.waiting import wait_until
 
 
 @pytest.fixture
@@ -82,12 +84,10 @@ def test_a_stale_acknowledgement_writes_nothing_even_then(used: ChannelDesk, ack
 
 def test_a_restored_backup_is_told_by_who_has_seen_more(used: ChannelDesk) -> None:
     """The backup is all of one instant: nothing in it contradicts anything. Only who has seen later clocks knows."""
-    backup = {key: (used.redis.dump(key), used.redis.pttl(key)) for key in used.redis.scan_iter()}
+    restore = used.backup()
     used.publish("lost1", "lost2")
     assert used.fetch().clock == 7 and used.acknowledge(7, era=0).result == "OK"
-    used.redis.flushall()
-    for key, (dumped, left_ms) in backup.items():
-        used.redis.restore(key, left_ms, dumped)
+    restore()
     # One who has seen nothing uses a clock again.
     assert used.publish("m6").clock == 6
     reply = used.fetch(seen=7)
@@ -95,6 +95,54 @@ def test_a_restored_backup_is_told_by_who_has_seen_more(used: ChannelDesk) -> No
     assert ids(reply) == ["m3", "m4", "m5", "m6"] and reply.upto == 7
     assert used.acknowledge(7, era=0).result == "stale"
     assert used.publish("m7", seen=7).clock == 8 and used.acknowledge(8, era=1, seen=8).result == "OK"
+
+
+@pytest.mark.parametrize("era", [None, 0])
+def test_a_receipt_of_another_history_is_stale_where_no_clock_tells(used: ChannelDesk, era: int | None) -> None:
+    """Publishers who had seen nothing have brought a restored channel to where it was, so it looks as if nothing had happened."""
+    restore = used.backup()
+    used.publish("lost6", "lost7")
+    lost = used.fetch()
+    assert lost.items[-1][0] == 7
+    restore()
+    wait_until(lambda: used.now_ms() > lost.proof_ms - TTL_S * 1000, "another millisecond than that of the lost ones")
+    used.publish("m6", "m7")
+    before, lives = used.dump(), used.lives()
+    for clock in (7, 6, 5):
+        reply = used.acknowledge(clock, era=era, seen=7, proof=Proof(7, lost.proof_ms))
+        assert (reply.result, reply.cursor, reply.era, reply.turned, reply.beyond) == ("stale", 2, 0, False, True)
+    assert (used.dump(), used.lives()) == (before, lives)
+    found = used.fetch(seen=7)
+    assert ids(found) == ["m3", "m4", "m5", "m6", "m7"]
+    assert used.acknowledge(6, era=era, seen=7, proof=Proof(7, found.proof_ms)).result == "OK" and ids(used.fetch()) == ["m7"]
+
+
+def test_a_proof_holds_when_its_message_has_expired(used: ChannelDesk) -> None:
+    found = used.fetch()
+    used.redis.delete(used.keys.body(5))
+    assert used.acknowledge(5, proof=Proof(5, found.proof_ms)).beyond, "it should live"
+    assert used.acknowledge(5, proof=Proof(5, used.now_ms() - 1)).result == "OK"
+
+
+def test_a_proof_that_nothing_is_there(used: ChannelDesk) -> None:
+    """All that was unread has expired: its receipt says so, and does not cover what is published under the same clock later."""
+    used.redis.delete(*(used.keys.body(clock) for clock in (3, 4, 5)))
+    found = used.fetch()
+    assert (found.items, found.upto, found.proof_ms) == ((), 5, -2)
+    used.redis.set(used.keys.body(5), b"{}", ex=TTL_S)
+    assert used.acknowledge(5, proof=Proof(5, -2)).beyond
+    used.redis.delete(used.keys.body(5))
+    assert used.acknowledge(5, proof=Proof(5, -2)).result == "OK"
+
+
+def test_a_proof_of_what_never_ends(used: ChannelDesk) -> None:
+    used.redis.persist(used.keys.body(5))
+    found = used.fetch()
+    assert found.proof_ms == -1
+    used.redis.expire(used.keys.body(5), TTL_S)
+    assert used.acknowledge(5, proof=Proof(5, -1)).beyond
+    used.redis.persist(used.keys.body(5))
+    assert used.acknowledge(5, proof=Proof(5, -1)).result == "OK"
 
 
 @pytest.mark.parametrize("seen", [1, CLOCK_MAX, CLOCK_MIN, -1])

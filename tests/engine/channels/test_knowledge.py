@@ -16,6 +16,7 @@ from engine.operations.channels import (
     AcknowledgeReply,
     FetchReply,
     OldReply,
+    Proof,
     PublishedMessage,
     PublishReply,
     UnsubscribeReply,
@@ -98,6 +99,22 @@ def test_a_subscriber_is_told_of_another_era_also_when_the_first_answer_was_lost
         batch = replies.batch(told.known, "sa", told.tell(fetched(5, era, era_changed=changed)))
         assert batch is not None and batch.news == news and batch.speaks == news
     assert told.known.acknowledge("sa", 5).era == 1 and told.known.acknowledge("sb", 5).era is None
+
+
+def test_the_proofs_of_the_last_receipts_are_kept() -> None:
+    told = Told()
+    for at in (1, 2, 3, 4, 5, 3, 6):
+        told.known.gave("sa", at, Proof(at, 100 + at))
+    told.known.gave("sa", 9, None)
+    told.known.gave("sa", 4, Proof(5, 200))
+    assert {at: told.known.acknowledge("sa", at).proof for at in range(1, 10)} == {
+        **dict.fromkeys(range(1, 10)),
+        5: Proof(5, 105),
+        3: Proof(3, 103),
+        6: Proof(6, 106),
+        4: Proof(5, 200),
+    }
+    assert told.known.acknowledge("sb", 3).proof is None
 
 
 def test_a_receipt_is_for_the_last_of_the_delivery_and_counts_what_is_missing_before_it() -> None:

@@ -96,8 +96,8 @@ def test_the_golden_dump(desk: ChannelDesk) -> None:
     }
     assert {key: value for key, value in desk.dump().items() if "ironclaim" not in key} == wire
     assert set(wire) <= desk.given(since_ms)
-    fetched = desk.raw(Fetch("sA", 64, TTL_S))
-    assert fetched[1:] == [b"ok", b"1", b"0", 0, 0, 0, b"1", 0, 0, [b"1", wire["c.{chX}.m.1"]]]
+    fetched, ends_ms = desk.raw(Fetch("sA", 64, TTL_S)), desk.lives()["c.{chX}.m.1"]
+    assert fetched[1:] == [b"ok", b"1", b"0", 0, 0, 0, b"1", 0, 0, ends_ms, [b"1", wire["c.{chX}.m.1"]]]
     told = [desk.acknowledge(at, name).result for at, name in ((1, "sA"), (1, "sA"), (9, "sA"), (1, "sC"))]
     assert told == ["OK", "stale", "stale", "subscription-not-found"]
     assert desk.redis.get("c.{chX}.r.sA") == b"1"

@@ -4,7 +4,8 @@ the test takes one away, by a carrier of steps without threads."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from engine.channels.memory import MemoryStorage
 from engine.channels.merging import SeveralStorages
 from engine.channels.steps import Round, Steps
 from engine.channels.storage import Opening
-from engine.channels.values import Fetched
+from engine.channels.values import Acknowledged, Fetched
 from engine.drivers.errand import Sent
 from engine.errors import (
     ChannelNotFound,
@@ -90,6 +91,16 @@ class Desk:
         assert found.receipt is not None
         return self.run(self.steps.acknowledge("s", found.receipt))
 
+    def backup(self, storage: str) -> Callable[[], None]:
+        """A storage as it is now; what this returns puts it back, at some later instant."""
+        kept = deepcopy(self.storages[storage]._state)
+
+        def restore() -> None:
+            self.storages[storage]._state = kept
+            self.now_s += 0.1
+
+        return restore
+
     def unread(self, storage: str) -> list[int]:
         return [at for at, _ in self.storages[storage].apply("ch", Fetch("s", 64, self.ttl_s)).items]
 
@@ -119,6 +130,24 @@ def test_a_message_is_written_to_all_read_once_and_acknowledged_in_all(desk: Des
     assert desk.fetch().receipt is None
     assert desk.run(desk.steps.are_old("s", ("x", "y", "z"))) == {"x": True, "y": True, "z": False}
     assert desk.run(desk.steps.unsubscribe("s")) is True and desk.run(desk.steps.unsubscribe("s")) is False
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_receipt_for_a_part_of_a_batch_is_held_against_all_of_it(desk: Desk, restored: bool) -> None:
+    """Of storage a only the first message is delivered; the second one tells that it has another history now."""
+    desk.subscribe()
+    desk.publish_to("a", "x")
+    restore = desk.backup("a")
+    desk.publish_to("a", "lost")
+    desk.publish_to("b", "y", "x")
+    found = desk.fetch(2)
+    assert ids(found) == ["y", "x"] and parts(found) == {"a": 1, "b": 2}
+    if restored:
+        restore()
+        desk.publish_to("a", "other")
+    assert desk.acknowledge(found) == Acknowledged("OK", restored)
+    assert (desk.unread("a"), desk.unread("b")) == ([1, 2] if restored else [2], [])
+    assert ids(desk.fetch()) == ["other" if restored else "lost"]
 
 
 def test_one_storage_that_works_is_enough_and_the_other_is_left_out_for_a_while(

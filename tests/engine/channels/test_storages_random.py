@@ -19,6 +19,7 @@ from engine.operations.channels import (
     ChannelOperation,
     Fetch,
     FetchReply,
+    Proof,
     Publish,
     PublishReply,
     Subscribe,
@@ -83,6 +84,8 @@ class Walk:
         self.earlier: list[ChannelOperation] = []
         self.clock: int | None = None
         self.era = 0
+        #: Clocks that fetches ended with, and when what is there expires: on the server, and in memory.
+        self.proofs: list[tuple[int, int, int]] = []
         desk.redis.flushall()
         start = dice.choice(STARTS)
         if start is not None:
@@ -95,9 +98,9 @@ class Walk:
         lives = self.desk.lives()
         assert all(end_ms > 0 for end_ms in lives.values()), "everything on the server ends"
 
-    def both(self, operation: ChannelOperation) -> Any:
-        """The reply, of which only the time differs."""
-        wanted: Any = self.memory.apply("chX", operation)
+    def both(self, operation: ChannelOperation, in_memory: ChannelOperation | None = None) -> Any:
+        """The reply, of which only the times differ."""
+        wanted: Any = self.memory.apply("chX", in_memory or operation)
         found = self.desk.run(operation)
         turned = found.turned if isinstance(found, FetchReply) else False
         for _ in range(20):
@@ -105,6 +108,14 @@ class Walk:
                 break
             # A server that does not know of its messages looks for them, step by step.
             found = replace(self.desk.run(operation), turned=turned)
+        if isinstance(found, FetchReply) and found.proof_ms > 0 < wanted.proof_ms:
+            # As far as the test's own run takes no time.
+            left_ms = [reply.proof_ms - reply.srv_us // 1000 for reply in (found, wanted)]
+            assert abs(left_ms[0] - left_ms[1]) < 20_000
+            at = found.items[-1][0] if found.items else found.upto
+            assert at is not None
+            self.proofs.append((at, found.proof_ms, wanted.proof_ms))
+            wanted = replace(wanted, proof_ms=found.proof_ms)
         assert replace(found, srv_us=0) == replace(wanted, srv_us=0), operation
         if getattr(found, "clock", None) is not None and not isinstance(operation, AskOld):
             self.clock, self.era = found.clock, getattr(found, "era", self.era)
@@ -150,7 +161,11 @@ class Walk:
         at = clocks.ahead(at, self.dice.choice((0, 0, -1, -2, -5, 1, 2**53)))
         era = self.dice.choice((None, None, self.era, self.era + 1, 0))
         operation = Acknowledge(self.dice.choice(SUBSCRIBERS), at, self.ttl_s(), era, self.seen())
-        if self.both(operation).result == "OK":
+        in_memory = operation
+        if self.proofs and self.dice.random() < 0.5:
+            (at, *ends_ms), wrong_ms = self.dice.choice(self.proofs[-4:]), self.dice.choice((0, 0, 0, 1, -1))
+            operation, in_memory = (replace(operation, clock=at, proof=Proof(at, end_ms + wrong_ms)) for end_ms in ends_ms)
+        if self.both(operation, in_memory).result == "OK":
             self.list.acknowledged(operation)
 
     def ask_old(self) -> None:
@@ -160,6 +175,7 @@ class Walk:
         by_s = self.dice.choice(TIMES_S)
         self.now_s += by_s
         self.desk.age(by_s)
+        self.proofs = [(at, end_ms - by_s * 1000, in_memory_ms) for at, end_ms, in_memory_ms in self.proofs]
         if self.memory.apply("chX", AskOld("s", ())).result == "channel-not-found":
             self.list.forget()
 
