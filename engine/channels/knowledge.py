@@ -74,8 +74,10 @@ class Knowledge:
 
     def acknowledge(self, subscriber: str, at: int) -> Acknowledge:
         """In the era of its last fetch here, if there was one, and with the proof of that which gave the receipt."""
-        proof = dict(self._proofs.get(subscriber, ())).get(at)
-        return Acknowledge(subscriber, at, self.ttl_s, self._eras.get(subscriber), self.seen, proof)
+        seen = self.seen
+        # The channel may have expired and begun anew.
+        proof = dict(self._proofs.get(subscriber, ())).get(at) if seen is not None else None
+        return Acknowledge(subscriber, at, self.ttl_s, self._eras.get(subscriber), seen, proof)
 
     def ask_old(self, subscriber: str, messages: tuple[str, ...]) -> AskOld:
         """Whether these are old."""
@@ -90,6 +92,8 @@ class Knowledge:
         changed = fresh and self._latest is not None and reply.era != self._era
         self._latest = clock.latest(reply.clock, self._latest if fresh else None)
         self._era = reply.era
+        if not fresh:
+            self._proofs.clear()
         if not (isinstance(reply, AcknowledgeReply) and reply.result == "stale"):
             self._renewed_ns = max(self._renewed_ns, sent.first_send_ns)
         return changed
@@ -108,3 +112,12 @@ class Knowledge:
         if proof is not None:
             others = [one for one in self._proofs.get(subscriber, ()) if one[0] != at]
             self._proofs[subscriber] = (*others[1 - _PROOFS_MAX :], (at, proof))
+
+    def acknowledged(self, operation: Acknowledge, reply: AcknowledgeReply) -> None:
+        """Take what came of an acknowledgement. What it was about is over: a receipt that is refused because of a proof and comes
+        once more is one of another object, which was given another message with that clock."""
+        given = self._proofs.pop(operation.subscriber, ())
+        done = reply.cursor if reply.result == "OK" else None
+        left = [one for one in given if one[0] != operation.clock and (done is None or clock.after(one[0], done))]
+        if left:
+            self._proofs[operation.subscriber] = tuple(left)

@@ -5,7 +5,6 @@ lock and without a clock: everything happens at the instant that the caller name
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import count
 from typing import Any, Literal, NamedTuple, cast
 
 from engine.channels import clock as clocks
@@ -75,7 +74,7 @@ class MemoryState:
     def __init__(self) -> None:
         self._lives: Lives[_Key, Any] = Lives()
         self._living: dict[str, Living] = {}
-        self._channel_lives = count(1)
+        self._channel_lives = 0
         self._apply: Mapping[type, Callable[[str, Any, int], ChannelReply]] = {
             Publish: self._publish,
             Subscribe: self._subscribe,
@@ -186,11 +185,14 @@ class MemoryState:
         # Without an era a receipt is held against what the channel itself knows: its caller may remember one that has ended.
         own = found if operation.era is not None else self._find(channel, operation.subscriber, None, now_us)
         beyond = isinstance(own, str) or clocks.after(operation.clock, own[0].clock) or operation.era not in (None, clock.era)
-        if operation.proof is not None:
+        ahead = clocks.after(operation.clock, cursor.clock)
+        unproven = False
+        if operation.proof is not None and ahead and not beyond:
             at, ends_ms = operation.proof
             found_ms = self._ends_ms(channel, at, now_us)
-            beyond = beyond or (found_ms != ends_ms and not (found_ms == _NONE_MS and ends_ms <= now_us // 1000))
-        if beyond or not clocks.after(operation.clock, cursor.clock):
+            unproven = found_ms != ends_ms and (found_ms != _NONE_MS or ends_ms > now_us // 1000)
+            beyond = unproven and found_ms != _NONE_MS
+        if beyond or unproven or not ahead:
             return AcknowledgeReply(now_us, "stale", clock.clock, cursor.clock, clock.era, beyond=beyond)
         end_us = _end_us(now_us, operation.ttl_s)
         self._keep(channel, clock, end_us)
@@ -218,7 +220,8 @@ class MemoryState:
 
     def _begun(self) -> _Clock:
         """Of a channel that is created."""
-        return _Clock(0, 0, next(self._channel_lives))
+        self._channel_lives += 1
+        return _Clock(0, 0, self._channel_lives)
 
     def _find(self, channel: str, subscriber: str, seen: int | None, now_us: int) -> tuple[_Clock, _Cursor] | Missing:
         clock = self._reckon(channel, seen, now_us)

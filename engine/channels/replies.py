@@ -142,6 +142,7 @@ def acknowledged(known: Knowledge, operation: Acknowledge, sent: Sent) -> Acknow
     """What came of an acknowledgement; None where channel or subscriber are missing."""
     reply = reply_of(sent, AcknowledgeReply)
     known.learn(sent)
+    known.acknowledged(operation, reply)
     if reply.result != "OK" and reply.result != "stale":
         return None
     other_era = operation.era is not None and operation.era != reply.era

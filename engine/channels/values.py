@@ -49,7 +49,8 @@ class Fetched:
     are, or may be, further ones. `lost`: messages between the last acknowledged one and this receipt that have expired unread.
     `corrupt`: those that somebody wrote in another format; they are left out. `era_changed`: the channel's clock went back since
     this subscriber's last acknowledgement, as a restored backup makes it: what was published in between may be lost, what was
-    acknowledged may come again.
+    acknowledged may come again. Where publishers who had not seen what is lost have made up for it before anybody told the
+    server, only a `stale` acknowledgement tells it.
     """
 
     messages: tuple[Message, ...] = ()
@@ -63,8 +64,8 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """`OK`: these messages do not come again. `stale`: nothing was changed, for they were acknowledged before, or the channel
-    knows no such clock (any more): `era_changed` tells the latter."""
+    """`OK`: these messages do not come again. `stale`: nothing was changed, for they were acknowledged before, or the channel has
+    not come to them (any more), or has others in their place; `era_changed` tells that it went back. Then fetch again."""
 
     result: Literal["OK", "stale"]
     era_changed: bool = False

@@ -10,7 +10,8 @@ Choices, where the original loses something or its document and its server diffe
   the former era are stale, where the caller says of which era they are.
 - A restored server may be brought to where it was by publishers who had seen nothing of what is lost, and no clock tells. So what
   a fetch ended with is held against what is there when its receipt comes: another message with that clock expires at another
-  time. Where keys were moved with the life that they had left, as a cluster may do with a slot, what is in hand comes again.
+  time. Where keys were moved with the life that they had left, as a cluster may do with a slot, this is taken for a restore, and
+  what is in hand comes again.
 - Ids are looked up before the clock moves (the original moves it back); a duplicate renews the life of the clock as there.
 
 `FINDINGS` says what the wire cannot be protected from. Runs on a cluster: a channel is one slot.
@@ -62,8 +63,9 @@ FINDINGS = (
     Finding(
         "receipts carry no era",
         ("P1", "P6"),
-        "A receipt from before the clock went back, handed in by another process than the one that fetched it, or long after, "
-        "may be taken for one of now: it acknowledges what has that clock.",
+        "A receipt from before the clock went back, handed in by another process than the one that fetched it, or long after, or "
+        "after a fetch of what has its clock now, may be taken for one of now: it acknowledges what has that clock. And one of "
+        "now that another process has fetched may be refused once, for one from before.",
     ),
 )
 _MISSING: Mapping[bytes, Missing] = {

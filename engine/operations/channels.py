@@ -148,7 +148,8 @@ class FetchReply:
 class Acknowledge:
     """Move the cursor to a clock that lies in (cursor, clock of the channel]; else it is `stale` and changes nothing, no life
     either. `era`: the one in which the receipt was given, None where that is not known: one of another era is stale. `proof`:
-    that of the fetch that gave it, None where that is not known: where it does not hold, the receipt is stale."""
+    that of the fetch that gave it, None where that is not known: it is stale where another message is there, or none although the
+    one that was would live."""
 
     subscriber: str
     clock: int

@@ -49,14 +49,15 @@ local era = (clock_of(kept[2], meta) or 0) + (turned and 1 or 0)
 -- Without an era a receipt is held against what the server itself knows: the caller's memory may be of a channel that has ended.
 local limit = given_era ~= '' and at or reckon(clock_after, was, clock_of(kept[1], meta))
 local beyond = not limit or clock_after(receipt, limit) or given_era ~= '' and tonumber(given_era) ~= era
-if proof_ms then
-  -- No two messages with one clock expire at the same time: the second was published after a restore.
+local unproven = false
+if proof_ms and not beyond and clock_after(receipt, own) then
+  -- Another message, published after a restore, expires at another time. Where there is none, that one's time must be over.
   local ends_ms = redis.call('PEXPIRETIME', proof)
-  local expired = ends_ms == -2 and proof_ms <= math.floor(srv_us / 1000)
-  beyond = beyond or ends_ms ~= proof_ms and not expired
+  unproven = ends_ms ~= proof_ms and (ends_ms ~= -2 or proof_ms > math.floor(srv_us / 1000))
+  beyond = unproven and ends_ms ~= -2
 end
 local last = string.format('%d', at)
-if beyond or not clock_after(receipt, own) then
+if beyond or unproven or not clock_after(receipt, own) then
   return { srv_us, 'stale', last, string.format('%d', own), era, 0, beyond and 1 or 0 }
 end
 local ends_ms = math.floor(srv_us / 1000) + ttl_s * 1000

@@ -144,14 +144,15 @@ class ChannelDesk:
             # One whose time is over is deleted by this.
             self.redis.pexpireat(key, end_ms - by_s * 1000)
 
-    def backup(self) -> Callable[[], None]:
-        """All keys as they are now; what this returns puts them back."""
+    def backup(self) -> Callable[..., None]:
+        """All keys as they are now; what this returns puts them back, after `aged_s`."""
         kept = {key: (self.redis.dump(key), self.redis.pexpiretime(key)) for key in self.redis.scan_iter(count=1000)}
 
-        def restore() -> None:
+        def restore(aged_s: int = 0) -> None:
             self.redis.flushall()
             for key, (dumped, end_ms) in kept.items():
-                self.redis.restore(key, end_ms, dumped, absttl=True)
+                # One whose time is over is not put back by this.
+                self.redis.restore(key, end_ms - aged_s * 1000, dumped, absttl=True)
 
         return restore
 

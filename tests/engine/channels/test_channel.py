@@ -314,6 +314,27 @@ def test_a_late_receipt_takes_nothing_of_a_restored_channel_whose_clocks_are_use
         assert again.receipt is not None and channel.acknowledge("sa", again.receipt) == Acknowledged("OK", era_changed=False)
 
 
+@pytest.mark.parametrize("answered", [True, False])
+def test_one_may_fetch_and_another_acknowledge_also_after_a_loss(
+    ironclaim_url: str, channel: Channel, server: Any, answered: bool
+) -> None:
+    """Receipts of the same clock read the same, whatever message they are for: one that is refused as from before is taken when
+    it comes again."""
+    channel.subscribe("sa")
+    channel.publish("lost", "lost")
+    first = channel.fetch("sa").receipt or ""
+    if answered:
+        channel.acknowledge("sa", first)
+    server.flushall()
+    with Channel("chx", FIVE_MINUTES, url=ironclaim_url) as other:
+        other.subscribe("sa")
+        assert other.publish("new", "new").clock == 1
+        receipts = [other.fetch("sa").receipt for _ in range(2)]
+        assert receipts == [first, first]
+        told = [channel.acknowledge("sa", first) for _ in range(1 if answered else 2)]
+        assert [one.result for one in told] == (["OK"] if answered else ["stale", "OK"])
+
+
 def test_a_change_of_era_without_messages_ends_one_wait_and_not_all(channel: Channel, server: Any) -> None:
     """There is nothing to acknowledge; who would be told each time could not wait any more."""
     channel.subscribe("sa")

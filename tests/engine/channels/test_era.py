@@ -120,8 +120,11 @@ def test_a_receipt_of_another_history_is_stale_where_no_clock_tells(used: Channe
 def test_a_proof_holds_when_its_message_has_expired(used: ChannelDesk) -> None:
     found = used.fetch()
     used.redis.delete(used.keys.body(5))
-    assert used.acknowledge(5, proof=Proof(5, found.proof_ms)).beyond, "it should live"
+    reply = used.acknowledge(5, proof=Proof(5, found.proof_ms))
+    assert (reply.result, reply.beyond, reply.cursor) == ("stale", False, 2), "it should live; nothing tells of a way back"
     assert used.acknowledge(5, proof=Proof(5, used.now_ms() - 1)).result == "OK"
+    again = used.acknowledge(5, proof=Proof(5, found.proof_ms))
+    assert (again.result, again.beyond) == ("stale", False)
 
 
 def test_a_proof_that_nothing_is_there(used: ChannelDesk) -> None:

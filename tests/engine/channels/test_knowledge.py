@@ -103,6 +103,7 @@ def test_a_subscriber_is_told_of_another_era_also_when_the_first_answer_was_lost
 
 def test_the_proofs_of_the_last_receipts_are_kept() -> None:
     told = Told()
+    told.clock(9)
     for at in (1, 2, 3, 4, 5, 3, 6):
         told.known.gave("sa", at, Proof(at, 100 + at))
     told.known.gave("sa", 9, None)
@@ -115,6 +116,43 @@ def test_the_proofs_of_the_last_receipts_are_kept() -> None:
         4: Proof(5, 200),
     }
     assert told.known.acknowledge("sb", 3).proof is None
+
+
+AROUND = (CLOCK_MAX - 1, CLOCK_MAX, CLOCK_MIN, CLOCK_MIN + 1)
+
+
+def proven(told: Told) -> list[int]:
+    return [at for at in AROUND if told.known.acknowledge("sa", at).proof is not None]
+
+
+@pytest.mark.parametrize(
+    "reply, left",
+    [
+        (AcknowledgeReply(1, "OK", CLOCK_MIN + 1, CLOCK_MAX, 0), [CLOCK_MIN, CLOCK_MIN + 1]),
+        (AcknowledgeReply(1, "stale", CLOCK_MIN + 1, CLOCK_MAX - 2, 0, beyond=True), [CLOCK_MAX - 1, CLOCK_MIN, CLOCK_MIN + 1]),
+        (AcknowledgeReply(1, "subscription-not-found"), [CLOCK_MAX - 1, CLOCK_MIN, CLOCK_MIN + 1]),
+    ],
+)
+def test_a_proof_is_used_until_its_receipt_is_answered(reply: AcknowledgeReply, left: list[int]) -> None:
+    """Else a receipt of another object, for another message with that clock, would be refused for ever."""
+    told = Told()
+    told.clock(CLOCK_MIN + 1)
+    for at in AROUND:
+        told.known.gave("sa", at, Proof(at, 100))
+    assert len(proven(told)) == 4
+    replies.acknowledged(told.known, told.known.acknowledge("sa", CLOCK_MAX), told.tell(reply))
+    assert proven(told) == left
+
+
+def test_a_proof_is_of_no_use_once_the_channel_may_have_begun_anew() -> None:
+    told = Told()
+    told.clock(7)
+    told.known.gave("sa", CLOCK_MIN, Proof(CLOCK_MIN, 100))
+    assert proven(told) == [CLOCK_MIN]
+    told.ns += (TTL_S - 11) * S
+    assert proven(told) == []
+    told.clock(1)
+    assert told.known.seen == 1 and proven(told) == []
 
 
 def test_a_receipt_is_for_the_last_of_the_delivery_and_counts_what_is_missing_before_it() -> None:

@@ -20,6 +20,7 @@ from engine.operations.channels import (
     Fetch,
     FetchReply,
     NewMessage,
+    Proof,
     Publish,
     PublishReply,
     Subscribe,
@@ -102,6 +103,24 @@ def test_the_acknowledgement_matrix(desk: Desk, row: dict[str, str]) -> None:
         assert desk.alive("s", "other") == ["ok", "subscription-not-found"], "clock and own cursor are renewed"
     else:
         assert desk.alive("s", "other") == ["channel-not-found"] * 2, "nothing is renewed"
+
+
+def test_a_receipt_is_held_against_what_its_fetch_ended_with(desk: Desk) -> None:
+    desk.subscribe("s")
+    desk.publish("a", ttl_s=100)
+    desk.publish("b", ttl_s=50)
+    found = desk.fetch("s")
+    assert found.proof_ms == 1_050_000
+
+    def acknowledge(ends_ms: int) -> tuple[str, bool]:
+        reply = desk.storage.apply("ch", Acknowledge("s", 2, TTL_S, proof=Proof(2, ends_ms)))
+        return reply.result, reply.beyond
+
+    assert acknowledge(1_050_001) == acknowledge(-2) == ("stale", True), "another message is there"
+    desk.now_s += 50
+    assert acknowledge(1_050_001) == ("stale", False), "it would live, so it was never this one, or is gone too early"
+    assert clocks_of(desk.fetch("s")) == [1]
+    assert acknowledge(found.proof_ms) == ("OK", False) and acknowledge(1_050_001) == ("stale", False)
 
 
 def test_what_is_missing_is_said_in_the_order_of_the_original(desk: Desk) -> None:

@@ -3,6 +3,7 @@ anywhere, mostly near the wrap; time goes by in both, so channels, subscribers, 
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -90,10 +91,11 @@ class Walk:
         start = dice.choice(STARTS)
         if start is not None:
             self.both(Subscribe("first", desk.nonce(), 315, NEVER_MS, start))
+        self.backup()
 
     def step(self) -> None:
         moves = (self.publish, self.publish, self.fetch, self.fetch, self.acknowledge, self.acknowledge)
-        moves += (self.subscribe, self.subscribe, self.unsubscribe, self.ask_old, self.time, self.copy)
+        moves += (self.subscribe, self.subscribe, self.unsubscribe, self.ask_old, self.time, self.copy, self.backup, self.restore)
         self.dice.choice(moves)()
         lives = self.desk.lives()
         assert all(end_ms > 0 for end_ms in lives.values()), "everything on the server ends"
@@ -163,8 +165,11 @@ class Walk:
         operation = Acknowledge(self.dice.choice(SUBSCRIBERS), at, self.ttl_s(), era, self.seen())
         in_memory = operation
         if self.proofs and self.dice.random() < 0.5:
-            (at, *ends_ms), wrong_ms = self.dice.choice(self.proofs[-4:]), self.dice.choice((0, 0, 0, 1, -1))
-            operation, in_memory = (replace(operation, clock=at, proof=Proof(at, end_ms + wrong_ms)) for end_ms in ends_ms)
+            (at, *ends_ms), wrong_ms = self.dice.choice(self.proofs[-4:]), self.dice.choice((0, 0, 0, 1, 10**9))
+            to = clocks.ahead(at, -self.dice.choice((0, 0, 0, 1, 2)))
+            proofs = [Proof(at, self.dice.choice((-2, -1)))] * 2 if self.dice.random() < 0.2 else []
+            proofs += [Proof(at, end_ms + wrong_ms) for end_ms in ends_ms]
+            operation, in_memory = (replace(operation, clock=to, proof=proof) for proof in proofs[:2])
         if self.both(operation, in_memory).result == "OK":
             self.list.acknowledged(operation)
 
@@ -176,6 +181,17 @@ class Walk:
         self.now_s += by_s
         self.desk.age(by_s)
         self.proofs = [(at, end_ms - by_s * 1000, in_memory_ms) for at, end_ms, in_memory_ms in self.proofs]
+        if self.memory.apply("chX", AskOld("s", ())).result == "channel-not-found":
+            self.list.forget()
+
+    def backup(self) -> None:
+        self.kept = self.desk.backup(), deepcopy(self.memory._state), deepcopy(self.list), self.now_s, self.earlier[:]
+
+    def restore(self) -> None:
+        """Everything is as it was, but the time: clocks may be given again, to others."""
+        restore, self.memory._state, self.list, then_s, self.earlier = self.kept
+        restore(self.now_s - then_s)
+        self.backup()
         if self.memory.apply("chX", AskOld("s", ())).result == "channel-not-found":
             self.list.forget()
 
