@@ -12,6 +12,7 @@ import pytest
 
 from engine import Queue, ScriptFault
 from engine.scripts import Script, load_folder, load_script, scripts_folder
+from tests.engine.helpers.slots import check_slots
 
 LANES = scripts_folder() / "lanes"
 REAL = sorted(path.stem for path in LANES.glob("*.lua"))
@@ -185,18 +186,7 @@ def test_rule_27_a_script_that_makes_keys_of_its_own_waits_until_the_slot_is_set
 
 @pytest.mark.parametrize("name", REAL)
 def test_each_slot_of_a_real_script_is_held(name: str, tmp_path: Path) -> None:
-    """Take any one slot out of a real header, or its binding out of the body, and the script no longer loads."""
-    shutil.copytree(LANES, tmp_path / "lanes")
-    path = tmp_path / "lanes" / f"{name}.lua"
-    source = path.read_text()
-    script = load_script(path)
-    for slot in (*script.keys, *script.arguments):
-        for pattern in (rf"^--   {slot}\s.*\n", rf"^local {slot} = .*(?:KEYS|ARGV)\[\d+\].*\n"):
-            without, count = re.subn(pattern, "", source, count=1, flags=re.MULTILINE)
-            assert count == 1, (slot, pattern)
-            path.write_text(without)
-            with pytest.raises(ScriptFault, match=f"script {name}"):
-                load_script(path)
+    check_slots(LANES / f"{name}.lua", tmp_path)
 
 
 def test_another_folder_of_scripts_is_used(tmp_path: Path, ironclaim_url: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
-from engine import ScriptFault
-from engine.scripts import load_folder, load_script, scripts_folder
+from engine.scripts import load_folder, scripts_folder
 from tests.engine.channels.channel_desk import ChannelDesk
+from tests.engine.helpers.slots import check_slots
 
 DSPS = scripts_folder() / "dsps"
 REAL = sorted(path.stem for path in DSPS.glob("*.lua"))
@@ -32,18 +31,7 @@ def test_flags_of_rule_2(name: str) -> None:
 
 @pytest.mark.parametrize("name", REAL)
 def test_each_slot_of_a_real_script_is_held(name: str, tmp_path: Path) -> None:
-    """Take any one slot out of a real header, or its binding out of the body, and the script no longer loads."""
-    shutil.copytree(DSPS, tmp_path / "dsps")
-    path = tmp_path / "dsps" / f"{name}.lua"
-    source = path.read_text()
-    script = load_script(path)
-    for slot in (*script.keys, *script.arguments):
-        for pattern in (rf"^--   {slot}\s.*\n", rf"^local {slot} = .*(?:KEYS|ARGV)\[\d+\].*\n"):
-            without, count = re.subn(pattern, "", source, count=1, flags=re.MULTILINE)
-            assert count == 1, (slot, pattern)
-            path.write_text(without)
-            with pytest.raises(ScriptFault, match=f"script {name}"):
-                load_script(path)
+    check_slots(DSPS / f"{name}.lua", tmp_path)
 
 
 @pytest.mark.parametrize("path", sorted(DSPS.rglob("*.lua")), ids=lambda path: path.stem)

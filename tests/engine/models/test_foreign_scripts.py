@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 import redis
 
-from engine import ScriptFault
 from engine.models.foreign import REUSED
-from engine.scripts import load_foreign, load_script, scripts_folder
+from engine.scripts import load_foreign, scripts_folder
+from tests.engine.helpers.slots import check_slots
 
 LUA = scripts_folder()
 SHARED = sorted(path.stem for path in (LUA / "foreign").glob("*.lua"))
@@ -48,15 +47,4 @@ def test_rule_02_flags_of_the_shared_scripts(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHARED)
 def test_each_slot_of_a_shared_script_is_held(name: str, tmp_path: Path) -> None:
-    """Take any one slot out of the header, or its binding out of the body, and the script no longer loads."""
-    shutil.copytree(LUA / "foreign", tmp_path / "foreign")
-    path = tmp_path / "foreign" / f"{name}.lua"
-    source, where = path.read_text(), folders("bull")
-    script = load_script(path, where)
-    for slot in (*script.keys, *script.arguments):
-        for pattern in (rf"^--   {slot}\s.*\n", rf"^local {slot} = .*(?:KEYS|ARGV)\[\d+\].*\n"):
-            without, count = re.subn(pattern, "", source, count=1, flags=re.MULTILINE)
-            assert count == 1, (slot, pattern)
-            path.write_text(without)
-            with pytest.raises(ScriptFault, match=f"script {name}"):
-                load_script(path, where)
+    check_slots(LUA / "foreign" / f"{name}.lua", tmp_path, folders("bull"))
