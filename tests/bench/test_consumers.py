@@ -83,7 +83,8 @@ def test_a_consumer_outlives_a_stalled_server(server: EmbeddedServer, processes:
         *(*HEADLESS, "-u", "1", "--host", server.url, "--lease-ms", "2000", "--sweep-ms", "300"),
         *("--consumer-history", str(history), "Consumer"),
     )
-    wait_until(lambda: completions(history, "claim"), "a claim")
+    # Stopped before the sweeps have a connection, nothing would be sent that could be lost.
+    wait_until(lambda: completions(history, "claim") and completions(history, "promote"), "a claim and a sweep")
     os.kill(server.pid, signal.SIGSTOP)
     try:
         wait_until(
