@@ -19,7 +19,11 @@ def main(model: str, url: str, folder: str, name: str) -> None:
 
     @handlers("main")
     def hold(job: Job) -> str:
-        (Path(folder) / f"{name}-{os.getpid()}-{job.fence}").write_text(job.id)
+        note = Path(folder) / f"{name}-{os.getpid()}-{job.fence}"
+        # Who sees the note may kill this process at once, so it must be whole by then.
+        unseen = note.with_name(f".{note.name}")
+        unseen.write_text(job.id)
+        unseen.rename(note)
         while not (Path(folder) / "open").exists():
             time.sleep(0.005)
         return name
