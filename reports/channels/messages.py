@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from reports.channels.plan import planned, restores
+from reports.channels.plan import VOID_NS, planned, restores
 from reports.facts import MS, Run
 
 if TYPE_CHECKING:
@@ -42,21 +42,21 @@ def messages(published: DataFrame, run: Run) -> DataFrame:
 
 
 def life_ns(run: Run) -> Column:
-    """How long what a call writes lives at least."""
+    """How long what a call writes must live: as long as the spec says of its channel, whatever the call itself asked for."""
     lives = [F.lit(part) for one in planned(run).values() for part in (one.name, F.lit(one.life_ns).cast("bigint"))]
     planned_ns = F.try_element_at(F.create_map(*lives), F.col("channel")) if lives else F.lit(None).cast("bigint")
-    return F.coalesce(F.col("ttl_s") * S, planned_ns, F.lit(0))
+    return F.coalesce(planned_ns, F.col("ttl_s") * S, F.lit(0))
 
 
 def may_be_undone(run: Run, *, answered: Column) -> Column:
-    """True for a call whose effect a restore may have taken back: it lies between the snapshot and the new server."""
+    """True for a call whose effect a restore may have taken back: it lies between the snapshot and the new server. One without an
+    answer may have had its effect until it was void."""
     found = restores(run)
     if not found:
         return F.lit(False)
     sent_ns = F.coalesce("last_send_ns", "first_send_ns")
-    return F.coalesce(
-        reduce(or_, ((~answered | (F.col("done_ns") >= one.saved_ns)) & (sent_ns <= one.heal_ns) for one in found)), F.lit(True)
-    )
+    latest_ns = F.when(answered, F.col("done_ns")).otherwise(F.col("first_send_ns") + VOID_NS)
+    return F.coalesce(reduce(or_, ((latest_ns >= one.saved_ns) & (sent_ns <= one.heal_ns) for one in found)), F.lit(True))
 
 
 def may_be_twice(run: Run) -> Column:

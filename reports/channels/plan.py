@@ -21,6 +21,9 @@ EXPIRE_MS = 1_800_000
 #: The instant of a snapshot is known to this.
 SAVED_SLACK_NS = 2_000 * MS
 
+#: A call that nobody answered is void on the server so long after its first send (rule 3: 10 s), by whichever clock.
+VOID_NS = 12_000 * MS
+
 RESTORE = "snapshot-restore"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from reports.channels.messages import life_ns
+from reports.channels.messages import life_ns, may_be_undone
 from reports.channels.plan import restores
 from reports.facts import MS
 
@@ -41,23 +41,29 @@ def subscriptions(frames: ChannelFrames) -> DataFrame:
     at_ns = F.when(f == "unsubscribe", F.col("first_send_ns")).otherwise(F.col("done_ns"))
     renewed = ok & (f.isin("fetch", "subscribe") | ((f == "acknowledge") & (result == "OK")))
     by_time = Window.partitionBy("channel", "subscriber").orderBy("mark_ns")
-    last = F.max(F.when(renewed, F.col("first_send_ns") + life_ns(frames.run)))
-    marked = calls.withColumns({"mark": mark, "mark_ns": at_ns}).withColumn(
-        "over_ns", last.over(by_time.rowsBetween(Window.unboundedPreceding, -1))
-    )
+    kept = renewed & ~may_be_undone(frames.run, answered=ok)
+    until_ns, earlier = F.col("first_send_ns") + life_ns(frames.run), by_time.rowsBetween(Window.unboundedPreceding, -1)
+    lives = {name: F.max(F.when(one, until_ns)).over(earlier) for name, one in (("over_ns", renewed), ("kept_ns", kept))}
+    marked = calls.withColumns({"mark": mark, "mark_ns": at_ns}).withColumns(lives)
     marks = marked.where(F.col("mark").isin("created", "exists", "left", "gone")).withColumn(
         "before", F.lag("mark").over(by_time)
     )
     known = F.coalesce(F.col("before").isin("created", "exists"), F.lit(False))
     told = marks.where(~((F.col("mark") == "exists") & known))
     ended = {"ended": F.lead("mark").over(by_time), "ended_ns": F.lead("mark_ns").over(by_time)}
-    ends = told.withColumns({**ended, "rightly_ns": F.lead("over_ns").over(by_time)})
+    lives = {name: F.lead(name).over(by_time) for name in ("over_ns", "kept_ns")}
+    ends = told.withColumns({**ended, **lives})
     starts = ends.where(F.col("mark").isin("created", "exists")).withColumnRenamed("mark_ns", "start_ns")
-    rightly = F.coalesce(F.col("rightly_ns") <= F.col("ended_ns") + EARLY_NS, F.lit(False)) | restored_between(frames)
+    rightly = F.coalesce(F.col("over_ns") <= F.col("ended_ns") + EARLY_NS, F.lit(False)) | gone_with_restore(frames)
     return starts.select("channel", "subscriber", "start_ns", "ended_ns", "ended", rightly.alias("rightly"))
 
 
-def restored_between(frames: ChannelFrames) -> Column:
-    """True where a restore lies in a subscription: it may have been made after the snapshot, or be over in its old state."""
-    spans = ((F.col("start_ns") <= one.heal_ns) & (F.col("ended_ns") >= one.inject_ns) for one in restores(frames.run))
+def gone_with_restore(frames: ChannelFrames) -> Column:
+    """True where a restore explains that a subscription is gone: it was made after the snapshot, or its life, as far as it was
+    renewed before that, is over. What is in the snapshot and alive must come back with it."""
+    over = F.coalesce(F.col("kept_ns") <= F.col("ended_ns") + EARLY_NS, F.lit(True))
+    spans = (
+        (F.col("start_ns") <= one.heal_ns) & (F.col("ended_ns") >= one.inject_ns) & ((F.col("start_ns") >= one.saved_ns) | over)
+        for one in restores(frames.run)
+    )
     return F.coalesce(reduce(or_, spans, F.lit(False)), F.lit(False))

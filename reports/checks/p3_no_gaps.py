@@ -3,7 +3,8 @@ right after that of the one before, in the circle of clocks.
 
 A gap is legal where the messages in it were over by then, and where the clock went back between the two (another era, a restored
 server, a subscriber that was created anew). The life of a message whose publish was never answered counts from its first send;
-as its clock is not known, it may stand anywhere.
+as its clock is not known, it may stand anywhere. A clock that is to cross the wrap must not be said to have gone back before any
+server did.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from reports.channels.messages import first_deliveries
+from reports.channels.plan import planned, restores
 from reports.channels.subscriptions import EARLY_NS
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.p1_all_delivered import to
+from reports.meaning import NEVER_NS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
-    """First deliveries that do not follow the one before."""
+    """First deliveries that do not follow the one before, and clocks that were said to have gone back for nothing."""
     followed = steps(frames)
     jumps = followed.where(F.col("step") > 1)
     words = sentence("got ", F.col("message"), " at clock ", F.col("item_clock"), " after ", F.col("item_before"))
@@ -33,9 +36,11 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
     gap = sentence(
         "got ", F.col("message"), " at clock ", F.col("item_clock"), " right after ", F.col("item_before"), " and not ", skipped()
     )
+    era = sentence("was said to have gone back ", F.col("era"), " times before any server did")
     return [
         (followed.withColumn("who", to()), Flag("back", F.col("step") < 1, words, absence=False, subject="who")),
         (unexplained(frames, jumps).withColumn("who", to()), Flag("gap", F.lit(True), gap, absence=True, subject="who")),
+        (unfounded(frames), Flag("era", F.lit(True), era, absence=False, subject="channel")),
         (counted, Flag("thin", F.col("n") == 0, F.lit("got fewer than two messages"), False, level="unknown", subject="who")),
     ]
 
@@ -64,6 +69,15 @@ def unexplained(frames: ChannelFrames, jumps: DataFrame) -> DataFrame:
     told = jumps.select(*names).join(known, "channel", "left").groupBy(*names)
     summed = told.agg(F.count_if(fills).alias("filled"), F.min(alive).alias("alive"))
     return summed.where(F.col("alive").isNotNull() | (F.col("filled") < F.col("step") - 1))
+
+
+def unfounded(frames: ChannelFrames) -> DataFrame:
+    """Channels that cross the wrap whose era had risen before the first restore began: their clocks are never lost otherwise, for
+    they live longer than a run may leave them alone."""
+    crossing = [one.name for one in planned(frames.run).values() if one.wraps]
+    began_ns = min((one.inject_ns for one in restores(frames.run)), default=NEVER_NS)
+    told = F.col("channel").isin(crossing) & (F.col("type") == "ok") & (F.col("done_ns") < began_ns) & (F.col("era") > 0)
+    return frames.calls.where(told).groupBy("channel").agg(F.max("era").alias("era"))
 
 
 def skipped() -> Column:

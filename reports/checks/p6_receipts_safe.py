@@ -1,5 +1,6 @@
 """P6: only receipts move cursors, and only forward. What was tampered with, cut, of another subscriber, used before or beyond
-what there is moves nothing; no cursor goes back but by a restore; and what is acknowledged was delivered to that subscriber."""
+what there is moves nothing; no cursor goes back but by a restore; none is further than where its subscriber began and what was
+acknowledged for it, be it without an answer; and what is acknowledged was delivered to that subscriber."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from reports.channels.circle import CLOCK_MAX
 from reports.channels.plan import restores
 from reports.checks.base import Check, Flag, sentence
 from reports.checks.p1_all_delivered import to
@@ -28,10 +30,11 @@ REFUSED = ("malformed", "stale", "not-found")
 
 
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
-    """Bad receipts that were accepted, cursors that went back, and acknowledgements of what nobody was given."""
+    """Bad receipts that were accepted, cursors that went back or on by themselves, acknowledgements of what nobody was given."""
     misused = frames.misuses.where(~during_restore(frames)).withColumn("who", to())
     accepted = sentence("was told OK for a receipt that was ", F.col("name"), ", of clock ", F.col("clock"))
     back = sentence("had its cursor at ", F.col("cursor"), " after it had been further")
+    ahead = sentence("had its cursor at ", F.col("cursor"), ", and nobody had acknowledged that much")
     unseen = sentence("acknowledged clock ", F.col("clock"), ", of which no fetch gave it a receipt")
     untried = sentence("moved no cursor, but nobody has handed one in and was refused")
     return [
@@ -39,6 +42,10 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
         (
             cursors(frames).withColumn("who", to()),
             Flag("back", F.col("cursor_at") < F.col("reached_at"), back, False, subject="who"),
+        ),
+        (
+            moved(frames).withColumn("who", to()),
+            Flag("ahead", F.col("cursor_at") > F.col("allowed_at"), ahead, absence=True, subject="who"),
         ),
         (strange(frames).withColumn("who", to()), Flag("no receipt", F.lit(True), unseen, absence=True, subject="who")),
         (missing(frames), Flag("thin", F.lit(True), untried, absence=False, level="unknown", subject="who")),
@@ -70,6 +77,24 @@ def cursors(frames: ChannelFrames) -> DataFrame:
     earlier = Window.partitionBy(*LIFE).orderBy("order_ns", "turn").rowsBetween(Window.unboundedPreceding, -1)
     both = said.unionByName(asked).withColumn("reached_at", F.max("said_at").over(earlier))
     return both.where(F.col("turn") == 0)
+
+
+def moved(frames: ChannelFrames) -> DataFrame:
+    """Answers that tell a cursor, each with the furthest place to which it may have come by then: where an answer says that its
+    subscriber began, and what acknowledgements were sent. A subscribe without an answer may have begun anywhere."""
+    f, ok = F.col("f"), F.col("type") == "ok"
+    begun = F.when(ok, F.col("cursor_at")).when(F.col("type") != "fail", F.lit(CLOCK_MAX))
+    may_be_at = F.when(f == "subscribe", begun).when((f == "acknowledge") & (F.col("type") != "fail"), F.col("at"))
+    calls = frames.calls.where(F.col("subscriber").isNotNull())
+    asked = calls.where(may_be_at.isNotNull()).select(
+        "channel", "subscriber", F.col("first_send_ns").alias("order_ns"), may_be_at.alias("may_be_at")
+    )
+    said = calls.where(ok & F.col("cursor").isNotNull()).select(
+        "channel", "subscriber", F.col("done_ns").alias("order_ns"), "cursor", "cursor_at"
+    )
+    so_far = Window.partitionBy("channel", "subscriber").orderBy("order_ns")
+    both = asked.unionByName(said, allowMissingColumns=True).withColumn("allowed_at", F.max("may_be_at").over(so_far))
+    return both.where(F.col("cursor").isNotNull())
 
 
 def strange(frames: ChannelFrames) -> DataFrame:

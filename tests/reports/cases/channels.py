@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.channels.clock import CLOCK_MAX, ahead
-from tests.reports.channel_story import Channel, ChannelStory, Sent
+from tests.reports.channel_story import Channel, ChannelStory, Sent, crc_of
 from tests.reports.good_channels import P1, P2, S2, S3
 from tests.reports.story import ns
 
@@ -23,7 +23,7 @@ R = "reader"
 #: Two steps before the wrap: the third message has the smallest clock.
 NEAR = ahead(CLOCK_MAX, -2)
 
-LOST, GAP, BACK = ("P1", "lost"), ("P3", "gap"), ("P3", "back")
+LOST, GAP, BACK, AHEAD = ("P1", "lost"), ("P3", "gap"), ("P3", "back"), ("P6", "ahead")
 
 #: So long lives a message that may expire at once, in seconds.
 LIFE_S = 15.0
@@ -94,7 +94,7 @@ def the_last_one_never_comes(story: ChannelStory, one: Channel) -> None:
     read(story, one, 4)
 
 
-@everywhere(LOST)
+@everywhere(LOST, AHEAD)
 def the_cursor_moves_with_the_fetch(story: ChannelStory, one: Channel) -> None:
     """And its reply was lost with the process that asked."""
     publish(story, one, "a", "b", "c")
@@ -475,3 +475,93 @@ def acknowledged_and_again_after_the_restore(story: ChannelStory, one: Channel) 
     publish(story, one, "b", at=46)
     read(story, one, 47)
     story.fetch(S2, one.name, R, 48, items=one.kept[1:])
+
+
+@everywhere(AHEAD)
+def the_cursor_moves_by_itself_behind_a_dead_reader(story: ChannelStory, one: Channel) -> None:
+    """What it had in hand was not acknowledged, and does not come again: the reader that died with it had got it."""
+    publish(story, one, "a", "b", "c")
+    story.fetch(S2, one.name, R, 3)
+    one.cursors[R] = one.clock
+    read(story, one, 4, proc=S3)
+
+
+@everywhere(AHEAD)
+def a_stale_acknowledgement_moves_the_cursor(story: ChannelStory, one: Channel) -> None:
+    first, *_ = publish(story, one, "a", "b", "c")
+    story.fetch(S2, one.name, R, 3, most=1)
+    story.acknowledge(S2, one.name, R, 3.1, first)
+    story.fetch(S2, one.name, R, 3.2)
+    story.acknowledge(S2, one.name, R, 3.3, first)
+    one.cursors[R] = one.clock
+    read(story, one, 4)
+
+
+@everywhere()
+def an_acknowledgement_without_an_answer_has_moved_the_cursor(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b", "c")
+    story.fetch(S2, one.name, R, 3)
+    story.acknowledge(S2, one.name, R, 3.1, reply=None)
+    publish(story, one, "d", at=4)
+    read(story, one, 5, proc=S3)
+
+
+@case(("P1", "unheard of", "unknown"))
+def subscribed_without_an_answer_after_some_messages(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b", reader=False)
+    story.subscribe(S2, one.name, R, 3, reply=None)
+    publish(story, one, "c", at=4)
+    read(story, one, 5)
+
+
+@case(("P3", "era"), preset=NEAR)
+def the_wrap_is_taken_for_a_clock_that_went_back(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", "b")
+    read(story, one, 3)
+    one.era += 1
+    publish(story, one, "c", at=4)
+    read(story, one, 5)
+
+
+@case(("P4", "several clocks"))
+def without_an_answer_long_before_the_restore_and_at_two_clocks(story: ChannelStory, one: Channel) -> None:
+    """No restore has undone what was void before its snapshot."""
+    story.subscribe(S2, one.name, R, 1)
+    story.publish(P1, one.name, "a", 2, reply=None)
+    publish(story, one, "b", at=3)
+    one.clock = ahead(one.clock, 1)
+    story.publish(P1, one.name, "a", 20, clocks=[one.clock], results=["created"])
+    one.kept.append(Sent("a", one.clock))
+    read(story, one, 21)
+
+
+@case(("P1", "subscription lost"))
+def not_found_after_the_restore_though_it_is_in_the_snapshot(story: ChannelStory, one: Channel) -> None:
+    publish(story, one, "a", at=30)
+    not_found(story, one, 46)
+    del one.cursors[R]
+    story.subscribe(S2, one.name, R, 46.1)
+    publish(story, one, "b", at=47)
+    read(story, one, 48)
+
+
+@case()
+def subscribed_after_the_snapshot_and_gone_with_it(story: ChannelStory, one: Channel) -> None:
+    story.subscribe(S2, one.name, R, 42)
+    not_found(story, one, 46)
+    del one.cursors[R]
+    story.subscribe(S2, one.name, R, 46.1)
+    publish(story, one, "b", at=47)
+    read(story, one, 48)
+
+
+@case(LOST)
+def expired_sooner_than_the_spec_says(story: ChannelStory, one: Channel) -> None:
+    """As the engine has asked for it: its own word is no excuse."""
+    story.subscribe(S2, one.name, R, 1)
+    asked = {"intended_ns": ns(2), "items": [{"message": "a", "crc": crc_of("a")}], "ttl_s": 2}
+    one.clock = ahead(one.clock, 1)
+    told = {"clock": one.clock, "items": [{**asked["items"][0], "clock": one.clock, "result": "created"}]}
+    story.call(P1, "publish", one.name, 2, asked=asked, told=told)
+    publish(story, one, "b", at=9)
+    read(story, one, 10)
