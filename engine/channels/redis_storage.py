@@ -37,6 +37,11 @@ class RedisStorage:
         self._client = client
         self._connect = connect
 
+    @property
+    def place(self) -> object:
+        """Equal for storages that are given in the same words."""
+        return self._url if self._client is None else id(self._client)
+
     def open(self, opening: Opening) -> OpenRedis:
         """For `Channel`. Raises Malformed for a url or client that does not fit."""
         return OpenRedis(Endpoint(self._url, self._client, self._connect), opening)

@@ -103,13 +103,18 @@ class ChannelSurface:
 
 
 def _checked_storages(storages: object) -> dict[str, Storage]:
-    bound = "a mapping of 1 to 10 ids to storages, RedisStorage or MemoryStorage"
+    bound = "a mapping of 1 to 10 ids to storages, RedisStorage(...) or MemoryStorage(), each in another place"
     if not isinstance(storages, Mapping) or not 1 <= len(cast("Mapping[Any, Any]", storages)) <= 10:
         raise Malformed("storages", cast("object", storages), bound)
     given = cast("Mapping[Any, Any]", storages)
     for storage in given.values():
-        if not (callable(getattr(storage, "open", None)) and callable(getattr(storage, "open_async", None))):
+        opens = callable(getattr(storage, "open", None)) and callable(getattr(storage, "open_async", None))
+        if not opens or isinstance(storage, type):
             raise Malformed("storages", given, bound)
+    # What is written to one place twice is a duplicate of itself each time.
+    places = [storage.place if isinstance(storage, RedisStorage) else id(storage) for storage in given.values()]
+    if any(place in places[:at] for at, place in enumerate(places)):
+        raise Malformed("storages", given, bound)
     return {validate.text("storages", id): storage for id, storage in given.items()}
 
 

@@ -64,7 +64,7 @@ def test_one_of_two_servers_is_enough_and_the_other_is_not_waited_for(
 
 @pytest.mark.feature("DS24", model="dsps")
 def test_it_fails_when_all_servers_are_away(away: EmbeddedServer) -> None:
-    storages = {id: RedisStorage(away.url, connect=IMPATIENT) for id in ("a", "b")}
+    storages = {id: RedisStorage(client=redis.Redis.from_url(away.url), connect=IMPATIENT) for id in ("a", "b")}
     with Channel("ch", FIVE_MINUTES, storages=storages) as channel:
         away.stop()
         with pytest.raises((ServerUnavailable, OutcomeUnknown)):

@@ -248,6 +248,15 @@ def test_settings(ironclaim_url: str) -> None:
     for bad in ("", "a b", "a" * 129, 5):
         refused(lambda: Channel("chx", storages={bad: MemoryStorage()}), "storages")  # noqa: B023
         refused(lambda: Channel("chx", models.Dsps(storage=bad)), "storage")  # noqa: B023
+    memory, client = MemoryStorage(), redis.Redis()
+    for bad in (
+        *(MemoryStorage, RedisStorage),
+        *((memory, memory), (RedisStorage(), RedisStorage()), (RedisStorage(ironclaim_url), RedisStorage(ironclaim_url))),
+        (RedisStorage(client=client), memory, RedisStorage(client=client)),
+    ):
+        several = dict(zip("abc", bad, strict=False)) if isinstance(bad, tuple) else {"a": bad}
+        refused(lambda: Channel("chx", storages=several), "storages")  # noqa: B023
+    refused(lambda: Channel("chx", storages={"a": RedisStorage([])}), "url")  # type: ignore[arg-type]
     refused(lambda: Channel("chx", url=ironclaim_url, storages={"a": MemoryStorage()}), "storages")
     refused(lambda: Channel("chx", connect=ConnectOptions(), storages={"a": MemoryStorage()}), "storages")
     for bad in ("http://x", "redis://x:y:z", 5):

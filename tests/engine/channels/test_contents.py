@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from engine.channels import contents
-from engine.channels.contents import CONTENT_BYTES_MAX, RawJson
+from engine.channels.contents import CONTENT_BYTES_MAX, NESTING_MAX, RawJson
 from engine.errors import Malformed
 
 
@@ -83,6 +85,31 @@ def test_what_is_too_deep_or_refers_to_itself_is_refused() -> None:
             contents.written(content)
     with pytest.raises(Malformed, match="content"):
         RawJson("[" * 100_000 + "]" * 100_000)
+
+
+def test_what_is_nested_deeper_than_any_consumer_reads_is_refused() -> None:
+    def nested(depth: int) -> RawJson:
+        return RawJson('{"a":[' * (depth // 2) + "[" * (depth % 2) + "]" * (depth % 2) + "]}" * (depth // 2))
+
+    for depth in (NESTING_MAX - 1, NESTING_MAX):
+        assert contents.written(nested(depth)) == nested(depth).text.encode()
+    with pytest.raises(Malformed, match=f"JSON nested {NESTING_MAX + 1} deep"):
+        contents.written(nested(NESTING_MAX + 1))
+    # Not how many there are counts, nor what is in strings.
+    wide = [[[']\\"[']] * NESTING_MAX, "[{" * NESTING_MAX]
+    assert json.loads(contents.written(wide)) == wide
+
+
+def test_a_deep_content_is_read_from_deep_within_as_well() -> None:
+    deepest: list[Any] = []
+    for _ in range(NESTING_MAX - 1):
+        deepest = [deepest]
+    body = b'{"id":"a","content":%b}' % contents.written(deepest)
+
+    def read(frames: int) -> Any:
+        return contents.read(body) if frames == 0 else read(frames - 1)
+
+    assert read(sys.getrecursionlimit() * 3 // 5) == ("a", deepest)
 
 
 @pytest.mark.parametrize(
