@@ -19,10 +19,10 @@ NESTING_MAX = 500
 _BOUND = f"a JSON value, or RawJson of its text, of at most {CONTENT_BYTES_MAX} bytes, nested at most {NESTING_MAX} deep"
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _TO_ESCAPE = re.compile("[<>&\u2028\u2029]")
-#: A string of valid JSON, or what begins or ends a list or an object.
-_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|([\[{])|([\]}])')
-#: A string of valid JSON, or space between its tokens.
-_SPACE = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\n\r]+')
+#: A string of valid JSON; or what begins or ends a list or an object; or space between tokens.
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_BRACKETS = re.compile(_STRING + r"|([\[{])|([\]}])")
+_SPACE = re.compile(rf"({_STRING})|[ \t\n\r]+")
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
@@ -55,10 +55,8 @@ def written(content: object) -> bytes:
         raise Malformed("content", content, f"{_BOUND} ({error})") from error
     if len(data) > CONTENT_BYTES_MAX:
         raise Malformed("content", f"{len(data)} bytes", _BOUND)
-    if text.count("[") + text.count("{") > NESTING_MAX:
-        nesting = _nesting(text)
-        if nesting > NESTING_MAX:
-            raise Malformed("content", f"JSON nested {nesting} deep", _BOUND)
+    if text.count("[") + text.count("{") > NESTING_MAX and (nesting := _nesting(text)) > NESTING_MAX:
+        raise Malformed("content", f"JSON nested {nesting} deep", _BOUND)
     return data
 
 
