@@ -6,6 +6,8 @@ A name with a number stands for a repeated group of slots (`items  2 for each it
 
 An include (`-- @include name`) is one local function named like its file, with everything passed in and no includes of its own.
 The `wire` of a foreign model alone may be cut into several of them: it names includes of its own folder.
+
+A list that may be long goes to the server in pieces; the word PIECE in a script is their size.
 """
 
 from __future__ import annotations
@@ -29,6 +31,10 @@ _INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"--.*")
 #: The include that may have includes of its own.
 _WIRE = "wire"
+_PIECE = re.compile(r"\bPIECE\b")
+#: How many words of a list go into one command, or entries of one into one reply: Lua's stack has room for some 8,000. A multiple
+#: of 4, so that no item is parted: the largest, a job with its unique key, has 4 words. Tests set it to 4, to cross each loop.
+PIECE_WORDS = 1000
 _SHEBANG = re.compile(r"^#!lua(?: flags=[a-z,-]+)?\n")
 
 
@@ -84,38 +90,45 @@ def scripts_folder() -> Path:
 
 def load_folder(folder: Path) -> Mapping[str, Script]:
     """Every script of one model's folder by name. Raises ScriptFault naming the file and what is wrong with it."""
-    if not folder.is_dir():
-        raise ScriptFault(f"no folder of scripts at {folder}")
-    return _load(_texts(folder), tuple(sorted(folder.glob("*.lua"))), ())
+    return _load_folder(folder, PIECE_WORDS)
 
 
 def load_foreign(lua: Path, model: str, reused: Iterable[str]) -> Mapping[str, Script]:
     """The scripts of a foreign model by name: those that all foreign models share, the model's own, which come first, and those
     of Lanes that it uses as they are. Includes are looked for in the folders of the model, of all foreign ones, and of Lanes."""
+    return _load_foreign(lua, model, tuple(reused), PIECE_WORDS)
+
+
+# A process reads a folder once: a service may have many queues, and all of them run the scripts that its first one did, also
+# while a newer release is being installed below it. Other scripts are another folder. What failed to load is read again.
+@lru_cache(maxsize=16)
+def _load_folder(folder: Path, piece_words: int) -> Mapping[str, Script]:
+    _check_folders(folder)
+    return _load(sorted(folder.glob("*.lua")), (), piece_words)
+
+
+@lru_cache(maxsize=16)
+def _load_foreign(lua: Path, model: str, reused: tuple[str, ...], piece_words: int) -> Mapping[str, Script]:
     own, shared, lanes = lua / model, lua / "foreign", lua / "lanes"
-    for folder in (own, shared, lanes):
-        if not folder.is_dir():
-            raise ScriptFault(f"no folder of scripts at {folder}")
+    _check_folders(own, shared, lanes)
     paths = {name: lanes / f"{name}.lua" for name in reused}
     for folder in (shared, own):
         paths |= {path.stem: path for path in sorted(folder.glob("*.lua"))}
     where = tuple(folder / "include" for folder in (own, shared, lanes))
-    return _load(_texts(own, shared, lanes), tuple(paths[name] for name in sorted(paths)), where)
+    return _load([paths[name] for name in sorted(paths)], where, piece_words)
 
 
-def _texts(*folders: Path) -> tuple[str, ...]:
-    """All that is written there."""
-    return tuple(path.read_text() for folder in folders for path in sorted(folder.rglob("*.lua")))
+def _check_folders(*folders: Path) -> None:
+    for folder in folders:
+        if not folder.is_dir():
+            raise ScriptFault(f"no folder of scripts at {folder}")
 
 
-@lru_cache(maxsize=16)
-def _load(texts: tuple[str, ...], paths: tuple[Path, ...], where: tuple[Path, ...]) -> Mapping[str, Script]:
-    """These scripts, as long as nothing in their folders (`texts`) has changed: a service may have many queues, and holding all
-    headers to all bodies takes ten times as long as reading them."""
-    return MappingProxyType({path.stem: load_script(path, where) for path in paths})
+def _load(paths: Iterable[Path], where: tuple[Path, ...], piece_words: int) -> Mapping[str, Script]:
+    return MappingProxyType({path.stem: load_script(path, where, piece_words) for path in paths})
 
 
-def load_script(path: Path, where: Sequence[Path] = ()) -> Script:
+def load_script(path: Path, where: Sequence[Path] = (), piece_words: int = PIECE_WORDS) -> Script:
     """One script with its includes resolved and its header checked. `where`: folders of includes, else the one beside it."""
     source = path.read_text()
     shebang = _SHEBANG.match(source)
@@ -145,6 +158,7 @@ def load_script(path: Path, where: Sequence[Path] = ()) -> Script:
             raise ScriptFault(f"script {path.name}: {name} is declared and never used")
     folders = where or (path.parent / "include",)
     text = _INCLUDE.sub(lambda found: _include(path, found.group(1), folders), source)
+    text = _PIECE.sub(str(piece_words), text)
     return Script(path.stem, text, slots[0], slots[1], groups[0], groups[1])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import redis
@@ -108,6 +109,12 @@ def _of_url(url: object, asynchronous: bool) -> dict[str, Any]:
     # redis-py takes a database that is no number for database 0.
     if not isinstance(url, str) or not (url.startswith("unix://") or re.fullmatch(r"rediss?://[^/?#]*/?\d*(\?.*)?", url)):
         raise Malformed("url", url, _URL_BOUND)
+    return dict(_settings_of_url(url, asynchronous))
+
+
+# A service may have many queues on few servers, and each connection that redis-py makes reads its own version from disk.
+@lru_cache(maxsize=64)
+def _settings_of_url(url: str, asynchronous: bool) -> Mapping[str, Any]:
     try:
         found = dict(cast("dict[str, Any]", (parse_async_url if asynchronous else parse_url)(url)))
         known = {name: value for name, value in found.items() if name != "connection_class"}

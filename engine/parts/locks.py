@@ -17,7 +17,7 @@ from engine.parts.face import InTime, Steps
 
 if TYPE_CHECKING:
     from engine.async_queue import AsyncQueue
-    from engine.parts.surface import Surface
+    from engine.models.model import Model
     from engine.queue import Queue
 
 TTL_MS_MAX = 86_400_000
@@ -35,9 +35,15 @@ class Lock:
     renewals: int = 0
 
 
-def _acquire(name: object, ttl_ms: object) -> Steps[Lock | None]:
+def new_token() -> str:
+    """What the caller of one `acquire` is known by."""
+    return os.urandom(8).hex()
+
+
+def acquiring(name: object, ttl_ms: object) -> Steps[Lock | None]:
+    """Take a lock; None when somebody holds it. Raises Malformed and OutcomeUnknown."""
     lock_name, length_ms = validate.lock_name(name), validate.integer("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
-    token = os.urandom(8).hex()
+    token = new_token()
 
     def operation(not_after_ms: int) -> Operation:
         return AcquireLock(lock_name, token, length_ms, not_after_ms)
@@ -48,7 +54,8 @@ def _acquire(name: object, ttl_ms: object) -> Steps[Lock | None]:
     return Lock(lock_name, token, reply.fence, reply.until_ms) if reply.result == "held" else None
 
 
-def _extend(lock: object, ttl_ms: object) -> Steps[Lock]:
+def extending(lock: object, ttl_ms: object) -> Steps[Lock]:
+    """Hold it for longer. Raises LeaseLost when it has run out, Malformed and OutcomeUnknown."""
     held, length_ms = _lock(lock), validate.integer("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
     count = held.renewals + 1
 
@@ -64,9 +71,10 @@ def _extend(lock: object, ttl_ms: object) -> Steps[Lock]:
     return replace(held, until_ms=reply.until_ms, renewals=count)
 
 
-def _release(surface: Surface, lock: object) -> Steps[bool]:
+def releasing(model: Model, lock: object) -> Steps[bool]:
+    """Give it back; False when it was not held any more."""
     held = _lock(lock)
-    reply = _reply((yield surface.model.call(ReleaseLock(held.name, held.token))))
+    reply = _reply((yield model.call(ReleaseLock(held.name, held.token))))
     return reply.result == "released"
 
 
@@ -90,15 +98,15 @@ class Locks:
 
     def acquire(self, name: str, *, ttl_ms: int = 30_000) -> Lock | None:
         """Take a lock for `ttl_ms` (10 to a day); None when somebody holds it. Does not wait. Raises as `enqueue` does."""
-        return self._queue.carry_out(_acquire(name, ttl_ms))
+        return self._queue.carry_out(acquiring(name, ttl_ms))
 
     def extend(self, lock: Lock, *, ttl_ms: int = 30_000) -> Lock:
         """Hold it for `ttl_ms` from now on. Raises LeaseLost when it has run out."""
-        return self._queue.carry_out(_extend(lock, ttl_ms))
+        return self._queue.carry_out(extending(lock, ttl_ms))
 
     def release(self, lock: Lock) -> bool:
         """Give it back; False when it was not held any more."""
-        return self._queue.carry_out(_release(self._queue, lock))
+        return self._queue.carry_out(releasing(self._queue.model, lock))
 
 
 class AsyncLocks:
@@ -109,12 +117,12 @@ class AsyncLocks:
 
     async def acquire(self, name: str, *, ttl_ms: int = 30_000) -> Lock | None:
         """Take a lock for `ttl_ms` (10 to a day); None when somebody holds it. Does not wait. Raises as `enqueue` does."""
-        return await self._queue.carry_out(_acquire(name, ttl_ms))
+        return await self._queue.carry_out(acquiring(name, ttl_ms))
 
     async def extend(self, lock: Lock, *, ttl_ms: int = 30_000) -> Lock:
         """Hold it for `ttl_ms` from now on. Raises LeaseLost when it has run out."""
-        return await self._queue.carry_out(_extend(lock, ttl_ms))
+        return await self._queue.carry_out(extending(lock, ttl_ms))
 
     async def release(self, lock: Lock) -> bool:
         """Give it back; False when it was not held any more."""
-        return await self._queue.carry_out(_release(self._queue, lock))
+        return await self._queue.carry_out(releasing(self._queue.model, lock))

@@ -94,8 +94,8 @@ local function held_by(id, unique, dedup, delay_ms)
 end
 local late = now_ms > not_after_ms
 local stamp = struct.pack('>I6', now_ms)
-for page = 1, count, 500 do
-  local last, job_keys = math.min(page + 499, count), {}
+for page = 1, count, PIECE / 2 do
+  local last, job_keys = math.min(page + PIECE / 2 - 1, count), {}
   for at = page, last do job_keys[at - page + 1] = KEYS[keys_at + at] end
   local some_known = redis.call('EXISTS', unpack(job_keys)) > 0
   for at = page, last do
@@ -177,17 +177,17 @@ if fresh == 0 then return reply end
 redis.call('INCRBY', seq, fresh)
 for class, target in pairs(new) do note_class(prefix, classes, class, target, now_ms, { tell_news = tell_news }) end
 -- The indexes before the jobs: an entry without a job is skipped, but a job without an entry would be lost (rule 1).
-for at = 1, #delayed, 1000 do redis.call('ZADD', due, unpack(delayed, at, math.min(at + 999, #delayed))) end
+for at = 1, #delayed, PIECE do redis.call('ZADD', due, unpack(delayed, at, math.min(at + PIECE - 1, #delayed))) end
 for _, lane in ipairs(lanes) do
   if lane.best > 0 and redis.call('HEXISTS', parked, lane.name) == 0 then
     redis.call('ZADD', lane.ready, 'LT', (10 - lane.best) * 562949953421312 + turn, lane.name)
     lane.claimable = true
   end
-  for at = 1, #lane.waiting, 1000 do redis.call('ZADD', lane.zset, unpack(lane.waiting, at, math.min(at + 999, #lane.waiting))) end
+  for at = 1, #lane.waiting, PIECE do redis.call('ZADD', lane.zset, unpack(lane.waiting, at, math.min(at + PIECE - 1, #lane.waiting))) end
 end
-for at = 1, #jobs, 1000 do redis.call('MSET', unpack(jobs, at, math.min(at + 999, #jobs))) end
+for at = 1, #jobs, PIECE do redis.call('MSET', unpack(jobs, at, math.min(at + PIECE - 1, #jobs))) end
 -- Four words each, so a job and its unique key are never parted: a key without its job would lie about for ever.
-for at = 1, #unique_jobs, 1000 do redis.call('MSET', unpack(unique_jobs, at, math.min(at + 999, #unique_jobs))) end
+for at = 1, #unique_jobs, PIECE do redis.call('MSET', unpack(unique_jobs, at, math.min(at + PIECE - 1, #unique_jobs))) end
 for _, item in ipairs(keyed) do
   if item.dedup ~= '' then redis.call('SET', prefix .. 'dedup:' .. item.dedup, item.id, 'PXAT', now_ms + item.dedup_ms) end
 end

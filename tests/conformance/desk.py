@@ -32,7 +32,10 @@ STATES = ("waiting", "delayed", "active", "dead", "finished")
 
 
 class ModelDesk(Desk):
-    """One queue of a model under a clock that the test moves."""
+    """One queue of a model under a clock that the test moves. Formats give some keys lengths of real time: those go by
+    themselves."""
+
+    expires_from_ms = START_MS - 10_000_000
 
     def __init__(self, url: str, spec: Spec) -> None:
         super().__init__(url, spec)
@@ -40,9 +43,9 @@ class ModelDesk(Desk):
         #: The job of each label.
         self.ids: dict[str, str] = {}
 
-    def expired(self, at_ms: int) -> bool:
-        """Formats give some keys lengths of real time: those go by themselves."""
-        return START_MS - 10_000_000 < at_ms <= self.now_ms
+    def begin(self) -> None:
+        super().begin()
+        self.ids.clear()
 
     def claim_operation(self, worker: str = "a", limit: int = 10, lease_ms: int = LEASE_MS, **more: Any) -> Claim:
         """As it is there, with an incarnation as workers have it: 16 hex digits, by which a wire tells our locks from others."""

@@ -3,8 +3,9 @@ operations, cut scripts off after a number of writes, and dump the keyspace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,16 +101,57 @@ end }, { __index = redis })
 """
 
 
+#: What reads a key of each type.
+READ: dict[str, Callable[[Any, bytes], Any]] = {
+    "string": lambda pipe, key: pipe.get(key),
+    "hash": lambda pipe, key: pipe.hgetall(key),
+    "zset": lambda pipe, key: pipe.zrange(key, 0, -1, withscores=True),
+    "list": lambda pipe, key: pipe.lrange(key, 0, -1),
+    "set": lambda pipe, key: pipe.smembers(key),
+    "stream": lambda pipe, key: pipe.xrange(key),
+}
+
+#: Deletes every key that expires from the time ARGV[1] to ARGV[2] (ms, the test's clock). Keys that expire earlier live by the
+#: server's own clock: their ends come nearer by ARGV[3] ms.
+EXPIRE = """#!lua flags=allow-oom
+local from_ms, now_ms, passed_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local cursor = '0'
+repeat
+  local page = redis.call('SCAN', cursor, 'COUNT', 1000)
+  cursor = page[1]
+  for _, key in ipairs(page[2]) do
+    local at_ms = redis.call('PEXPIRETIME', key)
+    if at_ms >= from_ms and at_ms <= now_ms then
+      redis.call('DEL', key)
+    elseif at_ms > 0 and at_ms < from_ms and passed_ms > 0 then
+      redis.call('PEXPIREAT', key, string.format('%d', at_ms - passed_ms))
+    end
+  end
+until cursor == '0'
+"""
+
+
 class Desk:
     """One queue under a clock that the test moves."""
 
-    def __init__(self, url: str, model: Spec | None = None) -> None:
-        self.queue = Queue("desk", model, url=url)
+    #: Keys that expire before this (ms) live by the server's own clock; whether the time that the test lets pass ends them, too.
+    expires_from_ms = 1
+    passes_for_all = False
+
+    def __init__(self, url: str, model: Spec | None = None, lua: Path | None = None) -> None:
+        self.queue = Queue("desk", model, url=url, lua=lua)
         self.redis: redis.Redis = redis.Redis.from_url(url)
         self.keys: LanesKeys = self.queue.model.keys
         self.now_ms = START_MS
         self.queue.use_test_clock(self.now_ms)
         self._counters: dict[str, int] = {}
+
+    def begin(self) -> None:
+        """Begin once more, with nothing on the server."""
+        self.redis.flushall()
+        self.now_ms, self._counters = START_MS, {}
+        self.queue.model.now_ms = None
+        self.queue.use_test_clock(self.now_ms)
 
     def close(self) -> None:
         self.queue.close()
@@ -119,17 +161,7 @@ class Desk:
         """Move the clock, and delete the keys that would have expired by then."""
         self.now_ms += ms
         self.queue.use_test_clock(self.now_ms)
-        keys = list(self.redis.scan_iter(count=1000))
-        with self.redis.pipeline(transaction=False) as pipe:
-            for key in keys:
-                pipe.pexpiretime(key)
-            expired = [key for key, at_ms in zip(keys, pipe.execute(), strict=True) if self.expired(at_ms)]
-        if expired:
-            self.redis.delete(*expired)
-
-    def expired(self, at_ms: int) -> bool:
-        """Whether a key with this time to expire would be gone by now."""
-        return 0 < at_ms <= self.now_ms
+        self.redis.eval(EXPIRE, 0, self.expires_from_ms, self.now_ms, max(0, ms) if self.passes_for_all else 0)
 
     # -- operations
 
@@ -315,19 +347,17 @@ class Desk:
 
     def dump(self) -> dict[str, Any]:
         """Every key with its type, value and expiry."""
-        found: dict[str, Any] = {}
-        for key in sorted(self.redis.scan_iter(count=1000)):
-            kind = self.redis.type(key).decode()  # type: ignore[union-attr]
-            read = {
-                "string": lambda k: self.redis.get(k),
-                "hash": lambda k: self.redis.hgetall(k),
-                "zset": lambda k: self.redis.zrange(k, 0, -1, withscores=True),
-                "list": lambda k: self.redis.lrange(k, 0, -1),
-                "set": lambda k: self.redis.smembers(k),
-                "stream": lambda k: self.redis.xrange(k),
-            }[kind]
-            found[key.decode()] = (kind, read(key), self.redis.pexpiretime(key))
-        return found
+        keys = sorted(self.redis.scan_iter(count=1000))
+        with self.redis.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.type(key)
+                pipe.pexpiretime(key)
+            replies = pipe.execute()
+            kinds = [kind.decode() for kind in replies[::2]]
+            for key, kind in zip(keys, kinds, strict=True):
+                READ[kind](pipe, key)
+            values = pipe.execute()
+        return {key.decode(): tuple(kept) for key, *kept in zip(keys, kinds, values, replies[1::2], strict=True)}
 
     def places(self, job: str) -> set[str]:
         """The structures that hold a job: lane, due, active, dead, blocked, or `ended` for a tombstone."""

@@ -664,6 +664,9 @@ ORDERS: dict[str, Order] = {
     **{f"declared last, seed {seed}": shuffled_halves(seed, first=False) for seed in (5, 6)},
 }
 
+#: The others take six times as long, and see what these two see of an edited script but for the rarest of half-moved keys.
+FIRST_TIER = ("declared first", "index first")
+
 
 # -- fixtures
 
@@ -749,7 +752,7 @@ def test_every_script_has_a_scene() -> None:
     assert set(SCENES) == set(Lanes("desk").scripts)
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", [name if name in FIRST_TIER else pytest.param(name, marks=pytest.mark.slow) for name in ORDERS])
 @pytest.mark.parametrize(("script", "scene"), EACH_SCENE, ids=[scene.__name__ for _, scene in EACH_SCENE])
 def test_rule_01_a_script_loses_and_doubles_nothing_while_its_slot_moves(
     desk: ClusterDesk, script: str, scene: Callable[[ClusterDesk], Operation], order: str
@@ -852,7 +855,7 @@ class Mix:
             self.leases[client] = tuple(job.lease for job in getattr(claimed, "jobs", ()))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
 def test_rule_01_many_calls_and_late_copies_lose_and_double_nothing_while_the_slot_moves(desk: ClusterDesk, seed: int) -> None:
     busy(desk)
     there = set(desk.where()) - {"finished"}

@@ -109,8 +109,7 @@ def test_a_bulk_leaves_the_same_raw_keys_as_one_call_for_each_job(
     """Index, envelopes, sequence, and the wake marker only when there is something new to wake for."""
     left: list[dict[str, Any]] = []
     for bulk in (False, True):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         if before_ms is not None:
             desk.enqueue("before", delay_ms=before_ms)
         desk.redis.delete(desk.keys.wake("main"))
@@ -287,7 +286,8 @@ def test_a_failure_of_all_is_that_failure(relay: Relay, queue: Any, direct: Queu
 def test_rule_03_it_starts_once_more_when_its_estimate_of_the_time_was_off(queue: Any, direct: Queue) -> None:
     clock = queue.driver.clock
     clock.learn(queue.driver.server_now_ms() * 1000 - 3_600_000_000, time.monotonic_ns())
-    assert results(queue.enqueue_many(new_jobs(2500))) == ["created"] * 2500
+    # On a busy machine a reply may take longer than the engine waits for it: then its second copy is told `repeated`.
+    assert set(results(queue.enqueue_many(new_jobs(2500)))) <= {"created", "repeated"}
     assert direct.counts().waiting == 2500
 
 

@@ -16,6 +16,7 @@ from engine.models import envelope
 from engine.operations import Enqueue, Lease, LeasedJob, Options
 from engine.scripts import scripts_folder
 from tests.engine.helpers.producing import claim, raw_client
+from tests.walks import examples
 
 LEASE = Lease("j", 7, "n")
 WORDS = st.text("abcXYZ_.:-019", min_size=1, max_size=128)
@@ -57,7 +58,7 @@ return { job.kind, number(job.priority), number(job.flags), number(job.sequence)
   tostring(job.unique) }
 """
 
-SHARED_SERVER = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SHARED_SERVER = settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def sealed(operation: Enqueue, sequence: int = 1, enqueued_ms: int = 2, due_ms: int = 3) -> bytes:
@@ -106,6 +107,7 @@ def test_round_trip(operation: Enqueue, sequence: int, enqueued_ms: int, due_ms:
     )
 
 
+@pytest.mark.walk
 @SHARED_SERVER
 @given(ENQUEUES, U48, U48, U48)
 def test_lua_reads_what_python_wrote(lua: Any, operation: Enqueue, sequence: int, enqueued_ms: int, due_ms: int) -> None:
@@ -134,6 +136,7 @@ def test_python_refuses_other_bytes_with_one_error(raw: bytes) -> None:
         assert str(fault).startswith("envelope of job j: ") and "\n" not in str(fault)
 
 
+@pytest.mark.walk
 @SHARED_SERVER
 @given(
     st.one_of(st.binary(max_size=200), st.tuples(st.sampled_from([b"\x01J", b"\x01T"]), st.binary(max_size=200)).map(b"".join))

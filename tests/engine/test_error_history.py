@@ -50,8 +50,7 @@ def test_each_failed_run_leaves_one_entry_with_its_trace_until_ten_are_kept(desk
 def test_a_retry_and_a_burial_cut_off_anywhere_note_the_run_once(desk: Desk) -> None:
     for bury in (False, True):
         for writes in range(1, 9):
-            desk.redis.flushall()
-            desk.__init__(desk.queue.url)
+            desk.begin()
             desk.enqueue("j")
             failure = Failure(desk.claim()[0].lease, "boom", 100, "trace")
             operation = Bury((failure,)) if bury else Retry((failure,))

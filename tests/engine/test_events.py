@@ -191,8 +191,7 @@ def test_rule_07_what_is_sent_twice_is_told_once(desk: Desk, what: str) -> None:
 @EACH
 def test_rule_01_a_script_that_is_cut_off_has_told_nothing_and_its_next_copy_tells_at_most_once(desk: Desk, what: str) -> None:
     for writes in range(40):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         operation = begin(desk, what)
         was_cut = desk.cut_off(operation, writes)
         assert was_cut == (told(desk) == []), writes
@@ -224,8 +223,7 @@ def test_what_is_off_costs_no_call(desk: Desk) -> None:
     off = measure()
     assert all("xadd" not in calls for calls in off) and desk.redis.exists(desk.keys.events) == 0
     assert off[2]["hmget"] == 2, "of a finish: what `stats` and `run` say"
-    desk.redis.flushall()
-    desk.__init__(desk.queue.url)
+    desk.begin()
     on(desk)
     for calls, costs, more in zip(off, measure(), ({}, {}, {"getrange": 1}), strict=True):
         assert costs == {**calls, "xadd": 1, **more}

@@ -69,6 +69,29 @@ def test_a_lock_that_has_run_out_goes_to_the_next_and_its_old_holder_is_told(des
     assert desk.run(ExtendLock("nightly", "2" * 16, 1, 9_000, desk.now_ms + 1_000)).until_ms == desk.now_ms + 9_000
 
 
+@pytest.mark.parametrize("left_ms", [100, 1])
+def test_a_lock_is_nobody_else_s_until_it_has_run_out(desk: Desk, left_ms: int) -> None:
+    first = desk.run(acquire(desk, "1" * 16))
+    desk.tick(5_000 - left_ms)
+    early = desk.run(acquire(desk, "2" * 16))
+    assert (early.result, early.until_ms) == ("taken", first.until_ms)
+    longer = desk.run(ExtendLock("nightly", "1" * 16, 1, 5_000, desk.now_ms + 1_000))
+    assert (longer.result, longer.fence, longer.until_ms) == ("held", first.fence, desk.now_ms + 5_000)
+    desk.tick(5_000)
+    assert desk.run(acquire(desk, "2" * 16)).result == "held"
+
+
+@pytest.mark.parametrize("over_ms", [0, 60_000])
+def test_a_lock_that_has_run_out_is_not_extended_though_nobody_has_taken_it(desk: Desk, over_ms: int) -> None:
+    lock = desk.queue.locks.acquire("nightly", ttl_ms=5_000)
+    assert lock is not None and lock.until_ms == START_MS + 5_000
+    before = desk.redis.hgetall(desk.keys.lock("nightly"))
+    desk.tick(5_000 + over_ms)
+    with pytest.raises(LeaseLost, match="nightly"):
+        desk.queue.locks.extend(lock)
+    assert desk.redis.hgetall(desk.keys.lock("nightly")) == before
+
+
 def test_late_copies_bring_nothing_back(desk: Desk) -> None:
     call = desk.call(acquire(desk, "1" * 16))
     desk.send(call)

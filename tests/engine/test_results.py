@@ -86,8 +86,7 @@ def test_the_same_token_twice_in_one_call_keeps_the_first_value(desk: Desk) -> N
 
 def test_a_finish_with_values_that_is_cut_off_anywhere_is_completed_by_the_next_copy(desk: Desk) -> None:
     for writes in range(20):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         desk.enqueue("j1", "j2")
         leases = tuple(job.lease for job in desk.claim())
         operation = Finish(leases, None, (Value(0, b"1", HOUR_MS, 0), Value(1, b"2", HOUR_MS, 0)))

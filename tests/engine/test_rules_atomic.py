@@ -178,8 +178,7 @@ def test_rule_01_a_script_cut_off_after_any_write_loses_and_doubles_nothing(
     writes = 0
     while True:
         writes += 1
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         operation = scene(desk)
         known = {key.decode().split(":job:")[1] for key in desk.redis.scan_iter("*:job:*")}
         was_cut = desk.cut_off(operation, writes)
@@ -209,8 +208,7 @@ def test_rule_01_a_bulk_beyond_one_unpack_cut_off_after_any_write_loses_and_doub
     """An index takes 500 jobs in one write: two for the 600 that are delayed, one for the others, two for the jobs themselves."""
     jobs = [f"j{number}" for number in range(1000)]
     for writes in range(30):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         operation = desk.enqueue_many_operation(*jobs, delays_ms=tuple(range(1, 601)))
         was_cut = desk.cut_off(operation, writes)
         there = int(desk.redis.exists(*[desk.keys.job(job) for job in jobs]))  # type: ignore[arg-type]
@@ -243,8 +241,7 @@ def test_rule_01_a_bulk_of_4_500_is_whole_though_unpack_cannot_take_it(desk: Des
 
 def test_rule_01_bury_cut_off_keeps_the_job_in_one_place(desk: Desk) -> None:
     for writes in range(1, 8):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         operation = Bury((Failure(leased(desk)[0], "no"),))
         was_cut = desk.cut_off(operation, writes)
         assert desk.run(operation).items[0] in (("ok", "buried"), ("repeated", "buried"))
@@ -257,8 +254,7 @@ def test_rule_01_bury_cut_off_keeps_the_job_in_one_place(desk: Desk) -> None:
 @pytest.mark.parametrize("end", ["bury", "retry with no attempt left"])
 def test_rule_01_a_burial_cut_off_and_never_sent_again_is_completed_by_the_sweep(desk: Desk, end: str) -> None:
     for writes in range(1, 9):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         desk.enqueue("j1", attempts=1)
         failure = Failure(desk.claim()[0].lease, "no", 0)
         was_cut = desk.cut_off(Bury((failure,)) if end == "bury" else Retry((failure,)), writes)
@@ -285,8 +281,7 @@ def test_rule_01_a_retry_cut_off_keeps_its_back_off(desk: Desk) -> None:
 
 def test_rule_01_a_retry_cut_off_anywhere_charges_one_failure(desk: Desk) -> None:
     for writes in range(1, 8):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         desk.enqueue("j1", attempts=2)
         operation = Retry((Failure(desk.claim()[0].lease, "boom", 200),))
         was_cut = desk.cut_off(operation, writes)

@@ -9,7 +9,7 @@ import pytest
 
 from engine.errors import ScriptFault
 from engine.operations import Bury, Extend, Failure, Finish, Operation, Retry
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_events, set_retention
 from tests.engine.helpers.lanes_state import check, hash_of, members, names_of, take_markers
 from tests.engine.helpers.scenes import saved
@@ -193,8 +193,7 @@ def test_a_corrupt_job_is_not_requeued_and_may_be_discarded(desk: Desk) -> None:
 
 def test_rule_01_a_requeue_cut_off_and_never_sent_again_leaves_a_job_that_runs_and_crashes_as_any_other(desk: Desk) -> None:
     for writes in range(1, 10):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         desk.enqueue("j")
         bury(desk, "j")
         desk.tick(10)
@@ -344,6 +343,16 @@ def test_the_sweep_keeps_the_dead_and_the_done_within_their_bounds(desk: Desk) -
     desk.tick(151)
     desk.reap()
     assert (members(desk, desk.keys.dead), members(desk, desk.keys.done)) == ([], [])
+
+
+def test_the_dead_are_kept_for_90_days_where_nothing_is_said(desk: Desk) -> None:
+    desk.enqueue("j")
+    bury(desk, "j")
+    for days, there in ((89, ["j"]), (90, ["j"]), (91, [])):
+        desk.tick(START_MS + days * 24 * HOUR_MS - desk.now_ms)
+        desk.reap()
+        assert members(desk, desk.keys.dead) == there, days
+    assert ended_of(desk) == {"j"} and not desk.redis.exists(desk.keys.run("j"))
 
 
 def test_retention_discards_a_hundred_at_a_time_and_the_sweep_comes_back_at_once(desk: Desk) -> None:

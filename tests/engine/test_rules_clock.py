@@ -266,8 +266,7 @@ def test_rule_11_every_reply_lets_a_sweeper_sleep_until_reaping_is_allowed_again
 
 def test_rule_11_a_stall_is_remembered_by_a_sweep_that_is_cut_off(desk: Desk) -> None:
     for writes in itertools.count(1):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         desk.enqueue("j1")
         desk.claim()
         desk.reap()
@@ -292,8 +291,7 @@ def test_rule_11_a_sweeper_that_is_slower_than_the_shortest_lease_reaps_all_the_
 def test_rule_11_after_a_stall_of_the_server_no_live_lease_is_reaped(desk: Desk, lease_ms: int, stall_ms: int) -> None:
     """With a whole lease and a third, 7 of 24 were reaped after 7.8 s. Every moment of the stall inside a renewal's third."""
     for started_ms in range(0, lease_ms // 3, lease_ms // 18):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         fleet = Fleet(desk, lambda job: None)
         desk.enqueue(*[f"j{number}" for number in range(24)])
         workers = [fleet.start(lease_ms=lease_ms) for _ in range(6)]

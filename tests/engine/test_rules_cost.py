@@ -100,8 +100,7 @@ def test_slots_count_jobs_and_not_costs(desk: Desk) -> None:
 
 def test_a_lease_that_goes_back_unstarted_gives_all_its_places_back(desk: Desk) -> None:
     for writes in range(30):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         desk.set_limit("n:main", rate=5, per_ms=1000)
         desk.set_limit("k:k", rate=5, per_ms=1000)
         desk.enqueue("a", key="k", cost=5)

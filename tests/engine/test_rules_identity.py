@@ -270,8 +270,7 @@ def test_rule_03_a_copy_after_not_after_is_refused_and_writes_nothing(desk: Desk
     call = desk.call(operation)
     desk.tick(10_000)
     assert desk.send(call).result == "created"
-    desk.redis.flushall()
-    desk.__init__(desk.queue.url)
+    desk.begin()
     desk.tick(10_001)
     before = desk.dump()
     assert desk.send(call).result == "refused"

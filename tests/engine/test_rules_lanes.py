@@ -333,8 +333,7 @@ def test_rule_18_a_claim_costs_the_same_with_ten_thousand_blocked_lanes(desk: De
     """Commands that the script runs, with 10 and with 10,000 lanes that wait for a slot or for a window."""
 
     def commands(blocked: int) -> int:
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         desk.set_limit("k:*", concurrency=1)
         with desk.redis.pipeline(transaction=False) as pipe:
             for number in range(blocked):

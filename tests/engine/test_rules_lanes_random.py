@@ -13,6 +13,7 @@ from engine.operations import Bury, Failure, Finish, LeasedJob, Limit, Release
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.lanes_oracle import Oracle
 from tests.engine.helpers.lanes_state import check, markers, members, names_of, parked
+from tests.walks import examples
 
 __all__ = ["desk"]
 
@@ -180,13 +181,12 @@ def test_rules_18_to_20_a_random_walk_agrees_with_the_oracle(desk: Desk, seed: i
         raise AssertionError(f"seed {seed}: {error}; before: {walk.log}") from error
 
 
-@settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+@pytest.mark.walk
+@settings(max_examples=examples(4), suppress_health_check=SLOW)
 @given(dice=st.randoms(use_true_random=True), steps=st.integers(30, 80))
 def test_rules_18_to_20_a_walk_that_hypothesis_draws_agrees_with_the_oracle(desk: Desk, dice: random.Random, steps: int) -> None:
     """A walk that fails is made as short as it gets."""
-    desk.redis.flushall()
-    desk.close()
-    desk.__init__(desk.queue.url)
+    desk.begin()
     walk = Walk(desk, dice)
     for _ in range(steps):
         walk.step()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.operations import Bury, Extend, Failure, Finish, Lease, Listing, Release, Retry
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.life_oracle import LifeOracle
+from tests.walks import examples
 
 __all__ = ["desk"]
 
@@ -26,9 +28,7 @@ class Life:
         #: Leases that have ended, and how: a late copy of an end hears that, and changes nothing.
         self.over: list[tuple[Lease, str]] = []
         self.renewals = 0
-        desk.redis.flushall()
-        desk.close()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         desk.reap()
 
     def step(self) -> None:
@@ -161,7 +161,8 @@ class Life:
         assert self.desk.redis.exists(self.desk.keys.active, self.desk.keys.due) == 0
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+@pytest.mark.walk
+@settings(max_examples=examples(8), suppress_health_check=SLOW)
 @given(dice=st.randoms(use_true_random=True), steps=st.integers(30, 80))
 def test_rules_05_06_and_12_whatever_becomes_of_jobs_agrees_with_the_oracle(desk: Desk, dice: Random, steps: int) -> None:
     life = Life(desk, dice)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from tests.engine.helpers.mixed_sides import NAMES
 from tests.engine.helpers.mixed_state import IDLE, keys_by_kind
 from tests.engine.helpers.mixed_users import DEEDS, PER_MS
 from tests.engine.helpers.mixed_walk import MixedWalk
+from tests.walks import examples
 
 __all__ = ["desk"]
 
@@ -87,7 +89,8 @@ STEPS = (
 STEP = st.sampled_from([at for at, (weight, _) in enumerate(STEPS) for _ in range(weight)]).flatmap(lambda at: STEPS[at][1])
 
 
-@settings(max_examples=30, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+@pytest.mark.walk
+@settings(max_examples=examples(10), suppress_health_check=SLOW)
 @given(steps=st.lists(STEP, min_size=50, max_size=90))
 def test_everything_at_once_agrees_with_the_oracle(desk: Desk, steps: list[tuple[Any, ...]]) -> None:
     walk = MixedWalk(desk)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engine.operations import Bury, Failure, Lease
 from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.walks import examples
 
 __all__ = ["desk"]
 
@@ -104,11 +105,11 @@ class Family:
                 self.fate[place] = "bury"
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.walk
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(1, 7).flatmap(plans))
 def test_each_job_of_a_family_runs_after_its_parents_and_ends_as_it_must(desk: Desk, members: list[Plan]) -> None:
-    desk.redis.flushall()
-    desk.__init__(desk.queue.url)
+    desk.begin()
     family = Family(desk, members)
     for place, plan in enumerate(members):
         family.enqueue(place)

@@ -179,8 +179,7 @@ def test_rule_07_a_first_copy_that_comes_too_late_is_refused_and_writes_nothing(
 @pytest.mark.parametrize("what", WHATS)
 def test_rules_01_and_07_an_administration_cut_off_anywhere_is_done_by_the_next_copy(desk: Desk, what: str) -> None:
     for writes in range(20):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         prepare(desk)
         operation = administrations(desk, what)
         take_markers(desk)

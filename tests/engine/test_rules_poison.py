@@ -9,6 +9,7 @@ import pytest
 
 from engine.operations import Bury, Failure, LeasedJob, Mark, Release
 from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.fleet import Fleet, Segfault
 
 __all__ = ["desk"]
@@ -55,6 +56,15 @@ def test_rule_12_at_its_bound_the_sweep_buries_it_with_a_reason(desk: Desk, cras
     assert desk.claim("b") == []
 
 
+def test_rule_12_a_job_that_crashes_have_buried_has_all_its_chances_again_when_it_is_requeued(desk: Desk) -> None:
+    desk.enqueue("j1", crashes_max=2)
+    for _ in range(2):
+        assert [desk.crash("j1")[1] for _ in range(2)] == [1, 2]
+        assert desk.places("j1") == {"dead"}
+        assert altered(desk, "requeue", "dead", "j1")[0].done
+        assert desk.places("j1") == {"lane"} and desk.run_hash("j1")["crashes"] == "0"
+
+
 def test_rule_12_the_bound_is_three_unless_told_also_for_envelopes_that_do_not_say(desk: Desk) -> None:
     desk.enqueue("told", "old")
     desk.redis.setrange(desk.keys.job("old"), 47, b"\0")
@@ -98,8 +108,7 @@ def test_rule_12_a_mark_that_comes_after_the_reap_arms_nothing(desk: Desk) -> No
 @pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
 def test_rules_01_and_12_a_burying_sweep_cut_off_after_any_write_buries_once_and_for_all(desk: Desk, resend: bool) -> None:
     for writes in itertools.count(0):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         desk.enqueue("j1", crashes_max=2)
         desk.crash("j1", mark=False)
         (job,) = desk.claim()

@@ -159,8 +159,7 @@ def test_rule_22_whoever_knows_no_better_is_told_of_a_new_class(desk: Desk) -> N
 @pytest.mark.parametrize("bulk", [False, True])
 def test_rule_01_an_enqueue_of_a_new_class_cut_off_anywhere(desk: Desk, bulk: bool) -> None:
     for writes in range(20):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         one = desk.enqueue_operation("j1", route="gpu")
         was_cut = desk.cut_off(EnqueueMany((one,)) if bulk else one, writes)
         desk.run(EnqueueMany((one,)) if bulk else one)

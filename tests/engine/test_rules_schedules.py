@@ -257,8 +257,7 @@ def test_rules_01_and_24_a_tick_cut_off_after_its_job_makes_it_no_second_time(de
 @pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
 def test_rules_01_and_24_a_tick_cut_off_anywhere_loses_and_doubles_no_job(desk: Desk, resend: bool) -> None:
     for writes in range(40):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         put(desk, missed="all", late_ms=0, unique="u" if writes % 2 else None)
         to(desk, FIRST_MS + 2 * MINUTE_MS)
         (operation,) = ticks(desk)
@@ -318,8 +317,7 @@ def test_rules_01_and_07_a_change_cut_off_anywhere_is_done_by_the_next_copy(
     desk: Desk, change: Callable[[Desk], Operation]
 ) -> None:
     for writes in range(20):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         operation = change(desk)
         was_cut = desk.cut_off(operation, writes)
         desk.tick(100)
@@ -346,8 +344,7 @@ def test_rule_01_a_change_cut_off_and_never_sent_again_leaves_no_schedule_that_s
     desk: Desk, change: Callable[[Desk], Operation]
 ) -> None:
     for writes in range(1, 20):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         operation = change(desk)
         was_cut = desk.cut_off(operation, writes)
         to(desk, FIRST_MS)

@@ -165,8 +165,7 @@ def test_rules_03_and_23_a_copy_of_a_call_that_was_turned_away_stays_turned_away
     desk.tick(60_000)
     assert (send()[0], desk.claim("b")) == ("refused", [])
     # The id is free for other calls all the while.
-    desk.redis.flushall()
-    desk.__init__(desk.queue.url)
+    desk.begin()
     add(desk, "j1", **options)
     add(desk, "late", **options)
     desk.finish(lease_of(desk))
@@ -187,8 +186,7 @@ def test_rule_23_a_repeated_enqueue_opens_no_second_window(desk: Desk) -> None:
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
 def test_rules_01_and_23_an_enqueue_cut_off_anywhere_and_sent_again_has_both_its_keys(desk: Desk, many: bool) -> None:
     for writes in range(12):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         one = desk.enqueue_operation("j1", unique="u", dedup="d", dedup_ms=5000)
         operation: Any = EnqueueMany((one,)) if many else one
         was_cut = desk.cut_off(operation, writes)
@@ -207,8 +205,7 @@ def test_rules_01_and_23_an_enqueue_cut_off_anywhere_and_sent_again_has_both_its
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
 def test_rules_01_and_23_an_enqueue_cut_off_and_never_sent_again_keeps_no_one_out_for_ever(desk: Desk, many: bool) -> None:
     for writes in range(12):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         one = desk.enqueue_operation("j1", unique="u", dedup="d", dedup_ms=5000)
         was_cut = desk.cut_off(EnqueueMany((one,)) if many else one, writes)
         there = bool(desk.redis.exists(desk.keys.job("j1")))
@@ -226,8 +223,7 @@ def test_rules_01_and_23_an_enqueue_cut_off_and_never_sent_again_keeps_no_one_ou
 @pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])
 def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others_out(desk: Desk, how: str, resend: bool) -> None:
     for writes in range(20):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         add(desk, "j1", unique="u", attempts=1, crashes_max=2)
         if how == "reap":
             desk.crash("j1")
@@ -302,8 +298,7 @@ def test_rule_23_in_a_bulk_each_job_is_judged_by_itself_and_against_those_before
 
 def test_rules_01_and_23_a_bulk_with_keys_cut_off_anywhere_and_sent_again_makes_the_same_jobs(desk: Desk) -> None:
     for writes in range(40):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         operation = EnqueueMany(
             (
                 make(desk, "a", unique="u", key="k"),

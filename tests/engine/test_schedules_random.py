@@ -14,6 +14,7 @@ from engine.machine.ticking import tick
 from engine.operations import Tick
 from tests.engine.desk import START_MS, Desk, desk
 from tests.engine.helpers.schedules_oracle import SchedulesOracle
+from tests.walks import examples
 
 __all__ = ["desk"]
 
@@ -37,11 +38,11 @@ STEP = st.one_of(
 
 
 @pytest.mark.feature("BQ10", "MQ08", "MQ10")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.walk
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEP, min_size=10, max_size=40))
 def test_rule_24_every_tick_makes_its_job_once_whatever_happens_to_the_calls(desk: Desk, steps: list[Any]) -> None:
-    desk.redis.flushall()
-    desk.__init__(desk.queue.url)
+    desk.begin()
     oracle, calls, counters = SchedulesOracle(LATE_MS), list[tuple[Tick, Call[Any], int]](), iter(range(1, 10_000))
     made: list[str] = []
 

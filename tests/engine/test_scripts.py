@@ -7,10 +7,11 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engine import Queue, ScriptFault
+from engine import AsyncQueue, Channel, Queue, ScriptFault, models, scripts
 from engine.scripts import Script, load_folder, load_script, scripts_folder
 from tests.engine.helpers.slots import check_slots
 
@@ -157,13 +158,13 @@ def test_binding_by_name(folder: Path) -> None:
 
 
 def test_every_real_script_loads() -> None:
-    scripts = load_folder(LANES)
-    assert sorted(scripts) == REAL and ALLOW_OOM | READ_ONLY | {"enqueue"} <= set(REAL)
-    for script in scripts.values():
+    loaded = load_folder(LANES)
+    assert sorted(loaded) == REAL and ALLOW_OOM | READ_ONLY | {"enqueue"} <= set(REAL)
+    for script in loaded.values():
         assert "now_ms" in script.arguments or script.name == "make_test_queue"
         assert "sweep" in script.keys
     with pytest.raises(TypeError):
-        scripts["more"] = scripts["claim"]  # type: ignore[index]
+        loaded["more"] = loaded["claim"]  # type: ignore[index]
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -197,3 +198,43 @@ def test_another_folder_of_scripts_is_used(tmp_path: Path, ironclaim_url: str) -
     queue = Queue("q", url=ironclaim_url, lua=tmp_path)
     assert queue.enqueue("work", {}).state == "mutant"
     queue.close()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda lua: Queue("q", lua=lua),
+        lambda lua: AsyncQueue("q", lua=lua),
+        lambda lua: Queue("q", models.Bull(), lua=lua),
+        lambda lua: Channel("q", models.Dsps(), lua=lua),
+    ],
+    ids=["queue", "async queue", "foreign", "channel"],
+)
+def test_a_process_reads_a_folder_once(make: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service has many queues: only the first one pays for the scripts."""
+    lua = tmp_path / "lua"
+    shutil.copytree(scripts_folder(), lua)
+    first = make(lua)
+    shutil.rmtree(lua)
+    second = make(lua)
+    if not isinstance(first, Channel):
+        assert second.model.scripts is first.model.scripts
+    monkeypatch.setattr(scripts, "PIECE_WORDS", 4)
+    with pytest.raises(ScriptFault, match="no folder of scripts"):
+        make(lua)
+
+
+def test_a_folder_that_failed_to_load_is_read_again(folder: Path) -> None:
+    path = changed(folder, "-- @include double", "-- @include triple")
+    with pytest.raises(ScriptFault, match="no include triple"):
+        load_folder(folder)
+    path.write_text(SAMPLE)
+    assert [*load_folder(folder)] == ["sample"]
+
+
+def test_the_size_of_a_piece_is_put_where_a_script_names_it(folder: Path) -> None:
+    path = changed(folder, "double(now_ms)", "double(now_ms) + PIECE / 2 - PIECES")
+    (folder / "include" / "double.lua").write_text(DOUBLE.replace("2", "PIECE"))
+    assert scripts.PIECE_WORDS == 1000
+    for words, script in ((1000, load_script(path)), (4, load_script(path, (), 4))):
+        assert f"double(now_ms) + {words} / 2 - PIECES" in script.text and f"number * {words}\n" in script.text

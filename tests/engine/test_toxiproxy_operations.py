@@ -29,6 +29,8 @@ from tests.engine.cluster_desk import ClusterDesk
 from tests.engine.desk import START_MS, Desk
 from tests.engine.test_cluster import EACH_SCENE, SCENES
 
+pytestmark = pytest.mark.slow
+
 #: What counts as a lost reply: nothing on this machine takes that long.
 PATIENCE = ConnectOptions(timeout_ms=150)
 

@@ -238,6 +238,14 @@ def test_an_old_beat_that_arrives_late_lists_nobody_for_long(desk: Desk) -> None
     assert desk.run(ListWorkers(0, 10)).workers[0].until_ms <= desk.now_ms
 
 
+def test_who_died_before_the_clock_stepped_back_is_not_listed_until_it_is_there_again(desk: Desk) -> None:
+    desk.beat("a")
+    desk.tick(-HOUR_MS)
+    desk.beat("b")
+    assert desk.redis.zscore(desk.keys.workers, "a" * 16) == desk.now_ms + TTL_MS
+    assert others_beat(desk, 40_000), "it counts as one that has stopped"
+
+
 # -- a worker whose beats are lost, and one that is dead
 
 

@@ -3,7 +3,7 @@ local function index_all(live, clocks)
   local words = {}
   for at, clock in ipairs(clocks) do
     words[#words + 1], words[#words + 2] = clock, clock
-    if #words == 1000 or at == #clocks then
+    if #words == PIECE or at == #clocks then
       redis.call('ZADD', live, unpack(words))
       words = {}
     end

@@ -4,7 +4,7 @@ local function foreign_promote(prefix, format, most)
   local promoted, corrupt, ids, moving, was = 0, {}, format.due(most), prefix .. 'moving', {}
   for _, id in ipairs(redis.call('SMEMBERS', moving)) do was[id] = true end
   if #ids == 0 and not next(was) then return 0, corrupt end
-  for at = 1, #ids, 1000 do redis.call('SADD', moving, unpack(ids, at, math.min(at + 999, #ids))) end
+  for at = 1, #ids, PIECE do redis.call('SADD', moving, unpack(ids, at, math.min(at + PIECE - 1, #ids))) end
   for _, id in ipairs(ids) do
     if format.promote(id, was[id]) == false then
       local shown = string.sub(string.gsub(id, '[^%w_.:>-]', '?'), 1, 256)

@@ -19,13 +19,13 @@ local function jobs_at(active, state, offset, limit, newest, now_ms, model)
   local from, kept = 0, {}
   repeat
     found = {}
-    local seen = take(from, 1000)
+    local seen = take(from, PIECE)
     for _, entry in ipairs(found) do
       local ours = redis.call('ZSCORE', active, entry.id)
       if entry.score < now_ms and (ours or not model.locked(entry.id)) then kept[#kept + 1] = entry end
     end
     from = from + seen
-  until seen < 1000 or #kept >= offset + limit
+  until seen < PIECE or #kept >= offset + limit
   local page = {}
   for at = offset + 1, math.min(#kept, offset + limit) do page[#page + 1] = kept[at] end
   return page

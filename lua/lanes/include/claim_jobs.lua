@@ -19,7 +19,7 @@ local function claim_jobs(keys, ask, now_ms, helpers)
   local deadline_ms, leases, entries, counted = now_ms + ask.lease_ms, { ask.counter }, {}, {}
   if #picked > 0 then helpers.note_lease(keys.sweep, ask.lease_ms) end
   for at, job in ipairs(picked) do entries[2 * at - 1], entries[2 * at] = deadline_ms, job.id end
-  for at = 1, #entries, 1000 do redis.call('ZADD', keys.active, unpack(entries, at, math.min(at + 999, #entries))) end
+  for at = 1, #entries, PIECE do redis.call('ZADD', keys.active, unpack(entries, at, math.min(at + PIECE - 1, #entries))) end
   for at, job in ipairs(picked) do
     local fence, words = string.format('%d', job.fence), ''
     for round = 1, (job.class.limit or job.limit) and 2 or 0 do

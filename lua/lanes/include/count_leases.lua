@@ -12,12 +12,12 @@ local function count_leases(prefix, limit, leases, deadline_ms, now_ms, helpers)
     end
   end
   if slots ~= '0' then
-    for at = 1, #held, 1000 do redis.call('ZADD', prefix .. 'held:' .. limit.limit, unpack(held, at, math.min(at + 999, #held))) end
+    for at = 1, #held, PIECE do redis.call('ZADD', prefix .. 'held:' .. limit.limit, unpack(held, at, math.min(at + PIECE - 1, #held))) end
   end
   if rate ~= '0' then
     local key = prefix .. 'rate:' .. limit.limit
     helpers.rate_back(prefix, limit.limit, limit.ahead, now_ms)
-    for at = 1, #used, 1000 do redis.call('ZADD', key, unpack(used, at, math.min(at + 999, #used))) end
+    for at = 1, #used, PIECE do redis.call('ZADD', key, unpack(used, at, math.min(at + PIECE - 1, #used))) end
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now_ms - tonumber(per_ms))
     redis.call('PEXPIREAT', key, now_ms + tonumber(per_ms))
   end

@@ -76,11 +76,11 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, h
       if feeding and redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '+' .. id) end
     end
   end
-  for at = 1, #dated, 1000 do redis.call('ZADD', prefix .. 'done', unpack(dated, at, math.min(at + 999, #dated))) end
+  for at = 1, #dated, PIECE do redis.call('ZADD', prefix .. 'done', unpack(dated, at, math.min(at + PIECE - 1, #dated))) end
   -- `active` goes last, so that without a repeat the sweep still finds what is left.
-  for at = 1, #ids, 1000 do
-    redis.call('DEL', unpack(runs, at, math.min(at + 999, #ids)))
-    redis.call('ZREM', active, unpack(ids, at, math.min(at + 999, #ids)))
+  for at = 1, #ids, PIECE do
+    redis.call('DEL', unpack(runs, at, math.min(at + PIECE - 1, #ids)))
+    redis.call('ZREM', active, unpack(ids, at, math.min(at + PIECE - 1, #ids)))
   end
   if finished > 0 then redis.call('HINCRBY', prefix .. 'stats', 'finished', finished) end
   local more = feeding and helpers.hand_over(prefix, now_ms, turn, 100, wakes, helpers)

@@ -18,10 +18,11 @@ local function forget_all(prefix, now_ms, helpers)
   end
   -- Told before they go: cut off in between, the next copy still finds them and tells it once more.
   if set[1] then helpers.tell_news(prefix, now_ms) end
-  for at = 1, #set, 1000 do redis.call('HDEL', prefix .. 'settings', unpack(set, at, math.min(at + 999, #set))) end
+  for at = 1, #set, PIECE do redis.call('HDEL', prefix .. 'settings', unpack(set, at, math.min(at + PIECE - 1, #set))) end
   redis.call('ZREMRANGEBYSCORE', prefix .. 'workers', '-inf', '(' .. string.format('%d', now_ms))
   -- Nobody waits for these jobs any more.
-  for _, parent in ipairs(redis.call('SRANDMEMBER', prefix .. 'feeding', 1000)) do
+  local feeding = redis.call('SRANDMEMBER', prefix .. 'feeding', PIECE)
+  for _, parent in ipairs(feeding) do
     redis.call('UNLINK', prefix .. 'feeds:' .. parent)
     redis.call('SREM', prefix .. 'feeding', parent)
   end

@@ -8,7 +8,7 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes, helpers)
   local kept, rest = redis.call('HMGET', sweep, 'rests_from_ms', 'limits_changed_ms'), prefix .. 'rest'
   local more = false
   if kept[1] then
-    local page = redis.call('ZRANGE', rest, kept[1], '+inf', 'BYSCORE', 'LIMIT', 0, 1000, 'WITHSCORES')
+    local page = redis.call('ZRANGE', rest, kept[1], '+inf', 'BYSCORE', 'LIMIT', 0, PIECE, 'WITHSCORES')
     for at = 1, #page, 2 do
       if string.sub(page[at], 1, 2) == 'l:' then
         local wake = helpers.ready_lane(prefix, string.sub(page[at], 3), turn)
@@ -18,8 +18,8 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes, helpers)
         redis.call('ZADD', rest, 'XX', now_ms, page[at])
       end
     end
-    more = #page == 2000
-    if more then redis.call('HSET', sweep, 'rests_from_ms', page[2000]) else redis.call('HDEL', sweep, 'rests_from_ms') end
+    more = #page == 2 * PIECE
+    if more then redis.call('HSET', sweep, 'rests_from_ms', page[2 * PIECE]) else redis.call('HDEL', sweep, 'rests_from_ms') end
   end
   local pauses = redis.call('HGETALL', prefix .. 'paused')
   for at = 1, #pauses, 2 do

@@ -28,6 +28,11 @@ local function note_beat(keys, beat, now_ms)
   quiet_ms = math.min(quiet_ms, now_ms + longest_ms)
   if now_ms - last_ms > longest_ms / 2 then quiet_ms = now_ms + math.floor(longest_ms / 2) end
   redis.call('HSET', keys.sweep, 'beat_ttl_ms', longest_ms, 'last_beat_ms', now_ms, 'no_orphans_before_ms', quiet_ms)
+  -- Who has stopped since the clock stepped back is not taken for alive until it is there again (rule 10).
+  local latest_ms = string.format('%d', now_ms + longest_ms)
+  for _, other in ipairs(redis.call('ZRANGE', keys.workers, '(' .. latest_ms, '+inf', 'BYSCORE', 'LIMIT', 0, 100)) do
+    redis.call('ZADD', keys.workers, 'XX', latest_ms, other)
+  end
   local until_ms = math.min(beat.until_ms, now_ms + beat.ttl_ms)
   redis.call('ZADD', keys.workers, until_ms, beat.incarnation)
   for _, other in ipairs(beat.others) do redis.call('ZADD', keys.workers, until_ms, other) end

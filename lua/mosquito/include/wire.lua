@@ -93,7 +93,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms, tools)
     -- The entry last: a copy that was cut off finds none, and adds the job again.
     if fields[2] ~= '' then redis.call('SET', root .. 'unique_job:' .. fields[2], id, 'PX', fields[3]) end
     redis.call('DEL', keys.job(id), prefix .. 'result:' .. id)
-    for i = 1, #words, 1000 do redis.call('HSET', keys.job(id), unpack(words, i, math.min(i + 999, #words))) end
+    for i = 1, #words, PIECE do redis.call('HSET', keys.job(id), unpack(words, i, math.min(i + PIECE - 1, #words))) end
     at.list_queue()
     if due_ms > 0 then redis.call('ZADD', keys.scheduled, string.format('%d', due_ms), id) else places.push('waiting', id) end
     at.tell('enqueued', id, due_ms > 0 and due_ms or nil)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -39,8 +40,8 @@ NEVER_MS, PAST_MS = 2**45, 1
 class ChannelDesk:
     """One channel. Redis-py's own types leave its replies unknown."""
 
-    def __init__(self, url: str, channel: str = "chX") -> None:
-        self.model = DspsModel(channel)
+    def __init__(self, url: str, channel: str = "chX", lua: Path | None = None) -> None:
+        self.model = DspsModel(channel, lua)
         self.keys = self.model.keys
         self.redis: Any = redis.Redis.from_url(url)
         self.driver = SyncDriver(url, self.model.scripts.values())

@@ -42,11 +42,12 @@ def test_its_keys() -> None:
 
 
 def test_another_folder_of_scripts(tmp_path: Path) -> None:
-    shutil.copytree(scripts_folder() / "dsps", tmp_path / "dsps")
-    assert DspsModel("orders", tmp_path).scripts["fetch"] == MODEL.scripts["fetch"]
-    (tmp_path / "dsps" / "fetch.lua").unlink()
+    for name in ("whole", "less"):
+        shutil.copytree(scripts_folder() / "dsps", tmp_path / name / "dsps")
+    assert DspsModel("orders", tmp_path / "whole").scripts["fetch"] == MODEL.scripts["fetch"]
+    (tmp_path / "less" / "dsps" / "fetch.lua").unlink()
     with pytest.raises(ScriptFault, match="no fetch.lua"):
-        DspsModel("orders", tmp_path).call(Fetch("s", 1, 1))
+        DspsModel("orders", tmp_path / "less").call(Fetch("s", 1, 1))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from engine.channels.values import Fetched
 from engine.errors import ChannelNotFound, EngineError, OutcomeUnknown, ServerUnavailable, SubscriptionNotFound
 from engine.operations.channels import AskOld, NewMessage
 from tests.engine.channels.test_merging import Desk, ids, parts
+from tests.walks import examples
 
 #: Nothing expires in a walk.
 TTL_S = 100_000
@@ -114,7 +116,8 @@ class Walk:
         return ("s", place) in self.desk.steps._doubts._doubts
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@pytest.mark.walk
+@settings(max_examples=examples(100))
 @given(dice=st.randoms(use_true_random=True), steps=st.integers(20, 80))
 def test_nothing_is_lost_between_storages(dice: Random, steps: int) -> None:
     walk = Walk(dice)

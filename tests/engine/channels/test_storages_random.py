@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ from engine.operations.channels import (
     Unsubscribe,
 )
 from tests.engine.channels.channel_desk import NEVER_MS, PAST_MS, ChannelDesk, message
+from tests.walks import examples
 
 #: Each example starts from an empty server, and does real I/O.
 SLOW = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -204,7 +206,8 @@ class Walk:
             assert self.memory.apply("chX", AskOld(operation.subscriber, ())).result == before
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+@pytest.mark.walk
+@settings(max_examples=examples(15), suppress_health_check=SLOW)
 @given(dice=st.randoms(use_true_random=True), steps=st.integers(30, 80))
 def test_memory_and_server_say_the_same_whatever_is_done(desk: ChannelDesk, dice: Random, steps: int) -> None:
     walk = Walk(desk, dice)

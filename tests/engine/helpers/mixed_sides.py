@@ -28,9 +28,7 @@ class Side:
         self.asked: set[str] = set()
         self.told: set[str] = set()
         self.told_ms = 0
-        desk.redis.flushall()
-        desk.close()
-        desk.__init__(desk.queue.url)
+        desk.begin()
         desk.reap()
 
     @property

@@ -68,9 +68,14 @@ def throw(job: Job) -> None:
 
 @handlers("starve")
 def starve(job: Job) -> None:
-    """Hold the interpreter lock in one call of C code, so that no other thread of the worker runs."""
+    """Hold the interpreter lock in one call of C code, so that no other thread of the worker runs.
+
+    Then wait for the loss: a handler that returned at once might be heard before the worker looks at its clock.
+    """
     _mark(job, "start")
     sum(range(job.payload["count"]))
+    while not job.lease_lost.is_set():
+        time.sleep(0.005)
     _mark(job, "end")
 
 

@@ -35,7 +35,10 @@ SUBJECTS = {
 
 
 class ForeignDesk(Desk):
-    """A desk whose queue has a foreign model."""
+    """A desk whose queue has a foreign model: formats give some keys lengths of real time."""
+
+    expires_from_ms = START_MS - 10_000_000
+    passes_for_all = True
 
     def __init__(self, url: str, subject: Subject) -> None:
         super().__init__(url, subject.spec)
@@ -47,31 +50,12 @@ class ForeignDesk(Desk):
 
     def begin(self) -> None:
         """Begin once more, with nothing on the server."""
-        self.redis.flushall()
-        self.now_ms, self._counters = START_MS, {}
+        super().begin()
         self.made.clear()
-        self.queue.model.now_ms = None
-        self.queue.use_test_clock(self.now_ms)
 
     def enqueue(self, *jobs: str, **options: Any) -> None:
         super().enqueue(*jobs, **options)
         self.made += jobs
-
-    def tick(self, ms: int) -> None:
-        """Formats give some keys lengths of real time: those pass as well."""
-        keys = list(self.redis.scan_iter(count=1000)) if ms > 0 else []
-        with self.redis.pipeline(transaction=False) as pipe:
-            for key in keys:
-                pipe.pexpiretime(key)
-            for key, at_ms in zip(keys, pipe.execute(), strict=True):
-                if 0 < at_ms < START_MS - 10_000_000:
-                    pipe.pexpireat(key, at_ms - ms)
-            pipe.execute()
-        super().tick(ms)
-
-    def expired(self, at_ms: int) -> bool:
-        """Of the keys with a time of ours."""
-        return START_MS - 10_000_000 < at_ms <= self.now_ms
 
     def wire_dump(self) -> dict[str, Any]:
         """Every key that is not ours."""
@@ -90,9 +74,14 @@ class ForeignDesk(Desk):
         return [job.lease.job for job in jobs]
 
 
+def open_desk(url: str, name: str) -> Iterator[ForeignDesk]:
+    """An empty desk of a subject, as a fixture yields it."""
+    made = ForeignDesk(url, SUBJECTS[name])
+    yield made
+    made.close()
+
+
 @pytest.fixture(params=SUBJECTS)
 def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[ForeignDesk]:
     """An empty desk of each model."""
-    made = ForeignDesk(ironclaim_url, SUBJECTS[request.param])
-    yield made
-    made.close()
+    yield from open_desk(ironclaim_url, request.param)

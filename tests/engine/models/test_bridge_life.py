@@ -282,8 +282,7 @@ def test_a_key_of_another_type_is_named_before_anything_is_written(desk: ModelDe
 @pytest.mark.parametrize("end", ["finish", "retry", "bury", "release", "drop"])
 def test_rule_01_an_end_cut_off_after_any_write_is_completed(desk: ModelDesk, client: BridgeClient, end: str) -> None:
     for writes in range(30):
-        client.redis.flushdb()
-        desk.__init__(desk.queue.url, models.Bridge())
+        desk.begin()
         desk.put("j")
         lease = desk.take()["j"].lease
         failure = Failure(lease, "E: x", 0)

@@ -117,8 +117,7 @@ def test_rule_07_a_second_copy_changes_nothing_and_a_late_one_is_refused(desk: M
 def test_rule_01_cut_off_after_any_write_the_next_copy_does_the_rest(desk: ModelDesk, deed: Deed, spec: Spec) -> None:
     name = {"cancel": "active", "run_now": "delayed"}.get(deed, "dead")
     for writes in range(40):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url, spec)
+        desk.begin()
         desk.one_of_each()
         operation = desk.alter_operation(deed, name, name)
         was_cut = desk.cut_off(operation, writes)

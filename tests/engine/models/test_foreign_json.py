@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.scripts import scripts_folder
+from tests.walks import examples
 
 INCLUDES = scripts_folder() / "foreign" / "include"
 READ = """local object = json_members(ARGV[1])
@@ -80,7 +81,8 @@ def test_what_is_no_object_is_told_apart(ironclaim_url: str, text: str) -> None:
     assert run(ironclaim_url, READ, text, "a") == b"none"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.walk
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.text(max_size=4), VALUES, max_size=5),
     st.lists(st.tuples(st.sampled_from(["a", "b", "status", ""]), VALUES), min_size=1, max_size=5),
@@ -96,7 +98,8 @@ def test_what_is_set_stands_there_and_nothing_else_changes(
     assert [json.loads(raw) for raw in raws] == [dict(changes)[name] for name, _ in changes]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.walk
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(-(10**12), 4 * 10**13))
 def test_a_time_is_written_as_utc(ironclaim_url: str, ms: int) -> None:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)

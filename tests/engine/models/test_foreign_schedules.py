@@ -99,8 +99,7 @@ def test_rule_24_two_schedulers_make_one_job_and_a_second_copy_none(desk: ModelD
 
 def test_rule_01_a_tick_cut_off_after_any_write_makes_one_job(desk: ModelDesk, spec: Spec) -> None:
     for writes in range(40):
-        desk.redis.flushall()
-        desk.__init__(desk.queue.url, spec)
+        desk.begin()
         put(desk)
         to(desk, FIRST_MS)
         (operation,) = ticks(desk)

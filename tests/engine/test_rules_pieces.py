@@ -1,0 +1,310 @@
+"""Lists that are longer than one piece (rule 1): whatever their length, a script leaves the same keys and says the same as with a
+list that fits, and no loop over pieces is without a test that makes it go round more than once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from engine import models, scripts
+from engine.models.model import Spec
+from engine.operations import Enqueue, Enqueued, EnqueueMany, Finish, Forget, Page, Promote
+from engine.operations.channels import Publish
+from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, message
+from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.engine.helpers import pieces
+
+__all__ = ["desk"]
+
+HOUR_MS = 3_600_000
+#: Four pieces and a half of one word each, nine of two words.
+JOBS = tuple(f"j{number}" for number in range(18))
+IDS = [job.encode() for job in JOBS]
+
+
+def numbered(desk: Desk, key: str) -> list[tuple[bytes, float]]:
+    """A zset in its order."""
+    return desk.redis.zrange(key, 0, -1, withscores=True)  # type: ignore[return-value]
+
+
+def many(desk: Desk, nonce: bytes = b"nonce---", **options: Any) -> EnqueueMany:
+    """All jobs in one call, each with these options; a value that is a function is asked for the job's."""
+
+    def one(job: str) -> Enqueue:
+        own: dict[str, Any] = {name: value(job) if callable(value) else value for name, value in options.items()}
+        return desk.enqueue_operation(job, nonce=nonce, **own)
+
+    return EnqueueMany(tuple(map(one, JOBS)))
+
+
+# -- what is done, each with what it must leave
+
+
+def enqueued_waiting(desk: Desk) -> Any:
+    """Into two lanes; sent again; sent by another producer, to whom half of them are new."""
+    operation = many(desk, key=lambda job: "ab"[int(job[1:]) % 2])
+    replies = [desk.run(operation), desk.run(operation)]
+    assert [{item.result for item in reply.items} for reply in replies] == [{"created"}, {"repeated"}]
+    desk.redis.delete(*[desk.keys.job(job) for job in JOBS[::2]])
+    replies.append(desk.run(many(desk, b"other---", key="c")))
+    assert [item.result for item in replies[2].items] == ["created", "duplicate"] * 9
+    lanes = {key: desk.redis.zrange(desk.keys.lane(f"main/{key}"), 0, -1) for key in "abc"}
+    assert lanes == {"a": IDS[::2], "b": IDS[1::2], "c": IDS[::2]}
+    assert desk.redis.exists(*[desk.keys.job(job) for job in JOBS]) == len(JOBS)
+    return replies
+
+
+def enqueued_delayed(desk: Desk) -> Any:
+    reply = desk.run(many(desk, delay_ms=lambda job: 1_000 + int(job[1:])))
+    due = numbered(desk, desk.keys.due)
+    assert [(member[10:], due_ms) for member, due_ms in due] == [(job, START_MS + 1_000 + at) for at, job in enumerate(IDS)]
+    assert desk.redis.exists(*[desk.keys.job(job) for job in JOBS]) == len(JOBS)
+    return reply
+
+
+def enqueued_unique(desk: Desk) -> Any:
+    operation = many(desk, unique=lambda job: f"u{job}")
+    reply = desk.run(operation)
+    assert desk.redis.mget([desk.keys.unique(f"u{job}") for job in JOBS]) == IDS
+    assert desk.redis.exists(*[desk.keys.job(job) for job in JOBS]) == len(JOBS)
+    assert desk.redis.zrange(desk.keys.lane("main"), 0, -1) == IDS
+    return reply
+
+
+def claimed(desk: Desk) -> Any:
+    """Sent twice; some entries of the lane lead nowhere, and some to what cannot be read."""
+    desk.run(many(desk))
+    desk.redis.zadd(desk.keys.lane("main"), {f"gone{number}": number for number in range(9)})
+    for number in range(9):
+        desk.redis.zadd(desk.keys.lane("main"), {f"bad{number}": number})
+        desk.redis.set(desk.keys.job(f"bad{number}"), b"\x07rotten")
+    operation = desk.claim_operation(limit=50)
+    first, second = desk.run(operation), desk.run(operation)
+    assert (first.result, second.result) == ("leased", "repeated") and first.jobs == second.jobs
+    assert [job.lease.job for job in first.jobs] == [*JOBS] and sorted(first.corrupt) == [f"bad{at}" for at in range(9)]
+    assert numbered(desk, desk.keys.active) == [(job, START_MS + LEASE_MS) for job in sorted(IDS)]
+    assert not desk.redis.exists(desk.keys.lane("main")) and desk.redis.zcard(desk.keys.dead) == 9
+    return first, second
+
+
+def claimed_within_limits(desk: Desk) -> Any:
+    """A job that costs 3 has three places in the window. After a step back of the clock all of them count from then on."""
+    desk.set_limit("n:main", concurrency=50, rate=60, per_ms=1_000)
+    desk.run(many(desk, cost=3))
+    found = desk.claim(limit=50)
+    assert numbered(desk, desk.keys.held("n:main")) == [(job, START_MS + LEASE_MS) for job in sorted(IDS)]
+    rate = numbered(desk, desk.keys.rate("n:main"))
+    units = {f"{job.lease.job}:{job.lease.fence}{unit}".encode() for job in found for unit in ("", ":2", ":3")}
+    assert ({member for member, _ in rate}, {at_ms for _, at_ms in rate}) == (units, {START_MS})
+    desk.enqueue("late", cost=10)
+    desk.tick(-HOUR_MS)
+    assert desk.claim() == []
+    assert numbered(desk, desk.keys.rate("n:main")) == [(member, START_MS - HOUR_MS) for member, _ in rate]
+    return found
+
+
+def finished(desk: Desk) -> Any:
+    desk.run(many(desk))
+    operation = Finish(tuple(job.lease for job in desk.claim(limit=50)))
+    replies = desk.run(operation), desk.run(operation)
+    assert [[state for state, _ in reply.items] for reply in replies] == [["ok"] * 18, ["repeated"] * 18]
+    assert numbered(desk, desk.keys.done) == [(job, START_MS) for job in sorted(IDS)]
+    assert not desk.redis.exists(desk.keys.active, *[desk.keys.run(job) for job in JOBS])
+    assert {desk.places(job) == {"ended"} for job in JOBS} == {True}
+    return replies
+
+
+def finished_by_a_claim(desk: Desk) -> Any:
+    desk.run(many(desk))
+    leases = tuple(job.lease for job in desk.claim(limit=50))
+    reply = desk.run(Finish(leases, desk.claim_operation()))
+    assert not desk.redis.exists(desk.keys.active, *[desk.keys.run(job) for job in JOBS])
+    return reply
+
+
+def forgotten(desk: Desk) -> None:
+    """An obliteration of a queue with many settings and families; its end is asked for until there is no more."""
+    for job in JOBS:
+        desk.run(desk.set_worker_operation(f"c:{job}", 2))
+        desk.redis.sadd(desk.keys.feeding, job)
+        desk.redis.sadd(desk.keys.feeds(job), "child")
+    calls, more = 0, True
+    while more:
+        calls += 1
+        more = desk.run(Forget(f"f{calls:015x}", desk.now_ms + 10_000, "end", True)).more
+    assert calls == 1 or scripts.PIECE_WORDS == pieces.SMALL
+    assert desk.redis.hkeys(desk.keys.settings) == [b"version"]
+    assert not desk.redis.exists(desk.keys.feeding, *[desk.keys.feeds(job) for job in JOBS])
+    desk.redis.delete(*desk.redis.keys(desk.keys.op("f*")))  # type: ignore[misc]
+
+
+def rests_that_end(desk: Desk) -> None:
+    """Lanes that a step back of the clock has left to rest for an hour: a sweep wakes a piece of them."""
+    desk.redis.hset(desk.keys.classes, "main", "")
+    for job in JOBS:
+        desk.redis.zadd(desk.keys.lane(f"main/{job}"), {job: 3e15})
+        desk.redis.hset(desk.keys.parked, f"main/{job}", "rest")
+        desk.redis.zadd(desk.keys.rest, {f"l:main/{job}": START_MS + int(job[1:])})
+    desk.reap()
+    desk.tick(-HOUR_MS)
+    # Five pieces of 4, or one.
+    sleeps_ms = [desk.reap().sleep_ms for _ in range(6)]
+    assert sleeps_ms[:4] == [0] * 4 or scripts.PIECE_WORDS > pieces.SMALL
+    assert not desk.redis.exists(desk.keys.parked, desk.keys.rest)
+    assert desk.redis.zcard(desk.keys.ready("main")) == len(JOBS) and sleeps_ms[-1] > 0
+
+
+def promoted_by_a_foreign_model(desk: Desk) -> Any:
+    """What is about to move is noted before the first job moves: seen where the script is cut off right behind that."""
+    desk.run(many(desk, delay_ms=500))
+    desk.tick(1_000)
+    writes = -(-len(JOBS) // scripts.PIECE_WORDS)
+    sweep: Promote = desk.promote_operation()
+    assert desk.cut_off(sweep, writes)
+    moving = desk.redis.smembers(f"{desk.keys.prefix}moving")
+    assert moving == {*IDS}
+    desk.run(sweep)
+    assert sorted(job.lease.job for job in desk.claim(limit=50)) == sorted(JOBS)
+    return moving
+
+
+def stuck_in_a_foreign_model(desk: Desk) -> Any:
+    """Those of which nobody keeps a lease; each page of the list is looked through until there are enough."""
+    desk.run(many(desk))
+    desk.claim(limit=15)
+    desk.tick(LEASE_MS + 1)
+    desk.claim("b", limit=3)
+    listed = [desk.run(Page("stuck", offset, 6)).jobs for offset in (0, 6, 12)]
+    assert [job for page in listed for job in page] == [*JOBS[:15]]
+    return listed
+
+
+def enqueued_with_many_parameters(desk: Desk) -> Any:
+    """A hash of more fields than one piece of words."""
+    fields = {f"p{number}": str(number) for number in range(9)}
+    reply: Enqueued = desk.run(desk.enqueue_operation("j", payload=fields))
+    kept: Any = desk.redis.hgetall("mosquito:job_run:j")
+    assert {name.decode(): value.decode() for name, value in kept.items()}.items() >= {**fields, "type": "main"}.items()
+    return reply
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something that is done at a desk, and the places that it takes to a second piece."""
+
+    does: Callable[[Desk], Any]
+    crosses: frozenset[str]
+    spec: Spec | None = None
+
+
+ENQUEUE = {"enqueue_many count", "enqueue_many #jobs", "enqueue_many #lane.waiting"}
+CLAIM = {"claim_jobs #entries", "leave_lane #ids"}
+FINISH = {"finish_jobs #dated", "finish_jobs #ids"}
+CASES = [
+    Case(enqueued_waiting, frozenset(ENQUEUE)),
+    Case(enqueued_delayed, frozenset({"enqueue_many count", "enqueue_many #jobs", "enqueue_many #delayed"})),
+    Case(enqueued_unique, frozenset({"enqueue_many count", "enqueue_many #lane.waiting", "enqueue_many #unique_jobs"})),
+    Case(claimed, frozenset(ENQUEUE | CLAIM)),
+    Case(
+        claimed_within_limits,
+        frozenset({*ENQUEUE, *CLAIM, "count_leases #held", "count_leases #used", "rate_back #(ahead or {})"}),
+    ),
+    Case(finished, frozenset(ENQUEUE | CLAIM | FINISH)),
+    Case(finished_by_a_claim, frozenset(ENQUEUE | CLAIM | FINISH)),
+    Case(forgotten, frozenset({"forget_all #set", "forget_all feeding"})),
+    Case(rests_that_end, frozenset({"mend_limits #page"})),
+    Case(promoted_by_a_foreign_model, frozenset({"foreign_promote #ids"}), models.Bull()),
+    Case(stuck_in_a_foreign_model, frozenset({"jobs_at take"}), models.Bull()),
+    Case(enqueued_with_many_parameters, frozenset({"wire #words"}), models.Mosquito()),
+]
+#: Of messages of a channel: a list of their clocks.
+PUBLISHED = "index_all #clocks"
+
+
+@pytest.fixture(scope="module")
+def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Scripts that note where they begin a second piece."""
+    return pieces.marked_copy(tmp_path_factory.mktemp("marked") / "lua")
+
+
+def emptied(url: str) -> None:
+    """Nothing is on the server."""
+    with redis.Redis.from_url(url) as client:
+        client.flushall()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.does.__name__)
+def test_rule_01_small_pieces_leave_the_keys_and_replies_of_large_ones(
+    case: Case, marked: Path, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[Any] = []
+    for words, crosses in ((1000, frozenset[str]()), (pieces.SMALL, case.crosses)):
+        monkeypatch.setattr(scripts, "PIECE_WORDS", words)
+        emptied(ironclaim_url)
+        desk = Desk(ironclaim_url, case.spec, marked)
+        replies = case.does(desk)
+        assert pieces.crossed(desk.redis) == crosses
+        # A foreign wire has keys with a length of real time.
+        left.append((replies, {key: kept[: 3 if case.spec is None else 2] for key, kept in desk.dump().items()}))
+        desk.close()
+    assert left[0] == left[1]
+
+
+def test_small_pieces_index_the_messages_of_a_channel_as_large_ones(
+    marked: Path, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scripts, "PIECE_WORDS", pieces.SMALL)
+    desk = ChannelDesk(ironclaim_url, lua=marked)
+    desk.run(Publish(tuple(message(job) for job in JOBS), TTL_S, NEVER_MS, None))
+    clocks = [str(clock).encode() for clock in range(1, 1 + len(JOBS))]
+    assert desk.redis.zrange(desk.keys.live, 0, -1) == clocks
+    assert pieces.crossed(desk.redis) == {PUBLISHED}
+    # Of a foreign publisher's messages the index learns with the next of ours.
+    foreign = [desk.foreign(f"f{number}") for number in range(9)]
+    desk.publish("last")
+    assert desk.redis.zrange(desk.keys.live, 0, -1) == [*clocks, *(str(clock).encode() for clock in (*foreign, foreign[-1] + 1))]
+    assert pieces.crossed(desk.redis) == {PUBLISHED}
+    desk.close()
+
+
+def test_each_place_that_works_in_pieces_is_taken_to_a_second_one() -> None:
+    """A new loop needs a case; and a loop that has a size of its own is none that these tests can cross."""
+    assert {place for case in CASES for place in case.crosses} | {PUBLISHED} == pieces.places()
+    for path in scripts.scripts_folder().rglob("*.lua"):
+        assert not re.search(r"^[^-\n]*\bfor \w+ = [^,\n]*,[^\n]*, \d\d+ do\b", path.read_text(), re.MULTILINE), path.name
+
+
+# -- with pieces as they are
+
+
+def test_rule_03_more_delayed_jobs_than_one_write_takes_are_all_due(desk: Desk) -> None:
+    jobs = [f"j{number:04}" for number in range(1001)]
+    desk.run(desk.enqueue_many_operation(*jobs, delays_ms=tuple(range(1, 1002))))
+    assert [(member[10:].decode(), at_ms) for member, at_ms in numbered(desk, desk.keys.due)] == [
+        (job, START_MS + delay_ms) for delay_ms, job in enumerate(jobs, 1)
+    ]
+
+
+def test_rule_23_more_unique_jobs_than_one_write_takes_all_have_their_key(desk: Desk) -> None:
+    jobs = [f"j{number:03}" for number in range(501)]
+    desk.run(EnqueueMany(tuple(desk.enqueue_operation(job, unique=f"u{job}") for job in jobs)))
+    assert desk.redis.mget([desk.keys.unique(f"u{job}") for job in jobs]) == [job.encode() for job in jobs]
+    assert desk.redis.exists(*[desk.keys.job(job) for job in jobs]) == len(jobs)
+
+
+@pytest.mark.parametrize("count", [501, 1001])
+def test_rule_04_more_leases_than_one_write_takes_are_all_active_and_told_again(desk: Desk, count: int) -> None:
+    jobs = [f"j{number:04}" for number in range(count)]
+    desk.run(desk.enqueue_many_operation(*jobs))
+    operation = desk.claim_operation(limit=count)
+    first, second = desk.run(operation), desk.run(operation)
+    assert (first.result, second.result) == ("leased", "repeated")
+    assert [job.lease.job for job in first.jobs] == jobs and first.jobs == second.jobs
+    assert numbered(desk, desk.keys.active) == [(job.encode(), START_MS + LEASE_MS) for job in jobs]
+    assert not desk.redis.exists(desk.keys.lane("main"))
