@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from engine.operations import Enqueue, LockReply, PutSchedule, Value
+
 #: (id, enqueue nonce): one job, where an id may be used again.
 Birth = tuple[str, bytes]
 
@@ -56,6 +58,25 @@ class Book:
     condemned: dict[str, dict[Birth, str]] = field(default_factory=dict)
     #: Since when a blocked job has had no open parent.
     freed_ns: dict[str, int] = field(default_factory=dict)
+    #: What was sent for each job, in all eras: its own call, or the definition of its schedule at the tick; and which job each
+    #: token is a lease of.
+    asked: dict[Birth, Enqueue] = field(default_factory=dict)
+    leases: dict[tuple[str, str], Birth] = field(default_factory=dict)
+    #: When a job may be claimed at the earliest (ms): by its delay, and after a failed run by its back-off.
+    not_before_ms: dict[str, int] = field(default_factory=dict)
+    #: What an accepted finish returned last, with its fence.
+    values: dict[str, tuple[int, Value]] = field(default_factory=dict)
+    #: The parents whose results a job may read while it lives.
+    heirs: dict[Birth, set[str]] = field(default_factory=dict)
+    #: Schedules as they were put, the last job of each, and those of their jobs that were made where overlapping is allowed.
+    schedules: dict[str, PutSchedule] = field(default_factory=dict)
+    last_ticked: dict[str, str] = field(default_factory=dict)
+    overlapping: set[str] = field(default_factory=set)
+    #: Who holds each lock: the token, with the reply that said so; the tokens that have held one; the highest fence of each.
+    locks: dict[str, tuple[str, LockReply]] = field(default_factory=dict)
+    lock_tokens: set[str] = field(default_factory=set)
+    lock_fences: dict[str, int] = field(default_factory=dict)
+    renewals: dict[str, int] = field(default_factory=dict)
 
     def new_era(self) -> None:
         """A failover has taken the last writes back."""
@@ -71,6 +92,15 @@ class Book:
             self.ticked,
             self.beats,
             self.condemned,
+            self.values,
+            self.heirs,
+            self.schedules,
+            self.last_ticked,
+            self.not_before_ms,
+            self.locks,
+            self.lock_tokens,
+            self.lock_fences,
+            self.renewals,
         ):
             kept.clear()
         self.rates.clear()

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from chaos.simulate.book import Book
+from chaos.simulate.bytes_invariants import check_look, check_payloads
 from chaos.simulate.clear_invariants import check_clears, check_kept
 from chaos.simulate.cron_invariants import check_cron
+from chaos.simulate.due_invariants import check_due
 from chaos.simulate.enqueue_invariants import check_windows, wanted_results
 from chaos.simulate.hand_invariants import OUTCOMES, check_administration, check_results, check_told_cancelled
-from chaos.simulate.kin_invariants import check_kin
+from chaos.simulate.kin_invariants import check_heirs, check_kin
 from chaos.simulate.life_invariants import check_life
 from chaos.simulate.limits_invariants import check_limits, check_turns, claimable
+from chaos.simulate.lock_invariants import check_locks
 from chaos.simulate.member_invariants import check_members
 from chaos.simulate.profile import Profile
 from chaos.simulate.server import Delivery
@@ -49,12 +52,17 @@ def check_call(delivery: Delivery, book: Book, profile: Profile) -> None:
     clock_runs = profile.clock_runs
     check_life(delivery, book)
     fresh = _leases(delivery, book, clock_runs)
+    check_payloads(delivery, fresh, book)
+    check_due(delivery, fresh, book, clock_runs=clock_runs)
     check_limits(delivery, fresh, book, clock_runs=clock_runs)
     check_turns(delivery, fresh)
     check_administration(delivery, book)
     check_kin(delivery)
+    check_heirs(delivery, book)
     check_cron(delivery, book, clock_runs=clock_runs)
-    check_results(delivery)
+    check_results(delivery, book)
+    check_look(delivery, book)
+    check_locks(delivery, book, clock_runs=clock_runs)
     check_clears(delivery, book)
     check_kept(delivery, clock_runs=clock_runs)
     check_members(delivery, book, beats_for_ms=profile.beats_for_ms, lease_ms=profile.lease_ms, clock_runs=clock_runs)
@@ -183,6 +191,8 @@ def _ended(delivery: Delivery, leases: tuple[Lease, ...], reply: Ended, book: Bo
             if not live:
                 raise Found("zombie", f"{token} of {job} has ended, and a {_what(delivery)} under it is accepted", (job,))
             book.outcomes[key] = outcome
+            if isinstance(delivery.operation, Finish) and job not in after.zset("done"):
+                raise Found("finished", f"{job} has finished, and is not among the finished jobs", (job,))
             _charged(delivery, job, old.failures, old.crashes, after, outcome)
         elif live:
             raise Found("live refused", f"the {_what(delivery)} of the live token {token} of {job} is {result}", (job,))

@@ -1,4 +1,5 @@
-"""Invariants of schedules (rule 24): each tick makes its job once, and the next one only ever comes later."""
+"""Invariants of schedules (rule 24): each tick makes its job once, the next one only ever comes later, and jobs of a schedule
+live beside each other only where it says that they may."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
-from engine.operations import Tick
+from engine.operations import Forget, RemoveSchedule, Tick, Ticked
 
 
 def check_cron_keys(state: State) -> None:
@@ -25,6 +26,10 @@ def check_cron_keys(state: State) -> None:
 def check_cron(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:
     """What a tick does to its schedule and to the jobs."""
     operation, before, after = delivery.operation, delivery.before, delivery.after
+    if isinstance(operation, RemoveSchedule) and getattr(delivery.reply, "result", "") == "done":
+        book.last_ticked.pop(operation.schedule, None)
+    elif isinstance(operation, Forget) and "cron" not in after.views:
+        book.last_ticked.clear()
     if not isinstance(operation, Tick):
         return
     schedule, name = operation.schedule, "cron:" + operation.schedule
@@ -50,3 +55,39 @@ def check_cron(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:
         if job in book.ticked and clock_runs:
             raise Found("tick twice", f"{job} is made for the second time", (schedule, job))
         book.ticked.add(job)
+    _overlap(delivery, operation, born, book)
+
+
+def _overlap(delivery: Delivery, tick: Tick, born: list[str], book: Book) -> None:
+    """Which of its ticks make a job: all of them where jobs may overlap; else the first, and only when none before it lives."""
+    schedule, reply, before = tick.schedule, delivery.reply, delivery.before
+    put = book.schedules.get(schedule)
+    if put is None or tick.error or not isinstance(reply, Ticked):
+        book.last_ticked.pop(schedule, None)
+        return
+    overlap, last = put.policy.overlap, book.last_ticked.get(schedule, "")
+    names = [f"cron:{schedule}:{tick_ms}" for tick_ms in tick.ticks_ms]
+    new = [name for name in names if before.job(name) is None]
+    if overlap == "allow":
+        book.overlapping.update(born)
+        if [name for name in new if name not in born]:
+            raise Found("overlap", f"jobs of {schedule} may overlap, and its tick has not made {new[0]}", (schedule, *new))
+    else:
+        living = [job for job in _living(before, schedule) if job == last or job not in book.overlapping]
+        if born and living:
+            raise Found(
+                "overlap", f"{schedule} makes {born[0]} while {living[0]} lives, and they may not overlap", (*living, *born)
+            )
+        if len(born) > 1:
+            raise Found("overlap", f"{schedule} makes {len(born)} jobs at once, and they may not overlap", tuple(born))
+        if new and names[0] == new[0] and not born and last and last not in living:
+            raise Found("overlap", f"{last} has ended, and {schedule} makes no job", (schedule, last))
+    if reply.jobs:
+        book.last_ticked[schedule] = reply.jobs[-1]
+
+
+def _living(state: State, schedule: str) -> list[str]:
+    """Jobs of a schedule that have not ended."""
+    dead = state.zset("dead")
+    jobs = [(name[4:], state.views[name]) for name in state.names("job:") if name.startswith(f"job:cron:{schedule}:")]
+    return [job for job, envelope in jobs if envelope.kind == "J" and job not in dead]

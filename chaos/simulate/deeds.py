@@ -19,6 +19,8 @@ _BY_HAND: tuple[operations.Deed, ...] = ("cancel", "cancel", "cancel", "remove",
 #: Only so many jobs have children: scripts look at a few of them at random, and here at all.
 _PARENTS = 8
 _SCHEDULES = ("daily", "nightly")
+_LOCKS = ("door", "gate")
+_BACKOFFS: tuple[operations.Backoff, ...] = ("fixed", "exponential", "linear", "geometric", "custom")
 #: What is removed in bulk: jobs of a state that are older than so long and at most so many; what waits, with what is delayed or
 #: without; everything, with what is in hand or without; or, by a sweep, what is over these bounds.
 Clear = Literal["clean", "drain", "obliterate", "retention"]
@@ -27,10 +29,22 @@ _STATES = ("waiting", "blocked", "delayed", "dead", "finished")
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """One holder of a lock: for how long it asks each time, and how long it waits before each renewal and, last, before it gives
+    the lock back, which some never do."""
+
+    name: str
+    ttl_ms: int
+    waits_ms: tuple[int, ...]
+    gives_back: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Deed:
     """One call: its jobs, as one `enqueue` or one `enqueue_many`; or `asks`, an administration call that lacks only the time
     after which it is void; or `hand`, what is done to which job; or `schedule`: put, enable, disable or remove, of which name,
-    and how often it ticks; or `clear`, what is removed, and how. `number` names it in the trace."""
+    and how often it ticks; or `clear`, what is removed, and how; or `lock`, which one is held, and how; or
+    `read`, the job whose result is read. `number` names it in the trace."""
 
     at_ms: int
     number: int
@@ -40,6 +54,8 @@ class Deed:
     hand: tuple[operations.Deed, str] | None = None
     schedule: tuple[Change, str, int] | None = None
     clear: tuple[Clear, Mapping[str, Any]] | None = None
+    lock: Hold | None = None
+    read: str = ""
 
 
 def plan_deeds(profile: Profile, chooser: random.Random) -> tuple[Deed, ...]:
@@ -63,11 +79,13 @@ def plan_deeds(profile: Profile, chooser: random.Random) -> tuple[Deed, ...]:
             else:
                 made.append(f"j{len(made) + 1}")
                 names.append(made[-1])
-        jobs = tuple(_job(profile, name, chooser) for name in names)
+        jobs = tuple(_job(profile, name, f"{name} by call {len(deeds)}", chooser) for name in names)
         if profile.kin and not many and chooser.random() < profile.kin:
             jobs = (_child(jobs[0], made, chooser),)
         deeds.append(Deed(at_ms, len(deeds), jobs, many))
-    return (*deeds, *_by_hand(profile, deeds, chooser))
+    deeds += _by_hand(profile, deeds, chooser)
+    deeds += _reads(profile, made, len(deeds), chooser)
+    return (*deeds, *_locks(profile, len(deeds), chooser))
 
 
 def _child(job: NewJob, made: list[str], chooser: random.Random) -> NewJob:
@@ -88,6 +106,22 @@ def _by_hand(profile: Profile, deeds: list[Deed], chooser: random.Random) -> lis
         later_ms = chooser.randint(500, 12_000) if does in ("requeue", "discard") else chooser.randint(0, 4000)
         found.append(Deed(at_ms + later_ms, len(deeds) + number, hand=(does, str(job.id))))
     return found
+
+
+def _reads(profile: Profile, made: list[str], first: int, chooser: random.Random) -> list[Deed]:
+    times_ms = [int(chooser.random() * (profile.chaos_ms + 5000)) for _ in range(profile.reads)]
+    return [Deed(at_ms, first + at, read=chooser.choice(made)) for at, at_ms in enumerate(times_ms)]
+
+
+def _locks(profile: Profile, first: int, chooser: random.Random) -> list[Deed]:
+    deeds: list[Deed] = []
+    for at in range(profile.locks):
+        ttl_ms = chooser.choice((50, 400, 3000))
+        # Some are too late to renew it.
+        waits_ms = tuple(int(ttl_ms * chooser.choice((0.1, 0.5, 0.9, 1.02, 1.5))) for _ in range(chooser.randint(1, 4)))
+        hold = Hold(chooser.choice(_LOCKS), ttl_ms, waits_ms, chooser.random() < 0.7)
+        deeds.append(Deed(int(chooser.random() * profile.chaos_ms), first + at, lock=hold))
+    return deeds
 
 
 def _schedules(profile: Profile, chooser: random.Random, first: int) -> list[Deed]:
@@ -162,7 +196,8 @@ def _op_id(number: int) -> str:
     return f"{number:016x}"
 
 
-def _job(profile: Profile, name: str, chooser: random.Random) -> NewJob:
+def _job(profile: Profile, name: str, text: str, chooser: random.Random) -> NewJob:
+    """`text` is of this job alone: its payload is no other's."""
     draw = chooser.random()
     does = "crash" if draw < profile.poison else "fail" if draw < profile.poison + profile.failing / 2 else "ok"
     if does == "ok" and draw < profile.poison + profile.failing:
@@ -175,7 +210,11 @@ def _job(profile: Profile, name: str, chooser: random.Random) -> NewJob:
         more |= chooser.choice(WISHES).options
     if profile.costly and chooser.random() < profile.costly:
         more["cost"] = chooser.randint(2, 4)
-    payload: dict[str, Any] = {"does": does}
+    if profile.backoffs:
+        more["backoff"] = kind = chooser.choice(_BACKOFFS)
+        more |= {"backoff_delays_ms": [30, 700, 200]} if kind == "custom" else {}
+        more |= {"backoff_max_ms": 1500} if kind == "geometric" else {"jitter": 0.3} if kind == "linear" else {}
+    payload: dict[str, Any] = {"does": does, "of": text}
     if chooser.random() < profile.big:
         payload["bytes"] = "x" * chooser.randint(100_000, 190_000)
     dedup = f"d{chooser.randint(1, 3)}" if chooser.random() < profile.dedup else None
@@ -193,7 +232,7 @@ def _job(profile: Profile, name: str, chooser: random.Random) -> NewJob:
         unique=f"u{chooser.randint(1, 3)}" if chooser.random() < profile.unique else None,
         dedup=dedup,
         dedup_ms=chooser.randint(100, 8000) if dedup else 0,
-        result_ttl_ms=chooser.choice((500, 30_000)),
+        result_ttl_ms=chooser.choice(profile.result_ttls_ms),
         error_ttl_ms=30_000,
         **more,
     )

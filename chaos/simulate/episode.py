@@ -5,17 +5,20 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 from chaos.simulate.chance import Chance, Fault
 from chaos.simulate.deeds import Deed, plan_deeds, remove_schedules, resume_all
 from chaos.simulate.judge import Judge
 from chaos.simulate.producer import Producer
-from chaos.simulate.profile import Profile
+from chaos.simulate.profile import PIECE_WORDS, Profile
 from chaos.simulate.server import Scripts, SimulatedServer
 from chaos.simulate.wire import Wire
 from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import MS, Found, Row, TimeIsUp, World
+from engine import scripts
 from engine.models.lanes import Lanes
 from engine.operations import MakeTestQueue
 from engine.options import checked
@@ -72,9 +75,17 @@ class Stage:
 
     def __init__(self, wire: Wire, model: Lanes) -> None:
         self.wire = wire
-        self.model = model
-        model.now_ms = 0
-        self.scripts = Scripts(wire, model.scripts)
+        self._model = model
+        self._scenes: dict[bool, tuple[Lanes, Scripts]] = {}
+
+    def scene(self, *, pieces: bool) -> tuple[Lanes, Scripts]:
+        """The model and its scripts; with `pieces` those that work through their lists in pieces of four words."""
+        if pieces not in self._scenes:
+            with patch.object(scripts, "PIECE_WORDS", PIECE_WORDS) if pieces else nullcontext():
+                model = self._model.sibling(self._model.keys.queue)
+            model.now_ms = 0
+            self._scenes[pieces] = (model, Scripts(self.wire, model.scripts))
+        return self._scenes[pieces]
 
     def play(self, plan: Plan) -> Result:
         """One episode."""
@@ -88,7 +99,8 @@ class _Episode:
         self._chance = Chance(plan.seed, plan.faults)
         self._counts: Counter[str] = Counter()
         self._world = World(plan.profile, self._chance, plan.until_ns)
-        self._server = SimulatedServer(self._world, stage.wire, stage.model, stage.scripts, self._counts)
+        self._model, scripts = stage.scene(pieces=plan.profile.pieces)
+        self._server = SimulatedServer(self._world, stage.wire, self._model, scripts, self._counts)
         self._judge = Judge(self._world, self._server, self._counts)
         self._server.judge = self._judge
         self._stage = stage
@@ -111,10 +123,10 @@ class _Episode:
 
     def _act(self) -> None:
         world, profile = self._world, self._profile
-        made = self._stage.model.call(MakeTestQueue())
+        made = self._model.call(MakeTestQueue())
         self._stage.wire.do(*made.words())
         if profile.full_queue:
-            self._server.set_raw(("SET", self._stage.model.keys.seq, (1 << 48) - _SEQUENCES_LEFT))
+            self._server.set_raw(("SET", self._model.keys.seq, (1 << 48) - _SEQUENCES_LEFT))
         self._server.read()
         for place in range(profile.workers):
             self._hire(place)
@@ -148,7 +160,7 @@ class _Episode:
         if not waiting:
             return
         job = waiting[int(self._chance.draw("rot", number, 5) * len(waiting))]
-        self._server.set_raw(("SET", self._stage.model.keys.job(job), b"\x07rotten"))
+        self._server.set_raw(("SET", self._model.keys.job(job), b"\x07rotten"))
         self._counts["envelope rotten"] += 1
         self._world.note("disk", "rot", "the envelope is unreadable", (job,), fault=True)
 
@@ -274,7 +286,7 @@ class _Episode:
             if kind == "result" and rest in dead and state.views[name][1] > 0:
                 # The error of one that cannot be read is kept for a day.
                 continue
-            if name not in _LASTING and kind not in ("wake", "took"):
+            if name not in _LASTING and kind not in ("wake", "took", "lock"):
                 jobs = (rest,) if kind in ("job", "run") else ()
                 raise Found("leak", f"{name} is left when all has ended", jobs)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from chaos.simulate.book import Book
+from chaos.simulate.bytes_invariants import check_values
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import CANCELLED, State
 from chaos.simulate.world import Found
@@ -61,6 +62,8 @@ def _altered(delivery: Delivery, operation: Alter, job: str, *, done: bool) -> N
             raise Found(rule, f"{job} is told to be ended by a {deed}, and something of it lives on", (job,))
     elif not places or not places[0].startswith("lane:"):
         raise Found("by hand", f"{job} is to run again by a {deed}, and stands in {places}", (job,))
+    elif deed == "requeue" and (after.run(job).failures or after.run(job).crashes):
+        raise Found("charge", f"{job} runs again by a requeue and does not have all its chances", (job,))
 
 
 def state_of(state: State, job: str) -> str:
@@ -87,10 +90,11 @@ def check_told_cancelled(delivery: Delivery, leases: tuple[Lease, ...], reply: E
             raise Found("cancel", f"{lease.job} is cancelled, and its holder is told {result}", (lease.job,))
 
 
-def check_results(delivery: Delivery) -> None:
+def check_results(delivery: Delivery, book: Book) -> None:
     """A result comes with an accepted finish of its token and says its fence, an error with a burial; none stays for ever."""
     before, after = delivery.before, delivery.after
     accepted = _accepted(delivery)
+    check_values(delivery, accepted, book)
     for name in after.changed:
         if not name.startswith("result:") or name not in after.views:
             continue

@@ -9,9 +9,12 @@ from chaos.simulate.book import Book
 from chaos.simulate.calls_invariants import check_call, check_mark, token_of
 from chaos.simulate.clear_invariants import check_obliterated
 from chaos.simulate.deeds import Deed
+from chaos.simulate.due_invariants import check_back_off
 from chaos.simulate.keys_invariants import check_keys
 from chaos.simulate.line import Outcome, describe_name
+from chaos.simulate.lock_invariants import read_locks
 from chaos.simulate.places import places_of
+from chaos.simulate.profile import PIECE_WORDS
 from chaos.simulate.server import Delivery, SimulatedServer
 from chaos.simulate.state import State
 from chaos.simulate.telling import jobs_of, results_of, tell
@@ -20,17 +23,20 @@ from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.drivers.errand import Sent
 from engine.errors import ScriptFault
 from engine.operations import (
+    AcquireLock,
     Claim,
     Claimed,
     Enqueue,
     EnqueueMany,
     Finish,
     FinishedAndClaimed,
+    Lease,
     LeasedJob,
     Operation,
     Reap,
     Reaped,
     Release,
+    Retry,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +58,8 @@ class Judge:
         self._counts = counts
         self._profile = world.profile
         self._timely = Timely(world, server, self)
+        # The failed runs before each that has started.
+        self._failures: dict[Lease, int] = {}
         self._memory_refusals = "memory" in self._profile.server
 
     def knows(self, incarnation: str, worker: SimulatedWorker) -> None:
@@ -67,6 +75,7 @@ class Judge:
     def new_era(self, state: State) -> None:
         """A failover has taken the last writes back."""
         self.book.new_era()
+        read_locks(state, self.book)
         for job, envelope in state.jobs():
             if envelope.kind == "R":
                 continue
@@ -88,7 +97,10 @@ class Judge:
         else:
             for result in results_of(delivery):
                 self._counts[result] += 1
-            self.world.note(message.line.name, what, tell(delivery), jobs_of(delivery))
+            jobs = jobs_of(delivery)
+            self._counts["more than a piece"] += self._profile.pieces and len(jobs) > PIECE_WORDS
+            self.world.note(message.line.name, what, tell(delivery), jobs)
+        self._counts["child that may read a result"] += bool(self.book.heirs)
         exact = self._profile.exact
         if exact and not delivery.error:
             check_call(delivery, self.book, self._profile)
@@ -106,6 +118,8 @@ class Judge:
         self._counts["refused for memory" if "OOM" in delivery.error else "cut off" if delivery.cut else "error"] += 1
         enqueues = isinstance(delivery.operation, Enqueue | EnqueueMany)
         if delivery.cut or (enqueues and self._memory_refusals and "OOM" in delivery.error):
+            return
+        if isinstance(delivery.operation, AcquireLock) and self._memory_refusals and "OOM" in delivery.error:
             return
         if enqueues and self._profile.full_queue and "sequence exhausted" in delivery.error:
             return
@@ -163,9 +177,26 @@ class Judge:
         if isinstance(operation, Finish):
             for lease in operation.leases:
                 worker.untold.pop(lease, None)
+            sent = {operation.leases[value.item]: value.data for value in operation.values}
+            for lease in operation.leases:
+                if sent.get(lease) != worker.returned.get(lease):
+                    text = (
+                        f"the handler of {lease.job} returned {worker.returned.get(lease)}, and its finish says {sent.get(lease)}"
+                    )
+                    raise Found("result bytes", text, (lease.job,))
+        elif isinstance(operation, Retry):
+            for failure in operation.failures:
+                self._backs_off(failure.lease, failure.delay_ms)
         elif isinstance(operation, Release):
             for lease in operation.leases:
                 worker.unstarted.pop(lease, None)
+
+    def _backs_off(self, lease: Lease, delay_ms: int) -> None:
+        birth = self.book.leases.get((lease.job, token_of(lease)))
+        asked = self.book.asked.get(birth) if birth is not None else None
+        if asked is not None:
+            self._counts["growing wait"] += asked.options.backoff != "fixed" and self._failures[lease] > 0
+            check_back_off(lease, asked.options, self._failures[lease], delay_ms)
 
     def hears(self, worker: SimulatedWorker, operation: Operation, outcome: Outcome) -> None:
         """What a call brought to a worker."""
@@ -204,6 +235,7 @@ class Judge:
         if (lease.job, token) in self.book.started:
             raise Found("one start", f"{worker.name} starts {lease.job} twice under {token}", (lease.job,))
         self.book.started.add((lease.job, token))
+        self._failures[lease] = job.failures
         if worker.place not in places_of(job.class_name):
             raise Found(
                 "routed", f"{worker.name} starts {job.lease.job} of class {job.class_name}, which is not for it", (lease.job,)

@@ -1,12 +1,13 @@
 """Invariants of jobs that need others (rule 25): who waits does so for parents that are open, who goes on has none left, and what
-joins parents and children leads from each to the other."""
+joins parents and children leads from each to the other. What a parent has left stays for as long as a child may read it."""
 
 from __future__ import annotations
 
+from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import IGNORES, State
 from chaos.simulate.world import Found
-from engine.operations import Enqueue
+from engine.operations import Alter, Clean, Enqueue, Reap
 
 #: Outcomes of tombstones: finished and skipped; discarded, rerouted and cancelled.
 _DONE, _LOST = (1, 5), (2, 6, 7)
@@ -76,3 +77,37 @@ def _born(operation: Enqueue, after: State) -> None:
     if waits != set(after.members("needs:" + job)):
         held = ", ".join(after.members("needs:" + job)) or "nobody"
         raise Found("parent open", f"{job} is made and waits for {held}, not for {', '.join(sorted(waits)) or 'nobody'}", (job,))
+
+
+def check_heirs(delivery: Delivery, book: Book) -> None:
+    """While a child lives, what its parents have left is there: what it found when it was made, and what came while it waited."""
+    before, after, operation = delivery.before, delivery.after, delivery.operation
+    if isinstance(operation, Enqueue) and operation.options.needs and getattr(delivery.reply, "result", "") == "created":
+        left = {
+            parent for parent in operation.options.needs if fate(before, parent) != "open" and "result:" + parent in before.views
+        }
+        book.heirs.setdefault((operation.job, operation.nonce), set()).update(left)
+    for name in after.changed:
+        if not name.startswith("result:"):
+            continue
+        parent = name[7:]
+        if name not in after.views:
+            # Whoever lets a dead job run again, or removes it by hand, takes what it has left away.
+            if isinstance(operation, Alter | Clean | Reap):
+                for parents in book.heirs.values():
+                    parents.discard(parent)
+            continue
+        if name in before.views and before.views[name][0] == after.views[name][0]:
+            continue
+        for child in before.members("feeds:" + parent):
+            envelope = after.job(child)
+            if parent in before.members("needs:" + child) and envelope is not None and envelope.kind == "J":
+                book.heirs.setdefault((child, envelope.nonce), set()).add(parent)
+    for (child, nonce), parents in list(book.heirs.items()):
+        envelope = after.job(child)
+        if envelope is None or envelope.kind != "J" or envelope.nonce != nonce or child in after.zset("dead"):
+            del book.heirs[(child, nonce)]
+            continue
+        for parent in parents:
+            if "result:" + parent not in after.views:
+                raise Found("heir", f"{child} lives and may read what {parent} returned, and that is gone", (child, parent))

@@ -33,7 +33,8 @@ def _beat(delivery: Delivery, beat: Beat, reply: Beaten, book: Book, clock_runs:
     late = beat.counter <= book.beats.get(incarnation, 0)
     book.beats[incarnation] = max(beat.counter, book.beats.get(incarnation, 0))
     if late:
-        if listed.get(incarnation, 0) > before.zset("workers").get(incarnation, 0):
+        # Where the clock is set right, by more than a worker's last beat is remembered for, a copy cannot be known as one.
+        if clock_runs and listed.get(incarnation, 0) > before.zset("workers").get(incarnation, 0):
             raise Found("member", f"a late copy of a beat has listed {incarnation} anew")
         return
     if not beat.until_ms and incarnation in listed:

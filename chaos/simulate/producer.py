@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
-from chaos.simulate.deeds import Clear, Deed, asked_by
+from chaos.simulate.deeds import Clear, Deed, Hold, asked_by
 from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
 from engine.drivers.delivery import DEADLINE_MS
-from engine.errors import EngineError, OutcomeUnknown, PartlyEnqueued, ScriptFault, UnknownParent
-from engine.operations import Enqueued
-from engine.parts import administering, altering, clearing, producing, scheduling
-from engine.parts.face import InTime, Steps
+from engine.errors import EngineError, LeaseLost, OutcomeUnknown, PartlyEnqueued, ScriptFault, UnknownParent
+from engine.models.lanes import Lanes
+from engine.operations import Enqueued, Look
+from engine.parts import administering, altering, clearing, locks, producing, scheduling
+from engine.parts.face import Ask, InTime, Steps
 from engine.parts.producing import Draft
 from engine.serializers import BUILT_IN
 from engine.server_clock import ServerClock
@@ -36,8 +37,15 @@ def _identities(numbers: Iterator[int]) -> Iterator[None]:
 
     # What removes many jobs looks at few in each call, so that it takes several.
     pieces = patch.object(clearing, "PIECE", 4)
-    with pieces, patch.object(administering, "new_op_id", op_id), patch.object(scheduling, "_op_id", op_id):
+    administers, schedules = patch.object(administering, "new_op_id", op_id), patch.object(scheduling, "_op_id", op_id)
+    with pieces, administers, schedules, patch.object(locks, "new_token", op_id):
         yield
+
+
+class Rest(NamedTuple):
+    """What a call does between two others: nothing for so long."""
+
+    length_ms: int
 
 
 class Producer(Process):
@@ -92,7 +100,9 @@ class Producer(Process):
                 self.open -= 1
                 self.world.note("producer", f"cannot do call {deed.number}", type(error).__name__)
                 return
-            if isinstance(ask, InTime):
+            if isinstance(ask, Rest):
+                self.at(self.world.now_ns + ask.length_ms * MS, go_on, None)
+            elif isinstance(ask, InTime):
                 self._in_time(ask, line, lambda sent: go_on(sent, sent), first=True)
             else:
                 line.carry(ask, lambda sent: go_on(sent, getattr(sent, "reply", None)))
@@ -108,20 +118,25 @@ class Producer(Process):
 
         line.carry(self._server.model.call(ask.operation(self._not_after_ms())), done)
 
-    def _steps(self, deed: Deed) -> Steps[Any]:
+    def _steps(self, deed: Deed) -> Generator[Ask | Rest, Any, Any]:
         model = self._server.model
         if deed.clear is not None:
             return _clearing(*deed.clear)
         if deed.hand is not None:
             does, job = deed.hand
             return altering.altering(model, does, job, None)
+        if deed.lock is not None:
+            return _holding(model, deed.lock)
+        if deed.read:
+            return _reading(model, deed.read)
         assert deed.schedule is not None
         change, name, every_ms = deed.schedule
         if change == "put":
             timing = scheduling.timing(None, "UTC", every_ms, 0, 0)
             overlap = "skip" if deed.number % 2 else "allow"
             options = {"attempts": 2, "backoff_ms": 50, "result_ttl_ms": 500, "error_ttl_ms": 30_000}
-            job = scheduling.job(self.world.profile.names[0], {"does": "ok"}, BYTES_MAX, options, BUILT_IN, model)
+            payload = {"does": "ok", "of": f"{name} by call {deed.number % 4}"}
+            job = scheduling.job(self.world.profile.names[0], payload, BYTES_MAX, options, BUILT_IN, model)
             return scheduling.putting(model, name, timing, scheduling.policy("once", 2000, overlap), job, None)
         return scheduling.removing(name) if change == "remove" else scheduling.enabling(model, name, change == "enable")
 
@@ -204,3 +219,26 @@ def _clearing(does: Clear, how: Mapping[str, Any]) -> Steps[Any]:
 def _bounding(how: Mapping[str, Any]) -> Steps[None]:
     sent = yield InTime(administering.set_retention(**how))
     administering.conclude(sent)
+
+
+def _holding(model: Lanes, hold: Hold) -> Generator[Ask | Rest, Any, str]:
+    """What a user of `queue.locks` does, however late it is."""
+    lock = yield from locks.acquiring(hold.name, hold.ttl_ms)
+    if lock is None:
+        return "it is taken"
+    for at, wait_ms in enumerate(hold.waits_ms):
+        yield Rest(wait_ms)
+        if at + 1 == len(hold.waits_ms):
+            break
+        try:
+            lock = yield from locks.extending(lock, hold.ttl_ms)
+        except LeaseLost:
+            return "it is lost"
+    if not hold.gives_back:
+        return "it is kept"
+    return "it is given back" if (yield from locks.releasing(model, lock)) else "it was not held"
+
+
+def _reading(model: Lanes, job: str) -> Steps[str]:
+    seen = yield model.call(Look(job))
+    return seen.state

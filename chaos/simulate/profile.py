@@ -19,6 +19,8 @@ NETWORK = {
 }
 PROCESS = {"kill": 0.002, "freeze": 0.003, "cut off": 0.001}
 SERVER = {"stall": 0.001}
+#: The size of a piece where scripts work in small ones: the least that parts no item (engine/scripts.py).
+PIECE_WORDS = 4
 #: No mishap of a kind.
 QUIET: dict[str, float] = {}
 
@@ -67,6 +69,7 @@ class Profile:
     kin: float = 0.0
     hands: int = 0
     returns: float = 0.3
+    result_ttls_ms: tuple[int, ...] = (500, 30_000)
     #: How often workers tell that they live (0: they do not). Shares of the jobs: that want something of their worker, whose
     #: handler raises what the job has a rule for, that take more than one place of a rate. Calls: that clean, drain and
     #: obliterate, and that bound what is kept.
@@ -76,6 +79,12 @@ class Profile:
     costly: float = 0.0
     clears: int = 0
     bounds: int = 0
+    #: Calls that take a lock, hold it, renew it and give it back; that read how a job has ended. Whether the waits of failed runs
+    #: grow, and whether the scripts work through their lists in pieces of a few words.
+    locks: int = 0
+    reads: int = 0
+    backoffs: bool = False
+    pieces: bool = False
 
     @property
     def beats_for_ms(self) -> int:

@@ -36,7 +36,7 @@ for _, key in ipairs(names) do
     if kind == 'run' then value = redis.call('HMGET', key, unpack(RUN))
     elseif kind == 'job' then value = redis.call('GETRANGE', key, 0, 500)
     elseif kind == 'wake' or kind == 'news' then value = redis.call('LLEN', key)
-    elseif HASHES[kind] or name == 'parked' or string.match(name, '^cron:') or string.match(name, '^took:') then
+    elseif HASHES[kind] or name == 'parked' or string.match(name, '^cron:') or string.match(name, '^took:') or kind == 'lock' then
       value = redis.call('HGETALL', key)
     elseif ZSETS[kind] or kind == 'parked' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
     elseif kind == 'result' then value = { redis.call('GET', key), redis.call('PEXPIRETIME', key) }

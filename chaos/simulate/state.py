@@ -166,7 +166,7 @@ def _open(name: str, value: Any) -> Any:
         return value[0].decode(), value[1]
     if kind in ("needs", "feeds", "feeding", "heirs"):
         return tuple(member.decode() for member in value)
-    if kind in _TABLES or name.startswith(("cron:", "took:")) or name == "parked":
+    if kind in _TABLES or name.startswith(("cron:", "took:", "lock:")) or name == "parked":
         words = [word.decode(errors="replace") for word in value]
         return dict(zip(words[::2], words[1::2], strict=True))
     if isinstance(value, list):

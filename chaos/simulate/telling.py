@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chaos.simulate.server import Delivery
 from engine.operations import (
+    AcquireLock,
     Administered,
     Alter,
     AlteredJobs,
@@ -19,11 +20,14 @@ from engine.operations import (
     EnqueueMany,
     Extend,
     Extended,
+    ExtendLock,
     Finish,
     FinishedAndClaimed,
     Forget,
     Forgotten,
     Lease,
+    LockReply,
+    Look,
     Mark,
     Marked,
     Operation,
@@ -32,9 +36,11 @@ from engine.operations import (
     Reap,
     Reaped,
     Release,
+    ReleaseLock,
     Resume,
     Retry,
     ScheduleChanged,
+    Seen,
     SetLimit,
     SetRetention,
     Tick,
@@ -66,6 +72,10 @@ def jobs_of(delivery: Delivery) -> tuple[str, ...]:
         ids += [job.job for job in operation.jobs]
     elif isinstance(operation, Alter):
         ids += operation.jobs
+    elif isinstance(operation, AcquireLock | ExtendLock | ReleaseLock):
+        ids.append(operation.name)
+    elif isinstance(operation, Look):
+        ids.append(operation.job)
     ids.append(getattr(operation, "schedule", ""))
     claimed = reply.claimed if isinstance(reply, FinishedAndClaimed) else reply
     if isinstance(claimed, Claimed):
@@ -105,7 +115,11 @@ def results_of(delivery: Delivery) -> list[str]:
         case AlteredJobs(result="done") if isinstance(operation, Alter):
             return [f"{operation.deed} {item.result}" for item in reply.items]
         case Ticked():
-            return [f"tick {reply.result}"]
+            return [f"tick {reply.result}"] + ["tick passed by"] * (reply.skipped > 0)
+        case LockReply():
+            return [f"{name.replace('lock', ' lock')} {reply.result}"]
+        case Seen():
+            return [f"look {reply.state}{' with a record' if reply.record else ''}"]
         case Beaten() | TookTold():
             return [f"{name} {reply.result}"]
         case Cleaned(removed=0):
@@ -151,6 +165,10 @@ def tell(delivery: Delivery) -> str:
             return f"{reply.result}: {getattr(operation, 'schedule', '')} {reply.found}"
         case Ticked() if isinstance(operation, Tick):
             return f"{reply.result} {operation.expected_ms} {' '.join(reply.jobs)}, {reply.skipped} skipped"
+        case LockReply() if isinstance(operation, AcquireLock | ExtendLock | ReleaseLock):
+            return f"{operation.name} {reply.result} until {reply.until_ms}, fence {reply.fence}, {operation.token}"
+        case Seen() if isinstance(operation, Look):
+            return f"{operation.job} {reply.state} {reply.record.decode()}".rstrip()
         case Beaten() if isinstance(operation, Beat):
             role = ", leads" * reply.leads + ", orphans" * reply.orphaned
             return f"{reply.result}{role}" if operation.until_ms else f"{reply.result}: leaves{role}"

@@ -78,6 +78,8 @@ class SimulatedWorker(Process):
         #: Jobs in hand whose handler has not started, and finished ones that no call has told, with the time.
         self.unstarted: dict[Lease, tuple[int, LeasedJob]] = {}
         self.untold: dict[Lease, int] = {}
+        #: What handlers returned.
+        self.returned: dict[Lease, bytes] = {}
         self._lost: set[Lease] = set()
         #: The claim that has not been answered.
         self.asked = ""
@@ -223,9 +225,9 @@ class SimulatedWorker(Process):
         fails = does in ("fail", *_VERDICTS) or (does == "flake" and world.chance.draw("flake " + name, job.claims) < 0.6)
         world.note(self.name, f"handler of {name} ends", "failed" if fails else "", (name,))
         assert self.steps is not None
-        result = (
-            b'{"of":"%b"}' % name.encode() if world.chance.draw("result " + name, job.claims) < world.profile.returns else None
-        )
+        result: bytes | None = None
+        if not fails and world.chance.draw("result " + name, job.claims) < world.profile.returns:
+            result = self.returned[job.lease] = b'{"of":"%b","run":%d}' % (name.encode(), job.claims)
         if not fails:
             if job.lease not in self._lost:
                 self.untold[job.lease] = world.now_ns
@@ -236,7 +238,7 @@ class SimulatedWorker(Process):
                 self._start(following)
                 self._judge.acted(self)
                 return
-        self._on(HandlerEnded(job.lease, "it failed" if fails else None, verdict=verdict, result=None if fails else result))
+        self._on(HandlerEnded(job.lease, "it failed" if fails else None, verdict=verdict, result=result))
 
     # -- chance
 

@@ -40,6 +40,13 @@ BY_HAND = (
         ("by hand and late",),
     ),
     Removal(
+        7,
+        "a requeue leaves the crashes of the life before",
+        (Edit("requeue.lua", "'failures', 0, 'crashes', 0,", "'failures', 0,"),),
+        ("charge",),
+        ("crashes requeued",),
+    ),
+    Removal(
         24,
         "a tick does not look which tick the schedule waits for",
         (Edit("tick.lua", " or was[2] ~= expected_ms", ""),),

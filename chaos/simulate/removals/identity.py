@@ -24,9 +24,9 @@ IDENTITY = (
         (
             Edit(
                 _CLAIM,
-                "  for at = 1, #entries, 1000 do redis.call('ZADD', keys.active,",
+                "  for at = 1, #entries, PIECE do redis.call('ZADD', keys.active,",
                 "  for _, job in ipairs(picked) do redis.call('ZREM', prefix .. 'lane:' .. job.lane_name, job.id) end\n"
-                "  for at = 1, #entries, 1000 do redis.call('ZADD', keys.active,",
+                "  for at = 1, #entries, PIECE do redis.call('ZADD', keys.active,",
             ),
             Edit(_PICK, "limit = head.limit, ran = run[1],", "limit = head.limit, ran = run[1], lane_name = head.name,"),
         ),
