@@ -36,10 +36,15 @@ class ModelMissing(ValueError):
     """A model that does not exist; the message names those that do."""
 
 
-def queue(model: str, name: str, *, url: str, lua: Path | None = None, observer: Observer | None = None) -> engine.Queue:
-    """A queue of that model; no I/O yet. Raises ModelMissing, and engine.EngineError naming the setting that is wrong."""
+def queue(
+    model: str, name: str, *, url: str, lua: Path | None = None, observer: Observer | None = None, connections_max: int = 0
+) -> engine.Queue:
+    """A queue of that model; no I/O yet. `connections_max`: most calls at once, 0 = no bound.
+
+    Raises ModelMissing, and engine.EngineError naming the setting that is wrong."""
     bound = () if model == LANES else (_spec(model),)
-    return engine.Queue(name, *bound, url=url, lua=lua, observer=observer)
+    connect = engine.ConnectOptions(connections_max=connections_max)
+    return engine.Queue(name, *bound, url=url, lua=lua, observer=observer, connect=connect)
 
 
 def _spec(model: str) -> Any:

@@ -17,7 +17,7 @@ import gevent
 from gevent.pool import Pool, PoolFull
 
 #: Sends that may be unanswered at one time. At 120 jobs/s that is four seconds of standstill: a fault of the network and its
-#: aftermath take three. Each holds a connection.
+#: aftermath take three.
 IN_FLIGHT_MAX = 512
 #: A job this late is not sent any more: it would measure the backlog of the sender instead of the server.
 LATE_MAX_MS = 1000

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, TooSlow
 from chaos.interrupts import Interrupts
 from chaos.plan import FAULT_NAMES
 
@@ -41,7 +41,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     bench.add_argument("--model", default="lanes", help="put the load on this model (default lanes; dsps: on channels)")
     bench.add_argument("--mutant", default="", help="plant this defect, to see the checks catch it")
     bench.add_argument("--faults", type=names, help=f"only these, with commas ({', '.join(FAULT_NAMES)}; others of dsps)")
-    bench.add_argument("--rate", type=int, help="offered jobs per second (default 120)")
+    bench.add_argument(
+        "--rate",
+        type=int,
+        help="offered jobs per second, whatever this machine carries (default: the calibration picks it, 120 at most)",
+    )
     bench.add_argument("--lease-ms", type=int, help="lease of a claimed job in ms (default 9000)")
     compare = commands.add_parser(
         "compare",
@@ -104,6 +108,9 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
     command = bench_channels if getattr(parsed, "model", "") == "dsps" else commands[parsed.command]
     try:
         return command(parsed, interrupts)
+    except TooSlow as error:
+        print(f"{error}\nverdict: unknown", flush=True)
+        return UNKNOWN
     except (HarnessError, ServerMissing) as error:
         return fail(str(error))
     except Exception as error:

@@ -12,8 +12,9 @@ from typing import Any, Generic, TypeVar
 
 from bench.models import DSPS, LANES, NAMES, ModelMissing, carried
 from chaos import machine, mutants, runs, topology, toxiproxy_binary
+from chaos.calibration import RATES_PER_S, Calibration
 from chaos.drill import Drill
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, TooSlow
 from chaos.frame import Frame
 from chaos.interrupts import Interrupts
 from chaos.judge import UNKNOWN, VALID, judge
@@ -23,9 +24,9 @@ from chaos.processes import send
 from chaos.progress import Progress
 from chaos.runs import RunFolder
 from chaos.spec import RunSpec, SpecFile
+from chaos.trial import calibrated
 from engine.scripts import scripts_folder
 
-RATE_PER_S = 120
 LEASE_MS = 9_000
 
 S = TypeVar("S", bound=SpecFile)
@@ -47,7 +48,7 @@ def bench(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
         seed=arguments.seed,
         model=arguments.model,
         mutant=arguments.mutant,
-        rate_per_s=RATE_PER_S if arguments.rate is None else arguments.rate,
+        rate_per_s=RATES_PER_S[0] if arguments.rate is None else arguments.rate,
         lease_ms=LEASE_MS if arguments.lease_ms is None else arguments.lease_ms,
     )
     kinds = FAULT_NAMES if arguments.faults is None else arguments.faults
@@ -61,13 +62,22 @@ def drill_and_judge(
     interrupts: Interrupts,
     mutant: Mutant | None = None,
     kinds: Sequence[str] = FAULT_NAMES,
+    calibration: Calibration | None = None,
 ) -> tuple[int, Path]:
-    """Draw the plan of a spec, carry it out and judge it: the exit code, and the folder of the run. Raises as `bench`."""
+    """Draw the plan of a spec, carry it out and judge it: the exit code, and the folder of the run. Raises as `bench`.
+
+    `calibration`: one that was made before; None = make one.
+    """
     spec = replace(spec, **features(spec.model))
     workers, consumers = worker_names(spec.workers), consumer_names(spec.consumers)
     plan = draw(spec.seed, workers=workers, consumers=consumers, pace=pace, kinds=kinds)
     crew = f"{spec.workers} workers, {spec.consumers} in Locust"
-    about = f"{crew}, {spec.rate_per_s} jobs/s, lease {spec.lease_ms} ms, seed {spec.seed}"
+
+    def about(spec: RunSpec) -> str:
+        return f"{crew}, {spec.rate_per_s} jobs/s, lease {spec.lease_ms} ms, seed {spec.seed}"
+
+    def rated(spec: RunSpec, calibration: Calibration) -> RunSpec:
+        return replace(spec, rate_per_s=calibration.rate_per_s, calibration=calibration.for_spec())
 
     def make(spec: RunSpec, folder: RunFolder, progress: Progress, toxiproxy: Path | None) -> Drill:
         drill = Drill(spec, plan, folder, progress, interrupts, toxiproxy=toxiproxy)
@@ -77,29 +87,34 @@ def drill_and_judge(
             drill.pretend = mutant.faults_do_nothing
         return drill
 
-    return carry_out(Order(spec, plan, make, about, mutant), arguments, interrupts)
+    return carry_out(Order(spec, plan, make, about, rated, mutant), arguments, interrupts, calibration)
 
 
 @dataclass(frozen=True, slots=True)
 class Order(Generic[S]):
-    """A drill to carry out: its spec without what is only known then, its plan, how to make it, and words about it."""
+    """A drill to carry out: its spec without what is only known then, its plan, how to make it, and words about it. `rated`: the
+    spec with the rate that a calibration has picked."""
 
     spec: S
     plan: Plan
     make: Callable[[S, RunFolder, Progress, Path | None], Frame[S]]
-    about: str
+    about: Callable[[S], str]
+    rated: Callable[[S, Calibration], S]
     mutant: Mutant | None = None
 
 
-def carry_out(order: Order[S], arguments: argparse.Namespace, interrupts: Interrupts) -> tuple[int, Path]:
-    """Carry out a drill and judge it: the exit code, and the folder of the run. Raises as `bench`."""
+def carry_out(
+    order: Order[S], arguments: argparse.Namespace, interrupts: Interrupts, calibration: Calibration | None = None
+) -> tuple[int, Path]:
+    """Carry out a drill and judge it: the exit code, and the folder of the run. Raises as `bench`, and TooSlow."""
     now_s = time.time()
     plan = order.plan
-    spec: Any = order.spec
     server = topology.binary()
     progress = Progress(sys.stdout)
     toxiproxy = toxiproxy_program(progress, interrupts) if plan.needs_network() else None
     interrupts.check()
+    calibration = calibration or measure(progress, arguments, interrupts)
+    spec: Any = order.rated(order.spec, calibration)
     folder = runs.create(arguments.runs.absolute(), spec.id)
     spec = replace(
         spec,
@@ -112,7 +127,7 @@ def carry_out(order: Order[S], arguments: argparse.Namespace, interrupts: Interr
     )
     # Without `ended_utc`: a run that cannot write its end is one that did not end.
     spec.write(folder.path / "spec.json", harness_errors=[])
-    announce(progress, plan, folder, order.about, order.mutant)
+    announce(progress, plan, folder, order.about(spec), order.mutant)
     prune(progress, arguments, now_s)
     drill = order.make(spec, folder, progress, toxiproxy)
     interrupts.check()
@@ -121,6 +136,17 @@ def carry_out(order: Order[S], arguments: argparse.Namespace, interrupts: Interr
     code = conclude(drill, progress)
     folder.release()
     return code, folder.path
+
+
+def measure(progress: Progress, arguments: argparse.Namespace, interrupts: Interrupts) -> Calibration:
+    """Find out what this machine carries, and say so. Raises TooSlow when that proves nothing, and as `bench`."""
+    asked_per_s = getattr(arguments, "rate", None)
+    model = getattr(arguments, "model", LANES)
+    calibration = calibrated(model if model in NAMES else LANES, interrupts, asked_per_s)
+    if not calibration.rate_per_s:
+        raise TooSlow(calibration.words())
+    progress.say(calibration.words())
+    return calibration
 
 
 def features(model: str) -> dict[str, Any]:

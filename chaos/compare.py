@@ -16,7 +16,8 @@ from typing import Any
 
 from bench.models import NAMES
 from chaos import machine, runs, topology
-from chaos.command import drill_and_judge, toxiproxy_program, utc
+from chaos.calibration import Calibration
+from chaos.command import drill_and_judge, measure, toxiproxy_program, utc
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
 from chaos.judge import EXIT_CODES, UNKNOWN, exit_code, judge_environment, stop
@@ -54,6 +55,8 @@ def compare(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     now_s, began_s = time.time(), time.monotonic()
     progress = Progress(sys.stdout)
     server, toxiproxy = topology.binary(), toxiproxy_program(progress, interrupts)
+    # Once: every model gets the same load.
+    calibration = measure(progress, arguments, interrupts)
     folder = runs.create(arguments.runs.absolute(), runs.run_id("compare", arguments.seed, "all", now_s))
     found: dict[str, Any] = {
         "schema": COMPARE_SCHEMA,
@@ -69,7 +72,7 @@ def compare(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
     for number, model in enumerate(wanted, start=1):
         left_s = BUDGET_S - TABLE_S - (time.monotonic() - began_s)
         progress.say(f"compare: model {number} of {len(wanted)}, {model}; {left_s / 60:.0f} minutes are left")
-        found["models"].append(one(model, arguments, interrupts, progress, folder.path / "logs", left_s))
+        found["models"].append(one(model, arguments, interrupts, progress, folder.path / "logs", left_s, calibration))
         # After each, so that an interrupt leaves what there is.
         (folder.path / FILE).write_text(json.dumps(found, indent=1) + "\n")
     runs.link_latest(arguments.runs.absolute(), folder.path.name)
@@ -80,7 +83,13 @@ def compare(arguments: argparse.Namespace, interrupts: Interrupts) -> int:
 
 
 def one(
-    model: str, arguments: argparse.Namespace, interrupts: Interrupts, progress: Progress, logs: Path, left_s: float
+    model: str,
+    arguments: argparse.Namespace,
+    interrupts: Interrupts,
+    progress: Progress,
+    logs: Path,
+    left_s: float,
+    calibration: Calibration,
 ) -> dict[str, Any]:
     """A model's drill, judged, and its costs; what could not be had is None, with the reason in `trouble`."""
     began_s = time.monotonic()
@@ -98,7 +107,7 @@ def one(
         liveness_slack_ms=LIVENESS_SLACK_MS,
     )
     try:
-        _, run = drill_and_judge(spec, PACE, arguments, interrupts)
+        _, run = drill_and_judge(spec, PACE, arguments, interrupts, calibration=calibration)
         entry["run"], entry["verdict"] = run.name, json.loads((run / "verdict.json").read_text())
     except (OSError, ValueError) as error:
         entry["trouble"].append(f"the drill has no verdict: {error}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from bench import models
 from bench.workload import NAMES, SCHEDULED_PAYLOAD
 from chaos import snapshot, topology
+from chaos.errors import HarnessError
 from chaos.faults.base import Scene
 from chaos.frame import Frame
 from chaos.plan import PRODUCER, consumer_names, worker_names
@@ -21,6 +22,11 @@ from engine import Queue
 
 #: How often the queue is asked whether it is empty.
 DRAIN_POLL_S = 0.1
+
+#: What is left when its time is up is waited for while some job is finished in every such time, and at most so long in all: a
+#: machine that was slow works its backlog off, and a queue that is stuck does not move.
+MOVING_S = 2.0
+WORK_OFF_S = 60.0
 
 
 @dataclass
@@ -82,7 +88,7 @@ class Drill(Frame[RunSpec]):
         self._hold(healed_ns + liveness_ns)
         self._snapshot("deadline")
         left_s = (healed_ns + 2 * liveness_ns - time.monotonic_ns()) / 1e9
-        if not self.wait(self._drained, timeout_s=left_s, poll_s=DRAIN_POLL_S):
+        if not self.wait(self._drained, timeout_s=left_s, poll_s=DRAIN_POLL_S) and not self._work_off():
             self._give_up()
         self._snapshot("end")
         self._begin_phase("end", time.monotonic_ns())
@@ -95,6 +101,23 @@ class Drill(Frame[RunSpec]):
 
     def _drained(self) -> bool:
         return snapshot.drained(self._queue)
+
+    def _work_off(self) -> bool:
+        """Go on waiting while jobs are finished; True when the queue was drained after all, False when it is stuck.
+
+        Raises HarnessError when it still moves at the end of its time: what is left then says something about the machine.
+        """
+        until_s = time.monotonic() + WORK_OFF_S
+        while True:
+            finished = self._watch.finished()
+            if self.wait(self._drained, timeout_s=MOVING_S, poll_s=DRAIN_POLL_S):
+                return True
+            if self._watch.finished() == finished:
+                return False
+            if time.monotonic() >= until_s:
+                raise HarnessError(
+                    f"this machine was too slow: jobs were still worked off {WORK_OFF_S:g} s after their time was up"
+                )
 
     def _give_up(self) -> None:
         """Record what is left after all the time it had, and quiet the queue.

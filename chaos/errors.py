@@ -9,3 +9,7 @@ class HarnessError(Exception):
 
 class Interrupted(HarnessError):
     """The user, or the system, asked the drill to stop."""
+
+
+class TooSlow(HarnessError):
+    """This machine carries no load that would prove anything."""

@@ -95,6 +95,8 @@ class RunSpec(SpecFile):
     routing: bool = True
     #: What the wire format of the model cannot protect: each with `name`, `checks` and `text` (see reports/declared.py).
     findings: tuple[dict[str, Any], ...] = ()
+    #: What was seen of the machine before the load (see chaos/calibration.py); empty = nothing.
+    calibration: dict[str, Any] = field(default_factory=dict)
     plan: tuple[dict[str, Any], ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     git_commit: str = ""

@@ -1,4 +1,4 @@
-"""The few calls that show that a fault met the engine at work: what the coverage check H2 asks for, found in the rows."""
+"""What checks look for in single rows: the few calls that show that a fault met the engine at work (H2), and late sends (H3)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from reports.file_facts import CALL_SLOT_NS
+from reports.facts import SLOT_NS
+from reports.file_facts import CALL_SLOT_NS, LAG_STEP_NS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -34,3 +35,10 @@ def call() -> Column:
     answered = F.col("readable") & (F.col("kind") == "operation") & (F.col("type") == "ok") & (F.col("f") != "handle")
     sent, done = F.expr(f"coalesce(last_send_ns, first_send_ns) div {CALL_SLOT_NS}"), F.expr(f"done_ns div {CALL_SLOT_NS}")
     return F.when(answered & sent.isNotNull() & done.isNotNull(), F.struct(sent.alias("sent"), done.alias("done")))
+
+
+def lag() -> Column:
+    """How late an enqueue or a publish was sent, with when it was meant to be; null for rows of what was not late."""
+    sent = F.col("readable") & (F.col("kind") == "operation") & F.col("f").isin("enqueue", "publish")
+    slot, steps = F.expr(f"intended_ns div {SLOT_NS}"), F.expr(f"(first_send_ns - intended_ns) div {LAG_STEP_NS}")
+    return F.when(sent & (steps > 0), F.struct(slot.alias("slot"), steps.alias("steps")))

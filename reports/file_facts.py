@@ -7,6 +7,9 @@ from dataclasses import dataclass
 #: When calls were sent and answered is told with this resolution, in nanoseconds.
 CALL_SLOT_NS = 50_000_000
 
+#: How late something was sent is told in steps of this, in nanoseconds.
+LAG_STEP_NS = 50_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Deed:
@@ -78,5 +81,7 @@ class FileFacts:
     deeds: tuple[Deed, ...] = ()
     #: Calls that the server answered: (send, answer) in parts of time, each CALL_SLOT_NS long and counted from 0.
     calls: frozenset[tuple[int, int]] = frozenset()
+    #: What was sent a step or more after it was meant to be: (part of time of SLOT_NS in which it was meant, whole steps).
+    lags: frozenset[tuple[int, int]] = frozenset()
     #: Some claim of its process was sent and got no answer that is known.
     claims_unanswered: bool = False

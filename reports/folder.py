@@ -83,11 +83,19 @@ def spec_faults(spec: Mapping[str, Any]) -> list[str]:
         found.append(f"delayed_p99_ms is {shown(spec, 'delayed_p99_ms')}, it must be a whole number, 0 = none")
     if not is_whole(early_ms := spec.get("early_ms", 0)) or early_ms > EARLY_MS_MAX:
         found.append(f"early_ms is {shown(spec, 'early_ms')}, it must be a whole number from 0 to {EARLY_MS_MAX}")
+    if not is_calibration(spec.get("calibration", {})):
+        found.append(f"calibration is {shown(spec, 'calibration')}, it must be an object whose lag_ms is a number of at least 0")
     if not isinstance(spec.get("harness_errors"), list):
         found.append(f"harness_errors is {shown(spec, 'harness_errors')}, it must be a list")
     if not isinstance(spec.get("ended_utc"), str) or not spec["ended_utc"]:
         found.append(f"ended_utc is {shown(spec, 'ended_utc')}: the harness did not end the run")
     return found
+
+
+def is_calibration(value: object) -> bool:
+    """Whether it can say how late this machine is: older specs have none."""
+    lag_ms = value.get("lag_ms", 0) if isinstance(value, dict) else None
+    return isinstance(lag_ms, int | float) and not isinstance(lag_ms, bool) and 0 <= lag_ms < float("inf")
 
 
 def channel_faults(channels: object) -> list[str]:

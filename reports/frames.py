@@ -16,6 +16,7 @@ from reports.channels import frames as channel_frames
 from reports.channels.frames import ChannelFrames
 from reports.columns import job_columns, token_columns
 from reports.facts import Run
+from reports.kept import kept
 from reports.recovery import in_hand
 
 if TYPE_CHECKING:
@@ -82,9 +83,9 @@ def build(rows: DataFrame, run: Run) -> AnyFrames:
 
 def of_jobs(rows: DataFrame, run: Run) -> Frames:
     """The frames of a run with jobs."""
-    found = events(rows, run).persist()
-    leases = tokens(found, eras=len(run.replids) > 1).persist()
-    named = jobs(found, run).persist()
+    found = kept(events(rows, run), run)
+    leases = kept(tokens(found, eras=len(run.replids) > 1), run)
+    named = kept(jobs(found, run), run)
     return Frames(run, found, leases, named, in_hand(leases, named, run))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from engine.history import SCHEMA_VERSION
-from reports.deeds import call, deeds
+from reports.deeds import call, deeds, lag
 from reports.errors import CannotJudge
 from reports.facts import SLOT_NS, Drop, Phase, Process, Run, Snapshot, Stage, Usage
 from reports.file_facts import Deed, FileFacts
@@ -139,6 +139,7 @@ def summary_columns() -> list[Column]:
         F.collect_list(F.when(kind == "connection", t_ns)).alias("connected_ns"),
         F.collect_list(deeds()).alias("deeds"),
         F.collect_set(call()).alias("calls"),
+        F.collect_set(lag()).alias("lags"),
         F.collect_set(F.when(F.col("f") == "claim", F.col("lease_ms"))).alias("leases_ms"),
         (answers("claim", "invoke") > answers("claim", "ok", "fail")).alias("claims_unanswered"),
         succeeded("enqueue", "created", "repeated").alias("created"),
@@ -196,7 +197,7 @@ def file_facts(path: Path, summary: Row | None) -> FileFacts:
     torn_corrupt = bool(tail) and not is_object(tail)
     if summary is None:
         return FileFacts(path.name, torn=bool(tail), torn_corrupt=torn_corrupt)
-    special = {"recorder_ns", "seq_sum", "seq_square_sum", "version_max", "connected_ns", "deeds", "calls", *UNKNOWN}
+    special = {"recorder_ns", "seq_sum", "seq_square_sum", "version_max", "connected_ns", "deeds", "calls", "lags", *UNKNOWN}
     names = set(FileFacts.__dataclass_fields__) & set(summary.asDict()) - special
     return FileFacts(
         path.name,
@@ -217,6 +218,7 @@ def file_facts(path: Path, summary: Row | None) -> FileFacts:
             for what in row["what"]
         ),
         calls=frozenset((row["sent"], row["done"]) for row in summary["calls"]),
+        lags=frozenset((row["slot"], row["steps"]) for row in summary["lags"]),
         **{name: tuple(summary[name]) for name in UNKNOWN},
         **{name: summary[name] for name in names},
     )

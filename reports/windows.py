@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
 
 from reports.facts import Run
 from reports.meaning import NEVER_NS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+#: From when to when, in monotonic ns.
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +67,11 @@ def followed(found: Sequence[Window]) -> tuple[Window, ...]:
 def targets(names: str) -> tuple[str, ...]:
     """The processes that a stage names, which a comma separates."""
     return tuple(name for name in names.split(",") if name)
+
+
+def within(instant: Column, spans: Sequence[Span]) -> Column:
+    """True for an instant in one of the spans."""
+    condition = F.lit(False)
+    for begin_ns, end_ns in spans:
+        condition = condition | instant.between(F.lit(begin_ns), F.lit(end_ns))
+    return F.coalesce(condition, F.lit(False))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.models import DSPS
 from chaos import runs
+from chaos.calibration import RATES_PER_S, Calibration
 from chaos.channels import presets
 from chaos.channels.crew import workload_of
 from chaos.channels.drill import ChannelDrill
@@ -47,7 +48,7 @@ def order(
     spec: ChannelSpec, pace: Pace, crossings: Crossings, interrupts: Interrupts, mutant: Mutant | None, kinds: Sequence[str]
 ) -> Order[ChannelSpec]:
     """The drill of a spec, with its clocks preset and its plan drawn."""
-    spec = replace(spec, channels=presets.channels(workload_of(spec), crossings))
+    spec = preset(spec, crossings)
     plan = draw(spec.seed, publishers=publisher_names(spec.publishers), pace=pace, kinds=kinds)
 
     def make(spec: ChannelSpec, folder: RunFolder, progress: Progress, toxiproxy: Path | None) -> ChannelDrill:
@@ -59,6 +60,18 @@ def order(
             drill.pretend = mutant.faults_do_nothing
         return drill
 
-    subscribers = sum(channel.fan_out for channel in spec.channels)
-    about = f"{len(spec.channels)} channels, {subscribers} subscribers in {spec.subscribers + spec.consumers} processes, "
-    return Order(spec, plan, make, f"{about}{spec.publishers} publishers, seed {spec.seed}", mutant)
+    def rated(spec: ChannelSpec, calibration: Calibration) -> ChannelSpec:
+        rate = spec.rate * min(1.0, calibration.rate_per_s / RATES_PER_S[0])
+        return preset(replace(spec, rate=rate, calibration=calibration.for_spec()), crossings)
+
+    def about(spec: ChannelSpec) -> str:
+        subscribers = sum(channel.fan_out for channel in spec.channels)
+        crew = f"{subscribers} subscribers in {spec.subscribers + spec.consumers} processes, {spec.publishers} publishers"
+        return f"{len(spec.channels)} channels at {spec.rate:.0%} of their rates, {crew}, seed {spec.seed}"
+
+    return Order(spec, plan, make, about, rated, mutant)
+
+
+def preset(spec: ChannelSpec, crossings: Crossings) -> ChannelSpec:
+    """The spec with its clocks preset for its rate."""
+    return replace(spec, channels=presets.channels(workload_of(spec), crossings))

@@ -53,6 +53,8 @@ class ChannelSpec(SpecFile):
     channels: tuple[Channel, ...] = ()
     #: Processes that nobody told to stop end by themselves after this: far longer than the run.
     load_bound_s: int = 900
+    #: What was seen of the machine before the load (see chaos/calibration.py); empty = nothing.
+    calibration: dict[str, Any] = field(default_factory=dict)
     plan: tuple[dict[str, Any], ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     git_commit: str = ""

@@ -6,6 +6,7 @@ for the effect; a witness that cannot be had is reported as missing, and the jud
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,6 +19,12 @@ from chaos.plan import PlannedFault
 from chaos.processes import Child, Children
 from chaos.watch import Token, Watch
 from engine.history import HistoryFile
+
+#: How long the kernel may take to stop or continue all threads.
+STATE_TIMEOUT_S = 2.0
+
+#: Stops that caught no handler running are undone and tried again this often.
+STOPS_MAX = 20
 
 #: A handler that started at most this long ago is very likely still running when the signal arrives.
 YOUNG_MS = 100
@@ -119,6 +126,51 @@ def aim(scene: Scene, target: str, *, timeout_s: float = 6.0) -> bool:
             return True
     running = scene.watch.view(target).running
     return scene.wait(lambda: bool(running), timeout_s=timeout_s / (len(YOUNG_WANTED) + 1), poll_s=0.001)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A worker that SIGSTOP has stopped. `running`: the handlers that it was in; `missed`: none, though one was seen before each
+    of the attempts."""
+
+    child: Child
+    t_ns: int
+    attempt: int
+    aimed: bool
+    running: tuple[Token, ...]
+    missed: bool
+
+
+def stop_at_work(scene: Scene, target: str) -> Stopped | None:
+    """Stop a worker while handlers run; None when it is not alive. A stop that caught none is undone and tried again: only of a
+    stopped process is it known what it runs, however late we are. The last one stays."""
+    attempt = 0
+    while True:
+        attempt += 1
+        aimed = aim(scene, target)
+        child = scene.child(target)
+        t_ns = time.monotonic_ns()
+        if child is None:
+            return None
+        stopped = _stop(scene, child.pid)
+        running = tuple(scene.watch.view(target).running)
+        missed = not running and aimed and stopped
+        if not missed or attempt == STOPS_MAX:
+            return Stopped(child, t_ns, attempt, aimed, running, missed)
+        scene.signal(child.pid, signal.SIGCONT)
+
+
+def _stop(scene: Scene, pid: int) -> bool:
+    """Stop a process, and read what it has written until then; True when all its threads stand still."""
+    scene.signal(pid, signal.SIGSTOP)
+    try:
+        stopped = scene.wait(lambda: process_states(pid) == {"T"}, timeout_s=STATE_TIMEOUT_S, poll_s=0.001)
+    except BaseException:
+        # Interrupted before the fault is on record: nobody else knows that there is something to heal.
+        scene.signal(pid, signal.SIGCONT)
+        raise
+    scene.watch.poll()
+    return stopped
 
 
 def process_states(pid: int) -> set[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
-from chaos.faults.base import Scene, Seen
-from chaos.faults.network_base import NetworkFault
-from chaos.plan import PlannedFault
-from chaos.probe import round_trip_ms
+from chaos.faults.base import Seen
+from chaos.faults.network_base import ANSWER_TIMEOUT_S, NetworkFault
+from chaos.faults.round_trips import RoundTrips
 from chaos.toxiproxy_client import latency
 
 #: Added to each direction.
@@ -27,6 +27,10 @@ HOLD_S = 2.0
 RENEWAL_LEASES = 2 / 3
 RENEWAL_OVERTIME_S = 2.0
 
+#: How often round trips are timed until they have shown what they should, and for how long at most once the hold is over.
+LOOK_S = 0.2
+LOOKS_S = 3.0
+
 
 class NetLatency(NetworkFault):
     """inject: a delay in each direction. witness: PING through each proxy is slower by it than the server itself, and so is a
@@ -35,31 +39,44 @@ class NetLatency(NetworkFault):
     heal: the delays go. healed: PING is as quick as before, and every target is answered.
     """
 
-    def __init__(self, scene: Scene, planned: PlannedFault) -> None:
-        super().__init__(scene, planned)
-        self._direct_ms = 0.0
-
     def act(self) -> Seen:
-        self._direct_ms = round_trip_ms(self.network.server)
         toxics = [latency("upstream", LATENCY_MS), latency("downstream", LATENCY_MS)]
         return self.strike(lambda: self.network.poison(self.targets, toxics), f"{LATENCY_MS} ms added to each direction")
 
     def look(self) -> Seen:
-        added_ms = self._added_ms()
-        lease_s = self.scene.lease_ms / 1_000
-        least_s = min(HOLD_S, lease_s / 3)
-        self.scene.wait(lambda: False, timeout_s=self.in_force_ns / 1e9 + least_s - time.monotonic(), poll_s=0.01)
+        trips = RoundTrips(self.network, self.targets)
+
+        def shown() -> bool:
+            return all(ms >= SHOWN * ROUND_TRIP_MS for ms in trips.added_ms().values())
+
+        held_s = self.in_force_ns / 1e9 + min(HOLD_S, self.scene.lease_ms / 3_000)
+        # All the time that it holds, so that no single script of the server's decides.
+        self._time(trips, lambda: False, timeout_s=held_s - time.monotonic())
         self.settled()
         self.scene.wait(lambda: len(self._slowed()) == len(self.targets), timeout_s=RENEWAL_OVERTIME_S)
         slowed = self._slowed()
-        ok = all(ms >= SHOWN * ROUND_TRIP_MS for ms in added_ms.values()) and len(slowed) == len(self.targets)
-        detail = f"round trips longer by {self._slower(added_ms)}; slow calls of {', '.join(slowed) or 'nobody'}"
-        return Seen(time.monotonic_ns(), ok, detail + self.words())
+        self._time(trips, shown, timeout_s=LOOKS_S)
+        detail = f"round trips longer by {self._slower(trips)}; slow calls of {', '.join(slowed) or 'nobody'}"
+        return Seen(time.monotonic_ns(), shown() and len(slowed) == len(self.targets), detail + self.words())
 
     def look_healed(self) -> Seen:
-        left_ms = self._added_ms()
-        seen = self.seen_healed(f"; round trips longer by {self._slower(left_ms)}")
-        return Seen(seen.t_ns, seen.ok and all(ms < LEFT * ROUND_TRIP_MS for ms in left_ms.values()), seen.detail)
+        trips = RoundTrips(self.network, self.targets)
+
+        def quick() -> bool:
+            return all(ms < LEFT * ROUND_TRIP_MS for ms in trips.added_ms().values())
+
+        self._time(trips, quick, timeout_s=ANSWER_TIMEOUT_S)
+        seen = self.seen_healed(f"; round trips longer by {self._slower(trips)}")
+        return Seen(seen.t_ns, seen.ok and quick(), seen.detail)
+
+    def _time(self, trips: RoundTrips, enough: Callable[[], bool], *, timeout_s: float) -> None:
+        """Time round trips, at least one, until they show enough or the time is over."""
+
+        def looked() -> bool:
+            trips.look()
+            return enough()
+
+        self.scene.wait(looked, timeout_s=timeout_s, poll_s=LOOK_S)
 
     def settled(self) -> None:
         """Wait for what is to happen under the latency: that a worker renews its leases."""
@@ -69,16 +86,6 @@ class NetLatency(NetworkFault):
     def words(self) -> str:
         """What did happen, as the end of the witness's words."""
         return f"; leases renewed by {', '.join(self._renewed()) or 'nobody'}"
-
-    def _added_ms(self) -> dict[str, float]:
-        """How much longer a round trip through each proxy takes than to the server itself; -1 when none succeeded."""
-        added: dict[str, float] = {}
-        for name in self.targets:
-            try:
-                added[name] = round_trip_ms(self.network.proxy(name)) - self._direct_ms
-            except OSError:
-                added[name] = -1.0
-        return added
 
     def _slowed(self) -> list[str]:
         """Those of the targets whose last answered call was sent under the latency and took as long as it must."""
@@ -90,5 +97,5 @@ class NetLatency(NetworkFault):
         """Those of the workers that have renewed a lease under the latency."""
         return [name for name in self.workers if self.scene.watch.view(name).renewed.sent_ns >= self.in_force_ns]
 
-    def _slower(self, added_ms: dict[str, float]) -> str:
-        return ", ".join(f"{ms:.1f} ms ({name})" for name, ms in added_ms.items())
+    def _slower(self, trips: RoundTrips) -> str:
+        return ", ".join(f"{ms:.1f} ms ({name})" for name, ms in trips.added_ms().items())

@@ -22,7 +22,7 @@ AT_WORK = 2
 AT_WORK_TIMEOUT_S = 1.0
 
 #: Replies are lost for short moments first, until each operation was repeated or this time is over.
-SHORT_LOSSES_S = 6.0
+SHORT_LOSSES_S = 12.0
 
 
 class NetReplyLost(LostFault):

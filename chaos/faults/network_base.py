@@ -31,8 +31,12 @@ PROBE_PATIENCE_S = 0.5
 #: A call that is this old and unanswered has lost its reply: the server answers within a millisecond or two.
 LOST_MS = 50
 
-#: How long a process may take to send something.
+#: How long a process may take to send something: while replies are lost for a moment, and once the fault has lasted long enough.
 CALL_TIMEOUT_S = 0.5
+ASK_TIMEOUT_S = 2.0
+
+#: By when a request whose reply is lost has arrived.
+ARRIVAL_TIMEOUT_S = 2.0
 
 #: Clients that lost their connection try again at least every half second.
 ANSWER_TIMEOUT_S = 10.0
@@ -103,8 +107,12 @@ class NetworkFault:
         self.scene.wait(lambda: False, timeout_s=until_s - time.monotonic(), poll_s=0.01)
 
     def silent(self) -> list[str]:
-        """Those of the targets that have asked for something, and that no call was answered which they sent while the fault was
-        in force. One that asks for nothing would be silent over any network."""
+        """Those of the targets that have asked for something, waited for, and that no call was answered which they sent while the
+        fault was in force. One that asks for nothing would be silent over any network."""
+        self.scene.wait(lambda: len(self._silent()) == len(self.targets), timeout_s=ASK_TIMEOUT_S)
+        return self._silent()
+
+    def _silent(self) -> list[str]:
         self.scene.watch.poll()
         return [name for name in self.targets if self._is_silent(self.scene.watch.view(name))]
 
@@ -146,10 +154,17 @@ class LostFault(NetworkFault):
             lost = "no reply"
         except OSError as error:
             lost = f"{type(error).__name__}"
-        there = ask(self.network.server, f"EXISTS {key}")
+        there = self._exists(key)
         ask(self.network.server, f"DEL {key}")
         arrived = "at the server" if there == ":1" else "not at the server"
         return (lost == "no reply" and there == f":{int(self.arrives)}"), f"{name}: {lost}, write {arrived}"
+
+    def _exists(self, key: str) -> str:
+        """Whether the server has the key, which may still be on its way where requests arrive."""
+        until_s = time.monotonic() + (ARRIVAL_TIMEOUT_S if self.arrives else 0)
+        while (there := ask(self.network.server, f"EXISTS {key}")) != ":1" and time.monotonic() < until_s:
+            time.sleep(0.02)
+        return there
 
     def look(self) -> Seen:
         # All at once: each takes all of its patience, and the window is to be no longer than it must.

@@ -5,21 +5,15 @@ from __future__ import annotations
 import signal
 import time
 
-from chaos.faults.base import Scene, Seen, aim, process_states
+from chaos.faults.base import STATE_TIMEOUT_S, Scene, Seen, process_states, stop_at_work
 from chaos.plan import PlannedFault
 from chaos.watch import Token
-
-#: How long the kernel may take to stop or continue all threads.
-STATE_TIMEOUT_S = 2.0
 
 #: The zombie is kept at most lease and this long: a sweep is due every second, and a second sweep may be needed.
 OVERTIME_S = 4.0
 
 #: Handlers were about to end when the worker froze, so their ends follow at once.
 ANSWER_TIMEOUT_S = 10.0
-
-#: Stops that caught no handler running are undone and tried again this often.
-TRIES = 20
 
 
 class WorkerFreeze:
@@ -38,28 +32,14 @@ class WorkerFreeze:
 
     def inject(self) -> Seen:
         scene, target = self._scene, self._planned.target
-        attempt = 0
-        while attempt < TRIES:
-            attempt += 1
-            aimed = aim(scene, target)
-            child = scene.child(target)
+        stopped = stop_at_work(scene, target)
+        if stopped is None:
             self._stopped_ns = time.monotonic_ns()
-            if child is None:
-                return Seen(self._stopped_ns, False, f"{target} is not alive")
-            self._pid = child.pid
-            scene.signal(child.pid, signal.SIGSTOP)
-            try:
-                stopped = scene.wait(self._is_stopped, timeout_s=STATE_TIMEOUT_S, poll_s=0.001)
-            except BaseException:
-                # Interrupted before the fault is on record: nobody else knows that there is something to heal.
-                scene.signal(child.pid, signal.SIGCONT)
-                raise
-            scene.watch.poll()
-            self._frozen = tuple(scene.watch.view(target).running)
-            if self._frozen or not aimed or not stopped:
-                break
-            scene.signal(child.pid, signal.SIGCONT)
-        detail = f"SIGSTOP to pid {self._pid}, attempt {attempt}, {len(self._frozen)} handlers running"
+            return Seen(self._stopped_ns, False, f"{target} is not alive")
+        self._pid, self._stopped_ns, self._frozen = stopped.child.pid, stopped.t_ns, stopped.running
+        if stopped.missed:
+            scene.signal(self._pid, signal.SIGCONT)
+        detail = f"SIGSTOP to pid {self._pid}, attempt {stopped.attempt}, {len(self._frozen)} handlers running"
         return Seen(self._stopped_ns, True, detail)
 
     def witness(self) -> Seen:

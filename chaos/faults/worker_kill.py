@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
-from chaos.faults.base import Scene, Seen, aim
+from chaos.faults.base import Scene, Seen, stop_at_work
 from chaos.plan import PlannedFault
 from chaos.watch import Token
 
@@ -20,7 +20,8 @@ REPLACEMENT_TIMEOUT_S = 30.0
 
 
 class WorkerKill:
-    """inject: SIGKILL while handlers run. witness: waitpid said -9, and the history shows handlers cut off.
+    """inject: SIGSTOP, and SIGKILL once that is seen to have caught handlers running. witness: waitpid said -9, and the history
+    shows handlers cut off.
 
     heal: when the jobs in hand have started elsewhere (or the bound has passed), start the replacement. healed: it claimed.
     """
@@ -33,14 +34,14 @@ class WorkerKill:
 
     def inject(self) -> Seen:
         scene, target = self._scene, self._planned.target
-        aimed = aim(scene, target)
-        child = scene.child(target)
-        t_ns = time.monotonic_ns()
-        if child is None:
-            return Seen(t_ns, False, f"{target} is not alive")
+        stopped = stop_at_work(scene, target)
+        if stopped is None:
+            return Seen(time.monotonic_ns(), False, f"{target} is not alive")
+        child = stopped.child
         child.exit_expected = True
         scene.signal(child.pid, signal.SIGKILL)
-        return Seen(t_ns, True, f"SIGKILL to pid {child.pid}" + ("" if aimed else ", though no handler was seen running"))
+        tries = f", attempt {stopped.attempt}" + ("" if stopped.aimed else ", though no handler was seen running")
+        return Seen(stopped.t_ns, True, f"SIGKILL to pid {child.pid}{tries}")
 
     def witness(self) -> Seen:
         scene, target = self._scene, self._planned.target

@@ -18,6 +18,7 @@ from reports.channels.circle import CLOCK_MAX, CLOCKS
 from reports.channels.messages import first_deliveries, messages
 from reports.channels.plan import planned, restores
 from reports.facts import Run
+from reports.kept import kept
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -76,14 +77,14 @@ class ChannelFrames:
 
 def build(rows: DataFrame, run: Run) -> ChannelFrames:
     """All frames of a run, kept for later passes."""
-    whole = whole_calls(rows, run).persist()
-    published = per_message(whole.where(F.col("f") == "publish"), run).persist()
+    whole = kept(whole_calls(rows, run), run)
+    published = kept(per_message(whole.where(F.col("f") == "publish"), run), run)
     answered = (F.col("f") == "fetch") & (F.col("type") == "ok")
-    delivered = per_message(whole.where(answered), run).persist()
-    known = messages(published, run).persist()
+    delivered = kept(per_message(whole.where(answered), run), run)
+    known = kept(messages(published, run), run)
     misused = rows.where("readable").where(F.col("kind") == "misuse")
     misuses = misused.select("proc", "channel", "subscriber", "name", "clock", "result", "first_send_ns", "done_ns")
-    firsts = first_deliveries(delivered).persist()
+    firsts = kept(first_deliveries(delivered), run)
     return ChannelFrames(run, whole.drop("items"), published, delivered, known, firsts, misuses)
 
 

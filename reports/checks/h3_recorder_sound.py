@@ -2,27 +2,26 @@
 
 Every call has at most one completion; a killed process writes nothing after its death; the instants of a row, and the rows of a
 file, follow each other. Latencies count from the intended instant, so a load that is sent late measures itself: the send lag
-of the producers outside the windows of faults, the jobs that they did not send at all, and the CPU of the processes inside
-Locust have bounds. Beyond them, or where an enqueue does not say when it was meant to be sent: unknown.
+of the producers outside of faults (see `reports.catch_up`), the jobs that they did not send at all, and the CPU of the processes
+inside Locust have bounds. Beyond them, or where an enqueue does not say when it was meant to be sent: unknown.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from reports.catch_up import lag_max_ms, spans
 from reports.channels.frames import ChannelFrames
 from reports.checks.base import Check, Flag, sentence
 from reports.facts import LOAD, MS, SLOT_NS, Run, Usage
 from reports.frames import Frames
-from reports.windows import Window, windows
+from reports.windows import Span, windows, within
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-#: Bound of the p99 send lag outside faults. Runs on a machine that others kept busy came to 3 to 47 ms.
-LAG_P99_MAX_MS = 150
+    from pyspark.sql import DataFrame
 
 #: Bound of the part of the load that was not sent outside faults; fewer jobs than the second prove nothing.
 DROPPED_MAX = 0.01
@@ -34,9 +33,6 @@ CPU_MAX = 0.8
 
 #: CPU is looked at over as many samples, which come once a second.
 CPU_SAMPLES = 5
-
-#: After a fault has healed the load catches up: nothing is sent that is more than a second late.
-CATCH_UP_NS = 1_000 * MS
 
 #: Threads of a process may note their instants up to this many parts of time before they write.
 SLOTS_BACK_MAX = 1
@@ -99,7 +95,7 @@ def busy(run: Run) -> list[str]:
     found: list[str] = []
     for name in dict.fromkeys(process.name for process in run.processes if process.in_locust and sent_ns):
         usages = [one for one in run.cpu.get(name, ()) if min(sent_ns) <= one.start_ns and one.end_ns <= max(sent_ns)]
-        share = busiest([one for one in usages if quiet(one, windows(run))] or usages)
+        share = busiest([one for one in usages if quiet(one, spans(run))] or usages)
         if share is None:
             found.append(f"the CPU of {name} was not sampled while there was load")
         elif share > CPU_MAX:
@@ -107,9 +103,9 @@ def busy(run: Run) -> list[str]:
     return found
 
 
-def quiet(usage: Usage, faults: tuple[Window, ...]) -> bool:
-    """True when no fault was in force between the two samples."""
-    return all(usage.end_ns < fault.inject_ns or fault.healed_ns + CATCH_UP_NS < usage.start_ns for fault in faults)
+def quiet(usage: Usage, faults: Sequence[Span]) -> bool:
+    """True when no fault had to do with what happened between the two samples."""
+    return all(usage.end_ns < from_ns or to_ns < usage.start_ns for from_ns, to_ns in faults)
 
 
 def busiest(usages: list[Usage]) -> float | None:
@@ -129,15 +125,15 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
     words = sentence("has two completions of operation ", F.col("op"))
     twice = Flag("two completions", F.col("answers") > 1, words, absence=False, level="unknown", subject="proc")
     publishes = frames.calls.where(F.col("f") == "publish").withColumn("enqueue_sent_ns", F.col("first_send_ns"))
-    calm = publishes.where(~in_fault(F.col("intended_ns"), windows(frames.run)))
+    calm = publishes.where(~within(F.col("intended_ns"), spans(frames.run)))
     return [(frames.calls, twice), *late_load(calm, frames.run, "publishes")]
 
 
 def late_load(calm: DataFrame, run: Run, what: str) -> list[tuple[DataFrame, Flag]]:
     """The send lag outside of faults, and what was not sent at all."""
-    faults = windows(run)
-    dropped = sum(drop.count for drop in run.drops if not any(catching_up(drop.t_ns, fault) for fault in faults))
-    return [send_lag(calm), *([not_sent(calm, dropped, what)] if dropped >= DROPPED_MIN else [])]
+    faults = spans(run)
+    dropped = sum(drop.count for drop in run.drops if not any(begin <= drop.t_ns <= end for begin, end in faults))
+    return [send_lag(calm, lag_max_ms(run)), *([not_sent(calm, dropped, what)] if dropped >= DROPPED_MIN else [])]
 
 
 def answered_twice(frames: Frames) -> tuple[DataFrame, Flag]:
@@ -155,16 +151,16 @@ def answered_twice(frames: Frames) -> tuple[DataFrame, Flag]:
     return both, Flag("two completions", twice, words, absence=False, level="unknown")
 
 
-def send_lag(calm: DataFrame) -> tuple[DataFrame, Flag]:
-    """How late the producers sent, outside the windows of faults."""
+def send_lag(calm: DataFrame, max_ms: int) -> tuple[DataFrame, Flag]:
+    """How late the producers sent outside of faults, in 99 of 100 cases."""
     lag_ms = (F.col("enqueue_sent_ns") - F.col("intended_ns")) / MS
     lag = calm.agg(F.percentile(lag_ms, 0.99).alias("lag_ms")).withColumn("who", F.lit("the producers"))
-    words = sentence("sent with a lag of ", F.round("lag_ms", 1), f" ms at p99 outside faults, more than {LAG_P99_MAX_MS} ms")
-    return lag, Flag("late load", F.col("lag_ms") > LAG_P99_MAX_MS, words, absence=False, level="unknown", subject="who")
+    words = sentence("sent with a lag of ", F.round("lag_ms", 1), f" ms at p99 outside faults, more than {max_ms} ms")
+    return lag, Flag("late load", F.col("lag_ms") > max_ms, words, absence=False, level="unknown", subject="who")
 
 
 def not_sent(calm: DataFrame, dropped: int, what: str) -> tuple[DataFrame, Flag]:
-    """How much of what was offered outside the windows of faults the producers did not send."""
+    """How much of what was offered outside of faults the producers did not send."""
     lost = F.lit(dropped)
     offered = F.col("sent") + lost
     sent = calm.agg(F.count("enqueue_sent_ns").alias("sent")).withColumn("who", F.lit("the producers"))
@@ -173,21 +169,8 @@ def not_sent(calm: DataFrame, dropped: int, what: str) -> tuple[DataFrame, Flag]
 
 
 def calm_jobs(frames: Frames) -> DataFrame:
-    """The jobs that should have been sent outside the windows of faults."""
-    return frames.jobs.where(~in_fault(F.col("intended_ns"), windows(frames.run)))
-
-
-def catching_up(at_ns: int, fault: Window) -> bool:
-    """True for an instant in the window of a fault, or in which the load still caught up with it."""
-    return fault.inject_ns <= at_ns <= fault.healed_ns + CATCH_UP_NS
-
-
-def in_fault(instant: Column, faults: tuple[Window, ...]) -> Column:
-    """True for an instant in the window of a fault, or in which the load still caught up with it."""
-    condition = F.lit(False)
-    for fault in faults:
-        condition = condition | instant.between(F.lit(fault.inject_ns), F.lit(fault.healed_ns + CATCH_UP_NS))
-    return F.coalesce(condition, F.lit(False))
+    """The jobs that should have been sent outside of faults."""
+    return frames.jobs.where(~within(F.col("intended_ns"), spans(frames.run)))
 
 
 CHECK = Check("H3", "recorder and load are sound", doubts, more=more, channels=channels)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from reports.catch_up import CATCH_UP_NS
 from reports.checks.base import Check, Flag, sentence
-from reports.checks.h3_recorder_sound import in_fault
 from reports.checks.j1_no_overlap import doubts
 from reports.facts import MS, Run, whole
-from reports.windows import windows
+from reports.windows import windows, within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,7 +34,8 @@ def allowed_ms(run: Run) -> int:
 def lateness(frames: Frames) -> DataFrame:
     """One row: how many delayed jobs were due outside of faults, and how late they started in ms; null for never."""
     due_ns = F.col("enqueue_sent_ns") + F.col("delay_ns")
-    calm = frames.jobs.where((F.col("delay_ns") > 0) & F.col("created") & ~in_fault(due_ns, windows(frames.run)))
+    faults = [(fault.inject_ns, fault.healed_ns + CATCH_UP_NS) for fault in windows(frames.run)]
+    calm = frames.jobs.where((F.col("delay_ns") > 0) & F.col("created") & ~within(due_ns, faults))
     late_ms = F.coalesce((F.col("started_ns") - due_ns) / MS, F.lit(float("inf")))
     return calm.agg(F.count(F.lit(1)).alias("n"), F.percentile(late_ms, [0.5, 0.99, 1.0]).alias("late_ms")).withColumn(
         "who", F.lit("the delayed jobs")

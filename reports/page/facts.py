@@ -14,7 +14,7 @@ from reports.page.tables import UNTOLD, cell, details, marked_up, safe
 from reports.page.words import milliseconds
 
 #: Fields of a spec that the page tells in words of its own; the others follow as they stand.
-CARDS = ("machine", "versions", "plan", "channels", "harness_errors", "findings")
+CARDS = ("machine", "calibration", "versions", "plan", "channels", "harness_errors", "findings")
 
 BYTES_PER_GIB = 2**30
 
@@ -113,6 +113,10 @@ def particulars(spec: Mapping[str, Any], measures: Mapping[str, Any]) -> str:
     machine = spec.get("machine")
     if isinstance(machine, dict):
         parts.append(fields("Machine", [(name, machine_fact(name, value)) for name, value in machine.items()]))
+    calibration = spec.get("calibration")
+    if isinstance(calibration, dict):
+        told = [(name, written(value)) for name, value in calibration.items() if not isinstance(value, list)]
+        parts.append(fields("Calibration before the load", told))
     versions = spec.get("versions")
     if isinstance(versions, dict):
         parts.append(fields("Versions", [(name, written(value)) for name, value in versions.items() if value]))

@@ -12,7 +12,7 @@ from chaos.plan import PlannedFault
 from chaos.toxiproxy_client import blackhole
 
 #: Replies are lost for short moments first, until a publish was said to be a duplicate or this time is over.
-SHORT_LOSSES_S = 6.0
+SHORT_LOSSES_S = 12.0
 
 PUBLISH = "publish"
 
