@@ -13,11 +13,20 @@ JOBS ?= 3
 MINUTES ?=
 ARGS ?=
 MODEL ?=
+BUSY ?=
+COUNT ?=
+FILES ?=
+SET ?=
 
 BIN := .venv/bin
+# Compiled modules are kept whatever the environment says: tests and drills start hundreds of interpreters, and pytest would
+# rewrite 7,000 assertions anew in each of its processes (14 s of processor each).
+unexport PYTHONDONTWRITEBYTECODE
+# So many processes use up a core each beside what it runs.
+BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench bench-engine interop judge test features simulate simulate-rules soak check format doctor clean distclean
+.PHONY: help setup bench bench-engine interop judge test test-all test-nightly test-times mutate features simulate simulate-rules soak check format doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -26,12 +35,17 @@ help:
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make interop [ONLY=mixed] [SEED=1]  the original npm client bull beside the engine on one queue, then the verdicts (4 minutes)'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
-	@echo 'make test [ARGS="-k claim"]         all tests, in JOBS=3 processes'
+	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and face, and one drill (10 minutes), in JOBS=3 processes'
+	@echo 'make test-all                       every test: also real drills, pages in full, a moving slot in every order'
+	@echo 'make test-nightly                   long random walks that differ each night, each mutant in a real drill, runs beside Node'
+	@echo 'make test-times                     where the time of the last test run went: by file, by fixture, longest tests'
+	@echo 'make mutate [SEED=1] [COUNT=60] [FILES=lua/lanes]   plant one-line defects: does a test see each of them (30 minutes)'
 	@echo 'make features [MODEL=lanes]         which features of the five seeds tests prove, of one model or of any'
 	@echo 'make simulate [SEED=1] [MINUTES=1]  the deterministic simulator: the real scripts, every mishap from one seed'
 	@echo 'make simulate-rules                 take each rule of the protocol away: the simulator must find it (6 to 15 minutes)'
 	@echo 'make soak [MINUTES=5] [SEED=1]      load and a fault every 10 s: fails unless memory stays where it is'
-	@echo '  SERVER=redis                      bench, interop, test, simulate and soak: redis-server on PATH instead of the bundled Valkey'
+	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
+	@echo '  SERVER=redis                      bench, interop, all tests, simulate and soak: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
 	@echo 'make check                          ruff and pyright'
 	@echo 'make format                         let ruff format the sources'
@@ -44,15 +58,15 @@ setup:
 
 ifeq ($(SERVER),redis)
 TOOLS := redis
-bench interop test simulate simulate-rules soak: export IRONCLAIM_REDIS_SERVER := redis-server
+bench interop test test-all test-nightly simulate simulate-rules soak: export IRONCLAIM_REDIS_SERVER := redis-server
 else ifneq ($(SERVER),valkey)
 $(error SERVER=$(SERVER): it must be valkey or redis)
 endif
-test: TOOLS += browser node
+test test-all test-nightly: TOOLS += browser node
 interop: TOOLS += node
 
 bench: setup
-	@$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT)))
+	@$(BESIDE)$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT)))
 
 # Its two servers are part of what it measures, so SERVER says nothing here.
 bench-engine: TOOLS += redis
@@ -65,8 +79,28 @@ interop: setup
 judge: setup
 	@$(BIN)/python -m reports judge $(RUN)
 
+# The report of the last run of each tier stays in runs/tests; make test-times reads it.
+PYTEST = $(BESIDE)$(BIN)/python -m pytest --numprocesses $(JOBS) --no-loadscope-reorder --junitxml=runs/tests/$@.xml
+
 test: setup
-	@$(BIN)/python -m pytest --numprocesses $(JOBS) --no-loadscope-reorder $(ARGS)
+	@$(PYTEST) -m 'not (slow or nightly)' $(ARGS)
+
+test-all: export IRONCLAIM_WALKS := 3
+test-all: setup
+	@$(PYTEST) $(ARGS)
+
+test-nightly: export IRONCLAIM_WALKS := 20
+test-nightly: export IRONCLAIM_WALKS_ANEW := 1
+test-nightly: setup
+	@$(PYTEST) -m 'nightly or walk' $(ARGS)
+
+test-times:
+	@$(BIN)/python -m tests.times
+
+# FILES that are tests are asked which defects they alone see. What was done is kept in build/mutation: a second call goes on there.
+mutate: setup
+	@$(BIN)/python -m tests.mutation --seed $(SEED) $(if $(COUNT),--count $(COUNT)) $(foreach file,$(FILES),--file $(file)) \
+		$(if $(SET),--set $(SET)) $(if $(filter undefined,$(origin TIER)),,--tier '$(TIER)') $(ARGS)
 
 features: setup
 	@$(BIN)/python -m tests.features $(if $(MODEL),--model $(MODEL))

@@ -13,6 +13,8 @@ from engine.testing.plugin import ironclaim_url as ironclaim_url
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = ("tests.times", "tests.failed_fixtures")
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
@@ -41,6 +43,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 #: What takes longest comes first, or else one process would still be at it when the other has nothing left.
 LONGEST_FIRST = ("tests/chaos/test_mutants_caught.py", "tests/reports", "tests/bench/test_locustfile.py", "tests/chaos")
 
+#: Tests of the first tier outside of tests/reports that judge: one Spark session, warm for all of them, is enough.
+JUDGE_TOO = ("tests/chaos/test_drill.py",)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest scopes first; pytest-xdist keeps this order with --no-loadscope-reorder."""
@@ -55,9 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def scope_of(nodeid: str) -> str:
     """The tests that go to one process together with this one."""
     file = nodeid.split("::", 1)[0]
-    # This one starts judges in processes of their own.
-    alone = file.endswith("test_command.py")
-    return "tests/reports" if file.startswith("tests/reports/") and not alone else file
+    return "tests/reports" if file.startswith(("tests/reports/", *JUDGE_TOO)) else file
 
 
 @pytest.hookimpl(wrapper=True)

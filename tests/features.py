@@ -19,6 +19,7 @@ import csv
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
@@ -66,6 +67,7 @@ def features(file: Path = FOLDER / "features.csv") -> list[Feature]:
         ]
 
 
+@cache
 def proofs(folder: Path = FOLDER) -> list[Proof]:
     """Every test below the folder that marks features, from its source alone: nothing is imported."""
     trees = {path: ast.parse(path.read_text(), str(path)) for path in sorted(folder.rglob("*.py"))}

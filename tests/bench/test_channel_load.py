@@ -135,6 +135,7 @@ def test_everybody_gets_in_order_whatever_is_published(server: EmbeddedServer, p
     assert all(word in processes.output("consumer-1.log") for word in ("delivery", "fan-out 100", "short life", "acknowledge"))
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_replaced_by_one_of_the_same_share(
     server: EmbeddedServer, processes: Processes, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_killed_process_is_replaced_by_one_of_the_same_share(
     assert "Traceback" not in processes.output("subscriber-3.log")
 
 
+@pytest.mark.slow
 def test_a_stalled_server_is_counted_and_not_hidden(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     history = tmp_path / "publisher-1.jsonl"
     source = publisher(processes, server.url, history, "--rate", "10")
@@ -234,6 +236,7 @@ def test_a_history_that_exists_is_not_written_again(server: EmbeddedServer, proc
     assert history.read_text() == ""
 
 
+@pytest.mark.slow
 def test_by_hand_with_a_server_of_its_own(processes: Processes, tmp_path: Path) -> None:
     """Publishers and subscribers in one process, and nothing to prepare."""
     sent, read = tmp_path / "publisher-1.jsonl", tmp_path / "consumer-1.jsonl"
@@ -247,6 +250,7 @@ def test_by_hand_with_a_server_of_its_own(processes: Processes, tmp_path: Path) 
     assert "Traceback" not in processes.output()
 
 
+@pytest.mark.slow
 def test_the_page_starts_the_same_seed_again_with_ids_of_its_own(
     server: EmbeddedServer, processes: Processes, tmp_path: Path
 ) -> None:

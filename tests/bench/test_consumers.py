@@ -57,6 +57,7 @@ def test_a_consumer_beside_producers_works_off_what_they_send(
     assert all(word in output for word in ("claim", "handle", "enqueue"))
 
 
+@pytest.mark.slow
 def test_consumers_alone_and_in_two_processes(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     queue = engine.Queue("bench", url=server.url)
     locust = processes.locust(
@@ -77,6 +78,7 @@ def test_consumers_alone_and_in_two_processes(server: EmbeddedServer, processes:
     assert not (tmp_path / "producer-1.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_a_consumer_outlives_a_stalled_server(server: EmbeddedServer, processes: Processes, tmp_path: Path) -> None:
     history = tmp_path / "consumer-1.jsonl"
     locust = processes.locust(

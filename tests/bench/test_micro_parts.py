@@ -103,6 +103,7 @@ def test_enqueue() -> None:
     check(enqueue.measure(200, 1, silent), "enqueue", "bulk")
 
 
+@pytest.mark.slow
 def test_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain, "FLOOR_BATCHES", (drain.FLOOR_BATCH,))
     monkeypatch.setattr(drain, "PREFETCHES", (drain.PREFETCH,))
@@ -133,6 +134,7 @@ def test_a_claim_of_what_may_not_be_taken_is_found(monkeypatch: pytest.MonkeyPat
         claim_cost.measure(2, 1, {"claim_blocked": {title: scenes[title]}}, silent)
 
 
+@pytest.mark.slow
 def test_pickup() -> None:
     found = pickup.measure(1, 20, silent)
     assert [len(slices) for slices in found["samples_ms"].values()] == [1, 1]
@@ -140,6 +142,7 @@ def test_pickup() -> None:
     assert found["interval"]["pickup_p50"][0] <= found["ratios"]["pickup_p50"] <= found["interval"]["pickup_p50"][1]
 
 
+@pytest.mark.slow
 def test_channels() -> None:
     size = channels.Size(publishes=200, batch_messages=200, repeat=1, slices=1, wakes=20, backlog=3_000)
     found = channels.measure(size, silent)
@@ -171,6 +174,7 @@ def test_memory_and_a_server_that_is_missing() -> None:
     assert 50 < states["tombstone"] < states["finished"] < states["waiting"]
 
 
+@pytest.mark.slow
 def test_each_script_by_itself(tmp_path: Path) -> None:
     found = scripts.measure(2, tmp_path / "scripts.json", silent)["scripts"]
     assert {title.split()[0] for title in found} == set(load_folder(scripts_folder() / "lanes"))
@@ -193,6 +197,7 @@ def test_the_card_names_what_the_numbers_depend_on() -> None:
     assert "no other" in one_line(card) and card["python"] in one_line(card)
 
 
+@pytest.mark.slow
 def test_a_whole_run_writes_json_and_a_figure_and_ends_in_the_ratios(tmp_path: Path) -> None:
     # redis-server is not on this PATH, so its number is unknown and the exit code says so
     done = subprocess.run(

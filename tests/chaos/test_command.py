@@ -98,9 +98,11 @@ def test_a_missing_package_is_one_line_with_what_installs_it(tmp_path: Path) -> 
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_runs_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("in the way")
-    done = chaos("bench", folder=tmp_path)
+    # A rate that is asked for is kept, however slow this machine is.
+    done = chaos("bench", "--rate", "40", folder=tmp_path)
     assert done.returncode == 2
     assert "run folder" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -111,7 +113,7 @@ def begin(folder: Path, *python_path: Path) -> subprocess.Popen[str]:
     path = os.pathsep.join(map(str, [*python_path, ROOT]))
     with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
         return subprocess.Popen(
-            [sys.executable, "-m", "chaos", "bench", "--lease-ms", "1000"],
+            [sys.executable, "-m", "chaos", "bench", "--lease-ms", "1000", "--rate", "40"],
             stdout=out,
             stderr=err,
             cwd=folder,
@@ -172,6 +174,7 @@ def test_an_interrupt_in_the_first_milliseconds_is_one_line_too() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "chaos: interrupted by SIGINT\n")
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_ends_the_judge_too(tmp_path: Path) -> None:
     process = begin(tmp_path)
     out = tmp_path / "out"
@@ -187,6 +190,7 @@ def test_a_second_interrupt_ends_the_judge_too(tmp_path: Path) -> None:
     assert not (tmp_path / "runs" / "latest" / "verdict.json").exists()
 
 
+@pytest.mark.slow
 def test_a_run_whose_end_cannot_be_written_is_not_judged(tmp_path: Path) -> None:
     process = begin(tmp_path)
     latest = tmp_path / "runs" / "latest"

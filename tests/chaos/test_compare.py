@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from chaos import compare
+from chaos.calibration import Calibration, Trial
 from chaos.compare import PACE, CostsFailed, one, worst
 from chaos.errors import HarnessError
 from chaos.interrupts import Interrupts
@@ -32,8 +33,12 @@ class Silent:
     def flush(self) -> None: ...
 
 
+#: What the calibration said of the machine.
+CARRIED = Calibration(90, (Trial(90, sent=270, lag_ms=5.0, waiting=0, ping_ms=0.4),))
+
+
 def entry(arguments: argparse.Namespace, folder: Path, left_s: float = 1_000) -> dict[str, Any]:
-    return one("lanes", arguments, Interrupts(), Progress(Silent()), folder, left_s)  # type: ignore[arg-type]
+    return one("lanes", arguments, Interrupts(), Progress(Silent()), folder, left_s, CARRIED)  # type: ignore[arg-type]
 
 
 def test_every_model_sees_every_fault_within_a_short_lease() -> None:
@@ -50,7 +55,8 @@ def test_a_drill_and_its_costs_make_an_entry(
 ) -> None:
     asked: list[RunSpec] = []
 
-    def drill(spec: RunSpec, *_: object) -> tuple[int, Path]:
+    def drill(spec: RunSpec, *_: object, calibration: Calibration) -> tuple[int, Path]:
+        assert calibration is CARRIED
         asked.append(spec)
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "verdict.json").write_text('{"verdict": "valid"}')
@@ -67,7 +73,7 @@ def test_a_drill_and_its_costs_make_an_entry(
 def test_what_fails_is_missing_and_said_and_the_rest_is_measured(
     arguments: argparse.Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_drill(*_: object) -> None:
+    def no_drill(*_: object, **__: object) -> None:
         raise HarnessError("no server")
 
     def no_costs(*_: object) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from chaos import cli, command, judge, runs
+from chaos.calibration import Calibration, Trial
 from chaos.drill import Drill
 from chaos.interrupts import Interrupts
 from chaos.plan import draw, worker_names
@@ -105,6 +106,8 @@ def test_what_an_interrupted_drill_left_is_announced_as_that(tmp_path: Path, mon
 def test_two_runs_of_one_second_have_two_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command.time, "time", lambda: 1_769_860_800.0)
     monkeypatch.setattr(Drill, "run", lambda drill: None)
+    carried = Calibration(120, (Trial(120, sent=360, lag_ms=5.0, waiting=0, ping_ms=0.4),))
+    monkeypatch.setattr(command, "calibrated", lambda *_: carried)
     for _ in range(2):
         assert cli.main(["bench", "--runs", str(tmp_path)], Interrupts()) == 2
     names = {"20260131-120000-bench-seed1", "20260131-120000-bench-seed1-2"}

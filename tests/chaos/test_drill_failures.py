@@ -15,7 +15,7 @@ from chaos.processes import Crew
 from engine import Queue
 from tests.chaos.drills import calm_drill, history, make_drill, run, wait_for
 
-pytestmark = pytest.mark.usefixtures("nothing_left")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_left")]
 
 
 def test_an_interrupt_while_a_worker_is_frozen_heals_it_and_stops_everything(tmp_path: Path) -> None:

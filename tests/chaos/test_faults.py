@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -91,8 +92,7 @@ def make_stage(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
 @pytest.fixture(autouse=True)
 def content_with_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Faults do not wait long for more handlers than the stage has."""
-    for module in (worker_kill, worker_freeze):
-        monkeypatch.setattr(module, "aim", lambda scene, target: base.aim(scene, target, timeout_s=0.05))
+    monkeypatch.setattr(base, "aim", partial(base.aim, timeout_s=0.05))
 
 
 @pytest.fixture
@@ -101,7 +101,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_kill, "REAP_TIMEOUT_S", 0.1)
     monkeypatch.setattr(worker_kill, "OVERTIME_S", -3.0)
     monkeypatch.setattr(worker_kill, "REPLACEMENT_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(worker_freeze, "STATE_TIMEOUT_S", 0.1)
+    for module in (base, worker_freeze):
+        monkeypatch.setattr(module, "STATE_TIMEOUT_S", 0.1)
     monkeypatch.setattr(worker_freeze, "OVERTIME_S", -0.9)
     monkeypatch.setattr(worker_freeze, "ANSWER_TIMEOUT_S", 0.1)
 
@@ -200,7 +201,8 @@ def test_a_freeze_that_did_nothing_has_no_witness(make_stage: Callable[..., Stag
 @pytest.mark.usefixtures("impatient")
 def test_a_freeze_that_nobody_noticed_has_no_witness(make_stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch) -> None:
     # The stop itself comes, however late on a loaded machine.
-    monkeypatch.setattr(worker_freeze, "STATE_TIMEOUT_S", 10.0)
+    for module in (base, worker_freeze):
+        monkeypatch.setattr(module, "STATE_TIMEOUT_S", 10.0)
     stage = make_stage()
     stage.other.claim(OTHERS[2])
     fault = WorkerFreeze(stage.scene, FREEZE)

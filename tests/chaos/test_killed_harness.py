@@ -19,6 +19,8 @@ from chaos.processes import ROOT, child_environment
 from engine.history import load_file
 from tests.chaos.drills import wait_for
 
+pytestmark = pytest.mark.slow
+
 SEED = 4
 MOMENTS = 10
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from chaos import mutants
+from chaos.drill import Drill
 from chaos.mutants import MUTANTS
 from chaos.plan import Pace
 from engine.scripts import scripts_folder
-from reports import page
-from reports.judge import judge
 from tests.chaos import drills
+from tests.chaos.judged import check_caught, check_verdicts, drilled
 
 #: A short run: what its verdict needs and nothing more. Load and faults of one take at most 12 s.
 PACE = Pace(lead_in_ms=800, delay_max_ms=200, calm_ms=300, settle_ms=1_000)
 LIVENESS_SLACK_MS = 3_000
-
-#: The suite runs in two processes on two cores: once in a while the producer gets its turn too late.
-TOO_BUSY = "H3 unknown: the producers sent with a lag"
-TRIES = 3
 
 #: The fault that gives each mutant something to do wrong.
 PROVOKED_BY = {
@@ -57,19 +54,8 @@ CLOSURES = {
 }
 
 
-def drill(
-    folder: Path, spark: SparkSession, wanted: str, *, seed: int, kinds: tuple[str, ...], mutant: str = ""
-) -> dict[str, Any]:
-    """Run a short drill and judge it; again when that proves nothing and should, as where this machine had no time for it."""
-    for attempt in range(TRIES):
-        decided = drill_once(folder / str(attempt), spark, seed=seed, kinds=kinds, mutant=mutant)
-        if decided["verdict"] in (wanted, "violated"):
-            break
-    return decided
-
-
-def drill_once(folder: Path, spark: SparkSession, *, seed: int, kinds: tuple[str, ...], mutant: str) -> dict[str, Any]:
-    """One short drill and its verdict."""
+def make(folder: Path, *, seed: int, kinds: tuple[str, ...], mutant: str = "") -> Drill:
+    """Carry out one short drill."""
     folder.mkdir()
     short, plan = drills.make_drill(folder, seed=seed, kinds=kinds, pace=PACE)
     planned = tuple(asdict(fault) for fault in plan.faults)
@@ -82,14 +68,7 @@ def drill_once(folder: Path, spark: SparkSession, *, seed: int, kinds: tuple[str
             short.signal, short.pretend = mutants.pretend, True
     drills.run(short)
     short.spec.write(short.folder.path / "spec.json", harness_errors=short.errors, ended_utc="now")
-    with pytest.MonkeyPatch.context() as patch:
-        # The page has tests of its own.
-        patch.setattr(page, "write_report", lambda *_: None)
-        return judge(short.folder.path, spark=spark, say=lambda line: None)
-
-
-def verdicts(decided: dict[str, Any]) -> dict[str, str]:
-    return {check["id"]: check["verdict"] for check in decided["checks"]}
+    return short
 
 
 def test_every_mutant_has_its_fault_and_its_closure() -> None:
@@ -97,20 +76,19 @@ def test_every_mutant_has_its_fault_and_its_closure() -> None:
     assert all(mutant.check in CLOSURES[mutant.name] for mutant in MUTANTS.values())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_a_mutant_is_caught_by_the_check_that_is_named_for_it(name: str, spark: SparkSession, tmp_path: Path) -> None:
     mutant = MUTANTS[name]
-    decided = drill(tmp_path, spark, mutant.verdict, seed=1, kinds=(PROVOKED_BY[name],), mutant=name)
-    found = verdicts(decided)
-    assert decided["verdict"] == mutant.verdict, decided["reasons"]
-    assert found[mutant.check] == mutant.verdict, decided["reasons"]
-    busy = {"H3"} if any(reason.startswith(TOO_BUSY) for reason in decided["reasons"]) else set()
-    tripped = {check for check, verdict in found.items() if verdict != "valid"} - busy
-    assert tripped <= CLOSURES[name], decided["reasons"]
+    drill = partial(make, seed=1, kinds=(PROVOKED_BY[name],), mutant=name)
+    _, verdict = drilled(drill, lambda made: made.folder.path, tmp_path, spark, mutant.verdict)
+    check_caught(verdict, mutant.check, mutant.verdict, CLOSURES[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_clean_engine_is_valid(seed: int, spark: SparkSession, tmp_path: Path) -> None:
-    decided = drill(tmp_path, spark, "valid", seed=seed, kinds=("worker-kill", "worker-freeze", "net-reply-lost"))
-    assert decided["verdict"] == "valid", json.dumps(decided["reasons"], indent=1)
-    assert set(verdicts(decided).values()) == {"valid"}
+    drill = partial(make, seed=seed, kinds=("worker-kill", "worker-freeze", "net-reply-lost"))
+    _, verdict = drilled(drill, lambda made: made.folder.path, tmp_path, spark)
+    assert verdict["verdict"] == "valid", json.dumps(verdict["reasons"], indent=1)
+    assert set(check_verdicts(verdict).values()) == {"valid"}

@@ -19,6 +19,8 @@ from engine.history import HistoryFile, load_file
 from tests.chaos.network_stage import LEASE_MS, TARGETS, Stage, planned
 from tests.chaos.network_stage import stage as stage
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def healed(stage: Stage) -> Iterator[None]:

@@ -184,6 +184,7 @@ def left_running(folder: Path) -> set[int]:
     return {pid for pid in pids_of(folder) - {os.getpid()} if psutil.pid_exists(pid)}
 
 
+@pytest.mark.slow
 def test_a_short_soak_finds_a_leak_of_the_server_and_leaves_nothing_running(tmp_path: Path) -> None:
     """The leak is planted: some megabytes a second, beside the load."""
     made = short(tmp_path)
@@ -204,6 +205,7 @@ def test_a_short_soak_finds_a_leak_of_the_server_and_leaves_nothing_running(tmp_
     assert not left_running(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_soak_that_is_interrupted_is_unknown(tmp_path: Path) -> None:
     made = short(tmp_path)
     made.interrupts = interrupts = Interrupts()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,17 @@ Judge = Callable[[Path], dict[str, Any]]
 Checked = Callable[..., dict[str, tuple[str, str]]]
 
 
+def verdict_of(run: Path, spark: SparkSession) -> dict[str, Any]:
+    """Judge a run's folder in the session of the suite. The page has tests of its own: it is not drawn."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "write_report", lambda *_: None)
+        return judge(run, spark=spark, say=lambda line: None)
+
+
 @pytest.fixture(scope="session")
 def judged(spark: SparkSession) -> Judge:
-    """Judge a run folder in the shared session. The page has tests of its own: it is not drawn."""
-
-    def decide(run: Path) -> dict[str, Any]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(page, "write_report", lambda *_: None)
-            return judge(run, spark=spark, say=lambda line: None)
-
-    return decide
+    """Judge a run folder in the shared session."""
+    return partial(verdict_of, spark=spark)
 
 
 @pytest.fixture(scope="session")

@@ -48,12 +48,14 @@ def test_every_check_of_channels_has_cases_that_pass_and_that_fail() -> None:
     assert sum(not expected for *_, expected in CASES.values()) >= len(CASES) // 3
 
 
+@pytest.mark.slow
 def test_a_run_in_which_all_went_well_is_valid(tmp_path: Path, judged: Judge) -> None:
     verdict = judged(good_channels.healthy(tmp_path / "run").write(closed=good_channels.END_S))
     assert (verdict["reasons"], verdict["verdict"], verdict["measures"]["lost"]) == ([], "valid", 0)
     assert {check["id"] for check in verdict["checks"]} == {"H0", "H1", "H2", "H3", *CHECKS}
 
 
+@pytest.mark.slow
 def test_a_run_in_which_nothing_happened_proves_nothing(tmp_path: Path, checked: Checked) -> None:
     story = ChannelStory(tmp_path / "run")
     good_channels.cast(story)

@@ -27,6 +27,8 @@ from tests.reports.channel_runs import FAULTS, busy
 from tests.reports.page_runs import judge_aloud, rows_of
 from tests.reports.test_page_browser import CONTRAST, FIGURES, SHARED_IDS, STICKING_OUT, UNSAID
 
+pytestmark = pytest.mark.slow
+
 #: The figures of the page, in their order.
 DRAWN = ["clocks", "phases", "latency", "lag", "rates", "machine"]
 

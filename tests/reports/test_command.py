@@ -48,6 +48,7 @@ def in_a_process(folder: Path, **environment: str) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment}, timeout=170)
 
 
+@pytest.mark.slow
 def test_a_valid_run_in_a_fresh_interpreter(tmp_path: Path) -> None:
     """The real thing, in a folder whose name looks like a pattern, next to a foreign Spark.
 
@@ -64,6 +65,7 @@ def test_a_valid_run_in_a_fresh_interpreter(tmp_path: Path) -> None:
     assert (run / "junit.xml").exists() and "valid" in (run / "report.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verdict", "exit_code"), [("valid", 0), ("violated", 1), ("unknown", 2)])
 def test_the_exit_code_tells_the_verdict(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, verdict: str, exit_code: int
@@ -291,6 +293,7 @@ def test_a_judge_that_is_interrupted_leaves_no_older_verdict(
     assert not (run / "verdict.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "line"), [(signal.SIGTERM, "reading"), (signal.SIGINT, "starting Spark")])
 def test_a_judge_that_is_told_to_stop_takes_its_jvm_and_scratch_with_it(tmp_path: Path, number: int, line: str) -> None:
     """In the middle of a query, and while the JVM starts."""

@@ -60,6 +60,7 @@ def test_what_a_finding_describes_is_no_violation_and_is_counted(story: Story, j
     assert "J6 both was finished 2 times" in declared(decided["findings"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("finding", "second"),
     [
@@ -80,6 +81,7 @@ def test_what_a_finding_does_not_describe_stays_a_violation(
     assert verdict == "violated" and why.startswith("both was finished 2 times")
 
 
+@pytest.mark.slow
 def test_a_finding_hides_no_unknown(story: Story, checked: Checked) -> None:
     """A lost file leaves a loss in doubt, whatever is declared of losses."""
     story.spec |= {"findings": [{**TWICE, "checks": ["J4"], "procs": []}], "workers": 4}

@@ -42,6 +42,7 @@ def test_a_worker_that_claims_once_and_no_more(
     assert checked(story.write(), "J13")["J13"] == (verdict, words)
 
 
+@pytest.mark.slow
 def test_a_queue_that_is_looked_at_before_its_time_is_not_known_to_be_stuck(tmp_path: Path, checked: Checked) -> None:
     """At `END_S`, twice the deadline after the last heal, the same is a violation: see the cases."""
     story = healthy(tmp_path / "run")
@@ -62,6 +63,7 @@ def no_claims(story: Story) -> None:
     load(story, 0.15, {"worker-1": (37.0, 43.0), "worker-3": (37.0, 43.0)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tell", "early_s", "words"),
     [
@@ -94,6 +96,7 @@ def fail_over(story: Story, at: float) -> None:
         story.row(worker, "connection", at, server_run_id="r2", replid="era-2", server_role="master")
 
 
+@pytest.mark.slow
 def test_what_a_failover_lost_counts_in_no_later_era(tmp_path: Path, checked: Checked) -> None:
     """Rules 8 and 32: a finish that was lost may be done twice, and a claim that was lost replaces and excludes nobody."""
     story = healthy(tmp_path / "run")
@@ -123,6 +126,7 @@ def test_what_an_era_saw_counts_in_it(tmp_path: Path, checked: Checked) -> None:
     assert [found[check][0] for check in ("J1", "J2", "J3", "J6")] == ["violated", "valid", "violated", "violated"]
 
 
+@pytest.mark.slow
 def test_two_finishes_in_one_era_are_one_too_many(tmp_path: Path, checked: Checked) -> None:
     story = healthy(tmp_path / "run")
     story.run("worker-1", "quiet-1", 49.5)

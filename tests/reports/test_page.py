@@ -22,6 +22,8 @@ from reports.verdict import undecided
 from tests.reports.good_run import healthy
 from tests.reports.page_runs import HOSTILE, hostile_page, judge_aloud, rows_of, sampled_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def good(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -45,6 +45,7 @@ def test_a_deleted_history_file_makes_nothing_but_doubt(tmp_path: Path, judged: 
     assert verdict["measures"]["lost"] is None, "what cannot be told is not 0"
 
 
+@pytest.mark.slow
 def test_a_violation_that_rests_on_rows_that_are_there_stands_in_spite_of_holes(tmp_path: Path, checked: Checked) -> None:
     """Without the producer's file and a sink: false beats unknown, but only where nothing that is missing could explain it."""
     story = healthy(tmp_path / "run")
@@ -60,6 +61,7 @@ def test_a_violation_that_rests_on_rows_that_are_there_stands_in_spite_of_holes(
     assert found["J6"][1].startswith("quiet-1 was finished 2 times"), "its effects may be in the lost sink"
 
 
+@pytest.mark.slow
 def test_a_run_in_which_nothing_succeeded_and_no_snapshot_was_taken_proves_nothing(tmp_path: Path, judged: Judge) -> None:
     story = Story(tmp_path / "run")
     cast(story, sink=False)
@@ -76,6 +78,7 @@ def test_a_run_in_which_nothing_succeeded_and_no_snapshot_was_taken_proves_nothi
     assert words["H1"].startswith("fault 1-worker-kill was not injected")
 
 
+@pytest.mark.slow
 def test_snapshots_that_are_partial_or_early_prove_nothing(tmp_path: Path, checked: Checked) -> None:
     story = healthy(tmp_path / "run")
     story.snapshot("deadline", HEALED_S + 10, {})
@@ -87,6 +90,7 @@ def test_snapshots_that_are_partial_or_early_prove_nothing(tmp_path: Path, check
     assert "has no state dead" in found["J4"][1]
 
 
+@pytest.mark.slow
 def test_a_fault_that_did_not_bite_makes_the_run_unknown(tmp_path: Path, judged: Judge) -> None:
     """The mutant whose faults do nothing."""
     story = Story(tmp_path / "run")
@@ -102,6 +106,7 @@ def test_a_fault_that_did_not_bite_makes_the_run_unknown(tmp_path: Path, judged:
     assert [line["witnessed"] for line in verdict["measures"]["faults"]] == [False, True]
 
 
+@pytest.mark.slow
 def test_a_check_that_crashes_is_unknown_and_takes_no_other_with_it(
     tmp_path: Path, judged: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +143,7 @@ def silent(worker: str, jobs: int) -> Callable[[Story], None]:
     return lambda story: traffic(story, others, jobs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tell", "verdict", "words"),
     [
@@ -158,6 +164,7 @@ def test_a_worker_that_never_claims_again(
     assert checked(story.write(), "J13")["J13"] == (verdict, words)
 
 
+@pytest.mark.slow
 def test_a_kill_with_nothing_in_hand_proves_nothing(tmp_path: Path, checked: Checked) -> None:
     story = Story(tmp_path / "run")
     cast(story)
@@ -171,6 +178,7 @@ def test_a_kill_with_nothing_in_hand_proves_nothing(tmp_path: Path, checked: Che
     assert found == {"H2": ("unknown", "1-worker-kill proves nothing: no job in hand ran elsewhere"), "J13": ("valid", "")}
 
 
+@pytest.mark.slow
 def test_rows_of_a_killed_process_that_others_prove_are_holes(tmp_path: Path, checked: Checked) -> None:
     """Nothing that rests on absent rows is proven: one job looks lost, one was finished without an effect."""
     story = healthy(tmp_path / "run")
@@ -198,6 +206,7 @@ def test_an_effect_that_a_killed_process_must_have_had_is_a_hole(tmp_path: Path,
     assert checked(story.write(), "H0")["H0"] == ("unknown", words)
 
 
+@pytest.mark.slow
 def test_handlers_that_a_kill_cut_off_must_have_started(tmp_path: Path, checked: Checked) -> None:
     run = healthy(tmp_path / "run").write()
     file = run / "history" / "worker-2.jsonl"

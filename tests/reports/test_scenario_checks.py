@@ -37,6 +37,7 @@ def hold(story: Story, worker: str, job: str, start: float, end: float, name: st
     story.end("finish", token, at=end)
 
 
+@pytest.mark.slow
 def test_a_limit_that_is_reached_and_not_exceeded_is_valid(story: Story, checked: Checked) -> None:
     hold(story, "worker-1", "a", 41.0, 42.0)
     hold(story, "worker-3", "b", 41.5, 43.0)
@@ -45,6 +46,7 @@ def test_a_limit_that_is_reached_and_not_exceeded_is_valid(story: Story, checked
     assert checked(story.write(), "J12") == {"J12": ("valid", "")}
 
 
+@pytest.mark.slow
 def test_more_jobs_of_a_name_at_once_than_its_limit_allows(story: Story, checked: Checked) -> None:
     hold(story, "worker-1", "a", 41.0, 42.0)
     hold(story, "worker-3", "b", 41.5, 43.0)
@@ -53,18 +55,21 @@ def test_more_jobs_of_a_name_at_once_than_its_limit_allows(story: Story, checked
     assert (verdict, why) == ("violated", "email had 3 jobs in hand at once, and allows 2")
 
 
+@pytest.mark.slow
 def test_a_limit_of_each_key_counts_over_all_names(story: Story, checked: Checked) -> None:
     hold(story, "worker-1", "a", 41.0, 42.0, name="report", key="acme")
     hold(story, "worker-3", "b", 41.5, 43.0, name="resize", key="other")
     assert checked(story.write(), "J12")["J12"][0] == "valid"
 
 
+@pytest.mark.slow
 def test_two_jobs_of_one_key_at_once(story: Story, checked: Checked) -> None:
     hold(story, "worker-1", "a", 41.0, 42.0, name="report", key="acme")
     hold(story, "worker-3", "b", 41.5, 43.0, name="resize", key="acme")
     assert checked(story.write(), "J12")["J12"] == ("violated", "acme had 2 jobs in hand at once, and allows 1")
 
 
+@pytest.mark.slow
 def test_a_killed_workers_job_counts_until_its_lease_is_over_and_no_longer(story: Story, checked: Checked) -> None:
     story.enqueue("a", 40.0)
     story.claim("worker-4", "a", 41.0, told={"class": "report", "lane": "report/acme"})
@@ -72,12 +77,14 @@ def test_a_killed_workers_job_counts_until_its_lease_is_over_and_no_longer(story
     assert checked(story.write(), "J12")["J12"][0] == "valid"
 
 
+@pytest.mark.slow
 def test_a_limit_that_was_never_reached_proves_nothing(story: Story, checked: Checked) -> None:
     story.spec["limits"] = [{"name": "email", "concurrency": 50}]
     hold(story, "worker-1", "a", 41.0, 42.0)
     assert checked(story.write(), "J12")["J12"] == ("unknown", "every limit had room all the time")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [{}, {"limits": []}, {"limits": [{"name": "email", "rate": 9, "per_ms": 1000}]}])
 def test_a_run_without_them_is_judged_without_their_checks(tmp_path: Path, spec: dict[str, Any], checked: Checked) -> None:
     story = healthy(tmp_path / "run")
@@ -94,6 +101,7 @@ def life(story: Story, job: str, start: float, end: float) -> None:
     story.end("finish", token, at=end)
 
 
+@pytest.mark.slow
 def test_a_key_is_free_when_its_job_has_ended(story: Story, checked: Checked) -> None:
     life(story, "a", 40.0, 41.0)
     story.enqueue("away", 40.5, unique="k", result="duplicate", holder="a")
@@ -101,6 +109,7 @@ def test_a_key_is_free_when_its_job_has_ended(story: Story, checked: Checked) ->
     assert checked(story.write(), "J14", "J5") == {"J5": ("valid", ""), "J14": ("valid", "")}
 
 
+@pytest.mark.slow
 def test_a_second_job_with_the_key_of_one_that_runs(story: Story, checked: Checked) -> None:
     life(story, "a", 40.0, 41.0)
     story.enqueue("away", 40.5, unique="k", result="duplicate", holder="a")
@@ -108,6 +117,7 @@ def test_a_second_job_with_the_key_of_one_that_runs(story: Story, checked: Check
     assert checked(story.write(), "J14")["J14"] == ("violated", "b was created while a had the unique key k")
 
 
+@pytest.mark.slow
 def test_a_retry_keeps_the_key_and_its_last_one_frees_it(story: Story, checked: Checked) -> None:
     for job, outcome in (("a", "retried"), ("b", "buried")):
         story.enqueue(job, 40.0, unique=f"k-{job}")
@@ -117,11 +127,13 @@ def test_a_retry_keeps_the_key_and_its_last_one_frees_it(story: Story, checked: 
     assert checked(story.write(), "J14")["J14"] == ("violated", "a-2 was created while a had the unique key k-a")
 
 
+@pytest.mark.slow
 def test_keys_that_kept_nobody_out_prove_nothing(story: Story, checked: Checked) -> None:
     life(story, "a", 40.0, 41.0)
     assert checked(story.write(), "J14")["J14"] == ("unknown", "every unique key kept nobody out")
 
 
+@pytest.mark.slow
 def test_a_job_that_a_holder_kept_out_is_no_duplicate_of_nothing(story: Story, checked: Checked) -> None:
     story.enqueue("away", 40.5, unique="k", result="duplicate", holder="quiet-1")
     story.enqueue("ghost", 40.6, result="duplicate")
@@ -137,6 +149,7 @@ def tick(story: Story, worker: str, at: float, *ticks_ms: int, result: str = "cr
             story.run("worker-1", str(item["job"]), at + 0.1 + number / 10)
 
 
+@pytest.mark.slow
 def test_ticks_that_fire_once_each_and_late_ones_together(story: Story, checked: Checked) -> None:
     tick(story, "worker-1", 40.0, 1000)
     tick(story, "worker-3", 40.02, 1000, result="moved")
@@ -145,6 +158,7 @@ def test_ticks_that_fire_once_each_and_late_ones_together(story: Story, checked:
     assert checked(story.write(), "J15", "J5", "J16", "J4") == {check: ("valid", "") for check in ("J15", "J5", "J16", "J4")}
 
 
+@pytest.mark.slow
 def test_a_tick_that_made_no_job(story: Story, checked: Checked) -> None:
     tick(story, "worker-1", 40.0, 1000)
     tick(story, "worker-1", 41.0, 2000)
@@ -152,10 +166,12 @@ def test_a_tick_that_made_no_job(story: Story, checked: Checked) -> None:
     assert checked(story.write(), "J15")["J15"] == ("violated", told)
 
 
+@pytest.mark.slow
 def test_a_schedule_that_never_ticks_proves_nothing(story: Story, checked: Checked) -> None:
     assert checked(story.write(), "J15")["J15"] == ("unknown", "beat ticked 0 times")
 
 
+@pytest.mark.slow
 def test_a_tick_that_two_workers_are_told_to_have_fired(story: Story, checked: Checked) -> None:
     tick(story, "worker-1", 40.0, 1000)
     items = [{"job": "cron:beat:1000", "schedule": "beat", "tick_ms": 1000, "result": "created"}]
@@ -164,6 +180,7 @@ def test_a_tick_that_two_workers_are_told_to_have_fired(story: Story, checked: C
     assert verdict == "violated" and why.startswith("cron:beat:1000 was created 2 times")
 
 
+@pytest.mark.slow
 def test_a_child_that_runs_after_its_parents(story: Story, checked: Checked) -> None:
     hold(story, "worker-1", "a", 41.0, 42.0)
     hold(story, "worker-3", "b", 41.0, 41.5)
@@ -172,6 +189,7 @@ def test_a_child_that_runs_after_its_parents(story: Story, checked: Checked) -> 
     assert checked(story.write(), "J17")["J17"] == ("valid", "")
 
 
+@pytest.mark.slow
 def test_a_child_that_runs_before_one_of_its_parents_has_ended(story: Story, checked: Checked) -> None:
     hold(story, "worker-1", "a", 41.0, 42.0)
     hold(story, "worker-3", "b", 41.0, 41.5)
@@ -180,15 +198,18 @@ def test_a_child_that_runs_before_one_of_its_parents_has_ended(story: Story, che
     assert checked(story.write(), "J17")["J17"] == ("violated", "child was claimed before a, which it needs, had ended")
 
 
+@pytest.mark.slow
 def test_jobs_that_need_nobody_prove_nothing(story: Story, checked: Checked) -> None:
     assert checked(story.write(), "J17")["J17"] == ("unknown", "every job needed no other")
 
 
+@pytest.mark.slow
 def test_a_routed_job_on_a_worker_that_it_is_for(story: Story, checked: Checked) -> None:
     hold(story, "worker-1", "a", 41.0, 42.0, name="report~1a2b")
     assert checked(story.write(), "J18")["J18"] == ("valid", "")
 
 
+@pytest.mark.slow
 def test_a_routed_job_on_a_worker_that_it_is_not_for(story: Story, checked: Checked) -> None:
     story.process("consumer-1", "worker", at=40.0)
     hold(story, "consumer-1", "a", 41.0, 42.0, name="report~1a2b")
@@ -196,6 +217,7 @@ def test_a_routed_job_on_a_worker_that_it_is_not_for(story: Story, checked: Chec
     assert verdict == "violated" and why.endswith("of class report~1a2b was handed to consumer-1, which it is not for")
 
 
+@pytest.mark.slow
 def test_a_job_whose_class_does_not_tell_is_known_by_its_enqueue(story: Story, checked: Checked) -> None:
     """On a foreign wire a class is no more than a name."""
     story.process("consumer-1", "worker")
@@ -205,6 +227,7 @@ def test_a_job_whose_class_does_not_tell_is_known_by_its_enqueue(story: Story, c
     assert verdict == "violated" and "was handed to consumer-1, which it is not for" in why
 
 
+@pytest.mark.slow
 def test_a_run_without_routed_jobs_proves_nothing(story: Story, checked: Checked) -> None:
     assert checked(story.write(), "J18")["J18"] == ("unknown", "every worker was asked for nothing")
 
@@ -218,23 +241,27 @@ def delayed_jobs(story: Story, late_s: float, *, jobs: int = 60) -> None:
         story.run("worker-1", f"later-{index}", sent + 1.002 + (late_s if index == jobs - 1 else 0.0))
 
 
+@pytest.mark.slow
 def test_delayed_jobs_that_start_in_time_are_valid(story: Story, checked: Checked) -> None:
     delayed_jobs(story, 0.05)
     assert checked(story.write(), "J19") == {"J19": ("valid", "")}
 
 
+@pytest.mark.slow
 def test_delayed_jobs_that_start_late(story: Story, checked: Checked) -> None:
     delayed_jobs(story, 2.0)
     verdict, why = checked(story.write(), "J19")["J19"]
     assert (verdict, why) == ("violated", "the delayed jobs started 824.0 ms after they were due at p99, more than 100 ms")
 
 
+@pytest.mark.slow
 def test_a_delayed_job_that_never_started_is_late(story: Story, checked: Checked) -> None:
     delayed_jobs(story, 0.0)
     story.enqueue("never", 40.0, delay_ms=1_000)
     assert checked(story.write(), "J19")["J19"][0] == "violated"
 
 
+@pytest.mark.slow
 def test_delayed_jobs_that_were_due_in_a_fault_say_nothing_about_lateness(story: Story, checked: Checked) -> None:
     delayed_jobs(story, 0.0)
     story.enqueue("in-the-freeze", 26.0, delay_ms=1_000)
@@ -242,12 +269,14 @@ def test_delayed_jobs_that_were_due_in_a_fault_say_nothing_about_lateness(story:
     assert checked(story.write(), "J19") == {"J19": ("valid", "")}
 
 
+@pytest.mark.slow
 def test_too_few_delayed_jobs_show_no_lateness(story: Story, checked: Checked) -> None:
     delayed_jobs(story, 0.0, jobs=49)
     verdict, why = checked(story.write(), "J19")["J19"]
     assert (verdict, why) == ("unknown", "the delayed jobs were 49 outside of faults, fewer than 50")
 
 
+@pytest.mark.slow
 def test_a_spec_that_demands_no_lateness_is_judged_without_it(story: Story, checked: Checked) -> None:
     assert checked(story.write(), "J19") == {}
 
@@ -262,23 +291,72 @@ def foreign_retry(story: Story, claimed_s: float) -> None:
     story.claim("worker-3", "again", claimed_s)
 
 
+@pytest.mark.slow
 def test_a_spec_with_original_clients_may_allow_two_milliseconds(story: Story, checked: Checked) -> None:
     story.spec["early_ms"] = 2
     foreign_retry(story, 40.498)
     assert checked(story.write(), "J8") == {"J8": ("valid", "")}
 
 
+@pytest.mark.slow
 def test_what_it_does_not_allow_is_early(story: Story, checked: Checked) -> None:
     story.spec["early_ms"] = 2
     foreign_retry(story, 40.497)
     assert checked(story.write(), "J8")["J8"][0] == "violated"
 
 
+@pytest.mark.slow
 def test_what_happened_in_an_interval_counts_from_its_start(story: Story, checked: Checked) -> None:
     foreign_retry(story, 40.501)
     assert checked(story.write(), "J8") == {"J8": ("valid", "")}
 
 
+@pytest.mark.slow
 def test_a_claim_before_even_the_start_of_the_interval_allows_it_is_early(story: Story, checked: Checked) -> None:
     foreign_retry(story, 40.498)
     assert checked(story.write(), "J8")["J8"][0] == "violated"
+
+
+SCENARIO_CHECKS = ("J12", "J14", "J15", "J17", "J18", "J19")
+
+
+def test_a_run_that_keeps_every_promise_of_its_scenario_is_valid(story: Story, checked: Checked) -> None:
+    hold(story, "worker-1", "first", 41.0, 42.0)
+    hold(story, "worker-3", "second", 41.5, 43.0)
+    hold(story, "worker-1", "third", 42.1, 42.4)
+    life(story, "holder", 40.0, 41.0)
+    story.enqueue("away", 40.5, unique="k", result="duplicate", holder="holder")
+    life(story, "next-holder", 41.2, 42.0)
+    tick(story, "worker-1", 40.0, 1000)
+    tick(story, "worker-3", 40.02, 1000, result="moved")
+    tick(story, "worker-4", 41.5, 1500)
+    hold(story, "worker-4", "parent", 40.6, 40.9, name="resize")
+    story.enqueue("child", 40.5, needs=["parent"])
+    story.run("worker-4", "child", 40.95)
+    hold(story, "worker-1", "routed", 41.0, 41.4, name="report~1a2b")
+    delayed_jobs(story, 0.05)
+    assert checked(story.write(), *SCENARIO_CHECKS) == dict.fromkeys(SCENARIO_CHECKS, ("valid", ""))
+
+
+def test_every_broken_promise_of_a_scenario_is_found(story: Story, checked: Checked) -> None:
+    hold(story, "worker-1", "first", 41.0, 42.0)
+    hold(story, "worker-3", "second", 41.5, 43.0)
+    hold(story, "worker-4", "third", 41.9, 42.4)
+    life(story, "holder", 40.0, 41.0)
+    story.enqueue("away", 40.5, unique="k", result="duplicate", holder="holder")
+    life(story, "next-holder", 40.7, 42.0)
+    tick(story, "worker-1", 40.0, 1000)
+    tick(story, "worker-1", 41.0, 2000)
+    hold(story, "worker-4", "parent", 40.6, 40.9, name="resize")
+    story.enqueue("child", 40.5, needs=["parent"])
+    story.run("worker-4", "child", 40.7)
+    story.process("consumer-1", "worker", at=40.0)
+    hold(story, "consumer-1", "routed", 41.0, 41.4, name="report~1a2b")
+    delayed_jobs(story, 2.0)
+    found = checked(story.write(), *SCENARIO_CHECKS)
+    assert found["J12"] == ("violated", "email had 3 jobs in hand at once, and allows 2")
+    assert found["J14"] == ("violated", "next-holder was created while holder had the unique key k")
+    assert found["J15"][0] == "violated" and found["J15"][1].startswith("cron:beat:2000 came 1000 ms after the tick before it")
+    assert found["J17"] == ("violated", "child was claimed before parent, which it needs, had ended")
+    assert found["J18"][0] == "violated" and found["J18"][1].endswith("was handed to consumer-1, which it is not for")
+    assert found["J19"][0] == "violated" and found["J19"][1].endswith("after they were due at p99, more than 100 ms")

@@ -15,6 +15,8 @@ from chaos.channels.plan import FAULT_NAMES, KILL, RESTORE
 from engine.history import load_file
 from tests.chaos.channels.drills import make_drill, run
 
+pytestmark = pytest.mark.slow
+
 Rows = list[dict[str, Any]]
 
 

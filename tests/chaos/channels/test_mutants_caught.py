@@ -4,20 +4,16 @@ valid."""
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from chaos.channels.drill import ChannelDrill
 from chaos.channels.mutants import MUTANTS
-from reports import page
-from reports.judge import judge
 from tests.chaos.channels.drills import make_drill, run
-
-#: The suite runs in several processes on two cores: once in a while a publisher gets its turn too late.
-TOO_BUSY = "H3 unknown: "
-TRIES = 3
+from tests.chaos.judged import check_caught, check_verdicts, drilled
 
 #: The faults that give each mutant something to do wrong.
 PROVOKED_BY: dict[str, tuple[str, ...]] = {
@@ -39,24 +35,11 @@ CLOSURES: dict[str, set[str]] = {
 }
 
 
-def drill(
-    folder: Path, spark: SparkSession, wanted: str, *, kinds: tuple[str, ...], mutant: str = "", last_ms: int = 8_000
-) -> dict[str, Any]:
-    """A short drill and its verdict; again when that is unknown and should not be."""
-    for attempt in range(TRIES):
-        short = make_drill(folder / str(attempt), seed=1, kinds=kinds, mutant=mutant, last_ms=last_ms)
-        run(short)
-        with pytest.MonkeyPatch.context() as patch:
-            # The page has tests of its own.
-            patch.setattr(page, "write_report", lambda *_: None)
-            decided = judge(short.folder.path, spark=spark, say=lambda line: None)
-        if decided["verdict"] in (wanted, "violated"):
-            break
-    return decided
-
-
-def verdicts(decided: dict[str, Any]) -> dict[str, str]:
-    return {check["id"]: check["verdict"] for check in decided["checks"]}
+def make(folder: Path, *, kinds: tuple[str, ...], mutant: str = "", last_ms: int = 8_000) -> ChannelDrill:
+    """Carry out one short drill."""
+    short = make_drill(folder, seed=1, kinds=kinds, mutant=mutant, last_ms=last_ms)
+    run(short)
+    return short
 
 
 def test_every_mutant_has_its_fault_and_its_closure() -> None:
@@ -64,19 +47,18 @@ def test_every_mutant_has_its_fault_and_its_closure() -> None:
     assert all(mutant.check in CLOSURES[mutant.name] for mutant in MUTANTS.values())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_a_mutant_is_caught_by_the_check_that_is_named_for_it(name: str, spark: SparkSession, tmp_path: Path) -> None:
     mutant = MUTANTS[name]
-    decided = drill(tmp_path, spark, mutant.verdict, kinds=PROVOKED_BY[name], mutant=name)
-    found = verdicts(decided)
-    assert decided["verdict"] == mutant.verdict, decided["reasons"]
-    assert found[mutant.check] == mutant.verdict, decided["reasons"]
-    busy = {"H3"} if any(reason.startswith(TOO_BUSY) for reason in decided["reasons"]) else set()
-    tripped = {check for check, verdict in found.items() if verdict != "valid"} - busy
-    assert tripped <= CLOSURES[name], decided["reasons"]
+    drill = partial(make, kinds=PROVOKED_BY[name], mutant=name)
+    _, verdict = drilled(drill, lambda made: made.folder.path, tmp_path, spark, mutant.verdict)
+    check_caught(verdict, mutant.check, mutant.verdict, CLOSURES[name])
 
 
+@pytest.mark.slow
 def test_the_clean_engine_is_valid(spark: SparkSession, tmp_path: Path) -> None:
-    decided = drill(tmp_path, spark, "valid", kinds=("net-reply-lost", "subscriber-kill", "snapshot-restore"), last_ms=24_000)
-    assert decided["verdict"] == "valid", json.dumps(decided["reasons"], indent=1)
-    assert set(verdicts(decided).values()) == {"valid"}
+    drill = partial(make, kinds=("net-reply-lost", "subscriber-kill", "snapshot-restore"), last_ms=24_000)
+    _, verdict = drilled(drill, lambda made: made.folder.path, tmp_path, spark)
+    assert verdict["verdict"] == "valid", json.dumps(verdict["reasons"], indent=1)
+    assert set(check_verdicts(verdict).values()) == {"valid"}

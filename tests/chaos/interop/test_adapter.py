@@ -19,6 +19,8 @@ from chaos.interop.node import adapter_command, adapter_environment
 from engine.history import SCHEMA_VERSION, load_file
 from engine.testing import start_guarded
 
+pytestmark = pytest.mark.nightly
+
 Row = dict[str, Any]
 
 #: What the producer of these tests sends: a job at once, one that fails once, one that is delayed, one that always fails.

@@ -17,6 +17,8 @@ from engine.models.bull import UNNAMED
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.waiting import wait_until
 
+pytestmark = pytest.mark.nightly
+
 #: An idle worker of the engine looks again after 50 ms, one of Bull is woken; nothing that is held comes through in this time.
 HELD_S = 0.4
 

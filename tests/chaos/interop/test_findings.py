@@ -12,6 +12,8 @@ from chaos.interop.keyspace import BullKeys
 from chaos.interop.talker import Talker
 from engine.models.bull import FINDINGS
 
+pytestmark = pytest.mark.nightly
+
 #: A timestamp long ago and a delay that ends far from now, so that both jobs are due at one time.
 LONG_AGO_MS = 1_700_000_000_000
 

@@ -1,0 +1,69 @@
+"""Short drills with their verdicts, and the one place of the suite that decides that a machine was too slow for a drill.
+
+A drill needs its processor: where other programs take it, the load is sent late, and the verdict says that it proves nothing.
+Such a drill is made again. When that happens each time, the test says so and is skipped: it is no failure of the engine. Every
+other verdict is returned, for the test to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.reports.conftest import verdict_of
+
+Verdict = dict[str, Any]
+D = TypeVar("D")
+
+#: How often a drill is made before the machine counts as too slow for it.
+TRIES = 3
+
+#: Checks that a slow machine alone fails: the load was sent late (H3), or delayed jobs were started late (J19).
+TIMELY = ("H3 ", "J19 ")
+
+#: What the drill itself says when it has seen that it is too slow.
+GIVEN_UP = "the harness could not carry out the drill: this machine was too slow"
+
+
+def too_slow(verdict: Verdict) -> bool:
+    """Whether all that the verdict complains of is late work, or the drill was given up for it."""
+    reasons = verdict["reasons"]
+    late = bool(reasons) and all(reason.startswith(TIMELY) for reason in reasons)
+    return late or (verdict["verdict"] != "violated" and any(GIVEN_UP in reason for reason in reasons))
+
+
+def drilled(
+    drill: Callable[[Path], D], run: Callable[[D], Path], folder: Path, spark: SparkSession, wanted: str = "valid"
+) -> tuple[D, Verdict]:
+    """Make a drill (`drill(folder)`) and judge it; again while it proves nothing (`wanted` is the verdict that it should have).
+
+    `run(drill)` is the folder of the run. Skips the test when the machine was too slow each time.
+    """
+    number = 0
+    while True:
+        made = drill(folder / str(number))
+        verdict = verdict_of(run(made), spark)
+        number += 1
+        if number == TRIES or (verdict["verdict"] in (wanted, "violated") and not too_slow(verdict)):
+            break
+    if too_slow(verdict):
+        pytest.skip(f"this machine was too slow for the drill, {TRIES} times: {'; '.join(verdict['reasons'])}")
+    return made, verdict
+
+
+def check_verdicts(verdict: Verdict) -> dict[str, str]:
+    """The verdict of each check."""
+    return {check["id"]: check["verdict"] for check in verdict["checks"]}
+
+
+def check_caught(verdict: Verdict, check: str, wanted: str, closure: set[str]) -> None:
+    """Assert that a planted defect was caught by the check that is named for it, and tripped only those of its closure."""
+    found = check_verdicts(verdict)
+    assert verdict["verdict"] == wanted, verdict["reasons"]
+    assert found[check] == wanted, verdict["reasons"]
+    late = {reason.split()[0] for reason in verdict["reasons"] if reason.startswith(TIMELY)}
+    assert {name for name, one in found.items() if one != "valid"} - late <= closure, verdict["reasons"]

@@ -1,0 +1,167 @@
+"""The calibration: which rate samples stand for, what it says, and one on the real parts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chaos import cli, command, trial
+from chaos.calibration import HEADROOM, LAG_MAX_MS, RATES_PER_S, TRIAL_S, Calibration, Samples, calibrate, judged
+from chaos.channels import command as channel_command
+from chaos.channels.plan import PACE
+from chaos.channels.presets import Crossings
+from chaos.channels.spec import ChannelSpec
+from chaos.errors import HarnessError
+from chaos.interrupts import Interrupts
+from chaos.spec import RunSpec
+from engine.testing import EmbeddedServer
+from reports.catch_up import LAG_HIGHEST_MS, LAG_OF_CALIBRATION
+
+SECOND_NS = 1_000_000_000
+
+
+def samples(
+    rate_per_s: int, *, lag_ms: Callable[[float], float] = lambda at_s: 5.0, waiting: int = 0, part: float = 1.0
+) -> Samples:
+    """What a trial of a rate sees: sends that are evenly spaced, each as late as `lag_ms` has it at its second."""
+    offered_per_s = rate_per_s * HEADROOM * part
+    times_s = [number / offered_per_s for number in range(round(offered_per_s * TRIAL_S))]
+    lags = [(round(at_s * SECOND_NS), lag_ms(at_s)) for at_s in times_s]
+    return Samples(lags, [(round(at_s * SECOND_NS), waiting) for at_s in (0.5, 1.0, 1.5)], [0.4, 0.2, 42.0])
+
+
+@pytest.mark.parametrize(
+    ("seen", "complaint"),
+    [
+        pytest.param(samples(120), "", id="quick"),
+        pytest.param(samples(120, lag_ms=lambda at_s: 99.0), "", id="late within the bound"),
+        pytest.param(samples(120, lag_ms=lambda at_s: 900.0 if at_s < 0.7 else 5.0), "", id="one long pause"),
+        pytest.param(
+            samples(120, lag_ms=lambda at_s: 130.0 if at_s % 0.25 < 0.02 else 1.0),
+            "sends were 130 ms late, more than 100 ms",
+            id="late in every slice",
+        ),
+        pytest.param(samples(120, waiting=24), "", id="some wait"),
+        pytest.param(samples(120, waiting=25), "25 jobs waited for a worker, more than are sent in 100 ms", id="a backlog"),
+        pytest.param(replace(samples(120), scripts_s=1.4), "", id="a server with time to spare"),
+        pytest.param(
+            replace(samples(120), scripts_s=1.5),
+            "the server was in scripts for 75% of the time, more than 70%",
+            id="a server that is nearly full",
+        ),
+        pytest.param(samples(120, part=0.7), "only 336 of about 480 jobs were sent in time", id="hardly sent"),
+        pytest.param(Samples([], [], []), "only 0 of about 480 jobs were sent in time", id="nothing sent"),
+        pytest.param(
+            replace(samples(120), lags=[(number, 1.0) for number in range(480)]),
+            "only 480 of about 480 jobs were sent in time",
+            id="all at one instant",
+        ),
+    ],
+)
+def test_a_rate_is_carried_when_most_slices_are_in_time(seen: Samples, complaint: str) -> None:
+    assert judged(120, seen).complaint == complaint
+
+
+def test_the_median_of_the_round_trips_counts() -> None:
+    assert judged(120, samples(120)).ping_ms == 0.4
+
+
+def test_what_waits_before_the_first_send_and_after_the_last_does_not_count() -> None:
+    seen = samples(120)
+    assert not judged(
+        120, replace(seen, waiting=[(-1, 900), *seen.waiting, (3 * SECOND_NS, 900), (4 * SECOND_NS, 900)])
+    ).complaint
+
+
+def carrying(most_per_s: int) -> Callable[[int], Samples]:
+    """A machine that carries so much."""
+    return lambda rate_per_s: samples(rate_per_s, lag_ms=lambda at_s: 5.0 if rate_per_s <= most_per_s else 250.0)
+
+
+@pytest.mark.parametrize(
+    ("most_per_s", "asked_per_s", "rate_per_s", "tried", "words"),
+    [
+        (500, None, 120, 1, "this machine carries 120 jobs/s (sends at most 5 ms late, a round trip 0.4 ms)"),
+        (
+            70,
+            None,
+            60,
+            3,
+            "this machine carries 60 jobs/s (sends at most 5 ms late, a round trip 0.4 ms), not 120: "
+            "sends were 250 ms late, more than 100 ms",
+        ),
+        (
+            10,
+            None,
+            0,
+            4,
+            "this machine is too slow: it does not carry 40 jobs/s, the least that proves anything: "
+            "sends were 250 ms late, more than 100 ms",
+        ),
+        (500, 300, 300, 1, "this machine carries 300 jobs/s (sends at most 5 ms late, a round trip 0.4 ms)"),
+        (
+            70,
+            300,
+            300,
+            1,
+            "warning: this machine does not carry the 300 jobs/s that were asked for: sends were 250 ms late, more than 100 ms",
+        ),
+        (500, 20, 20, 1, "this machine carries 20 jobs/s (sends at most 5 ms late, a round trip 0.4 ms)"),
+    ],
+)
+def test_the_first_rate_that_is_carried_is_picked_and_one_that_was_asked_for_is_kept(
+    most_per_s: int, asked_per_s: int | None, rate_per_s: int, tried: int, words: str
+) -> None:
+    found = calibrate(carrying(most_per_s), asked_per_s)
+    assert (found.rate_per_s, len(found.trials), found.words()) == (rate_per_s, tried, words)
+
+
+def test_the_spec_keeps_what_was_seen() -> None:
+    kept = json.loads(json.dumps(calibrate(carrying(100)).for_spec()))
+    assert (kept["rate_per_s"], kept["lag_ms"], kept["ping_ms"]) == (90, 5.0, 0.4)
+    assert [one["rate_per_s"] for one in kept["trials"]] == [120, 90]
+
+
+def test_what_is_carried_is_within_what_the_judge_allows() -> None:
+    assert LAG_MAX_MS * LAG_OF_CALIBRATION <= LAG_HIGHEST_MS
+
+
+@pytest.mark.slow
+def test_channels_publish_at_the_same_part_of_their_rates() -> None:
+    """And their clocks are preset for that: they wrap when they should."""
+    order = channel_command.order(ChannelSpec(id="x", seed=1), PACE, Crossings(), Interrupts(), None, ())
+    slower = order.rated(order.spec, calibrate(carrying(60)))
+    assert slower.rate == 0.5 and slower.calibration["rate_per_s"] == 60
+    assert slower.channels != order.spec.channels
+    assert order.rated(order.spec, calibrate(carrying(500))).channels == order.spec.channels
+
+
+def test_a_machine_that_is_too_slow_is_said_before_the_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "calibrated", lambda *_: calibrate(carrying(10)))
+    assert cli.main(["bench", "--faults", "worker-kill", "--runs", str(tmp_path)], Interrupts()) == 2
+    said = capsys.readouterr().out.splitlines()
+    assert said[-2].startswith("this machine is too slow: it does not carry 40 jobs/s") and said[-1] == "verdict: unknown"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_calibration_on_the_real_parts_leaves_nothing_behind(ironclaim_server: EmbeddedServer) -> None:
+    """Whatever this machine carries, the senders had their time, and the server answered."""
+    found: Calibration = trial.calibrated("lanes", Interrupts(), asked_per_s=40)
+    assert found.rate_per_s == 40 and found.last.sent > 0 and found.last.ping_ms > 0 and found.last.server > 0
+    assert RATES_PER_S[-1] == 40
+
+
+def test_workers_that_cannot_start_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.processes.worker_command", lambda *_: ["sh", "-c", "echo no luck; exit 3"])
+    with pytest.raises(HarnessError, match=r"^calibration: worker-\d: exit code 3 \(no luck\)$"):
+        trial.calibrated("lanes", Interrupts())
+
+
+def test_a_spec_without_a_calibration_has_an_empty_one() -> None:
+    assert RunSpec(id="x", seed=1).calibration == {}

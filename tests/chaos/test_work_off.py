@@ -1,0 +1,53 @@
+"""What a drill does with jobs that are left when their time is up: a slow machine is told from a queue that is stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, count, repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos import drill as module
+from chaos.drill import Drill
+from chaos.errors import HarnessError
+from tests.chaos import drills
+
+
+class Finished:
+    """A watch that has seen so many finished jobs, the next time more."""
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self._numbers = numbers
+
+    def finished(self) -> int:
+        return next(self._numbers)
+
+
+def made(folder: Path, monkeypatch: pytest.MonkeyPatch, numbers: Iterator[int], drained: Iterator[bool]) -> Drill:
+    """A drill that waits for nothing: each of its waits ends as `drained` says."""
+    drill: Any = drills.calm_drill(folder)
+    drill._watch = Finished(numbers)
+    monkeypatch.setattr(Drill, "wait", lambda *_, **__: next(drained))
+    return drill
+
+
+def test_a_backlog_that_is_worked_off_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drill: Any = made(tmp_path, monkeypatch, count(), chain(repeat(False, 5), repeat(True)))
+    assert drill._work_off() is True
+
+
+def test_a_queue_that_does_not_move_is_stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drill: Any = made(tmp_path, monkeypatch, chain(range(6), repeat(6)), repeat(False))
+    assert drill._work_off() is False
+
+
+def test_a_machine_that_is_too_slow_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No snapshot of what is left is taken then: it would look like jobs that are stuck."""
+    monkeypatch.setattr(module, "WORK_OFF_S", 0.01)
+    drill: Any = made(tmp_path, monkeypatch, count(), repeat(False))
+    with pytest.raises(
+        HarnessError, match=r"^this machine was too slow: jobs were still worked off 0\.01 s after their time was up$"
+    ):
+        drill._work_off()

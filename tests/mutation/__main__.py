@@ -1,0 +1,151 @@
+"""Plants one-line defects and looks which tests see them: `python -m tests.mutation`, or `make mutate`.
+
+With files of tests, all of them that see an edit are found, and whether any other test does: which of them are needed.
+Nothing but build/mutation is changed: edits are made in copies of the tree there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from engine.testing.server import EmbeddedServer
+from tests.mutation import lua_edits, planted, python_edits
+from tests.mutation.edits import ROOT, Edit, Finder, changed, choose, edits_of, equivalents, reason_of
+from tests.mutation.judging import Judge, Result, Results, table
+from tests.mutation.record import recorded
+from tests.mutation.running import HarnessFault, Run
+from tests.mutation.tree import Tree
+
+FOLDER = ROOT / "build" / "mutation"
+FIRST_TIER = "not (slow or nightly)"
+#: A script of others, which the engine is held against.
+_LEFT_ALONE = "/published/"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0 unless the harness itself failed."""
+    options = _parser().parse_args(arguments)
+    test_files = [file for file in options.file if file.startswith("tests")]
+    sources = [file for file in options.file if not file.startswith("tests")]
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    edits = _edits(options, sources)
+    known = equivalents()
+    if options.list:
+        for edit in edits:
+            print("\n".join([edit.id, *(f"  - {change.old}\n  + {change.new}" for change in edit.changes)]))
+        return 0
+    record = recorded(FOLDER, options.tier, options.tests, options.jobs, keep=options.keep_record)
+    print(f"{len(record.tests)} tests, {sum(test.seconds for test in record.tests):.0f} s of them")
+    asked = sorted({test.file for test in record.tests if test.file.startswith(tuple(test_files))}) if test_files else []
+    results = Results(FOLDER / "results.jsonl")
+    key = hashlib.sha256(repr((record.fingerprint, options.tier, options.tests, asked)).encode()).hexdigest()[:16]
+    equivalent = [edit for edit in edits if reason_of(edit, known) is not None]
+    # Without a budget, those that survived for lack of time are judged again.
+    done = {id: result for id, result in results.done(key).items() if result.seen or not result.left_out or options.budget}
+    wanted = [edit for edit in edits if edit not in equivalent and edit.id not in done]
+    judged = [done[edit.id] for edit in edits if edit.id in done]
+    by_id = {edit.id: edit for edit in edits}
+    trees = [Tree(FOLDER / f"tree-{number}") for number in range(options.workers if wanted else 0)]
+    try:
+        if trees:
+            Run(trees[0], FOLDER / "run-first", {}, stop="first").tests([record.tests[0].id])
+        judge = Judge(record, results, key, options.budget, asked)
+        for result in judge.judge(wanted, trees, FOLDER):
+            judged.append(result)
+            print(_line(len(judged) + len(equivalent), len(edits), result, by_id[result.id]), flush=True)
+    except HarnessFault as fault:
+        print(f"mutate: pytest did not run:\n{fault}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("mutate: interrupted; a second start goes on here", file=sys.stderr, flush=True)
+        # Without waiting for the tests that run: they end with this process.
+        os._exit(130)
+    _report(judged, by_id, equivalent, asked)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=60, help="edits to draw, half of them in Lua")
+    parser.add_argument("--set", choices=("edits", "mutants", "removals", "all"), default="edits")
+    parser.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        help="sources to edit (default lua and engine), or tests of which all that see are wanted",
+    )
+    parser.add_argument("--tier", default=FIRST_TIER, help="pytest's expression of markers (-m), '' for all tests")
+    parser.add_argument("--tests", nargs="+", default=["tests"], help="tests to choose from")
+    parser.add_argument("--budget", type=float, default=180.0, help="seconds of recorded time for an edit, 0 for all its tests")
+    parser.add_argument("--workers", type=int, default=2, help="edits at a time")
+    parser.add_argument("--jobs", type=int, default=3, help="processes of the recorded run")
+    parser.add_argument("--keep-record", action="store_true", help="use the last recorded run although the tree has changed")
+    parser.add_argument("--list", action="store_true", help="print the edits and run nothing")
+    return parser
+
+
+def _edits(options: argparse.Namespace, sources: Sequence[str]) -> list[Edit]:
+    found: list[Edit] = []
+    if options.set in ("edits", "all"):
+        found += _drawn(options.seed, options.count, sources or ["lua", "engine"])
+    if options.set in ("mutants", "all"):
+        found += planted.shipped()
+    if options.set in ("removals", "all"):
+        found += planted.removals()
+    return found
+
+
+def _drawn(seed: int, count: int, sources: Sequence[str]) -> list[Edit]:
+    """Half of them in Lua, half in Python, where the sources have both."""
+
+    def python(edit: Edit) -> bool:
+        return python_edits.valid(changed((ROOT / edit.changes[0].file).read_text(), edit.changes))
+
+    with EmbeddedServer() as server:
+        loading = lua_edits.Loading(server.url, FOLDER)
+        kinds: list[tuple[Iterable[Edit], Callable[[Edit], bool]]] = [
+            (_all(sources, ".lua", lua_edits.find), loading.accepts),
+            (_all(sources, ".py", python_edits.find), python),
+        ]
+        return choose(seed, count, kinds)
+
+
+def _all(sources: Sequence[str], suffix: str, find: Finder) -> list[Edit]:
+    paths: set[Path] = set()
+    for source in sources:
+        path = ROOT / source
+        paths |= {path} if path.suffix == suffix else set(path.rglob(f"*{suffix}"))
+    names = sorted(str(path.relative_to(ROOT)) for path in paths)
+    return [edit for name in names if _LEFT_ALONE not in name for edit in edits_of(name, (ROOT / name).read_text(), find)]
+
+
+def _line(number: int, count: int, result: Result, edit: Edit) -> str:
+    by = f"{result.test} ({result.why})" if result.test else f"no test of {result.tests}"
+    if not result.test and result.left_out:
+        by += f", {result.left_out} had no time"
+    state = "seen    " if result.seen else "SURVIVED"
+    files = f"; {len(result.files)} of the files asked for" if result.files else ""
+    return f"[{number}/{count}] {state} {edit.id}  {result.seconds:.1f} s  {by}{files}"
+
+
+def _report(judged: Sequence[Result], by_id: dict[str, Edit], equivalent: Sequence[Edit], asked: Sequence[str]) -> None:
+    survived = [result for result in judged if not result.seen]
+    print("\n".join(table(judged, asked)))
+    for result in survived:
+        print(f"survived: {result.id}" + (f" ({result.left_out} tests had no time)" if result.left_out else ""))
+        for change in by_id[result.id].changes:
+            print(f"  - {change.old.strip()}\n  + {change.new.strip()}")
+    for test in sorted({test for result in judged for test in result.flaky}):
+        print(f"failed once and not again: {test}")
+    seen = len(judged) - len(survived)
+    print(f"mutate: {len(judged) + len(equivalent)} edits, seen {seen}, equivalent {len(equivalent)}, survived {len(survived)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""Edits are the same for the same seed, load and compile, and change one line of code each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.testing.server import EmbeddedServer
+from tests.mutation import lua_edits, planted, python_edits
+from tests.mutation.edits import (
+    ROOT,
+    Candidate,
+    Change,
+    Edit,
+    changed,
+    choose,
+    edits_of,
+    equivalents,
+    from_texts,
+    in_order,
+    reason_of,
+)
+
+LUA = """#!lua
+-- a comment: if a < b then
+local function f(a, b)
+  if a < b and not x then return 1 end
+  -- more: a == b
+  redis.call('SET', key, a, 'NX')
+  told[1] = 'said < that'
+  return b
+end
+"""
+PYTHON = '''"""A docstring: 1 < 2."""
+
+
+def f(a: int = 1, b: list["x < 1"] = ()) -> "a < b":
+    """Another one: 1 + 1."""
+    log.info("a < 1", 3)
+    if a < 1:
+        raise ValueError(f"{a + 1} < 5")
+    self.x = g(a, b)
+    return a + 1
+'''
+
+
+def lua(edit: Edit) -> str:
+    return (ROOT / edit.changes[0].file).read_text()
+
+
+def edits(text: str, name: str) -> list[Edit]:
+    return edits_of(name, text, lua_edits.find if name.endswith(".lua") else python_edits.find)
+
+
+def new_lines(text: str, name: str) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for edit in edits(text, name):
+        found.setdefault(edit.changes[0].line, []).append(edit.changes[0].new.strip())
+    return found
+
+
+def test_lua_is_edited_where_it_is_code() -> None:
+    found = new_lines(LUA, "a.lua")
+    assert found.keys() == {4, 6, 7}
+    assert {
+        "if a <= b and not x then return 1 end",
+        "if a < b or not x then return 1 end",
+        "if a < b and x then return 1 end",
+        "if not (a < b and not x) then return 1 end",
+        "if a < b and not x then return 2 end",
+        "",
+    } <= set(found[4])
+    assert {"redis.call('SET', key, a)", "redis.call('SET', a, key, 'NX')", ""} == set(found[6])
+    assert {"told[2] = 'said < that'", "told[1] = ''", ""} == set(found[7])
+
+
+def test_python_is_edited_where_it_is_code() -> None:
+    found = new_lines(PYTHON, "a.py")
+    assert found.keys() == {4, 7, 8, 9, 10}
+    assert set(found[4]) == {
+        'def f(a: int = 2, b: list["x < 1"] = ()) -> "a < b":',
+        'def f(a: int = 0, b: list["x < 1"] = ()) -> "a < b":',
+    }
+    assert {"if a <= 1:", "if not (a < 1):", "if a < 2:", "if a < 0:"} == set(found[7])
+    assert set(found[8]) == {"pass"}
+    assert set(found[9]) == {"self.x = g(b, a)", "pass"}
+    assert set(found[10]) == {"return a - 1", "return a + 2", "return a + 0"}
+
+
+def test_the_same_seed_chooses_the_same_edits_also_after_lines_moved() -> None:
+    before = [edit.content for edit in in_order(7, edits(PYTHON, "a.py"))]
+    moved = PYTHON.replace("    if a < 1:", "    # a line comes in\n    if a < 1:")
+    assert [edit.content for edit in in_order(7, edits(moved, "a.py"))] == before
+    assert len({tuple(edit.content for edit in in_order(seed, edits(PYTHON, "a.py"))) for seed in range(8)}) > 1
+
+
+def test_each_line_has_one_edit_and_kinds_take_turns() -> None:
+    kinds = [(edits(LUA, "a.lua"), lambda edit: True), (edits(PYTHON, "a.py"), lambda edit: edit.changes[0].line != 4)]
+    chosen = choose(1, 60, kinds)
+    assert [edit.lua for edit in chosen] == [True, False, True, False, True, False, False]
+    assert len({(edit.changes[0].file, edit.changes[0].line) for edit in chosen}) == 7
+    assert choose(1, 2, kinds) == chosen[:2]
+
+
+def test_drawn_edits_load_and_compile(ironclaim_server: EmbeddedServer, tmp_path: Path) -> None:
+    loading = lua_edits.Loading(ironclaim_server.url, tmp_path)
+    files = ("lua/lanes/claim.lua", "lua/lanes/include/pick_jobs.lua", "lua/foreign/claim.lua", "lua/dsps/fetch.lua")
+    for file in files:
+        some = choose(1, 12, [(edits((ROOT / file).read_text(), file), lambda edit: True)])
+        assert sum(map(loading.accepts, some)) > len(some) / 2, file
+    file = "engine/machine/steps.py"
+    for edit in edits((ROOT / file).read_text(), file):
+        assert python_edits.valid(changed(lua(edit), edit.changes)), edit
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("local prefix = ARGV[2]", "local prefix = ARGV[3]"),  # the loader refuses it
+        ("settled(prefix)", "settled(prefix"),  # the server refuses it
+    ],
+)
+def test_what_does_not_load_is_no_edit(ironclaim_server: EmbeddedServer, tmp_path: Path, old: str, new: str) -> None:
+    file = "lua/lanes/claim.lua"
+    lines = (ROOT / file).read_text().split("\n")
+    change = Change(file, lines.index(old) + 1, old, new)
+    loading = lua_edits.Loading(ironclaim_server.url, tmp_path)
+    assert not loading.accepts(Edit("x", "x", (change,)))
+    assert loading.accepts(Edit("x", "x", (Change(file, change.line, old, old),)))
+
+
+def test_every_planted_defect_is_an_edit_of_this_tree() -> None:
+    found = [*planted.shipped(), *planted.removals()]
+    assert len({edit.id for edit in found}) == len(found) > 90
+    for edit in found:
+        for file in {change.file for change in edit.changes}:
+            text = (ROOT / file).read_text()
+            assert changed(text, [change for change in edit.changes if change.file == file]) != text
+
+
+def test_an_edit_between_texts_is_that_edit() -> None:
+    before, after = "a\nb\nc\nd\n", "a\nB\nc\nx\nd\n"
+    edit = from_texts("x", "x", [("f", before, after)])
+    assert changed(before, edit.changes) == after
+    with pytest.raises(ValueError, match=re.escape("f:2 is not 'b'")):
+        changed(after, edit.changes)
+
+
+def test_an_equivalent_edit_is_known_by_its_texts(tmp_path: Path) -> None:
+    path = tmp_path / "equivalent.toml"
+    path.write_text('[[edit]]\nfile = "f"\nold = "a < b"\nnew = "a <= b"\nreason = "never alike"\n')
+    known = equivalents(path)
+    assert reason_of(Edit("x", "x", (Change("f", 9, "  a < b", "  a <= b"),)), known) == "never alike"
+    assert reason_of(Edit("x", "x", (Change("f", 9, "  a < b", "  a > b"),)), known) is None
+
+
+def test_equivalent_edits_are_edits_of_this_tree() -> None:
+    for file, old, new in equivalents():
+        texts = {(edit.changes[0].old.strip(), edit.changes[0].new.strip()) for edit in edits((ROOT / file).read_text(), file)}
+        assert (old, new) in texts, (file, old, new)
+
+
+def test_a_candidate_that_changes_nothing_is_none() -> None:
+    assert edits_of("f", "a", lambda text: [Candidate(1, 0, "x", "a"), Candidate(1, 0, "x", "b")]) == [
+        Edit("f:1:x:1", "x", (Change("f", 1, "a", "b"),))
+    ]
