@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from chaos.cli import main
+from chaos.interrupts import Interrupts
 from chaos.processes import ROOT
 
 
@@ -64,11 +66,22 @@ def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.Compl
         ((), "the following arguments are required: command"),
     ],
 )
-def test_wrong_arguments_are_one_line_and_start_nothing(arguments: tuple[str, ...], complaint: str, tmp_path: Path) -> None:
-    done = chaos(*arguments, folder=tmp_path)
-    assert done.returncode == 2
-    assert complaint in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_wrong_arguments_are_one_line_and_start_nothing(
+    arguments: tuple[str, ...],
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Interrupts() as caught:
+        try:
+            code: object = main(arguments, caught)
+        except SystemExit as stopped:
+            code = stopped.code
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert complaint in err and len(err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 
 
