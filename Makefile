@@ -9,7 +9,7 @@ PROFILE ?=
 FLOOR ?=
 RUN ?= runs/latest
 SERVER ?= valkey
-JOBS ?= 3
+JOBS ?= 4
 MINUTES ?=
 ARGS ?=
 MODEL ?=
@@ -35,7 +35,7 @@ help:
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make interop [ONLY=mixed] [SEED=1]  the original npm client bull beside the engine on one queue, then the verdicts (4 minutes)'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
-	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and face, and one drill (10 minutes), in JOBS=3 processes'
+	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and face, and one drill (six minutes), in JOBS=4 processes'
 	@echo 'make test-all                       every test: also real drills, pages in full, a moving slot in every order'
 	@echo 'make test-nightly                   long random walks that differ each night, each mutant in a real drill, runs beside Node'
 	@echo 'make test-times                     where the time of the last test run went: by file, by fixture, longest tests'
