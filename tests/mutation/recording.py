@@ -32,7 +32,8 @@ class Recording:
     def __init__(self, folder: Path) -> None:
         self._file = folder / f"{os.getpid()}.json"
         data = str(folder / f"{os.getpid()}.coverage")
-        self._coverage = coverage.Coverage(data, source=SOURCES, config_file=False, concurrency=["thread", "greenlet"])
+        # Not "greenlet": what coverage.py keeps of each greenlet made the end of a thread with greenlets last for ever.
+        self._coverage = coverage.Coverage(data, source=SOURCES, config_file=False, concurrency=["thread"])
         self._context = ""
         self._marks: dict[str, set[bytes]] = defaultdict(set)
         self._starts: set[str] = set()
