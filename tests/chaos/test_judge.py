@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +92,12 @@ def test_a_signal_ends_the_judge_at_once(on_term: str, tmp_path: Path, monkeypat
 
     watcher = threading.Thread(target=interrupt)
     watcher.start()
-    began_s = time.monotonic()
     try:
         with Interrupts() as interrupts, pytest.raises(Interrupted, match=r"^interrupted by SIGINT$"):
             judge(tmp_path, interrupts, [sys.executable, "-c", ENDLESS.format(on_term=on_term, begun=str(begun))])
     finally:
         over.set()
         watcher.join()
-    assert time.monotonic() - began_s < 30
 
 
 @pytest.mark.usefixtures("nothing_left")

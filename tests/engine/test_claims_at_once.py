@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,7 +11,7 @@ from engine import Queue
 from engine.drivers.driver import SyncDriver
 from engine.operations import Wait
 from tests.engine.helpers.producing import claim, ids_of, raw_client
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 
 @pytest.mark.feature("BQ12", "BL14", "MQ04", "BN07")
@@ -45,15 +44,14 @@ def test_each_job_is_claimed_once_by_whoever_asks_at_the_same_time(queue: Queue)
 
 @pytest.mark.feature("BN07", "BQ05")
 def test_who_waits_for_work_is_woken_by_the_enqueue(queue: Queue, ironclaim_url: str) -> None:
-    wait = queue.model.call(Wait(5_000, ("work",)))
-    driver = SyncDriver(ironclaim_url, queue.model.scripts.values(), block_ms_max=5_000)
+    wait = queue.model.call(Wait(30_000, ("work",)))
+    driver = SyncDriver(ironclaim_url, queue.model.scripts.values(), block_ms_max=30_000)
     with ThreadPoolExecutor(1) as threads, raw_client(ironclaim_url) as client:
         woken = threads.submit(driver.run, wait)
         wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "it blocks on the server")
         assert claim(queue).jobs == () and not woken.done()
-        enqueued_s = time.monotonic()
         queue.enqueue("work", {}, id="j")
-        assert woken.result(5).marker and time.monotonic() - enqueued_s < 2
+        assert woken.result(DEADLINE_S).marker
     driver.close()
     assert [leased.lease.job for leased in claim(queue).jobs] == ["j"]
 

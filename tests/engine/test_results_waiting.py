@@ -16,9 +16,17 @@ from engine.testing import EmbeddedServer
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.feature("BN06", "BN15")
+
+
+@pytest.fixture
+def late_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits looks again after a minute only, and so is woken or fails."""
+    for part in ("listening", "results", "ears"):
+        monkeypatch.setattr(f"engine.parts.{part}.BLOCK_MS", 60_000)
+
 
 handlers = Handlers()
 
@@ -140,7 +148,7 @@ def test_a_wait_that_comes_to_nothing_says_why(face: Any) -> None:
     before_s = time.monotonic()
     with pytest.raises(TimedOut, match="150 ms"):
         face.results.wait(face.enqueue("add", 1).job, wait_ms=150)
-    assert 0.15 <= time.monotonic() - before_s < 2
+    assert time.monotonic() - before_s >= 0.15
     with pytest.raises(TimedOut):
         face.call("add", 1, wait_ms=0)
     for bad in ("", "two words", 7, "x" * 257):
@@ -178,8 +186,9 @@ def test_progress_is_seen_while_the_handler_runs(
     assert face.results.progress(job) is None
 
 
+@pytest.mark.usefixtures("late_looks")
 def test_no_wake_up_is_lost_whenever_the_wait_begins(worker: Worker, queue: Queue) -> None:
-    """A lost one would cost the five seconds until the next look."""
+    """A lost one would cost the minute until the next look."""
     dice = random.Random(7)
     longest: list[float] = []
 
@@ -195,9 +204,10 @@ def test_no_wake_up_is_lost_whenever_the_wait_begins(worker: Worker, queue: Queu
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert len(longest) == 400 and max(longest) < 4
+    assert len(longest) == 400 and max(longest) < DEADLINE_S
 
 
+@pytest.mark.usefixtures("late_looks")
 def test_no_wake_up_is_lost_when_many_tasks_wait_over_one_connection(worker: Worker, queue: Queue) -> None:
     async def main() -> None:
         async with AsyncQueue("q", url=queue.url) as made:
@@ -221,9 +231,7 @@ def test_no_wake_up_is_lost_when_many_tasks_wait_over_one_connection(worker: Wor
             assert len(blocked) <= 1
             await listening.disconnect()
 
-    before_s = time.monotonic()
-    asyncio.run(main())
-    assert time.monotonic() - before_s < 4
+    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -241,7 +249,6 @@ def test_a_wait_outlives_its_connections(worker: Worker, queue: Queue, ironclaim
         cutting.start()
         try:
             jobs = [queue.enqueue("add", {"a": number, "b": 1}, delay_ms=number * 10).job for number in range(60)]
-            before_s = time.monotonic()
             if kind == "sync":
                 with Queue("q", url=relay.url) as cut_off:
                     values = [cut_off.results.wait(job).value for job in jobs]
@@ -256,7 +263,6 @@ def test_a_wait_outlives_its_connections(worker: Worker, queue: Queue, ironclaim
             over.set()
             cutting.join()
     assert values == [number + 1 for number in range(60)]
-    assert time.monotonic() - before_s < 15
 
 
 def test_nothing_is_left_of_waits_but_what_expires(worker: Worker, queue: Queue) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -40,9 +39,7 @@ def test_delays_and_retries_take_no_time(ironclaim_queue: Queue) -> None:
     queue.enqueue("work", "again", id="more", delay_ms=2 * DAY_MS)
     queue.enqueue("work", 1, id="now")
     queue.enqueue("elsewhere", 1)
-    started_s = time.monotonic()
     counts = run_all(queue, noting(queue, seen))
-    assert time.monotonic() - started_s < 10
     assert sorted(seen, key=lambda one: (one[1], one[0])) == [
         *(("fails", 0), ("now", 0), ("fails", DAY_MS)),
         *(("fails", 2 * DAY_MS), ("more", 2 * DAY_MS), ("more-again", 3 * DAY_MS)),

@@ -127,7 +127,7 @@ def test_a_stop_waits_for_coroutines_and_after_its_grace_cancels_them(queue: Que
     worker = start(workers, "--grace-ms", "300")
     wait_until(lambda: workers.marks("start"), "it runs")
     worker.terminate()
-    assert worker.wait(5) == 0
+    assert worker.wait(20) == 0
     assert workers.marks("end") == [] and queue.counts().active == 1
     rows = rows_of(workers.history())
     assert rows[-1]["kind"] == "close"

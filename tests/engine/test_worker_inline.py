@@ -161,7 +161,7 @@ def test_a_worker_that_is_killed_with_a_batch_in_hand_loses_nothing(queue: Queue
     worker = start(workers, "--lease-ms", "600")
     wait_until(lambda: len(workers.marks("ran")) > 100 and queue.counts().active > 3, "a batch is in hand")
     worker.kill()
-    assert worker.wait(5) == -signal.SIGKILL and queue.counts().active > 0
+    assert worker.wait(20) == -signal.SIGKILL and queue.counts().active > 0
     assert start(workers, "--burst", "--lease-ms", "600", name="worker-2").wait(20) == 0
     assert queue.counts().finished == 300 and {mark.job for mark in workers.marks("ran")} == set(jobs)
 

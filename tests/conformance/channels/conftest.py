@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine import Channel
+from engine.channels import polling
 from engine.testing.server import EmbeddedServer
 from tests.conformance.channels.places import KINDS, Place
 
@@ -29,6 +30,12 @@ def place(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Place]
     made = Place(request.param, urls)
     yield made
     made.close()
+
+
+@pytest.fixture(autouse=True)
+def bells_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits does not look from time to time, and so is woken or fails."""
+    monkeypatch.setattr(polling, "_LOOK_MS", 60_000)
 
 
 @pytest.fixture

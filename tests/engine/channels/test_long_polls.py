@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ import pytest
 import redis
 
 from engine import AsyncChannel, Channel, ConnectOptions, Fetched
+from engine.channels import polling
+from engine.channels.polling import WAIT_MS_MAX
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.relay import Relay
-from tests.engine.helpers.waiting import wait_until
+from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPIC = "dsps.c.chx"
@@ -63,14 +65,18 @@ def resting(server: Any, calls: int = 0) -> None:
     wait_until(lambda: still() and time.sleep(0.02) is None and still(), "rest")
 
 
-def waits(threads: ThreadPoolExecutor, channel: Channel, wait_ms: int = 20_000) -> Future[Fetched]:
+def waits(threads: ThreadPoolExecutor, channel: Channel, wait_ms: int = WAIT_MS_MAX) -> Future[Fetched]:
     return threads.submit(channel.fetch, "sa", wait_ms=wait_ms)
 
 
-def took_s(run: Callable[[], Any]) -> float:
-    start_s = time.monotonic()
-    run()
-    return time.monotonic() - start_s
+def woken(waiting: Future[Fetched]) -> Fetched:
+    """What came long before the wait was over. The look from time to time is switched off, so a bell has rung."""
+    return waiting.result(DEADLINE_S)
+
+
+@pytest.fixture(autouse=True)
+def bells_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "_LOOK_MS", 2 * WAIT_MS_MAX)
 
 
 def contents(fetched: Fetched) -> list[Any]:
@@ -86,8 +92,7 @@ def test_a_publish_of_anybody_ends_the_wait(
             waiting = waits(threads, channel)
             resting(server)
             other.publish(f"m{at}", at)
-            assert took_s(waiting.result) < 1
-            fetched = waiting.result()
+            fetched = woken(waiting)
             assert contents(fetched) == [at] and fetched.receipt is not None
             channel.acknowledge("sa", fetched.receipt)
 
@@ -101,8 +106,10 @@ def test_it_rests_while_nothing_is_published(channel: Channel, server: Any, thre
 
 
 @pytest.mark.parametrize("wait_ms", [1, 40, 300])
-def test_it_ends_when_the_time_is_over(channel: Channel, wait_ms: int) -> None:
-    assert wait_ms / 1000 - 0.01 <= took_s(lambda: channel.fetch("sa", wait_ms=wait_ms)) < wait_ms / 1000 + 1
+def test_it_ends_when_the_time_is_over_and_not_before(channel: Channel, wait_ms: int) -> None:
+    start_s = time.monotonic()
+    assert channel.fetch("sa", wait_ms=wait_ms) == Fetched()
+    assert wait_ms / 1000 - 0.01 <= time.monotonic() - start_s
 
 
 def test_publishes_that_race_with_the_begin_of_the_wait_are_not_missed(ironclaim_url: str, threads: ThreadPoolExecutor) -> None:
@@ -114,7 +121,7 @@ def test_publishes_that_race_with_the_begin_of_the_wait_are_not_missed(ironclaim
             waiting = waits(threads, made)
             time.sleep((at % 20) / 5_000)
             other.publish(f"m{at}", at)
-            fetched = waiting.result()
+            fetched = woken(waiting)
             assert contents(fetched) == [at] and fetched.receipt is not None
             made.acknowledge("sa", fetched.receipt)
 
@@ -125,8 +132,7 @@ def test_a_cut_bell_misses_nothing(channel: Channel, server: Any, threads: Threa
         resting(server)
         server.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         channel.publish(f"m{at}", at)
-        assert took_s(waiting.result) < 1
-        fetched = waiting.result()
+        fetched = woken(waiting)
         assert contents(fetched) == [at] and fetched.receipt is not None
         channel.acknowledge("sa", fetched.receipt)
 
@@ -142,7 +148,7 @@ def test_connections_that_are_silently_cut_cost_seconds_and_no_message(
             resting(server)
             relay.hush()
             other.publish("m1", 1)
-            assert took_s(waiting.result) < 3 and contents(waiting.result()) == [1]
+            assert contents(woken(waiting)) == [1]
 
 
 def test_a_server_that_was_away_for_a_while_misses_nothing(threads: ThreadPoolExecutor, ironclaim_url: str) -> None:
@@ -155,7 +161,7 @@ def test_a_server_that_was_away_for_a_while_misses_nothing(threads: ThreadPoolEx
         relay.down()
         other.publish("m1", 1)
         relay.up()
-        assert took_s(waiting.result) < 3 and contents(waiting.result()) == [1]
+        assert contents(woken(waiting)) == [1]
 
 
 def test_who_may_not_subscribe_at_the_server_looks_from_time_to_time(
@@ -167,7 +173,7 @@ def test_who_may_not_subscribe_at_the_server_looks_from_time_to_time(
             waiting = waits(threads, deaf)
             wait_until(lambda: server.info("commandstats").get("cmdstat_subscribe", {}).get("rejected_calls", 0), "a refusal")
             channel.publish("m1", 1)
-            assert took_s(waiting.result) < 2 and contents(waiting.result()) == [1]
+            assert contents(woken(waiting)) == [1]
     finally:
         server.execute_command("ACL", "DELUSER", "deaf")
 
@@ -178,9 +184,8 @@ def test_close_wakes_all_who_wait_and_the_channel_may_be_used_again(
     for _ in range(2):
         all = [waits(threads, channel) for _ in range(10)]
         resting(server)
-        start_s = time.monotonic()
         channel.close()
-        assert [one.result(5) for one in all] == [Fetched()] * 10 and time.monotonic() - start_s < 1
+        assert [woken(one) for one in all] == [Fetched()] * 10
         hears(server, 0)
     assert channel.publish("m1", 1).created and contents(channel.fetch("sa", wait_ms=1_000)) == [1]
 
@@ -193,19 +198,21 @@ def test_a_forked_child_waits_on_its_own(channel: Channel, server: Any, threads:
     if child == 0:
         try:
             channel.subscribe("child")
-            os._exit(0 if contents(channel.fetch("child", wait_ms=20_000)) == [1] else 1)
+            os._exit(0 if contents(channel.fetch("child", wait_ms=WAIT_MS_MAX)) == [1] else 1)
         except BaseException:
             os._exit(2)
     hears(server, 2)
     wait_until(lambda: server.exists("c.{chx}.r.child"), "the child's cursor")
     channel.publish("m1", 1)
-    assert os.waitpid(child, 0)[1] == 0 and contents(waiting.result()) == [1]
+    assert os.waitpid(child, 0)[1] == 0 and contents(woken(waiting)) == [1]
 
 
 GREENLETS = """
 from gevent import monkey; monkey.patch_all()
 import sys, time, gevent, redis
 from engine import Channel
+from engine.channels import polling
+polling._LOOK_MS = 60_000
 url = sys.argv[1]
 channel, other = Channel("chx", url=url), Channel("chx", url=url)
 names = [f"s{at}" for at in range(200)]
@@ -215,7 +222,7 @@ late = []
 def poll(name):
     got = 0
     while got < 3:
-        fetched = channel.fetch(name, wait_ms=20_000)
+        fetched = channel.fetch(name, wait_ms=30_000)
         # On a busy machine two of them may come at once.
         late.extend(time.monotonic() - message.content for message in fetched.messages)
         got += len(fetched.messages)
@@ -226,9 +233,9 @@ for at in range(3):
     gevent.sleep(0.3)
     numbers = server.pubsub_numsub("dsps.c.chx")
     other.publish(f"m{at}", time.monotonic())
-gevent.joinall(all, timeout=30, raise_error=True)
+gevent.joinall(all, timeout=60, raise_error=True)
 channel.close(); other.close()
-print(len(late), numbers[0][1], max(late) < 5)
+print(len(late), numbers[0][1], max(late) < 20)
 """
 
 
@@ -252,7 +259,7 @@ def test_a_restarted_server_is_heard_again(threads: ThreadPoolExecutor) -> None:
             client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         made.publish("m1", 1)
-        assert contents(waiting.result()) == [1]
+        assert contents(woken(waiting)) == [1]
 
 
 # -- asyncio
@@ -272,7 +279,7 @@ def test_asyncio_tasks_wait_on_one_bell_and_more_than_run_calls_at_once(server: 
             async def poll(name: str) -> list[Any]:
                 found: list[Any] = []
                 while len(found) < 5:
-                    fetched = await made.fetch(name, wait_ms=20_000, max_messages=2)
+                    fetched = await made.fetch(name, wait_ms=WAIT_MS_MAX, max_messages=2)
                     found += contents(fetched)
                     assert fetched.receipt is not None
                     await made.acknowledge(name, fetched.receipt)
@@ -282,7 +289,7 @@ def test_asyncio_tasks_wait_on_one_bell_and_more_than_run_calls_at_once(server: 
             await until_hears(server)
             for at in range(5):
                 await made.publish(f"m{at}", at)
-            assert await asyncio.gather(*tasks) == [[0, 1, 2, 3, 4]] * 100
+            assert await asyncio.wait_for(asyncio.gather(*tasks), DEADLINE_S) == [[0, 1, 2, 3, 4]] * 100
 
     asyncio.run(story())
     hears(server, 0)
@@ -292,16 +299,14 @@ def test_asyncio_a_cancelled_wait_ends_at_once_and_hurts_nobody(server: Any, iro
     async def story() -> None:
         async with AsyncChannel("chx", url=ironclaim_url) as made:
             await made.subscribe("sa")
-            waiting, other = (asyncio.create_task(made.fetch("sa", wait_ms=20_000)) for _ in range(2))
+            waiting, other = (asyncio.create_task(made.fetch("sa", wait_ms=WAIT_MS_MAX)) for _ in range(2))
             await until_hears(server)
             await asyncio.sleep(0.05)
-            start_s = time.monotonic()
             waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            assert time.monotonic() - start_s < 0.3
+            done, _ = await asyncio.wait([waiting], timeout=DEADLINE_S)
+            assert done and waiting.cancelled()
             await made.publish("m1", 1)
-            assert contents(await asyncio.wait_for(other, 5)) == [1]
+            assert contents(await asyncio.wait_for(other, DEADLINE_S)) == [1]
 
     asyncio.run(story())
 
@@ -313,11 +318,11 @@ def test_asyncio_a_wait_that_is_cancelled_at_any_moment_ends_at_once(ironclaim_u
         for at in range(100):
             async with AsyncChannel("chx", url=ironclaim_url) as made:
                 await made.subscribe("sa")
-                waiting = asyncio.create_task(made.fetch("sa", wait_ms=20_000))
+                waiting = asyncio.create_task(made.fetch("sa", wait_ms=WAIT_MS_MAX))
                 for _ in range(at % 50):
                     await asyncio.sleep(0)
                 waiting.cancel()
-                done, _ = await asyncio.wait([waiting], timeout=0.3)
+                done, _ = await asyncio.wait([waiting], timeout=DEADLINE_S)
                 assert done and waiting.cancelled(), f"after {at % 50} turns of the loop"
 
     asyncio.run(story())
@@ -327,11 +332,10 @@ def test_asyncio_close_wakes_those_who_wait(server: Any, ironclaim_url: str) -> 
     async def story() -> None:
         made = AsyncChannel("chx", url=ironclaim_url)
         await made.subscribe("sa")
-        waiting = asyncio.create_task(made.fetch("sa", wait_ms=20_000))
+        waiting = asyncio.create_task(made.fetch("sa", wait_ms=WAIT_MS_MAX))
         await until_hears(server)
-        start_s = time.monotonic()
         await made.close()
-        assert await waiting == Fetched() and time.monotonic() - start_s < 1
+        assert await asyncio.wait_for(waiting, DEADLINE_S) == Fetched()
 
     asyncio.run(story())
 
@@ -342,14 +346,13 @@ def test_asyncio_cut_bells_and_silent_ones_miss_nothing(server: Any, ironclaim_u
         async with AsyncChannel("chx", url=relay.url, connect=patience) as made, AsyncChannel("chx", url=ironclaim_url) as other:
             await made.subscribe("sa")
             for at, harm in enumerate((lambda: server.execute_command("CLIENT", "KILL", "TYPE", "pubsub"), relay.hush)):
-                waiting = asyncio.create_task(made.fetch("sa", wait_ms=20_000))
+                waiting = asyncio.create_task(made.fetch("sa", wait_ms=WAIT_MS_MAX))
                 await until_hears(server)
                 await asyncio.sleep(0.1)
                 await asyncio.to_thread(harm)
                 await other.publish(f"m{at}", at)
-                start_s = time.monotonic()
-                fetched = await waiting
-                assert contents(fetched) == [at] and time.monotonic() - start_s < 3 and fetched.receipt is not None
+                fetched = await asyncio.wait_for(waiting, DEADLINE_S)
+                assert contents(fetched) == [at] and fetched.receipt is not None
                 await made.acknowledge("sa", fetched.receipt)
 
     with Relay(int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])) as relay:
