@@ -441,6 +441,22 @@ def test_rule_01_a_script_cut_off_after_any_write_leaves_no_child_behind(
     assert writes > 3
 
 
+def test_a_finish_cut_off_before_it_noted_a_parent_is_noted_by_the_sweep_that_takes_its_lease(desk: Desk) -> None:
+    """Not only by the random look of every sweep, which finds one of many parents late."""
+    desk.enqueue("p1")
+    desk.enqueue("c1", needs=("p1",))
+    (job,) = desk.claim()
+    for writes in range(1, 10):
+        assert desk.cut_off(Finish((job.lease,)), writes), "before it notes the parent"
+        if "ended" in desk.places("p1"):
+            break
+    assert not desk.redis.exists(desk.keys.handing)
+    desk.sweep_past(2 * LEASE_MS)
+    assert desk.redis.zrange(desk.keys.handing, 0, -1) == [b"+p1"]
+    desk.promote()
+    assert desk.places("c1") == {"lane"}
+
+
 #: Another copy of a sweep goes on where the first one has stopped: with the children of those that it has buried.
 TWICE = [scene for scene in SCENES if scene is not sweep_after_a_burial]
 

@@ -197,3 +197,11 @@ def test_rule_14_a_time_without_running_is_forgotten_with_the_next_renewal() -> 
     machine.on(TimerFired())
     machine.extend("ok")
     assert [action for action in machine.wait(12_000) if isinstance(action, LoseLease)] == [LoseLease(job.lease, 0)]
+
+
+def test_rule_14_a_lease_that_the_server_has_ended_is_not_told_again_when_its_time_is_over() -> None:
+    machine = Machine(concurrency=1, lease_ms=9000)
+    machine.give(machine.job("a"))
+    machine.wait(4_000)
+    assert lost(machine.extend("stale")) == ["a"]
+    assert lost(machine.wait(20_000)) == []

@@ -9,7 +9,7 @@ import pytest
 
 from engine import Queue
 from engine.models.model import Spec
-from engine.operations import Bury, Deed, Era, Extend, Failure, Retry
+from engine.operations import Bury, Deed, Era, Extend, Failure, Retry, TellTook, TookItem
 from tests.conformance.desk import STATES, ModelDesk, label_of
 from tests.conformance.models import FOREIGN, each
 from tests.engine.desk import LEASE_MS
@@ -243,6 +243,9 @@ def test_obliterate_leaves_nothing_but_what_workers_know(spec: Spec, ironclaim_u
     queue = desk.queue
     queue.schedules.put("s", "main", {}, every_ms=HOUR_MS)
     queue.pause("main")
+    items = tuple(TookItem(name, "ok", 2_000, 2_000, ((3, 1),)) for name in ("main", "other", "third"))
+    desk.run(TellTook("a" * 16, 1, desk.now_ms + HOUR_MS, items))
+    assert len([key for key in desk.dump() if ":took:" in key]) == len(items)
     assert queue.obliterate() is False
     assert desk.state("active") == "active"
     assert queue.obliterate(force=True) is True
@@ -250,7 +253,7 @@ def test_obliterate_leaves_nothing_but_what_workers_know(spec: Spec, ironclaim_u
     assert desk.wire() == {}
     left = {key.removeprefix(desk.keys.prefix).partition(":")[0] for key in desk.dump() if key.startswith(desk.keys.prefix)}
     # Bridge keeps for a week how jobs have ended that others may need.
-    assert left <= {"sweep", "settings", "op", "run", "new", "claim", "swept", "workers", "gone"}
+    assert left <= {"sweep", "settings", "op", "run", "new", "claim", "swept", "workers", "told", "gone"}
     assert queue.schedules.list() == ()
     desk.put("fresh")
     assert list(desk.take()) == ["fresh"]
