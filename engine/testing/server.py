@@ -158,7 +158,6 @@ class EmbeddedServer:
         state = f"no answer within {START_TIMEOUT_S:.0f} s" if code is None else f"exited with code {code}"
         self._process.kill()
         self._process.wait()
-        self._process = None
         return f"{program} on port {self._port}: {state}; {_last_words(log, output_start)}"
 
     def _answers(self) -> bool:
