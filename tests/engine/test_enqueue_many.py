@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,12 @@ def test_a_large_list_goes_in_pipelines_of_eight_pieces_in_order(relay: Relay, q
     items = queue.enqueue_many({"name": "work", "payload": number, "id": f"j{number}"} for number in range(10_500))
     assert [item.job for item in items] == ids_of(direct, "waiting") == [f"j{number}" for number in range(10_500)]
     assert relay.calls == before + 2
+
+
+def test_ids_that_nobody_has_chosen_are_of_15_random_bytes_each(queue: Any) -> None:
+    """Two pieces of 64, so that their seam is crossed."""
+    ids = [item.job for item in queue.enqueue_many([NewJob("work", number) for number in range(130)])]
+    assert len(set(ids)) == 130 and all(len(urlsafe_b64decode(id)) == 15 for id in ids)
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,16 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Handlers, Job, JobFailed, Malformed, Queue, TimedOut, UnknownJob, Worker
+from engine import AsyncQueue, Bury, Discard, Handlers, Job, JobFailed, Malformed, Queue, TimedOut, UnknownJob, Worker
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 
@@ -55,6 +57,16 @@ def nothing(job: Job) -> None:
 @handlers("raise")
 def throw(job: Job) -> None:
     raise ValueError("no such luck")
+
+
+@handlers("discard")
+def discard(job: Job) -> None:
+    raise Discard("not wanted")
+
+
+@handlers("bury")
+def bury(job: Job) -> None:
+    raise Bury("beyond help")
 
 
 @handlers("unspeakable")
@@ -184,6 +196,24 @@ def test_progress_is_seen_while_the_handler_runs(
     queue.call("nothing", 1, id="may-end")
     assert queue.results.wait(job).get() is None
     assert face.results.progress(job) is None
+
+
+@pytest.mark.usefixtures("late_looks")
+@pytest.mark.parametrize(
+    ("name", "outcome"), [("nothing", "finished"), ("discard", "discarded"), ("bury", "dead"), ("cancelled", "discarded")]
+)
+def test_whatever_ends_a_job_wakes_who_waits_for_it(
+    name: str, outcome: str, queue: Queue, request: pytest.FixtureRequest
+) -> None:
+    job = queue.enqueue(name, 1).job
+    with ThreadPoolExecutor(1) as threads, raw_client(queue.url) as client:
+        waiting = threads.submit(queue.results.wait, job)
+        wait_until(lambda: client.exists(f"{queue.model.keys.prefix}waits:{job}"), "it waits")
+        if name == "cancelled":
+            assert queue.jobs.cancel(job).done
+        else:
+            request.getfixturevalue("worker")
+        assert waiting.result(DEADLINE_S).outcome == outcome
 
 
 @pytest.mark.usefixtures("late_looks")

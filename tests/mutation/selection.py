@@ -56,13 +56,13 @@ def _rank(test: Case, subject: set[str], first: Collection[str]) -> tuple[bool, 
 
 
 def _in_turns(ranked: Iterable[Case]) -> list[Case]:
-    """The first one of each file, then the second ones, and so on."""
+    """The first one of each file, then the second ones, and so on. Slow ones come last: a drill takes as long as thousands."""
     seen: dict[str, int] = defaultdict(int)
-    turns: list[tuple[int, Case]] = []
+    turns: list[tuple[bool, int, Case]] = []
     for test in ranked:
         seen[test.file] += 1
-        turns.append((seen[test.file], test))
-    return [test for _, test in sorted(turns, key=lambda turn: turn[0])]
+        turns.append((test.seconds > _SCOUT_S, seen[test.file], test))
+    return [test for _, _, test in sorted(turns, key=lambda turn: turn[:2])]
 
 
 def _scouts(ranked: Sequence[Case], first: Collection[str]) -> list[Case]:

@@ -78,7 +78,7 @@ def names(tests: Sequence[Case]) -> list[str]:
 def test_only_tests_that_reach_the_line_run_the_likeliest_first() -> None:
     chosen = order(RECORD, edit(40))
     assert names(chosen.scouts) == ["pick_jobs", "small", "wide"]
-    assert names(chosen.others) == ["slow", "texts"]
+    assert names(chosen.others) == ["texts", "slow"]
     assert names(order(RECORD, edit(41)).scouts) == ["else"]
     assert names(order(RECORD, edit(40), first={TESTS[0].id}).scouts)[0] == "wide"
 
