@@ -218,6 +218,8 @@ def test_a_closed_gate_holds_claims_and_is_asked_again(queue: Queue) -> None:
         assert (book.ran, queue.counts().active) == ([], 0)
         opens.set()
         wait_until(lambda: finished(queue, 1), "the gate is open", SOON_S)
+        with raw_client(queue.url) as client:
+            wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "no claim is on its way")
         opens.clear()
         queue.enqueue("work", {}, id="k")
         asked.clear()
