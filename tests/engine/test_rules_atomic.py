@@ -362,3 +362,21 @@ def test_rule_02_the_flags_are_what_the_server_checks(desk: Desk) -> None:
         assert desk.redis.eval("#!lua flags=allow-oom\nreturn redis.call('DEL', KEYS[1])", 1, "any") == 0
     finally:
         desk.redis.config_set("maxmemory", 0)
+
+
+@pytest.mark.feature("BL33")
+def test_rule_02_a_full_server_takes_marks_burials_promotions_and_a_finish_with_a_claim(desk: Desk) -> None:
+    desk.enqueue("a", "b", "c", "d")
+    desk.enqueue("later", delay_ms=1)
+    marked, finished, buried = desk.claim(limit=3)
+    desk.redis.config_set("maxmemory", 1)
+    try:
+        assert desk.mark(marked.lease) == "ok"
+        answer = desk.run(Finish((finished.lease,), desk.claim_operation(limit=1)))
+        assert (answer.finished.items, [job.lease.job for job in answer.claimed.jobs]) == ((("ok", "finished"),), ["d"])
+        assert desk.run(Bury((Failure(buried.lease, "no"),))).items[0][0] == "ok"
+        desk.tick(1)
+        desk.promote()
+    finally:
+        desk.redis.config_set("maxmemory", 0)
+    assert [desk.places(job) for job in ("a", "b", "c", "d", "later")] == [{"active"}, {"ended"}, {"dead"}, {"active"}, {"lane"}]

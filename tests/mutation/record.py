@@ -56,7 +56,11 @@ class Record:
         found = 0
         for change in edit.changes:
             lines = self.lines.get(change.file, {})
-            wanted = change.lines if change.file.endswith(".lua") else _statements((ROOT / change.file).read_text(), change.lines)
+            # The first line of a script, its flags, has no mark: it counts for all tests of the script.
+            if change.file.endswith(".lua"):
+                wanted = [line for line in change.lines if line in lines]
+            else:
+                wanted = _statements((ROOT / change.file).read_text(), change.lines)
             for line in wanted or lines:
                 found |= lines.get(line, 0)
         return [self.tests[at] for at in _bits(found)]
