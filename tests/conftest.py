@@ -1,4 +1,4 @@
-"""The server fixtures for the whole suite (those that users get), and what running it in several processes needs."""
+"""The fixtures of the whole suite (of servers those that users get), and what running it in several processes needs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest_plugins = ("tests.times", "tests.failed_fixtures")
+
+
+@pytest.fixture
+def late_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits, for a result or a message, looks again after a minute only, and so is woken or fails."""
+    monkeypatch.setattr("engine.channels.polling._LOOK_MS", 60_000)
+    for part in ("listening", "results", "ears"):
+        monkeypatch.setattr(f"engine.parts.{part}.BLOCK_MS", 60_000)
 
 
 @pytest.fixture(scope="session")

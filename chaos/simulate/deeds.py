@@ -43,8 +43,8 @@ class Hold:
 class Deed:
     """One call: its jobs, as one `enqueue` or one `enqueue_many`; or `asks`, an administration call that lacks only the time
     after which it is void; or `hand`, what is done to which job; or `schedule`: put, enable, disable or remove, of which name,
-    and how often it ticks; or `clear`, what is removed, and how; or `lock`, which one is held, and how; or
-    `read`, the job whose result is read. `number` names it in the trace."""
+    and how often it ticks; or `clear`, what is removed, and how; or `lock`, which one is held, and how; or `read`, the
+    job whose result is read. `number` names it in the trace."""
 
     at_ms: int
     number: int

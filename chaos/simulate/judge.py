@@ -116,12 +116,14 @@ class Judge:
     def _refused(self, delivery: Delivery, what: str) -> None:
         self.world.note(delivery.message.line.name, what, delivery.error[:60], jobs_of(delivery))
         self._counts["refused for memory" if "OOM" in delivery.error else "cut off" if delivery.cut else "error"] += 1
-        enqueues = isinstance(delivery.operation, Enqueue | EnqueueMany)
-        if delivery.cut or (enqueues and self._memory_refusals and "OOM" in delivery.error):
+        takes_memory = isinstance(delivery.operation, Enqueue | EnqueueMany | AcquireLock)
+        if delivery.cut or (takes_memory and self._memory_refusals and "OOM" in delivery.error):
             return
-        if isinstance(delivery.operation, AcquireLock) and self._memory_refusals and "OOM" in delivery.error:
-            return
-        if enqueues and self._profile.full_queue and "sequence exhausted" in delivery.error:
+        if (
+            isinstance(delivery.operation, Enqueue | EnqueueMany)
+            and self._profile.full_queue
+            and "sequence exhausted" in delivery.error
+        ):
             return
         rule = "memory" if "OOM" in delivery.error else "script error"
         raise Found(rule, f"{what} was answered {delivery.error}", jobs_of(delivery))

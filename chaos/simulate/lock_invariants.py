@@ -11,8 +11,8 @@ from engine.operations import AcquireLock, ExtendLock, LockReply, ReleaseLock
 
 
 def check_locks(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:
-    """What one call on a lock does. Who holds a lock is known
-    from the replies; where the clock steps, the times are not looked at."""
+    """What one call on a lock does. Who holds a lock is known from the replies; where the clock steps, the times are not looked
+    at."""
     operation, reply = delivery.operation, delivery.reply
     if not isinstance(reply, LockReply):
         return

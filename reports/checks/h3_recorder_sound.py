@@ -93,9 +93,10 @@ def busy(run: Run) -> list[str]:
     """Processes inside Locust that used up their core while there was load, or of which that is not known."""
     sent_ns = [at for file in run.files.values() for at in (file.enqueue_first_ns, file.enqueue_last_ns) if at is not None]
     found: list[str] = []
+    faults = spans(run)
     for name in dict.fromkeys(process.name for process in run.processes if process.in_locust and sent_ns):
         usages = [one for one in run.cpu.get(name, ()) if min(sent_ns) <= one.start_ns and one.end_ns <= max(sent_ns)]
-        share = busiest([one for one in usages if quiet(one, spans(run))] or usages)
+        share = busiest([one for one in usages if quiet(one, faults)] or usages)
         if share is None:
             found.append(f"the CPU of {name} was not sampled while there was load")
         elif share > CPU_MAX:

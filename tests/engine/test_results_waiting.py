@@ -23,13 +23,6 @@ from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 pytestmark = pytest.mark.feature("BN06", "BN15")
 
 
-@pytest.fixture
-def late_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits looks again after a minute only, and so is woken or fails."""
-    for part in ("listening", "results", "ears"):
-        monkeypatch.setattr(f"engine.parts.{part}.BLOCK_MS", 60_000)
-
-
 handlers = Handlers()
 
 

@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -107,8 +108,8 @@ def _drawn(seed: int, count: int, sources: Sequence[str]) -> list[Edit]:
     def python(edit: Edit) -> bool:
         return python_edits.valid(changed((ROOT / edit.changes[0].file).read_text(), edit.changes))
 
-    with EmbeddedServer() as server:
-        loading = lua_edits.Loading(server.url, FOLDER)
+    with EmbeddedServer() as server, tempfile.TemporaryDirectory(dir=FOLDER) as scratch:
+        loading = lua_edits.Loading(server.url, Path(scratch))
         kinds: list[tuple[Iterable[Edit], Callable[[Edit], bool]]] = [
             (_all(sources, ".lua", lua_edits.find), loading.accepts),
             (_all(sources, ".py", python_edits.find), python),

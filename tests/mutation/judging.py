@@ -7,7 +7,7 @@ import json
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -81,6 +81,7 @@ class Judge:
 
     def judge(self, edits: Sequence[Edit], trees: Sequence[Tree], scratch: Path) -> Iterator[Result]:
         """The results of edits as they come, one edit at a time in each tree. Raises HarnessFault."""
+        seconds = _seconds(self.record)
         free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
         for tree in trees:
             free.put(tree)
@@ -89,7 +90,7 @@ class Judge:
             tree = free.get()
             try:
                 with tree.edited(edit):
-                    result = self._one(edit, tree, scratch / f"run-{tree.path.name}")
+                    result = self._one(edit, tree, scratch / f"run-{tree.path.name}", seconds)
             finally:
                 free.put(tree)
             self.results.add(result)
@@ -102,12 +103,7 @@ class Judge:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _one(self, edit: Edit, tree: Tree, scratch: Path) -> Result:
-        # Each may have to make what its file shares (a drill of a minute), which the first one's time has in it.
-        longest: dict[str, float] = defaultdict(float)
-        for test in self.record.tests:
-            longest[test.file] = max(longest[test.file], test.seconds)
-        seconds = {test.id: test.seconds + longest[test.file] for test in self.record.tests}
+    def _one(self, edit: Edit, tree: Tree, scratch: Path, seconds: Mapping[str, float]) -> Result:
         flaky: set[str] = set()
         spent_s, count, files = 0.0, 0, ()
         if self.files:
@@ -152,6 +148,15 @@ class Judge:
             flaky.add(test)
             left = left[left.index(test) + 1 :]
         return ("", ""), spent_s
+
+
+def _seconds(record: Record) -> dict[str, float]:
+    """How long each test may take: it may have to make what its file shares (a drill of a minute), which is in the time of the
+    one that came first."""
+    longest: dict[str, float] = defaultdict(float)
+    for test in record.tests:
+        longest[test.file] = max(longest[test.file], test.seconds)
+    return {test.id: test.seconds + longest[test.file] for test in record.tests}
 
 
 def table(results: Sequence[Result], files: Collection[str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -132,11 +131,11 @@ def _dropped(before: Token | None, line: list[Token], after: Token | None) -> st
 
 
 class Loading:
-    """Whether edited scripts still load: by the engine's loader, and by a server."""
+    """Whether edited scripts still load: by the engine's loader, and by a server. `folder`: where its copy of them goes."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self._server = redis.Redis.from_url(url)
-        self._lua = Path(tempfile.mkdtemp(dir=folder)) / "lua"
+        self._lua = folder / "lua"
         shutil.copytree(ROOT / "lua", self._lua)
 
     def accepts(self, edit: Edit) -> bool:

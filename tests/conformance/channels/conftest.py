@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from engine import Channel
-from engine.channels import polling
 from engine.testing.server import EmbeddedServer
 from tests.conformance.channels.places import KINDS, Place
 
@@ -33,9 +32,8 @@ def place(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[Place]
 
 
 @pytest.fixture(autouse=True)
-def bells_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits does not look from time to time, and so is woken or fails."""
-    monkeypatch.setattr(polling, "_LOOK_MS", 60_000)
+def bells_alone(late_looks: None) -> None:
+    """Who waits is woken or fails."""
 
 
 @pytest.fixture

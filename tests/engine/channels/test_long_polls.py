@@ -18,11 +18,12 @@ import pytest
 import redis
 
 from engine import AsyncChannel, Channel, ConnectOptions, Fetched
-from engine.channels import polling
 from engine.channels.polling import WAIT_MS_MAX
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
+
+pytestmark = pytest.mark.usefixtures("late_looks")
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPIC = "dsps.c.chx"
@@ -72,11 +73,6 @@ def waits(threads: ThreadPoolExecutor, channel: Channel, wait_ms: int = WAIT_MS_
 def woken(waiting: Future[Fetched]) -> Fetched:
     """What came long before the wait was over. The look from time to time is switched off, so a bell has rung."""
     return waiting.result(DEADLINE_S)
-
-
-@pytest.fixture(autouse=True)
-def bells_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "_LOOK_MS", 2 * WAIT_MS_MAX)
 
 
 def contents(fetched: Fetched) -> list[Any]:
