@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from engine import ConnectOptions
 from engine.history import load_file
 
 T = TypeVar("T")
 DEADLINE_S = 20.0
+#: How long a call would go on whose own, shorter deadline were forgotten.
+DEFAULT_DEADLINE_S = ConnectOptions().deadline_ms / 1_000
 
 
 def wait_until(condition: Callable[[], T], what: str, deadline_s: float = DEADLINE_S) -> T:
