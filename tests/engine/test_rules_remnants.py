@@ -115,6 +115,25 @@ def test_an_enqueue_that_was_cut_off_leaves_no_unique_key_without_its_job(desk: 
     assert writes > 3
 
 
+def test_an_enqueue_that_was_cut_off_makes_no_later_job_of_its_id_early(desk: Desk) -> None:
+    """Its entry among the delayed stays behind and is due at a time of its own."""
+    desk.enqueue("other")
+    desk.finish(desk.claim()[0].lease)
+    first = desk.enqueue_operation("j", delay_ms=100)
+    writes = next(writes for writes in range(9) if desk.cut_off(first, writes) and desk.redis.zcard(desk.keys.due))
+    assert not desk.redis.exists(desk.keys.job("j")), writes
+    desk.tick(50)
+    desk.enqueue("j", delay_ms=1_000, nonce=b"another-")
+    due_ms = desk.now_ms + 1_000
+    desk.tick(100)
+    desk.promote()
+    assert [score for _, score in desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)] == [due_ms]
+    assert not desk.claim()
+    desk.tick(900)
+    desk.promote()
+    assert [job.lease.job for job in desk.claim()] == ["j"] and not desk.redis.zcard(desk.keys.due)
+
+
 def test_a_bulk_of_unique_jobs_beyond_one_write_parts_no_job_from_its_key(desk: Desk) -> None:
     jobs = tuple(desk.enqueue_operation(f"j{number:03}", unique=f"u{number:03}" if number % 3 else "") for number in range(600))
     start = saved(desk, lambda desk: EnqueueMany(jobs))

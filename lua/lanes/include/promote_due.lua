@@ -1,13 +1,15 @@
 -- Move due jobs into their lanes, and bring back what rested until now: at most `limit` of each. Returns how many jobs, the wake
 -- lists that gained work, and the ids that it could not read and buried.
--- helpers: envelope_open, to_lane, lane_score, bury_job, free_unique, ready_lane, error_ttl, tell_ended, drop_run
+-- helpers: envelope_open, due_member, to_lane, lane_score, bury_job, free_unique, ready_lane, error_ttl, tell_ended, drop_run
 local function promote_due(prefix, turn, now_ms, limit, helpers)
   local due, rest, promoted, wakes, corrupt = prefix .. 'due', prefix .. 'rest', 0, {}, {}
   for _, member in ipairs(redis.call('ZRANGE', due, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
     local id = string.sub(member, 11)
     local job = helpers.envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
     -- A job whose token still lives (a retry that was cut off) is sorted out by the claim that finds it.
-    if job and job.kind == 'J' then
+    if job and job.kind == 'J' and helpers.due_member(job.sequence, id) ~= member then
+      -- Of an enqueue that was cut off: the job of this id came later and has an entry of its own, or needs none.
+    elseif job and job.kind == 'J' then
       local wake = helpers.to_lane(prefix, id, job, turn, helpers.lane_score)
       if wake then wakes[wake] = true end
       promoted = promoted + 1
