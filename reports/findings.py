@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -16,8 +15,8 @@ from reports.checks.base import Base, Check, Flag, flagged
 from reports.checks.h0_history_whole import holes, lost_rows
 from reports.declared import with_findings
 from reports.errors import CannotJudge, one_line
+from reports.found import DECLARED, EXAMPLES_MAX, Found
 from reports.frames import AnyFrames, Frames
-from reports.verdict import DECLARED, EXAMPLES_MAX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,51 +34,6 @@ LATE_LOAD = ("H3", "late load")
 
 #: How the ids of the checks begin that judge what the engine did.
 ENGINE = ("J", "P")
-
-
-@dataclass
-class Found:
-    """What one check came to. `counts` is by (level, kind); examples are whole sentences, by level."""
-
-    check: Check
-    doubts: list[str]
-    counts: dict[tuple[str, str], int] = field(default_factory=dict)
-    examples: dict[str, list[str]] = field(default_factory=dict)
-    #: Rows are missing, and may hide a violation.
-    hidden: bool = False
-    #: Violation rows by the declared finding that covers them, which is no violation then; and their first examples.
-    declared: dict[str, int] = field(default_factory=dict)
-    declared_examples: dict[str, list[str]] = field(default_factory=dict)
-
-    def total(self, level: str) -> int:
-        """Violation rows of one level."""
-        return sum(count for (at, _), count in self.counts.items() if at == level)
-
-    @property
-    def verdict(self) -> str:
-        """False beats unknown beats true."""
-        if self.total("violated"):
-            return "violated"
-        return "unknown" if self.doubts or self.hidden or self.total("unknown") or self.total("unproven") else "valid"
-
-    @property
-    def why(self) -> str:
-        """Why it is not valid, in one line; empty when it is."""
-        if self.verdict == "violated":
-            return said(self.total("violated"), self.examples["violated"])
-        reasons = list(self.doubts)
-        if self.total("unknown"):
-            reasons.append(said(self.total("unknown"), self.examples["unknown"]))
-        if self.total("unproven"):
-            reasons.append("missing rows may explain it: " + said(self.total("unproven"), self.examples["unproven"]))
-        elif self.hidden:
-            reasons.append("missing rows may hide a violation")
-        return "; ".join(reasons)
-
-
-def said(count: int, examples: Sequence[str]) -> str:
-    """The first example, and how many there are."""
-    return examples[0] if count == 1 else f"{count} found, the first: {examples[0]}"
 
 
 def examine(frames: AnyFrames, tables: Path, checks: Sequence[Check] = CHECKS) -> list[Found]:

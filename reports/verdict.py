@@ -5,24 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reports.errors import CannotJudge
-
-if TYPE_CHECKING:
-    from reports.findings import Found
+from reports.found import DECLARED, EXAMPLES_MAX, Found
 
 SCHEMA = 1
 FILE = "verdict.json"
 
 #: What else is made of a verdict, and must not outlive it.
 JUNIT = "junit.xml"
-
-#: A check shows at most this many examples.
-EXAMPLES_MAX = 10
-
-#: The level of a violation that a declared finding covers, beside those of `reports.checks.base.Flag`.
-DECLARED = "declared"
 
 #: Verdict -> exit code.
 EXIT_CODES = {"valid": 0, "violated": 1, "unknown": 2}

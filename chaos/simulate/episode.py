@@ -102,7 +102,7 @@ class _Episode:
         self._model, scripts = stage.scene(pieces=plan.profile.pieces)
         self._server = SimulatedServer(self._world, stage.wire, self._model, scripts, self._counts)
         self._judge = Judge(self._world, self._server, self._counts)
-        self._server.judge = self._judge
+        self._server.observer = self._judge
         self._stage = stage
         self._alive: list[SimulatedWorker] = []
         self._born = 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from chaos.simulate.book import Book
 from chaos.simulate.calls_invariants import check_call, check_mark, token_of
 from chaos.simulate.clear_invariants import check_obliterated
 from chaos.simulate.deeds import Deed
 from chaos.simulate.due_invariants import check_back_off
+from chaos.simulate.incarnations import Incarnations
 from chaos.simulate.keys_invariants import check_keys
 from chaos.simulate.line import Outcome, describe_name
 from chaos.simulate.lock_invariants import read_locks
@@ -19,6 +19,7 @@ from chaos.simulate.server import Delivery, SimulatedServer
 from chaos.simulate.state import State
 from chaos.simulate.telling import jobs_of, results_of, tell
 from chaos.simulate.timely import AFTERMATH_MS, Timely
+from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.drivers.errand import Sent
 from engine.errors import ScriptFault
@@ -39,9 +40,6 @@ from engine.operations import (
     Retry,
 )
 
-if TYPE_CHECKING:
-    from chaos.simulate.worker import SimulatedWorker
-
 #: Far beyond any episode that ends.
 _STEPS_MAX = 20_000
 
@@ -52,25 +50,18 @@ class Judge:
     def __init__(self, world: World, server: SimulatedServer, counts: Counter[str]) -> None:
         self.world = world
         self.book = Book()
-        self.owners: dict[str, SimulatedWorker] = {}
-        self.workers: list[SimulatedWorker] = []
+        self._incarnations = Incarnations()
         self._server = server
         self._counts = counts
         self._profile = world.profile
-        self._timely = Timely(world, server, self)
+        self._timely = Timely(world, server, self.book, self._incarnations)
         # The failed runs before each that has started.
         self._failures: dict[Lease, int] = {}
         self._memory_refusals = "memory" in self._profile.server
 
     def knows(self, incarnation: str, worker: SimulatedWorker) -> None:
         """Whose incarnation it is."""
-        self.owners[incarnation] = worker
-        if worker not in self.workers:
-            self.workers.append(worker)
-
-    def owner_of(self, token: str) -> SimulatedWorker | None:
-        """The worker that a token was given to."""
-        return self.owners.get(token.split(":")[1]) if ":" in token else None
+        self._incarnations.add(incarnation, worker)
 
     def new_era(self, state: State) -> None:
         """A failover has taken the last writes back."""
@@ -136,7 +127,7 @@ class Judge:
             # Too short for a call that has to be sent again.
             return
         for lease, _ in reply.leases:
-            worker = self.owners.get(lease.nonce.split(":")[0])
+            worker = self._incarnations.get(lease.nonce.split(":")[0])
             if (
                 worker is None
                 or not worker.alive
@@ -155,7 +146,7 @@ class Judge:
         lease_ms = self._profile.lease_ms
         for job, deadline_ms in state.zset("active").items():
             run = state.run(job)
-            worker = self.owner_of(run.token)
+            worker = self._incarnations.owner_of(run.token)
             if worker is None or worker.alive or self._server.set_ns > worker.born_ns:
                 continue
             died_ms = EPOCH_MS + self._server.offset_ms + worker.died_ns // MS

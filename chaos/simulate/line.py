@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis
 
@@ -17,9 +17,6 @@ from engine.drivers.endpoint import TIMEOUT_MS
 from engine.drivers.errand import Errand, Sent, not_sent
 from engine.errors import EngineError
 from engine.server_clock import ServerClock
-
-if TYPE_CHECKING:
-    from chaos.simulate.server import SimulatedServer
 
 Outcome = Sent | EngineError
 
@@ -84,13 +81,14 @@ class Message:
 
 
 class Line:
-    """One channel of a process. `carry` one call at a time; `done` hears what came of it."""
+    """One channel of a process. `carry` one call at a time; `done` hears what came of it. `arrive` takes in what reaches the
+    server."""
 
     def __init__(
-        self, process: Process, server: SimulatedServer, channel: str, clock: ServerClock, block_ms_max: int = 0
+        self, process: Process, arrive: Callable[[Message], None], channel: str, clock: ServerClock, block_ms_max: int = 0
     ) -> None:
         self.process = process
-        self.server = server
+        self._arrive = arrive
         self.name = f"{process.name}.{channel}"
         self._world = process.world
         self._clock = clock
@@ -165,7 +163,7 @@ class Line:
                     if call is None or call.script is None:
                         return self._dispatch(message, there_ns)
                     copy = Message(self, self._attempt, number, call, 1, back_ns, True, now_ns)
-                    world.at(effect_ns, self.server.arrive, copy)
+                    world.at(effect_ns, self._arrive, copy)
                 case _:
                     told, effect_ns = "", now_ns + MS
                     self.process.at(now_ns + int(fault.size * 3 * MS), self._failed, self._attempt, "ConnectionError")
@@ -176,7 +174,7 @@ class Line:
             self._dispatch(message, there_ns)
 
     def _dispatch(self, message: Message, there_ns: int) -> None:
-        self._world.at(there_ns, self.server.arrive, message)
+        self._world.at(there_ns, self._arrive, message)
 
     # -- what comes back
 

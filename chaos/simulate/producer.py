@@ -66,7 +66,7 @@ class Producer(Process):
             self.at(self.world.now_ns + deed.at_ms * MS, self._begin, deed)
 
     def _begin(self, deed: Deed) -> None:
-        line = self._server.knows(Line(self, self._server, f"call{deed.number}", self._clock))
+        line = self._server.knows(Line(self, self._server.arrive, f"call{deed.number}", self._clock))
         act = self._administer if deed.asks is not None else self._enqueue if deed.jobs else self._carry_out
         if self._clock.known:
             act(deed, line)

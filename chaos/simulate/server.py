@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import redis
 
@@ -22,9 +22,6 @@ from engine.errors import ScriptFault
 from engine.models.lanes import Lanes
 from engine.operations import Operation, Reply, Wait
 from engine.scripts import Script
-
-if TYPE_CHECKING:
-    from chaos.simulate.judge import Judge
 
 #: A clock that jumps forward and back by more than the life of a tombstone is outside the promise (rule 3).
 _FORWARD_MS_MAX = 15_000
@@ -56,14 +53,26 @@ class Delivery:
     cut: bool
 
 
+class ServerObserver(Protocol):
+    """Checks what the server does."""
+
+    def delivered(self, delivery: Delivery) -> None:
+        """One request was carried out."""
+        ...
+
+    def new_era(self, state: State) -> None:
+        """A failover has taken the last writes back."""
+        ...
+
+
 class SimulatedServer:
-    """Takes messages in, in the order of their arrival; tells the judge of each delivery."""
+    """Takes messages in, in the order of their arrival. `observer` must be set before the first one."""
 
     def __init__(self, world: World, wire: Wire, model: Lanes, scripts: Scripts, counts: Counter[str]) -> None:
         self.world = world
         self.model = model
         self.state = EMPTY
-        self.judge: Judge
+        self.observer: ServerObserver
         self.era = 0
         self.era_ns = 0
         self.offset_ms = 0
@@ -178,7 +187,7 @@ class SimulatedServer:
         except ScriptFault as fault:
             raise Found("contract", str(fault)) from fault
         delivery = Delivery(message, call.operation, reply, error, before, self.state, now_ms, cut is not None and bool(error))
-        self.judge.delivered(delivery)
+        self.observer.delivered(delivery)
         message.line.take_reply(message, raw)
         self._serve_waits()
 
@@ -277,7 +286,7 @@ class SimulatedServer:
         for line in self._lines:
             line.process.disturbed(self.world.now_ns + MS)
             line.breaks()
-        self.judge.new_era(self.state)
+        self.observer.new_era(self.state)
         # Nobody takes over within the same millisecond.
         length_ms = spread_ms(self.world.chance.draw("takeover", self.era), 20, 8_000)
         self._stalled_until_ns = self.world.now_ns + int(length_ms * MS)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from chaos.simulate.book import Book
+from chaos.simulate.incarnations import Incarnations
 from chaos.simulate.kin_invariants import freed
 from chaos.simulate.limits_invariants import claimable
 from chaos.simulate.member_invariants import orphaned
 from chaos.simulate.places import places_of
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.state import State
+from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
 from engine.machine.sweeping import FOLLOW_MS
-
-if TYPE_CHECKING:
-    from chaos.simulate.judge import Judge
-    from chaos.simulate.worker import SimulatedWorker
 
 #: A process may still be busy for so long with what a fault has left behind: a timeout, a pause, a new connection.
 AFTERMATH_MS = 4_000
@@ -34,16 +31,17 @@ _BORN_MS = 5_000
 class Timely:
     """Watches how long work lies where it should not."""
 
-    def __init__(self, world: World, server: SimulatedServer, judge: Judge) -> None:
+    def __init__(self, world: World, server: SimulatedServer, book: Book, incarnations: Incarnations) -> None:
         self._world = world
         self._server = server
-        self._judge = judge
+        self._book = book
+        self._incarnations = incarnations
         # Where somebody leads the others wait so long, and the leader may be gone.
         self._follow_ms = FOLLOW_MS if world.profile.beat_ms else 0
 
     def check(self, state: State) -> None:
         """After a delivery: work that may be claimed is, due jobs are promoted, leases that have ended are taken."""
-        world, book = self._world, self._judge.book
+        world, book = self._world, self._book
         now_ns, now_ms = world.now_ns, self._server.now_ms()
         waiting = [job for name in state.names("ready:") for job in claimable(state, name[6:], now_ms)]
         over = [member[10:] for member, due_ms in state.zset("due").items() if due_ms < now_ms]
@@ -93,11 +91,11 @@ class Timely:
         calm_ms = EPOCH_MS + server.offset_ms + self._calm_since_ns() // MS
         if not any(
             worker.alive and not worker.stopping and worker.born_ns < world.now_ns - _BORN_MS * MS
-            for worker in self._judge.workers
+            for worker in self._incarnations.workers
         ):
             return
         for job, deadline_ms in state.zset("active").items():
-            worker = self._judge.owner_of(state.run(job).token)
+            worker = self._incarnations.owner_of(state.run(job).token)
             if worker is None or worker.alive or not orphaned(state, state.run(job).token.split(":")[1], now_ms):
                 continue
             died_ms = EPOCH_MS + server.offset_ms + worker.died_ns // MS
@@ -130,7 +128,7 @@ class Timely:
         """The worker that has had a free handler for longest, of those that may run a class."""
         places = places_of(class_name)
         best: tuple[SimulatedWorker, int] | None = None
-        for worker in self._judge.workers:
+        for worker in self._incarnations.workers:
             if worker.place in places and worker.alive and worker.room_since_ns is not None and not worker.stopping:
                 since_ns = max(worker.room_since_ns, calm_ns)
                 if best is None or since_ns < best[1]:

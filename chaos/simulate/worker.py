@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from chaos.simulate.chance import spread_ms
 from chaos.simulate.line import Line, Outcome, Process
@@ -28,12 +28,9 @@ from engine.machine.step_values import (
     Unanswered,
 )
 from engine.machine.steps import WorkerSteps
-from engine.operations import Lease, LeasedJob
+from engine.operations import Lease, LeasedJob, Operation
 from engine.outcomes import FAILED, Verdict
 from engine.server_clock import ServerClock
-
-if TYPE_CHECKING:
-    from chaos.simulate.judge import Judge
 
 #: What handlers raise that do this: what a job has a rule for, and what ends it without one.
 _VERDICTS = {
@@ -44,6 +41,30 @@ _VERDICTS = {
 CHANNELS: tuple[Channel, ...] = ("work", "finish", "renew", "sweep", "wake")
 
 
+class WorkerObserver(Protocol):
+    """Checks what a worker does."""
+
+    def knows(self, incarnation: str, worker: SimulatedWorker) -> None:
+        """The worker has named itself anew."""
+        ...
+
+    def sends(self, worker: SimulatedWorker, operation: Operation) -> None:
+        """A call leaves."""
+        ...
+
+    def hears(self, worker: SimulatedWorker, operation: Operation, outcome: Outcome) -> None:
+        """A call is over."""
+        ...
+
+    def starts(self, worker: SimulatedWorker, job: LeasedJob) -> None:
+        """A handler starts."""
+        ...
+
+    def acted(self, worker: SimulatedWorker) -> None:
+        """All that followed from an event has been done."""
+        ...
+
+
 class SimulatedWorker(Process):
     """One worker process from its start to its end. `gone` hears when it has died or left."""
 
@@ -51,7 +72,7 @@ class SimulatedWorker(Process):
         self,
         world: World,
         server: SimulatedServer,
-        judge: Judge,
+        observer: WorkerObserver,
         name: str,
         place: int,
         gone: Callable[[SimulatedWorker], None],
@@ -87,14 +108,15 @@ class SimulatedWorker(Process):
         self.room_since_ns: int | None = None
         self.stopping = False
         self._server = server
-        self._judge = judge
+        self._observer = observer
         self._gone = gone
         self._clock = ServerClock()
         self._events = 0
         self._timer = 0
         block_ms = {"wake": self.settings.sweep_ms}
         self._lines = {
-            channel: server.knows(Line(self, server, channel, self._clock, block_ms.get(channel, 0))) for channel in CHANNELS
+            channel: server.knows(Line(self, server.arrive, channel, self._clock, block_ms.get(channel, 0)))
+            for channel in CHANNELS
         }
         self._lines["work"].greet(self._begin)
 
@@ -159,7 +181,7 @@ class SimulatedWorker(Process):
             self._strike(fault.kind, fault.size)
             if not self.alive:
                 return
-        self._judge.acted(self)
+        self._observer.acted(self)
         self._timer += 1
         late_ns = int(world.chance.draw(self.name, self._events, 3) * MS)
         self.at(steps.wake_at_ns(world.now_ns) + late_ns, self._timer_fires, self._timer)
@@ -189,10 +211,10 @@ class SimulatedWorker(Process):
 
     def _send(self, send: Send) -> None:
         started_ns = self.world.now_ns
-        self._judge.sends(self, send.call.operation)
+        self._observer.sends(self, send.call.operation)
 
         def done(outcome: Outcome) -> None:
-            self._judge.hears(self, send.call.operation, outcome)
+            self._observer.hears(self, send.call.operation, outcome)
             if isinstance(outcome, EngineError):
                 self.world.note(f"{self.name}.{send.channel}", f"gives up {type(send.call.operation).__name__}", str(outcome))
                 self._on(Unanswered(send.channel, send.call, started_ns, isinstance(outcome, ScriptFault)))
@@ -206,7 +228,7 @@ class SimulatedWorker(Process):
 
     def _start(self, job: LeasedJob) -> None:
         world = self.world
-        self._judge.starts(self, job)
+        self._observer.starts(self, job)
         self.running[job.lease] = job
         self.unstarted.pop(job.lease, None)
         world.note(self.name, f"starts {job.lease.job}", f"fence {job.lease.fence}, crashes {job.crashes}", (job.lease.job,))
@@ -236,7 +258,7 @@ class SimulatedWorker(Process):
             if following is not None:
                 world.steps += 1
                 self._start(following)
-                self._judge.acted(self)
+                self._observer.acted(self)
                 return
         self._on(HandlerEnded(job.lease, "it failed" if fails else None, verdict=verdict, result=result))
 
@@ -246,7 +268,7 @@ class SimulatedWorker(Process):
         number = len(self.incarnations)
         high, low = (int(self.world.chance.draw("incarnation " + self.name, number, salt) * (1 << 32)) for salt in (0, 1))
         self.incarnations.append(f"{high:08x}{low:08x}")
-        self._judge.knows(self.incarnations[-1], self)
+        self._observer.knows(self.incarnations[-1], self)
         return self.incarnations[-1]
 
     def _jitter(self) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reports.frames import AnyFrames
-    from reports.page.chapters import Chapter
+    from reports.page.chapter import Chapter
 
 FILE = "report.html"
 FIGURES = "figures"

@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from reports.errors import one_line
 from reports.frames import AnyFrames, Frames
 from reports.page import captions, draw_lanes, draw_phases, draw_time, ink, leases, numbers
 from reports.page.captions import Caption
+from reports.page.channels.chapters import channel_chapters
+from reports.page.chapter import Chapter, Common, drawn, faults, guarded, machine
 from reports.page.recoveries import Recovery, recoveries
-from reports.page.samples import Samples, samples
+from reports.page.samples import samples
 from reports.page.series import Series, series
-from reports.page.tables import details, safe
-from reports.page.timeline import Axis, Window, axis, windows
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """A part of the page. `name` is its anchor and the name of its picture; `lead`, `figure` and `table` are HTML."""
-
-    name: str
-    title: str
-    lead: str
-    figure: str = ""
-    table: str = ""
-    png: bytes = b""
-
-
-@dataclass(frozen=True)
-class Common:
-    """What the chapters of every run are drawn from."""
-
-    decided: Mapping[str, Any]
-    axis: Axis
-    windows: list[Window]
-    samples: Samples
+from reports.page.timeline import axis, windows
 
 
 @dataclass(frozen=True)
@@ -58,36 +33,10 @@ def chapters(run: Path, decided: Mapping[str, Any], frames: AnyFrames) -> list[C
     common = Common(decided, along, windows(frames.run, along), samples(run, frames.run, along))
     with ink.drawing():
         if not isinstance(frames, Frames):
-            from reports.page.channels.chapters import chapters as of_channels
-
-            return of_channels(run, common, frames)
+            return channel_chapters(run, common, frames)
         matter = Matter(**vars(common), frames=frames, series=series(frames, along), recoveries=recoveries(frames))
         makers = (faults, phases, latency, load, recovery, timelines, offenders, machine)
         return [chapter for maker in makers for chapter in guarded(maker, matter)]
-
-
-def guarded(maker: Callable[[Any], list[Chapter]], matter: Common) -> list[Chapter]:
-    """A chapter that cannot be drawn says so in its place; the others are drawn all the same."""
-    try:
-        return maker(matter)
-    except Exception as error:
-        name = maker.__name__
-        return [Chapter(name, f"Missing: {name}", f"<p>This could not be drawn: {safe(one_line(error))}</p>")]
-
-
-def drawn(name: str, caption: Caption, figure: Figure, table: str, **more: object) -> Chapter:
-    """A chapter with its figure in both forms. `more` fills what the caption leaves open."""
-    title, lead, alt = (safe(words.format(**more)) for words in caption)
-    region = f'<div class="scroll" tabindex="0" role="region" aria-label="Figure: {title}">{ink.svg(figure, name, alt)}</div>'
-    numbered = details("The numbers of this figure", table)
-    return Chapter(name, caption.title.format(**more), f"<p>{lead}</p>", f"<figure>{region}</figure>", numbered, ink.png(figure))
-
-
-def faults(matter: Common) -> list[Chapter]:
-    """What was broken, when, and what was seen of it; a table alone."""
-    lines = matter.decided["measures"]["faults"]
-    title, lead, _ = captions.FAULTS
-    return [Chapter("faults", title, f"<p>{safe(lead)}</p>", table=numbers.faults(lines, matter.windows))] if lines else []
 
 
 def phases(matter: Matter) -> list[Chapter]:
@@ -154,13 +103,3 @@ def lanes(name: str, caption: Caption, shown: leases.Lanes, matter: Matter) -> C
     counts = {"workers": len(shown.workers), "leases": len(shown.leases), "jobs": len(shown.jobs)}
     figure, table = draw_lanes.lanes(shown, matter.windows), numbers.lanes(shown, draw_lanes.letter)
     return drawn(name, caption._replace(lead=said), figure, table, title=shown.title, **counts)
-
-
-def machine(matter: Common) -> list[Chapter]:
-    if not matter.samples.memory_mib and not any(matter.samples.cores.values()):
-        return []
-    card = matter.decided["spec"].get("machine")
-    cores = card.get("cores") if isinstance(card, dict) else None
-    cores = cores if isinstance(cores, int) and 0 < cores < 10_000 else None
-    figure = draw_time.machine(matter.samples, matter.axis, matter.windows, cores)
-    return [drawn("machine", captions.MACHINE, figure, numbers.machine(matter.samples, matter.axis))]

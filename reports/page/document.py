@@ -13,7 +13,7 @@ from reports.page.colours import style_sheet
 from reports.page.tables import safe
 
 if TYPE_CHECKING:
-    from reports.page.chapters import Chapter
+    from reports.page.chapter import Chapter
 
 #: The page asks nothing of anybody; were something in it to try, the browser is told to refuse.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 
 from reports import frames, load, page
 from reports.checks import CHECKS
-from reports.findings import Found, examine
+from reports.findings import examine
 from reports.folder import history_files
+from reports.found import Found
 from reports.judge import judge, tables_folder
 from reports.samples import cpu_usage
 

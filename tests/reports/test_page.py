@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from reports import page
 from reports.facts import MS
 from reports.judge import judge
-from reports.page import chapters, document, series
+from reports.page import chapter, document, series
 from reports.page.timeline import Axis
 from reports.verdict import undecided
 from tests.reports.good_run import healthy
@@ -156,7 +156,7 @@ def test_a_page_that_is_interrupted_leaves_nothing_half_done(tmp_path: Path, mon
 
 def test_a_chapter_that_fails_says_so_in_its_place() -> None:
     nothing: Any = None
-    (only,) = chapters.guarded(fails, nothing)
+    (only,) = chapter.guarded(fails, nothing)
     assert only.title == "Missing: fails" and "This could not be drawn: RuntimeError: the disk is full" in only.lead
 
 

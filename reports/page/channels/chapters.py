@@ -11,7 +11,7 @@ from reports.page import numbers as common_numbers
 from reports.page.channels import captions, draw, numbers
 from reports.page.channels.falls import Fall, falls
 from reports.page.channels.series import ChannelSeries, channel_series
-from reports.page.chapters import Chapter, Common, drawn, faults, guarded, machine
+from reports.page.chapter import Chapter, Common, drawn, faults, guarded, machine
 from reports.page.tables import safe
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ChannelMatter(Common):
         return "second" if self.axis.width_s == 1 else f"{self.axis.width_s} seconds"
 
 
-def chapters(run: Path, common: Common, frames: ChannelFrames) -> list[Chapter]:
+def channel_chapters(run: Path, common: Common, frames: ChannelFrames) -> list[Chapter]:
     """All chapters that the run has matter for."""
     found = {"series": channel_series(frames, common.axis), "falls": falls(run, common.axis)}
     matter = ChannelMatter(**vars(common), **found)

@@ -1,0 +1,61 @@
+"""What one check came to: how many violations of which level, the first examples, and the verdict that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reports.checks.base import Check
+
+#: A check shows at most this many examples.
+EXAMPLES_MAX = 10
+
+#: The level of a violation that a declared finding covers, beside those of `reports.checks.base.Flag`.
+DECLARED = "declared"
+
+
+@dataclass
+class Found:
+    """What one check came to. `counts` is by (level, kind); examples are whole sentences, by level."""
+
+    check: Check
+    doubts: list[str]
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    #: Rows are missing, and may hide a violation.
+    hidden: bool = False
+    #: Violation rows by the declared finding that covers them, which is no violation then; and their first examples.
+    declared: dict[str, int] = field(default_factory=dict)
+    declared_examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def total(self, level: str) -> int:
+        """Violation rows of one level."""
+        return sum(count for (at, _), count in self.counts.items() if at == level)
+
+    @property
+    def verdict(self) -> str:
+        """False beats unknown beats true."""
+        if self.total("violated"):
+            return "violated"
+        return "unknown" if self.doubts or self.hidden or self.total("unknown") or self.total("unproven") else "valid"
+
+    @property
+    def why(self) -> str:
+        """Why it is not valid, in one line; empty when it is."""
+        if self.verdict == "violated":
+            return said(self.total("violated"), self.examples["violated"])
+        reasons = list(self.doubts)
+        if self.total("unknown"):
+            reasons.append(said(self.total("unknown"), self.examples["unknown"]))
+        if self.total("unproven"):
+            reasons.append("missing rows may explain it: " + said(self.total("unproven"), self.examples["unproven"]))
+        elif self.hidden:
+            reasons.append("missing rows may hide a violation")
+        return "; ".join(reasons)
+
+
+def said(count: int, examples: Sequence[str]) -> str:
+    """The first example, and how many there are."""
+    return examples[0] if count == 1 else f"{count} found, the first: {examples[0]}"

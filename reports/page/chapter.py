@@ -1,0 +1,73 @@
+"""A chapter of a page, what every chapter is drawn from, and those that each kind of run has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from reports.errors import one_line
+from reports.page import captions, draw_time, ink, numbers
+from reports.page.captions import Caption
+from reports.page.samples import Samples
+from reports.page.tables import details, safe
+from reports.page.timeline import Axis, Window
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A part of the page. `name` is its anchor and the name of its picture; `lead`, `figure` and `table` are HTML."""
+
+    name: str
+    title: str
+    lead: str
+    figure: str = ""
+    table: str = ""
+    png: bytes = b""
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the chapters of every run are drawn from."""
+
+    decided: Mapping[str, Any]
+    axis: Axis
+    windows: list[Window]
+    samples: Samples
+
+
+def guarded(maker: Callable[[Any], list[Chapter]], matter: Common) -> list[Chapter]:
+    """A chapter that cannot be drawn says so in its place; the others are drawn all the same."""
+    try:
+        return maker(matter)
+    except Exception as error:
+        name = maker.__name__
+        return [Chapter(name, f"Missing: {name}", f"<p>This could not be drawn: {safe(one_line(error))}</p>")]
+
+
+def drawn(name: str, caption: Caption, figure: Figure, table: str, **more: object) -> Chapter:
+    """A chapter with its figure in both forms. `more` fills what the caption leaves open."""
+    title, lead, alt = (safe(words.format(**more)) for words in caption)
+    region = f'<div class="scroll" tabindex="0" role="region" aria-label="Figure: {title}">{ink.svg(figure, name, alt)}</div>'
+    numbered = details("The numbers of this figure", table)
+    return Chapter(name, caption.title.format(**more), f"<p>{lead}</p>", f"<figure>{region}</figure>", numbered, ink.png(figure))
+
+
+def faults(matter: Common) -> list[Chapter]:
+    """What was broken, when, and what was seen of it; a table alone."""
+    lines = matter.decided["measures"]["faults"]
+    title, lead, _ = captions.FAULTS
+    return [Chapter("faults", title, f"<p>{safe(lead)}</p>", table=numbers.faults(lines, matter.windows))] if lines else []
+
+
+def machine(matter: Common) -> list[Chapter]:
+    if not matter.samples.memory_mib and not any(matter.samples.cores.values()):
+        return []
+    card = matter.decided["spec"].get("machine")
+    cores = card.get("cores") if isinstance(card, dict) else None
+    cores = cores if isinstance(cores, int) and 0 < cores < 10_000 else None
+    figure = draw_time.machine(matter.samples, matter.axis, matter.windows, cores)
+    return [drawn("machine", captions.MACHINE, figure, numbers.machine(matter.samples, matter.axis))]
