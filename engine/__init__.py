@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from engine.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from engine import models
     from engine.async_channel import AsyncChannel
@@ -60,7 +62,6 @@ if TYPE_CHECKING:
     from engine.worker import Worker
     from engine.worker_group import WorkerGroup
 
-__version__ = "0.1.0"
 
 _HOMES = {
     "engine.async_channel": ("AsyncChannel",),

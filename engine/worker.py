@@ -19,7 +19,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-import engine
 from engine import routing, validate
 from engine.call import Call
 from engine.drivers.driver import SyncDriver
@@ -37,6 +36,7 @@ from engine.runtime.executor import Executor, News
 from engine.runtime.running import Running, check_references
 from engine.runtime.signals import stop_signals
 from engine.serializers import Serializers
+from engine.version import __version__
 
 log = logging.getLogger("ironclaim.worker")
 
@@ -284,7 +284,7 @@ def _about(settings: Settings, attributes: Mapping[str, Any]) -> dict[str, objec
         "name": settings.name,
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "version": engine.__version__,
+        "version": __version__,
         "concurrency": settings.places,
         "handlers": sorted(settings.classes)[:_HANDLERS_TOLD],
         "routing": routing.described(settings.attributes),

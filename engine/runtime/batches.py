@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.handlers import Fault, Handlers, Job, call_here, end_fork
 from engine.hooks import RunHooks
@@ -16,9 +16,7 @@ from engine.machine.step_values import HandlerEnded, Start
 from engine.operations import LeasedJob
 from engine.runtime.batch_ends import End, Said, ends, fault_in_batch
 from engine.runtime.children import Child, ChildFailed, reference_of
-
-if TYPE_CHECKING:
-    from engine.runtime.running import Running
+from engine.runtime.runs import Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +76,11 @@ class _One:
 
 
 class BatchRuns:
-    """The batches of one `Running`."""
+    """The batches of one `Running`. `start` runs what follows a coroutine, without waiting."""
 
-    def __init__(self, running: Running, handlers: Handlers, ended: BatchEndedTold) -> None:
-        self._running = running
+    def __init__(self, runs: Runs, start: Callable[[Run], None], handlers: Handlers, ended: BatchEndedTold) -> None:
+        self._runs = runs
+        self._start = start
         self._handlers = handlers
         self._ended = ended
 
@@ -108,8 +107,8 @@ class BatchRuns:
         reference = reference_of(self._handlers.find(name))
         child.start()
         for leased in batch:
-            self._running.register(leased.lease, partial(child.lose, leased.lease))
-            self._running.stoppable(leased, partial(child.kill, leased.lease))
+            self._runs.register(leased.lease, partial(child.lose, leased.lease))
+            self._runs.stoppable(leased, partial(child.kill, leased.lease))
         known: dict[int, ChildFailed] = {}
         found: list[End] = []
         for fault, result in child.run_batch(reference, batch):
@@ -127,7 +126,7 @@ class BatchRuns:
         try:
             stop = _once(cancel)
             for leased in batch.jobs:
-                self._running.stoppable(leased, stop)
+                self._runs.stoppable(leased, stop)
             handler: Any = self._handlers.find(batch.name)
             if jobs:
                 returned = await handler(jobs)
@@ -140,13 +139,13 @@ class BatchRuns:
         _note(going, ends(jobs, returned, failure))
         following = self._leave(ones, inline=False)
         if following is not None:
-            self._running.start(following)
+            self._start(following)
 
     def _enter(self, batch: Batch) -> list[_One]:
         ones: list[_One] = []
         for leased in batch.jobs:
-            start_ns, ticket = self._running.begins(leased)
-            ones.append(_One(leased, self._running.job(leased), start_ns, ticket))
+            start_ns, ticket = self._runs.begins(leased)
+            ones.append(_One(leased, self._runs.job(leased), start_ns, ticket))
             if self._handlers.hooks:
                 ones[-1].enter(self._handlers.hooks)
         return ones
@@ -160,17 +159,17 @@ class BatchRuns:
             fault: Fault | None = None
             if one.failure is not None:
                 before = fault_in_batch(one.failure) if isinstance(one.failure, Said) else known.get(id(one.failure))
-                fault = self._running.failed(one.leased, one.failure, before)
+                fault = self._runs.failed(one.leased, one.failure, before)
                 if before is None:
                     known[id(one.failure)] = _fault(one.failure)
             if self._handlers.hooks:
                 self._handlers.hooks.ended(one.job, None if fault is None else fault.error)
-            self._running.over(one.leased, one.ticket, one.start_ns, fault)
+            self._runs.over(one.leased, one.ticket, one.start_ns, fault)
             lease = one.leased.lease
             told.append(HandlerEnded(lease, None, result=one.result) if fault is None else HandlerEnded(lease, *fault))
         following = self._ended(tuple(told), inline)
         for one in ones:
-            self._running.forget(one.leased.lease)
+            self._runs.forget(one.leased.lease)
         return following
 
 

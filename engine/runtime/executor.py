@@ -42,7 +42,8 @@ from engine.machine.steps import WorkerSteps
 from engine.operations import Bury, Finish, LeasedJob, Operation, Reaped, Release, Retry, Tick
 from engine.runtime.batches import Batch, Run
 from engine.runtime.memory import rss_mb
-from engine.runtime.running import Running, job_run
+from engine.runtime.running import Running
+from engine.runtime.runs import job_run
 
 log = logging.getLogger("ironclaim.worker")
 
@@ -206,9 +207,9 @@ class Executor:
                             how = "ended, for the job was cancelled" if action.cancelled else f"lost{_why(action)}"
                             log.warning("job %s: lease with fence %d %s", lease.job, lease.fence, how, extra=extra)
                             if action.started:
-                                self._running.lose(lease, cancelled=action.cancelled)
+                                self._running.runs.lose(lease, cancelled=action.cancelled)
                         case StopHandler():
-                            self._running.stop(action.job)
+                            self._running.runs.stop(action.job)
                         case GiveUpHandler():
                             self._tell_stuck(action)
                         case Exit():

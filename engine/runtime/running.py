@@ -7,46 +7,33 @@ the worker.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
 import os
 import queue
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from engine.handlers import Fault, Handlers, Job, Say, call_plain, end_fork, fault_of
-from engine.logs import about
-from engine.machine.timeouts import timed_out
+from engine.handlers import Fault, Handlers, Job, Say, call_plain, end_fork
 from engine.observer import Observer
-from engine.operations import Lease, LeasedJob
-from engine.outcomes import TIMED_OUT
+from engine.operations import LeasedJob
 from engine.runtime.async_handlers import LoopThread
 from engine.runtime.batches import Batch, BatchEndedTold, BatchRuns, Run
 from engine.runtime.children import Child, ChildFailed, reference_of
+from engine.runtime.runs import Runs
 from engine.serializers import BUILT_IN, Serializers
-
-log = logging.getLogger("ironclaim.worker")
 
 #: Hears that a run is over, with what it raised and what it returned, and says what its place runs next; None when another thread
 #: will know.
 Ended = Callable[[LeasedJob, Fault | None, bool, bytes | None], Run | None]
 
 
-class Tell(Protocol):
-    """Tells a handler that its lease has ended."""
-
-    def __call__(self, *, cancelled: bool) -> None: ...
-
-
 class Running:
     """The handlers that run. At most `places` run at once and one more inline, which its user sees to; `processes`: plain
     functions run in as many child processes, which are replaced after `child_max_jobs` each (0 = never). `ended` gets True as its
     third argument for an inline run, and `batch_ended` is told of batches. `say` takes what handlers tell the worker while they
-    run; `worker` is its name."""
+    run; `worker` is its name. `runs` are those under way."""
 
     def __init__(
         self,
@@ -66,18 +53,11 @@ class Running:
         self._hooks = handlers.hooks
         self._serializers = serializers
         self._say = say
-        self._worker = worker
-        self._observer = observer
         self._ended = ended
-        self._batches = BatchRuns(self, handlers, batch_ended) if batch_ended is not None else None
+        self.runs = Runs(handlers, observer, say=say, serializers=serializers, worker=worker)
+        self._batches = BatchRuns(self.runs, self.start, handlers, batch_ended) if batch_ended is not None else None
         self._work: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._loop = LoopThread("handlers-async")
-        # How to tell a handler that runs that its lease has ended, and the leases that have.
-        self._tell: dict[Lease, Tell] = {}
-        self._lost: dict[Lease, bool] = {}
-        # The same for those that have used up their time; a thread cannot be stopped and is not in here.
-        self._stop: dict[Lease, Callable[[], None]] = {}
-        self._stopped: set[Lease] = set()
         # Coroutines need no thread each; one is left for jobs that have no handler.
         all_coroutines = handlers.by_name and all(map(handlers.is_coroutine, handlers.by_name))
         self._places = min(1, places) if all_coroutines else places
@@ -102,21 +82,6 @@ class Running:
         following: Run | None = run
         while following is not None:
             following = self._run_plain(following, None, inline=True)
-
-    def lose(self, lease: Lease, *, cancelled: bool = False) -> None:
-        """Tell the handler of this lease that it has ended, and whether because its job was cancelled."""
-        # The handler's thread registers and then looks in here: one of the two sees the other.
-        self._lost[lease] = cancelled
-        tell = self._tell.get(lease)
-        if tell is not None:
-            tell(cancelled=cancelled)
-
-    def stop(self, leased: LeasedJob) -> None:
-        """The handler of this job has used up its time: cancel the coroutine, kill the child process. Does not wait."""
-        self._stopped.add(leased.lease)
-        stop = self._stop.get(leased.lease)
-        if stop is not None:
-            stop()
 
     def close(self) -> None:
         """Take no more work. Functions that still run in threads go on; coroutines are cancelled, child processes killed."""
@@ -145,11 +110,11 @@ class Running:
         if isinstance(leased, Batch):
             assert self._batches is not None
             return self._batches.run_plain(leased, child, inline=inline)
-        start_ns, ticket = self.begins(leased)
+        start_ns, ticket = self.runs.begins(leased)
         fault: Fault | None = None
         result: bytes | None = None
         # Hooks of a run in a child process have a Job of their own.
-        job = self.job(leased) if child is None else Job(leased, self._say, self._serializers)
+        job = self.runs.job(leased) if child is None else Job(leased, self._say, self._serializers)
         try:
             if self._hooks:
                 with self._hooks.entered(job):
@@ -158,7 +123,7 @@ class Running:
                 result = self._call(leased, job, child)
         except BaseException as failure:
             # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
-            fault = self.failed(leased, failure)
+            fault = self.runs.failed(leased, failure)
         if self._hooks:
             self._hooks.ended(job, None if fault is None else fault.error)
         return self._ends(leased, ticket, start_ns, fault, inline=inline, result=result)
@@ -169,8 +134,8 @@ class Running:
             return call_plain(self._handlers.find(leased.name), job)
         reference = reference_of(self._handlers.find(leased.name))
         child.start()
-        self.register(leased.lease, partial(child.lose, leased.lease))
-        self.stoppable(leased, partial(child.kill, leased.lease))
+        self.runs.register(leased.lease, partial(child.lose, leased.lease))
+        self.runs.stoppable(leased, partial(child.kill, leased.lease))
         fault, result = child.run(reference, leased)
         if fault is not None:
             raise ChildFailed(fault)
@@ -181,15 +146,15 @@ class Running:
         await self._batches.run_coroutine(batch, self._loop.canceller())
 
     async def _run_coroutine(self, leased: LeasedJob) -> None:
-        start_ns, ticket = self.begins(leased)
+        start_ns, ticket = self.runs.begins(leased)
         fault: Fault | None = None
         result: bytes | None = None
         pid = os.getpid()
-        job = self.job(leased)
+        job = self.runs.job(leased)
         try:
             handler: Any = self._handlers.find(leased.name)
             if leased.options.timeout_ms:
-                self.stoppable(leased, self._loop.canceller())
+                self.runs.stoppable(leased, self._loop.canceller())
             if self._hooks:
                 with self._hooks.entered(job):
                     result = job.encode_result(await handler(job))
@@ -199,7 +164,7 @@ class Running:
             if os.getpid() != pid:
                 end_fork(failure)
             # Also CancelledError: the run has not done its work.
-            fault = self.failed(leased, failure)
+            fault = self.runs.failed(leased, failure)
         if os.getpid() != pid:
             end_fork(None)
         if self._hooks:
@@ -209,80 +174,13 @@ class Running:
             # In a task of its own: what a handler does to its task (cancel it, set context variables) is not for the next job.
             self.start(following)
 
-    def begins(self, leased: LeasedJob) -> tuple[int, object]:
-        """A run begins: when, and the observer's ticket."""
-        if self._observer is None:
-            return 0, None
-        start_ns = time.monotonic_ns()
-        return start_ns, self._observer.handler_started(leased, start_ns)
-
-    def stoppable(self, leased: LeasedJob, stop: Callable[[], None]) -> None:
-        """How to stop the handler that is about to run, should it use up its time."""
-        if leased.options.timeout_ms:
-            self._stop[leased.lease] = stop
-            if leased.lease in self._stopped:
-                stop()
-
-    def job(self, leased: LeasedJob) -> Job:
-        """What a handler sees, which hears when its lease has ended."""
-        job = Job(leased, self._say, self._serializers)
-        self.register(leased.lease, job.lose)
-        return job
-
-    def register(self, lease: Lease, tell: Tell) -> None:
-        """How to tell the handler of this lease that it has ended."""
-        self._tell[lease] = tell
-        cancelled = self._lost.get(lease)
-        if cancelled is not None:
-            tell(cancelled=cancelled)
-
-    def failed(self, leased: LeasedJob, failure: BaseException, known: Fault | None = None) -> Fault:
-        """Log that a run has failed; what it leaves behind. `known`: it was told of another job before, with its trace."""
-        here = not isinstance(failure, ChildFailed)
-        fault = known or (fault_of(failure) if here else failure.fault)
-        if leased.lease in self._stopped:
-            more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
-            fault = Fault(timed_out(leased, more), fault.trace, TIMED_OUT)
-        fault = self._handlers.waits(leased, fault)
-        extra = about(leased, self._worker)
-        if fault.verdict.asked:
-            log.info("%s ended: %s", job_run(leased), fault.error, extra=extra)
-        elif here:
-            raised = failure if known is None else None
-            log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=raised, extra=extra)
-        else:
-            trace = f"\n{fault.trace}".rstrip() if known is None else ""
-            log.warning("%s failed: %s%s", job_run(leased), fault.error, trace, extra=extra | {"traceback": fault.trace})
-        return fault
-
     def _ends(
         self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None, *, inline: bool, result: bytes | None
     ) -> Run | None:
-        self.over(leased, ticket, start_ns, fault)
+        self.runs.over(leased, ticket, start_ns, fault)
         following = self._ended(leased, fault, inline, result)
-        self.forget(leased.lease)
+        self.runs.forget(leased.lease)
         return following
-
-    def over(self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None) -> None:
-        """A handler has ended: nothing is told to it any more."""
-        lease = leased.lease
-        self._tell.pop(lease, None)
-        if self._stop:
-            self._stop.pop(lease, None)
-        if self._observer is not None:
-            error = None if fault is None else fault.error
-            self._observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
-
-    def forget(self, lease: Lease) -> None:
-        """Its end was told. Not before: until then another thread may still decide that it is lost, or has used up its time."""
-        if self._lost or self._stopped:
-            self._lost.pop(lease, None)
-            self._stopped.discard(lease)
-
-
-def job_run(leased: LeasedJob) -> str:
-    """The run for the log: whether a failure is the job's last one is what people ask first."""
-    return f"job {leased.lease.job} ({leased.name}), attempt {leased.failures + 1} of {leased.options.attempts},"
 
 
 def check_references(handlers: Handlers) -> None:

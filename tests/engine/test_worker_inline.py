@@ -224,13 +224,13 @@ def test_what_is_said_of_a_lease_while_its_run_ends_is_not_kept() -> None:
     job = Machine().job("a")
 
     def ended(leased: LeasedJob, fault: Fault | None, inline: bool, result: bytes | None) -> None:
-        running.lose(leased.lease)
+        running.runs.lose(leased.lease)
 
     handlers = Handlers()
     handlers("work")(lambda job: None)
     running = Running(handlers, None, ended, say=lambda event: None, places=0, processes=False)
     try:
         running.run_inline(job)
-        assert running._lost == {}
+        assert running.runs._lost == {}
     finally:
         running.close()

@@ -1,0 +1,125 @@
+"""The runs under way: how each handler is told that its lease has ended, how it is stopped, what is logged and recorded of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from engine.handlers import Fault, Handlers, Job, Say, fault_of
+from engine.logs import about
+from engine.machine.timeouts import timed_out
+from engine.observer import Observer
+from engine.operations import Lease, LeasedJob
+from engine.outcomes import TIMED_OUT
+from engine.runtime.children import ChildFailed
+from engine.serializers import Serializers
+
+log = logging.getLogger("ironclaim.worker")
+
+
+class Tell(Protocol):
+    """Tells a handler that its lease has ended."""
+
+    def __call__(self, *, cancelled: bool) -> None: ...
+
+
+class Runs:
+    """All runs of one worker, each known by its lease. Safe from threads."""
+
+    def __init__(self, handlers: Handlers, observer: Observer | None, *, say: Say, serializers: Serializers, worker: str) -> None:
+        self._handlers = handlers
+        self._observer = observer
+        self._say = say
+        self._serializers = serializers
+        self._worker = worker
+        # How to tell a handler that runs that its lease has ended, and the leases that have.
+        self._tell: dict[Lease, Tell] = {}
+        self._lost: dict[Lease, bool] = {}
+        # The same for those that have used up their time; a thread cannot be stopped and is not in here.
+        self._stop: dict[Lease, Callable[[], None]] = {}
+        self._stopped: set[Lease] = set()
+
+    def lose(self, lease: Lease, *, cancelled: bool = False) -> None:
+        """Tell the handler of this lease that it has ended, and whether because its job was cancelled."""
+        # The handler's thread registers and then looks in here: one of the two sees the other.
+        self._lost[lease] = cancelled
+        tell = self._tell.get(lease)
+        if tell is not None:
+            tell(cancelled=cancelled)
+
+    def stop(self, leased: LeasedJob) -> None:
+        """The handler of this job has used up its time: cancel the coroutine, kill the child process. Does not wait."""
+        self._stopped.add(leased.lease)
+        stop = self._stop.get(leased.lease)
+        if stop is not None:
+            stop()
+
+    def begins(self, leased: LeasedJob) -> tuple[int, object]:
+        """A run begins: when, and the observer's ticket."""
+        if self._observer is None:
+            return 0, None
+        start_ns = time.monotonic_ns()
+        return start_ns, self._observer.handler_started(leased, start_ns)
+
+    def stoppable(self, leased: LeasedJob, stop: Callable[[], None]) -> None:
+        """How to stop the handler that is about to run, should it use up its time."""
+        if leased.options.timeout_ms:
+            self._stop[leased.lease] = stop
+            if leased.lease in self._stopped:
+                stop()
+
+    def job(self, leased: LeasedJob) -> Job:
+        """What a handler sees, which hears when its lease has ended."""
+        job = Job(leased, self._say, self._serializers)
+        self.register(leased.lease, job.lose)
+        return job
+
+    def register(self, lease: Lease, tell: Tell) -> None:
+        """How to tell the handler of this lease that it has ended."""
+        self._tell[lease] = tell
+        cancelled = self._lost.get(lease)
+        if cancelled is not None:
+            tell(cancelled=cancelled)
+
+    def failed(self, leased: LeasedJob, failure: BaseException, known: Fault | None = None) -> Fault:
+        """Log that a run has failed; what it leaves behind. `known`: it was told of another job before, with its trace."""
+        here = not isinstance(failure, ChildFailed)
+        fault = known or (fault_of(failure) if here else failure.fault)
+        if leased.lease in self._stopped:
+            more = fault.error if here and not isinstance(failure, asyncio.CancelledError) else ""
+            fault = Fault(timed_out(leased, more), fault.trace, TIMED_OUT)
+        fault = self._handlers.waits(leased, fault)
+        extra = about(leased, self._worker)
+        if fault.verdict.asked:
+            log.info("%s ended: %s", job_run(leased), fault.error, extra=extra)
+        elif here:
+            raised = failure if known is None else None
+            log.warning("%s failed: %s", job_run(leased), fault.error, exc_info=raised, extra=extra)
+        else:
+            trace = f"\n{fault.trace}".rstrip() if known is None else ""
+            log.warning("%s failed: %s%s", job_run(leased), fault.error, trace, extra=extra | {"traceback": fault.trace})
+        return fault
+
+    def over(self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None) -> None:
+        """A handler has ended: nothing is told to it any more."""
+        lease = leased.lease
+        self._tell.pop(lease, None)
+        if self._stop:
+            self._stop.pop(lease, None)
+        if self._observer is not None:
+            error = None if fault is None else fault.error
+            self._observer.handler_ended(leased, ticket, start_ns, time.monotonic_ns(), error)
+
+    def forget(self, lease: Lease) -> None:
+        """Its end was told. Not before: until then another thread may still decide that it is lost, or has used up its time."""
+        if self._lost or self._stopped:
+            self._lost.pop(lease, None)
+            self._stopped.discard(lease)
+
+
+def job_run(leased: LeasedJob) -> str:
+    """The run for the log: whether a failure is the job's last one is what people ask first."""
+    return f"job {leased.lease.job} ({leased.name}), attempt {leased.failures + 1} of {leased.options.attempts},"
