@@ -41,7 +41,8 @@ if TYPE_CHECKING:
         UnsupportedFeature,
         WrongKeyType,
     )
-    from engine.handlers import Handlers, Job
+    from engine.handlers import Handlers
+    from engine.job import Job
     from engine.operations import Altered, Counts, Enqueued, Event, NameCounts, Snapshot
     from engine.options import JobOptions
     from engine.outcomes import Bury, Discard, RetryLater
@@ -93,7 +94,8 @@ _HOMES = {
         "UnsafeServer",
         "UnsupportedFeature",
     ),
-    "engine.handlers": ("Handlers", "Job"),
+    "engine.handlers": ("Handlers",),
+    "engine.job": ("Job",),
     "engine.outcomes": ("Bury", "Discard", "RetryLater"),
     "engine.parts.durations": ("Durations", "HandlerTimes"),
     "engine.parts.locks": ("Lock",),

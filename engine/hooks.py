@@ -11,16 +11,17 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from engine.job import Job
+
 if TYPE_CHECKING:
-    from engine.handlers import Job
     from engine.operations import Enqueued
     from engine.parts.producing import NewJob
 
 log = logging.getLogger("ironclaim.worker")
 
-Before = Callable[["Job"], object]
-After = Callable[["Job", "str | None"], object]
-Around = Callable[["Job"], AbstractContextManager[object]]
+Before = Callable[[Job], object]
+After = Callable[[Job, str | None], object]
+Around = Callable[[Job], AbstractContextManager[object]]
 
 
 class RunHooks:

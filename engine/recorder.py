@@ -17,8 +17,8 @@ from typing import Any
 import engine
 from engine.call import Call
 from engine.drivers.delivery import DEADLINE_MS
-from engine.handlers import Job
 from engine.history import HistoryFile, text
+from engine.job import Job
 from engine.observer import Outcome, ServerIdentity
 from engine.operations import (
     Bury,

@@ -15,7 +15,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.handlers import Handlers, Job
+    from engine.handlers import Handlers
+    from engine.job import Job
     from engine.parts.producing import NewJob
     from engine.parts.surface import Surface
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from engine.errors import BatchFailed
-from engine.handlers import Fault, Job, bounded_error, fault_of
+from engine.handlers import Fault, bounded_error, fault_of
+from engine.job import Job
 
 #: What a run of a job raised, or its result as it is kept.
 End = tuple[BaseException | None, bytes | None]

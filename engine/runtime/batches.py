@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from engine.handlers import Fault, Handlers, Job, call_here, end_fork
+from engine.handlers import Fault, Handlers, call_here, end_fork
 from engine.hooks import RunHooks
+from engine.job import Job
 from engine.machine.step_values import HandlerEnded, Start
 from engine.operations import LeasedJob
 from engine.runtime.batch_ends import End, Said, ends, fault_in_batch

@@ -17,7 +17,8 @@ from multiprocessing import Pipe
 from typing import Any
 
 from engine.errors import Malformed
-from engine.handlers import Fault, Lost, Say
+from engine.handlers import Fault, Lost
+from engine.job import Say
 from engine.machine.step_values import MoreTime, Progressed
 from engine.operations import Lease, LeasedJob
 from engine.serializers import BUILT_IN, Serializers

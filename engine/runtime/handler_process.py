@@ -17,7 +17,8 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
-from engine.handlers import Fault, Job, Lost, call_here, call_plain, fault_of
+from engine.handlers import Fault, Lost, call_here, call_plain, fault_of
+from engine.job import Job
 from engine.operations import Lease, LeasedJob
 from engine.runtime.batch_ends import End, ends, faults
 from engine.serializers import BUILT_IN, Serializers

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from engine.handlers import Fault, Handlers, Job, Say, call_plain, end_fork
+from engine.handlers import Fault, Handlers, call_plain, end_fork
+from engine.job import Job, Say
 from engine.observer import Observer
 from engine.operations import LeasedJob
 from engine.runtime.async_handlers import LoopThread

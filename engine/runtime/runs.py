@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from engine.handlers import Fault, Handlers, Job, Say, fault_of
+from engine.handlers import Fault, Handlers, fault_of
+from engine.job import Job, Say
 from engine.logs import about
 from engine.machine.timeouts import timed_out
 from engine.observer import Observer

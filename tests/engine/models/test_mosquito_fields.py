@@ -9,7 +9,7 @@ import pytest
 
 from engine import Malformed
 from engine.errors import ScriptFault, UnsupportedFeature
-from engine.handlers import Job
+from engine.job import Job
 from engine.models.mosquito import MosquitoModel
 from engine.models.mosquito_fields import DEFAULTS, REFUSED, crystal_float, decode, extra, parameters, unique_text
 from engine.operations import Lease, LeasedJob, Options

@@ -1,0 +1,194 @@
+"""The job as its handler sees it: what was enqueued, which run this is, and what the handler can say and ask while it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from engine import validate
+from engine.errors import LeaseLost, Malformed
+from engine.machine.step_values import MoreTime, Progressed
+from engine.operations import LeasedJob
+from engine.serializers import BUILT_IN, Serializers
+
+#: Takes what a handler tells its worker while it runs.
+Say = Callable[[MoreTime | Progressed], None]
+
+_UNREAD = object()
+_making_event = threading.Lock()
+
+
+class Job:
+    """One run of a job. A handler runs *at least* once (rule 34): write `id` down together with an effect that must not come
+    twice. `fence` grows with every claim of the job: a system that stores what a run writes can refuse a smaller one, which
+    stops a zombie's late write. It does not stop the next run, and fences of different jobs do not compare."""
+
+    __slots__ = ("_cancelled", "_leased", "_lost", "_lost_event", "_payload", "_say", "_serializers")
+
+    def __init__(self, leased: LeasedJob, say: Say | None = None, serializers: Serializers = BUILT_IN) -> None:
+        self._leased = leased
+        self._serializers = serializers
+        self._say = say
+        # The three are made when somebody asks: most handlers want one of them at most.
+        self._payload: Any = _UNREAD
+        self._lost = self._cancelled = False
+        self._lost_event: threading.Event | None = None
+
+    @property
+    def payload(self) -> Any:
+        """What was enqueued: the same value each time. Raises ValueError where the bytes are no JSON, or were written by a
+        serialiser that this worker does not know."""
+        if self._payload is _UNREAD:
+            self._payload = self._serializers.read(self._leased.options.serializer, self._leased.payload)
+        return self._payload
+
+    @property
+    def lease_lost(self) -> threading.Event:
+        """Set when the worker learns that the lease has ended: another worker may be running the job."""
+        with _making_event:
+            if self._lost_event is None:
+                self._lost_event = threading.Event()
+        # The flag is set before the event is looked for, so that one of the two sees the other.
+        if self._lost:
+            self._lost_event.set()
+        return self._lost_event
+
+    @property
+    def cancelled_by_hand(self) -> bool:
+        """Whether the lease has ended because somebody cancelled the job (rule 26): then no other worker runs it. The worker
+        hears of it with its next renewal, a third of a lease later at most."""
+        return self._cancelled
+
+    def lose(self, *, cancelled: bool = False) -> None:
+        """The lease has ended; called by the worker."""
+        self._cancelled = cancelled
+        self._lost = True
+        if self._lost_event is not None:
+            self._lost_event.set()
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} ({self.name}), fence {self.fence}>"
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self._leased.lease.job
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self._leased.name
+
+    @property
+    def payload_bytes(self) -> bytes:
+        """The payload as it was enqueued."""
+        return self._leased.payload
+
+    @property
+    def fence(self) -> int:
+        """The fence of this claim (rule 6)."""
+        return self._leased.lease.fence
+
+    @property
+    def nonce(self) -> str:
+        """The nonce of this claim: incarnation and counter of the worker."""
+        return self._leased.lease.nonce
+
+    @property
+    def priority(self) -> int:
+        """1 to 10."""
+        return self._leased.options.priority
+
+    @property
+    def attempt(self) -> int:
+        """Which run of the job this is, from 1 to `attempts`: runs that ended in a crash or were given back do not count."""
+        return self._leased.failures + 1
+
+    @property
+    def attempts(self) -> int:
+        """How many runs may fail."""
+        return self._leased.options.attempts
+
+    @property
+    def token(self) -> tuple[int, str]:
+        """Fence and nonce of this claim: what tells one run from all others."""
+        return self._leased.lease.fence, self._leased.lease.nonce
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long this run may take, 0 = as long as it wants."""
+        return self._leased.options.timeout_ms
+
+    @property
+    def enqueued_ms(self) -> int:
+        """When the job was enqueued, by the server's clock."""
+        return self._leased.enqueued_ms
+
+    @property
+    def timestamp_ms(self) -> int:
+        """When its producer says that it was made; when it was enqueued, where that was not said."""
+        return self._leased.options.timestamp_ms or self._leased.enqueued_ms
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the producer gave as headers."""
+        return dict(self._leased.options.headers)
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """Ids of the jobs that this one needed, as it named them."""
+        return self._leased.options.needs
+
+    @property
+    def claims(self) -> int:
+        """Claims so far, this one included."""
+        return self._leased.claims
+
+    @property
+    def failures(self) -> int:
+        """Failed runs so far."""
+        return self._leased.failures
+
+    @property
+    def crashes(self) -> int:
+        """Leases of this job that ran out so far."""
+        return self._leased.crashes
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the worker knows that this run is of no use any more: its lease has ended."""
+        return self._lost
+
+    def progress(self, percent: float, message: str | None = None, data: object = None) -> None:
+        """Tell how far the run has come, for `queue.results.progress`: `percent` from 0 to 100, and a text and any JSON value, of
+        16 KiB together. Does not wait: the worker sends it at once, or the newest of several when it is busy; what is on its way
+        when the handler ends may never be noted. Raises LeaseLost when the worker knows that the lease has ended, Malformed."""
+        if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:  # pyright: ignore
+            raise Malformed("percent", percent, "a number from 0 to 100")
+        if message is not None and not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Malformed("message", message, "text")
+        body = {"percent": percent, "message": message, "data": data}
+        told = validate.json_bytes("progress", body, validate.PROGRESS_BYTES_MAX)
+        self.check_lease()
+        if self._say is not None:
+            self._say(Progressed(self._leased.lease, told[1:]))
+
+    def encode_result(self, result: object) -> bytes | None:
+        """What the handler returned, as it is kept; None: nothing is. Raises Malformed; called by the worker."""
+        if result is None or not self._leased.options.result_ttl_ms:
+            return None
+        return validate.json_bytes("result", result, validate.RESULT_BYTES_MAX)
+
+    def check_lease(self) -> None:
+        """Raise LeaseLost when the worker knows that the lease has ended: for handlers that can stop early."""
+        if self._lost:
+            why = "was cancelled" if self._cancelled else f"the lease with fence {self.fence} has ended"
+            raise LeaseLost(f"job {self.id}: {why}")
+
+    def extend(self, for_ms: int) -> None:
+        """Let this run take `for_ms` from now on, instead of what is left of its `timeout_ms`; nothing changes for a job without
+        one. Leases need no call: the worker renews them as long as the handler runs. Raises Malformed."""
+        checked = validate.integer("for_ms", for_ms, 1, validate.BACKOFF_MS_MAX)
+        if self._say is not None and self.timeout_ms:
+            self._say(MoreTime(self._leased.lease, checked))
