@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from engine.scheduler import Scheduler
     from engine.serializers import Serializer
     from engine.tasks import AsyncTask, Task
-    from engine.worker import Worker
-    from engine.worker_group import WorkerGroup
+    from engine.worker.group import WorkerGroup
+    from engine.worker.worker import Worker
 
 
 _HOMES = {
@@ -112,8 +112,8 @@ _HOMES = {
     "engine.scheduler": ("Scheduler",),
     "engine.parts.scheduling": ("Schedule",),
     "engine.parts.results": ("AsyncResults", "Progress", "Result", "Results"),
-    "engine.worker": ("Worker",),
-    "engine.worker_group": ("WorkerGroup",),
+    "engine.worker.worker": ("Worker",),
+    "engine.worker.group": ("WorkerGroup",),
     "engine.parts.workers": ("WorkerInfo",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

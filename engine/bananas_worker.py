@@ -36,7 +36,7 @@ from engine.models import Bananas, Layout
 from engine.queue import Queue
 from engine.routing import DEFAULT_ROUTE
 from engine.scheduler import Scheduler
-from engine.worker import Worker
+from engine.worker.worker import Worker
 
 #: Mode -> handlers at once unless the environment says otherwise.
 MODES = {"thin": 5, "default": 10, "specialized": 10, "job-specialized": 10, "scheduler-only": 0}

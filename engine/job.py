@@ -8,9 +8,9 @@ from typing import Any
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed
-from engine.machine.step_values import MoreTime, Progressed
 from engine.operations import LeasedJob
 from engine.serializers import BUILT_IN, Serializers
+from engine.worker.machine.events import MoreTime, Progressed
 
 #: Takes what a handler tells its worker while it runs.
 Say = Callable[[MoreTime | Progressed], None]

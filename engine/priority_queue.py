@@ -11,7 +11,7 @@ from engine.models import Bull
 from engine.operations import Counts, Enqueued
 from engine.parameters import JobName
 from engine.queue import Queue
-from engine.worker_group import WorkerGroup
+from engine.worker.group import WorkerGroup
 
 #: From the last to the first.
 JobPriority = Literal["low", "normal", "medium", "high", "critical"]

@@ -9,9 +9,9 @@ import os
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
-from engine.machine.step_values import Settings
 from engine.queue import Queue
-from engine.worker import Worker
+from engine.worker.machine.events import Settings
+from engine.worker.worker import Worker
 
 
 class Scheduler(Worker):

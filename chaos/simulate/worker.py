@@ -13,7 +13,10 @@ from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
 from engine.call import Call
 from engine.errors import EngineError, ScriptFault
-from engine.machine.step_values import (
+from engine.operations import Lease, LeasedJob, Operation
+from engine.outcomes import FAILED, Verdict
+from engine.server_clock import ServerClock
+from engine.worker.machine.events import (
     Answered,
     Channel,
     Event,
@@ -27,10 +30,7 @@ from engine.machine.step_values import (
     TimerFired,
     Unanswered,
 )
-from engine.machine.steps import WorkerSteps
-from engine.operations import Lease, LeasedJob, Operation
-from engine.outcomes import FAILED, Verdict
-from engine.server_clock import ServerClock
+from engine.worker.machine.steps import WorkerSteps
 
 #: What handlers raise that do this: what a job has a rule for, and what ends it without one.
 _VERDICTS = {

@@ -21,7 +21,7 @@ from engine.logs import JsonFormatter
 from engine.queue import Queue
 from engine.recorder import Recorder
 from engine.routing import DEFAULT_ROUTE
-from engine.worker import Worker
+from engine.worker.worker import Worker
 
 #: Of a worker that did not just stop. 75 is EX_TEMPFAIL: start it again; 70: a second signal has cut off jobs.
 EXIT_CODES = {"recycled": 75, "at once": 70}

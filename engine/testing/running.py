@@ -7,7 +7,7 @@ from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.operations import Counts, Listing
 from engine.queue import Queue
-from engine.worker import Worker
+from engine.worker.worker import Worker
 
 #: How far the test's clock moves unless told otherwise: jobs that enqueue themselves again would go on for ever.
 FOR_MS = 7 * 86_400_000

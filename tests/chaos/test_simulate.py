@@ -151,7 +151,7 @@ def test_each_rule_is_taken_away_or_said_not_to_be() -> None:
 
 
 def test_a_removal_of_a_text_that_is_gone_is_an_error() -> None:
-    for where in ("reap.lua", "engine.machine.steps:WorkerSteps.on"):
+    for where in ("reap.lua", "engine.worker.machine.steps:WorkerSteps.on"):
         rotten = Removal(1, "nothing", (Edit(where, "no such text", ""),), ("one place",), ("calm",))
         with pytest.raises(Rotten), removed(rotten, QUEUE):
             pass

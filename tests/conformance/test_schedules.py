@@ -7,8 +7,8 @@ import json
 import pytest
 
 from engine import UnsupportedFeature
-from engine.machine.ticking import tick
 from engine.operations import PutSchedule, Tick
+from engine.worker.machine.ticking import tick
 from tests.conformance.declared import has
 from tests.conformance.desk import ModelDesk
 

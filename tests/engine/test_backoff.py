@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import validate
-from engine.machine.backoff import DELAY_MS_MAX, delay_ms
 from engine.operations import Options
+from engine.worker.machine.backoff import DELAY_MS_MAX, delay_ms
 from tests.engine.helpers.machine import Machine
 
 

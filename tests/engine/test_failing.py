@@ -11,10 +11,10 @@ import pytest
 import redis
 
 from engine import Bury, Discard, Handlers, Job, Malformed, Queue, RetryLater, Worker
-from engine.machine.backoff import DELAY_MS_MAX, delay_ms
 from engine.operations import Drop, Failure, Options, Retry
 from engine.options import checked
 from engine.outcomes import Ending, ending, verdict_of
+from engine.worker.machine.backoff import DELAY_MS_MAX, delay_ms
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 from tests.engine.helpers import failing_handlers
 from tests.engine.helpers.scenes import saved

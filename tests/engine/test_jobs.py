@@ -12,7 +12,7 @@ import redis
 
 from engine import AsyncQueue, Handlers, Malformed, Queue
 from engine.operations import Bury, Claim, Failure
-from engine.worker import Worker
+from engine.worker.worker import Worker
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.by_hand import bury

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Malformed, Queue, Worker, queues
-from engine.machine.step_values import Forked, StopAsked
 from engine.operations import Beat, Beaten, Count, NoteQueue, Promoted, Reap, Reaped
+from engine.worker.machine.events import Forked, StopAsked
 from tests.engine.helpers.machine import Machine, exits
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import claim_operation

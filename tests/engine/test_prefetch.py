@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.machine.prefetch import Prefetch
-from engine.machine.step_values import StopAsked
 from engine.operations import Finish, Lease, LeasedJob, Release
+from engine.worker.machine.events import StopAsked
+from engine.worker.machine.prefetch import Prefetch
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.fleet import Fleet
 from tests.engine.helpers.machine import MS, Machine

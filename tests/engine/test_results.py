@@ -9,10 +9,10 @@ import pytest
 
 from engine import JobFailed, Malformed, Result
 from engine.errors import UnknownJob
-from engine.machine.owed import CALL_BYTES_MAX, Owed
 from engine.operations import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value
 from engine.parts.results import Waiting, result_of
 from engine.validate import RESULT_BYTES_MAX, json_bytes
+from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, Owed
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.machine import Machine
 

@@ -11,7 +11,6 @@ import pytest
 
 from engine.call import Call
 from engine.errors import Malformed, ScriptFault, ServerUnavailable
-from engine.machine.ticking import tick
 from engine.models import lanes_schedules
 from engine.operations import (
     Bury,
@@ -25,6 +24,7 @@ from engine.operations import (
     TickPolicy,
     Timing,
 )
+from engine.worker.machine.ticking import tick
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 
 __all__ = ["desk"]

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.call import Call
-from engine.machine.ticking import tick
 from engine.operations import Tick
+from engine.worker.machine.ticking import tick
 from tests.engine.desk import START_MS, Desk, desk
 from tests.engine.helpers.schedules_oracle import SchedulesOracle
 from tests.walks import examples

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.machine.step_values import Forked, LoseLease, TimerFired
 from engine.operations import Claim, Finish, Release, Retry, Wait
+from engine.worker.machine.events import Forked, LoseLease, TimerFired
 from tests.engine.helpers.machine import SERVER_MS, Machine, lost, started
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.machine.prefetch import WAIT_MS_MAX
-from engine.machine.step_values import (
+from engine.operations import Failure, Finish, LeasedJob, Release, Retry
+from engine.worker.machine.events import (
     BatchEnded,
     Forked,
     GiveUpHandler,
@@ -17,7 +17,7 @@ from engine.machine.step_values import (
     Start,
     StopAsked,
 )
-from engine.operations import Failure, Finish, LeasedJob, Release, Retry
+from engine.worker.machine.prefetch import WAIT_MS_MAX
 from tests.engine.helpers.machine import Action, Machine, batches, lost, started
 
 

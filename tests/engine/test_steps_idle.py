@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.machine.step_values import StopAsked
 from engine.operations import Claim, Finish, LeasedJob, Mark
+from engine.worker.machine.events import StopAsked
 from tests.engine.helpers.machine import Machine, exits, started
 
 

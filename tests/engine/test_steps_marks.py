@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.machine.step_values import LoseLease, StopAsked, TimerFired
 from engine.operations import Claim, Finish, Mark, Release, Retry
+from engine.worker.machine.events import LoseLease, StopAsked, TimerFired
 from tests.engine.helpers.machine import MS, Machine, exits, lost, started
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.machine.step_values import Forked, Send
 from engine.operations import Claim, Extend, Finish, Learned, News, Promoted, Reaped, Woken
+from engine.worker.machine.events import Forked, Send
 from tests.engine.helpers.machine import MS, Machine, lost, started
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.machine.step_values import StopAsked
 from engine.operations import Claim, Count, Counts, DueSchedule, Promote, Promoted, Reap, Reaped, Tick, Ticked
+from engine.worker.machine.events import StopAsked
 from tests.engine.helpers.machine import SERVER_MS, Machine, exits
 
 SECOND = '{"every_ms":1000}'

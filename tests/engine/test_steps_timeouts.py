@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.machine.step_values import Exit, GiveUpHandler, LoseLease, MoreTime, StopAsked, StopHandler
-from engine.machine.timeouts import CLEAN_UP_MS, START_UP_MS
 from engine.operations import Ended, Failure, Finish, Lease, Release, Retry
+from engine.worker.machine.events import Exit, GiveUpHandler, LoseLease, MoreTime, StopAsked, StopHandler
+from engine.worker.machine.timeouts import CLEAN_UP_MS, START_UP_MS
 from tests.engine.helpers.machine import Action, Machine, exits, started
 
 

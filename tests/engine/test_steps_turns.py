@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from engine.machine.step_values import HandlerEnded, Send, Start, StopAsked, TimerFired
 from engine.operations import Finish, LeasedJob, Mark, Release
+from engine.worker.machine.events import HandlerEnded, Send, Start, StopAsked, TimerFired
 from tests.engine.helpers.machine import MS, Machine, started
 
 INLINE = frozenset({"work"})

@@ -13,10 +13,10 @@ import pytest
 
 from engine import AsyncQueue, BatchFailed, Durations, Handlers, Malformed, NewJob, Queue, Worker, WrongKeyType
 from engine.command.main import main
-from engine.machine.step_values import Forked, HandlerEnded, Send, StopAsked
-from engine.machine.took import ITEMS_MAX, Took
 from engine.models.lanes_workers import TOOK_NAMES_MAX
 from engine.operations import BUCKET_MAX, Beat, Beaten, ListTook, NoteQueue, TellTook, TookItem, TookTold, bucket_end_ns
+from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
+from engine.worker.machine.statistics import ITEMS_MAX, Took
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.machine import Machine, exits
 

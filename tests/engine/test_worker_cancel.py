@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Queue
-from engine.worker import Worker
+from engine.worker.worker import Worker
 from tests.engine.helpers.waiting import wait_until
 
 

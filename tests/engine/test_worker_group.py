@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import Malformed, Queue, ServerUnavailable, WorkerGroup
-from engine.machine.sharing import Sharing
 from engine.testing import free_port
+from engine.worker.machine.sharing import Sharing
 from tests.engine.helpers.at_work import Book, at_work
 from tests.engine.helpers.waiting import wait_until
 

@@ -12,7 +12,7 @@ import pytest
 from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.handlers import Fault
 from engine.operations import LeasedJob
-from engine.runtime.running import Running
+from engine.worker.handler_pool import Running
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of, raw_client
@@ -190,7 +190,7 @@ def test_a_worker_runs_inline_handlers_where_gevent_has_patched_the_process(queu
 
 
 @pytest.mark.parametrize(
-    "where", ["machine.steps.WorkerSteps._handler_ended", "machine.steps.WorkerSteps.turn", "runtime.running.Running.run_inline"]
+    "where", ["machine.steps.WorkerSteps._handler_ended", "machine.steps.WorkerSteps.turn", "handler_pool.Running.run_inline"]
 )
 def test_a_defect_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Whichever thread takes it: a worker that looks alive and does nothing is the worst of all."""
@@ -201,7 +201,7 @@ def test_a_defect_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.Monke
     def broken(*_: object) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(f"engine.{where}", broken)
+    monkeypatch.setattr(f"engine.worker.{where}", broken)
     with pytest.raises(RuntimeError, match="a defect"):
         Worker(queue, handlers, sweep_ms=50).run()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("caller-")]

@@ -15,7 +15,7 @@ import pytest
 
 from engine import Handlers, Malformed, Queue, Worker
 from engine.logs import JsonFormatter
-from engine.runtime.memory import rss_mb
+from engine.worker.memory import rss_mb
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.waiting import wait_until

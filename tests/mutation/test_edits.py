@@ -110,7 +110,7 @@ def test_drawn_edits_load_and_compile(ironclaim_server: EmbeddedServer, tmp_path
     for file in files:
         some = choose(1, 12, [(edits((ROOT / file).read_text(), file), lambda edit: True)])
         assert sum(map(loading.accepts, some)) > len(some) / 2, file
-    file = "engine/machine/steps.py"
+    file = "engine/worker/machine/steps.py"
     for edit in edits((ROOT / file).read_text(), file):
         assert python_edits.valid(changed(lua(edit), edit.changes)), edit
 

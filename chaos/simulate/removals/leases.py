@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from chaos.simulate.patching import Edit, Removal
 
-_IN_HAND = "engine.machine.in_hand:InHand."
-_LEARNING = "engine.machine.learning:Learning."
-_DECIDING = "engine.machine.deciding:Deciding."
+_IN_HAND = "engine.worker.machine.lease_table:InHand."
+_LEARNING = "engine.worker.machine.replies:Learning."
+_DECIDING = "engine.worker.machine.plan:Deciding."
 
 LEASES = (
     Removal(
@@ -108,7 +108,7 @@ LEASES = (
     Removal(
         13,
         "a lease is renewed only at its end",
-        (Edit("engine.machine.renewing:Renewing.begin", "self._every_ns", "self._lease_ms * MS"),),
+        (Edit("engine.worker.machine.renewing:Renewing.begin", "self._every_ns", "self._lease_ms * MS"),),
         ("live lease",),
         ("stalls",),
     ),

@@ -101,7 +101,7 @@ MEMBERS = (
     Removal(
         13,
         "nobody looks for the leases of workers that have stopped beating",
-        (Edit("engine.machine.sweeping:Sweeping.beaten", "if reply.orphaned:", "if False:"),),
+        (Edit("engine.worker.machine.sweeping:Sweeping.beaten", "if reply.orphaned:", "if False:"),),
         ("orphan",),
         ("beats",),
     ),

@@ -11,7 +11,7 @@ ROUTES = (
         "a worker claims the jobs of all classes",
         (
             Edit(
-                "engine.machine.claiming:Claiming.learned",
+                "engine.worker.machine.claiming:Claiming.learned",
                 "matching(reply.targets, self._settings.classes, self._settings.attributes)",
                 "tuple(sorted(name for name, _ in reply.targets))",
             ),
@@ -68,7 +68,7 @@ ROUTES = (
         "a job that goes on elsewhere ends here first",
         (
             Edit(
-                "engine.machine.learning:Learning._fail",
+                "engine.worker.machine.replies:Learning._fail",
                 "self._owed.rerouting.add(job, failure, end.target)",
                 'self._owed.drop(job.lease, "rerouted")',
             ),

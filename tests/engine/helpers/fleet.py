@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.machine.step_values import (
+from engine.operations import Lease, LeasedJob, Reaped, Wait, Woken
+from engine.server_clock import ServerClock
+from engine.worker.machine.events import (
     MS,
     Action,
     Answered,
@@ -22,9 +24,7 @@ from engine.machine.step_values import (
     Start,
     TimerFired,
 )
-from engine.machine.steps import WorkerSteps
-from engine.operations import Lease, LeasedJob, Reaped, Wait, Woken
-from engine.server_clock import ServerClock
+from engine.worker.machine.steps import WorkerSteps
 from tests.engine.desk import Desk
 
 #: What a handler does: it takes so many ms, never returns (None), or takes its whole worker with it.

@@ -5,21 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from engine.call import Call
-from engine.machine.step_values import (
-    Action,
-    Answered,
-    Channel,
-    Event,
-    Exit,
-    HandlerEnded,
-    LoseLease,
-    Send,
-    Settings,
-    Start,
-    TimerFired,
-    Unanswered,
-)
-from engine.machine.steps import WorkerSteps
 from engine.models.lanes import Lanes
 from engine.operations import (
     Claim,
@@ -42,6 +27,21 @@ from engine.operations import (
     Woken,
 )
 from engine.server_clock import ServerClock
+from engine.worker.machine.events import (
+    Action,
+    Answered,
+    Channel,
+    Event,
+    Exit,
+    HandlerEnded,
+    LoseLease,
+    Send,
+    Settings,
+    Start,
+    TimerFired,
+    Unanswered,
+)
+from engine.worker.machine.steps import WorkerSteps
 
 MS = 1_000_000
 #: Server time minus the machine's monotonic time, ms.

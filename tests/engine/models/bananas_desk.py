@@ -11,7 +11,6 @@ import pytest
 import redis
 
 from engine import Queue, models
-from engine.machine.ticking import tick
 from engine.models.bananas_keys import BananasKeys
 from engine.operations import (
     Attributes,
@@ -29,6 +28,7 @@ from engine.operations import (
     Value,
 )
 from engine.operations import Enqueue as EnqueueOperation
+from engine.worker.machine.ticking import tick
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 
 DAY_S = 86_400

@@ -10,11 +10,11 @@ import pytest
 from engine import Malformed, Queue, UnsupportedFeature, models
 from engine.calendar import calendar
 from engine.errors import ScriptFault
-from engine.machine.backoff import delay_ms
 from engine.models.bridge import BridgeModel
 from engine.models.fields import pack, unpack
 from engine.operations import Beat, Claim, Enqueue, Lease, LeasedJob, Options, Timing
 from engine.options import checked
+from engine.worker.machine.backoff import delay_ms
 
 MODEL = BridgeModel("q", "bridge")
 #: The first job of the reference dump, from its type to the time of its enqueue.

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
-from engine.machine.backoff import delay_ms
 from engine.models.bull import UNNAMED, BullModel
 from engine.models.fields import unpack
 from engine.operations import Enqueue, Lease, Options
 from engine.options import checked
+from engine.worker.machine.backoff import delay_ms
 
 MODEL = BullModel("q", "bull")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.machine.backoff import delay_ms
 from engine.operations import Failure, LeasedJob, NoteProgress, Retry
+from engine.worker.machine.backoff import delay_ms
 from tests.conformance.keyspace import differences, dump, expected
 from tests.engine.helpers.bull_desk import START_MS, BullDesk, bull
 from tests.engine.helpers.by_hand import altered

@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from engine import Malformed, Queue, models
-from engine.machine.ticking import tick
 from engine.operations import Bury, Failure, Release, Retry
+from engine.worker.machine.ticking import tick
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk
 from tests.engine.models.mosquito_desk import desk as desk
 

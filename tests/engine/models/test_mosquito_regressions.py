@@ -9,10 +9,10 @@ import pytest
 import redis
 
 from engine import Queue, models
-from engine.machine.ticking import tick
 from engine.models import Layout
 from engine.models.mosquito import FINDINGS
 from engine.operations import Bury, EnqueueMany, Failure, Finish, Retry
+from engine.worker.machine.ticking import tick
 from tests.engine.desk import LEASE_MS
 from tests.engine.models.crystal import Crystal
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk

@@ -6,10 +6,10 @@ own, so a worker whose beats alone are lost is not taken for dead (orphans.lua).
 
 from __future__ import annotations
 
-from engine.machine.channels import RESEND_MS
-from engine.machine.step_values import MS, Settings
 from engine.operations import Extend, Lease
 from engine.server_clock import ServerClock
+from engine.worker.machine.calls import RESEND_MS
+from engine.worker.machine.events import MS, Settings
 
 
 class Renewing:

@@ -19,9 +19,9 @@ from typing import Any
 from engine.errors import Malformed
 from engine.handlers import Fault, Lost
 from engine.job import Say
-from engine.machine.step_values import MoreTime, Progressed
 from engine.operations import Lease, LeasedJob
 from engine.serializers import BUILT_IN, Serializers
+from engine.worker.machine.events import MoreTime, Progressed
 
 #: A child that closed its end or died is noticed at once; one that died and left its end to a child of its own, and a lease that
 #: was lost, after this.
@@ -74,7 +74,7 @@ class Child:
             ours, theirs = Pipe()
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "engine.runtime.handler_process", str(theirs.fileno()), str(os.getpid())],
+                    [sys.executable, "-m", "engine.worker.handler_process", str(theirs.fileno()), str(os.getpid())],
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
                     stdin=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),

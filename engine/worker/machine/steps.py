@@ -6,11 +6,8 @@ and step by step in a simulator. Every `now_ns` is monotonic.
 
 from __future__ import annotations
 
-from engine.machine.deciding import Deciding
-from engine.machine.learning import Learning
-from engine.machine.prefetch import LINGER_MS, WAIT_MS_MAX
-from engine.machine.sharing import Share
-from engine.machine.step_values import (
+from engine.operations import Extended, Lease, LeasedJob
+from engine.worker.machine.events import (
     MS,
     Action,
     Answered,
@@ -26,7 +23,10 @@ from engine.machine.step_values import (
     TimerFired,
     Unanswered,
 )
-from engine.operations import Extended, Lease, LeasedJob
+from engine.worker.machine.plan import Deciding
+from engine.worker.machine.prefetch import LINGER_MS, WAIT_MS_MAX
+from engine.worker.machine.replies import Learning
+from engine.worker.machine.sharing import Share
 
 #: After the last turn that was asked for, the machine is woken for so long as often as turns need it.
 TURNING_MS = 20

@@ -6,8 +6,8 @@ goes on all the same is given up: its run is told as failed, its lease is not re
 
 from __future__ import annotations
 
-from engine.machine.step_values import MS, Settings
 from engine.operations import Lease, LeasedJob
+from engine.worker.machine.events import MS, Settings
 
 #: A coroutine that was cancelled gets this long to clean up, with its lease renewed as before.
 CLEAN_UP_MS = 5000

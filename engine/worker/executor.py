@@ -20,7 +20,10 @@ from engine.drivers.driver import Flight, SyncDriver
 from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType
 from engine.handlers import Fault
 from engine.logs import about
-from engine.machine.step_values import (
+from engine.operations import Bury, Finish, LeasedJob, Operation, Reaped, Release, Retry, Tick
+from engine.worker.batches import Batch, Run
+from engine.worker.handler_pool import Running
+from engine.worker.machine.events import (
     MS,
     Answered,
     BatchEnded,
@@ -38,12 +41,9 @@ from engine.machine.step_values import (
     TimerFired,
     Unanswered,
 )
-from engine.machine.steps import WorkerSteps
-from engine.operations import Bury, Finish, LeasedJob, Operation, Reaped, Release, Retry, Tick
-from engine.runtime.batches import Batch, Run
-from engine.runtime.memory import rss_mb
-from engine.runtime.running import Running
-from engine.runtime.runs import job_run
+from engine.worker.machine.steps import WorkerSteps
+from engine.worker.memory import rss_mb
+from engine.worker.runs import job_run
 
 log = logging.getLogger("ironclaim.worker")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.machine.in_hand import InHand
 from engine.operations import Lease, NoteProgress
+from engine.worker.machine.lease_table import InHand
 
 
 class Telling:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from engine.machine.step_values import MS
 from engine.operations import BUCKET_MAX, TellTook, TookItem
 from engine.server_clock import ServerClock
+from engine.worker.machine.events import MS
 
 #: Names of one report: each has a few dozen counters, all of which the server adds at once.
 ITEMS_MAX = 50

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from engine.call import Call
-from engine.machine.step_values import MS, Action, Answered, Channel, Send, Unanswered
 from engine.operations import Claim
+from engine.worker.machine.events import MS, Action, Answered, Channel, Send, Unanswered
 
 #: A failed call is tried again after this pause; its own re-sends have already taken the driver's deadline.
 RESEND_MS = 100

@@ -12,11 +12,11 @@ from typing import Any, cast, get_args
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
-from engine.machine.sharing import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
-from engine.machine.step_values import StopReason
 from engine.queue import Queue
-from engine.runtime.signals import stop_signals
-from engine.worker import Worker
+from engine.worker.machine.events import StopReason
+from engine.worker.machine.sharing import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
+from engine.worker.signals import stop_signals
+from engine.worker.worker import Worker
 
 
 class WorkerGroup:

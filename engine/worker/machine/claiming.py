@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.machine.class_turns import ClassTurns
-from engine.machine.step_values import Settings
 from engine.operations import Claim, Claimed, Learned, Wait
 from engine.routing import DEFAULT_ROUTE, matching
 from engine.server_clock import ServerClock
+from engine.worker.machine.class_turns import ClassTurns
+from engine.worker.machine.events import Settings
 
 
 class Claiming:

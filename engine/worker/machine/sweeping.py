@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.machine.step_values import MS, Settings
-from engine.machine.ticking import tick, zone_unknown
 from engine.operations import Beaten, Count, News, Operation, Promote, Promoted, Reap, Reaped
+from engine.worker.machine.events import MS, Settings
+from engine.worker.machine.ticking import tick, zone_unknown
 
 PROMOTE_LIMIT = 1000
 REAP_LIMIT = 1000

@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from engine.machine.step_values import MS, Settings
 from engine.operations import Beat, Lease, NoteQueue
 from engine.server_clock import ServerClock
+from engine.worker.machine.events import MS, Settings
 
 #: A worker is taken for dead when so many beats in a row have not come.
 BEATS_MISSED = 3

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.machine.prefetch import LINGER_MS
-from engine.machine.rerouting import Rerouting
-from engine.machine.step_values import MS
 from engine.operations import Bury, Drop, DropOutcome, Failure, Lease, LeasedJob, Operation, Release, Retry, Value
+from engine.worker.machine.events import MS
+from engine.worker.machine.prefetch import LINGER_MS
+from engine.worker.machine.rerouting import Rerouting
 
 #: What handlers returned goes out in calls of this size: a longer one would keep the server's one thread for too long.
 CALL_BYTES_MAX = 1024 * 1024

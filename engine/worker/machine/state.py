@@ -7,23 +7,23 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.call import Call
-from engine.machine.allowance import Allowance, Gate
-from engine.machine.channels import Channels
-from engine.machine.claiming import Claiming
-from engine.machine.in_hand import InHand
-from engine.machine.membership import Membership
-from engine.machine.owed import Owed
-from engine.machine.prefetch import Prefetch
-from engine.machine.renewing import Renewing
-from engine.machine.sharing import Share
-from engine.machine.step_values import Settings
-from engine.machine.stopping import Stopping
-from engine.machine.sweeping import Sweeping
-from engine.machine.telling import Telling
-from engine.machine.timeouts import Timeouts
-from engine.machine.took import Took
 from engine.operations import Lease, Operation
 from engine.server_clock import ServerClock
+from engine.worker.machine.acknowledgements import Owed
+from engine.worker.machine.allowance import Allowance, Gate
+from engine.worker.machine.calls import Channels
+from engine.worker.machine.claiming import Claiming
+from engine.worker.machine.events import Settings
+from engine.worker.machine.heartbeat import Membership
+from engine.worker.machine.lease_table import InHand
+from engine.worker.machine.prefetch import Prefetch
+from engine.worker.machine.progress import Telling
+from engine.worker.machine.renewing import Renewing
+from engine.worker.machine.sharing import Share
+from engine.worker.machine.statistics import Took
+from engine.worker.machine.stopping import Stopping
+from engine.worker.machine.sweeping import Sweeping
+from engine.worker.machine.timeouts import Timeouts
 
 
 class State:

@@ -1,7 +1,7 @@
-"""The worker: its settings, and its run from the first connection to the last thread (DESIGN 3.7).
+"""The worker: its settings, and its run from the first connection to the last thread.
 
-`engine.runtime.executor` carries out what the step machine decides, `engine.runtime.running` runs the handlers. Only C code that
-holds the interpreter lock for a third of a lease can starve the renewals, and then the lease is lost and reported (rule 14).
+`executor` carries out what the step machine decides, `handler_pool` runs the handlers. Only C code that holds the interpreter
+lock for a third of a lease can starve the renewals, and then the lease is lost and reported (rule 14).
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from engine.drivers.driver import SyncDriver
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.logs import about
-from engine.machine.allowance import Gate
-from engine.machine.sharing import Share
-from engine.machine.step_values import PauseAsked, Settings, StopAsked, StopReason, TimerFired
-from engine.machine.steps import WorkerSteps
 from engine.operations import Operation
 from engine.queue import Queue
 from engine.routing import DEFAULT_ROUTE
-from engine.runtime.executor import Executor, News
-from engine.runtime.running import Running, check_references
-from engine.runtime.signals import stop_signals
 from engine.serializers import Serializers
 from engine.version import __version__
+from engine.worker.executor import Executor, News
+from engine.worker.handler_pool import Running, check_references
+from engine.worker.machine.allowance import Gate
+from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired
+from engine.worker.machine.sharing import Share
+from engine.worker.machine.steps import WorkerSteps
+from engine.worker.signals import stop_signals
 
 log = logging.getLogger("ironclaim.worker")
 

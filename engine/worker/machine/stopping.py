@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.machine.step_values import MS, Settings, StopReason
+from engine.worker.machine.events import MS, Settings, StopReason
 
 #: After its grace a worker still says so long which leases it gives back.
 GOODBYE_MS = 1000

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-from engine.machine import backoff
-from engine.machine.state import State
-from engine.machine.step_values import (
-    Action,
-    Answered,
-    GiveUpHandler,
-    HandlerEnded,
-    StopHandler,
-    Unanswered,
-)
-from engine.machine.timeouts import timed_out
 from engine.operations import (
     Beat,
     Beaten,
@@ -51,6 +40,17 @@ from engine.operations import (
     Woken,
 )
 from engine.outcomes import TIMED_OUT, Verdict, ending
+from engine.worker.machine import backoff
+from engine.worker.machine.events import (
+    Action,
+    Answered,
+    GiveUpHandler,
+    HandlerEnded,
+    StopHandler,
+    Unanswered,
+)
+from engine.worker.machine.state import State
+from engine.worker.machine.timeouts import timed_out
 
 
 class Learning(State):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 
-from engine.machine.step_values import StopReason
+from engine.worker.machine.events import StopReason
 
 #: They mean the same.
 NUMBERS = (signal.SIGTERM, signal.SIGINT)

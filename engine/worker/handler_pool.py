@@ -19,11 +19,11 @@ from engine.handlers import Fault, Handlers, call_plain, end_fork
 from engine.job import Job, Say
 from engine.observer import Observer
 from engine.operations import LeasedJob
-from engine.runtime.async_handlers import LoopThread
-from engine.runtime.batches import Batch, BatchEndedTold, BatchRuns, Run
-from engine.runtime.children import Child, ChildFailed, reference_of
-from engine.runtime.runs import Runs
 from engine.serializers import BUILT_IN, Serializers
+from engine.worker.batches import Batch, BatchEndedTold, BatchRuns, Run
+from engine.worker.child_processes import Child, ChildFailed, reference_of
+from engine.worker.event_loop import LoopThread
+from engine.worker.runs import Runs
 
 #: Hears that a run is over, with what it raised and what it returned, and says what its place runs next; None when another thread
 #: will know.

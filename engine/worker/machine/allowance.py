@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.machine.sharing import Share
-from engine.machine.step_values import MS, Settings
 from engine.operations import Learned
+from engine.worker.machine.events import MS, Settings
+from engine.worker.machine.sharing import Share
 
 #: Asked before a claim: False or 0 = nothing now, True = anything, a number = at most so many jobs.
 Gate = Callable[[], "bool | int"]

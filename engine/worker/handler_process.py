@@ -1,4 +1,4 @@
-"""A child process of a worker: `python -m engine.runtime.handler_process DESCRIPTOR PARENT`, which `children` starts.
+"""A child process of a worker: `python -m engine.worker.handler_process DESCRIPTOR PARENT`, which `children` starts.
 
 It reads jobs and batches from the pipe, runs the handler of each in its main thread, and answers what came of it. It ends with
 its parent.
@@ -20,8 +20,8 @@ from typing import Any
 from engine.handlers import Fault, Lost, call_here, call_plain, fault_of
 from engine.job import Job
 from engine.operations import Lease, LeasedJob
-from engine.runtime.batch_ends import End, ends, faults
 from engine.serializers import BUILT_IN, Serializers
+from engine.worker.batch_ends import End, ends, faults
 
 _PR_SET_PDEATHSIG = 1
 

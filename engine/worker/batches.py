@@ -13,11 +13,11 @@ from typing import Any
 from engine.handlers import Fault, Handlers, call_here, end_fork
 from engine.hooks import RunHooks
 from engine.job import Job
-from engine.machine.step_values import HandlerEnded, Start
 from engine.operations import LeasedJob
-from engine.runtime.batch_ends import End, Said, ends, fault_in_batch
-from engine.runtime.children import Child, ChildFailed, reference_of
-from engine.runtime.runs import Runs
+from engine.worker.batch_ends import End, Said, ends, fault_in_batch
+from engine.worker.child_processes import Child, ChildFailed, reference_of
+from engine.worker.machine.events import HandlerEnded, Start
+from engine.worker.runs import Runs
 
 
 @dataclass(frozen=True, slots=True)

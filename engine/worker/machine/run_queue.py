@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.machine.step_values import Start
 from engine.operations import Lease, LeasedJob
+from engine.worker.machine.events import Start
 
 
 @dataclass(slots=True, eq=False)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.machine.lines import NOTHING, Begun, Held, Line
-from engine.machine.step_values import MS, LoseLease, Settings, Start
 from engine.operations import Lease, LeasedJob
+from engine.worker.machine.events import MS, LoseLease, Settings, Start
+from engine.worker.machine.run_queue import NOTHING, Begun, Held, Line
 
 #: Jobs of all the batches and all else that one worker has in hand at most: it renews them in one call.
 IN_HAND_MAX = 2000

@@ -11,12 +11,12 @@ from typing import Protocol
 from engine.handlers import Fault, Handlers, fault_of
 from engine.job import Job, Say
 from engine.logs import about
-from engine.machine.timeouts import timed_out
 from engine.observer import Observer
 from engine.operations import Lease, LeasedJob
 from engine.outcomes import TIMED_OUT
-from engine.runtime.children import ChildFailed
 from engine.serializers import Serializers
+from engine.worker.child_processes import ChildFailed
+from engine.worker.machine.timeouts import timed_out
 
 log = logging.getLogger("ironclaim.worker")
 

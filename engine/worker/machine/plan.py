@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from engine.machine.lines import NOTHING
-from engine.machine.prefetch import WAIT_MS_MAX
-from engine.machine.state import State
-from engine.machine.step_values import MS, Action, Exit
 from engine.operations import Claim, Enqueue, Finish, Mark, Operation
+from engine.worker.machine.events import MS, Action, Exit
+from engine.worker.machine.prefetch import WAIT_MS_MAX
+from engine.worker.machine.run_queue import NOTHING
+from engine.worker.machine.state import State
 
 
 class Deciding(State):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.machine.step_values import MS
+from engine.worker.machine.events import MS
 
 #: What is taken ahead fills this time.
 FILL_MS = 50
