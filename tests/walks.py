@@ -1,4 +1,5 @@
-"""How far the random walks go: what Hypothesis draws is the same in every run, except in the nightly tests.
+"""How far the random walks go: what Hypothesis draws is the same in every run, except in the nightly tests, and no example has a
+time of its own, for what is slow on a busy machine is no failure. A plugin of the suite, so that it holds for every test.
 
 `IRONCLAIM_WALKS` multiplies the number of examples of each walk. `make test` leaves it out, `make test-all` sets 3, and
 `make test-nightly` 20, with examples that differ from night to night (`IRONCLAIM_WALKS_ANEW=1`); a failure prints the line that

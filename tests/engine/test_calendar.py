@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.calendar import Unreadable, calendar
@@ -113,7 +113,6 @@ def test_every_tick_around_a_transition_is_the_oracles(zone: str, day: str, expr
     assert walked(Timing(cron=expression, zone=zone), first_ms, last_ms) == list(oracle(expression, zone, first_ms, last_ms))
 
 
-@settings(deadline=None)
 @given(
     zone_and_day=st.sampled_from(TRANSITIONS),
     minute=st.sampled_from(["0", "30", "59", "*/7", "5,35", "*"]),
@@ -224,7 +223,6 @@ def test_months_keep_the_day_of_the_anchor_where_the_month_has_it() -> None:
 
 
 @pytest.mark.feature("MQ09")
-@settings(deadline=None)
 @given(
     months=st.integers(1, 40),
     start=st.datetimes(datetime(1990, 1, 1), datetime(2040, 1, 1)),

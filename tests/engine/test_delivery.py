@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.drivers.delivery import DEADLINE_MS, Delivery, GiveUp, SendAgain, Trouble, Verdict, trouble_of_reply
@@ -99,7 +99,6 @@ def test_a_fault_ends_at_once_and_is_certain_only_alone() -> None:
     assert sends.after(Trouble.FAULT, "ERR", 0) == GiveUp(Verdict.UNKNOWN)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(list(Trouble)), st.integers(0, 12_000)), max_size=30), st.floats(0, 0.999))
 def test_certainty_is_never_claimed_after_an_unanswered_send(events: list[tuple[Trouble, int]], jitter: float) -> None:
     sends = delivery(jitter)

@@ -87,7 +87,6 @@ def lua(ironclaim_url: str) -> Iterator[Any]:
     client.close()
 
 
-@settings(deadline=None)
 @given(ENQUEUES, U48, U48, U48)
 def test_round_trip(operation: Enqueue, sequence: int, enqueued_ms: int, due_ms: int) -> None:
     job = opened(sealed(operation, sequence, enqueued_ms, due_ms))
@@ -127,7 +126,6 @@ def test_lua_reads_what_python_wrote(lua: Any, operation: Enqueue, sequence: int
     ]
 
 
-@settings(deadline=None)
 @given(st.one_of(st.binary(max_size=200), st.binary(max_size=200).map(lambda rest: b"\x01J" + rest)))
 def test_python_refuses_other_bytes_with_one_error(raw: bytes) -> None:
     try:

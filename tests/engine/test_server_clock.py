@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import Queue, ScriptFault
@@ -41,7 +41,6 @@ def test_the_latest_reply_counts_also_when_the_server_steps_back() -> None:
     assert clock.now_ms(3_000_000_000) == 9_000
 
 
-@settings(deadline=None)
 @given(
     srv_us=st.integers(0, 100 * YEAR_US),
     boot_us=st.integers(0, YEAR_US),

@@ -104,6 +104,8 @@ def test_places_are_shared_and_a_queue_that_waits_gets_the_next_one(queues: tupl
     with at_work(group):
         wait_until(lambda: book.running == 3, "one queue may have all places")
         queues[0].enqueue("work", {}, id="critical-0")
+        share: Any = group.workers[0]._share  # pyright: ignore[reportPrivateUsage]
+        wait_until(lambda: share.hungry, "its worker has heard of it")
         book.release()
         wait_until(lambda: finished(queues) == 61, "all")
     assert kinds(book)[:3] == ["low"] * 3 and "critical" in kinds(book)[3:45], "it did not wait for the end of the other queue"

@@ -12,7 +12,7 @@ import pytest
 from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.handlers import Fault
 from engine.operations import LeasedJob
-from engine.worker.handler_pool import Running
+from engine.worker.handler_pool import HandlerPool
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of, raw_client
@@ -89,10 +89,11 @@ def test_kinds_mix_in_one_worker(queue: Queue, workers: Workers) -> None:
 
 @pytest.mark.parametrize("name", ["hold", "spin"])
 def test_rule_14_a_busy_inline_handler_keeps_its_lease(queue: Queue, workers: Workers, name: str) -> None:
-    """Longer than three leases, whether it waits or keeps the interpreter busy."""
+    """Longer than its lease, whether it waits or keeps the interpreter busy."""
     put(queue, workers, name, "a")
-    worker = start(workers, "--burst", "--lease-ms", "600")
-    wait_until(lambda: len(rows_of(workers.history(), "operation", f="extend", type="ok")) >= 9, "renewals of three leases")
+    worker = start(workers, "--burst", "--lease-ms", "2400")
+    # A renewal each third of a lease.
+    wait_until(lambda: len(rows_of(workers.history(), "operation", f="extend", type="ok")) >= 4, "renewals beyond one lease")
     workers.open_gate()
     assert worker.wait(20) == 0
     assert len(workers.marks("start")) == len(workers.marks("end")) == 1
@@ -190,7 +191,7 @@ def test_a_worker_runs_inline_handlers_where_gevent_has_patched_the_process(queu
 
 
 @pytest.mark.parametrize(
-    "where", ["machine.steps.WorkerSteps._handler_ended", "machine.steps.WorkerSteps.turn", "handler_pool.Running.run_inline"]
+    "where", ["machine.steps.WorkerSteps._handler_ended", "machine.steps.WorkerSteps.turn", "handler_pool.HandlerPool.run_inline"]
 )
 def test_a_defect_ends_the_worker_loudly(queue: Queue, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Whichever thread takes it: a worker that looks alive and does nothing is the worst of all."""
@@ -228,7 +229,7 @@ def test_what_is_said_of_a_lease_while_its_run_ends_is_not_kept() -> None:
 
     handlers = Handlers()
     handlers("work")(lambda job: None)
-    running = Running(handlers, None, ended, say=lambda event: None, places=0, processes=False)
+    running = HandlerPool(handlers, None, ended, say=lambda event: None, places=0, processes=False)
     try:
         running.run_inline(job)
         assert running.runs._lost == {}
