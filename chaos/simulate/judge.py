@@ -208,12 +208,12 @@ class Judge:
         assert steps is not None
         if len(worker.running) > worker.settings.places:
             raise Found("concurrency", f"{worker.name} runs {len(worker.running)} handlers, {worker.settings.places} may run")
-        if steps.in_hand > worker.settings.places + profile.prefetch and not self.world.trouble_ns:
-            raise Found("prefetch", f"{worker.name} has {steps.in_hand} jobs in hand")
+        if steps.leased > worker.settings.places + profile.prefetch and not self.world.trouble_ns:
+            raise Found("prefetch", f"{worker.name} has {steps.leased} jobs in hand")
         if self.world.steps > _STEPS_MAX:
             raise Found("busy loop", f"{self.world.steps} steps, and no end")
         self._timely.in_hand(worker)
-        room = steps.in_hand < worker.settings.places and not worker.stopping
+        room = steps.leased < worker.settings.places and not worker.stopping
         if not room:
             worker.room_since_ns = None
         elif worker.room_since_ns is None:

@@ -77,7 +77,7 @@ class _One:
 
 
 class BatchRuns:
-    """The batches of one `Running`. `start` runs what follows a coroutine, without waiting."""
+    """The batches of one `HandlerPool`. `start` runs what follows a coroutine, without waiting."""
 
     def __init__(self, runs: Runs, start: Callable[[Run], None], handlers: Handlers, ended: BatchEndedTold) -> None:
         self._runs = runs

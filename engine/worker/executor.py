@@ -22,7 +22,7 @@ from engine.handlers import Fault
 from engine.logs import about
 from engine.operations import Bury, Finish, LeasedJob, Operation, Reaped, Release, Retry, Tick
 from engine.worker.batches import Batch, Run
-from engine.worker.handler_pool import Running
+from engine.worker.handler_pool import HandlerPool
 from engine.worker.machine.events import (
     MS,
     Answered,
@@ -99,7 +99,7 @@ class Executor:
         self._waiting = waiting
         self._lock = threading.Lock()
         self._over = False
-        self._running: Running
+        self._running: HandlerPool
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._callers: list[threading.Thread] = []
         # Calls that left while their caller runs inline handlers: it takes the replies itself afterwards, unless that lasts.
@@ -110,7 +110,7 @@ class Executor:
         self._wake_at_ns = 0
         self._sleeps_until_ns = 0
 
-    def run(self, running: Running) -> StopReason:
+    def run(self, running: HandlerPool) -> StopReason:
         """Work until the machine is done; why it is. Raises what ends the worker before that."""
         self._running = running
         for number in range(CALLERS):

@@ -30,7 +30,7 @@ from engine.worker.runs import Runs
 Ended = Callable[[LeasedJob, Fault | None, bool, bytes | None], Run | None]
 
 
-class Running:
+class HandlerPool:
     """The handlers that run. At most `places` run at once and one more inline, which its user sees to; `processes`: plain
     functions run in as many child processes, which are replaced after `child_max_jobs` each (0 = never). `ended` gets True as its
     third argument for an inline run, and `batch_ended` is told of batches. `say` takes what handlers tell the worker while they
@@ -123,7 +123,7 @@ class Running:
             else:
                 result = self._call(leased, job, child)
         except BaseException as failure:
-            # Also SystemExit: in a thread it would end only this thread, and the job would be in hand for ever.
+            # Also SystemExit: in a thread it would end only this thread, and the job would be held for ever.
             fault = self.runs.failed(leased, failure)
         if self._hooks:
             self._hooks.ended(job, None if fault is None else fault.error)

@@ -31,7 +31,7 @@ from engine.routing import DEFAULT_ROUTE
 from engine.serializers import Serializers
 from engine.version import __version__
 from engine.worker.executor import Executor, News
-from engine.worker.handler_pool import Running, check_references
+from engine.worker.handler_pool import HandlerPool, check_references
 from engine.worker.machine.allowance import Gate
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired
 from engine.worker.machine.sharing import Share
@@ -206,7 +206,7 @@ class Worker:
 
     def run(self, *, burst: bool = False, delayed: bool = True) -> StopReason:
         """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job that it has a handler for
-        waits, and none is delayed or in hand; without `delayed`, until none can be claimed now. A second signal stops at once.
+        waits, and none is delayed or leased; without `delayed`, until none can be claimed now. A second signal stops at once.
 
         Returns why it ended: "stopped", "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable when the
         first connection fails, and Malformed while another thread is in it: the two would take each other's news.
@@ -254,7 +254,7 @@ class Worker:
         executor = Executor(
             *(steps, self._queue.driver, waiting, self._news), worker=settings.name, max_memory_mb=self._max_memory_mb
         )
-        running = Running(
+        running = HandlerPool(
             self._handlers,
             self._queue.observer,
             executor.ended,
@@ -279,7 +279,7 @@ class Worker:
 
 
 def _about(settings: Settings, attributes: Mapping[str, Any]) -> dict[str, object]:
-    """What a beat tells people about a worker, beside what it has in hand."""
+    """What a beat tells people about a worker, beside what it has leased."""
     return {
         "name": settings.name,
         "host": socket.gethostname(),

@@ -92,7 +92,7 @@ def test_rule_21_what_waits_behind_slow_handlers_goes_back_after_a_while() -> No
     machine.wait(2)
     assert machine.work == Release((ahead.lease,))
     machine.end()
-    assert machine.steps.in_hand == 1 and machine.work is None, "and nothing is claimed in its place"
+    assert machine.steps.leased == 1 and machine.work is None, "and nothing is claimed in its place"
     machine.wait(20_000)
     assert machine.work is None
     # When the slow one ends, the machine claims for its place alone.
@@ -124,7 +124,7 @@ def test_rule_21_a_slow_handler_holds_up_no_other_job_while_workers_idle(desk: D
     desk.enqueue("slow", *[f"j{number}" for number in range(49)])
     assert fleet.run(5000, lambda: worker.starts[-1][1] == "slow")
     fleet.run(2)
-    assert worker.steps.in_hand > 30, "it had every reason to take many"
+    assert worker.steps.leased > 30, "it had every reason to take many"
     other = fleet.start(concurrency=1, prefetch=64)
     assert fleet.run(1000, lambda: len(other.starts) == 49)
     assert fleet.reaped == []
@@ -189,7 +189,7 @@ def test_rule_21_a_lingering_finish_is_renewed_and_not_forgotten(desk: Desk) -> 
     fleet = Fleet(desk, lambda job: 3)
     desk.enqueue(*[f"j{number}" for number in range(200)])
     worker = fleet.start(concurrency=4, prefetch=64, lease_ms=LEASE_MS)
-    assert fleet.run(5000, lambda: worker.steps.in_hand == 0 and len(worker.starts) == 200)
+    assert fleet.run(5000, lambda: worker.steps.leased == 0 and len(worker.starts) == 200)
     fleet.run(10)
     assert [job for job in (f"j{number}" for number in range(200)) if desk.places(job) != {"ended"}] == []
     assert fleet.sent.total() < 120, "they travelled together"

@@ -12,7 +12,7 @@ from engine.errors import UnknownJob
 from engine.operations import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value
 from engine.parts.results import Waiting, result_of
 from engine.validate import RESULT_BYTES_MAX, json_bytes
-from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, Owed
+from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, PendingAcknowledgements
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.machine import Machine
 
@@ -294,7 +294,7 @@ def test_a_result_has_a_bound(data: str, fine: bool) -> None:
 
 
 def test_values_go_out_in_calls_of_bounded_size() -> None:
-    machine, owed = Machine(), Owed()
+    machine, owed = Machine(), PendingAcknowledgements()
     half = b"x" * (CALL_BYTES_MAX // 2)
     jobs = [machine.job(name) for name in "abcde"]
     for job in jobs:

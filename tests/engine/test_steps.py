@@ -20,7 +20,7 @@ def test_what_was_claimed_starts_up_to_the_concurrency_and_the_rest_waits() -> N
     machine = Machine(concurrency=2, prefetch=1)
     jobs = [machine.job(name) for name in "abc"]
     assert started(machine.give(*jobs)) == ["a", "b"]
-    assert machine.steps.in_hand == 3
+    assert machine.steps.leased == 3
     assert started(machine.handler_ends(jobs[0])) == ["c"]
 
 

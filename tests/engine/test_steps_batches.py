@@ -52,7 +52,7 @@ def test_a_batch_that_runs_is_one_of_the_places() -> None:
     machine = batching(concurrency=2)
     machine.give(*jobs_of(machine, "abcd"))
     machine.wake(True)
-    assert machine.steps.in_hand == 4 and machine.claim.limit == 4, "the other place wants a batch too"
+    assert machine.steps.leased == 4 and machine.claim.limit == 4, "the other place wants a batch too"
     assert batches(machine.give(*jobs_of(machine, "ef"))) == [["e", "f"]]
     assert "work" not in machine.out and "wake" not in machine.out, "no place is free, and nothing is taken ahead"
 
@@ -98,7 +98,7 @@ def test_rule_9_a_job_with_too_little_left_of_its_lease_is_given_back_and_the_ot
     old, fresh = machine.job("old"), machine.job("fresh")
     machine.give(running, other, old, fresh)
     # Only one of the two that wait is renewed. Neither waits so long in life: it would go back before.
-    hand = machine.steps._hand  # pyright: ignore[reportPrivateUsage]
+    hand = machine.steps._lease_table  # pyright: ignore[reportPrivateUsage]
     hand.renewed([fresh.lease, other.lease], 7201 * 1_000_000)
     line = hand.pooled
     line.ready.rotate(1)
@@ -116,7 +116,7 @@ def test_each_job_of_a_batch_has_its_own_end() -> None:
     end(machine, *jobs, failed={"b": "ValueError: b"})
     assert machine.work == Retry((Failure(jobs[1].lease, "ValueError: b", 7),))
     assert machine.out["finish"].operation == Finish((jobs[0].lease, jobs[2].lease))
-    assert machine.steps.in_hand == 0
+    assert machine.steps.leased == 0
 
 
 def test_all_leases_of_a_batch_are_renewed_and_one_is_lost_alone() -> None:
@@ -144,7 +144,7 @@ def test_a_job_of_a_batch_that_takes_too_long_is_given_up_and_the_place_is_free_
     machine.end()
     assert machine.work is None, "its place is taken"
     end(machine, slow, other)
-    assert isinstance(machine.work, Finish) and machine.work.leases == (other.lease,) and machine.steps.in_hand == 0
+    assert isinstance(machine.work, Finish) and machine.work.leases == (other.lease,) and machine.steps.leased == 0
 
 
 def test_a_stop_waits_for_the_batch_and_gives_the_rest_back() -> None:
@@ -183,7 +183,7 @@ def test_in_hand_are_never_more_than_one_renewal_carries() -> None:
     machine = batching(1000, concurrency=8)
     for _ in range(2):
         machine.give(*[machine.job(f"j{number}") for number in range(machine.claim.limit)])
-    assert machine.steps.in_hand == 2000 and "work" not in machine.out and "wake" not in machine.out
+    assert machine.steps.leased == 2000 and "work" not in machine.out and "wake" not in machine.out
 
 
 def test_the_cheap_way_from_one_job_to_the_next_is_not_for_batches() -> None:
@@ -214,4 +214,4 @@ def test_what_happens_to_a_worker_in_the_middle_of_a_batch(event: Any) -> None:
     machine.give(*jobs)
     machine.on(event)
     end(machine, *jobs)
-    assert machine.steps.in_hand == 0 and not lost(machine.log)
+    assert machine.steps.leased == 0 and not lost(machine.log)

@@ -85,7 +85,7 @@ def test_rule_12_a_place_is_kept_while_the_mark_is_on_its_way() -> None:
     machine = Machine(concurrency=1)
     crashed = machine.job("a", crashes=1)
     machine.give(crashed, machine.job("b"))
-    assert started(machine.log) == [] and machine.steps.in_hand == 2
+    assert started(machine.log) == [] and machine.steps.leased == 2
     assert started(machine.mark()) == ["a"]
 
 
@@ -93,7 +93,7 @@ def test_rule_12_a_stale_mark_starts_nothing() -> None:
     machine = Machine(concurrency=1)
     machine.give(machine.job("a", crashes=1))
     actions = machine.mark("stale")
-    assert (started(actions), lost(actions), machine.steps.in_hand) == ([], ["a"], 0)
+    assert (started(actions), lost(actions), machine.steps.leased) == ([], ["a"], 0)
     machine.give(machine.job("b", crashes=1))
     assert isinstance(machine.work, Mark), "the next one is not held up by it"
 
@@ -118,7 +118,7 @@ def test_rule_12_a_mark_that_fails_with_an_error_gives_the_job_back_after_a_paus
     machine.wait(150)
     assert machine.work == Release((job.lease,))
     machine.end()
-    assert machine.steps.in_hand == 0 and isinstance(machine.work, Claim)
+    assert machine.steps.leased == 0 and isinstance(machine.work, Claim)
 
 
 def test_rules_9_and_12_a_mark_that_was_answered_late_starts_nothing() -> None:

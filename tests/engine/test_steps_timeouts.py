@@ -29,10 +29,10 @@ def test_a_function_that_cannot_be_stopped_is_told_as_failed_at_once_and_keeps_i
     assert machine.work == Retry((Failure(slow.lease, "TimeoutError: not done within 100 ms", 7),))
     machine.end()
     machine.wait(7000)
-    assert machine.steps.in_hand == 1 and machine.work is None, "its place is taken, so nothing is claimed"
+    assert machine.steps.leased == 1 and machine.work is None, "its place is taken, so nothing is claimed"
     assert "renew" not in machine.out, "and its lease is not renewed"
     machine.handler_ends(slow)
-    assert machine.steps.in_hand == 0 and machine.claim.limit == 1, "nothing is told of it, and its place is free"
+    assert machine.steps.leased == 0 and machine.claim.limit == 1, "nothing is told of it, and its place is free"
     machine.give(next_job)
     assert "next" in started(machine.log)
 
@@ -48,7 +48,7 @@ def test_what_can_be_stopped_keeps_its_lease_while_it_cleans_up_and_is_told_once
     machine.handler_ends(job, "TimeoutError: cleaned up")
     assert failed(machine) == [(job.lease, "TimeoutError: cleaned up")]
     machine.end()
-    assert not of(GiveUpHandler, machine.wait(2 * CLEAN_UP_MS)) and machine.steps.in_hand == 0
+    assert not of(GiveUpHandler, machine.wait(2 * CLEAN_UP_MS)) and machine.steps.leased == 0
 
 
 def test_the_time_of_a_run_in_a_child_process_begins_when_the_child_says_so() -> None:

@@ -63,7 +63,7 @@ def test_turns_go_through_the_batch_in_order() -> None:
     assert armed(machine, jobs[0]) == ["j1"]
     for at in range(1, 8):
         assert turn(machine, jobs[at]) == f"j{at + 1}"
-    assert machine.steps.in_hand == 12
+    assert machine.steps.leased == 12
 
 
 def test_what_turns_leave_undecided_is_decided_within_5_ms() -> None:
@@ -109,7 +109,7 @@ def test_rule_9_a_turn_starts_nothing_that_has_too_little_of_its_lease_left() ->
         fused = isinstance(machine.work, Finish) and machine.work.claim is not None
         machine.give() if fused else machine.end()
     assert {lease.job for lease in machine.work.leases} == {f"j{number}" for number in range(2, 6)}
-    assert machine.steps.in_hand == 0
+    assert machine.steps.leased == 0
 
 
 @pytest.mark.parametrize("left_ms", [40, 39])
@@ -137,7 +137,7 @@ def test_a_turn_is_measured() -> None:
         at += 1
     assert at > 2
     machine.handler_ends(jobs[at])
-    assert machine.claim.limit + machine.steps.in_hand > 4 * before
+    assert machine.claim.limit + machine.steps.leased > 4 * before
 
 
 def test_rule_21_what_waits_behind_a_slow_inline_handler_goes_back() -> None:
@@ -147,7 +147,7 @@ def test_rule_21_what_waits_behind_a_slow_inline_handler_goes_back() -> None:
     machine.wait(250)
     assert isinstance(machine.work, Release)
     assert {lease.job for lease in machine.work.leases} == {job.lease.job for job in jobs[1:]}
-    assert machine.steps.in_hand == 1
+    assert machine.steps.leased == 1
 
 
 def test_rule_21_the_places_of_the_pool_do_not_keep_what_waits_for_the_inline_one() -> None:

@@ -16,7 +16,7 @@ from engine.command.main import main
 from engine.models.lanes_workers import TOOK_NAMES_MAX
 from engine.operations import BUCKET_MAX, Beat, Beaten, ListTook, NoteQueue, TellTook, TookItem, TookTold, bucket_end_ns
 from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
-from engine.worker.machine.statistics import ITEMS_MAX, Took
+from engine.worker.machine.statistics import ITEMS_MAX, RunStatistics
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.machine import Machine, exits
 
@@ -150,7 +150,7 @@ def test_both_faces_read_every_name_in_order(desk: Desk) -> None:
 def test_percentiles_are_within_a_fifth_of_the_true_ones() -> None:
     draw = random.Random(5)
     for spread in (0.1, 1.0, 2.5):
-        took = Took(_clock(), 1000, 0)
+        took = RunStatistics(_clock(), 1000, 0)
         values = sorted(int(draw.lognormvariate(15, spread)) for _ in range(5000))
         for value in values:
             took.succeeded("main", value)
@@ -215,7 +215,7 @@ def _clock() -> Any:
     return Machine().clock
 
 
-def reported(took: Took, now_ns: int = 0) -> TellTook:
+def reported(took: RunStatistics, now_ns: int = 0) -> TellTook:
     report = took.next_report("a" * 16, now_ns, last=True)
     assert report is not None
     return report
@@ -223,7 +223,7 @@ def reported(took: Took, now_ns: int = 0) -> TellTook:
 
 def test_each_run_is_in_the_bucket_that_ends_above_it() -> None:
     for took_ns in (0, 1, 2, 3, 1_000, 999_999, 2**30, 2**47 - 1, 2**47, 2**63):
-        took = Took(_clock(), 1000, 0)
+        took = RunStatistics(_clock(), 1000, 0)
         took.succeeded("main", took_ns)
         (((bucket, runs),),) = [told.buckets for told in reported(took).items]
         assert runs == 1
@@ -234,7 +234,7 @@ def test_each_run_is_in_the_bucket_that_ends_above_it() -> None:
 
 
 def test_a_report_takes_so_many_names_and_the_next_one_the_rest() -> None:
-    took = Took(_clock(), 1000, 0)
+    took = RunStatistics(_clock(), 1000, 0)
     for number in range(ITEMS_MAX + 1):
         took.succeeded(f"n{number}", 5)
     took.failed("n0", 6)
@@ -250,7 +250,7 @@ def test_a_report_takes_so_many_names_and_the_next_one_the_rest() -> None:
 
 
 def test_an_unanswered_report_keeps_its_identity_and_content_until_it_is_void() -> None:
-    took = Took(_clock(), 1000, 0)
+    took = RunStatistics(_clock(), 1000, 0)
     took.succeeded("main", 5)
     first = reported(took)
     took.unanswered(0, fault=False)

@@ -19,7 +19,7 @@ CONTENTS = (
         "a worker takes the result of one job for that of another",
         (
             Edit(
-                "engine.worker.machine.acknowledgements:Owed.take_finishes",
+                "engine.worker.machine.acknowledgements:PendingAcknowledgements.take_finishes",
                 "values.append(Value(item, data, ttl_ms, took_ms))",
                 "values.append(Value(len(values), data, ttl_ms, took_ms))",
             ),

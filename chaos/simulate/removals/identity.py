@@ -120,7 +120,7 @@ IDENTITY = (
         "a worker gives an unanswered claim up",
         (
             Edit(
-                "engine.worker.machine.replies:Learning._failed",
+                "engine.worker.machine.replies:ReplyHandling._failed",
                 "case Claim() | Finish() | Retry() | Bury() | Drop()",
                 "case Finish() | Retry() | Bury() | Drop()",
             ),

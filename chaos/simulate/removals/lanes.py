@@ -118,7 +118,7 @@ LANES = (
         "jobs taken ahead stay with a slow worker",
         (
             Edit(
-                "engine.worker.machine.lease_table:InHand.give_back_idle",
+                "engine.worker.machine.lease_table:LeaseTable.give_back_idle",
                 "if oldest is None or now_ns - oldest.since_ns < waited_ns:",
                 "if oldest is None or now_ns > 0:",
             ),
@@ -130,8 +130,8 @@ LANES = (
         21,
         "finishes wait for as long as jobs wait",
         (
-            Edit("engine.worker.machine.acknowledgements:Owed.lingers", "return in_time and ", "return "),
-            Edit("engine.worker.machine.acknowledgements:Owed.linger_until_ns", "LINGER_MS * MS", "1000 * MS"),
+            Edit("engine.worker.machine.acknowledgements:PendingAcknowledgements.lingers", "return in_time and ", "return "),
+            Edit("engine.worker.machine.acknowledgements:PendingAcknowledgements.linger_until_ns", "LINGER_MS * MS", "1000 * MS"),
         ),
         ("linger",),
         ("quick",),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from chaos.simulate.patching import Edit, Removal
 
-_IN_HAND = "engine.worker.machine.lease_table:InHand."
-_LEARNING = "engine.worker.machine.replies:Learning."
-_DECIDING = "engine.worker.machine.plan:Deciding."
+_IN_HAND = "engine.worker.machine.lease_table:LeaseTable."
+_LEARNING = "engine.worker.machine.replies:ReplyHandling."
+_DECIDING = "engine.worker.machine.plan:Planning."
 
 LEASES = (
     Removal(
@@ -73,7 +73,7 @@ LEASES = (
         "jobs with a crash behind them run side by side",
         (
             Edit(_IN_HAND + "_begin", "elif self._crashed is None:", "elif self._marking is None:"),
-            Edit(_DECIDING + "_next_claim", "0 if self._hand.has_crashed else 1", "1000"),
+            Edit(_DECIDING + "_next_claim", "0 if self._lease_table.has_crashed else 1", "1000"),
         ),
         ("poison pair",),
         ("poison",),

@@ -68,9 +68,9 @@ ROUTES = (
         "a job that goes on elsewhere ends here first",
         (
             Edit(
-                "engine.worker.machine.replies:Learning._fail",
-                "self._owed.rerouting.add(job, failure, end.target)",
-                'self._owed.drop(job.lease, "rerouted")',
+                "engine.worker.machine.replies:ReplyHandling._fail",
+                "self._acknowledgements.rerouting.add(job, failure, end.target)",
+                'self._acknowledgements.drop(job.lease, "rerouted")',
             ),
         ),
         ("drop",),

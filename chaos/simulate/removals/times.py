@@ -60,7 +60,7 @@ TIMES = (
         "the wait of a failed run does not grow",
         (
             Edit(
-                "engine.worker.machine.replies:Learning._fail",
+                "engine.worker.machine.replies:ReplyHandling._fail",
                 "backoff.delay_ms(job.options, job.failures, self._draw)",
                 "backoff.delay_ms(job.options, 0, self._draw)",
             ),

@@ -16,7 +16,7 @@ CALL_BYTES_MAX = 1024 * 1024
 FAILURES_MAX = 200
 
 
-class Owed:
+class PendingAcknowledgements:
     """Ends of leases that wait for the work channel. Finishes wait for company, and travel with a claim; the rest goes first."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Owed:
             ttl_ms, took_ms, data = kept
             size += len(data)
             if size > CALL_BYTES_MAX and values:
-                # The rest goes with the next call, which the machine makes as long as something is owed.
+                # The rest goes with the next call, which the machine makes as long as something is pending.
                 self._finishes = list(leases[item:])
                 leases = leases[:item]
                 break

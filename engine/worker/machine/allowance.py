@@ -48,8 +48,8 @@ class Allowance:
         """Whether nothing may be claimed: a pause is on, or the gate has just been found closed."""
         return self.paused(now_ns) or now_ns < self._ask_at_ns
 
-    def most(self, free: int, in_hand: int, now_ns: int) -> int:
-        """How many of so many jobs may be claimed; so many are in hand."""
+    def most(self, free: int, leased: int, now_ns: int) -> int:
+        """How many of so many jobs may be claimed; so many are leased."""
         if self.closed(now_ns):
             return 0
         most = free
@@ -58,7 +58,7 @@ class Allowance:
             most = free if said is True else min(free, int(said))
             if most <= 0:
                 self._ask_at_ns = now_ns + GATE_MS * MS
-        return most if self.share is None or most <= 0 else self.share.allow(most, in_hand)
+        return most if self.share is None or most <= 0 else self.share.allow(most, leased)
 
     def next_ns(self, now_ns: int) -> int | None:
         """When a pause ends or the gate is asked again."""

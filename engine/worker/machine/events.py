@@ -180,7 +180,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class LoseLease:
-    """The lease of a job in hand has ended, or nobody could say for a whole lease that it has not: tell its handler, if it was
+    """The lease of a job has ended, or nobody could say for a whole lease that it has not: tell its handler, if it was
     `started`.
 
     `starved_ms`: the machine was woken this much later than it had asked for, so no renewal was sent in time (rule 14).

@@ -12,7 +12,7 @@ from engine.worker.machine.events import MS, Settings
 
 #: A worker is taken for dead when so many beats in a row have not come.
 BEATS_MISSED = 3
-#: Ids of jobs in hand that a beat tells.
+#: Ids of leased jobs that a beat tells.
 JOBS_TOLD = 100
 #: A stop waits at most this long for the answer to its leave: the beats run out by themselves.
 LEAVE_MS = 1_000
@@ -22,7 +22,7 @@ _AGAIN_MS = 1_000
 _NOTE_MS = 60_000
 
 
-class Membership:
+class Heartbeat:
     """The beats of one worker; none without an interval."""
 
     def __init__(self, settings: Settings, clock: ServerClock, now_ns: int) -> None:
@@ -62,7 +62,7 @@ class Membership:
         return NoteQueue(self._clock.now_ms(now_ns))
 
     def next_leave(self, incarnation: str) -> Beat:
-        """The last one: nothing is in hand any more."""
+        """The last one: nothing is leased any more."""
         self._counter += 1
         self.at_ns = None
         return Beat(incarnation, self._counter, self._interval_ms * BEATS_MISSED, 0, self._settings.lease_ms, "{}")

@@ -1,4 +1,4 @@
-"""The jobs that a worker holds: leased and not yet started, or running, each with the end of its lease on the worker's clock."""
+"""The jobs that a worker has leased: not yet started, or running, each with the end of its lease on the worker's clock."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable
 
 from engine.operations import Lease, LeasedJob
 from engine.worker.machine.events import MS, LoseLease, Settings, Start
-from engine.worker.machine.run_queue import NOTHING, Begun, Held, Line
+from engine.worker.machine.run_queue import NOTHING, Begun, Held, RunQueue
 
-#: Jobs of all the batches and all else that one worker has in hand at most: it renews them in one call.
-IN_HAND_MAX = 2000
+#: Jobs that one worker has leased at most, those of batches as well: it renews them in one call.
+LEASES_MAX = 2000
 
 
-class InHand:
+class LeaseTable:
     """Keyed by lease, not by job: a worker that froze may be given a job again while the old handler still runs.
 
     A lease is counted from the monotonic instant at which its claim, or its last renewal that was answered, was *first sent*:
     the server can only have started counting later (rule 9). At most one job with a crash behind it is marked or runs (rule 12).
-    Inline jobs wait in a line of their own, and one of them runs at a time.
+    Inline jobs wait in a run queue of their own, and one of them runs at a time.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -28,9 +28,9 @@ class InHand:
         self._largest = max(settings.batches.values(), default=0)
         # Whether jobs are taken ahead for batches: not from when others of them went back until the next batch has started.
         self._batching = True
-        self.pooled = Line(settings.concurrency, inline=False)
-        self.inline = Line(settings.places - settings.concurrency, inline=True)
-        self.lines = tuple(line for line in (self.pooled, self.inline) if line.places)
+        self.pooled = RunQueue(settings.concurrency, inline=False)
+        self.inline = RunQueue(settings.places - settings.concurrency, inline=True)
+        self.run_queues = tuple(run_queue for run_queue in (self.pooled, self.inline) if run_queue.places)
         # Its mark is on the way, and a handler's place is kept for it.
         self._marking: Held | None = None
         # The one job with a crash behind it that is being marked or runs.
@@ -40,18 +40,18 @@ class InHand:
 
     def __len__(self) -> int:
         count = 0 if self._marking is None else 1
-        for line in self.lines:
-            count += len(line.ready) + len(line.running)
+        for run_queue in self.run_queues:
+            count += len(run_queue.ready) + len(run_queue.running)
         return count
 
     def add(self, jobs: Iterable[LeasedJob], first_send_ns: int, now_ns: int) -> None:
         """Take claimed jobs in."""
         until_ns = first_send_ns + self._lease_ns
         for job in jobs:
-            line = self._line_of(job)
-            line.ready.append(Held(job, until_ns, now_ns))
+            run_queue = self._queue_of(job)
+            run_queue.ready.append(Held(job, until_ns, now_ns))
             if job.crashes:
-                line.crashed += 1
+                run_queue.crashed += 1
 
     def resize(self, pooled: int) -> None:
         """So many handlers of the pool may run at once. Where more of them run, they go on."""
@@ -60,36 +60,36 @@ class InHand:
     def begin(self, now_ns: int) -> Begun:
         """Fill the free places. No handler starts with less than a fifth of its lease left (rule 9)."""
         begun = NOTHING
-        for line in self.lines:
-            if line.ready and line.free > 0:
-                new = self._begin(line, now_ns)
+        for run_queue in self.run_queues:
+            if run_queue.ready and run_queue.free > 0:
+                new = self._begin(run_queue, now_ns)
                 begun = Begun(begun.started + new.started, begun.too_late + new.too_late, begun.mark or new.mark)
         return begun
 
-    def _begin(self, line: Line, now_ns: int) -> Begun:
-        marking = self._marking is not None and self._line_of(self._marking.job) is line
-        places = line.free - marking
+    def _begin(self, run_queue: RunQueue, now_ns: int) -> Begun:
+        marking = self._marking is not None and self._queue_of(self._marking.job) is run_queue
+        places = run_queue.free - marking
         started: list[Start] = []
         too_late: list[Lease] = []
         waiting: list[Held] = []
         mark: Lease | None = None
-        while line.ready and places > 0:
-            held = line.ready.popleft()
+        while run_queue.ready and places > 0:
+            held = run_queue.ready.popleft()
             lease = held.job.lease
             if held.job.crashes:
-                line.crashed -= 1
+                run_queue.crashed -= 1
             if held.lease_until_ns - now_ns < self._margin_ns:
                 self._uncrash(lease)
                 too_late.append(lease)
             elif not held.job.crashes or held.marked:
                 held.since_ns = now_ns
-                line.running[lease] = held
+                run_queue.running[lease] = held
                 batch: list[LeasedJob] = []
                 if self._batches and held.job.name in self._batches:
                     self._batching = True
-                    batch, late = line.gather(held, self._batches[held.job.name], now_ns + self._margin_ns, now_ns)
+                    batch, late = run_queue.gather(held, self._batches[held.job.name], now_ns + self._margin_ns, now_ns)
                     too_late += late
-                started.append(Start(held.job, line.inline, tuple(batch)))
+                started.append(Start(held.job, run_queue.inline, tuple(batch)))
                 places -= 1
             elif self._crashed is None:
                 self._crashed = mark = lease
@@ -97,21 +97,21 @@ class InHand:
                 places -= 1
             else:
                 waiting.append(held)
-        line.ready.extendleft(reversed(waiting))
-        line.crashed += len(waiting)
+        run_queue.ready.extendleft(reversed(waiting))
+        run_queue.crashed += len(waiting)
         return Begun(tuple(started), tuple(too_late), mark)
 
-    def line_running(self, lease: Lease) -> Line | None:
-        """The line that the running job of this lease is of."""
-        return next((line for line in self.lines if lease in line.running), None)
+    def queue_running(self, lease: Lease) -> RunQueue | None:
+        """The run queue in which the job of this lease runs."""
+        return next((run_queue for run_queue in self.run_queues if lease in run_queue.running), None)
 
-    def swap(self, line: Line, lease: Lease, now_ns: int) -> tuple[LeasedJob, LeasedJob, int] | None:
-        """The job of this lease has ended and the next of its line starts in its place. Returns both and the time that the
+    def swap(self, run_queue: RunQueue, lease: Lease, now_ns: int) -> tuple[LeasedJob, LeasedJob, int] | None:
+        """The job of this lease has ended and the next of its queue starts in its place. Returns both and the time that the
         first one took; None, with nothing done, where more is to be decided for either."""
-        ending, head = line.running[lease], line.ready[0]
+        ending, head = run_queue.running[lease], run_queue.ready[0]
         job = head.job
         if (
-            len(line.running) - line.followers > line.places
+            len(run_queue.running) - run_queue.followers > run_queue.places
             or ending.job.crashes
             or job.crashes
             or head.lease_until_ns - now_ns < self._margin_ns
@@ -119,10 +119,10 @@ class InHand:
             return None
         if job.options.timeout_ms or ending.job.options.timeout_ms or job.name in self._batches:
             return None
-        del line.running[lease]
-        line.ready.popleft()
+        del run_queue.running[lease]
+        run_queue.ready.popleft()
         head.since_ns = now_ns
-        line.running[job.lease] = head
+        run_queue.running[job.lease] = head
         return ending.job, job, now_ns - ending.since_ns
 
     def is_marking(self, lease: Lease) -> bool:
@@ -133,13 +133,13 @@ class InHand:
         """The mark was answered: the job is the next to start."""
         if self._marking is not None and self.is_marking(lease):
             self._marking.marked = True
-            line = self._line_of(self._marking.job)
-            line.ready.appendleft(self._marking)
-            line.crashed += 1
+            run_queue = self._queue_of(self._marking.job)
+            run_queue.ready.appendleft(self._marking)
+            run_queue.crashed += 1
             self._marking = None
 
     def unmark(self, lease: Lease) -> list[Lease]:
-        """The mark cannot be set: the job leaves the hand."""
+        """The mark cannot be set: the job leaves the table."""
         if not self.is_marking(lease):
             return []
         self._marking = None
@@ -147,35 +147,35 @@ class InHand:
         return [lease]
 
     def give_back(self) -> list[Lease]:
-        """Everything that has not started leaves the hand."""
+        """Everything that has not started leaves the table."""
         leases: list[Lease] = []
-        for line in self.lines:
-            leases += [held.job.lease for held in line.ready]
-            line.ready.clear()
-            line.crashed = 0
+        for run_queue in self.run_queues:
+            leases += [held.job.lease for held in run_queue.ready]
+            run_queue.ready.clear()
+            run_queue.crashed = 0
         if self._marking is not None:
             leases += self.unmark(self._marking.job.lease)
         for lease in leases:
             self._uncrash(lease)
         return leases
 
-    def give_back_idle(self, line: Line, ahead: int, waited_ns: int, now_ns: int) -> list[Lease]:
-        """What has waited so long for a place, beyond `ahead` jobs, leaves the hand. A job that waits because another one with a
+    def give_back_idle(self, run_queue: RunQueue, ahead: int, waited_ns: int, now_ns: int) -> list[Lease]:
+        """What has waited so long for a place, beyond `ahead` jobs, leaves the table. A job that waits because another one with a
         crash behind it runs would only come back, so it stays."""
-        oldest = line.oldest()
+        oldest = run_queue.oldest()
         if oldest is None or now_ns - oldest.since_ns < waited_ns:
             return []
-        over = [held for held in line.ready if not held.job.crashes][ahead:]
+        over = [held for held in run_queue.ready if not held.job.crashes][ahead:]
         idle = [held for held in over if now_ns - held.since_ns >= waited_ns]
         self._batching = self._batching and all(held.job.name in self._batches for held in idle)
         for held in idle:
-            line.ready.remove(held)
+            run_queue.ready.remove(held)
         return [held.job.lease for held in idle]
 
     def ended(self, lease: Lease, now_ns: int) -> tuple[LeasedJob, int, bool]:
-        """A handler has ended: its job leaves the hand. Returns the job, the time that it took, and whether it was given up."""
-        line = self.inline if lease in self.inline.running else self.pooled
-        held = line.pop(lease)
+        """A handler has ended: its job leaves the table. Returns the job, the time that it took, and whether it was given up."""
+        run_queue = self.inline if lease in self.inline.running else self.pooled
+        held = run_queue.pop(lease)
         self._uncrash(lease)
         self.stuck -= held.stuck
         return held.job, now_ns - held.since_ns, held.stuck
@@ -183,17 +183,17 @@ class InHand:
     def give_up(self, lease: Lease, now_ns: int) -> int:
         """The run of this job is over although its handler goes on: it keeps its place, and its lease is not renewed. Returns
         how long it has run."""
-        line = self.line_running(lease)
-        if line is None:
+        run_queue = self.queue_running(lease)
+        if run_queue is None:
             return 0
-        held = line.running[lease]
+        held = run_queue.running[lease]
         held.lost = held.told = held.stuck = True
         self.stuck += 1
         return now_ns - held.since_ns
 
     @property
     def has_crashed(self) -> bool:
-        """Whether a job with a crash behind it is in hand."""
+        """Whether a job with a crash behind it is leased."""
         return self._crashed is not None or self.pooled.crashed > 0 or self.inline.crashed > 0
 
     @property
@@ -204,7 +204,7 @@ class InHand:
     @property
     def busy(self) -> bool:
         """Whether no place is free, of whichever kind."""
-        return all(line.free <= 0 for line in self.lines)
+        return all(run_queue.free <= 0 for run_queue in self.run_queues)
 
     def ahead(self, measured: int) -> int:
         """How many jobs to take ahead, where `measured` handlers' worth would do: a whole batch for a place that is free, or
@@ -217,22 +217,22 @@ class InHand:
     def room(self, wanted: int) -> int:
         """How many jobs to claim for so many runs and jobs ahead: a batch that runs counts as one."""
         if self._largest:
-            wanted = min(wanted + sum(line.followers for line in self.lines), IN_HAND_MAX)
+            wanted = min(wanted + sum(run_queue.followers for run_queue in self.run_queues), LEASES_MAX)
         return wanted - len(self)
 
     def oldest_wait_ns(self) -> int | None:
         """Since when a job waits for a free handler."""
         since_ns: int | None = None
-        for line in self.lines:
-            held = line.oldest() if line.ready else None
+        for run_queue in self.run_queues:
+            held = run_queue.oldest() if run_queue.ready else None
             if held is not None and (since_ns is None or held.since_ns < since_ns):
                 since_ns = held.since_ns
         return since_ns
 
     def running_since_ns(self) -> list[int]:
         """When each running handler was started, oldest first."""
-        if len(self.lines) == 1:
-            return list(self.lines[0].running_since_ns())
+        if len(self.run_queues) == 1:
+            return list(self.run_queues[0].running_since_ns())
         return sorted([*self.pooled.running_since_ns(), *self.inline.running_since_ns()])
 
     def leases(self) -> list[Lease]:
@@ -247,27 +247,28 @@ class InHand:
                 known[lease].lease_until_ns = first_send_ns + self._lease_ns
 
     def lose(self, lease: Lease, starved_ms: int, *, cancelled: bool = False) -> list[LoseLease]:
-        """The server has ended this lease. Empty when its handler was told before; a job that has not started leaves the hand."""
+        """The server has ended this lease. Empty when its handler was told before. A job that has not started leaves the
+        table."""
         held = next((held for held in self._all() if held.job.lease == lease), None)
         if held is None or held.lost:
             return []
         held.lost = True
-        line = self._line_of(held.job)
+        run_queue = self._queue_of(held.job)
         if held is self._marking:
             self.unmark(lease)
-        elif lease not in line.running:
-            line.ready.remove(held)
-            line.crashed -= held.job.crashes > 0
+        elif lease not in run_queue.running:
+            run_queue.ready.remove(held)
+            run_queue.crashed -= held.job.crashes > 0
             self._uncrash(lease)
         fresh, held.told = not held.told, True
-        return [LoseLease(lease, starved_ms, lease in line.running, cancelled)] if fresh else []
+        return [LoseLease(lease, starved_ms, lease in run_queue.running, cancelled)] if fresh else []
 
     def run_out(self, now_ns: int) -> list[Lease]:
         """Leases of running jobs that were not renewed in time by this worker's clock, each once. They may still hold on the
         server, so they go on being renewed."""
         over: list[Lease] = []
-        for line in self.lines:
-            for held in line.running.values():
+        for run_queue in self.run_queues:
+            for held in run_queue.running.values():
                 if held.lease_until_ns <= now_ns and not held.told:
                     held.told = True
                     over.append(held.job.lease)
@@ -276,20 +277,20 @@ class InHand:
     def next_end_ns(self) -> int | None:
         """When the next lease of a running job runs out by this worker's clock."""
         end_ns: int | None = None
-        for line in self.lines:
-            for held in line.running.values():
+        for run_queue in self.run_queues:
+            for held in run_queue.running.values():
                 if not held.told and (end_ns is None or held.lease_until_ns < end_ns):
                     end_ns = held.lease_until_ns
         return end_ns
 
-    def _line_of(self, job: LeasedJob) -> Line:
-        if len(self.lines) == 1:
-            return self.lines[0]
+    def _queue_of(self, job: LeasedJob) -> RunQueue:
+        if len(self.run_queues) == 1:
+            return self.run_queues[0]
         return self.inline if job.name in self._inline_names else self.pooled
 
     def _all(self) -> list[Held]:
-        ready = [held for line in self.lines for held in line.ready]
-        running = [held for line in self.lines for held in line.running.values()]
+        ready = [held for run_queue in self.run_queues for held in run_queue.ready]
+        running = [held for run_queue in self.run_queues for held in run_queue.running.values()]
         return [*ready, *([self._marking] if self._marking is not None else []), *running]
 
     def _uncrash(self, lease: Lease) -> None:

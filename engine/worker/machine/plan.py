@@ -9,36 +9,37 @@ from engine.worker.machine.run_queue import NOTHING
 from engine.worker.machine.state import State
 
 
-class Deciding(State):
+class Planning(State):
     """Looks at what is there, and adds what is to be done to the actions."""
 
     def _start_jobs(self, now_ns: int, actions: list[Action]) -> None:
         if self._stopping.on or self._allowance.paused(now_ns):
-            self._owed.release(self._hand.give_back())
+            self._acknowledgements.release(self._lease_table.give_back())
             return
-        begun = self._hand.begin(now_ns)
+        begun = self._lease_table.begin(now_ns)
         if begun is not NOTHING:
             for start in begun.started:
                 for job in start.batch or (start.job,):
                     self._timeouts.began(job, now_ns)
             actions.extend(begun.started)
-            self._owed.release(begun.too_late)
+            self._acknowledgements.release(begun.too_late)
             self._mark = begun.mark or self._mark
-        measured = self._prefetch.ahead(self._hand.running_since_ns(), now_ns)
-        for line in self._hand.lines:
-            if line.ready:
-                # Of the places that the measure knows, those of the other line do not work these off.
-                ahead = self._prefetch.ahead(line.running_since_ns(), now_ns, line.places)
-                self._owed.release(self._hand.give_back_idle(line, min(measured, ahead), WAIT_MS_MAX * MS, now_ns))
+        measured = self._prefetch.ahead(self._lease_table.running_since_ns(), now_ns)
+        for run_queue in self._lease_table.run_queues:
+            if run_queue.ready:
+                # Of the places that the measure knows, those of the other queue do not work these off.
+                ahead = self._prefetch.ahead(run_queue.running_since_ns(), now_ns, run_queue.places)
+                idle = self._lease_table.give_back_idle(run_queue, min(measured, ahead), WAIT_MS_MAX * MS, now_ns)
+                self._acknowledgements.release(idle)
         # The places of a group are shared job by job.
-        self._ahead = measured if self._allowance.share is not None else self._hand.ahead(measured)
+        self._ahead = measured if self._allowance.share is not None else self._lease_table.ahead(measured)
 
     def _use_work_channel(self, now_ns: int, actions: list[Action]) -> None:
         if not self._channels.free("work") or self._channels.send_again("work", actions):
             return
         operation = self._next_work(now_ns)
         if isinstance(operation, Enqueue):
-            queue = self._owed.rerouting.first.queue
+            queue = self._acknowledgements.rerouting.first.queue
             build = self._elsewhere(queue) if queue and self._elsewhere is not None else self._build
             self._channels.send("work", build(operation), actions)
         elif operation is not None:
@@ -49,18 +50,19 @@ class Deciding(State):
         an idle moment: then they go by themselves, and the server has work while the next jobs come in (rule 21)."""
         if not self._channels.free("finish") or self._channels.send_again("finish", actions):
             return
-        if self._owed.finishes and not self.owned and self._channels.busy("work"):
-            self._finishing, values = self._owed.take_finishes()
+        if self._acknowledgements.finishes and not self.owned and self._channels.busy("work"):
+            self._finishing, values = self._acknowledgements.take_finishes()
             self._channels.send("finish", self._build(Finish(self._finishing, None, values)), actions)
 
     def _next_work(self, now_ns: int) -> Operation | None:
-        end = self._owed.take_end()
+        end = self._acknowledgements.take_end()
         if end is not None:
             return end
-        if self._owed.rerouting and self._clock.known:
-            return self._owed.rerouting.enqueue(self._clock.now_ms(now_ns))
-        mark = self._mark if self._mark is not None and self._hand.is_marking(self._mark) else None
-        if mark is not None and not self._owed.has_finish(self._crashed_end) and self._crashed_end not in self._finishing:
+        if self._acknowledgements.rerouting and self._clock.known:
+            return self._acknowledgements.rerouting.enqueue(self._clock.now_ms(now_ns))
+        mark = self._mark if self._mark is not None and self._lease_table.is_marking(self._mark) else None
+        pending = self._acknowledgements.has_finish(self._crashed_end) or self._crashed_end in self._finishing
+        if mark is not None and not pending:
             # Not before the end of the one that was marked before it is told: that would be charged for the crash of this one.
             # It waits for nothing else: the finishes of a flood of others would never let it through.
             self._mark = None
@@ -68,38 +70,38 @@ class Deciding(State):
         if mark is None and self._lingers(now_ns):
             return None
         claim = self._next_claim(now_ns)
-        if self._owed.finishes:
-            leases, values = self._owed.take_finishes()
+        if self._acknowledgements.finishes:
+            leases, values = self._acknowledgements.take_finishes()
             return Finish(leases, claim, values)
         return claim if self._claiming.hungry else None
 
     def _lingers(self, now_ns: int) -> bool:
         """Whether finishes wait for others to travel with: for 5 ms, and only while more jobs wait for a handler than have ended,
         so that the next jobs are here before the last of these has started (rule 21)."""
-        return not self._stopping.on and self._owed.lingers(self._hand.startable, now_ns)
+        return not self._stopping.on and self._acknowledgements.lingers(self._lease_table.startable, now_ns)
 
     def _next_claim(self, now_ns: int) -> Claim | None:
         """A claim for the free places. It rides on a finish even when the last one found nothing: that costs no round trip."""
         free = self._free
         if free <= 0 or self._stopping.on or not self._clock.known:
             return None
-        if not self._owed.finishes and self._hand.busy and free < self._hand.startable:
+        if not self._acknowledgements.finishes and self._lease_table.busy and free < self._lease_table.startable:
             # It would bring a few, and the next one many: as long as most of what was taken ahead has not started, it can wait.
             return None
-        if not self._claiming.hungry and not self._owed.finishes:
+        if not self._claiming.hungry and not self._acknowledgements.finishes:
             return None
         if self._allowance.share is not None and not self._claiming.hungry:
             # Places that others may need are not kept for what is not known to be there.
             return None
-        if not self._claiming.classes or (free := self._allowance.most(free, self.in_hand, now_ns)) <= 0:
+        if not self._claiming.classes or (free := self._allowance.most(free, self.leased, now_ns)) <= 0:
             return None
-        return self._claiming.next_claim(free, 0 if self._hand.has_crashed else 1, now_ns)
+        return self._claiming.next_claim(free, 0 if self._lease_table.has_crashed else 1, now_ns)
 
     def _use_renew_channel(self, now_ns: int, actions: list[Action]) -> None:
         if self._channels.busy("renew") or now_ns < self._renewing.at_ns:
             return
         self._renewing.begin(now_ns)
-        renewal = self._renewing.next_renewal(self._hand.leases() + self._owed.leases(), now_ns)
+        renewal = self._renewing.next_renewal(self._lease_table.leases() + self._acknowledgements.leases(), now_ns)
         if renewal is not None:
             self._channels.send("renew", self._build(renewal), actions)
 
@@ -108,12 +110,13 @@ class Deciding(State):
             return
         incarnation = self._claiming.incarnation
         operation: Operation | None = None
-        if self._membership.due(now_ns):
-            operation = self._membership.next_beat(incarnation, self._hand.leases(), now_ns)
-        if operation is None and self._stopping.on and not (self.owned or self._telling) and self._membership.leaves(now_ns):
-            operation = self._took.next_report(incarnation, now_ns, last=True) or self._membership.next_leave(incarnation)
-        operation = operation or self._progress.next_operation() or self._membership.next_note(now_ns)
-        operation = operation or self._took.next_report(incarnation, now_ns)
+        if self._heartbeat.due(now_ns):
+            operation = self._heartbeat.next_beat(incarnation, self._lease_table.leases(), now_ns)
+        idle = not (self.owned or self._unacknowledged)
+        if operation is None and self._stopping.on and idle and self._heartbeat.leaves(now_ns):
+            operation = self._statistics.next_report(incarnation, now_ns, last=True) or self._heartbeat.next_leave(incarnation)
+        operation = operation or self._progress.next_operation() or self._heartbeat.next_note(now_ns)
+        operation = operation or self._statistics.next_report(incarnation, now_ns)
         operation = operation or self._sweeping.next_operation(incarnation, now_ns)
         if operation is not None:
             self._channels.send("sweep", self._build(operation), actions)
@@ -128,7 +131,7 @@ class Deciding(State):
     def _maybe_exit(self, now_ns: int, actions: list[Action]) -> None:
         if self._exited or self._stopping.reason is None:
             return
-        telling = self._telling or (not self.owned and self._membership.leaves(now_ns))
+        telling = self._unacknowledged or (not self.owned and self._heartbeat.leaves(now_ns))
         if self._stopping.over(now_ns, running=self.owned > 0, telling=telling):
             self._exited = True
             actions.append(Exit(self._stopping.reason))

@@ -37,7 +37,7 @@ class Prefetch:
         self._grown = grown or 1
 
     def ahead(self, running_since_ns: Iterable[int], now_ns: int, places: int | None = None) -> int:
-        """Jobs to have in hand beyond those that run. `running_since_ns`: when the handlers that run were started, oldest first.
+        """Jobs to have leased beyond those that run. `running_since_ns`: when the handlers that run were started, oldest first.
         `places`: of so many handlers, where not all may run these jobs.
 
         A handler that takes longer than usual frees no place soon, also one whose time nobody knows yet.

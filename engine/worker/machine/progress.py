@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from engine.operations import Lease, NoteProgress
-from engine.worker.machine.lease_table import InHand
+from engine.worker.machine.lease_table import LeaseTable
 
 
-class Telling:
+class ProgressReports:
     """Keeps the newest of each job that runs."""
 
-    def __init__(self, hand: InHand) -> None:
-        self._hand = hand
+    def __init__(self, lease_table: LeaseTable) -> None:
+        self._lease_table = lease_table
         # How far jobs have come that run, and is not noted yet; and how often something was.
         self._told: dict[Lease, bytes] = {}
         self._count = 0
@@ -23,7 +23,7 @@ class Telling:
         """The newest that a handler which still runs has told of its progress."""
         while self._told:
             lease, body = self._told.popitem()
-            if self._hand.line_running(lease) is not None:
+            if self._lease_table.queue_running(lease) is not None:
                 self._count += 1
                 return NoteProgress(lease, self._count, body)
         return None

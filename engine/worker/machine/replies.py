@@ -53,8 +53,8 @@ from engine.worker.machine.state import State
 from engine.worker.machine.timeouts import timed_out
 
 
-class Learning(State):
-    """Takes in what has happened. Nothing is sent here: what has to be told of it is owed."""
+class ReplyHandling(State):
+    """Takes in what has happened. Nothing is sent here: what the server has to hear is added to the pending acknowledgements."""
 
     def _learn(self, event: Answered, now_ns: int, actions: list[Action]) -> None:
         operation, reply = event.call.operation, event.reply
@@ -74,18 +74,18 @@ class Learning(State):
                 self._extended(event, operation, reply, actions)
             case Marked() if isinstance(operation, NoteProgress):
                 if reply.result == "stale":
-                    actions += self._hand.lose(operation.lease, self._starved_ms)
+                    actions += self._lease_table.lose(operation.lease, self._starved_ms)
             case Enqueued():
                 # Refused as late: it goes out once more, with the same identity and a new time.
                 if reply.result != "refused":
-                    self._owed.drop(self._owed.rerouting.answered().job.lease, "rerouted")
+                    self._acknowledgements.drop(self._acknowledgements.rerouting.answered().job.lease, "rerouted")
             case Marked() if isinstance(operation, Mark):
                 self._marked(operation.lease, reply, actions)
             case Beaten() if isinstance(operation, Beat):
-                self._membership.answered(operation)
+                self._heartbeat.answered(operation)
                 self._sweeping.beaten(reply, event.done_ns)
             case TookTold():
-                self._took.answered()
+                self._statistics.answered()
             case Reaped():
                 self._sweeping.reaped(operation, reply, event.done_ns)
                 self._claiming.hear(bool(reply.leases))
@@ -98,7 +98,7 @@ class Learning(State):
                 self._claiming.learned(reply)
                 self._sweeping.learned(self._claiming.classes)
                 self._allowance.learned(reply, event.done_ns)
-                self._hand.resize(self._allowance.pooled)
+                self._lease_table.resize(self._allowance.pooled)
             case Ticked():
                 self._claiming.hear(bool(reply.jobs))
             case Counts():
@@ -117,16 +117,16 @@ class Learning(State):
 
     def _marked(self, lease: Lease, reply: Marked, actions: list[Action]) -> None:
         if reply.result != "stale":
-            self._hand.marked(lease)
+            self._lease_table.marked(lease)
         else:
-            actions += self._hand.lose(lease, self._starved_ms)
+            actions += self._lease_table.lose(lease, self._starved_ms)
 
     def _claimed(self, event: Answered, claimed: Claimed, now_ns: int) -> None:
         if claimed.result == "stale":
             # The outstanding claim was refused as old: another process uses this incarnation (rule 4).
             self._take_new_incarnation()
-        self._hand.add(claimed.jobs, self._channels.first_send_ns(event), now_ns)
-        self._owed.bury(claimed.unreadable)
+        self._lease_table.add(claimed.jobs, self._channels.first_send_ns(event), now_ns)
+        self._acknowledgements.bury(claimed.unreadable)
         claim = event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
         if self._settings.priorities is not None and not claimed.jobs:
             # What waits is for others, and so is the marker that the claim has left: it must not come back here at once.
@@ -140,13 +140,13 @@ class Learning(State):
         if not isinstance(operation, Extend):
             return
         results = list(zip(operation.leases, reply.items, strict=True))
-        self._hand.renewed([lease for lease, (result, _) in results if result in ("ok", "repeated")], event.first_send_ns)
+        self._lease_table.renewed([lease for lease, (result, _) in results if result in ("ok", "repeated")], event.first_send_ns)
         for lease, (result, _) in results:
             if result == "void":
                 self._renewing.came_late(event.done_ns)
             elif result in ("stale", "cancelled"):
                 # The handler is told; when it ends, its finish is sent all the same (rule 37).
-                actions += self._hand.lose(lease, self._starved_ms, cancelled=result == "cancelled")
+                actions += self._lease_table.lose(lease, self._starved_ms, cancelled=result == "cancelled")
 
     def _failed(self, event: Unanswered, now_ns: int) -> None:
         operation = event.call.operation
@@ -168,19 +168,19 @@ class Learning(State):
                 self._channels.pause("work", now_ns)
             case Enqueue():
                 # It cannot go there: here it has failed like any other.
-                self._owed.retry(self._owed.rerouting.answered().failure)
+                self._acknowledgements.retry(self._acknowledgements.rerouting.answered().failure)
             case Mark(lease=lease):
                 # Nobody could charge its next crash: another worker may have better luck.
-                self._owed.release(self._hand.unmark(lease))
+                self._acknowledgements.release(self._lease_table.unmark(lease))
                 self._channels.pause("work", now_ns)
             case Tick() if event.fault:
                 self._sweeping.tick_failed(now_ns)
             case Promote() | Reap() | News() | Count() | Tick():
                 self._sweeping.failed(now_ns)
             case Beat():
-                self._membership.failed(operation, now_ns)
+                self._heartbeat.failed(operation, now_ns)
             case TellTook():
-                self._took.unanswered(now_ns, fault=event.fault)
+                self._statistics.unanswered(now_ns, fault=event.fault)
             case Extend():
                 self._renewing.soon(now_ns)
             case Wait():
@@ -192,10 +192,10 @@ class Learning(State):
     def _take_new_incarnation(self) -> None:
         self._channels.drop_claim()
         self._claiming.take_new_incarnation()
-        self._took.forget()
+        self._statistics.forget()
 
     def _handler_ended(self, event: HandlerEnded, now_ns: int, *, measured: bool = True) -> None:
-        job, took_ns, given_up = self._hand.ended(event.lease, now_ns)
+        job, took_ns, given_up = self._lease_table.ended(event.lease, now_ns)
         if measured:
             self._prefetch.ended(took_ns)
         self._stopping.job_ended(now_ns)
@@ -208,13 +208,13 @@ class Learning(State):
             # It was told as failed before: what came of it since is of no use.
             return
         if event.error is not None:
-            self._took.failed(job.name, took_ns)
+            self._statistics.failed(job.name, took_ns)
             self._fail(job, event.error, event.trace, event.verdict)
         else:
-            self._took.succeeded(job.name, took_ns)
-            self._owed.finish(event.lease, now_ns)
+            self._statistics.succeeded(job.name, took_ns)
+            self._acknowledgements.finish(event.lease, now_ns)
             if event.result is not None:
-                self._owed.keep(job, event.result, took_ns)
+                self._acknowledgements.keep(job, event.result, took_ns)
 
     def _fail(self, job: LeasedJob, error: str, trace: str, verdict: Verdict) -> None:
         delay_ms = verdict.delay_ms
@@ -224,18 +224,18 @@ class Learning(State):
         end = ending(job.options, verdict)
         match end.kind:
             case "retry":
-                self._owed.retry(failure)
+                self._acknowledgements.retry(failure)
             case "bury":
-                self._owed.bury([failure])
+                self._acknowledgements.bury([failure])
             case "rerouted":
-                self._owed.rerouting.add(job, failure, end.target)
+                self._acknowledgements.rerouting.add(job, failure, end.target)
             case _:
-                self._owed.drop(job.lease, end.kind)
+                self._acknowledgements.drop(job.lease, end.kind)
 
     def _time_out(self, now_ns: int, actions: list[Action]) -> None:
         stop, give_up = self._timeouts.due(now_ns)
         actions.extend(map(StopHandler, stop))
         for job in give_up:
-            self._took.failed(job.name, self._hand.give_up(job.lease, now_ns))
+            self._statistics.failed(job.name, self._lease_table.give_up(job.lease, now_ns))
             self._fail(job, timed_out(job), "", TIMED_OUT)
-            actions.append(GiveUpHandler(job, self._hand.stuck))
+            actions.append(GiveUpHandler(job, self._lease_table.stuck))

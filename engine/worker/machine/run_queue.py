@@ -1,4 +1,4 @@
-"""The jobs that wait in a worker for one kind of place, and those that run there. Pure code, a part of what it has in hand."""
+"""The jobs that wait in a worker for one kind of place, and those that run there. Pure code, a part of the lease table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.worker.machine.events import Start
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """One job in hand."""
+    """One leased job."""
 
     job: LeasedJob
     lease_until_ns: int
@@ -27,7 +27,7 @@ class Held:
     follows: bool = False
 
 
-class Line:
+class RunQueue:
     """The jobs of one kind in the order of their claims, and those of them that run: at most `places`, batches counted as one."""
 
     __slots__ = ("crashed", "followers", "inline", "places", "ready", "running")
@@ -61,7 +61,7 @@ class Line:
         return next((held for held in self.ready if not held.job.crashes), None) if self.startable else None
 
     def gather(self, head: Held, most: int, least_until_ns: int, now_ns: int) -> tuple[list[LeasedJob], list[Lease]]:
-        """The batch that starts with this job, which has left the line: with those of its name and lane that are here now, in
+        """The batch that starts with this job, which has left `ready`: with those of its name and lane that are here now, in
         their order, and no one with a crash behind it, for that runs alone (rule 12). Also the leases that end too soon."""
         if head.job.crashes:
             return [head.job], []

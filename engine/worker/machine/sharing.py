@@ -37,11 +37,11 @@ class Share:
         self.passed = 0.0
 
     def allow(self, want: int, held: int) -> int:
-        """How many of so many jobs may be claimed now; so many are in hand."""
+        """How many of so many jobs may be claimed now; so many are leased."""
         return self._sharing.allow(self, want, held)
 
     def report(self, held: int, *, asking: bool, hungry: bool) -> None:
-        """What the machine has come to: jobs in hand, whether a claim is on its way, and whether it would claim more."""
+        """What the machine has come to: jobs leased, whether a claim is on its way, and whether it would claim more."""
         self._sharing.report(self, held, asking=asking, hungry=hungry)
 
     def answered(self, jobs: int) -> None:

@@ -9,18 +9,18 @@ from typing import Any
 from engine.call import Call
 from engine.operations import Lease, Operation
 from engine.server_clock import ServerClock
-from engine.worker.machine.acknowledgements import Owed
+from engine.worker.machine.acknowledgements import PendingAcknowledgements
 from engine.worker.machine.allowance import Allowance, Gate
 from engine.worker.machine.calls import Channels
 from engine.worker.machine.claiming import Claiming
 from engine.worker.machine.events import Settings
-from engine.worker.machine.heartbeat import Membership
-from engine.worker.machine.lease_table import InHand
+from engine.worker.machine.heartbeat import Heartbeat
+from engine.worker.machine.lease_table import LeaseTable
 from engine.worker.machine.prefetch import Prefetch
-from engine.worker.machine.progress import Telling
+from engine.worker.machine.progress import ProgressReports
 from engine.worker.machine.renewing import Renewing
 from engine.worker.machine.sharing import Share
-from engine.worker.machine.statistics import Took
+from engine.worker.machine.statistics import RunStatistics
 from engine.worker.machine.stopping import Stopping
 from engine.worker.machine.sweeping import Sweeping
 from engine.worker.machine.timeouts import Timeouts
@@ -51,22 +51,22 @@ class State:
         self._draw = draw
         self._claiming = Claiming(settings, clock, new_incarnation)
         self._renewing = Renewing(settings, clock, now_ns)
-        self._hand = InHand(settings)
+        self._lease_table = LeaseTable(settings)
         self._prefetch = Prefetch(settings.places, settings.prefetch)
         self._ahead = min(1, settings.prefetch)
         self._inline_places = settings.places - settings.concurrency
         self._mark: Lease | None = None
         # The job with a crash behind it that ended last.
         self._crashed_end: Lease | None = None
-        self._owed = Owed()
+        self._acknowledgements = PendingAcknowledgements()
         # What the finish channel carries.
         self._finishing: tuple[Lease, ...] = ()
         self._channels = Channels()
         self._sweeping = Sweeping(settings, now_ns)
         self._timeouts = Timeouts(settings)
         self._stopping = Stopping(settings)
-        self._membership = Membership(settings, clock, now_ns)
-        self._took = Took(clock, settings.beat_ms, now_ns)
+        self._heartbeat = Heartbeat(settings, clock, now_ns)
+        self._statistics = RunStatistics(clock, settings.beat_ms, now_ns)
         self._sweeping.classes = self._claiming.classes
         self._allowance = Allowance(settings, gate, share)
         self._exited = False
@@ -74,13 +74,13 @@ class State:
         # When somebody last asked for a turn: what turns leave undecided is looked at soon.
         self._turn_asked_ns: int | None = None
         self._starved_ms = 0
-        self._progress = Telling(self._hand)
+        self._progress = ProgressReports(self._lease_table)
 
     @property
-    def in_hand(self) -> int:
+    def leased(self) -> int:
         """Jobs leased and not ended: running and not yet started. Handlers that were given up are among them, for the places
         that they take."""
-        return len(self._hand)
+        return len(self._lease_table)
 
     @property
     def places(self) -> int:
@@ -90,13 +90,13 @@ class State:
     @property
     def owned(self) -> int:
         """The same without those that were given up: nothing more is to be told of them."""
-        return len(self._hand) - self._hand.stuck
+        return len(self._lease_table) - self._lease_table.stuck
 
     @property
-    def _telling(self) -> bool:
+    def _unacknowledged(self) -> bool:
         """Whether a call about jobs is out, or has to go out."""
         busy = self._channels.busy("work") or self._channels.busy("finish")
-        return bool(self._owed) or self._channels.resending or busy
+        return bool(self._acknowledgements) or self._channels.resending or busy
 
     def _room(self, now_ns: int) -> bool:
         if not self._settings.classes:
@@ -114,4 +114,4 @@ class State:
     def _free(self) -> int:
         """Jobs that there is room for, with the handlers that may run at once as it is set now."""
         wanted = self._inline_places + self._allowance.pooled + self._ahead
-        return wanted - self.in_hand if self._allowance.share is not None else self._hand.room(wanted)
+        return wanted - self.leased if self._allowance.share is not None else self._lease_table.room(wanted)

@@ -25,7 +25,7 @@ _TOTAL, _MOST = 129, 130
 _ROW = [0] * 131
 
 
-class Took:
+class RunStatistics:
     """What one worker has measured, and not told yet."""
 
     def __init__(self, clock: ServerClock, interval_ms: int, now_ns: int) -> None:

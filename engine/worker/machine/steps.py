@@ -23,16 +23,16 @@ from engine.worker.machine.events import (
     TimerFired,
     Unanswered,
 )
-from engine.worker.machine.plan import Deciding
+from engine.worker.machine.plan import Planning
 from engine.worker.machine.prefetch import LINGER_MS, WAIT_MS_MAX
-from engine.worker.machine.replies import Learning
+from engine.worker.machine.replies import ReplyHandling
 from engine.worker.machine.sharing import Share
 
 #: After the last turn that was asked for, the machine is woken for so long as often as turns need it.
 TURNING_MS = 20
 
 
-class WorkerSteps(Learning, Deciding):
+class WorkerSteps(ReplyHandling, Planning):
     """The machine of one worker. Feed it events with `on`; execute the actions in their order; call again at `wake_at_ns`."""
 
     def wake_at_ns(self, now_ns: int) -> int:
@@ -41,13 +41,13 @@ class WorkerSteps(Learning, Deciding):
         if not self._channels.busy("renew"):
             times.append(self._renewing.at_ns)
         if not self._channels.busy("sweep"):
-            times += (self._sweeping.at_ns, self._membership.at_ns)
-        if self._hand:
-            times += (self._hand.next_end_ns(), self._wait_over_ns(now_ns))
+            times += (self._sweeping.at_ns, self._heartbeat.at_ns)
+        if self._lease_table:
+            times += (self._lease_table.next_end_ns(), self._wait_over_ns(now_ns))
         if self._stopping.on:
-            times += (self._stopping.next_ns(now_ns), self._membership.leaving_until_ns)
-        if self._owed.finishes and self._channels.free("work"):
-            times.append(self._owed.linger_until_ns)
+            times += (self._stopping.next_ns(now_ns), self._heartbeat.leaving_until_ns)
+        if self._acknowledgements.finishes and self._channels.free("work"):
+            times.append(self._acknowledgements.linger_until_ns)
         if self._turn_asked_ns is not None and now_ns - self._turn_asked_ns < TURNING_MS * MS:
             times.append(now_ns + LINGER_MS * MS)
         known = [at_ns for at_ns in times if at_ns is not None]
@@ -57,7 +57,7 @@ class WorkerSteps(Learning, Deciding):
     def _wait_over_ns(self, now_ns: int) -> int | None:
         """When to look whether the job that has waited longest for a handler goes back. That depends on the handlers that run, so
         what has waited too long is looked at again and again."""
-        oldest_ns = self._hand.oldest_wait_ns()
+        oldest_ns = self._lease_table.oldest_wait_ns()
         if oldest_ns is None:
             return None
         over_ns = oldest_ns + WAIT_MS_MAX * MS
@@ -95,7 +95,7 @@ class WorkerSteps(Learning, Deciding):
                 self._take_new_incarnation()
             case TimerFired():
                 pass
-        for lease in self._hand.run_out(now_ns):
+        for lease in self._lease_table.run_out(now_ns):
             actions.append(LoseLease(lease, self._starved_ms))
         if self._timeouts:
             self._time_out(now_ns, actions)
@@ -119,23 +119,23 @@ class WorkerSteps(Learning, Deciding):
         What more than the next start may follow from the end (a call to send, a wait) is decided within the 5 ms that a finish
         may linger, and at once where there is no next job.
         """
-        line = self._hand.line_running(lease)
-        if line is None or not line.ready or self._stopping.reason is not None:
+        run_queue = self._lease_table.queue_running(lease)
+        if run_queue is None or not run_queue.ready or self._stopping.reason is not None:
             return None
         self._turn_asked_ns = now_ns
         if self._asked_ns is None or not 0 < self._asked_ns - now_ns <= LINGER_MS * MS:
             return None
-        if self._channels.free("work") and not self._owed.lingers(self._hand.startable - 1, now_ns, more=1):
+        if self._channels.free("work") and not self._acknowledgements.lingers(self._lease_table.startable - 1, now_ns, more=1):
             return None
-        swapped = self._hand.swap(line, lease, now_ns)
+        swapped = self._lease_table.swap(run_queue, lease, now_ns)
         if swapped is None:
             return None
         ended, following, took_ns = swapped
         self._prefetch.ended(took_ns)
-        self._took.succeeded(ended.name, took_ns)
-        self._owed.finish(lease, now_ns)
+        self._statistics.succeeded(ended.name, took_ns)
+        self._acknowledgements.finish(lease, now_ns)
         if result is not None:
-            self._owed.keep(ended, result, took_ns)
+            self._acknowledgements.keep(ended, result, took_ns)
         self._stopping.job_ended(now_ns)
         return following
 
@@ -152,4 +152,4 @@ class WorkerSteps(Learning, Deciding):
         """Tell the other queues what this one leaves to them."""
         able = self._clock.known and not self._stopping.on and not self._allowance.closed(now_ns)
         able = able and (self._channels.free("work") or self._channels.busy("work"))
-        share.report(self.in_hand, asking=self._claiming.asking, hungry=able and self._claiming.hungry)
+        share.report(self.leased, asking=self._claiming.asking, hungry=able and self._claiming.hungry)

@@ -43,7 +43,7 @@ class Stopping:
         return self._until_ns if now_ns < self._until_ns else self._until_ns + GOODBYE_MS * MS
 
     def over(self, now_ns: int, *, running: bool, telling: bool) -> bool:
-        """Whether to leave now. `running`: a handler is on, or a job in hand; `telling`: a call is out, or has to go out."""
+        """Whether to leave now. `running`: a handler is on, or a job leased; `telling`: a call is out, or has to go out."""
         if not self.on:
             return False
         if not (running or telling):
