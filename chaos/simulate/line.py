@@ -81,15 +81,15 @@ class Message:
 
 
 class Line:
-    """One channel of a process. `carry` one call at a time; `done` hears what came of it. `arrive` takes in what reaches the
+    """One slot of a process. `carry` one call at a time; `done` hears what came of it. `arrive` takes in what reaches the
     server."""
 
     def __init__(
-        self, process: Process, arrive: Callable[[Message], None], channel: str, clock: ServerClock, block_ms_max: int = 0
+        self, process: Process, arrive: Callable[[Message], None], slot: str, clock: ServerClock, block_ms_max: int = 0
     ) -> None:
         self.process = process
         self._arrive = arrive
-        self.name = f"{process.name}.{channel}"
+        self.name = f"{process.name}.{slot}"
         self._world = process.world
         self._clock = clock
         self._block_ms_max = block_ms_max

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from engine.worker.machine.heartbeat import BEATS_MISSED
+from engine.worker.machine.reports import BEATS_MISSED
 
 #: Nothing on the network is sure: lost, late, doubled, and connections that break.
 NETWORK = {

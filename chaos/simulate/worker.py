@@ -18,13 +18,13 @@ from engine.outcomes import FAILED, Verdict
 from engine.server_clock import ServerClock
 from engine.worker.machine.events import (
     Answered,
-    Channel,
     Event,
     Exit,
     HandlerEnded,
     LoseLease,
     Send,
     Settings,
+    Slot,
     Start,
     StopAsked,
     TimerFired,
@@ -38,7 +38,7 @@ _VERDICTS = {
     "reroute": Verdict(kinds=("Elsewhere", "Exception")),
     "discard": Verdict("discard", ("Discard",), asked=True),
 }
-CHANNELS: tuple[Channel, ...] = ("work", "finish", "renew", "sweep", "wake")
+SLOTS: tuple[Slot, ...] = ("work", "finish", "renew", "sweep", "wake")
 
 
 class WorkerObserver(Protocol):
@@ -114,10 +114,7 @@ class SimulatedWorker(Process):
         self._events = 0
         self._timer = 0
         block_ms = {"wake": self.settings.sweep_ms}
-        self._lines = {
-            channel: server.knows(Line(self, server.arrive, channel, self._clock, block_ms.get(channel, 0)))
-            for channel in CHANNELS
-        }
+        self._lines = {slot: server.knows(Line(self, server.arrive, slot, self._clock, block_ms.get(slot, 0))) for slot in SLOTS}
         self._lines["work"].greet(self._begin)
 
     def stop(self) -> None:
@@ -206,7 +203,7 @@ class SimulatedWorker(Process):
 
     @property
     def works(self) -> bool:
-        """Whether a call is on its way on the work channel."""
+        """Whether a call is on its way on the work slot."""
         return self._lines["work"].busy
 
     def _send(self, send: Send) -> None:
@@ -216,13 +213,13 @@ class SimulatedWorker(Process):
         def done(outcome: Outcome) -> None:
             self._observer.hears(self, send.call.operation, outcome)
             if isinstance(outcome, EngineError):
-                self.world.note(f"{self.name}.{send.channel}", f"gives up {type(send.call.operation).__name__}", str(outcome))
-                self._on(Unanswered(send.channel, send.call, started_ns, isinstance(outcome, ScriptFault)))
+                self.world.note(f"{self.name}.{send.slot}", f"gives up {type(send.call.operation).__name__}", str(outcome))
+                self._on(Unanswered(send.slot, send.call, started_ns, isinstance(outcome, ScriptFault)))
             else:
-                self._on(Answered(send.channel, send.call, outcome.reply, outcome.first_send_ns, outcome.done_ns))
+                self._on(Answered(send.slot, send.call, outcome.reply, outcome.first_send_ns, outcome.done_ns))
 
         call: Call[object] = send.call
-        self._lines[send.channel].carry(call, done, again=send.again)
+        self._lines[send.slot].carry(call, done, again=send.again)
 
     # -- handlers
 

@@ -47,11 +47,11 @@ from engine.worker.runs import job_run
 
 log = logging.getLogger("ironclaim.worker")
 
-#: One for each channel of the machine, and one for the inline handlers.
+#: One for each slot of the machine, and one for the inline handlers.
 CALLERS = 6
 #: A reply waits at most this long for the handlers of the caller that sent the call.
 PARKED_MS = 5
-#: The reason why a channel's calls fail is logged again after so long.
+#: The reason why a slot's calls fail is logged again after so long.
 SAY_AGAIN_MS = 10_000
 
 
@@ -278,7 +278,7 @@ class Executor:
     def _pass_on(self, send: Send, *, park: bool = False) -> None:
         """Let a caller run this call. A claim or a finish leaves here and now: the server works on it meanwhile. `park`: this
         caller goes on to run handlers, and takes the reply after them if they are short; to wake another one would cost more."""
-        if send.channel not in ("work", "finish"):
+        if send.slot not in ("work", "finish"):
             self._tasks.put(send)
             return
         try:
@@ -315,12 +315,12 @@ class Executor:
             # A defect of ours, or an observer that raises: without its callers the worker would look alive and do nothing.
             self._end(failure)
 
-    def _complain(self, channel: str, error: EngineError) -> None:
+    def _complain(self, slot: str, error: EngineError) -> None:
         """Log why a call failed: the same reason once in a while, however often it is tried again."""
         now_ns, reason = time.monotonic_ns(), str(error)[:60]
-        said = self._said.get(channel)
+        said = self._said.get(slot)
         if said is None or said[0] != reason or now_ns - said[1] > SAY_AGAIN_MS * MS:
-            self._said[channel] = (reason, now_ns)
+            self._said[slot] = (reason, now_ns)
             log.warning("%s", error)
 
     def _take_up(self) -> None:
@@ -350,25 +350,25 @@ class Executor:
             if isinstance(task, Departed):
                 sent = self._driver.arrive(task.flight)
             else:
-                driver = self._waiting if send.channel == "wake" else self._driver
+                driver = self._waiting if send.slot == "wake" else self._driver
                 sent = driver.send(send.call, again=send.again)
         except UnsafeServer as error:
             self._end(error)
             return None
         except EngineError as error:
-            self._complain(send.channel, error)
-            return Unanswered(send.channel, send.call, started_ns, _is_final(error, send.call.operation))
+            self._complain(send.slot, error)
+            return Unanswered(send.slot, send.call, started_ns, _is_final(error, send.call.operation))
         except Exception:
-            # A defect of ours must not leave the channel without its answer, for the worker would look alive and do nothing.
+            # A defect of ours must not leave the slot without its answer, for the worker would look alive and do nothing.
             log.exception("%s: unexpected", type(send.call.operation).__name__)
-            return Unanswered(send.channel, send.call, started_ns, fault=True)
+            return Unanswered(send.slot, send.call, started_ns, fault=True)
         if isinstance(sent.reply, Reaped):
             _tell_reaped(sent.reply, self._worker)
         operation = send.call.operation
         if isinstance(operation, Tick) and operation.error:
             text = "schedule %s cannot tick until it is put again: %s"
             log.warning(text, operation.schedule, operation.error, extra=about(None, self._worker))
-        return Answered(send.channel, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
+        return Answered(send.slot, send.call, sent.reply, sent.first_send_ns, sent.done_ns)
 
 
 def _is_final(error: EngineError, operation: Operation) -> bool:

@@ -13,8 +13,8 @@ from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.queue import Queue
+from engine.worker.machine.concurrency import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
 from engine.worker.machine.events import StopReason
-from engine.worker.machine.sharing import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
 from engine.worker.signals import stop_signals
 from engine.worker.worker import Worker
 

@@ -16,7 +16,7 @@ from engine.operations import Lease, LeasedJob
 from engine.outcomes import TIMED_OUT
 from engine.serializers import Serializers
 from engine.worker.child_processes import ChildFailed
-from engine.worker.machine.timeouts import timed_out
+from engine.worker.machine.deadlines import timed_out
 
 log = logging.getLogger("ironclaim.worker")
 

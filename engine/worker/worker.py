@@ -32,9 +32,8 @@ from engine.serializers import Serializers
 from engine.version import __version__
 from engine.worker.executor import Executor, News
 from engine.worker.handler_pool import HandlerPool, check_references
-from engine.worker.machine.allowance import Gate
+from engine.worker.machine.concurrency import Gate, Share
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired
-from engine.worker.machine.sharing import Share
 from engine.worker.machine.steps import WorkerSteps
 from engine.worker.signals import stop_signals
 

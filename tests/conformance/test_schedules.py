@@ -8,7 +8,7 @@ import pytest
 
 from engine import UnsupportedFeature
 from engine.operations import PutSchedule, Tick
-from engine.worker.machine.ticking import tick
+from engine.worker.machine.sweeping import tick
 from tests.conformance.declared import has
 from tests.conformance.desk import ModelDesk
 

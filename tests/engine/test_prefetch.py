@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.operations import Finish, Lease, LeasedJob, Release
+from engine.worker.machine.concurrency import Prefetch
 from engine.worker.machine.events import StopAsked
-from engine.worker.machine.prefetch import Prefetch
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.fleet import Fleet
 from tests.engine.helpers.machine import MS, Machine

@@ -24,7 +24,7 @@ from engine.operations import (
     TickPolicy,
     Timing,
 )
-from engine.worker.machine.ticking import tick
+from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 
 __all__ = ["desk"]

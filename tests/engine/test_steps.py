@@ -25,7 +25,7 @@ def test_what_was_claimed_starts_up_to_the_concurrency_and_the_rest_waits() -> N
 
 
 def test_never_two_claims_are_outstanding() -> None:
-    """Rule 4. The machine of the helper fails on a second call in a channel; no other channel carries a claim."""
+    """Rule 4. The machine of the helper fails on a second call in a slot; no other slot carries a claim."""
     machine = Machine(concurrency=4)
     jobs = [machine.job(name) for name in "abcd"]
     machine.give(*jobs)

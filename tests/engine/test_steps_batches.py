@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engine.operations import Failure, Finish, LeasedJob, Release, Retry
+from engine.worker.machine.concurrency import WAIT_MS_MAX
 from engine.worker.machine.events import (
     BatchEnded,
     Forked,
@@ -17,7 +18,6 @@ from engine.worker.machine.events import (
     Start,
     StopAsked,
 )
-from engine.worker.machine.prefetch import WAIT_MS_MAX
 from tests.engine.helpers.machine import Action, Machine, batches, lost, started
 
 

@@ -201,9 +201,9 @@ def test_it_rests_while_calls_are_outstanding(failing: tuple[Any, ...]) -> None:
     machine.give(job)
     machine.wait(3001)
     if machine.work is None:
-        for channel in failing:
-            if channel in machine.out:
-                machine.fail(channel)
+        for slot in failing:
+            if slot in machine.out:
+                machine.fail(slot)
     elif "work" in failing:
         machine.fail("work")
     rest(machine)

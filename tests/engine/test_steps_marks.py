@@ -40,7 +40,7 @@ def test_rule_12_a_second_one_waits_for_the_first_and_the_others_pass_it() -> No
 
 
 def test_rule_12_a_mark_waits_for_no_other_finish() -> None:
-    """Over a slow network some quick job has always ended when the channel is free: the mark would never be sent."""
+    """Over a slow network some quick job has always ended when the slot is free: the mark would never be sent."""
     machine = Machine(concurrency=3)
     first, second, long = machine.job("a"), machine.job("b"), machine.job("long")
     machine.give(first, second, long)

@@ -1,4 +1,4 @@
-"""Races between the channels of a worker: answers that cross, calls that the machine itself sends again, leases that run out."""
+"""Races between the slots of a worker: answers that cross, calls that the machine itself sends again, leases that run out."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ def test_rule_5_a_call_that_the_machine_sends_again_says_so() -> None:
     machine = Machine(concurrency=1)
     job = machine.job("a")
     machine.give(job)
-    (finish,) = [send for send in sends(machine.handler_ends(job)) if send.channel == "work"]
+    (finish,) = [send for send in sends(machine.handler_ends(job)) if send.slot == "work"]
     assert not finish.again
     machine.fail("work")
-    (again,) = [send for send in sends(machine.wait(150)) if send.channel == "work"]
+    (again,) = [send for send in sends(machine.wait(150)) if send.slot == "work"]
     assert again.call == finish.call and again.again
     machine.give(machine.job("b"))
     # The next call is a new one.

@@ -16,7 +16,7 @@ from engine.command.main import main
 from engine.models.lanes_workers import TOOK_NAMES_MAX
 from engine.operations import BUCKET_MAX, Beat, Beaten, ListTook, NoteQueue, TellTook, TookItem, TookTold, bucket_end_ns
 from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
-from engine.worker.machine.statistics import ITEMS_MAX, RunStatistics
+from engine.worker.machine.reports import ITEMS_MAX, RunStatistics
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.machine import Machine, exits
 
@@ -277,7 +277,7 @@ def beaten(machine: Machine) -> None:
 
 
 def sweep_until(machine: Machine, kind: type[Any], ms: int = 11_000) -> Any:
-    """Answer what the machine asks for until it sends such a call on its sweep channel."""
+    """Answer what the machine asks for until it sends such a call on its sweep slot."""
     end_ms = machine.now_ms + ms
     while machine.now_ms < end_ms:
         operation = machine.out["sweep"].operation if "sweep" in machine.out else None

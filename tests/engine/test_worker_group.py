@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine import Malformed, Queue, ServerUnavailable, WorkerGroup
 from engine.testing import free_port
-from engine.worker.machine.sharing import Sharing
+from engine.worker.machine.concurrency import Sharing
 from tests.engine.helpers.at_work import Book, at_work
 from tests.engine.helpers.waiting import wait_until
 

@@ -12,7 +12,7 @@ LEASES = (
     Removal(
         9,
         "a lease counts from the reply",
-        (Edit(_LEARNING + "_claimed", "self._channels.first_send_ns(event)", "event.done_ns"),),
+        (Edit(_LEARNING + "_claimed", "self._call_slots.first_send_ns(event)", "event.done_ns"),),
         ("start without lease",),
         ("often frozen",),
     ),
@@ -108,7 +108,7 @@ LEASES = (
     Removal(
         13,
         "a lease is renewed only at its end",
-        (Edit("engine.worker.machine.renewing:Renewing.begin", "self._every_ns", "self._lease_ms * MS"),),
+        (Edit("engine.worker.machine.deadlines:Renewing.begin", "self._every_ns", "self._lease_ms * MS"),),
         ("live lease",),
         ("stalls",),
     ),

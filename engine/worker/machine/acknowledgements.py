@@ -1,14 +1,74 @@
-"""What a worker still has to tell the server about jobs whose handlers have ended, or that never started. Pure code, a part of
-the step machine."""
+"""What a worker still has to acknowledge: jobs whose handlers have ended, jobs that never started, and jobs that go on elsewhere
+after an error. Pure code, a part of the step machine."""
 
 from __future__ import annotations
 
+import hashlib
+from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
 
-from engine.operations import Bury, Drop, DropOutcome, Failure, Lease, LeasedJob, Operation, Release, Retry, Value
+from engine.operations import Bury, Drop, DropOutcome, Enqueue, Failure, Lease, LeasedJob, Operation, Release, Retry, Value
+from engine.worker.machine.concurrency import LINGER_MS
 from engine.worker.machine.events import MS
-from engine.worker.machine.prefetch import LINGER_MS
-from engine.worker.machine.rerouting import Rerouting
+
+#: The same as that of a producer: how long the enqueue may be sent.
+SEND_MS = 10_000
+
+
+class Reroute(NamedTuple):
+    """A job, what its run ended with, and where it goes: a name, or a queue, a colon and a name."""
+
+    job: LeasedJob
+    failure: Failure
+    target: str
+
+    @property
+    def queue(self) -> str:
+        """The other queue, '' for the job's own."""
+        queue, colon, _ = self.target.partition(":")
+        return queue if colon else ""
+
+
+class Rerouting:
+    """Jobs that go on elsewhere after an error (rule 27): first each is enqueued at its target under the id `<id>>reroute`, then
+    its lease ends here. One at a time, in their order; the first stays first until the server has answered for it."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Reroute] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, job: LeasedJob, failure: Failure, target: str) -> None:
+        """This one goes elsewhere."""
+        self._waiting.append(Reroute(job, failure, target))
+
+    @property
+    def first(self) -> Reroute:
+        """The next one."""
+        return self._waiting[0]
+
+    def enqueue(self, now_ms: int) -> Enqueue:
+        """Of the first one, at this server time. Its nonce is made of the token of the lease: what another lease has sent is
+        there already, and this one a duplicate. The rules come along but for the reroute, so that no two names play ping-pong."""
+        job, _, target = self.first
+        lease = job.lease
+        token = f"{lease.job} {lease.fence} {lease.nonce}".encode()
+        options = replace(job.options, unique="", needs=(), on_parent_failure="bury", reroute_on=())
+        name = target.partition(":")[2] or target
+        nonce = hashlib.blake2b(token, digest_size=8).digest()
+        return Enqueue(f"{lease.job}>reroute", name, job.payload, nonce, now_ms + SEND_MS, options)
+
+    def answered(self) -> Reroute:
+        """The first one is there, or can never be."""
+        return self._waiting.popleft()
+
+    def leases(self) -> list[Lease]:
+        """To be renewed while they wait."""
+        return [reroute.job.lease for reroute in self._waiting]
+
 
 #: What handlers returned goes out in calls of this size: a longer one would keep the server's one thread for too long.
 CALL_BYTES_MAX = 1024 * 1024
@@ -17,7 +77,7 @@ FAILURES_MAX = 200
 
 
 class PendingAcknowledgements:
-    """Ends of leases that wait for the work channel. Finishes wait for company, and travel with a claim; the rest goes first."""
+    """Ends of leases that wait to be sent. Finishes wait a moment for others and travel with a claim; the other ends go first."""
 
     def __init__(self) -> None:
         self._finishes: list[Lease] = []

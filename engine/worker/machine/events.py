@@ -11,11 +11,11 @@ from engine.operations import Lease, LeasedJob, Reply
 from engine.outcomes import FAILED, Verdict
 from engine.routing import Attributes
 
-#: Each channel carries one call at a time:
+#: Each slot carries one call at a time:
 #: work (claim, finish and claim, retry, bury, release, mark); finish (finishes that would wait for the call on `work`); renew
 #: (extend, so that neither a slow claim nor a busy handler delays a renewal, rule 14); sweep (reap, promote, news, count); wake
 #: (the blocking wait, on a connection of its own).
-Channel = Literal["work", "finish", "renew", "sweep", "wake"]
+Slot = Literal["work", "finish", "renew", "sweep", "wake"]
 #: Nanoseconds in a millisecond.
 MS = 1_000_000
 #: Why a worker ends: it was asked to; nothing was left to do; it has run as many jobs or grown as large as it may; or it was told
@@ -81,7 +81,7 @@ class Settings:
 class Answered:
     """A call was answered. Its lease counts from `first_send_ns` unless the machine sent it before (rule 9)."""
 
-    channel: Channel
+    slot: Slot
     call: Call[Any]
     reply: Reply
     first_send_ns: int
@@ -92,7 +92,7 @@ class Answered:
 class Unanswered:
     """A call ended without a usable reply. `fault`: the server answered with an error outside the contract."""
 
-    channel: Channel
+    slot: Slot
     call: Call[Any]
     first_send_ns: int
     fault: bool
@@ -161,9 +161,9 @@ Event = Answered | Unanswered | HandlerEnded | BatchEnded | StopAsked | MoreTime
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Run this call on this channel. `again`: a copy that was sent before is still unanswered."""
+    """Run this call on this slot. `again`: a copy that was sent before is still unanswered."""
 
-    channel: Channel
+    slot: Slot
     call: Call[Any]
     again: bool = False
 

@@ -1,10 +1,10 @@
-"""What the step machine decides once it has taken an event in: which jobs start, which call each channel carries. Pure code."""
+"""What the step machine decides once it has taken an event in: which jobs start, which call each slot carries. Pure code."""
 
 from __future__ import annotations
 
 from engine.operations import Claim, Enqueue, Finish, Mark, Operation
+from engine.worker.machine.concurrency import WAIT_MS_MAX
 from engine.worker.machine.events import MS, Action, Exit
-from engine.worker.machine.prefetch import WAIT_MS_MAX
 from engine.worker.machine.run_queue import NOTHING
 from engine.worker.machine.state import State
 
@@ -34,25 +34,25 @@ class Planning(State):
         # The places of a group are shared job by job.
         self._ahead = measured if self._allowance.share is not None else self._lease_table.ahead(measured)
 
-    def _use_work_channel(self, now_ns: int, actions: list[Action]) -> None:
-        if not self._channels.free("work") or self._channels.send_again("work", actions):
+    def _use_work_slot(self, now_ns: int, actions: list[Action]) -> None:
+        if not self._call_slots.free("work") or self._call_slots.send_again("work", actions):
             return
         operation = self._next_work(now_ns)
         if isinstance(operation, Enqueue):
             queue = self._acknowledgements.rerouting.first.queue
             build = self._elsewhere(queue) if queue and self._elsewhere is not None else self._build
-            self._channels.send("work", build(operation), actions)
+            self._call_slots.send("work", build(operation), actions)
         elif operation is not None:
-            self._channels.send("work", self._build(operation), actions)
+            self._call_slots.send("work", self._build(operation), actions)
 
-    def _use_finish_channel(self, actions: list[Action]) -> None:
+    def _use_finish_slot(self, actions: list[Action]) -> None:
         """Finishes travel with the next claim. While one is on its way and nothing runs here, they would wait for its answer past
         an idle moment: then they go by themselves, and the server has work while the next jobs come in (rule 21)."""
-        if not self._channels.free("finish") or self._channels.send_again("finish", actions):
+        if not self._call_slots.free("finish") or self._call_slots.send_again("finish", actions):
             return
-        if self._acknowledgements.finishes and not self.owned and self._channels.busy("work"):
+        if self._acknowledgements.finishes and not self.owned and self._call_slots.busy("work"):
             self._finishing, values = self._acknowledgements.take_finishes()
-            self._channels.send("finish", self._build(Finish(self._finishing, None, values)), actions)
+            self._call_slots.send("finish", self._build(Finish(self._finishing, None, values)), actions)
 
     def _next_work(self, now_ns: int) -> Operation | None:
         end = self._acknowledgements.take_end()
@@ -97,16 +97,16 @@ class Planning(State):
             return None
         return self._claiming.next_claim(free, 0 if self._lease_table.has_crashed else 1, now_ns)
 
-    def _use_renew_channel(self, now_ns: int, actions: list[Action]) -> None:
-        if self._channels.busy("renew") or now_ns < self._renewing.at_ns:
+    def _use_renew_slot(self, now_ns: int, actions: list[Action]) -> None:
+        if self._call_slots.busy("renew") or now_ns < self._renewing.at_ns:
             return
         self._renewing.begin(now_ns)
         renewal = self._renewing.next_renewal(self._lease_table.leases() + self._acknowledgements.leases(), now_ns)
         if renewal is not None:
-            self._channels.send("renew", self._build(renewal), actions)
+            self._call_slots.send("renew", self._build(renewal), actions)
 
-    def _use_sweep_channel(self, now_ns: int, actions: list[Action]) -> None:
-        if self._channels.busy("sweep"):
+    def _use_sweep_slot(self, now_ns: int, actions: list[Action]) -> None:
+        if self._call_slots.busy("sweep"):
             return
         incarnation = self._claiming.incarnation
         operation: Operation | None = None
@@ -119,14 +119,14 @@ class Planning(State):
         operation = operation or self._statistics.next_report(incarnation, now_ns)
         operation = operation or self._sweeping.next_operation(incarnation, now_ns)
         if operation is not None:
-            self._channels.send("sweep", self._build(operation), actions)
+            self._call_slots.send("sweep", self._build(operation), actions)
 
-    def _use_wake_channel(self, now_ns: int, actions: list[Action]) -> None:
+    def _use_wake_slot(self, now_ns: int, actions: list[Action]) -> None:
         """Block for a marker only when the last claim found nothing more and there is room (rule 22)."""
         if self._claiming.hungry or not self._room(now_ns) or self._stopping.on or self._sweeping.asking:
             return
-        if self._channels.free("wake"):
-            self._channels.send("wake", self._build(self._claiming.next_wait()), actions)
+        if self._call_slots.free("wake"):
+            self._call_slots.send("wake", self._build(self._claiming.next_wait()), actions)
 
     def _maybe_exit(self, now_ns: int, actions: list[Action]) -> None:
         if self._exited or self._stopping.reason is None:

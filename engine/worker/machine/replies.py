@@ -41,6 +41,7 @@ from engine.operations import (
 )
 from engine.outcomes import TIMED_OUT, Verdict, ending
 from engine.worker.machine import backoff
+from engine.worker.machine.deadlines import timed_out
 from engine.worker.machine.events import (
     Action,
     Answered,
@@ -50,7 +51,6 @@ from engine.worker.machine.events import (
     Unanswered,
 )
 from engine.worker.machine.state import State
-from engine.worker.machine.timeouts import timed_out
 
 
 class ReplyHandling(State):
@@ -113,7 +113,7 @@ class ReplyHandling(State):
         on = counts.active + counts.handing
         if self._settings.delayed:
             return counts.waiting + counts.delayed + on == 0
-        return on == 0 and not self._claiming.hungry and not self._channels.busy("work")
+        return on == 0 and not self._claiming.hungry and not self._call_slots.busy("work")
 
     def _marked(self, lease: Lease, reply: Marked, actions: list[Action]) -> None:
         if reply.result != "stale":
@@ -125,12 +125,12 @@ class ReplyHandling(State):
         if claimed.result == "stale":
             # The outstanding claim was refused as old: another process uses this incarnation (rule 4).
             self._take_new_incarnation()
-        self._lease_table.add(claimed.jobs, self._channels.first_send_ns(event), now_ns)
+        self._lease_table.add(claimed.jobs, self._call_slots.first_send_ns(event), now_ns)
         self._acknowledgements.bury(claimed.unreadable)
         claim = event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
         if self._settings.priorities is not None and not claimed.jobs:
             # What waits is for others, and so is the marker that the claim has left: it must not come back here at once.
-            self._channels.pause("wake", now_ns)
+            self._call_slots.pause("wake", now_ns)
         self._claiming.answered(claim if isinstance(claim, Claim) else None, claimed)
         if self._allowance.share is not None:
             self._allowance.share.answered(len(claimed.jobs))
@@ -151,28 +151,28 @@ class ReplyHandling(State):
     def _failed(self, event: Unanswered, now_ns: int) -> None:
         operation = event.call.operation
         if event.fault:
-            self._channels.settled(event.channel)
-            if event.channel == "finish":
+            self._call_slots.settled(event.slot)
+            if event.slot == "finish":
                 self._finishing = ()
         match operation:
             case Finish(leases=leases, claim=Claim(), values=values) if event.fault:
                 # Rule 1: the fused call failed as a whole; the finish half goes alone.
                 self._claiming.asking = False
-                self._channels.resend(event.channel, self._build(Finish(leases, None, values)), now_ns)
+                self._call_slots.resend(event.slot, self._build(Finish(leases, None, values)), now_ns)
             case Claim() | Finish() | Retry() | Bury() | Drop() | Release() | Mark() | Enqueue() if not event.fault:
                 # One claim is outstanding per incarnation, and it is re-sent until it is answered (rule 4).
-                self._channels.resend(event.channel, event.call, now_ns, unanswered_since_ns=event.first_send_ns)
+                self._call_slots.resend(event.slot, event.call, now_ns, unanswered_since_ns=event.first_send_ns)
             case Claim():
                 self._claiming.asking = False
                 self._claiming.hungry = True
-                self._channels.pause("work", now_ns)
+                self._call_slots.pause("work", now_ns)
             case Enqueue():
                 # It cannot go there: here it has failed like any other.
                 self._acknowledgements.retry(self._acknowledgements.rerouting.answered().failure)
             case Mark(lease=lease):
                 # Nobody could charge its next crash: another worker may have better luck.
                 self._acknowledgements.release(self._lease_table.unmark(lease))
-                self._channels.pause("work", now_ns)
+                self._call_slots.pause("work", now_ns)
             case Tick() if event.fault:
                 self._sweeping.tick_failed(now_ns)
             case Promote() | Reap() | News() | Count() | Tick():
@@ -185,12 +185,12 @@ class ReplyHandling(State):
                 self._renewing.soon(now_ns)
             case Wait():
                 self._claiming.hungry = True
-                self._channels.pause("wake", now_ns)
+                self._call_slots.pause("wake", now_ns)
             case _:
                 pass
 
     def _take_new_incarnation(self) -> None:
-        self._channels.drop_claim()
+        self._call_slots.drop_claim()
         self._claiming.take_new_incarnation()
         self._statistics.forget()
 

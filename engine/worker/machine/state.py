@@ -10,20 +10,14 @@ from engine.call import Call
 from engine.operations import Lease, Operation
 from engine.server_clock import ServerClock
 from engine.worker.machine.acknowledgements import PendingAcknowledgements
-from engine.worker.machine.allowance import Allowance, Gate
-from engine.worker.machine.calls import Channels
+from engine.worker.machine.call_slots import CallSlots
 from engine.worker.machine.claiming import Claiming
+from engine.worker.machine.concurrency import Allowance, Gate, Prefetch, Share
+from engine.worker.machine.deadlines import Renewing, Stopping, Timeouts
 from engine.worker.machine.events import Settings
-from engine.worker.machine.heartbeat import Heartbeat
 from engine.worker.machine.lease_table import LeaseTable
-from engine.worker.machine.prefetch import Prefetch
-from engine.worker.machine.progress import ProgressReports
-from engine.worker.machine.renewing import Renewing
-from engine.worker.machine.sharing import Share
-from engine.worker.machine.statistics import RunStatistics
-from engine.worker.machine.stopping import Stopping
+from engine.worker.machine.reports import Heartbeat, ProgressReports, RunStatistics
 from engine.worker.machine.sweeping import Sweeping
-from engine.worker.machine.timeouts import Timeouts
 
 
 class State:
@@ -59,9 +53,9 @@ class State:
         # The job with a crash behind it that ended last.
         self._crashed_end: Lease | None = None
         self._acknowledgements = PendingAcknowledgements()
-        # What the finish channel carries.
+        # What the finish slot carries.
         self._finishing: tuple[Lease, ...] = ()
-        self._channels = Channels()
+        self._call_slots = CallSlots()
         self._sweeping = Sweeping(settings, now_ns)
         self._timeouts = Timeouts(settings)
         self._stopping = Stopping(settings)
@@ -95,8 +89,8 @@ class State:
     @property
     def _unacknowledged(self) -> bool:
         """Whether a call about jobs is out, or has to go out."""
-        busy = self._channels.busy("work") or self._channels.busy("finish")
-        return bool(self._acknowledgements) or self._channels.resending or busy
+        busy = self._call_slots.busy("work") or self._call_slots.busy("finish")
+        return bool(self._acknowledgements) or self._call_slots.resending or busy
 
     def _room(self, now_ns: int) -> bool:
         if not self._settings.classes:

@@ -7,6 +7,7 @@ and step by step in a simulator. Every `now_ns` is monotonic.
 from __future__ import annotations
 
 from engine.operations import Extended, Lease, LeasedJob
+from engine.worker.machine.concurrency import LINGER_MS, WAIT_MS_MAX, Share
 from engine.worker.machine.events import (
     MS,
     Action,
@@ -24,9 +25,7 @@ from engine.worker.machine.events import (
     Unanswered,
 )
 from engine.worker.machine.plan import Planning
-from engine.worker.machine.prefetch import LINGER_MS, WAIT_MS_MAX
 from engine.worker.machine.replies import ReplyHandling
-from engine.worker.machine.sharing import Share
 
 #: After the last turn that was asked for, the machine is woken for so long as often as turns need it.
 TURNING_MS = 20
@@ -37,16 +36,16 @@ class WorkerSteps(ReplyHandling, Planning):
 
     def wake_at_ns(self, now_ns: int) -> int:
         """When to feed TimerFired if nothing happens before."""
-        times: list[int | None] = [self._timeouts.next_ns(), self._allowance.next_ns(now_ns), *self._channels.pauses()]
-        if not self._channels.busy("renew"):
+        times: list[int | None] = [self._timeouts.next_ns(), self._allowance.next_ns(now_ns), *self._call_slots.pauses()]
+        if not self._call_slots.busy("renew"):
             times.append(self._renewing.at_ns)
-        if not self._channels.busy("sweep"):
+        if not self._call_slots.busy("sweep"):
             times += (self._sweeping.at_ns, self._heartbeat.at_ns)
         if self._lease_table:
             times += (self._lease_table.next_end_ns(), self._wait_over_ns(now_ns))
         if self._stopping.on:
             times += (self._stopping.next_ns(now_ns), self._heartbeat.leaving_until_ns)
-        if self._acknowledgements.finishes and self._channels.free("work"):
+        if self._acknowledgements.finishes and self._call_slots.free("work"):
             times.append(self._acknowledgements.linger_until_ns)
         if self._turn_asked_ns is not None and now_ns - self._turn_asked_ns < TURNING_MS * MS:
             times.append(now_ns + LINGER_MS * MS)
@@ -67,16 +66,16 @@ class WorkerSteps(ReplyHandling, Planning):
         """Take one event in; say what to do."""
         actions: list[Action] = []
         starved = self._was_starved(now_ns)
-        self._channels.tick(now_ns)
+        self._call_slots.tick(now_ns)
         match event:
             case Answered():
-                self._channels.returned(event)
-                if event.channel == "finish":
+                self._call_slots.returned(event)
+                if event.slot == "finish":
                     self._finishing = ()
                 self._learn(event, now_ns, actions)
-                self._channels.settled(event.channel)
+                self._call_slots.settled(event.slot)
             case Unanswered():
-                self._channels.returned(event)
+                self._call_slots.returned(event)
                 self._failed(event, now_ns)
             case HandlerEnded():
                 self._handler_ended(event, now_ns)
@@ -102,11 +101,11 @@ class WorkerSteps(ReplyHandling, Planning):
         if isinstance(event, Answered) and isinstance(event.reply, Extended) and not starved:
             self._starved_ms = 0
         self._start_jobs(now_ns, actions)
-        self._use_work_channel(now_ns, actions)
-        self._use_finish_channel(actions)
-        self._use_renew_channel(now_ns, actions)
-        self._use_sweep_channel(now_ns, actions)
-        self._use_wake_channel(now_ns, actions)
+        self._use_work_slot(now_ns, actions)
+        self._use_finish_slot(actions)
+        self._use_renew_slot(now_ns, actions)
+        self._use_sweep_slot(now_ns, actions)
+        self._use_wake_slot(now_ns, actions)
         self._maybe_exit(now_ns, actions)
         if self._allowance.share is not None:
             self._report(self._allowance.share, now_ns)
@@ -125,7 +124,7 @@ class WorkerSteps(ReplyHandling, Planning):
         self._turn_asked_ns = now_ns
         if self._asked_ns is None or not 0 < self._asked_ns - now_ns <= LINGER_MS * MS:
             return None
-        if self._channels.free("work") and not self._acknowledgements.lingers(self._lease_table.startable - 1, now_ns, more=1):
+        if self._call_slots.free("work") and not self._acknowledgements.lingers(self._lease_table.startable - 1, now_ns, more=1):
             return None
         swapped = self._lease_table.swap(run_queue, lease, now_ns)
         if swapped is None:
@@ -151,5 +150,5 @@ class WorkerSteps(ReplyHandling, Planning):
     def _report(self, share: Share, now_ns: int) -> None:
         """Tell the other queues what this one leaves to them."""
         able = self._clock.known and not self._stopping.on and not self._allowance.closed(now_ns)
-        able = able and (self._channels.free("work") or self._channels.busy("work"))
+        able = able and (self._call_slots.free("work") or self._call_slots.busy("work"))
         share.report(self.leased, asking=self._claiming.asking, hungry=able and self._claiming.hungry)

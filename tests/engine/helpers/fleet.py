@@ -160,6 +160,6 @@ class Fleet:
         def answer() -> None:
             if hasattr(reply, "srv_us"):
                 worker.clock.learn(reply.srv_us, self.now_ms * MS)
-            self._feed(worker, Answered(send.channel, send.call, reply, sent_ms * MS, self.now_ms * MS))
+            self._feed(worker, Answered(send.slot, send.call, reply, sent_ms * MS, self.now_ms * MS))
 
         self._at(RTT_MS, answer)

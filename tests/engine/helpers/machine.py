@@ -30,13 +30,13 @@ from engine.server_clock import ServerClock
 from engine.worker.machine.events import (
     Action,
     Answered,
-    Channel,
     Event,
     Exit,
     HandlerEnded,
     LoseLease,
     Send,
     Settings,
+    Slot,
     Start,
     TimerFired,
     Unanswered,
@@ -49,7 +49,7 @@ SERVER_MS = 1_700_000_000_000
 
 
 class Machine:
-    """One machine, its clock, the calls that are outstanding on each channel, and every action so far."""
+    """One machine, its clock, the calls that are outstanding on each slot, and every action so far."""
 
     def __init__(
         self, *, concurrency: int = 2, prefetch: int = 0, lease_ms: int = 9000, sweep_ms: int = 1000, **more: Any
@@ -61,8 +61,8 @@ class Machine:
         self.clock.learn(SERVER_MS * 1000, 0)
         self.draws: list[float] = []
         self.incarnations = iter(f"{number:016x}" for number in range(1, 100))
-        self.out: dict[Channel, Call[Any]] = {}
-        self.sent_ms: dict[Channel, int] = {}
+        self.out: dict[Slot, Call[Any]] = {}
+        self.sent_ms: dict[Slot, int] = {}
         self.log: list[Action] = []
         self._fences = iter(range(1, 10_000))
         self.steps = WorkerSteps(
@@ -75,13 +75,13 @@ class Machine:
         return self.now_ms * MS
 
     def on(self, event: Event) -> list[Action]:
-        """Feed one event; a channel never carries two calls at once."""
+        """Feed one event; a slot never carries two calls at once."""
         actions = self.steps.on(event, self.now_ns)
         for action in actions:
             if isinstance(action, Send):
-                assert action.channel not in self.out, f"two calls outstanding on {action.channel}"
-                self.out[action.channel] = action.call
-                self.sent_ms[action.channel] = self.now_ms
+                assert action.slot not in self.out, f"two calls outstanding on {action.slot}"
+                self.out[action.slot] = action.call
+                self.sent_ms[action.slot] = self.now_ms
         self.log += actions
         return actions
 
@@ -106,15 +106,15 @@ class Machine:
 
     # -- answers
 
-    def answer(self, channel: Channel, reply: Reply, *, first_send_ms: int | None = None) -> list[Action]:
-        """The outstanding call of a channel is answered now."""
-        call = self.out.pop(channel)
-        first_ms = self.sent_ms[channel] if first_send_ms is None else first_send_ms
-        return self.on(Answered(channel, call, reply, first_ms * MS, self.now_ns))
+    def answer(self, slot: Slot, reply: Reply, *, first_send_ms: int | None = None) -> list[Action]:
+        """The outstanding call of a slot is answered now."""
+        call = self.out.pop(slot)
+        first_ms = self.sent_ms[slot] if first_send_ms is None else first_send_ms
+        return self.on(Answered(slot, call, reply, first_ms * MS, self.now_ns))
 
-    def fail(self, channel: Channel, *, fault: bool = False) -> list[Action]:
-        """The outstanding call of a channel got no answer."""
-        return self.on(Unanswered(channel, self.out.pop(channel), self.sent_ms[channel] * MS, fault))
+    def fail(self, slot: Slot, *, fault: bool = False) -> list[Action]:
+        """The outstanding call of a slot got no answer."""
+        return self.on(Unanswered(slot, self.out.pop(slot), self.sent_ms[slot] * MS, fault))
 
     def give(self, *jobs: LeasedJob, kind: Any = None, sleep_ms: int = 1000) -> list[Action]:
         """Answer the outstanding claim, also the one in a fused call, whose leases are then all `ok`."""
@@ -172,7 +172,7 @@ class Machine:
 
     @property
     def work(self) -> Any:
-        """The operation that is outstanding on the work channel, or None."""
+        """The operation that is outstanding on the work slot, or None."""
         return self.out["work"].operation if "work" in self.out else None
 
     @property

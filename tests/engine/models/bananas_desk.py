@@ -28,7 +28,7 @@ from engine.operations import (
     Value,
 )
 from engine.operations import Enqueue as EnqueueOperation
-from engine.worker.machine.ticking import tick
+from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 
 DAY_S = 86_400

@@ -11,7 +11,7 @@ import pytest
 from engine import models
 from engine.models.bridge import BridgeKeys, BridgeModel
 from engine.operations import Tick, Ticked
-from engine.worker.machine.ticking import tick
+from engine.worker.machine.sweeping import tick
 from tests.conformance.desk import ModelDesk
 from tests.engine.desk import START_MS
 from tests.engine.helpers.bridge_client import BridgeClient

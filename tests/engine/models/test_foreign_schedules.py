@@ -10,7 +10,7 @@ import pytest
 
 from engine.models.model import Spec
 from engine.operations import Listing, Tick, Ticked
-from engine.worker.machine.ticking import tick
+from engine.worker.machine.sweeping import tick
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, each
 from tests.engine.desk import START_MS

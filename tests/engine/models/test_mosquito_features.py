@@ -13,7 +13,7 @@ import redis
 
 from engine import Malformed, Queue, models
 from engine.operations import Bury, Failure, Release, Retry
-from engine.worker.machine.ticking import tick
+from engine.worker.machine.sweeping import tick
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk
 from tests.engine.models.mosquito_desk import desk as desk
 

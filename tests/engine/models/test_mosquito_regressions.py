@@ -12,7 +12,7 @@ from engine import Queue, models
 from engine.models import Layout
 from engine.models.mosquito import FINDINGS
 from engine.operations import Bury, EnqueueMany, Failure, Finish, Retry
-from engine.worker.machine.ticking import tick
+from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS
 from tests.engine.models.crystal import Crystal
 from tests.engine.models.mosquito_desk import KIND, A, MosquitoDesk

@@ -1,0 +1,256 @@
+"""How many jobs a worker may hold: what it takes ahead of its free handlers, what its owner's gate allows, and its share of the
+places of a group. Pure code, a part of the step machine."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+from engine.operations import Learned
+from engine.worker.machine.events import MS, Settings
+
+#: What is taken ahead fills this time.
+FILL_MS = 50
+#: What more than that was taken, because handlers have become slower since, goes back when it has waited this long.
+WAIT_MS_MAX = 4 * FILL_MS
+#: A finish waits at most this long for others to travel with.
+LINGER_MS = 5
+#: Weight of the newest run in the mean.
+_NEWEST = 1 / 8
+
+
+class Prefetch:
+    """How many jobs a worker takes ahead of its handlers: what they work off in 50 ms, by their measured time (rule 21).
+
+    More would wait behind one slow handler while other workers idle; fewer would leave handlers idle during a round trip. The
+    number starts at 1, at most doubles with each run that has ended, and shrinks at once.
+    """
+
+    def __init__(self, places: int, most: int) -> None:
+        self._places = places
+        self._most = most
+        self._mean_ns = 0.0
+        self._grown = 1
+
+    def ended(self, took_ns: int) -> None:
+        """A handler has ended after this time."""
+        self._mean_ns += (took_ns - self._mean_ns) * (_NEWEST if self._mean_ns else 1)
+        grown = min(2 * self._grown, self._most)
+        if not self._mean_ns or grown * self._mean_ns > self._places * FILL_MS * MS:
+            grown = min(grown, self._fill(self._places))
+        self._grown = grown or 1
+
+    def ahead(self, running_since_ns: Iterable[int], now_ns: int, places: int | None = None) -> int:
+        """Jobs to have leased beyond those that run. `running_since_ns`: when the handlers that run were started, oldest first.
+        `places`: of so many handlers, where not all may run these jobs.
+
+        A handler that takes longer than usual frees no place soon, also one whose time nobody knows yet.
+        """
+        turning = self._places if places is None else places
+        for since_ns in running_since_ns:
+            if now_ns - since_ns <= FILL_MS * MS + self._mean_ns:
+                break
+            turning -= 1
+        return min(self._most, self._grown, self._fill(turning))
+
+    def _fill(self, handlers: int) -> int:
+        """What so many handlers work off in the time to fill; 1 as long as nothing was measured."""
+        if not self._mean_ns:
+            return min(1, handlers)
+        return int(handlers * FILL_MS * MS / self._mean_ns)
+
+
+Strategy = Literal["strict", "weighted", "shuffle"]
+#: Queues of one group: each has its own threads and connections.
+QUEUES_MAX = 16
+WEIGHT_MAX = 1000
+#: A claim that is on its way for longer holds up nobody: its server may be gone.
+PATIENCE_S = 1.0
+
+
+class Share:
+    """The part that one queue has of the places of a group: its machine asks here before it claims, and reports what it holds."""
+
+    def __init__(self, sharing: Sharing, number: int) -> None:
+        self._sharing = sharing
+        self.number = number
+        #: Look again: a place may be free. Set by the worker.
+        self.poke: Callable[[], None] = lambda: None
+        self.held = 0
+        self.asked = 0
+        self.asked_s = 0.0
+        self.hungry = True
+        #: Jobs so far by weight: the least is next.
+        self.passed = 0.0
+
+    def allow(self, want: int, held: int) -> int:
+        """How many of so many jobs may be claimed now; so many are leased."""
+        return self._sharing.allow(self, want, held)
+
+    def report(self, held: int, *, asking: bool, hungry: bool) -> None:
+        """What the machine has come to: jobs leased, whether a claim is on its way, and whether it would claim more."""
+        self._sharing.report(self, held, asking=asking, hungry=hungry)
+
+    def answered(self, jobs: int) -> None:
+        """A claim has brought so many jobs."""
+        self._sharing.answered(self, jobs)
+
+    @property
+    def full(self) -> bool:
+        """Whether no place is free."""
+        return self._sharing.free <= 0
+
+
+class Sharing:
+    """Several queues share the `places` of one worker process: it decides whose turn it is when a place is free.
+
+    Pure code but for a lock: each queue has a machine of its own, and the machines run in threads (rule 27: one queue is one
+    slot, so they are claimed one by one). `strict`: a queue is claimed only while those before it have nothing. `weighted`: while
+    several have work, in proportion to their weights. `shuffle`: each time one of those that may have work, by chance.
+    """
+
+    def __init__(
+        self, places: int, weights: Sequence[int], strategy: Strategy, draw: Callable[[], float] = random.random
+    ) -> None:
+        self._places = places
+        self._weights = weights
+        self._strategy = strategy
+        self._draw = draw
+        self._lock = threading.Lock()
+        # Of a shuffle: who was drawn, until it has claimed or has nothing.
+        self._drawn: Share | None = None
+        self.shares = tuple(Share(self, number) for number in range(len(weights)))
+
+    @property
+    def free(self) -> int:
+        """Places that nobody has and nobody has asked for."""
+        return self._places - sum(share.held + share.asked for share in self.shares)
+
+    def allow(self, share: Share, want: int, held: int) -> int:
+        """Grant free places one by one, as long as it is this one's turn."""
+        with self._lock:
+            # A machine has one claim on its way at most, so the one before this is answered.
+            share.held, share.asked = held, 0
+            self._begins_to_want(share)
+            free, granted = self.free, 0
+            while granted < min(want, free) and self._next() is share:
+                granted += 1
+                share.passed += 1 / self._weights[share.number]
+                self._drawn = None
+            share.asked, share.asked_s = granted, time.monotonic()
+            other = self._to_poke(share) if granted < free else None
+        if other is not None:
+            other.poke()
+        return granted
+
+    def answered(self, share: Share, jobs: int) -> None:
+        """What a queue was granted and has not used counts for nothing."""
+        with self._lock:
+            share.passed -= max(0, share.asked - jobs) / self._weights[share.number]
+
+    def report(self, share: Share, held: int, *, asking: bool, hungry: bool) -> None:
+        """Take in what one has come to, and tell those that wait for it."""
+        with self._lock:
+            before = self.free
+            if hungry:
+                self._begins_to_want(share)
+            gone = share.hungry and not hungry and not asking
+            share.held = held
+            share.asked = share.asked if asking else 0
+            share.hungry = hungry or asking
+            other = self._to_poke(share) if self.free > 0 and (gone or self.free > before) else None
+        if other is not None:
+            other.poke()
+
+    def _begins_to_want(self, share: Share) -> None:
+        """Who had nothing to do has saved up no turns."""
+        if not share.hungry:
+            share.hungry = True
+            share.passed = max(share.passed, min((other.passed for other in self._wanting(share)), default=share.passed))
+
+    def _to_poke(self, share: Share) -> Share | None:
+        """Whose turn it is, unless it is this one's or a claim of it is on its way."""
+        other = self._next()
+        return None if other is None or other is share or other.asked else other
+
+    def _wanting(self, share: Share) -> list[Share]:
+        return [other for other in self.shares if other is not share and other.hungry]
+
+    def _next(self) -> Share | None:
+        """Whose turn it is."""
+        # One whose claim is on its way may want more, and its answer says so: the others wait for that, or else whoever is
+        # answered fastest would have the most turns.
+        now_s = time.monotonic()
+        wanting = [share for share in self.shares if share.hungry and (not share.asked or now_s - share.asked_s < PATIENCE_S)]
+        if not wanting:
+            return None
+        if self._strategy == "strict":
+            return wanting[0]
+        if self._strategy == "weighted":
+            return min(wanting, key=lambda share: (share.passed, share.number))
+        if self._drawn not in wanting:
+            self._drawn = wanting[int(self._draw() * len(wanting))]
+        return self._drawn
+
+
+#: Asked before a claim: False or 0 = nothing now, True = anything, a number = at most so many jobs.
+Gate = Callable[[], "bool | int"]
+#: A gate that was closed is asked again after so long.
+GATE_MS = 200
+
+
+class Allowance:
+    """What a worker may claim now: its own pause and the one set by an administrator, how many handlers may run at once, and
+    what its gate answers. Jobs whose handlers run go on whatever it says."""
+
+    def __init__(self, settings: Settings, gate: Gate | None, share: Share | None = None) -> None:
+        self._concurrency = settings.concurrency
+        self._gate = gate
+        #: The places belong to several queues, and this says which of them are for this one.
+        self.share = share
+        #: Handlers of the pool that may run at once.
+        self.pooled = settings.concurrency
+        #: By the worker's own `pause`.
+        self.paused_here = False
+        # From afar: until this instant, 0 = until it is resumed.
+        self._paused_until_ns: int | None = None
+        self._ask_at_ns = 0
+
+    def learned(self, reply: Learned, done_ns: int) -> None:
+        """What is set from afar. More handlers than the worker was started with it cannot run."""
+        self.pooled = min(reply.concurrency, self._concurrency) if reply.concurrency else self._concurrency
+        if not reply.pause_ms:
+            self._paused_until_ns = reply.pause_ms
+        else:
+            self._paused_until_ns = done_ns + reply.pause_ms * MS
+
+    def paused(self, now_ns: int) -> bool:
+        """Whether nothing may be claimed or started."""
+        until_ns = self._paused_until_ns
+        return self.paused_here or (until_ns is not None and (until_ns == 0 or now_ns < until_ns))
+
+    def closed(self, now_ns: int) -> bool:
+        """Whether nothing may be claimed: a pause is on, or the gate has just been found closed."""
+        return self.paused(now_ns) or now_ns < self._ask_at_ns
+
+    def most(self, free: int, leased: int, now_ns: int) -> int:
+        """How many of so many jobs may be claimed; so many are leased."""
+        if self.closed(now_ns):
+            return 0
+        most = free
+        if self._gate is not None:
+            said = self._gate()
+            most = free if said is True else min(free, int(said))
+            if most <= 0:
+                self._ask_at_ns = now_ns + GATE_MS * MS
+        return most if self.share is None or most <= 0 else self.share.allow(most, leased)
+
+    def next_ns(self, now_ns: int) -> int | None:
+        """When a pause ends or the gate is asked again."""
+        if not self._paused_until_ns and not self._ask_at_ns:
+            return None
+        times = [at_ns for at_ns in (self._paused_until_ns or 0, self._ask_at_ns) if at_ns > now_ns]
+        return min(times, default=None)

@@ -1,0 +1,223 @@
+"""What a worker reports about itself: its heartbeats, the progress of its jobs, and how long its handlers took. Pure code, a part
+of the step machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from engine.operations import BUCKET_MAX, Beat, Lease, NoteProgress, NoteQueue, TellTook, TookItem
+from engine.server_clock import ServerClock
+from engine.worker.machine.events import MS, Settings
+from engine.worker.machine.lease_table import LeaseTable
+
+#: A worker is taken for dead when so many beats in a row have not come.
+BEATS_MISSED = 3
+#: Ids of leased jobs that a beat tells.
+JOBS_TOLD = 100
+#: A stop waits at most this long for the answer to its leave: the beats run out by themselves.
+LEAVE_MS = 1_000
+#: A failed heartbeat or report is sent again after this pause.
+_AGAIN_MS = 1_000
+#: So often a worker notes that its queue is in use.
+_NOTE_MS = 60_000
+
+
+class Heartbeat:
+    """When the next heartbeat of a worker is due, what it carries, and when the worker takes its leave; none without an
+    interval."""
+
+    def __init__(self, settings: Settings, clock: ServerClock, now_ns: int) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._interval_ms = settings.beat_ms
+        self._counter = 0
+        self._note_at_ns = 0
+        self._started_ms = 0
+        self._leaving_since_ns: int | None = None
+        self._gone = not settings.beat_ms
+        #: When the next beat is due; None without beats.
+        self.at_ns: int | None = now_ns if settings.beat_ms else None
+
+    def due(self, now_ns: int) -> bool:
+        """Whether it is time for a beat."""
+        return self.at_ns is not None and now_ns >= self.at_ns and self._clock.known
+
+    def next_beat(self, incarnation: str, leases: Iterable[Lease], now_ns: int) -> Beat:
+        """The beat that is due."""
+        self.at_ns = now_ns + self._interval_ms * MS
+        now_ms = self._clock.now_ms(now_ns)
+        self._started_ms = self._started_ms or now_ms
+        held = list(leases)
+        # After a fork or a restore the worker goes on under another incarnation, with the leases of the one before.
+        others = {lease.nonce.partition(":")[0] for lease in held} - {incarnation}
+        self._counter += 1
+        about = self._about(held)
+        ttl_ms = self._interval_ms * BEATS_MISSED
+        return Beat(incarnation, self._counter, ttl_ms, now_ms + ttl_ms, self._settings.lease_ms, about, tuple(sorted(others)))
+
+    def next_note(self, now_ns: int) -> NoteQueue | None:
+        """With the beats, now and then: that the queue is in use."""
+        if not self._counter or now_ns < self._note_at_ns:
+            return None
+        self._note_at_ns = now_ns + _NOTE_MS * MS
+        return NoteQueue(self._clock.now_ms(now_ns))
+
+    def next_leave(self, incarnation: str) -> Beat:
+        """The last one: nothing is leased any more."""
+        self._counter += 1
+        self.at_ns = None
+        return Beat(incarnation, self._counter, self._interval_ms * BEATS_MISSED, 0, self._settings.lease_ms, "{}")
+
+    def leaves(self, now_ns: int) -> bool:
+        """Whether an idle worker that stops still has to wait for its leave."""
+        if self._gone or not self._counter:
+            return False
+        if self._leaving_since_ns is None:
+            self._leaving_since_ns = now_ns
+        return now_ns - self._leaving_since_ns < LEAVE_MS * MS
+
+    @property
+    def leaving_until_ns(self) -> int | None:
+        """Until when it waits for its leave."""
+        return None if self._leaving_since_ns is None or self._gone else self._leaving_since_ns + LEAVE_MS * MS
+
+    def answered(self, beat: Beat) -> None:
+        """A beat was heard."""
+        self._gone = self._gone or not beat.until_ms
+
+    def failed(self, beat: Beat, now_ns: int) -> None:
+        """A beat was not answered."""
+        if not beat.until_ms:
+            self._gone = True
+        elif self.at_ns is not None:
+            self.at_ns = min(self.at_ns, now_ns + _AGAIN_MS * MS)
+
+    def _about(self, held: list[Lease]) -> str:
+        told: Mapping[str, object] = {
+            **self._settings.about,
+            "started_ms": self._started_ms,
+            "in_hand": len(held),
+            "jobs": [lease.job for lease in held[:JOBS_TOLD]],
+        }
+        return json.dumps(told, separators=(",", ":"))
+
+
+class ProgressReports:
+    """The progress that handlers have reported and that is not noted yet: the newest of each job that runs."""
+
+    def __init__(self, lease_table: LeaseTable) -> None:
+        self._lease_table = lease_table
+        # How far jobs have come that run, and is not noted yet; and how often something was.
+        self._told: dict[Lease, bytes] = {}
+        self._count = 0
+
+    def tell(self, lease: Lease, body: bytes) -> None:
+        """A handler has come so far."""
+        self._told[lease] = body
+
+    def next_operation(self) -> NoteProgress | None:
+        """The newest that a handler which still runs has told of its progress."""
+        while self._told:
+            lease, body = self._told.popitem()
+            if self._lease_table.queue_running(lease) is not None:
+                self._count += 1
+                return NoteProgress(lease, self._count, body)
+        return None
+
+
+#: Names of one report: each has a few dozen counters, all of which the server adds at once.
+ITEMS_MAX = 50
+#: A report counts when it arrives within so long.
+_VOID_MS = 30_000
+# The counters of a row: one for each bucket that 64 bits of ns can lead to, then the sum and the greatest, in ns.
+_TOTAL, _MOST = 129, 130
+_ROW = [0] * 131
+
+
+class RunStatistics:
+    """How long the handlers of each name took, until it is reported.
+
+    It must cost next to nothing for a job, so a run adds to a row of counters in memory; no job has a call of its own. Statistics
+    may be lost with a worker or with a report that nobody answers, and are never counted twice: a report that was sent keeps its
+    identity and its content until it is answered or void, and a worker that goes on under another incarnation begins anew.
+    """
+
+    def __init__(self, clock: ServerClock, interval_ms: int, now_ns: int) -> None:
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._at_ns = now_ns + interval_ms * MS
+        self._counter = 0
+        # By name: the rows of runs that succeeded, and of those that failed.
+        self._ok: dict[str, list[int]] = {}
+        self._failed: dict[str, list[int]] = {}
+        # The report that is out; it may be sent again at `_at_ns`.
+        self._out: TellTook | None = None
+
+    def succeeded(self, name: str, took_ns: int) -> None:
+        """A handler has returned. Called for every job: 0.13 us."""
+        try:
+            row = self._ok[name]
+        except KeyError:
+            row = self._ok[name] = _ROW.copy()
+        # The number of bits of the square: buckets that are the square root of 2 wide, for the price of those twice as wide.
+        row[(took_ns * took_ns).bit_length()] += 1
+        row[_TOTAL] += took_ns
+        if took_ns > row[_MOST]:
+            row[_MOST] = took_ns
+
+    def failed(self, name: str, took_ns: int) -> None:
+        """A handler has raised, or was given up."""
+        row = self._failed.setdefault(name, _ROW.copy())
+        row[(took_ns * took_ns).bit_length()] += 1
+        row[_TOTAL] += took_ns
+        row[_MOST] = max(row[_MOST], took_ns)
+
+    def next_report(self, incarnation: str, now_ns: int, *, last: bool = False) -> TellTook | None:
+        """The report that is due, or has to be sent again; with `last` whatever there is to tell. None where reports are off."""
+        if now_ns < self._at_ns and (self._out is not None or not last):
+            return None
+        if not self._interval_ms or not self._clock.known:
+            return None
+        now_ms = self._clock.now_ms(now_ns)
+        if self._out is not None and now_ms <= self._out.not_after_ms:
+            return self._out
+        self._out = None
+        items = self._take()
+        if not (self._ok or self._failed):
+            self._at_ns = now_ns + self._interval_ms * MS
+        if not items:
+            return None
+        self._counter += 1
+        self._out = TellTook(incarnation, self._counter, now_ms + _VOID_MS, items)
+        return self._out
+
+    def answered(self) -> None:
+        """The report was added, now or by an earlier copy, or never will be."""
+        self._out = None
+
+    def unanswered(self, now_ns: int, *, fault: bool) -> None:
+        """Nobody knows whether it was. `fault`: the server cannot add it."""
+        if fault:
+            self._out = None
+        else:
+            self._at_ns = now_ns + _AGAIN_MS * MS
+
+    def forget(self) -> None:
+        """The process is another one: the one that it was copied from tells what was measured."""
+        self._ok.clear()
+        self._failed.clear()
+        self._out = None
+
+    def _take(self) -> tuple[TookItem, ...]:
+        items: list[TookItem] = []
+        told: tuple[tuple[Literal["ok", "failed"], dict[str, list[int]]], ...] = (("ok", self._ok), ("failed", self._failed))
+        for outcome, rows in told:
+            while rows and len(items) < ITEMS_MAX:
+                name, row = rows.popitem()
+                buckets = {bucket: runs for bucket, runs in enumerate(row[:BUCKET_MAX]) if runs}
+                if longest := sum(row[BUCKET_MAX:_TOTAL]):
+                    buckets[BUCKET_MAX] = longest
+                items.append(TookItem(name, outcome, row[_TOTAL] // 1000, row[_MOST] // 1000, tuple(buckets.items())))
+        return tuple(items)
