@@ -17,7 +17,9 @@ from chaos.mutants import MUTANTS
 from chaos.plan import Pace
 from engine.scripts import scripts_folder
 from tests.chaos import drills
-from tests.chaos.judged import check_caught, check_verdicts, drilled
+from tests.chaos.judged import TIMEOUT, check_caught, check_verdicts, drilled
+
+pytestmark = TIMEOUT
 
 #: A short run: what its verdict needs and nothing more. Load and faults of one take at most 12 s.
 PACE = Pace(lead_in_ms=800, delay_max_ms=200, calm_ms=300, settle_ms=1_000)

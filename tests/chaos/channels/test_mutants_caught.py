@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 from chaos.channels.drill import ChannelDrill
 from chaos.channels.mutants import MUTANTS
 from tests.chaos.channels.drills import make_drill, run
-from tests.chaos.judged import check_caught, check_verdicts, drilled
+from tests.chaos.judged import TIMEOUT, check_caught, check_verdicts, drilled
+
+pytestmark = TIMEOUT
 
 #: The faults that give each mutant something to do wrong.
 PROVOKED_BY: dict[str, tuple[str, ...]] = {

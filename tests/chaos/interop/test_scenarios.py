@@ -18,10 +18,10 @@ from chaos.interop.scenarios import FINDINGS, MAY_SHOW, NODE, SCENARIOS, find
 from chaos.interrupts import Interrupts
 from chaos.progress import Progress
 from engine.history import load_file
-from tests.chaos.judged import Verdict, drilled
+from tests.chaos.judged import TIMEOUT, Verdict, drilled
 from tests.reports.conftest import verdict_of
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.nightly, TIMEOUT]
 
 
 def run(name: str, folder: Path) -> MixedDrill:
