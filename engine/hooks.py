@@ -15,7 +15,7 @@ from engine.job import Job
 
 if TYPE_CHECKING:
     from engine.operations import Enqueued
-    from engine.parts.producing import NewJob
+    from engine.queue.producing import NewJob
 
 log = logging.getLogger("ironclaim.worker")
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from engine.handlers import Handlers
     from engine.job import Job
-    from engine.parts.producing import NewJob
-    from engine.parts.surface import Surface
+    from engine.queue.producing import NewJob
+    from engine.queue.settings import Surface
 
 HEADER = "traceparent"
 #: The `traceparent` of what runs here, '' = none.

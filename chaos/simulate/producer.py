@@ -1,4 +1,4 @@
-"""The producers of an episode: what `Queue.enqueue` and `Queue.enqueue_many` do, through `engine.parts.producing`."""
+"""The producers of an episode: what `Queue.enqueue` and `Queue.enqueue_many` do, through `engine.queue.producing`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from engine.drivers.delivery import DEADLINE_MS
 from engine.errors import EngineError, LeaseLost, OutcomeUnknown, PartlyEnqueued, ScriptFault, UnknownParent
 from engine.models.lanes import Lanes
 from engine.operations import Enqueued, Look
-from engine.parts import administering, altering, clearing, locks, producing, scheduling
-from engine.parts.face import Ask, InTime, Steps
-from engine.parts.producing import Draft
+from engine.queue import administering, altering, clearing, locks, producing, scheduling
+from engine.queue.producing import Draft
+from engine.queue.steps import Ask, InTime, Steps
 from engine.serializers import BUILT_IN
 from engine.server_clock import ServerClock
 

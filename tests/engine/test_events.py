@@ -10,7 +10,7 @@ import pytest
 
 from engine import AsyncQueue, Event, Malformed, Queue, WrongKeyType
 from engine.operations import Bury, Drop, Enqueue, Failure, Finish, NoteProgress, Operation, Release, Retry
-from engine.parts.events import KEEP_MAX
+from engine.queue.events import KEEP_MAX
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.by_hand import alter, new_op_id, set_events
 

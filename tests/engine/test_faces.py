@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from engine import AsyncChannel, AsyncQueue, AsyncResults, Channel, Queue, Results
-from engine.parts.dead import AsyncDead, Dead
-from engine.parts.events import AsyncEvents, Events
-from engine.parts.jobs import AsyncJobs, Jobs
-from engine.parts.locks import AsyncLocks, Locks
-from engine.parts.schedules import AsyncSchedules, Schedules
-from engine.parts.workers import AsyncWorkers, Workers
+from engine.queue.dead import AsyncDead, Dead
+from engine.queue.events import AsyncEvents, Events
+from engine.queue.jobs import AsyncJobs, Jobs
+from engine.queue.locks import AsyncLocks, Locks
+from engine.queue.schedules import AsyncSchedules, Schedules
+from engine.queue.workers import AsyncWorkers, Workers
 from engine.tasks import AsyncTask, Task
 
 #: Queues and their parts, and channels: the synchronous class and the asyncio class.

@@ -9,8 +9,8 @@ import pytest
 
 from engine.drivers.errand import Sent
 from engine.operations import Bury, Clean, Failure, Finish, Forget, Lease, Operation, Retry, Value
-from engine.parts.clearing import obliterating
-from engine.parts.face import InTime
+from engine.queue.clearing import obliterating
+from engine.queue.steps import InTime
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.lanes_state import names_of
 

@@ -32,8 +32,8 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {"engine": ("engine.testing",)}
 FACES = tuple(
     f"engine.{name}"
     for name in (
-        *("queue", "async_queue", "worker.worker", "worker.group", "scheduler", "tasks", "command"),
-        *("channel", "async_channel"),
+        *("queue.asynchronous", "queue.synchronous", "worker.worker", "worker.group", "scheduler", "tasks", "command"),
+        *("channel.asynchronous", "channel.synchronous"),
     )
 )
 
@@ -42,12 +42,12 @@ EXECUTION = tuple(f"engine.worker.{path.stem}" for path in sorted((ROOT / "engin
 
 #: The arrows inside the engine. Decisions know no socket and no thread; a model knows nothing of who carries out its calls.
 UNKNOWN_TO: dict[str, tuple[str, ...]] = {
-    "engine/worker/machine": (*EXECUTION, "engine.drivers", "engine.parts", "engine.handlers", "engine.job", "redis", *FACES),
-    "engine/drivers": ("engine.worker", "engine.parts", "engine.models", "engine.handlers", "engine.job", *FACES),
-    "engine/worker": ("engine.parts", "engine.models", "redis", *FACES),
-    "engine/parts": ("engine.worker", "redis", *FACES),
-    "engine/channels": ("engine.worker", "engine.parts", "engine.handlers", "engine.job", "redis", *FACES),
-    "engine/models": ("engine.worker", "engine.drivers", "engine.parts", "redis", *FACES),
+    "engine/worker/machine": (*EXECUTION, "engine.drivers", "engine.queue", "engine.handlers", "engine.job", "redis", *FACES),
+    "engine/drivers": ("engine.worker", "engine.queue", "engine.models", "engine.handlers", "engine.job", *FACES),
+    "engine/worker": ("engine.queue", "engine.models", "redis", *FACES),
+    "engine/queue": ("engine.worker", "redis", *FACES),
+    "engine/channel": ("engine.worker", "engine.queue", "engine.handlers", "engine.job", "redis", *FACES),
+    "engine/models": ("engine.worker", "engine.drivers", "engine.queue", "redis", *FACES),
 }
 
 
@@ -152,9 +152,9 @@ def test_using_the_engine_loads_redis_and_no_harness() -> None:
 @pytest.mark.parametrize(
     ("folder", "strangers"),
     [
-        ("worker/machine", {*EXECUTION, "redis", "engine.drivers", "engine.parts", "engine.handlers", "engine.job"}),
-        ("drivers", {"engine.worker", "engine.parts", "engine.models", "engine.handlers", "engine.job"}),
-        ("models", {"redis", "engine.worker", "engine.drivers", "engine.parts", "engine.handlers", "engine.job"}),
+        ("worker/machine", {*EXECUTION, "redis", "engine.drivers", "engine.queue", "engine.handlers", "engine.job"}),
+        ("drivers", {"engine.worker", "engine.queue", "engine.models", "engine.handlers", "engine.job"}),
+        ("models", {"redis", "engine.worker", "engine.drivers", "engine.queue", "engine.handlers", "engine.job"}),
     ],
 )
 def test_a_pure_folder_loads_none_of_the_others_either(folder: str, strangers: set[str]) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from engine import OutcomeUnknown, PartlyPublished, Published, ServerUnavailable
-from engine.channels import replies
-from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
-from engine.channels.knowledge import Knowledge
+from engine.channel import replies
+from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channel.session_state import Knowledge
 from engine.drivers.errand import Sent
 from engine.operations.channels import (
     Acknowledge,

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from engine import AsyncChannel
-from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
-from engine.channels.memory import MemoryStorage
-from engine.channels.memory_state import FETCH_BYTES_MAX
-from engine.channels.storage import Opening
+from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channel.memory import MemoryStorage
+from engine.channel.memory_state import FETCH_BYTES_MAX
+from engine.channel.storage import Opening
 from engine.drivers.errand import Sent
 from engine.operations.channels import (
     Acknowledge,

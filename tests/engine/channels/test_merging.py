@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from engine.channels import receipts
-from engine.channels.clock import CLOCK_MAX
-from engine.channels.knowledge import Knowledge
-from engine.channels.memory import MemoryStorage
-from engine.channels.merging import SeveralStorages
-from engine.channels.steps import Round, Steps
-from engine.channels.storage import Opening
-from engine.channels.values import Acknowledged, Fetched
+from engine.channel import receipts
+from engine.channel.clock import CLOCK_MAX
+from engine.channel.memory import MemoryStorage
+from engine.channel.session_state import Knowledge
+from engine.channel.several_storages import SeveralStorages
+from engine.channel.steps import Round, Steps
+from engine.channel.storage import Opening
+from engine.channel.values import Acknowledged, Fetched
 from engine.drivers.errand import Sent
 from engine.errors import (
     ChannelNotFound,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.channels.values import Fetched
+from engine.channel.values import Fetched
 from engine.errors import ChannelNotFound, EngineError, OutcomeUnknown, ServerUnavailable, SubscriptionNotFound
 from engine.operations.channels import AskOld, NewMessage
 from tests.engine.channels.test_merging import Desk, ids, parts

@@ -1,0 +1,165 @@
+"""MemoryStorage: channels in the memory of one process, with the operations and the replies of those on a server.
+
+For tests, for services of one process, and as one of several storages. Threads may share it. What has expired leaves it as others
+come, so it holds what is alive and little more; nothing survives the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import overload
+
+from engine.channel.memory_state import MemoryState
+from engine.channel.storage import Ask, Opening, Ring
+from engine.drivers.delivery import DEADLINE_MS
+from engine.drivers.errand import Sent
+from engine.errors import EngineError
+from engine.operations.channels import (
+    Acknowledge,
+    AcknowledgeReply,
+    AskOld,
+    ChannelOperation,
+    ChannelReply,
+    Fetch,
+    FetchReply,
+    OldReply,
+    Publish,
+    PublishReply,
+    Subscribe,
+    SubscribeReply,
+    Unsubscribe,
+    UnsubscribeReply,
+)
+
+
+class MemoryStorage:
+    """Channels in memory. `now_ns`: a clock that never goes back; lives are counted by it, and `not_after_ms`."""
+
+    def __init__(self, *, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._now_ns = now_ns
+        self._lock = threading.Lock()
+        self._state = MemoryState()
+        self._bells: dict[str, dict[object, Ring]] = {}
+
+    @overload
+    def apply(self, channel: str, operation: Publish) -> PublishReply: ...
+    @overload
+    def apply(self, channel: str, operation: Subscribe) -> SubscribeReply: ...
+    @overload
+    def apply(self, channel: str, operation: Unsubscribe) -> UnsubscribeReply: ...
+    @overload
+    def apply(self, channel: str, operation: Fetch) -> FetchReply: ...
+    @overload
+    def apply(self, channel: str, operation: Acknowledge) -> AcknowledgeReply: ...
+    @overload
+    def apply(self, channel: str, operation: AskOld) -> OldReply: ...
+    @overload
+    def apply(self, channel: str, operation: ChannelOperation) -> ChannelReply: ...
+    def apply(self, channel: str, operation: ChannelOperation) -> ChannelReply:
+        """Carry out an operation, all of it at one instant."""
+        with self._lock:
+            reply = self._state.apply(channel, operation, self._now_us())
+            bells = list(self._bells.get(channel, {}).values()) if isinstance(operation, Publish) else []
+        for ring in bells:
+            ring()
+        return reply
+
+    def listen(self, channel: str, ring: Callable[[], None]) -> Callable[[], None]:
+        """Call `ring` after each publish on a channel, from the thread that publishes, until what this returns is called."""
+        me = object()
+        with self._lock:
+            self._bells.setdefault(channel, {})[me] = ring
+
+        def stop() -> None:
+            with self._lock:
+                bells = self._bells.get(channel, {})
+                bells.pop(me, None)
+                if not bells:
+                    self._bells.pop(channel, None)
+
+        return stop
+
+    def open(self, opening: Opening) -> OpenMemory:
+        """For `Channel`."""
+        return OpenMemory(self, opening.channel)
+
+    def open_async(self, opening: Opening) -> AsyncOpenMemory:
+        """For `AsyncChannel`."""
+        return AsyncOpenMemory(self, opening.channel)
+
+    def now_ms(self) -> int:
+        """This storage's time, that `not_after_ms` is compared with."""
+        return self._now_us() // 1000
+
+    def held(self) -> int:
+        """How many values are in memory, alive or not: two for each message, one for each channel and each subscriber."""
+        return len(self._state)
+
+    def _now_us(self) -> int:
+        return self._now_ns() // 1000
+
+
+class OpenMemory:
+    """One channel in memory, as a channel object uses it."""
+
+    live = True
+
+    def __init__(self, storage: MemoryStorage, channel: str) -> None:
+        self._storage = storage
+        self._channel = channel
+        self._deaf: dict[Ring, Callable[[], None]] = {}
+
+    def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
+        """Carry out an operation."""
+        first_send_ns = time.monotonic_ns()
+        operation = ask(self._storage.now_ms() + DEADLINE_MS) if callable(ask) else ask
+        reply: ChannelReply = self._storage.apply(self._channel, operation)
+        return Sent(reply, first_send_ns, time.monotonic_ns(), True)
+
+    def send_many(self, asks: Sequence[Ask], intended_ns: int | None = None) -> list[Sent | EngineError]:
+        """Carry out several, one after the other."""
+        return [self.send(ask) for ask in asks]
+
+    def listen(self, ring: Ring) -> None:
+        """Ring it after each publish."""
+        if ring not in self._deaf:
+            self._deaf[ring] = self._storage.listen(self._channel, ring)
+
+    def unlisten(self, ring: Ring) -> None:
+        """Ring it no more."""
+        stop = self._deaf.pop(ring, None)
+        if stop is not None:
+            stop()
+
+    def close(self) -> None:
+        """Ring nobody any more."""
+        for ring in list(self._deaf):
+            self.unlisten(ring)
+
+
+class AsyncOpenMemory:
+    """The same under asyncio. Nothing in memory takes long, but each call gives other tasks a turn, as one to a server does."""
+
+    live = True
+
+    def __init__(self, storage: MemoryStorage, channel: str) -> None:
+        self._open = OpenMemory(storage, channel)
+        self.listen = self._open.listen
+        self.unlisten = self._open.unlisten
+
+    async def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
+        """Carry out an operation."""
+        await asyncio.sleep(0)
+        return self._open.send(ask)
+
+    async def send_many(self, asks: Sequence[Ask], intended_ns: int | None = None) -> list[Sent | EngineError]:
+        """Carry out several, one after the other."""
+        await asyncio.sleep(0)
+        return self._open.send_many(asks)
+
+    async def close(self) -> None:
+        """Ring nobody any more."""
+        self._open.close()

@@ -1,0 +1,62 @@
+"""What a channel decides is written once as steps, generators without I/O: they yield one of these requests and are sent what
+came of it. `Channel` and `AsyncChannel` carry them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from engine.channel.storage import Ask
+from engine.drivers.errand import Sent
+
+T = TypeVar("T")
+
+
+class Send(NamedTuple):
+    """Run one operation in one storage; answered with a Sent. What it raises ends the steps."""
+
+    storage: str
+    ask: Ask
+    intended_ns: int | None = None
+
+
+class SendMany(NamedTuple):
+    """Run at most 100 operations in one storage, in one piece; answered with a Sent or an EngineError for each."""
+
+    storage: str
+    asks: Sequence[Ask]
+    intended_ns: int | None = None
+
+
+class Round(NamedTuple):
+    """Run operations in several storages at once, those of one storage in one piece; answered with a mapping of storage -> a Sent
+    or an EngineError for each of its operations.
+
+    As soon as `enough` says so of what one storage answered, the others have `grace_ms` more; those that have not answered by
+    then are not in the mapping. None: all are waited for.
+    """
+
+    asks: Mapping[str, Sequence[Ask]]
+    intended_ns: int | None = None
+    enough: Callable[[Sequence[Any]], bool] | None = None
+    grace_ms: int = 300
+
+
+class Rest(NamedTuple):
+    """Wait until a bell rings that has not rung since the last rest was over, at most so long; `deaf_ms` while there is a storage
+    whose bell is not live. Answered with False when the channel was closed meanwhile."""
+
+    most_ms: int
+    deaf_ms: int
+
+
+Request = Send | SendMany | Round | Rest
+#: Steps that return T.
+Steps = Generator[Request, Any, T]
+
+
+def sent_of(answer: object) -> Sent:
+    """The answer of a Send."""
+    assert isinstance(answer, Sent)
+    return answer

@@ -1,0 +1,144 @@
+"""What happens in a queue, as it happens, for those who watch: off unless switched on, then an entry of a stream for each.
+
+The script that does a thing writes its entry, last and only where it changes something: a call that is sent twice tells once, and
+one that the server cut off just before the end may have told nothing. Kinds, and what their `detail` says:
+
+- `created` (waiting, delayed or blocked), `promoted` (its delay is over, or somebody said so), `unblocked` (its parents ended);
+- `claimed` (the worker), `progress` (percent), `released` (given back), `finished`;
+- `failed` (the error; the job is tried again unless `buried` follows), `reaped` (the worker that stalled or died with it);
+- `buried` (the reason), `requeued`, `cancelled`, `discarded`, `skipped`, `rerouted`;
+- `paused` (length in ms, if any) and `resumed` of a name, or of the queue, `*`; a pause that ends by itself is not told.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterator, Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from engine import validate
+from engine.errors import Malformed
+from engine.operations import Event, EventPage, ReadEvents
+from engine.queue import administering
+from engine.queue.listening import BLOCK_MS, AsyncListening, Listening
+from engine.queue.steps import InTime, Steps
+
+if TYPE_CHECKING:
+    from engine.queue.asynchronous.queue import AsyncQueue
+    from engine.queue.synchronous.queue import Queue
+
+#: Most events that a queue keeps.
+KEEP_MAX = 1_000_000
+_PAGE = 100
+_ENTRY = re.compile(r"\d{1,20}(-\d{1,20})?\Z", re.ASCII)
+
+
+def _turned(keep: object) -> Steps[None]:
+    """Switched on, or off with 0, which no caller can give."""
+    draft = administering.set_events(0 if keep is None else validate.integer("keep", keep, 1, KEEP_MAX))
+    administering.conclude((yield InTime(draft)))
+
+
+def _reading(after: object, wait_ms: object) -> Generator[ReadEvents, EventPage, None]:
+    """What to read one after the other. It ends when for so long nothing has come. Raises Malformed."""
+    if not isinstance(after, str) or not (after == "$" or _ENTRY.match(after)):
+        raise Malformed("after", after, "the id of an event, 0 or $")
+    most_ms = None if wait_ms is None else validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
+    if after == "$":
+        after = (yield ReadEvents("$", 1, 0)).after
+    until_s = time.monotonic() + (most_ms or 0) / 1000
+    while True:
+        left_ms = BLOCK_MS if most_ms is None else max(0, int((until_s - time.monotonic()) * 1000))
+        page = yield ReadEvents(after, _PAGE, min(BLOCK_MS, left_ms))
+        if page.events:
+            after, until_s = page.after, time.monotonic() + (most_ms or 0) / 1000
+        elif left_ms == 0:
+            return
+
+
+class Events:
+    """What happens in a queue: `queue.events`. See `engine.queue.events` for the kinds."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._listening = Listening(queue)
+
+    def on(self, keep: int = 10_000) -> None:
+        """Write down what happens from now on. The last `keep` events stay (at most 1,000,000), and up to 100 more: the server
+        drops them by pages. Each costs a write of the script that tells it, and some 100 bytes. Raises as `queue.pause` does."""
+        self._queue.carry_out(_turned(keep))
+
+    def off(self) -> None:
+        """Write down nothing any more, and forget what was. Raises as `queue.pause` does."""
+        self._queue.carry_out(_turned(None))
+
+    def last(self) -> str:
+        """The id of the last event, to read after it; `0-0` where there is none. Raises ServerUnavailable."""
+        return self._queue.driver.run(self._queue.model.call(ReadEvents("$", 1, 0))).after
+
+    def read(self, after: str = "$", *, wait_ms: int | None = None) -> Iterator[Event]:
+        """The events after this one, and each further one when it comes, until for `wait_ms` none has; None: for ever.
+
+        `after`: the id of an event, `0` for all that are kept, or `$` for what comes from the first step of the iterator on. Who
+        falls behind by more than are kept misses some. Raises Malformed at the first step, and ServerUnavailable or
+        OutcomeUnknown when the server is away: then read on after the last event that came.
+        """
+        reading = _reading(after, wait_ms)
+        asked = next(reading, None)
+        while asked is not None:
+            page: EventPage = self._listening.run(asked)
+            yield from page.events
+            try:
+                asked = reading.send(page)
+            except StopIteration:
+                return
+
+    def close(self) -> None:
+        """Close the idle connections of readers."""
+        self._listening.close()
+
+
+class AsyncEvents:
+    """What happens in a queue: `queue.events`. See `engine.queue.events` for the kinds."""
+
+    def __init__(self, queue: AsyncQueue) -> None:
+        self._queue = queue
+        self._listening = AsyncListening(queue)
+
+    async def on(self, keep: int = 10_000) -> None:
+        """Write down what happens from now on. The last `keep` events stay (at most 1,000,000), and up to 100 more: the server
+        drops them by pages. Each costs a write of the script that tells it, and some 100 bytes. Raises as `queue.pause` does."""
+        await self._queue.carry_out(_turned(keep))
+
+    async def off(self) -> None:
+        """Write down nothing any more, and forget what was. Raises as `queue.pause` does."""
+        await self._queue.carry_out(_turned(None))
+
+    async def last(self) -> str:
+        """The id of the last event, to read after it; `0-0` where there is none. Raises ServerUnavailable."""
+        async with self._queue.driver.turns:
+            page: EventPage = await self._queue.driver.run(self._queue.model.call(ReadEvents("$", 1, 0)))
+        return page.after
+
+    async def read(self, after: str = "$", *, wait_ms: int | None = None) -> AsyncIterator[Event]:
+        """The events after this one, and each further one when it comes, until for `wait_ms` none has; None: for ever.
+
+        `after`: the id of an event, `0` for all that are kept, or `$` for what comes from the first step of the iterator on. Who
+        falls behind by more than are kept misses some. Raises Malformed at the first step, and ServerUnavailable or
+        OutcomeUnknown when the server is away: then read on after the last event that came.
+        """
+        reading = _reading(after, wait_ms)
+        asked: Any = next(reading, None)
+        while asked is not None:
+            page: EventPage = await self._listening.run(asked)
+            for event in page.events:
+                yield event
+            try:
+                asked = reading.send(page)
+            except StopIteration:
+                return
+
+    async def close(self) -> None:
+        """Close the idle connections of readers."""
+        await self._listening.close()
