@@ -46,27 +46,30 @@ if TYPE_CHECKING:
     from engine.options import JobOptions
     from engine.outcomes import Bury, Discard, RetryLater
     from engine.priority_queue import PriorityQueue
-    from engine.queue.asynchronous.queue import AsyncQueue
+    from engine.queue.asynchronous.queue import AsyncQueue, async_queues
+    from engine.queue.asynchronous.results import AsyncResults
+    from engine.queue.asynchronous.tasks import AsyncTask
     from engine.queue.durations import Durations, HandlerTimes
     from engine.queue.job_info import JobError, JobInfo
     from engine.queue.locks import Lock
     from engine.queue.producing import NewJob
-    from engine.queue.registry import QueueInfo, async_queues, queues
-    from engine.queue.results import AsyncResults, Progress, Result, Results
+    from engine.queue.registry import QueueInfo
+    from engine.queue.results import Progress, Result
     from engine.queue.scheduling import Schedule
-    from engine.queue.synchronous.queue import Queue
+    from engine.queue.synchronous.queue import Queue, queues
+    from engine.queue.synchronous.results import Results
+    from engine.queue.synchronous.tasks import Task
     from engine.queue.workers import WorkerInfo
     from engine.routing import Target
     from engine.scheduler import Scheduler
     from engine.serializers import Serializer
-    from engine.tasks import AsyncTask, Task
     from engine.worker.group import WorkerGroup
     from engine.worker.worker import Worker
 
 
 _HOMES = {
     "engine.channel.asynchronous.channel": ("AsyncChannel",),
-    "engine.queue.asynchronous.queue": ("AsyncQueue",),
+    "engine.queue.asynchronous.queue": ("AsyncQueue", "async_queues"),
     "engine.channel.synchronous.channel": ("Channel",),
     "engine.channel.contents": ("RawJson",),
     "engine.channel.memory": ("MemoryStorage",),
@@ -104,14 +107,17 @@ _HOMES = {
     "engine.options": ("JobOptions",),
     "engine.queue.producing": ("NewJob",),
     "engine.serializers": ("Serializer",),
-    "engine.tasks": ("AsyncTask", "Task"),
+    "engine.queue.asynchronous.tasks": ("AsyncTask",),
+    "engine.queue.synchronous.tasks": ("Task",),
     "engine.priority_queue": ("PriorityQueue",),
-    "engine.queue.synchronous.queue": ("Queue",),
-    "engine.queue.registry": ("QueueInfo", "async_queues", "queues"),
+    "engine.queue.synchronous.queue": ("Queue", "queues"),
+    "engine.queue.registry": ("QueueInfo",),
     "engine.routing": ("Target",),
     "engine.scheduler": ("Scheduler",),
     "engine.queue.scheduling": ("Schedule",),
-    "engine.queue.results": ("AsyncResults", "Progress", "Result", "Results"),
+    "engine.queue.results": ("Progress", "Result"),
+    "engine.queue.asynchronous.results": ("AsyncResults",),
+    "engine.queue.synchronous.results": ("Results",),
     "engine.worker.worker": ("Worker",),
     "engine.worker.group": ("WorkerGroup",),
     "engine.queue.workers": ("WorkerInfo",),

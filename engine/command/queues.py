@@ -8,8 +8,7 @@ from typing import Any
 
 from engine.command.arguments import add_json, add_queue, add_server
 from engine.command.output import instant, show
-from engine.queue.registry import queues
-from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous.queue import Queue, queues
 from engine.queue.workers import WorkerInfo
 
 

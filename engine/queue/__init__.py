@@ -1,6 +1,7 @@
-"""The parts of a queue: what hangs on it as an attribute, and the steps without I/O that its two faces carry out.
+"""A queue and its parts: what hangs on it as an attribute, `queue.jobs`, `.dead`, `.events`, `.results`, `.schedules`, `.workers`
+and its locks.
 
-`queue.jobs`, `.dead`, `.events`, `.results`, `.schedules`, `.workers` and its locks are the modules of those names, each for both
-faces. Their steps are written once: `producing` (enqueue), `administering`, `altering`, `clearing`, `scheduling`. `face` says
-what steps are, `surface` is what `Queue` and `AsyncQueue` have in common.
+`asynchronous` has the interface for asyncio; that of `synchronous` is generated from it (`make generate`). What needs no
+connection is here, once for both: checks (`settings`, `producing`), values, and the steps of what takes several calls
+(`altering`, `clearing`, `scheduling`, `locks`), which `carry_out` runs and the simulator interrupts anywhere.
 """

@@ -1,5 +1,5 @@
 """What a queue's administration does, without I/O: checks, operations with an identity of their own, and what their answers mean
-(rule 7). `Queue` and `AsyncQueue` are two thin surfaces over it."""
+(rule 7)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from engine import validate
 from engine.drivers.errand import Sent
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
 from engine.operations import Administered, Limit, Operation, Pause, Resume, SetEvents, SetLimit, SetRetention, SetWorker
+from engine.queue.steps import DeadlineBound, Steps
+
+#: Most events that a queue keeps.
+EVENTS_KEPT_MAX = 1_000_000
 
 #: An operation that lacks only the time after which it is void.
 Draft = Callable[[int], Operation]
@@ -57,10 +61,10 @@ def set_retention(done_max: object, done_age_ms: object, dead_max: object, dead_
     return lambda not_after_ms: SetRetention(op_id, not_after_ms, bounds)
 
 
-def set_events(keep: int) -> Draft:
-    """Keep so many events, which were checked; 0: none."""
-    op_id = new_op_id()
-    return lambda not_after_ms: SetEvents(op_id, not_after_ms, keep)
+def set_events(keep: object) -> Draft:
+    """Keep so many events; None: none. Raises Malformed."""
+    kept, op_id = 0 if keep is None else validate.integer("keep", keep, 1, EVENTS_KEPT_MAX), new_op_id()
+    return lambda not_after_ms: SetEvents(op_id, not_after_ms, kept)
 
 
 def set_concurrency(name: object, concurrency: object) -> Draft:
@@ -77,6 +81,11 @@ def pause_worker(name: object, length_ms: object) -> Draft:
     field, op_id = f"p:{validate.worker_name(name)}", new_op_id()
     value = None if length_ms is None else validate.integer("length_ms", length_ms, 0, validate.DURATION_MS_MAX)
     return lambda not_after_ms: SetWorker(op_id, not_after_ms, field, value)
+
+
+def administering(draft: Draft) -> Steps[None]:
+    """Send an administration call whose answer says no more than that it was done."""
+    conclude((yield DeadlineBound(draft)))
 
 
 def conclude(sent: Sent) -> None:

@@ -14,7 +14,7 @@ from engine import validate
 from engine.errors import Malformed, ScriptFault
 from engine.operations import Clean, Cleaned, Era, Forget, Forgotten
 from engine.queue import administering
-from engine.queue.steps import InTime, Steps
+from engine.queue.steps import DeadlineBound, Steps
 
 CLEANED = ("waiting", "blocked", "delayed", "dead", "finished")
 #: Jobs that one call looks at.
@@ -76,7 +76,7 @@ def obliterating(force: object) -> Steps[bool]:
 def _clean(state: str, age_ms: int, most: int, era: Era | None) -> Steps[tuple[int, Era | None]]:
     removed = offset = 0
     while removed < most:
-        sent = yield InTime(_piece(state, age_ms, era, offset, most - removed))
+        sent = yield DeadlineBound(_piece(state, age_ms, era, offset, most - removed))
         administering.conclude(sent)
         reply = sent.reply
         if not isinstance(reply, Cleaned):
@@ -105,7 +105,7 @@ def _forget(phase: Literal["begin", "end"], force: bool) -> Steps[Forgotten]:
     def operation(not_after_ms: int) -> Forget:
         return Forget(op_id, not_after_ms, phase, force)
 
-    sent = yield InTime(operation)
+    sent = yield DeadlineBound(operation)
     administering.conclude(sent)
     if not isinstance(sent.reply, Forgotten):
         raise ScriptFault(f"obliterate: a reply of type {type(sent.reply).__name__}")

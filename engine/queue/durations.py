@@ -3,19 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from engine.errors import Malformed, ScriptFault
-from engine.operations import BUCKET_MAX, ListedTook, ListTook, TookItem, bucket_end_ns
-from engine.queue.steps import Steps
+from engine.errors import Malformed
+from engine.operations import BUCKET_MAX, TookItem, bucket_end_ns
 
-if TYPE_CHECKING:
-    from engine.queue.settings import Surface
-
-#: Names of one answer.
-_PAGE = 100
-_PAGES_MAX = 1_000
 _MS = 1_000_000
 
 
@@ -67,20 +60,10 @@ class HandlerTimes:
     failed: Durations
 
 
-def listing(surface: Surface) -> Steps[list[HandlerTimes]]:
-    """The calls that tell of all names."""
-    found: dict[str, HandlerTimes] = {}
-    for page in range(_PAGES_MAX):
-        reply = yield surface.model.call(ListTook(page * _PAGE, _PAGE))
-        if not isinstance(reply, ListedTook):
-            raise ScriptFault(f"ListTook: a reply of type {type(reply).__name__}")
-        for name, since_ms, items in reply.names:
-            times = {item.outcome: _durations(item) for item in items}
-            found[name] = HandlerTimes(name, since_ms, times["ok"], times["failed"])
-        if len(reply.names) < _PAGE:
-            break
-    return [found[name] for name in sorted(found)]
-
-
-def _durations(item: TookItem) -> Durations:
-    return Durations(sum(runs for _, runs in item.buckets), item.total_us, item.most_us, item.buckets)
+def handler_times(name: str, since_ms: int, items: Iterable[TookItem]) -> HandlerTimes:
+    """What the server has counted of one name."""
+    found = {
+        item.outcome: Durations(sum(runs for _, runs in item.buckets), item.total_us, item.most_us, item.buckets)
+        for item in items
+    }
+    return HandlerTimes(name, since_ms, found["ok"], found["failed"])

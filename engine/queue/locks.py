@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed, OutcomeUnknown, ScriptFault
+from engine.models.model import Model
 from engine.operations import AcquireLock, ExtendLock, LockReply, Operation, ReleaseLock
-from engine.queue.steps import InTime, Steps
-
-if TYPE_CHECKING:
-    from engine.models.model import Model
-    from engine.queue.asynchronous.queue import AsyncQueue
-    from engine.queue.synchronous.queue import Queue
+from engine.queue.steps import DeadlineBound, Steps
 
 TTL_MS_MAX = 86_400_000
 
@@ -48,7 +43,7 @@ def acquiring(name: object, ttl_ms: object) -> Steps[Lock | None]:
     def operation(not_after_ms: int) -> Operation:
         return AcquireLock(lock_name, token, length_ms, not_after_ms)
 
-    reply = _reply((yield InTime(operation)).reply)
+    reply = _reply((yield DeadlineBound(operation)).reply)
     if reply.result == "refused":
         raise OutcomeUnknown(f"lock {lock_name}: refused as late after an unanswered send")
     return Lock(lock_name, token, reply.fence, reply.until_ms) if reply.result == "held" else None
@@ -63,7 +58,7 @@ def extending(lock: object, ttl_ms: object) -> Steps[Lock]:
         # A late copy must not hold it for much longer than its sender meant to (rule 9).
         return ExtendLock(held.name, held.token, count, length_ms, not_after_ms)
 
-    reply = _reply((yield InTime(operation)).reply)
+    reply = _reply((yield DeadlineBound(operation)).reply)
     if reply.result == "refused":
         raise OutcomeUnknown(f"lock {held.name}: refused as late after an unanswered send")
     if reply.result != "held":
@@ -88,41 +83,3 @@ def _lock(value: object) -> Lock:
     if not isinstance(value, Lock):
         raise Malformed("lock", value, "a Lock that acquire or extend has returned")
     return value
-
-
-class Locks:
-    """Locks of a queue, as `queue.locks`."""
-
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-
-    def acquire(self, name: str, *, ttl_ms: int = 30_000) -> Lock | None:
-        """Take a lock for `ttl_ms` (10 to a day); None when somebody holds it. Does not wait. Raises as `enqueue` does."""
-        return self._queue.carry_out(acquiring(name, ttl_ms))
-
-    def extend(self, lock: Lock, *, ttl_ms: int = 30_000) -> Lock:
-        """Hold it for `ttl_ms` from now on. Raises LeaseLost when it has run out."""
-        return self._queue.carry_out(extending(lock, ttl_ms))
-
-    def release(self, lock: Lock) -> bool:
-        """Give it back; False when it was not held any more."""
-        return self._queue.carry_out(releasing(self._queue.model, lock))
-
-
-class AsyncLocks:
-    """Locks of a queue, as `queue.locks`."""
-
-    def __init__(self, queue: AsyncQueue) -> None:
-        self._queue = queue
-
-    async def acquire(self, name: str, *, ttl_ms: int = 30_000) -> Lock | None:
-        """Take a lock for `ttl_ms` (10 to a day); None when somebody holds it. Does not wait. Raises as `enqueue` does."""
-        return await self._queue.carry_out(acquiring(name, ttl_ms))
-
-    async def extend(self, lock: Lock, *, ttl_ms: int = 30_000) -> Lock:
-        """Hold it for `ttl_ms` from now on. Raises LeaseLost when it has run out."""
-        return await self._queue.carry_out(extending(lock, ttl_ms))
-
-    async def release(self, lock: Lock) -> bool:
-        """Give it back; False when it was not held any more."""
-        return await self._queue.carry_out(releasing(self._queue.model, lock))

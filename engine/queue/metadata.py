@@ -17,18 +17,18 @@ from engine.drivers.errand import Sent
 from engine.errors import Malformed, UnsupportedFeature
 from engine.operations import ReadMetadata, SetMetadata
 from engine.queue import administering
-from engine.queue.steps import InTime, Steps
+from engine.queue.steps import DeadlineBound, Steps
 
 if TYPE_CHECKING:
-    from engine.queue.synchronous.queue import Queue
+    from engine.queue.synchronous.calls import QueueCalls
 
 _FIELDS_MAX = 1000
 
 
 class JobMetadata:
-    """That of one name. Raises UnsupportedFeature for a queue of another model."""
+    """The shared values of one name of jobs. Raises UnsupportedFeature for a queue of another model."""
 
-    def __init__(self, queue: Queue, name: str) -> None:
+    def __init__(self, queue: QueueCalls, name: str) -> None:
         if queue.model.name != "mosquito":
             raise UnsupportedFeature(f"{queue.model.name} has no metadata of jobs by their name")
         self._queue = queue
@@ -58,10 +58,9 @@ class JobMetadata:
         def made(not_after_ms: int) -> SetMetadata:
             return SetMetadata(op_id, not_after_ms, self._name, fields, added)
 
-        sent = self._queue.carry_out(_sent(InTime(made)))
+        def sending() -> Steps[Sent]:
+            return (yield DeadlineBound(made))
+
+        sent = self._queue.carry_out(sending())
         administering.conclude(sent)
         return sent.reply.values
-
-
-def _sent(asked: InTime) -> Steps[Sent]:
-    return (yield asked)

@@ -1,7 +1,4 @@
-"""What a producer does, without I/O: checks jobs, makes calls of them, and decides what their answers mean.
-
-`Queue` and `AsyncQueue` are two thin surfaces over it.
-"""
+"""What a producer does, without I/O: checks jobs, makes calls of them, and decides what their answers mean."""
 
 from __future__ import annotations
 
@@ -24,12 +21,12 @@ from engine.errors import (
     UnsafeServer,
     UnsupportedFeature,
 )
-from engine.hooks import EnqueueHooks
 from engine.models.ids import random_id, random_ids
 from engine.models.model import Model
 from engine.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options
 from engine.options import OPTIONS, JobOptions, checked, nearest
 from engine.parameters import JobName, TypedJob
+from engine.queue.steps import DeadlineBound, Steps
 from engine.serializers import BUILT_IN, Serializers
 
 #: Jobs of one `enqueue_many`: all of them are checked, and held in memory, before the first is sent.
@@ -139,6 +136,11 @@ def enqueued(sent: Sent) -> Enqueued:
     return sent.reply
 
 
+def enqueuing(operation: Callable[[int], Enqueue]) -> Steps[Enqueued]:
+    """Enqueue one job that was checked. Raises as `enqueued` does."""
+    return enqueued((yield DeadlineBound(operation)))
+
+
 def enqueue_many(
     jobs: Sequence[Draft], nonce: bytes, not_after_ms: Callable[[], int], build: Callable[[Enqueue | EnqueueMany], Call[Any]]
 ) -> Generator[list[Call[Any]], list[Sent | EngineError], list[Enqueued]]:
@@ -205,15 +207,15 @@ def _draft_of(
         raise UnsupportedFeature(f"jobs[{at}]: {error}") from None
 
 
-def new_jobs(jobs: Iterable[object], hooks: EnqueueHooks) -> list[NewJob]:
-    """The jobs of a bulk as the hooks before the enqueue leave them. Raises Malformed, and what a hook raises."""
+def new_jobs(jobs: Iterable[object], prepare: Callable[[NewJob], NewJob]) -> list[NewJob]:
+    """The jobs of a bulk, each as `prepare` (hooks before the enqueue) leaves it. Raises Malformed, and what a hook raises."""
     made: list[NewJob] = []
     for at, job in enumerate(jobs):
         if isinstance(job, NewJob):
             name, payload, id, options = job.name, job.payload, job.id, job.options
         else:
             name, payload, id, options = cast("Any", _fields_of(job, at))
-        made.append(hooks.prepare(NewJob(name, payload, id=id, **cast("Any", options))))
+        made.append(prepare(NewJob(name, payload, id=id, **cast("Any", options))))
     return made
 
 

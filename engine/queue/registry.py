@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from engine import validate
 from engine.call import Call
-from engine.drivers.async_driver import AsyncDriver
-from engine.drivers.driver import SyncDriver
-from engine.drivers.endpoint import DEFAULT_URL, Endpoint
 from engine.models.binding import bind
 from engine.models.model import Spec
 from engine.operations import ListQueues
@@ -31,42 +27,8 @@ class QueueInfo:
     used_ms: int
 
 
-def queues(
-    url: str = DEFAULT_URL,
-    *,
-    client: Any = None,
-    model: Spec | None = None,
-    prefix: str | None = None,
-    limit: int = LIMIT_MAX,
-) -> list[QueueInfo]:
-    """The queues of a model (None: Lanes) that live under a prefix (None: that of the model), last used first. Raises
-    ServerUnavailable, and Malformed for bad values."""
-    call, endpoint = _listing(model, prefix, limit), Endpoint(url, client)
-    driver = SyncDriver(endpoint, ())
-    try:
-        return driver.run(call)
-    finally:
-        driver.close()
-
-
-async def async_queues(
-    url: str = DEFAULT_URL,
-    *,
-    client: Any = None,
-    model: Spec | None = None,
-    prefix: str | None = None,
-    limit: int = LIMIT_MAX,
-) -> list[QueueInfo]:
-    """As `queues`, for asyncio."""
-    call, endpoint = _listing(model, prefix, limit), Endpoint(url, client, asynchronous=True)
-    driver = AsyncDriver(endpoint, ())
-    try:
-        return await driver.run(call)
-    finally:
-        await driver.close()
-
-
-def _listing(model: Spec | None, prefix: object, limit: object) -> Call[list[QueueInfo]]:
+def listing(model: Spec | None, prefix: object, limit: object) -> Call[list[QueueInfo]]:
+    """The call that lists the queues of a model under a prefix. Raises Malformed."""
     key = bind(model, "any", prefix, None).keys.queues
     most = validate.integer("limit", limit, 1, LIMIT_MAX)
     return Call(None, (), ("ZRANGE", key, 0, most - 1, "REV", "WITHSCORES"), _infos, ListQueues())

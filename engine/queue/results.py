@@ -8,26 +8,18 @@ by another look, at the latest after `BLOCK_MS`, so that also a server that has 
 from __future__ import annotations
 
 import json
-import secrets
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from engine import validate
-from engine.call import Call
-from engine.errors import EngineError, JobFailed, OutcomeUnknown, ScriptFault, ServerUnavailable, TimedOut, UnknownJob
-from engine.operations import Hear, Heard, Look, Operation, ReadProgress, Seen
-from engine.queue.end_listeners import FIRST_ENTRY, Ears
-from engine.queue.listening import BLOCK_MS, Listening
-from engine.queue.steps import Steps
+from engine.errors import EngineError, JobFailed, ScriptFault, TimedOut, UnknownJob
+from engine.operations import Seen
 
-if TYPE_CHECKING:
-    from engine.queue.asynchronous.queue import AsyncQueue
-    from engine.queue.synchronous.queue import Queue
-
-#: The server could not be asked, perhaps only now.
-_AWAY = (ServerUnavailable, OutcomeUnknown)
+#: A call blocks on the server for at most this long; who waits longer asks again.
+BLOCK_MS = 5_000
+#: The id that the first entry of a stream comes after.
+FIRST_ENTRY = "0-1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,108 +134,3 @@ class Waiting:
     def block_ms(self) -> int:
         """How long to block before the next look."""
         return max(1, min(BLOCK_MS, self.left_ms))
-
-
-def _got(build: Callable[[Operation], Call[Any]], job: object) -> Steps[Result | None]:
-    known = validate.known_id(job)
-    seen = yield build(Look(known))
-    return result_of(known, seen)
-
-
-def _progressed(build: Callable[[Operation], Call[Any]], job: object) -> Steps[Progress | None]:
-    return progress_of((yield build(ReadProgress(validate.known_id(job)))))
-
-
-class Results:
-    """The results of a queue's jobs: `queue.results`."""
-
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-        self._listening = Listening(queue)
-
-    def get(self, id: str) -> Result | None:
-        """How this job has ended; None for one that has not, and for one that nobody knows or that ended so long ago that
-        nothing is left: what a handler returned is kept for `result_ttl_ms`, that it finished for a while longer.
-
-        Raises Malformed, ServerUnavailable, OutcomeUnknown.
-        """
-        return self._queue.carry_out(_got(self._queue.model.call, id))
-
-    def progress(self, id: str) -> Progress | None:
-        """What the handler of this job has told last with `job.progress`, in its present run or an earlier one that failed; None
-        where it told nothing, and when the job has finished. Raises as `get` does."""
-        return self._queue.carry_out(_progressed(self._queue.model.call, id))
-
-    def wait(self, id: str, *, wait_ms: int = 30_000) -> Result:
-        """Wait until this job has ended, and say how. No wake-up is lost, whenever the job ends and whatever becomes of the
-        connection meanwhile.
-
-        Raises TimedOut when that takes longer than `wait_ms`, UnknownJob for an id that the server does not know, and
-        ServerUnavailable or OutcomeUnknown when the server is away at the end of that time, then up to 10 s later.
-        """
-        return self.wait_out(Waiting(id, wait_ms))
-
-    def wait_out(self, waiting: Waiting) -> Result:
-        """The same of a wait that has begun: for `call` of a queue."""
-        token, after = secrets.token_hex(8), FIRST_ENTRY
-        while True:
-            try:
-                found = waiting.take(self._queue.driver.run(self._queue.model.call(Look(waiting.job, token))))
-                if found is not None:
-                    return found
-                heard: Heard = self._listening.run(Hear(token, after, waiting.block_ms))
-                after = heard.after
-            except _AWAY as error:
-                waiting.failed(error)
-
-    def close(self) -> None:
-        """Close the idle connections of waits."""
-        self._listening.close()
-
-
-class AsyncResults:
-    """The results of a queue's jobs: `queue.results`."""
-
-    def __init__(self, queue: AsyncQueue) -> None:
-        self._queue = queue
-        self._ears = Ears(queue)
-
-    async def get(self, id: str) -> Result | None:
-        """How this job has ended; None for one that has not, and for one that nobody knows or that ended so long ago that
-        nothing is left: what a handler returned is kept for `result_ttl_ms`, that it finished for a while longer.
-
-        Raises Malformed, ServerUnavailable, OutcomeUnknown.
-        """
-        return await self._queue.carry_out(_got(self._queue.model.call, id))
-
-    async def progress(self, id: str) -> Progress | None:
-        """What the handler of this job has told last with `job.progress`, in its present run or an earlier one that failed; None
-        where it told nothing, and when the job has finished. Raises as `get` does."""
-        return await self._queue.carry_out(_progressed(self._queue.model.call, id))
-
-    async def wait(self, id: str, *, wait_ms: int = 30_000) -> Result:
-        """Wait until this job has ended, and say how. No wake-up is lost, whenever the job ends and whatever becomes of the
-        connection meanwhile.
-
-        Raises TimedOut when that takes longer than `wait_ms`, UnknownJob for an id that the server does not know, and
-        ServerUnavailable or OutcomeUnknown when the server is away at the end of that time, then up to 10 s later.
-        """
-        return await self.wait_out(Waiting(id, wait_ms))
-
-    async def wait_out(self, waiting: Waiting) -> Result:
-        """The same of a wait that has begun: for `call` of a queue."""
-        with self._ears.listening_for(waiting.job) as ear:
-            while True:
-                try:
-                    async with self._queue.driver.turns:
-                        seen = await self._queue.driver.run(self._queue.model.call(Look(waiting.job, ear.token)))
-                    found = waiting.take(seen)
-                    if found is not None:
-                        return found
-                    await ear.hear(min(waiting.block_ms, self._queue.model.hear_ms))
-                except _AWAY as error:
-                    waiting.failed(error)
-
-    async def close(self) -> None:
-        """Close the idle connections of waits."""
-        await self._ears.close()

@@ -1,11 +1,7 @@
-"""What a queue does about its schedules, without I/O: checks, the steps of each call, and what is told of a schedule.
-
-`Schedules` and `AsyncSchedules` are two thin surfaces over it.
-"""
+"""What a queue does about its schedules, without I/O: checks, the steps of each change, and what is told of a schedule."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -20,7 +16,6 @@ from engine.models.model import Model
 from engine.operations import (
     EnableSchedule,
     Enqueue,
-    Enqueued,
     ListSchedules,
     Missed,
     Options,
@@ -33,8 +28,11 @@ from engine.operations import (
     TickPolicy,
     Timing,
 )
-from engine.queue import producing
-from engine.queue.steps import InTime, Steps
+from engine.options import JobOptions
+from engine.parameters import JobName, TypedJob
+from engine.queue import administering, producing
+from engine.queue.settings import QueueSettings, check_payload
+from engine.queue.steps import DeadlineBound, Steps
 from engine.serializers import BUILT_IN, Serializers
 
 #: What `put` found: no such schedule, one that it changed, or one with the same definition.
@@ -46,7 +44,6 @@ _ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 _CRON_CHARACTERS_MAX = 200
 _EVERY_MS_LEAST = 100
 _MONTHS_MAX = 1200
-_PAGE = 100
 _TRIES = 10
 _NO_NONCE = bytes(8)
 
@@ -82,9 +79,9 @@ class Schedule:
 
 def putting(model: Model, name: object, timing: Timing, policy: TickPolicy, job: Enqueue, enabled: object) -> Steps[PutResult]:
     """Define or change a schedule. Raises Malformed, also when the queue has too many."""
-    schedule = _name(name)
+    schedule = check_name(name)
     enabled_now = _flag(enabled)
-    op_id = _op_id()
+    op_id = administering.new_op_id()
     page: SchedulePage = yield model.call(ListSchedules(schedule))
     now_ms = page.srv_us // 1000
     anchor_ms = timing.start_ms or now_ms
@@ -93,7 +90,7 @@ def putting(model: Model, name: object, timing: Timing, policy: TickPolicy, job:
     def operation(not_after_ms: int) -> PutSchedule:
         return PutSchedule(op_id, not_after_ms, schedule, timing, policy, job, next_ms, anchor_ms, enabled_now)
 
-    sent = yield InTime(operation)
+    sent = yield DeadlineBound(operation)
     found = _found(sent)
     if found == "full":
         raise Malformed("name", schedule, f"at most {lanes_schedules.SCHEDULES_MAX} schedules in a queue")
@@ -102,19 +99,19 @@ def putting(model: Model, name: object, timing: Timing, policy: TickPolicy, job:
 
 def removing(name: object) -> Steps[bool]:
     """Forget a schedule."""
-    schedule = _name(name)
-    op_id = _op_id()
+    schedule = check_name(name)
+    op_id = administering.new_op_id()
 
     def operation(not_after_ms: int) -> RemoveSchedule:
         return RemoveSchedule(op_id, not_after_ms, schedule)
 
-    sent = yield InTime(operation)
+    sent = yield DeadlineBound(operation)
     return _found(sent) != "gone"
 
 
 def enabling(model: Model, name: object, enabled: bool) -> Steps[bool]:
     """Let a schedule tick from now on, or not any more."""
-    schedule = _name(name)
+    schedule = check_name(name)
     for _ in range(_TRIES):
         page: SchedulePage = yield model.call(ListSchedules(schedule))
         if not page.items:
@@ -126,7 +123,7 @@ def enabling(model: Model, name: object, enabled: bool) -> Steps[bool]:
                 next_ms = calendar(lanes_schedules.read(Timing, stored.timing)).after(page.srv_us // 1000, stored.anchor_ms)
             except ValueError as error:
                 raise Malformed("name", schedule, f"a schedule that can tick; this one cannot: {error}") from error
-        sent = yield InTime(_enable_operation(_op_id(), schedule, stored.version, next_ms))
+        sent = yield DeadlineBound(_enable_operation(administering.new_op_id(), schedule, stored.version, next_ms))
         found = _found(sent)
         if found != "other":
             return found != "gone"
@@ -140,42 +137,8 @@ def _enable_operation(op_id: str, name: str, version: int, next_ms: int) -> Call
     return operation
 
 
-def running_now(model: Model, name: object) -> Steps[Enqueued | None]:
-    """Enqueue one of its jobs."""
-    schedule = _name(name)
-    page: SchedulePage = yield model.call(ListSchedules(schedule))
-    if not page.items:
-        return None
-    job, nonce = model.read_template(page.items[0].job), os.urandom(8)
-    id = model.schedule_id(schedule, f"now-{_op_id()}")
-
-    def operation(not_after_ms: int) -> Enqueue:
-        return Enqueue(id, job.name, job.payload, nonce, not_after_ms, job.options)
-
-    sent = yield InTime(operation)
-    return producing.enqueued(sent)
-
-
-def getting(model: Model, serializers: Serializers, name: object) -> Steps[Schedule | None]:
-    """One schedule."""
-    schedule = _name(name)
-    page: SchedulePage = yield model.call(ListSchedules(schedule))
-    return _told(page.items[0], model, serializers) if page.items else None
-
-
-def listing(model: Model, serializers: Serializers) -> Steps[tuple[Schedule, ...]]:
-    """All of them."""
-    found: dict[str, Schedule] = {}
-    for offset in range(0, lanes_schedules.SCHEDULES_MAX, _PAGE):
-        page: SchedulePage = yield model.call(ListSchedules("", offset, _PAGE))
-        # One that has ticked between two pages may come again.
-        found.update({stored.schedule: _told(stored, model, serializers) for stored in page.items})
-        if not page.more:
-            break
-    return tuple(found.values())
-
-
-def _told(stored: StoredSchedule, model: Model, serializers: Serializers) -> Schedule:
+def schedule_of(stored: StoredSchedule, model: Model, serializers: Serializers) -> Schedule:
+    """A schedule as the server has it; one that cannot be read says so in its `error`."""
     error = stored.error
     timing, policy, job_name, payload, options = Timing(), TickPolicy(), "", b"", Options()
     try:
@@ -197,11 +160,8 @@ def _found(sent: Sent) -> str:
     return sent.reply.found
 
 
-def _op_id() -> str:
-    return os.urandom(8).hex()
-
-
-def _name(value: object) -> str:
+def check_name(value: object) -> str:
+    """The name of a schedule. Raises Malformed."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise Malformed("name", value, validate.shape(_NAME))
     return value
@@ -255,7 +215,7 @@ def policy(missed: object, late_ms: object, overlap: object) -> TickPolicy:
     return TickPolicy(kinds[missed], validate.integer("late_ms", late_ms, 0, validate.DURATION_MS_MAX), overlaps[overlap])
 
 
-def job(
+def template_job(
     job_name: object,
     payload: object,
     payload_bytes_max: int,
@@ -275,4 +235,18 @@ def job(
     for option in fields(Options):
         if getattr(travelled, option.name) != getattr(draft.options, option.name):
             raise Malformed(option.name, getattr(draft.options, option.name), "an option that travels with the job")
+    return job
+
+
+def template(queue: QueueSettings, name: JobName, payload: object, options: JobOptions) -> Enqueue:
+    """What each tick of a schedule of this queue enqueues, checked. Raises Malformed."""
+    tasks, given = queue.parameters, cast("Mapping[str, object]", options)
+    if isinstance(name, TypedJob):
+        given, tasks = {**name.options, **given}, {**tasks, name.name: name.parameters}
+        name, payload = name.name, name.parameters.write((), {}) if payload is None else payload
+        if "id" in given:
+            raise Malformed("id", given["id"], "left out: each tick makes an id of its own")
+    job = template_job(name, payload, queue.payload_bytes_max, given, queue.serializers, queue.model)
+    if tasks:
+        check_payload(tasks, queue.serializers, job)
     return job

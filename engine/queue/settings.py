@@ -1,8 +1,7 @@
-"""What the two faces of a queue share: their settings, and what they do in several calls, without I/O."""
+"""The settings of a queue, and the checks of what is put into it, without I/O."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -10,34 +9,30 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from engine import validate
 from engine.drivers.durability import Durability
 from engine.drivers.endpoint import TIMEOUT_MS_MAX, Endpoint
-from engine.errors import Malformed, ScriptFault
+from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.hooks import EnqueueHooks
 from engine.models.binding import bind
 from engine.models.model import Model, Spec
 from engine.observer import Observer
-from engine.operations import Enqueue, Listing, MakeTestQueue, Snapshot, Witness
+from engine.operations import Enqueue, Witness
 from engine.options import JobOptions
 from engine.parameters import JobName, Parameters, TypedJob
-from engine.queue import producing, scheduling
+from engine.queue import producing
 from engine.queue.producing import NewJob
-from engine.queue.steps import InTime, Steps
 from engine.serializers import Serializer, Serializers
-from engine.server_clock import ServerClock
 
 if TYPE_CHECKING:
     from engine.tasks import AnyTask
 
 #: Whose word makes a call answered: the server's, or a replica's as well (rule 8).
 Durable = Literal["server", "replica"]
-#: 2100-01-01.
+#: The least time of a test clock: 2100-01-01.
 TEST_CLOCK_LEAST_MS = 4_102_444_800_000
-_PAGE = 1000
-_PAGES_MAX = 10_000
 
 
-class Surface:
-    """A queue's settings and its model; `Queue` and `AsyncQueue` add a driver and what people call."""
+class QueueSettings:
+    """A queue's settings and its model, and what needs no server: checking the jobs that are enqueued."""
 
     def __init__(
         self,
@@ -72,11 +67,6 @@ class Surface:
         #: What their payloads hold, by name.
         self.parameters: dict[str, Parameters] = {}
 
-    def _refuse(self, asked: InTime) -> None:
-        """Raise UnsupportedFeature, before any I/O, for an operation that the model lacks."""
-        if self.model.check is not None:
-            self.model.refuse(asked.operation(0))
-
     def _register(self, task: AnyTask[Any, Any, Any], inline: bool, batch: int | None) -> Any:
         register: Any = (
             self.handlers(task.name, inline=inline) if batch is None else self.handlers(task.name, inline=inline, batch=batch)
@@ -101,59 +91,23 @@ class Surface:
             name, payload, id, given = job.name, job.payload, job.id, cast("Mapping[str, object]", job.options)
         draft = producing.draft(name, payload, self.payload_bytes_max, id, given, self.serializers, self.model)
         if tasks:
-            _try(tasks, self.serializers, draft)
+            check_payload(tasks, self.serializers, draft)
         return draft, job
 
     def _drafted_many(self, jobs: Iterable[Any]) -> list[producing.Draft]:
-        """The same for many jobs, as their hooks have left them."""
+        """Many jobs, checked as `_drafted` does, which their hooks have been called with. Raises Malformed that names the first
+        bad one by its index."""
         drafts = producing.drafts(jobs, self.payload_bytes_max, self.serializers, self.model)
         if self.parameters:
             for at, draft in enumerate(drafts):
                 try:
-                    _try(self.parameters, self.serializers, draft)
+                    check_payload(self.parameters, self.serializers, draft)
                 except Malformed as error:
                     raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from None
         return drafts
 
-    def _pages(self) -> Steps[Snapshot]:
-        """The calls of a snapshot: yields each, is sent its reply, returns all of them as one."""
-        states: dict[str, list[tuple[str, int]]] = {}
-        srv_us = 0
-        for page in range(_PAGES_MAX):
-            part = yield self.model.call(Listing(page * _PAGE, _PAGE))
-            srv_us = srv_us or part.srv_us
-            for state, entries in part.states.items():
-                states.setdefault(state, []).extend(entries)
-            if all(len(entries) < _PAGE for entries in part.states.values()):
-                return Snapshot(srv_us, states)
-        raise ScriptFault(f"snapshot: more than {_PAGES_MAX * _PAGE} jobs in one state")
 
-    def _taking_test_clock(self, now_ms: object, clock: ServerClock) -> Steps[None]:
-        """The call that lets a queue take its time from a test, the first time; then the time itself."""
-        now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)
-        if self.model.now_ms is None:
-            made = yield self.model.call(MakeTestQueue())
-            if not made:
-                raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
-        self.model.now_ms = now
-        clock.learn(now * 1000, time.monotonic_ns())
-
-
-def template(queue: Surface, name: JobName, payload: object, options: JobOptions) -> Enqueue:
-    """What each tick of a schedule of this queue enqueues, checked. Raises Malformed."""
-    tasks, given = queue.parameters, cast("Mapping[str, object]", options)
-    if isinstance(name, TypedJob):
-        given, tasks = {**name.options, **given}, {**tasks, name.name: name.parameters}
-        name, payload = name.name, name.parameters.write((), {}) if payload is None else payload
-        if "id" in given:
-            raise Malformed("id", given["id"], "left out: each tick makes an id of its own")
-    job = scheduling.job(name, payload, queue.payload_bytes_max, given, queue.serializers, queue.model)
-    if tasks:
-        _try(tasks, queue.serializers, job)
-    return job
-
-
-def _try(tasks: Mapping[str, Parameters], serializers: Serializers, job: producing.Draft | Enqueue) -> None:
+def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job: producing.Draft | Enqueue) -> None:
     """Raise Malformed where the function of this name could not be called with what will arrive."""
     parameters = tasks.get(job.name)
     if parameters is None:

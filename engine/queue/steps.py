@@ -1,7 +1,7 @@
-"""What the two faces of a queue carry out: steps that yield calls and are sent what came of them, written once, without I/O.
+"""Steps: what a call of a queue does in several calls of the server, as a generator without I/O, written once.
 
-`Queue.carry_out` and `AsyncQueue.carry_out` run the same steps; so a part of a queue (its schedules, its dead jobs) is one module
-with the steps and two thin classes over them.
+They yield what is to be sent and are sent what came of it. `carry_out` of a queue runs them, and so does the simulator, which
+interrupts them anywhere.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from engine.operations import Operation
 T = TypeVar("T")
 
 
-class InTime(NamedTuple):
-    """An operation that lacks only the server time after which it is void (rules 3 and 7). Its answer is a Sent."""
+class DeadlineBound(NamedTuple):
+    """An operation that lacks only the server time (ms) after which it is void (rules 3 and 7). Its answer is a Sent."""
 
     operation: Callable[[int], Operation]
-    intended_ns: int | None = None
 
 
-#: What steps yield: a call, whose answer is its reply, or an operation that is to be made in time.
-Ask = Call[Any] | InTime
+#: What steps yield: a call, whose answer is its reply, or an operation that is to be sent with its deadline.
+Ask = Call[Any] | DeadlineBound
 #: Steps that return T.
 Steps = Generator[Ask, Any, T]

@@ -1,48 +1,53 @@
-"""The producer's face of a queue for asyncio: the same calls as the synchronous `Queue`, each a coroutine (DESIGN 3.1)."""
+"""A queue: what is enqueued, counted and administered, and its parts as attributes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, Unpack, cast, overload
+from typing import Any, Unpack, cast, overload
 
 import redis.asyncio
 
 from engine import validate
 from engine.drivers.async_driver import AsyncDriver
 from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
-from engine.drivers.errand import Sent
-from engine.errors import EngineError
+from engine.errors import Malformed, ScriptFault
 from engine.handlers import BATCH_MAX
 from engine.models.model import Spec
 from engine.observer import Observer
-from engine.operations import Count, Counts, Enqueued, NoteQueue, Snapshot, Window
+from engine.operations import Count, Counts, Enqueued, ListedTook, Listing, ListTook, MakeTestQueue, Snapshot, Window
 from engine.options import JobOptions, checked
 from engine.parameters import JobName
-from engine.queue import administering, clearing, durations, producing
-from engine.queue.dead import AsyncDead
-from engine.queue.durations import HandlerTimes
-from engine.queue.events import AsyncEvents
-from engine.queue.jobs import AsyncJobs
-from engine.queue.locks import AsyncLocks
+from engine.queue import administering, clearing, producing, registry
+from engine.queue.asynchronous.calls import AsyncQueueCalls
+from engine.queue.asynchronous.events import AsyncEvents
+from engine.queue.asynchronous.jobs import AsyncDead, AsyncJobs
+from engine.queue.asynchronous.locks import AsyncLocks
+from engine.queue.asynchronous.results import AsyncResults
+from engine.queue.asynchronous.schedules import AsyncSchedules
+from engine.queue.asynchronous.tasks import AsyncBatchTaskDecorator, AsyncTask, AsyncTaskDecorator
+from engine.queue.asynchronous.workers import AsyncWorkers
+from engine.queue.durations import HandlerTimes, handler_times
 from engine.queue.metrics import exposition
 from engine.queue.producing import NewJob
-from engine.queue.results import AsyncResults, Waiting
-from engine.queue.schedules import AsyncSchedules
-from engine.queue.settings import Durable, Surface
-from engine.queue.steps import Ask, InTime, Steps
-from engine.queue.workers import AsyncWorkers
+from engine.queue.registry import QueueInfo
+from engine.queue.results import Waiting
+from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable
+from engine.queue.steps import DeadlineBound
 from engine.serializers import Serializer
-from engine.tasks import AsyncBatchTaskDecorator, AsyncTask, AsyncTaskDecorator
 
-T = TypeVar("T")
+_SNAPSHOT_PAGE = 1_000
+_SNAPSHOT_PAGES_MAX = 10_000
+#: Names of one answer of `stats`.
+_STATS_PAGE = 100
+_STATS_PAGES_MAX = 1_000
 
 
-class AsyncQueue(Surface):
+class AsyncQueue(AsyncQueueCalls):
     """A named queue on one Redis or Valkey server, for the tasks of one event loop at a time; connects on first use.
 
     At most 16 calls run at once, each on a connection of its own; more wait for their turn. A task that is cancelled in mid-call
@@ -93,10 +98,9 @@ class AsyncQueue(Surface):
         #: Who works for it, and locks that processes share.
         self.workers = AsyncWorkers(self)
         self.locks = AsyncLocks(self)
-        self._noted = False
         #: How jobs have ended, and waiting for it.
         self.results = AsyncResults(self)
-        #: Jobs, to look at and to change by hand.
+        #: Jobs, to look at and to change by admin actions.
         self.jobs = AsyncJobs(self)
         #: Dead jobs.
         self.dead = AsyncDead(self)
@@ -127,7 +131,7 @@ class AsyncQueue(Surface):
         draft, job = self._drafted(name, payload, id, options)
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
-        sent = await self._send_in_time(InTime(partial(draft.operation, nonce), intended_ns))
+        sent = await self._send_in_time(DeadlineBound(partial(draft.operation, nonce)), intended_ns)
         enqueued = producing.enqueued(sent)
         if job is not None:
             self.hooks.tell([job], [enqueued])
@@ -173,7 +177,7 @@ class AsyncQueue(Surface):
         Raises Malformed that names the bad job by its index, before any I/O: then nothing was sent. Raises ServerUnavailable
         and OutcomeUnknown as `enqueue` does; when only some pieces failed, PartlyEnqueued, whose `results` tells them apart.
         """
-        prepared = producing.new_jobs(jobs, self.hooks) if self.hooks else []
+        prepared = producing.new_jobs(jobs, self.hooks.prepare) if self.hooks else []
         drafts = self._drafted_many(prepared or jobs)
         intended_ns = validate.intended_ns(intended_ns)
         async with self.driver.turns:
@@ -181,7 +185,12 @@ class AsyncQueue(Surface):
                 await self.driver.server_now_ms()
                 await self._note_use()
             pipelines = producing.enqueue_many(drafts, os.urandom(8), self.driver.not_after_ms, self.model.call)
-            came = await _carry_out(pipelines, lambda calls: self.driver.send_many(calls, intended_ns))
+            answers: Any = None
+            try:
+                while True:
+                    answers = await self.driver.send_many(pipelines.send(answers), intended_ns)
+            except StopIteration as end:
+                came: list[Enqueued] = end.value
         self.hooks.tell(prepared, came if prepared else ())
         return came
 
@@ -210,8 +219,8 @@ class AsyncQueue(Surface):
 
         It counts the claims from now on, and replaces the limit that was there. Raises as `enqueue` does.
         """
-        draft = administering.set_limit(name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
-        await self._administer(draft)
+        limit = administering.set_limit(name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
+        await self._administer(limit)
 
     async def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
@@ -259,7 +268,14 @@ class AsyncQueue(Surface):
         """How long the handlers of each name took, in the order of the names: how many runs succeeded and failed, their sum, the
         longest, and a histogram for percentiles. Workers tell it with their beats, every 10 s unless told otherwise, and when
         they stop; what a killed one has not told is not counted, and nothing twice. Kept until the queue is obliterated."""
-        return await self.carry_out(durations.listing(self))
+        found: dict[str, HandlerTimes] = {}
+        for page in range(_STATS_PAGES_MAX):
+            async with self.driver.turns:
+                reply: ListedTook = await self.driver.run(self.model.call(ListTook(page * _STATS_PAGE, _STATS_PAGE)))
+            found.update({name: handler_times(name, since_ms, items) for name, since_ms, items in reply.names})
+            if len(reply.names) < _STATS_PAGE:
+                break
+        return [found[name] for name in sorted(found)]
 
     async def metrics(self) -> str:
         """What `counts` and `stats` say, in Prometheus' text format 0.0.4: `ironclaim_jobs` by state, the counters
@@ -269,13 +285,30 @@ class AsyncQueue(Surface):
 
     async def snapshot(self) -> Snapshot:
         """The ids of every state, in pages of 1,000; one page is one instant, several are not."""
-        return await self.carry_out(self._pages())
+        states: dict[str, list[tuple[str, int]]] = {}
+        srv_us = 0
+        for page in range(_SNAPSHOT_PAGES_MAX):
+            async with self.driver.turns:
+                part = await self.driver.run(self.model.call(Listing(page * _SNAPSHOT_PAGE, _SNAPSHOT_PAGE)))
+            srv_us = srv_us or part.srv_us
+            for state, entries in part.states.items():
+                states.setdefault(state, []).extend(entries)
+            if all(len(entries) < _SNAPSHOT_PAGE for entries in part.states.values()):
+                return Snapshot(srv_us, states)
+        raise ScriptFault(f"snapshot: more than {_SNAPSHOT_PAGES_MAX * _SNAPSHOT_PAGE} jobs in one state")
 
     async def use_test_clock(self, now_ms: int) -> None:
         """Give the scripts this time instead of the server's (DESIGN 3.4). Only on a queue that has never held a job, or one
         that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys expire by the
         server's own clock, so an expiry in its past would delete what the script has just written."""
-        await self.carry_out(self._taking_test_clock(now_ms, self.driver.clock))
+        now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)
+        if self.model.now_ms is None:
+            async with self.driver.turns:
+                made = await self.driver.run(self.model.call(MakeTestQueue()))
+            if not made:
+                raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
+        self.model.now_ms = now
+        self.driver.clock.learn(now * 1000, time.monotonic_ns())
 
     async def close(self) -> None:
         """Close the idle connections."""
@@ -283,55 +316,29 @@ class AsyncQueue(Surface):
         await self.events.close()
         await self.driver.close()
 
-    async def carry_out(self, steps: Steps[T]) -> T:
-        """Run what a part of the engine has decided, to its end: for the engine's own parts."""
-        try:
-            ask = next(steps)
-            while True:
-                ask = steps.send(await self._answer(ask))
-        except StopIteration as end:
-            return end.value
-
-    async def _answer(self, ask: Ask) -> Any:
-        if isinstance(ask, InTime):
-            return await self._send_in_time(ask)
-        async with self.driver.turns:
-            return await self.driver.run(ask)
-
-    async def _note_use(self) -> None:
-        """As `Queue.note_use`."""
-        if not self._noted and self.model.now_ms is None:
-            self._noted = True
-            with suppress(EngineError):
-                await self.driver.send(self.model.call(NoteQueue(await self.driver.server_now_ms())))
-
-    async def _administer(self, draft: administering.Draft) -> None:
-        administering.conclude(await self._send_in_time(InTime(draft)))
-
-    async def _send_in_time(self, asked: InTime) -> Sent:
-        """Send an operation that is void after the time that it is given; once more when that was reckoned wrongly (rule 3)."""
-        self._refuse(asked)
-        async with self.driver.turns:
-            await self.driver.server_now_ms()
-            if not self._noted:
-                await self._note_use()
-            sent = await self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), asked.intended_ns)
-            if sent.came_late:
-                sent = await self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), asked.intended_ns)
-        return sent
-
     async def __aenter__(self) -> AsyncQueue:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
 
+    async def _administer(self, draft: administering.Draft) -> None:
+        await self.carry_out(administering.administering(draft))
 
-async def _carry_out(steps: Generator[Any, Any, T], run: Callable[[Any], Awaitable[Any]]) -> T:
-    """Run what the steps yield, until they return."""
+
+async def async_queues(
+    url: str = DEFAULT_URL,
+    *,
+    client: Any = None,
+    model: Spec | None = None,
+    prefix: str | None = None,
+    limit: int = registry.LIMIT_MAX,
+) -> list[QueueInfo]:
+    """The queues of a model (None: Lanes) that live under a prefix (None: that of the model), last used first. Raises
+    ServerUnavailable, and Malformed for bad values."""
+    call, endpoint = registry.listing(model, prefix, limit), Endpoint(url, client, asynchronous=True)
+    driver = AsyncDriver(endpoint, ())
     try:
-        asked = next(steps)
-        while True:
-            asked = steps.send(await run(asked))
-    except StopIteration as end:
-        return end.value
+        return await driver.run(call)
+    finally:
+        await driver.close()

@@ -1,58 +1,64 @@
-"""The producer's face of a queue: enqueue, counts and snapshots, synchronous (DESIGN 3.1, 3.6). Its twin: `async_queue`."""
+# Generated from engine/queue/asynchronous/queue.py by "make generate"; do not edit.
+"""A queue: what is enqueued, counted and administered, and its parts as attributes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, Unpack, cast, overload
+from typing import Any, Unpack, cast, overload
 
 import redis
 
 from engine import validate
 from engine.drivers.driver import SyncDriver
 from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
-from engine.drivers.errand import Sent
-from engine.errors import EngineError
+from engine.errors import Malformed, ScriptFault
 from engine.handlers import BATCH_MAX
 from engine.models.model import Spec
 from engine.observer import Observer
-from engine.operations import Count, Counts, Enqueued, NoteQueue, Snapshot, Window
+from engine.operations import Count, Counts, Enqueued, ListedTook, Listing, ListTook, MakeTestQueue, Snapshot, Window
 from engine.options import JobOptions, checked
 from engine.parameters import JobName
-from engine.queue import administering, clearing, durations, producing
-from engine.queue.dead import Dead
-from engine.queue.durations import HandlerTimes
-from engine.queue.events import Events
-from engine.queue.jobs import Jobs
-from engine.queue.locks import Locks
+from engine.queue import administering, clearing, producing, registry
+from engine.queue.durations import HandlerTimes, handler_times
 from engine.queue.metrics import exposition
 from engine.queue.producing import NewJob
-from engine.queue.results import Results, Waiting
-from engine.queue.schedules import Schedules
-from engine.queue.settings import TEST_CLOCK_LEAST_MS as TEST_CLOCK_LEAST_MS
-from engine.queue.settings import Durable, Surface
-from engine.queue.steps import InTime, Steps
-from engine.queue.workers import Workers
+from engine.queue.registry import QueueInfo
+from engine.queue.results import Waiting
+from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable
+from engine.queue.steps import DeadlineBound
+from engine.queue.synchronous.calls import QueueCalls
+from engine.queue.synchronous.events import Events
+from engine.queue.synchronous.jobs import Dead, Jobs
+from engine.queue.synchronous.locks import Locks
+from engine.queue.synchronous.results import Results
+from engine.queue.synchronous.schedules import Schedules
+from engine.queue.synchronous.tasks import BatchTaskDecorator, Task, TaskDecorator
+from engine.queue.synchronous.workers import Workers
 from engine.serializers import Serializer
-from engine.tasks import BatchTaskDecorator, Task, TaskDecorator
 
-T = TypeVar("T")
+_SNAPSHOT_PAGE = 1_000
+_SNAPSHOT_PAGES_MAX = 10_000
+#: Names of one answer of `stats`.
+_STATS_PAGE = 100
+_STATS_PAGES_MAX = 1_000
 
 
-class Queue(Surface):
-    """A named queue on one Redis or Valkey server. Safe to share between threads and greenlets; connects on first use.
+class Queue(QueueCalls):
+    """A named queue on one Redis or Valkey server. Safe to share between threads and greenlets;
+    connects on first use.
 
     `model` is the data model, one of `engine.models`: None is Lanes, the engine's own. `url` or `client` says where the server
-    is: a url (redis://, rediss:// or unix://, with user and password), or a redis.Redis whose address, credentials and TLS
-    settings the engine then uses for connections of its own. `connect`: times and bounds of those. `prefix` is what all keys
-    begin with, None: as the model has it. `durability="replica"`: a call counts as answered when one replica has what it wrote;
-    each send waits `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless told.
-    `lua` replaces the folder of scripts and `observer` hears of every call; services need neither. Raises Malformed for what
-    does not fit.
+    is: a url (redis://, rediss:// or unix://, with user and password), or a redis.Redis whose address, credentials and
+    TLS settings the engine then uses for connections of its own. `connect`: times and bounds of those. `prefix` is what all
+    keys begin with, None: as the model has it. `durability="replica"`: a call counts as answered when one replica has what it
+    wrote; each send waits `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless
+    told. `lua` replaces the folder of scripts and `observer` hears of every call; services need neither. Raises Malformed for
+    what does not fit.
     """
 
     def __init__(
@@ -91,10 +97,9 @@ class Queue(Surface):
         #: Who works for it, and locks that processes share.
         self.workers = Workers(self)
         self.locks = Locks(self)
-        self._noted = False
         #: How jobs have ended, and waiting for it.
         self.results = Results(self)
-        #: Jobs, to look at and to change by hand.
+        #: Jobs, to look at and to change by admin actions.
         self.jobs = Jobs(self)
         #: Dead jobs.
         self.dead = Dead(self)
@@ -125,7 +130,7 @@ class Queue(Surface):
         draft, job = self._drafted(name, payload, id, options)
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
-        sent = self._send_in_time(InTime(partial(draft.operation, nonce), intended_ns))
+        sent = self._send_in_time(DeadlineBound(partial(draft.operation, nonce)), intended_ns)
         enqueued = producing.enqueued(sent)
         if job is not None:
             self.hooks.tell([job], [enqueued])
@@ -171,14 +176,19 @@ class Queue(Surface):
         Raises Malformed that names the bad job by its index, before any I/O: then nothing was sent. Raises ServerUnavailable
         and OutcomeUnknown as `enqueue` does; when only some pieces failed, PartlyEnqueued, whose `results` tells them apart.
         """
-        prepared = producing.new_jobs(jobs, self.hooks) if self.hooks else []
+        prepared = producing.new_jobs(jobs, self.hooks.prepare) if self.hooks else []
         drafts = self._drafted_many(prepared or jobs)
         intended_ns = validate.intended_ns(intended_ns)
         if drafts:
             self.driver.server_now_ms()
             self._note_use()
         pipelines = producing.enqueue_many(drafts, os.urandom(8), self.driver.not_after_ms, self.model.call)
-        came = _carry_out(pipelines, lambda calls: self.driver.send_many(calls, intended_ns))
+        answers: Any = None
+        try:
+            while True:
+                answers = self.driver.send_many(pipelines.send(answers), intended_ns)
+        except StopIteration as end:
+            came: list[Enqueued] = end.value
         self.hooks.tell(prepared, came if prepared else ())
         return came
 
@@ -207,8 +217,8 @@ class Queue(Surface):
 
         It counts the claims from now on, and replaces the limit that was there. Raises as `enqueue` does.
         """
-        draft = administering.set_limit(name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
-        self._administer(draft)
+        limit = administering.set_limit(name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
+        self._administer(limit)
 
     def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
         """Remove the limit of a name or of a key."""
@@ -255,7 +265,13 @@ class Queue(Surface):
         """How long the handlers of each name took, in the order of the names: how many runs succeeded and failed, their sum, the
         longest, and a histogram for percentiles. Workers tell it with their beats, every 10 s unless told otherwise, and when
         they stop; what a killed one has not told is not counted, and nothing twice. Kept until the queue is obliterated."""
-        return self.carry_out(durations.listing(self))
+        found: dict[str, HandlerTimes] = {}
+        for page in range(_STATS_PAGES_MAX):
+            reply: ListedTook = self.driver.run(self.model.call(ListTook(page * _STATS_PAGE, _STATS_PAGE)))
+            found.update({name: handler_times(name, since_ms, items) for name, since_ms, items in reply.names})
+            if len(reply.names) < _STATS_PAGE:
+                break
+        return [found[name] for name in sorted(found)]
 
     def metrics(self) -> str:
         """What `counts` and `stats` say, in Prometheus' text format 0.0.4: `ironclaim_jobs` by state, the counters
@@ -265,13 +281,28 @@ class Queue(Surface):
 
     def snapshot(self) -> Snapshot:
         """The ids of every state, in pages of 1,000; one page is one instant, several are not."""
-        return self.carry_out(self._pages())
+        states: dict[str, list[tuple[str, int]]] = {}
+        srv_us = 0
+        for page in range(_SNAPSHOT_PAGES_MAX):
+            part = self.driver.run(self.model.call(Listing(page * _SNAPSHOT_PAGE, _SNAPSHOT_PAGE)))
+            srv_us = srv_us or part.srv_us
+            for state, entries in part.states.items():
+                states.setdefault(state, []).extend(entries)
+            if all(len(entries) < _SNAPSHOT_PAGE for entries in part.states.values()):
+                return Snapshot(srv_us, states)
+        raise ScriptFault(f"snapshot: more than {_SNAPSHOT_PAGES_MAX * _SNAPSHOT_PAGE} jobs in one state")
 
     def use_test_clock(self, now_ms: int) -> None:
         """Give the scripts this time instead of the server's (DESIGN 3.4). Only on a queue that has never held a job, or one
         that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys expire by the
         server's own clock, so an expiry in its past would delete what the script has just written."""
-        self.carry_out(self._taking_test_clock(now_ms, self.driver.clock))
+        now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)
+        if self.model.now_ms is None:
+            made = self.driver.run(self.model.call(MakeTestQueue()))
+            if not made:
+                raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
+        self.model.now_ms = now
+        self.driver.clock.learn(now * 1000, time.monotonic_ns())
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -279,49 +310,29 @@ class Queue(Surface):
         self.events.close()
         self.driver.close()
 
-    def carry_out(self, steps: Steps[T]) -> T:
-        """Run what a part of the engine has decided, to its end: for the engine's own parts."""
-        try:
-            ask = next(steps)
-            while True:
-                ask = steps.send(self._send_in_time(ask) if isinstance(ask, InTime) else self.driver.run(ask))
-        except StopIteration as end:
-            return end.value
-
-    def _note_use(self) -> None:
-        """List the queue among those of its server, the first time that this process puts something into it or works for it. What
-        becomes of that concerns nobody here."""
-        if not self._noted and self.model.now_ms is None:
-            self._noted = True
-            with suppress(EngineError):
-                self.driver.send(self.model.call(NoteQueue(self.driver.server_now_ms())))
-
-    def _administer(self, draft: administering.Draft) -> None:
-        administering.conclude(self._send_in_time(InTime(draft)))
-
-    def _send_in_time(self, asked: InTime) -> Sent:
-        """Send an operation that is void after the time that it is given; once more when that was reckoned wrongly (rule 3)."""
-        self._refuse(asked)
-        self.driver.server_now_ms()
-        if not self._noted:
-            self._note_use()
-        sent = self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), asked.intended_ns)
-        if sent.came_late:
-            sent = self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), asked.intended_ns)
-        return sent
-
     def __enter__(self) -> Queue:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    def _administer(self, draft: administering.Draft) -> None:
+        self.carry_out(administering.administering(draft))
 
-def _carry_out(steps: Generator[Any, Any, T], run: Callable[[Any], Any]) -> T:
-    """Run what the steps yield, until they return."""
+
+def queues(
+    url: str = DEFAULT_URL,
+    *,
+    client: Any = None,
+    model: Spec | None = None,
+    prefix: str | None = None,
+    limit: int = registry.LIMIT_MAX,
+) -> list[QueueInfo]:
+    """The queues of a model (None: Lanes) that live under a prefix (None: that of the model), last used first. Raises
+    ServerUnavailable, and Malformed for bad values."""
+    call, endpoint = registry.listing(model, prefix, limit), Endpoint(url, client, asynchronous=False)
+    driver = SyncDriver(endpoint, ())
     try:
-        asked = next(steps)
-        while True:
-            asked = steps.send(run(asked))
-    except StopIteration as end:
-        return end.value
+        return driver.run(call)
+    finally:
+        driver.close()
