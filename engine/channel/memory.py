@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import overload
 
+from engine.channel.asynchronous.storage import Ring
 from engine.channel.memory_state import MemoryState
-from engine.channel.storage import Ask, Opening, Ring
+from engine.channel.steps import Ask
+from engine.channel.storage import Opening
 from engine.drivers.delivery import DEADLINE_MS
 from engine.drivers.errand import Sent
 from engine.errors import EngineError
@@ -141,7 +143,7 @@ class OpenMemory:
 
 
 class AsyncOpenMemory:
-    """The same under asyncio. Nothing in memory takes long, but each call gives other tasks a turn, as one to a server does."""
+    """One channel in memory, for asyncio. No call takes long, but each gives other tasks a turn, as one to a server does."""
 
     live = True
 

@@ -1,4 +1,4 @@
-"""What the two faces of a channel share: their settings, the bounds of what callers give, and their decisions, without I/O."""
+"""The settings of a channel and the bounds of what callers give, without I/O."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from engine import validate
-from engine.channel import contents, ids, polling, rules
+from engine.channel import contents, ids, rules
 from engine.channel.one_storage import OneStorage
 from engine.channel.redis_storage import RedisStorage
 from engine.channel.session_state import Knowledge
 from engine.channel.several_storages import SeveralStorages
-from engine.channel.steps import Steps
 from engine.channel.storage import Opening, Storage
-from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.drivers.endpoint import DEFAULT_URL
 from engine.errors import Malformed
 from engine.models import Dsps
@@ -29,8 +27,8 @@ _CALL_MESSAGES_MAX = 1_000
 _CALL_BYTES_MAX = 1024 * 1024
 
 
-class ChannelSurface:
-    """A channel's settings; `Channel` and `AsyncChannel` add its opened storages and what people call."""
+class ChannelSettings:
+    """A channel's settings, its storages, and what decides how calls use them."""
 
     def __init__(
         self,
@@ -62,45 +60,6 @@ class ChannelSurface:
         known = {id: Knowledge(self.ttl_s) for id in named}
         self._plan = OneStorage(self.name, *known.popitem()) if len(known) == 1 else SeveralStorages(self.name, known)
 
-    def _publishing(self, id: object, content: object, intended_ns: object) -> Steps[Published]:
-        message = NewMessage(ids.check("id", id), contents.written(content))
-        return self._plan.publish(message, validate.intended_ns(intended_ns))
-
-    def _publishing_many(self, messages: object, intended_ns: object) -> Steps[list[Published]]:
-        return self._plan.publish_many(_parts(_new_messages(messages)), validate.intended_ns(intended_ns))
-
-    def _subscribing(self, subscriber: object) -> Steps[Subscribed]:
-        return self._plan.subscribe(ids.check("subscriber", subscriber))
-
-    def _unsubscribing(self, subscriber: object) -> Steps[bool]:
-        return self._plan.unsubscribe(ids.check("subscriber", subscriber))
-
-    def _fetching(self, subscriber: object, max_messages: object, wait_ms: object) -> tuple[Steps[Fetched], bool]:
-        """The steps, and whether they may rest."""
-        known = ids.check("subscriber", subscriber)
-        most = validate.integer("max_messages", max_messages, 0, MESSAGES_MAX)
-        wait = validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX) if most else 0
-        steps = polling.waiting(
-            lambda waited_ms: self._plan.fetch(known, most, waited_ms),
-            wait,
-            self.ttl_s,
-            has_more=lambda found: found.more_messages,
-        )
-        return steps, wait > 0
-
-    def _acknowledging(self, subscriber: object, receipt: object) -> Steps[Acknowledged]:
-        return self._plan.acknowledge(ids.check("subscriber", subscriber), cast("str", receipt))
-
-    def _asking_old(self, subscriber: object, messages: object) -> Steps[dict[str, bool]]:
-        known = ids.check("subscriber", subscriber)
-        bound = f"a sequence of at most {MESSAGES_MAX} ids of messages"
-        if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
-            raise Malformed("ids", messages, bound)
-        found = tuple(cast("Iterable[object]", messages))
-        if len(found) > MESSAGES_MAX:
-            raise Malformed("ids", f"{len(found)} ids", bound)
-        return self._plan.are_old(known, tuple(ids.check(f"ids[{at}]", id) for at, id in enumerate(found)))
-
 
 def _checked_storages(storages: object) -> dict[str, Storage]:
     bound = "a mapping of 1 to 10 ids to storages, RedisStorage(...) or MemoryStorage(), each in another place"
@@ -118,7 +77,19 @@ def _checked_storages(storages: object) -> dict[str, Storage]:
     return {validate.text("storages", id): storage for id, storage in given.items()}
 
 
-def _new_messages(messages: object) -> list[NewMessage]:
+def message_ids(ids_given: object) -> tuple[str, ...]:
+    """Ids to ask for, checked. Raises Malformed."""
+    bound = f"a sequence of at most {MESSAGES_MAX} ids of messages"
+    if isinstance(ids_given, str | bytes) or not isinstance(ids_given, Iterable):
+        raise Malformed("ids", ids_given, bound)
+    found = tuple(cast("Iterable[object]", ids_given))
+    if len(found) > MESSAGES_MAX:
+        raise Malformed("ids", f"{len(found)} ids", bound)
+    return tuple(ids.check(f"ids[{at}]", id) for at, id in enumerate(found))
+
+
+def new_messages(messages: object) -> list[NewMessage]:
+    """Messages to publish, checked. Raises Malformed that names the first bad one by its index."""
     bound = f"an iterable of at most {PUBLISH_MAX} pairs of id and content"
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise Malformed("messages", cast("object", messages), bound)
@@ -141,7 +112,7 @@ def _new_messages(messages: object) -> list[NewMessage]:
     return found
 
 
-def _parts(messages: list[NewMessage]) -> list[tuple[NewMessage, ...]]:
+def parts_of(messages: list[NewMessage]) -> list[tuple[NewMessage, ...]]:
     """The messages of each call, in order."""
     parts: list[tuple[NewMessage, ...]] = []
     start = size = 0

@@ -16,8 +16,7 @@ from engine.channel import receipts, replies
 from engine.channel.health import Health
 from engine.channel.merge import Merged, Part, holders, merge
 from engine.channel.session_state import Knowledge
-from engine.channel.steps import Round, Steps
-from engine.channel.storage import Ask
+from engine.channel.steps import Ask, Round, Steps
 from engine.channel.suspect_cursors import Doubts
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.drivers.errand import Sent

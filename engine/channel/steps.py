@@ -7,10 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from engine.channel.storage import Ask
 from engine.drivers.errand import Sent
+from engine.errors import EngineError
+from engine.operations.channels import ChannelOperation
 
 T = TypeVar("T")
+
+#: An operation, or one that lacks only the server time (ms) after which it is void: `not_after_ms` in, operation out (rule 3).
+Ask = ChannelOperation | Callable[[int], ChannelOperation]
+#: What one storage answered, a Sent or an error for each operation that it was asked for.
+Answers = list[Sent | EngineError]
 
 
 class Send(NamedTuple):
@@ -44,8 +50,8 @@ class Round(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """Wait until a bell rings that has not rung since the last rest was over, at most so long; `deaf_ms` while there is a storage
-    whose bell is not live. Answered with False when the channel was closed meanwhile."""
+    """Wait until a storage tells of a publication, unless one has since the last rest was over; at most so long, `deaf_ms` while
+    there is a storage that may not tell. Answered with False when the channel was closed meanwhile."""
 
     most_ms: int
     deaf_ms: int

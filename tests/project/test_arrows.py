@@ -33,7 +33,7 @@ FACES = tuple(
     f"engine.{name}"
     for name in (
         *("queue.asynchronous", "queue.synchronous", "worker.worker", "worker.group", "scheduler", "tasks", "command"),
-        *("channel.asynchronous", "channel.synchronous"),
+        *("channel.asynchronous.channel", "channel.synchronous.channel"),
     )
 )
 

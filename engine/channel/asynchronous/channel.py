@@ -1,32 +1,36 @@
 """A durable channel: publish with ids of your own, any number of subscribers each with a cursor, messages that come again
-until they are acknowledged (DESIGN 3.7). For asyncio; its twin: `channel`."""
+until they are acknowledged (DESIGN 3.7)."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 import redis.asyncio
 
-from engine.channel.settings import ChannelSurface
-from engine.channel.steps import Rest, Round, Send, SendMany, Steps
-from engine.channel.storage import AsyncOpenStorage, Storage
+from engine import validate
+from engine.channel import contents, polling
+from engine.channel.asynchronous.storage import AsyncOpenStorage
+from engine.channel.asynchronous.waiting import AsyncWaiter, ask_at_once
+from engine.channel.ids import check as check_id
+from engine.channel.settings import MESSAGES_MAX, ChannelSettings, message_ids, new_messages, parts_of
+from engine.channel.steps import Answers, Rest, Round, Send, SendMany, Steps
+from engine.channel.storage import Storage
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
-from engine.channel.waiters import AsyncWaiter
 from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions
-from engine.drivers.errand import Sent
 from engine.errors import EngineError
 from engine.models import Dsps
 from engine.observer import Observer
+from engine.operations.channels import NewMessage
 
 T = TypeVar("T")
 
 
-class AsyncChannel(ChannelSurface):
+class AsyncChannel(ChannelSettings):
     """A named channel on a Redis or Valkey server, in the format of DSPS, for the tasks of one event loop at a time; connects
     on first use, and creates nothing before the first `publish` or `subscribe`. At most 16 calls run at once, each on a
     connection of its own; fetches that wait are none.
@@ -64,7 +68,8 @@ class AsyncChannel(ChannelSurface):
         only told to the observer. Raises Malformed before any I/O, ServerUnavailable when nothing was applied, and
         OutcomeUnknown when that cannot be said: then simply publish it again.
         """
-        return await self._carry_out(self._publishing(id, content, intended_ns))
+        message = NewMessage(check_id("id", id), contents.written(content))
+        return await self._carry_out(self._plan.publish(message, validate.intended_ns(intended_ns)))
 
     async def publish_many(self, messages: Iterable[tuple[str, object]], *, intended_ns: int | None = None) -> list[Published]:
         """Publish many messages, pairs of id and content, in this order; what came of each. At most 100,000, all with different
@@ -73,16 +78,16 @@ class AsyncChannel(ChannelSurface):
         Raises Malformed that names the bad message by its index, before any I/O. Raises as `publish` does; when only some pieces
         failed, PartlyPublished, whose `results` tells them apart.
         """
-        return await self._carry_out(self._publishing_many(messages, intended_ns))
+        return await self._carry_out(self._plan.publish_many(parts_of(new_messages(messages)), validate.intended_ns(intended_ns)))
 
     async def subscribe(self, subscriber: str) -> Subscribed:
         """Create a subscriber, whose first message is the next one that is published. One that is there stays as it is. It lives
         as long as it fetches or acknowledges within `expire_ms`. Raises as `publish` does."""
-        return await self._carry_out(self._subscribing(subscriber))
+        return await self._carry_out(self._plan.subscribe(check_id("subscriber", subscriber)))
 
     async def unsubscribe(self, subscriber: str) -> bool:
         """Delete a subscriber; False when there was none. Raises as `publish` does."""
-        return await self._carry_out(self._unsubscribing(subscriber))
+        return await self._carry_out(self._plan.unsubscribe(check_id("subscriber", subscriber)))
 
     async def fetch(self, subscriber: str, *, max_messages: int = 64, wait_ms: int = 0) -> Fetched:
         """The next messages of a subscriber, those after what it has acknowledged, in order; at most `max_messages` (0 to 1,000)
@@ -93,8 +98,16 @@ class AsyncChannel(ChannelSurface):
 
         Raises Malformed, ChannelNotFound, SubscriptionNotFound, ServerUnavailable, OutcomeUnknown.
         """
-        steps, may_rest = self._fetching(subscriber, max_messages, wait_ms)
-        if not may_rest:
+        known = check_id("subscriber", subscriber)
+        most = validate.integer("max_messages", max_messages, 0, MESSAGES_MAX)
+        wait = validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX) if most else 0
+        steps = polling.waiting(
+            lambda waited_ms: self._plan.fetch(known, most, waited_ms),
+            wait,
+            self.ttl_s,
+            has_more=lambda found: found.more_messages,
+        )
+        if not wait:
             return await self._carry_out(steps)
         with self._listening() as waiter:
             return await self._carry_out(steps, waiter)
@@ -105,12 +118,12 @@ class AsyncChannel(ChannelSurface):
 
         Raises Malformed for a receipt that is damaged, or of another channel or subscriber; otherwise as `fetch` does.
         """
-        return await self._carry_out(self._acknowledging(subscriber, receipt))
+        return await self._carry_out(self._plan.acknowledge(check_id("subscriber", subscriber), receipt))
 
     async def are_old(self, subscriber: str, ids: Sequence[str]) -> dict[str, bool]:
         """Whether the subscriber will not be given these messages (any more), because it has acknowledged them or came later:
         by id. False for a message that is not known (any more). Changes nothing. Raises as `fetch` does."""
-        return await self._carry_out(self._asking_old(subscriber, ids))
+        return await self._carry_out(self._plan.are_old(check_id("subscriber", subscriber), message_ids(ids)))
 
     async def close(self) -> None:
         """Close the idle connections, and wake those who wait in `fetch`: they return without messages."""
@@ -121,7 +134,7 @@ class AsyncChannel(ChannelSurface):
 
     @contextmanager
     def _listening(self) -> Generator[AsyncWaiter]:
-        """From before the first look on, so that nothing is published unheard in between."""
+        """A waiter that is told of publications from before the first look on, so that none goes unheard in between."""
         waiter = AsyncWaiter()
         self._waiters.add(waiter)
         try:
@@ -134,42 +147,23 @@ class AsyncChannel(ChannelSurface):
                 storage.unlisten(waiter.ring)
 
     async def _carry_out(self, steps: Steps[T], waiter: AsyncWaiter | None = None) -> T:
+        answer: Any = None
         try:
-            request = next(steps)
             while True:
-                match request:
+                match steps.send(answer):
                     case Send(id, ask, intended_ns):
-                        answer: Any = await self._open[id].send(ask, intended_ns)
+                        answer = await self._open[id].send(ask, intended_ns)
                     case SendMany(id, asks, intended_ns):
                         answer = await self._open[id].send_many(asks, intended_ns)
-                    case Round():
-                        answer = await self._round(request)
+                    case Round() as asked:
+                        answer = await ask_at_once(asked, partial(self._ask_all, asked))
                     case Rest(most_ms, deaf_ms):
-                        hears = all(storage.live for storage in self._open.values())
-                        answer = waiter is not None and await waiter.rest(most_ms if hears else deaf_ms)
-                request = steps.send(answer)
+                        all_live = all(storage.live for storage in self._open.values())
+                        answer = waiter is not None and await waiter.rest(most_ms if all_live else deaf_ms)
         except StopIteration as end:
             return end.value
 
-    async def _round(self, asked: Round) -> dict[str, list[Sent | EngineError]]:
-        """Ask several storages at once, each in a task of its own."""
-        tasks = {id: asyncio.create_task(self._ask_all(id, asked)) for id in asked.asks}
-        left, until_s = set(tasks.values()), None
-        loop = asyncio.get_running_loop()
-        try:
-            while left:
-                grace_s = None if until_s is None else max(0.0, until_s - loop.time())
-                done, left = await asyncio.wait(left, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
-                if not done:
-                    break
-                if until_s is None and asked.enough is not None and any(asked.enough(task.result()) for task in done):
-                    until_s = loop.time() + asked.grace_ms / 1000
-        finally:
-            for task in left:
-                task.cancel()
-        return {id: task.result() for id, task in tasks.items() if task not in left}
-
-    async def _ask_all(self, id: str, asked: Round) -> list[Sent | EngineError]:
+    async def _ask_all(self, asked: Round, id: str) -> Answers:
         asks = asked.asks[id]
         try:
             if len(asks) == 1:

@@ -1,42 +1,46 @@
+# Generated from engine/channel/asynchronous/channel.py by "make generate"; do not edit.
 """A durable channel: publish with ids of your own, any number of subscribers each with a cursor, messages that come again
-until they are acknowledged (DESIGN 3.7). Synchronous; its twin: `async_channel`."""
+until they are acknowledged (DESIGN 3.7)."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 import redis
 
-from engine.channel.settings import ChannelSurface
-from engine.channel.steps import Rest, Round, Send, SendMany, Steps
-from engine.channel.storage import OpenStorage, Storage
+from engine import validate
+from engine.channel import contents, polling
+from engine.channel.ids import check as check_id
+from engine.channel.settings import MESSAGES_MAX, ChannelSettings, message_ids, new_messages, parts_of
+from engine.channel.steps import Answers, Rest, Round, Send, SendMany, Steps
+from engine.channel.storage import Storage
+from engine.channel.synchronous.storage import OpenStorage
+from engine.channel.synchronous.waiting import Waiter, ask_at_once
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
-from engine.channel.waiters import Waiter
 from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions
-from engine.drivers.errand import Sent
 from engine.errors import EngineError
 from engine.models import Dsps
 from engine.observer import Observer
+from engine.operations.channels import NewMessage
 
 T = TypeVar("T")
 
 
-class Channel(ChannelSurface):
+class Channel(ChannelSettings):
     """A named channel on a Redis or Valkey server, in the format of DSPS. Safe to share between threads and greenlets;
     connects on first use, and creates nothing before the first `publish` or `subscribe`.
 
     `model`: `models.Dsps()`, whose rules say how long messages are kept. `url` or `client` says where the server is: a url
-    (redis://, rediss:// or unix://, with user and password), or a redis.Redis whose address, credentials and TLS settings are
-    used for connections of our own. `connect`: times and bounds of those. `storages` instead of these: up to ten by ids of
-    your own, RedisStorage or MemoryStorage; messages are written to all and read from all, and one that works is enough.
-    `lua` replaces the folder of scripts and `observer` hears of every call; services need neither. Raises Malformed for what
-    does not fit.
+    (redis://, rediss:// or unix://, with user and password), or a redis.Redis whose address, credentials and TLS
+    settings are used for connections of our own. `connect`: times and bounds of those. `storages` instead of these: up to ten
+    by ids of your own, RedisStorage or MemoryStorage; messages are written to all and read from all, and one that works is
+    enough. `lua` replaces the folder of scripts and `observer` hears of every call; services need neither. Raises Malformed
+    for what does not fit.
     """
 
     def __init__(
@@ -64,7 +68,8 @@ class Channel(ChannelSurface):
         only told to the observer. Raises Malformed before any I/O, ServerUnavailable when nothing was applied, and
         OutcomeUnknown when that cannot be said: then simply publish it again.
         """
-        return self._carry_out(self._publishing(id, content, intended_ns))
+        message = NewMessage(check_id("id", id), contents.written(content))
+        return self._carry_out(self._plan.publish(message, validate.intended_ns(intended_ns)))
 
     def publish_many(self, messages: Iterable[tuple[str, object]], *, intended_ns: int | None = None) -> list[Published]:
         """Publish many messages, pairs of id and content, in this order; what came of each. At most 100,000, all with different
@@ -73,16 +78,16 @@ class Channel(ChannelSurface):
         Raises Malformed that names the bad message by its index, before any I/O. Raises as `publish` does; when only some pieces
         failed, PartlyPublished, whose `results` tells them apart.
         """
-        return self._carry_out(self._publishing_many(messages, intended_ns))
+        return self._carry_out(self._plan.publish_many(parts_of(new_messages(messages)), validate.intended_ns(intended_ns)))
 
     def subscribe(self, subscriber: str) -> Subscribed:
         """Create a subscriber, whose first message is the next one that is published. One that is there stays as it is. It lives
         as long as it fetches or acknowledges within `expire_ms`. Raises as `publish` does."""
-        return self._carry_out(self._subscribing(subscriber))
+        return self._carry_out(self._plan.subscribe(check_id("subscriber", subscriber)))
 
     def unsubscribe(self, subscriber: str) -> bool:
         """Delete a subscriber; False when there was none. Raises as `publish` does."""
-        return self._carry_out(self._unsubscribing(subscriber))
+        return self._carry_out(self._plan.unsubscribe(check_id("subscriber", subscriber)))
 
     def fetch(self, subscriber: str, *, max_messages: int = 64, wait_ms: int = 0) -> Fetched:
         """The next messages of a subscriber, those after what it has acknowledged, in order; at most `max_messages` (0 to 1,000)
@@ -93,8 +98,16 @@ class Channel(ChannelSurface):
 
         Raises Malformed, ChannelNotFound, SubscriptionNotFound, ServerUnavailable, OutcomeUnknown.
         """
-        steps, may_rest = self._fetching(subscriber, max_messages, wait_ms)
-        if not may_rest:
+        known = check_id("subscriber", subscriber)
+        most = validate.integer("max_messages", max_messages, 0, MESSAGES_MAX)
+        wait = validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX) if most else 0
+        steps = polling.waiting(
+            lambda waited_ms: self._plan.fetch(known, most, waited_ms),
+            wait,
+            self.ttl_s,
+            has_more=lambda found: found.more_messages,
+        )
+        if not wait:
             return self._carry_out(steps)
         with self._listening() as waiter:
             return self._carry_out(steps, waiter)
@@ -105,12 +118,12 @@ class Channel(ChannelSurface):
 
         Raises Malformed for a receipt that is damaged, or of another channel or subscriber; otherwise as `fetch` does.
         """
-        return self._carry_out(self._acknowledging(subscriber, receipt))
+        return self._carry_out(self._plan.acknowledge(check_id("subscriber", subscriber), receipt))
 
     def are_old(self, subscriber: str, ids: Sequence[str]) -> dict[str, bool]:
         """Whether the subscriber will not be given these messages (any more), because it has acknowledged them or came later:
         by id. False for a message that is not known (any more). Changes nothing. Raises as `fetch` does."""
-        return self._carry_out(self._asking_old(subscriber, ids))
+        return self._carry_out(self._plan.are_old(check_id("subscriber", subscriber), message_ids(ids)))
 
     def close(self) -> None:
         """Close the idle connections, and wake those who wait in `fetch`: they return without messages."""
@@ -121,7 +134,7 @@ class Channel(ChannelSurface):
 
     @contextmanager
     def _listening(self) -> Generator[Waiter]:
-        """From before the first look on, so that nothing is published unheard in between."""
+        """A waiter that is told of publications from before the first look on, so that none goes unheard in between."""
         waiter = Waiter()
         self._waiters.add(waiter)
         try:
@@ -134,56 +147,23 @@ class Channel(ChannelSurface):
                 storage.unlisten(waiter.ring)
 
     def _carry_out(self, steps: Steps[T], waiter: Waiter | None = None) -> T:
+        answer: Any = None
         try:
-            request = next(steps)
             while True:
-                match request:
+                match steps.send(answer):
                     case Send(id, ask, intended_ns):
-                        answer: Any = self._open[id].send(ask, intended_ns)
+                        answer = self._open[id].send(ask, intended_ns)
                     case SendMany(id, asks, intended_ns):
                         answer = self._open[id].send_many(asks, intended_ns)
-                    case Round():
-                        answer = self._round(request)
+                    case Round() as asked:
+                        answer = ask_at_once(asked, partial(self._ask_all, asked))
                     case Rest(most_ms, deaf_ms):
-                        hears = all(storage.live for storage in self._open.values())
-                        answer = waiter is not None and waiter.rest(most_ms if hears else deaf_ms)
-                request = steps.send(answer)
+                        all_live = all(storage.live for storage in self._open.values())
+                        answer = waiter is not None and waiter.rest(most_ms if all_live else deaf_ms)
         except StopIteration as end:
             return end.value
 
-    def _round(self, asked: Round) -> dict[str, list[Sent | EngineError]]:
-        """Ask several storages at once, each in a thread (or greenlet) of its own."""
-        answers: dict[str, list[Sent | EngineError]] = {}
-        broken: list[Exception] = []
-        changed = threading.Condition()
-
-        def ask(id: str) -> None:
-            try:
-                came = self._ask_all(id, asked)
-            except Exception as error:
-                # Nobody else would hear of it, and who waits would wait for ever.
-                broken.append(error)
-                came = []
-            with changed:
-                answers[id] = came
-                changed.notify()
-
-        for id in asked.asks:
-            threading.Thread(target=ask, args=(id,), name=f"ironclaim-storage-{id}", daemon=True).start()
-        until_s: float | None = None
-        with changed:
-            while len(answers) < len(asked.asks):
-                if until_s is None and asked.enough is not None and any(map(asked.enough, answers.values())):
-                    until_s = time.monotonic() + asked.grace_ms / 1000
-                left_s = None if until_s is None else until_s - time.monotonic()
-                if left_s is not None and left_s <= 0:
-                    break
-                changed.wait(left_s)
-            if broken:
-                raise broken[0]
-            return dict(answers)
-
-    def _ask_all(self, id: str, asked: Round) -> list[Sent | EngineError]:
+    def _ask_all(self, asked: Round, id: str) -> Answers:
         asks = asked.asks[id]
         try:
             if len(asks) == 1:
