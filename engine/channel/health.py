@@ -18,7 +18,7 @@ _FAULTS_MAX = 100
 
 
 class Health:
-    """Of the storages of one channel."""
+    """The health of the storages of one channel."""
 
     def __init__(self, channel: str, storages: Iterable[str], now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._channel = channel
@@ -29,7 +29,7 @@ class Health:
         self._faults: set[tuple[str, str]] = set()
 
     def chosen(self, among: Iterable[str] | None = None) -> list[str]:
-        """Whom to ask: all that are not left out, or all when there are no others."""
+        """The storages to ask: all that are not left out, or all when there are no others."""
         now_ns = self._now_ns()
         wanted = [id for id in self._storages if among is None or id in among]
         return [id for id in wanted if id not in self._aside or now_ns >= self._aside[id][0]] or wanted
@@ -39,12 +39,12 @@ class Health:
         return any(id in self._aside for id in storages)
 
     def answered(self, id: str) -> None:
-        """It did."""
+        """This storage answered: it is left out no longer."""
         if self._aside.pop(id, None) is not None:
             log.info("storage %s of channel %s works again", id, self._channel)
 
     def failed(self, id: str, why: object) -> None:
-        """It did not; said once until it answers again."""
+        """This storage did not answer: leave it out for a while. Logged once until it answers again."""
         if id not in self._aside:
             log.warning("storage %s of channel %s is left out until it works again: %s", id, self._channel, why)
         before_ms = self._aside[id][1] if id in self._aside else _ASIDE_MS_MIN // 2
@@ -52,8 +52,8 @@ class Health:
         self._aside[id] = (self._now_ns() + aside_ms * 1_000_000, aside_ms)
 
     def faulted(self, id: str, why: object) -> None:
-        """It works and cannot do this one thing, as where a key is damaged: other calls are none the worse for that, so it is not
-        left out. Said once of each fault."""
+        """This storage works and cannot do this one thing, as where a key is damaged. It is not left out, because other calls are
+        none the worse for that. Each fault is logged once."""
         fault = (id, str(why))
         if fault not in self._faults and len(self._faults) < _FAULTS_MAX:
             self._faults.add(fault)

@@ -6,8 +6,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 
 
-class Living:
-    """Clocks, each once; of those that have died some may still be there."""
+class LiveIndex:
+    """Clocks, each once. Some whose messages have expired may still be among them."""
 
     def __init__(self) -> None:
         # Each half grows at its end: a single list would be moved as a whole for each message after the wrap.
@@ -15,7 +15,7 @@ class Living:
         self._above = _Run()
 
     def add(self, at: int) -> None:
-        """A message has come."""
+        """Add the clock of a new message."""
         (self._above if at >= 0 else self._below).add(at)
 
     def between(self, after: int, upto: int) -> Iterator[int]:
@@ -30,7 +30,7 @@ class Living:
             yield from self._above.between(None, upto)
 
     def drop(self, alive: Callable[[int], bool]) -> bool:
-        """Drop the dead in front; whether any are left."""
+        """Drop those in front that are not alive any more; whether any are left."""
         below, above = self._below.drop(alive), self._above.drop(alive)
         return below or above
 
@@ -44,7 +44,7 @@ class _Run:
         self._start = 0
 
     def add(self, at: int) -> None:
-        """Mostly the largest."""
+        """Add a number, which is mostly the largest."""
         if not self._all or at > self._all[-1]:
             self._all.append(at)
             return
@@ -60,7 +60,7 @@ class _Run:
             yield self._all[place]
 
     def drop(self, alive: Callable[[int], bool]) -> bool:
-        """As Living.drop."""
+        """Drop those in front that are not alive any more; whether any are left."""
         while self._start < len(self._all) and not alive(self._all[self._start]):
             self._start += 1
         if self._start == len(self._all) or (self._start > 1_000 and self._start * 2 > len(self._all)):

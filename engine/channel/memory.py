@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import overload
 
-from engine.channel.asynchronous.storage import Ring
+from engine.channel.asynchronous.storage import Listener
 from engine.channel.memory_state import MemoryState
 from engine.channel.steps import Ask
 from engine.channel.storage import Opening
@@ -44,7 +44,7 @@ class MemoryStorage:
         self._now_ns = now_ns
         self._lock = threading.Lock()
         self._state = MemoryState()
-        self._bells: dict[str, dict[object, Ring]] = {}
+        self._listeners: dict[str, dict[object, Listener]] = {}
 
     @overload
     def apply(self, channel: str, operation: Publish) -> PublishReply: ...
@@ -64,23 +64,23 @@ class MemoryStorage:
         """Carry out an operation, all of it at one instant."""
         with self._lock:
             reply = self._state.apply(channel, operation, self._now_us())
-            bells = list(self._bells.get(channel, {}).values()) if isinstance(operation, Publish) else []
-        for ring in bells:
-            ring()
+            listeners = list(self._listeners.get(channel, {}).values()) if isinstance(operation, Publish) else []
+        for listener in listeners:
+            listener()
         return reply
 
     def listen(self, channel: str, ring: Callable[[], None]) -> Callable[[], None]:
         """Call `ring` after each publish on a channel, from the thread that publishes, until what this returns is called."""
         me = object()
         with self._lock:
-            self._bells.setdefault(channel, {})[me] = ring
+            self._listeners.setdefault(channel, {})[me] = ring
 
         def stop() -> None:
             with self._lock:
-                bells = self._bells.get(channel, {})
-                bells.pop(me, None)
-                if not bells:
-                    self._bells.pop(channel, None)
+                listeners = self._listeners.get(channel, {})
+                listeners.pop(me, None)
+                if not listeners:
+                    self._listeners.pop(channel, None)
 
         return stop
 
@@ -112,7 +112,7 @@ class OpenMemory:
     def __init__(self, storage: MemoryStorage, channel: str) -> None:
         self._storage = storage
         self._channel = channel
-        self._deaf: dict[Ring, Callable[[], None]] = {}
+        self._stops: dict[Listener, Callable[[], None]] = {}
 
     def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
         """Carry out an operation."""
@@ -125,21 +125,21 @@ class OpenMemory:
         """Carry out several, one after the other."""
         return [self.send(ask) for ask in asks]
 
-    def listen(self, ring: Ring) -> None:
-        """Ring it after each publish."""
-        if ring not in self._deaf:
-            self._deaf[ring] = self._storage.listen(self._channel, ring)
+    def listen(self, listener: Listener) -> None:
+        """Listener it after each publish."""
+        if listener not in self._stops:
+            self._stops[listener] = self._storage.listen(self._channel, listener)
 
-    def unlisten(self, ring: Ring) -> None:
-        """Ring it no more."""
-        stop = self._deaf.pop(ring, None)
+    def unlisten(self, listener: Listener) -> None:
+        """Listener it no more."""
+        stop = self._stops.pop(listener, None)
         if stop is not None:
             stop()
 
     def close(self) -> None:
-        """Ring nobody any more."""
-        for ring in list(self._deaf):
-            self.unlisten(ring)
+        """Listener nobody any more."""
+        for listener in list(self._stops):
+            self.unlisten(listener)
 
 
 class AsyncOpenMemory:
@@ -163,5 +163,5 @@ class AsyncOpenMemory:
         return self._open.send_many(asks)
 
     async def close(self) -> None:
-        """Ring nobody any more."""
+        """Listener nobody any more."""
         self._open.close()

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
 from engine.channel import clock as clocks
-from engine.channel.live_index import Living
-from engine.channel.ttl_map import Lives
+from engine.channel.live_index import LiveIndex
+from engine.channel.ttl_map import TtlMap
 from engine.operations.channels import (
     Acknowledge,
     AcknowledgeReply,
@@ -69,11 +69,11 @@ class _Clock(NamedTuple):
 
 
 class MemoryState:
-    """All channels of one storage."""
+    """All channels of one storage, and what lives in them."""
 
     def __init__(self) -> None:
-        self._lives: Lives[_Key, Any] = Lives()
-        self._living: dict[str, Living] = {}
+        self._values: TtlMap[_Key, Any] = TtlMap()
+        self._live: dict[str, LiveIndex] = {}
         self._channel_lives = 0
         self._apply: Mapping[type, Callable[[str, Any, int], ChannelReply]] = {
             Publish: self._publish,
@@ -86,14 +86,14 @@ class MemoryState:
 
     def __len__(self) -> int:
         """How many values are in memory, alive or not."""
-        return len(self._lives)
+        return len(self._values)
 
     def apply(self, channel: str, operation: ChannelOperation, now_us: int) -> ChannelReply:
         """Carry out an operation."""
-        for key in self._lives.sweep(now_us):
-            living = self._living.get(key.channel) if key.kind == "m" else None
-            if living is not None and not living.drop(lambda at, channel=key.channel: self._lives.has(_Key(channel, "m", at))):
-                del self._living[key.channel]
+        for key in self._values.sweep(now_us):
+            live = self._live.get(key.channel) if key.kind == "m" else None
+            if live is not None and not live.drop(lambda at, channel=key.channel: self._values.has(_Key(channel, "m", at))):
+                del self._live[key.channel]
         return self._apply[type(operation)](channel, operation, now_us)
 
     # The operations
@@ -104,7 +104,7 @@ class MemoryState:
         clock, end_us = reckoned or self._begun(), _end_us(now_us, operation.ttl_s)
         items: list[PublishedMessage] = []
         for message in operation.messages:
-            known = cast("int | None", self._lives.get(_Key(channel, "mid", message.id), now_us))
+            known = cast("int | None", self._values.get(_Key(channel, "mid", message.id), now_us))
             if known is not None:
                 items.append(PublishedMessage("duplicate", known))
             elif late:
@@ -120,8 +120,8 @@ class MemoryState:
 
     def _subscribe(self, channel: str, operation: Subscribe, now_us: int) -> SubscribeReply:
         key, answered = _Key(channel, "r", operation.subscriber), _Key(channel, "op", operation.nonce)
-        cursor = cast("_Cursor | None", self._lives.get(key, now_us))
-        earlier = cast("Any", self._lives.get(answered, now_us))
+        cursor = cast("_Cursor | None", self._values.get(key, now_us))
+        earlier = cast("Any", self._values.get(answered, now_us))
         if earlier is not None or now_us // 1000 > operation.not_after_ms:
             clock, era = self._as_is(channel, now_us)
             return SubscribeReply(now_us, earlier or "refused", clock, cursor and cursor.clock, era, False)
@@ -131,18 +131,18 @@ class MemoryState:
         result: Literal["created", "exists"] = "exists"
         if cursor is None:
             result, cursor = "created", _Cursor(clock.clock, clock.era, clock.life)
-            self._lives.put(key, cursor, end_us)
-        self._lives.put(answered, result, (operation.not_after_ms + _ANSWER_MARGIN_MS) * 1000)
+            self._values.put(key, cursor, end_us)
+        self._values.put(answered, result, (operation.not_after_ms + _ANSWER_MARGIN_MS) * 1000)
         return SubscribeReply(now_us, result, clock.clock, cursor.clock, clock.era, clock.turned)
 
     def _unsubscribe(self, channel: str, operation: Unsubscribe, now_us: int) -> UnsubscribeReply:
         key, answered = _Key(channel, "r", operation.subscriber), _Key(channel, "op", operation.nonce)
-        earlier = cast("Any", self._lives.get(answered, now_us))
+        earlier = cast("Any", self._values.get(answered, now_us))
         if earlier is not None or now_us // 1000 > operation.not_after_ms:
             return UnsubscribeReply(now_us, earlier or "refused")
-        result = "missing" if self._lives.get(key, now_us) is None else "deleted"
-        self._lives.delete(key)
-        self._lives.put(answered, result, (operation.not_after_ms + _ANSWER_MARGIN_MS) * 1000)
+        result = "missing" if self._values.get(key, now_us) is None else "deleted"
+        self._values.delete(key)
+        self._values.put(answered, result, (operation.not_after_ms + _ANSWER_MARGIN_MS) * 1000)
         return UnsubscribeReply(now_us, result)
 
     def _fetch(self, channel: str, operation: Fetch, now_us: int) -> FetchReply:
@@ -204,7 +204,7 @@ class MemoryState:
         if isinstance(found, str):
             return OldReply(now_us, found)
         clock, cursor = found
-        known = [cast("int | None", self._lives.get(_Key(channel, "mid", id), now_us)) for id in operation.messages]
+        known = [cast("int | None", self._values.get(_Key(channel, "mid", id), now_us)) for id in operation.messages]
         old = tuple(at is not None and not clocks.after(at, cursor.clock) for at in known)
         return OldReply(now_us, "ok", clock.clock, cursor.clock, old)
 
@@ -212,7 +212,7 @@ class MemoryState:
 
     def _reckon(self, channel: str, seen: int | None, now_us: int) -> _Clock | None:
         """The clock of a channel, which goes on after what the caller has seen; None for a channel of which nobody knows."""
-        now = cast("_Clock | None", self._lives.get(_Key(channel, "clock"), now_us))
+        now = cast("_Clock | None", self._values.get(_Key(channel, "clock"), now_us))
         if seen is not None and (now is None or clocks.after(seen, now.clock)):
             now = now or self._begun()
             return now._replace(clock=seen, era=now.era + 1, turned=True)
@@ -227,12 +227,12 @@ class MemoryState:
         clock = self._reckon(channel, seen, now_us)
         if clock is None:
             return "channel-not-found"
-        cursor = cast("_Cursor | None", self._lives.get(_Key(channel, "r", subscriber), now_us))
+        cursor = cast("_Cursor | None", self._values.get(_Key(channel, "r", subscriber), now_us))
         return (clock, cursor) if cursor is not None else "subscription-not-found"
 
     def _as_is(self, channel: str, now_us: int) -> tuple[int | None, int]:
         """The clock and the era of a channel to which nothing was done."""
-        now = cast("_Clock | None", self._lives.get(_Key(channel, "clock"), now_us))
+        now = cast("_Clock | None", self._values.get(_Key(channel, "clock"), now_us))
         return (now.clock, now.era) if now else (None, 0)
 
     def _keep(self, channel: str, clock: _Clock, end_us: int) -> None:
@@ -240,22 +240,22 @@ class MemoryState:
 
     def _lengthen(self, key: _Key, value: object, end_us: int) -> None:
         """Set what others use as well, who may keep it for longer: their messages and cursors must not outlive the clock."""
-        self._lives.put(key, value, max(end_us, self._lives.end(key)))
+        self._values.put(key, value, max(end_us, self._values.end(key)))
 
     def _add(self, channel: str, message: NewMessage, at: int, end_us: int) -> None:
-        self._lives.put(_Key(channel, "mid", message.id), at, end_us)
-        self._lives.put(_Key(channel, "m", at), message.body(), end_us)
-        self._living.setdefault(channel, Living()).add(at)
+        self._values.put(_Key(channel, "mid", message.id), at, end_us)
+        self._values.put(_Key(channel, "m", at), message.body(), end_us)
+        self._live.setdefault(channel, LiveIndex()).add(at)
 
     def _ends_ms(self, channel: str, at: int, now_us: int) -> int:
         """When the message with this clock expires, as Redis says it."""
         key = _Key(channel, "m", at)
-        return _NONE_MS if self._lives.get(key, now_us) is None else self._lives.end(key) // 1000
+        return _NONE_MS if self._values.get(key, now_us) is None else self._values.end(key) // 1000
 
     def _unread(self, channel: str, after: int, upto: int, now_us: int) -> Iterator[tuple[int, bytes]]:
         """The living messages in (after, upto], in order."""
-        for at in self._living[channel].between(after, upto) if channel in self._living else ():
-            body = cast("bytes | None", self._lives.get(_Key(channel, "m", at), now_us))
+        for at in self._live[channel].between(after, upto) if channel in self._live else ():
+            body = cast("bytes | None", self._values.get(_Key(channel, "m", at), now_us))
             if body is not None:
                 yield at, body
 

@@ -1,5 +1,5 @@
-"""How a fetch waits: it looks, rests until a bell rings, and looks again. No wake-up is lost, because who rests has been
-listening since before the look, and a bell that was deaf for a while rings as soon as it hears again."""
+"""How a fetch waits: it looks, rests until a storage tells of a publication, and looks again. No wake-up is lost, because who
+rests has been listening since before the look, and a storage that could not tell for a while tells as soon as it can again."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 #: The longest wait, as in the original.
 WAIT_MS_MAX = 30_000
-#: A look from time to time keeps the subscriber alive, and bounds what a fault of a bell could cost.
+#: A look from time to time keeps the subscriber alive, and bounds what a lost notification could cost.
 _LOOK_MS = 10_000
-#: The same while a bell does not hear.
+#: How long a rest may be while a storage may not tell.
 _DEAF_MS = 1_000
 
 
@@ -27,8 +27,8 @@ def waiting(
     has_more: Callable[[T], bool] = lambda _: False,
 ) -> Steps[T]:
     """Look until one says that it has something to tell, or the time is over; what the last one brought. Each is told how many
-    ms had been waited for it: 0 for the first alone. After one that has more to find, the next follows at once: no bell rings for
-    messages that are there already."""
+    ms had been waited for it: 0 for the first alone. After one that has more to find, the next follows at once: nothing
+    tells of messages that are there already."""
     begun_ns = now_ns()
     waited_ms = 0
     until_ns = begun_ns + min(wait_ms, WAIT_MS_MAX) * 1_000_000

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from engine.channel import clock, contents
-from engine.channel.session_state import Knowledge
+from engine.channel.session_state import SessionState
 from engine.channel.values import Acknowledged, Message, Published
 from engine.drivers.errand import Sent
 from engine.errors import (
@@ -62,10 +62,10 @@ def reply_of(sent: Sent, kind: type[R]) -> R:
     return reply
 
 
-def published(known: Knowledge, sent: Sent) -> list[Published | EngineError]:
+def published(session: SessionState, sent: Sent) -> list[Published | EngineError]:
     """What came of each message of a call."""
     reply = reply_of(sent, PublishReply)
-    era_changed = known.learn(sent) or reply.turned
+    era_changed = session.learn(sent) or reply.turned
     found: list[Published | EngineError] = []
     for item in reply.items:
         if item.result == "refused" or item.clock is None:
@@ -88,10 +88,10 @@ def concluded(results: Sequence[Published | EngineError], count: int) -> list[Pu
     raise PartlyPublished(f"{len(answered)} of {count} messages are published: {failures[0]}", [*results, *rest])
 
 
-def subscribed(known: Knowledge, sent: Sent) -> SubscribeReply:
+def subscribed(session: SessionState, sent: Sent) -> SubscribeReply:
     """The reply to a subscribe. Raises OutcomeUnknown, ServerUnavailable."""
     reply = reply_of(sent, SubscribeReply)
-    known.learn(sent)
+    session.learn(sent)
     if reply.result == "refused":
         raise _refused("subscribe", sent)
     return reply
@@ -105,15 +105,15 @@ def unsubscribed(sent: Sent) -> bool:
     return reply.result == "deleted"
 
 
-def batch(known: Knowledge, subscriber: str, sent: Sent) -> Batch | None:
+def batch(session: SessionState, subscriber: str, sent: Sent) -> Batch | None:
     """What a fetch brought; None where channel or subscriber are missing: `missing` says which."""
     reply = reply_of(sent, FetchReply)
-    known.learn(sent)
+    session.learn(sent)
     if reply.result != "ok":
         return None
     if reply.cursor is None:
         raise ScriptFault("a fetch without a cursor")
-    before = known.fetched(subscriber, reply)
+    before = session.fetched(subscriber, reply)
     # Also where the server has told it to a copy of this call whose answer was lost.
     era_changed = reply.era_changed or before not in (None, reply.era)
     read = [(at, contents.read(body)) for at, body in reply.items]
@@ -138,11 +138,11 @@ def batch(known: Knowledge, subscriber: str, sent: Sent) -> Batch | None:
     )
 
 
-def acknowledged(known: Knowledge, operation: Acknowledge, sent: Sent) -> Acknowledged | None:
+def acknowledged(session: SessionState, operation: Acknowledge, sent: Sent) -> Acknowledged | None:
     """What came of an acknowledgement; None where channel or subscriber are missing."""
     reply = reply_of(sent, AcknowledgeReply)
-    known.learn(sent)
-    known.acknowledged(operation, reply)
+    session.learn(sent)
+    session.acknowledged(operation, reply)
     if reply.result != "OK" and reply.result != "stale":
         return None
     other_era = operation.era is not None and operation.era != reply.era

@@ -34,8 +34,8 @@ _PROOFS_MAX = 4
 _MARGIN_MS = 1_000
 
 
-class Knowledge:
-    """Of one storage. `ttl_s`: the life of this channel's keys."""
+class SessionState:
+    """What is remembered of one storage. `ttl_s`: the life of this channel's keys."""
 
     def __init__(self, ttl_s: int, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         #: In whole seconds.
@@ -57,15 +57,15 @@ class Knowledge:
         return self._latest if self._now_ns() - self._renewed_ns < self._trusted_ns else None
 
     def publish(self, messages: tuple[NewMessage, ...]) -> Callable[[int], ChannelOperation]:
-        """Lacks its time."""
+        """A publish that lacks only its `not_after_ms`."""
         return lambda not_after_ms: Publish(messages, self.ttl_s, not_after_ms, self.seen)
 
     def subscribe(self, subscriber: str, nonce: str) -> Callable[[int], ChannelOperation]:
-        """Lacks its time."""
+        """A subscribe that lacks only its `not_after_ms`."""
         return lambda not_after_ms: Subscribe(subscriber, nonce, self.ttl_s, not_after_ms, self.seen)
 
     def unsubscribe(self, subscriber: str, nonce: str) -> Callable[[int], ChannelOperation]:
-        """Lacks its time."""
+        """An unsubscribe that lacks only its `not_after_ms`."""
         return lambda not_after_ms: Unsubscribe(subscriber, nonce, not_after_ms)
 
     def fetch(self, subscriber: str, most: int, waited_ms: int = 0) -> Fetch:
@@ -73,14 +73,15 @@ class Knowledge:
         return Fetch(subscriber, most, self.ttl_s, self.seen, waited_ms)
 
     def acknowledge(self, subscriber: str, at: int) -> Acknowledge:
-        """In the era of its last fetch here, if there was one, and with the proof of that which gave the receipt."""
+        """The acknowledgement of a clock, in the era of the subscriber's last fetch here, if there was one, and with the proof of
+        the fetch that gave the receipt."""
         seen = self.seen
         # The channel may have expired and begun anew.
         proof = dict(self._proofs.get(subscriber, ())).get(at) if seen is not None else None
         return Acknowledge(subscriber, at, self.ttl_s, self._eras.get(subscriber), seen, proof)
 
     def ask_old(self, subscriber: str, messages: tuple[str, ...]) -> AskOld:
-        """Whether these are old."""
+        """The question whether this subscriber will not be given these messages any more."""
         return AskOld(subscriber, messages)
 
     def learn(self, sent: Sent) -> bool:

@@ -9,7 +9,7 @@ from engine import validate
 from engine.channel import contents, ids, rules
 from engine.channel.one_storage import OneStorage
 from engine.channel.redis_storage import RedisStorage
-from engine.channel.session_state import Knowledge
+from engine.channel.session_state import SessionState
 from engine.channel.several_storages import SeveralStorages
 from engine.channel.storage import Opening, Storage
 from engine.drivers.endpoint import DEFAULT_URL
@@ -57,8 +57,8 @@ class ChannelSettings:
             named = _checked_storages(storages)
         self.storages: Mapping[str, Storage] = named
         self._opening = Opening(self.name, validate.lua_folder(lua), observer)
-        known = {id: Knowledge(self.ttl_s) for id in named}
-        self._plan = OneStorage(self.name, *known.popitem()) if len(known) == 1 else SeveralStorages(self.name, known)
+        sessions = {id: SessionState(self.ttl_s) for id in named}
+        self._plan = OneStorage(self.name, *sessions.popitem()) if len(sessions) == 1 else SeveralStorages(self.name, sessions)
 
 
 def _checked_storages(storages: object) -> dict[str, Storage]:

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from engine.channel import receipts, replies
 from engine.channel.health import Health
 from engine.channel.merge import Merged, Part, holders, merge
-from engine.channel.session_state import Knowledge
+from engine.channel.session_state import SessionState
 from engine.channel.steps import Ask, Round, Steps
-from engine.channel.suspect_cursors import Doubts
+from engine.channel.suspect_cursors import SuspectCursors
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
 from engine.drivers.errand import Sent
 from engine.errors import EngineError, Malformed, OutcomeUnknown, ScriptFault
@@ -34,17 +34,18 @@ _SEARCH_NS = 2_000_000_000
 
 
 class SeveralStorages:
-    """Steps on several storages. `known`: by the ids that receipts call them, in the order in which they are preferred."""
+    """The steps of a channel's calls on several storages. `sessions`: by the ids that receipts call them, in the order in which
+    they are preferred."""
 
-    def __init__(self, channel: str, known: Mapping[str, Knowledge], now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, channel: str, sessions: Mapping[str, SessionState], now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._channel = channel
-        self._known = dict(known)
+        self._sessions = dict(sessions)
         self._now_ns = now_ns
-        self._health = Health(channel, known, now_ns)
-        self._doubts = Doubts(now_ns)
+        self._health = Health(channel, sessions, now_ns)
+        self._suspects = SuspectCursors(now_ns)
 
     def publish(self, message: NewMessage, intended_ns: int | None) -> Steps[Published]:
-        """Raises OutcomeUnknown, ServerUnavailable when no storage took it."""
+        """Publish a message. Raises OutcomeUnknown, ServerUnavailable when no storage took it."""
         (came,) = yield from self._publish(((message,),), intended_ns)
         if isinstance(came, EngineError):
             raise came
@@ -60,15 +61,15 @@ class SeveralStorages:
         return replies.concluded(results, sum(map(len, parts)))
 
     def subscribe(self, subscriber: str) -> Steps[Subscribed]:
-        """Raises OutcomeUnknown, ServerUnavailable."""
+        """Create a subscriber. Raises OutcomeUnknown, ServerUnavailable."""
         found = _succeeded((yield from self._subscribe(subscriber, None)))
         created = all(reply.result == "created" for reply in found.values())
         return Subscribed(created, next(iter(found.values())).clock or 0)
 
     def unsubscribe(self, subscriber: str) -> Steps[bool]:
-        """Raises OutcomeUnknown, ServerUnavailable."""
+        """Delete a subscriber; False when there was none. Raises OutcomeUnknown, ServerUnavailable."""
         nonce = secrets.token_hex(8)
-        answers = yield from self._ask(lambda id: [self._known[id].unsubscribe(subscriber, nonce)])
+        answers = yield from self._ask(lambda id: [self._sessions[id].unsubscribe(subscriber, nonce)])
         return any(_succeeded(_each(answers, lambda _, sent: replies.unsubscribed(sent))).values())
 
     def fetch(self, subscriber: str, most: int, waited_ms: int = 0) -> Steps[tuple[Fetched, bool]]:
@@ -80,7 +81,7 @@ class SeveralStorages:
             merged = merge(parts, old, most)
             news = any(part.batch.news for part in parts.values())
             for id, at in merged.upto.items():
-                self._known[id].gave(subscriber, at, parts[id].batch.proof)
+                self._sessions[id].gave(subscriber, at, parts[id].batch.proof)
             speaks = bool(merged.messages or merged.lost or merged.corrupt or news)
             searching = any(part.batch.searching for part in parts.values())
             if not speaks and merged.dropped:
@@ -90,11 +91,11 @@ class SeveralStorages:
                 return self._fetched(subscriber, parts, merged), speaks
 
     def acknowledge(self, subscriber: str, receipt: str) -> Steps[Acknowledged]:
-        """Raises Malformed, ChannelNotFound, SubscriptionNotFound."""
+        """Acknowledge a receipt. Raises Malformed, ChannelNotFound, SubscriptionNotFound."""
         given = receipts.read_outer(receipt)
-        at = {id: receipts.read_inner(self._channel, subscriber, given[id]) for id in self._known if id in given}
+        at = {id: receipts.read_inner(self._channel, subscriber, given[id]) for id in self._sessions if id in given}
         if not at:
-            raise Malformed("receipt", receipt, f"one with a part of one of the storages {', '.join(self._known)}")
+            raise Malformed("receipt", receipt, f"one with a part of one of the storages {', '.join(self._sessions)}")
         came = _succeeded((yield from self._acknowledge(subscriber, at)))
         found = [one for one in came.values() if isinstance(one, Acknowledged)]
         if not found:
@@ -103,15 +104,13 @@ class SeveralStorages:
         return Acknowledged("OK" if moved else "stale", any(one.era_changed for one in found))
 
     def are_old(self, subscriber: str, ids: tuple[str, ...]) -> Steps[dict[str, bool]]:
-        """Raises ChannelNotFound, SubscriptionNotFound."""
-        answers = yield from self._ask(lambda id: [self._known[id].ask_old(subscriber, ids)])
+        """Whether each message is old for the subscriber. Raises ChannelNotFound, SubscriptionNotFound."""
+        answers = yield from self._ask(lambda id: [self._sessions[id].ask_old(subscriber, ids)])
         found = _succeeded(_each(answers, lambda _, sent: replies.reply_of(sent, OldReply)))
         known = [reply for reply in found.values() if reply.result == "ok"]
         if not known:
             raise self._missing(subscriber, found)
         return {id: any(reply.old[at] for reply in known) for at, id in enumerate(ids)}
-
-    # What they are made of
 
     def _ask(
         self,
@@ -140,7 +139,7 @@ class SeveralStorages:
 
     def _publish(self, parts: Sequence[tuple[NewMessage, ...]], intended_ns: int | None) -> Steps[list[Published | EngineError]]:
         """What came of each message, of at most 8 parts."""
-        answers = yield from self._ask(lambda id: [self._known[id].publish(part) for part in parts], None, intended_ns)
+        answers = yield from self._ask(lambda id: [self._sessions[id].publish(part) for part in parts], None, intended_ns)
         by_storage: list[list[Published | EngineError]] = []
         for id, outcomes in answers.items():
             came: list[Published | EngineError] = []
@@ -148,18 +147,20 @@ class SeveralStorages:
                 if isinstance(outcome, EngineError):
                     came += [outcome] * len(part)
                 else:
-                    came += replies.published(self._known[id], outcome)
+                    came += replies.published(self._sessions[id], outcome)
             by_storage.append(came)
         return [_published(outcomes) for outcomes in zip(*by_storage, strict=True)]
 
     def _subscribe(self, subscriber: str, among: Iterable[str] | None) -> Steps[dict[str, Any]]:
         nonce = secrets.token_hex(8)
-        answers = yield from self._ask(lambda id: [self._known[id].subscribe(subscriber, nonce)], among)
-        return _each(answers, lambda id, sent: replies.subscribed(self._known[id], sent))
+        answers = yield from self._ask(lambda id: [self._sessions[id].subscribe(subscriber, nonce)], among)
+        return _each(answers, lambda id, sent: replies.subscribed(self._sessions[id], sent))
 
     def _parts(self, subscriber: str, most: int, waited_ms: int) -> Steps[dict[str, Part]]:
         """What each storage brought that knows the subscriber; those that do not are given it."""
-        answers = yield from self._ask(lambda id: [self._known[id].fetch(subscriber, most, waited_ms)], None, None, _has_messages)
+        answers = yield from self._ask(
+            lambda id: [self._sessions[id].fetch(subscriber, most, waited_ms)], None, None, _has_messages
+        )
         found = _succeeded(_each(answers, lambda id, sent: self._part(id, subscriber, sent)))
         parts = {id: part for id, part in found.items() if isinstance(part, Part)}
         absent = [id for id in found if id not in parts]
@@ -168,14 +169,14 @@ class SeveralStorages:
         if absent:
             for id, created in (yield from self._subscribe(subscriber, absent)).items():
                 if not isinstance(created, EngineError):
-                    self._doubts.began(subscriber, id)
+                    self._suspects.began(subscriber, id)
         places = {id: (part.clock, part.cursor) for id, part in parts.items()}
-        for id in self._known:
-            self._doubts.learn(subscriber, id, places)
+        for id in self._sessions:
+            self._suspects.learn(subscriber, id, places)
         return parts
 
     def _part(self, id: str, subscriber: str, sent: Sent) -> Part | FetchReply:
-        batch = replies.batch(self._known[id], subscriber, sent)
+        batch = replies.batch(self._sessions[id], subscriber, sent)
         reply = replies.reply_of(sent, FetchReply)
         if batch is None or reply.cursor is None or reply.clock is None:
             return reply
@@ -186,11 +187,11 @@ class SeveralStorages:
         suspects: dict[str, tuple[str, ...]] = {}
         for message, places in holders(parts).items():
             for id in parts:
-                if id not in places and self._doubts.believed(subscriber, id, places):
+                if id not in places and self._suspects.believed(subscriber, id, places):
                     suspects[id] = (*suspects.get(id, ()), message)
         if not suspects:
             return set()
-        answers = yield from self._ask(lambda id: [self._known[id].ask_old(subscriber, suspects[id])], suspects)
+        answers = yield from self._ask(lambda id: [self._sessions[id].ask_old(subscriber, suspects[id])], suspects)
         old: set[str] = set()
         for id, reply in _each(answers, lambda _, sent: replies.reply_of(sent, OldReply)).items():
             if not isinstance(reply, EngineError) and reply.result == "ok":
@@ -199,9 +200,9 @@ class SeveralStorages:
 
     def _acknowledge(self, subscriber: str, at: Mapping[str, int]) -> Steps[dict[str, Any]]:
         """For each storage an Acknowledged, the reply of one where channel or subscriber are missing, or an error."""
-        operations = {id: self._known[id].acknowledge(subscriber, clock) for id, clock in at.items()}
+        operations = {id: self._sessions[id].acknowledge(subscriber, clock) for id, clock in at.items()}
         answers = yield from self._ask(lambda id: [operations[id]], at)
-        return _each(answers, lambda id, sent: replies.acknowledged(self._known[id], operations[id], sent) or sent.reply)
+        return _each(answers, lambda id, sent: replies.acknowledged(self._sessions[id], operations[id], sent) or sent.reply)
 
     def _fetched(self, subscriber: str, parts: Mapping[str, Part], merged: Merged) -> Fetched:
         inner = {id: receipts.inner(self._channel, subscriber, at) for id, at in merged.upto.items()}
@@ -236,7 +237,7 @@ def _succeeded(found: Mapping[str, R | EngineError]) -> dict[str, R]:
 
 
 def _worst(errors: Sequence[EngineError]) -> EngineError:
-    """That something may have been applied says more than that something was not."""
+    """The error to raise of several: that something may have been applied says more than that something was not."""
     return next((error for error in errors if isinstance(error, OutcomeUnknown)), errors[0])
 
 
@@ -254,5 +255,5 @@ def _any_answer(answers: Sequence[Any]) -> bool:
 
 
 def _has_messages(answers: Sequence[Any]) -> bool:
-    """Others have only a moment more once one has some."""
+    """Whether one storage has messages, after which the others have only a moment more."""
     return any(isinstance(answer, Sent) and bool(answer.reply.items) for answer in answers)

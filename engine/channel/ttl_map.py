@@ -15,7 +15,7 @@ V = TypeVar("V")
 SWEPT_MAX = 4_096
 
 
-class Lives(Generic[K, V]):
+class TtlMap(Generic[K, V]):
     """Values by key, each until its end, an instant in any unit that the caller counts in."""
 
     def __init__(self) -> None:

@@ -89,7 +89,7 @@ def administering(draft: Draft) -> Steps[None]:
 
 
 def conclude(sent: Sent) -> None:
-    """Raises OutcomeUnknown for a refusal that an unanswered copy may belie."""
+    """Raise OutcomeUnknown for a refusal after an unanswered send: the first copy may have been applied."""
     if not isinstance(sent.reply, Administered):
         raise ScriptFault(f"administration: a reply of type {type(sent.reply).__name__}")
     if not sent.reply.done:

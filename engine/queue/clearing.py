@@ -27,7 +27,7 @@ _MOVING = ("active", "blocked", "delayed", "waiting", "dead", "finished")
 
 
 def cleaning(state: object, older_than_ms: object, limit: object) -> Steps[int]:
-    """Remove the jobs of one state that are old enough; how many. Raises Malformed."""
+    """Remove the jobs of one state that are old enough; how many there were. Raises Malformed."""
     if not isinstance(state, str) or state not in CLEANED:
         raise Malformed("state", state, f"one of {', '.join(CLEANED)}")
     age_ms = validate.integer("older_than_ms", older_than_ms, 0, validate.DURATION_MS_MAX)
@@ -37,7 +37,7 @@ def cleaning(state: object, older_than_ms: object, limit: object) -> Steps[int]:
 
 
 def draining(delayed: object) -> Steps[int]:
-    """Remove what waits; how many. Raises Malformed."""
+    """Remove the jobs that wait; how many there were. Raises Malformed."""
     if not isinstance(delayed, bool):
         raise Malformed("delayed", delayed, "True or False")
     removed, era = yield from _clean("waiting", 0, 2**48, None)
@@ -90,7 +90,7 @@ def _clean(state: str, age_ms: int, most: int, era: Era | None) -> Steps[tuple[i
 
 
 def _piece(state: str, age_ms: int, era: Era | None, offset: int, most: int) -> Callable[[int], Clean]:
-    """One call: the same one when it came late and is made again."""
+    """The operation of one piece; it keeps its identity when it came late and is sent again."""
     op_id = administering.new_op_id()
 
     def operation(not_after_ms: int) -> Clean:

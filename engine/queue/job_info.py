@@ -11,8 +11,8 @@ from engine.models.model import Model
 from engine.operations import Lease, Looked, Options
 
 #: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its
-#: entry among the last finished ones is kept; so are `cancelled`, `discarded` and
-#: other ends. `blocked`: it waits for other jobs.
+#: entry among the last finished ones is kept; so are `cancelled`, `discarded`
+#: and the other ends. `blocked`: it waits for other jobs.
 Ended = Literal["finished", "cancelled", "discarded", "skipped", "rerouted"]
 JobState = Literal["waiting", "blocked", "delayed", "active", "stuck", "dead", "gone"] | Ended
 _ENDED: tuple[Ended, ...] = ("finished", "cancelled", "discarded", "skipped", "rerouted")

@@ -139,12 +139,12 @@ class AsyncChannel(ChannelSettings):
         self._waiters.add(waiter)
         try:
             for storage in self._open.values():
-                storage.listen(waiter.ring)
+                storage.listen(waiter.wake)
             yield waiter
         finally:
             self._waiters.discard(waiter)
             for storage in self._open.values():
-                storage.unlisten(waiter.ring)
+                storage.unlisten(waiter.wake)
 
     async def _carry_out(self, steps: Steps[T], waiter: AsyncWaiter | None = None) -> T:
         answer: Any = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.call import Call
-from engine.channel.asynchronous.storage import Ring
+from engine.channel.asynchronous.storage import Listener
 from engine.channel.steps import Answers, Ask
 from engine.channel.storage import Opening
 from engine.drivers.async_bell import AsyncBell
@@ -53,13 +53,13 @@ class AsyncOpenRedis:
                     outcomes[at] = outcome
             return outcomes
 
-    def listen(self, ring: Ring) -> None:
-        """Call `ring` after each publication from now on."""
-        self._bell.listen(ring)
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` after each publication from now on."""
+        self._bell.listen(listener)
 
-    def unlisten(self, ring: Ring) -> None:
-        """Do not call `ring` any more."""
-        self._bell.unlisten(ring)
+    def unlisten(self, listener: Listener) -> None:
+        """Do not call `listener` any more."""
+        self._bell.unlisten(listener)
 
     async def close(self) -> None:
         """Close the idle connections."""

@@ -20,7 +20,7 @@ class AsyncWaiter:
         self._woken = asyncio.Event()
         self._closed = False
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake it; from any thread."""
         if threading.get_ident() == self._thread:
             self._woken.set()
@@ -32,7 +32,7 @@ class AsyncWaiter:
     def close(self) -> None:
         """Wake it for the last time: the channel is closed."""
         self._closed = True
-        self.ring()
+        self.wake()
 
     async def rest(self, most_ms: int) -> bool:
         """Wait until it is woken, or was since the last rest was over; at most so long. False when the channel is closed."""

@@ -139,12 +139,12 @@ class Channel(ChannelSettings):
         self._waiters.add(waiter)
         try:
             for storage in self._open.values():
-                storage.listen(waiter.ring)
+                storage.listen(waiter.wake)
             yield waiter
         finally:
             self._waiters.discard(waiter)
             for storage in self._open.values():
-                storage.unlisten(waiter.ring)
+                storage.unlisten(waiter.wake)
 
     def _carry_out(self, steps: Steps[T], waiter: Waiter | None = None) -> T:
         answer: Any = None

@@ -9,7 +9,7 @@ from typing import Any
 from engine.call import Call
 from engine.channel.steps import Answers, Ask
 from engine.channel.storage import Opening
-from engine.channel.synchronous.storage import Ring
+from engine.channel.synchronous.storage import Listener
 from engine.drivers.bell import Bell
 from engine.drivers.driver import SyncDriver
 from engine.drivers.endpoint import Endpoint
@@ -52,13 +52,13 @@ class OpenRedis:
                 outcomes[at] = outcome
         return outcomes
 
-    def listen(self, ring: Ring) -> None:
-        """Call `ring` after each publication from now on."""
-        self._bell.listen(ring)
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` after each publication from now on."""
+        self._bell.listen(listener)
 
-    def unlisten(self, ring: Ring) -> None:
-        """Do not call `ring` any more."""
-        self._bell.unlisten(ring)
+    def unlisten(self, listener: Listener) -> None:
+        """Do not call `listener` any more."""
+        self._bell.unlisten(listener)
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -10,7 +10,7 @@ from engine.channel.steps import Answers, Ask
 from engine.drivers.errand import Sent
 
 #: What is called after a publication, from any thread, also with nobody waiting any more; it must be short and not raise.
-Ring = Callable[[], None]
+Listener = Callable[[], None]
 
 
 class OpenStorage(Protocol):
@@ -31,12 +31,12 @@ class OpenStorage(Protocol):
         """Run several, at most 100, in one piece where that is possible; what came of each, in their order."""
         ...
 
-    def listen(self, ring: Ring) -> None:
-        """Call `ring` after each publication from now on. Waits for nothing: until `live`, some may go unheard."""
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` after each publication from now on. Waits for nothing: until `live`, some may go unheard."""
         ...
 
-    def unlisten(self, ring: Ring) -> None:
-        """Do not call `ring` any more."""
+    def unlisten(self, listener: Listener) -> None:
+        """Do not call `listener` any more."""
         ...
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ class Waiter:
         self._woken = threading.Event()
         self._closed = False
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake it; from any thread."""
         self._woken.set()
 

@@ -1,1 +1,1 @@
-"""The asyncio interface of a queue, written by hand: the classes of `synchronous` are made from it."""
+"""The asyncio interface of a queue, written by hand: `make generate` makes `synchronous` of it."""

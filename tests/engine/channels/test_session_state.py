@@ -9,7 +9,7 @@ import pytest
 from engine import OutcomeUnknown, PartlyPublished, Published, ServerUnavailable
 from engine.channel import replies
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
-from engine.channel.session_state import Knowledge
+from engine.channel.session_state import SessionState
 from engine.drivers.errand import Sent
 from engine.operations.channels import (
     Acknowledge,
@@ -27,11 +27,11 @@ TTL_S = 60
 
 
 class Told:
-    """Knowledge, and the time that it goes by."""
+    """SessionState, and the time that it goes by."""
 
     def __init__(self) -> None:
         self.ns = 1_000 * S
-        self.known = Knowledge(TTL_S, lambda: self.ns)
+        self.known = SessionState(TTL_S, lambda: self.ns)
 
     def tell(self, reply: Any, *, definite: bool = True) -> Sent:
         """An answer that was sent for now."""
