@@ -212,7 +212,7 @@ def _clearing(does: Clear, how: Mapping[str, Any]) -> Steps[Any]:
         case "obliterate":
             return clearing.obliterating(**how)
         case "retention":
-            return administering.administering(administering.set_retention(**how))
+            return administering.sending(administering.set_retention(**how))
 
 
 def _holding(model: Lanes, hold: Hold) -> Generator[Ask | Rest, Any, str]:

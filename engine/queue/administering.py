@@ -83,7 +83,7 @@ def pause_worker(name: object, length_ms: object) -> Draft:
     return lambda not_after_ms: SetWorker(op_id, not_after_ms, field, value)
 
 
-def administering(draft: Draft) -> Steps[None]:
+def sending(draft: Draft) -> Steps[None]:
     """Send an administration call whose answer says no more than that it was done."""
     conclude((yield DeadlineBound(draft)))
 

@@ -37,11 +37,11 @@ class AsyncEvents(AsyncPart):
     async def on(self, keep: int = 10_000) -> None:
         """Write down what happens from now on. The last `keep` events stay (at most 1,000,000), and up to 100 more: the server
         drops them by pages. Each costs a write of the script that tells it, and some 100 bytes. Raises as `queue.pause` does."""
-        await self._queue.carry_out(administering.administering(administering.set_events(keep)))
+        await self._queue.carry_out(administering.sending(administering.set_events(keep)))
 
     async def off(self) -> None:
         """Write down nothing any more, and forget what was. Raises as `queue.pause` does."""
-        await self._queue.carry_out(administering.administering(administering.set_events(None)))
+        await self._queue.carry_out(administering.sending(administering.set_events(None)))
 
     async def last(self) -> str:
         """The id of the last event, to read after it; `0-0` where there is none. Raises ServerUnavailable."""

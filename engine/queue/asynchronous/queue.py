@@ -323,7 +323,7 @@ class AsyncQueue(AsyncQueueCalls):
         await self.close()
 
     async def _administer(self, draft: administering.Draft) -> None:
-        await self.carry_out(administering.administering(draft))
+        await self.carry_out(administering.sending(draft))
 
 
 async def async_queues(

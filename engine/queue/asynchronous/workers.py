@@ -35,16 +35,16 @@ class AsyncWorkers(AsyncPart):
         """Let the worker of this name, or every worker without a number of its own (None), run so many handlers at once: 1 to
         1,000, of which it uses no more than it was started with; None: as it was started. Workers hear of it at their next sweep
         at the latest, and what runs goes on. Raises as `Queue.enqueue` does."""
-        await self._queue.carry_out(administering.administering(administering.set_concurrency(name, concurrency)))
+        await self._queue.carry_out(administering.sending(administering.set_concurrency(name, concurrency)))
 
     async def pause(self, name: str, *, length_ms: int = 0) -> None:
         """Let the worker of this name claim and start nothing until `resume`, or for `length_ms`; what runs goes on. The queue
         and its other workers are not touched. Raises as `Queue.enqueue` does."""
-        await self._queue.carry_out(administering.administering(administering.pause_worker(name, length_ms)))
+        await self._queue.carry_out(administering.sending(administering.pause_worker(name, length_ms)))
 
     async def resume(self, name: str) -> None:
         """End the pause of a worker."""
-        await self._queue.carry_out(administering.administering(administering.pause_worker(name, None)))
+        await self._queue.carry_out(administering.sending(administering.pause_worker(name, None)))
 
     async def _page(self, offset: int, limit: int) -> tuple[builtins.list[WorkerInfo], bool]:
         """The workers of one answer, and whether there may be more."""

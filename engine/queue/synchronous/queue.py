@@ -317,7 +317,7 @@ class Queue(QueueCalls):
         self.close()
 
     def _administer(self, draft: administering.Draft) -> None:
-        self.carry_out(administering.administering(draft))
+        self.carry_out(administering.sending(draft))
 
 
 def queues(
