@@ -92,11 +92,7 @@ def _clean(state: str, age_ms: int, most: int, era: Era | None) -> Steps[tuple[i
 def _piece(state: str, age_ms: int, era: Era | None, offset: int, most: int) -> Callable[[int], Clean]:
     """The operation of one piece; it keeps its identity when it came late and is sent again."""
     op_id = administering.new_op_id()
-
-    def operation(not_after_ms: int) -> Clean:
-        return Clean(op_id, not_after_ms, state, age_ms, era, offset, PIECE, most)
-
-    return operation
+    return lambda not_after_ms: Clean(op_id, not_after_ms, state, age_ms, era, offset, PIECE, most)
 
 
 def _forget(phase: Literal["begin", "end"], force: bool) -> Steps[Forgotten]:

@@ -131,10 +131,7 @@ def enabling(model: Model, name: object, enabled: bool) -> Steps[bool]:
 
 
 def _enable_operation(op_id: str, name: str, version: int, next_ms: int) -> Callable[[int], EnableSchedule]:
-    def operation(not_after_ms: int) -> EnableSchedule:
-        return EnableSchedule(op_id, not_after_ms, name, version, next_ms)
-
-    return operation
+    return lambda not_after_ms: EnableSchedule(op_id, not_after_ms, name, version, next_ms)
 
 
 def schedule_of(stored: StoredSchedule, model: Model, serializers: Serializers) -> Schedule:

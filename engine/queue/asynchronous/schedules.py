@@ -8,10 +8,11 @@ tick comes twice.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Unpack
 
 from engine.models import lanes_schedules
-from engine.operations import Enqueue, Enqueued, ListSchedules, Missed, Overlap, SchedulePage
+from engine.operations import Enqueued, ListSchedules, Missed, Overlap, SchedulePage
 from engine.options import JobOptions
 from engine.parameters import JobName
 from engine.queue import administering, producing, scheduling
@@ -83,11 +84,8 @@ class AsyncSchedules(AsyncPart):
             return None
         job, nonce = model.read_template(page.items[0].job), os.urandom(8)
         id = model.schedule_id(schedule, f"now-{administering.new_op_id()}")
-
-        def operation(not_after_ms: int) -> Enqueue:
-            return Enqueue(id, job.name, job.payload, nonce, not_after_ms, job.options)
-
-        return await self._queue.carry_out(producing.enqueuing(operation))
+        run = producing.Draft(id, job.name, job.payload, job.options)
+        return await self._queue.carry_out(producing.enqueuing(partial(run.operation, nonce)))
 
     async def get(self, name: str) -> Schedule | None:
         """The schedule and its state, None when there is none of this name."""

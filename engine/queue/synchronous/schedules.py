@@ -9,10 +9,11 @@ tick comes twice.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Unpack
 
 from engine.models import lanes_schedules
-from engine.operations import Enqueue, Enqueued, ListSchedules, Missed, Overlap, SchedulePage
+from engine.operations import Enqueued, ListSchedules, Missed, Overlap, SchedulePage
 from engine.options import JobOptions
 from engine.parameters import JobName
 from engine.queue import administering, producing, scheduling
@@ -84,11 +85,8 @@ class Schedules(Part):
             return None
         job, nonce = model.read_template(page.items[0].job), os.urandom(8)
         id = model.schedule_id(schedule, f"now-{administering.new_op_id()}")
-
-        def operation(not_after_ms: int) -> Enqueue:
-            return Enqueue(id, job.name, job.payload, nonce, not_after_ms, job.options)
-
-        return self._queue.carry_out(producing.enqueuing(operation))
+        run = producing.Draft(id, job.name, job.payload, job.options)
+        return self._queue.carry_out(producing.enqueuing(partial(run.operation, nonce)))
 
     def get(self, name: str) -> Schedule | None:
         """The schedule and its state, None when there is none of this name."""
