@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench bench-engine interop judge test test-all test-nightly test-times mutate features simulate simulate-rules soak check format doctor clean distclean
+.PHONY: help setup bench bench-engine interop judge test test-all test-nightly test-times mutate features simulate simulate-rules soak check format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -49,6 +49,7 @@ help:
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
 	@echo 'make check                          ruff and pyright'
 	@echo 'make format                         let ruff format the sources'
+	@echo 'make generate                       make the synchronous queue and channel from the asyncio ones (engine/*/asynchronous)'
 	@echo 'make setup                          only make .venv (the others do it by themselves)'
 	@echo 'make clean                          remove runs, caches and build products; make distclean: .venv too'
 
@@ -125,6 +126,9 @@ check: setup
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+generate: setup
+	$(BIN)/python .ci/generate
 
 clean:
 	rm -rf runs build dist .pytest_cache .ruff_cache .hypothesis .benchmarks spark-warehouse metastore_db derby.log

@@ -12,14 +12,13 @@ from engine.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from engine import models
-    from engine.async_channel import AsyncChannel
-    from engine.async_queue import AsyncQueue
-    from engine.channel import Channel
-    from engine.channels.contents import RawJson
-    from engine.channels.memory import MemoryStorage
-    from engine.channels.redis_storage import RedisStorage
-    from engine.channels.rules import ChannelRule
-    from engine.channels.values import Acknowledged, Fetched, Message, Published, Subscribed
+    from engine.channel.asynchronous.channel import AsyncChannel
+    from engine.channel.contents import RawJson
+    from engine.channel.memory import MemoryStorage
+    from engine.channel.redis_storage import RedisStorage
+    from engine.channel.rules import ChannelRule
+    from engine.channel.synchronous.channel import Channel
+    from engine.channel.values import Acknowledged, Fetched, Message, Published, Subscribed
     from engine.drivers.endpoint import ConnectOptions
     from engine.errors import (
         BatchFailed,
@@ -46,33 +45,37 @@ if TYPE_CHECKING:
     from engine.operations import Altered, Counts, Enqueued, Event, NameCounts, Snapshot
     from engine.options import JobOptions
     from engine.outcomes import Bury, Discard, RetryLater
-    from engine.parts.durations import Durations, HandlerTimes
-    from engine.parts.job_info import JobError, JobInfo
-    from engine.parts.locks import Lock
-    from engine.parts.producing import NewJob
-    from engine.parts.registry import QueueInfo, async_queues, queues
-    from engine.parts.results import AsyncResults, Progress, Result, Results
-    from engine.parts.scheduling import Schedule
-    from engine.parts.workers import WorkerInfo
     from engine.priority_queue import PriorityQueue
-    from engine.queue import Queue
+    from engine.queue.asynchronous.queue import AsyncQueue, async_queues
+    from engine.queue.asynchronous.results import AsyncResults
+    from engine.queue.asynchronous.tasks import AsyncTask
+    from engine.queue.durations import Durations, HandlerTimes
+    from engine.queue.job_info import JobError, JobInfo
+    from engine.queue.locks import Lock
+    from engine.queue.producing import NewJob
+    from engine.queue.registry import QueueInfo
+    from engine.queue.results import Progress, Result
+    from engine.queue.scheduling import Schedule
+    from engine.queue.synchronous.queue import Queue, queues
+    from engine.queue.synchronous.results import Results
+    from engine.queue.synchronous.tasks import Task
+    from engine.queue.workers import WorkerInfo
     from engine.routing import Target
     from engine.scheduler import Scheduler
     from engine.serializers import Serializer
-    from engine.tasks import AsyncTask, Task
     from engine.worker.group import WorkerGroup
     from engine.worker.worker import Worker
 
 
 _HOMES = {
-    "engine.async_channel": ("AsyncChannel",),
-    "engine.async_queue": ("AsyncQueue",),
-    "engine.channel": ("Channel",),
-    "engine.channels.contents": ("RawJson",),
-    "engine.channels.memory": ("MemoryStorage",),
-    "engine.channels.redis_storage": ("RedisStorage",),
-    "engine.channels.rules": ("ChannelRule",),
-    "engine.channels.values": ("Acknowledged", "Fetched", "Message", "Published", "Subscribed"),
+    "engine.channel.asynchronous.channel": ("AsyncChannel",),
+    "engine.queue.asynchronous.queue": ("AsyncQueue", "async_queues"),
+    "engine.channel.synchronous.channel": ("Channel",),
+    "engine.channel.contents": ("RawJson",),
+    "engine.channel.memory": ("MemoryStorage",),
+    "engine.channel.redis_storage": ("RedisStorage",),
+    "engine.channel.rules": ("ChannelRule",),
+    "engine.channel.values": ("Acknowledged", "Fetched", "Message", "Published", "Subscribed"),
     "engine.drivers.endpoint": ("ConnectOptions",),
     "engine.errors": (
         "BatchFailed",
@@ -97,24 +100,27 @@ _HOMES = {
     "engine.handlers": ("Handlers",),
     "engine.job": ("Job",),
     "engine.outcomes": ("Bury", "Discard", "RetryLater"),
-    "engine.parts.durations": ("Durations", "HandlerTimes"),
-    "engine.parts.locks": ("Lock",),
-    "engine.parts.job_info": ("JobError", "JobInfo"),
+    "engine.queue.durations": ("Durations", "HandlerTimes"),
+    "engine.queue.locks": ("Lock",),
+    "engine.queue.job_info": ("JobError", "JobInfo"),
     "engine.operations": ("Altered", "Counts", "Enqueued", "Event", "NameCounts", "Snapshot"),
     "engine.options": ("JobOptions",),
-    "engine.parts.producing": ("NewJob",),
+    "engine.queue.producing": ("NewJob",),
     "engine.serializers": ("Serializer",),
-    "engine.tasks": ("AsyncTask", "Task"),
+    "engine.queue.asynchronous.tasks": ("AsyncTask",),
+    "engine.queue.synchronous.tasks": ("Task",),
     "engine.priority_queue": ("PriorityQueue",),
-    "engine.queue": ("Queue",),
-    "engine.parts.registry": ("QueueInfo", "async_queues", "queues"),
+    "engine.queue.synchronous.queue": ("Queue", "queues"),
+    "engine.queue.registry": ("QueueInfo",),
     "engine.routing": ("Target",),
     "engine.scheduler": ("Scheduler",),
-    "engine.parts.scheduling": ("Schedule",),
-    "engine.parts.results": ("AsyncResults", "Progress", "Result", "Results"),
+    "engine.queue.scheduling": ("Schedule",),
+    "engine.queue.results": ("Progress", "Result"),
+    "engine.queue.asynchronous.results": ("AsyncResults",),
+    "engine.queue.synchronous.results": ("Results",),
     "engine.worker.worker": ("Worker",),
     "engine.worker.group": ("WorkerGroup",),
-    "engine.parts.workers": ("WorkerInfo",),
+    "engine.queue.workers": ("WorkerInfo",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -33,7 +33,7 @@ from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.models import Bananas, Layout
-from engine.queue import Queue
+from engine.queue.synchronous.queue import Queue
 from engine.routing import DEFAULT_ROUTE
 from engine.scheduler import Scheduler
 from engine.worker.worker import Worker

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from engine.channels.values import Published
+    from engine.channel.values import Published
     from engine.operations import Enqueued
 
 

@@ -116,7 +116,7 @@ ROW_FIELDS: tuple[Field, ...] = (
         "operation effect fault final",
         "the jobs or messages of the row (fetch: in order of delivery), final: subscribers; see ITEM_FIELDS",
     ),
-    # channels (engine.channels.clock says how clocks compare)
+    # channels (engine.channel.clock says how clocks compare)
     Field("channel", "str", "operation misuse final", "name of the channel", since=5),
     Field("subscriber", "str", "operation misuse", "name of the subscriber", since=5),
     Field(

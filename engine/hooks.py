@@ -15,7 +15,7 @@ from engine.job import Job
 
 if TYPE_CHECKING:
     from engine.operations import Enqueued
-    from engine.parts.producing import NewJob
+    from engine.queue.producing import NewJob
 
 log = logging.getLogger("ironclaim.worker")
 
@@ -54,7 +54,7 @@ class RunHooks:
 
     @contextmanager
     def entered(self, job: Job) -> Generator[None]:
-        """Everything but `after`."""
+        """Enter the context managers and call the hooks before a run; leave the former with what the run raises."""
         with ExitStack() as stack:
             for around in self._around:
                 stack.enter_context(around(job))
@@ -63,7 +63,7 @@ class RunHooks:
             yield
 
     def ended(self, job: Job, error: str | None) -> None:
-        """The handler has returned (None), or the run has failed."""
+        """Call the hooks after a run: its handler has returned (`error` is None), or it has failed."""
         for after in self._after:
             try:
                 after(job, error)
@@ -94,13 +94,13 @@ class EnqueueHooks:
         return hook
 
     def prepare(self, job: NewJob) -> NewJob:
-        """Call those before."""
+        """Call the hooks before an enqueue; the job as they leave it."""
         for before in self._before:
             before(job)
         return job
 
     def tell(self, jobs: Iterable[NewJob], came: Iterable[Enqueued]) -> None:
-        """Call those after."""
+        """Call the hooks after an enqueue with each job and what came of it."""
         for job, enqueued in zip(jobs, came, strict=True):
             for after in self._after:
                 try:

@@ -10,7 +10,7 @@ from engine.handlers import Handlers
 from engine.models import Bull
 from engine.operations import Counts, Enqueued
 from engine.parameters import JobName
-from engine.queue import Queue
+from engine.queue.synchronous.queue import Queue
 from engine.worker.group import WorkerGroup
 
 #: From the last to the first.

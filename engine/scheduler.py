@@ -9,7 +9,7 @@ import os
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
-from engine.queue import Queue
+from engine.queue.synchronous.queue import Queue
 from engine.worker.machine.events import Settings
 from engine.worker.worker import Worker
 

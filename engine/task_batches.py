@@ -75,7 +75,7 @@ class BatchOf:
 
 
 class AsyncBatchOf(BatchOf):
-    """The same for an async function."""
+    """A task's async function as a handler of batches."""
 
     async def __call__(self, jobs: list[Job]) -> Any:
         calls = self._read(jobs)

@@ -15,19 +15,18 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, cast
 
 from engine import validate
 from engine.handlers import Handler, Job
-from engine.operations import Enqueued, Lease, LeasedJob
+from engine.operations import Lease, LeasedJob
 from engine.options import JobOptions, checked
 from engine.parameters import Parameters, TypedJob
 from engine.task_batches import AsyncBatchOf, BatchOf
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
 E = TypeVar("E", covariant=True)
 
 
@@ -65,14 +64,14 @@ class _Plain:
 
 
 class _Async(_Plain):
-    """The same for an async function."""
+    """A task's async function as a handler."""
 
     async def __call__(self, job: Job) -> Any:
         return await self._called(job)
 
 
 class AnyTask(TypedJob, Generic[P, R, E]):
-    """What both kinds of tasks are."""
+    """A function that is a job: what tasks of a Queue and of an AsyncQueue have in common."""
 
     def __init__(self, queue: Enqueues[E], name: str, function: Callable[..., R], options: JobOptions, batch: int = 0) -> None:
         self._queue = queue
@@ -130,93 +129,3 @@ class AnyTask(TypedJob, Generic[P, R, E]):
 
     def __repr__(self) -> str:
         return f"<task {self.name}: {self.function.__qualname__}>"
-
-
-class Task(AnyTask[P, R, Enqueued]):
-    """A function that is a job of a Queue."""
-
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
-        """Enqueue a call with these arguments. Raises Malformed before any I/O where they do not fit, else as `Queue.enqueue`."""
-        return self._send(args, kwargs)
-
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Enqueue a call with these arguments, wait until it has ended, and return what the function returned, as JSON has it.
-        Raises as `enqueue` and as `Queue.call`; `with_options(wait_ms=...)` says how long to wait."""
-        return self._ask(args, kwargs)
-
-
-class AsyncTask(AnyTask[P, R, Awaitable[Enqueued]]):
-    """A function that is a job of an AsyncQueue."""
-
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
-        """Enqueue a call with these arguments. Raises Malformed before any I/O where they do not fit, else as `Queue.enqueue`."""
-        return await self._send(args, kwargs)
-
-    async def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Enqueue a call with these arguments, wait until it has ended, and return what the function returned, as JSON has it.
-        Raises as `enqueue` and as `Queue.call`; `with_options(wait_ms=...)` says how long to wait."""
-        return await self._ask(args, kwargs)
-
-
-class TaskDecorator:
-    """What `Queue.job` returns."""
-
-    def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
-        self._make = make
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Job, P], R]) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
-    def __call__(self, function: Callable[..., Any]) -> Any:
-        """Register the function."""
-        return self._make(function)
-
-
-class AsyncTaskDecorator:
-    """What `AsyncQueue.job` returns."""
-
-    def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
-        self._make = make
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Job, P], R]) -> AsyncTask[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> AsyncTask[P, R]: ...
-    def __call__(self, function: Callable[..., Any]) -> Any:
-        """Register the function."""
-        return self._make(function)
-
-
-class BatchTaskDecorator:
-    """What `Queue.job` returns with `batch`."""
-
-    def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
-        self._make = make
-
-    @overload
-    def __call__(self, function: Callable[[list[Job], list[T]], R]) -> Task[[T], R]: ...
-    @overload
-    def __call__(self, function: Callable[[list[T]], R]) -> Task[[T], R]: ...
-    @overload
-    def __call__(self, function: Callable[..., R]) -> Task[..., R]: ...
-    def __call__(self, function: Callable[..., Any]) -> Any:
-        """Register the function."""
-        return self._make(function)
-
-
-class AsyncBatchTaskDecorator:
-    """What `AsyncQueue.job` returns with `batch`."""
-
-    def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
-        self._make = make
-
-    @overload
-    def __call__(self, function: Callable[[list[Job], list[T]], R]) -> AsyncTask[[T], R]: ...
-    @overload
-    def __call__(self, function: Callable[[list[T]], R]) -> AsyncTask[[T], R]: ...
-    @overload
-    def __call__(self, function: Callable[..., R]) -> AsyncTask[..., R]: ...
-    def __call__(self, function: Callable[..., Any]) -> Any:
-        """Register the function."""
-        return self._make(function)

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from engine.handlers import Handlers
     from engine.job import Job
-    from engine.parts.producing import NewJob
-    from engine.parts.surface import Surface
+    from engine.queue.producing import NewJob
+    from engine.queue.settings import QueueSettings
 
 HEADER = "traceparent"
 #: The `traceparent` of what runs here, '' = none.
 trace: ContextVar[str] = ContextVar("ironclaim-trace", default="")
 
 
-def carry_traces(queue: Surface, handlers: Handlers) -> None:
+def carry_traces(queue: QueueSettings, handlers: Handlers) -> None:
     """Let the jobs of this queue carry the trace that is on, and let these handlers run inside the trace of their job."""
 
     def inject(job: NewJob) -> None:

@@ -19,9 +19,9 @@ pytest_plugins = ("tests.times", "tests.failed_fixtures", "tests.walks")
 @pytest.fixture
 def late_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits, for a result or a message, looks again after a minute only, and so is woken or fails."""
-    monkeypatch.setattr("engine.channels.polling._LOOK_MS", 60_000)
-    for part in ("listening", "results", "ears"):
-        monkeypatch.setattr(f"engine.parts.{part}.BLOCK_MS", 60_000)
+    monkeypatch.setattr("engine.channel.polling._LOOK_MS", 60_000)
+    for module in ("results", "asynchronous.calls", "synchronous.calls", "asynchronous.end_listeners"):
+        monkeypatch.setattr(f"engine.queue.{module}.BLOCK_MS", 60_000)
 
 
 @pytest.fixture(scope="session")

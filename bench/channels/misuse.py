@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import engine
-from engine.channels import clock, receipts
-from engine.channels.recorder import ChannelRecorder
+from engine.channel import clock, receipts
+from engine.channel.recorder import ChannelRecorder
 
 #: tampered: another clock under the checksum of this one. truncated: cut off. foreign: that of another subscriber for the same
 #: clock. old: acknowledged before. beyond: a clock that the channel has not reached.

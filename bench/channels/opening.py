@@ -7,8 +7,8 @@ from pathlib import Path
 
 import engine
 from bench.channels.workload import PlannedChannel
-from engine.channels.recorder import ChannelRecorder
-from engine.channels.rules import ChannelRule
+from engine.channel.recorder import ChannelRecorder
+from engine.channel.rules import ChannelRule
 from engine.history import HistoryFile
 
 

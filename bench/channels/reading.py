@@ -16,8 +16,8 @@ from bench.channels import misuse
 from bench.channels.misuse import Accepted, Handed
 from bench.channels.opening import Place
 from bench.channels.workload import Kind, PlannedChannel, PlannedSubscriber
-from engine.channels import clock
-from engine.channels.recorder import ChannelRecorder
+from engine.channel import clock
+from engine.channel.recorder import ChannelRecorder
 from engine.history import HistoryFile
 
 #: Waits of long polls: most are short, so that each process speaks with its server every now and then; some are long.

@@ -17,7 +17,7 @@ import engine
 from bench.micro.payload import NAME, PAYLOAD, compact
 from engine.call import Call
 from engine.models.ids import random_id
-from engine.parts import producing
+from engine.queue import producing
 
 #: What differs from job to job. A slot beyond these that differs as well is new to this loop, and it refuses to run.
 _OF_THE_JOB = {"job", "run", "id", "not_after_ms", "tail"}

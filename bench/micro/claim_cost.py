@@ -19,7 +19,7 @@ from bench.micro.payload import NAME, PAYLOAD
 from bench.micro.place import client, evalsha_stats, pinned_server
 from bench.micro.rounds import in_turns
 from engine.operations import EnqueueMany, Finish, Lease
-from engine.parts import producing
+from engine.queue import producing
 
 BATCH = 10
 #: Parts of a repetition.

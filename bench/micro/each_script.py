@@ -72,7 +72,7 @@ from engine.operations import (
     TookItem,
     Witness,
 )
-from engine.parts import producing
+from engine.queue import producing
 from engine.scripts import load_folder, scripts_folder
 
 BATCH = 10

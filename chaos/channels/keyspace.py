@@ -10,7 +10,7 @@ import redis
 
 from chaos import rows
 from chaos.channels.spec import Channel
-from engine.channels.clock import after, parse
+from engine.channel.clock import after, parse
 from engine.history import HistoryFile
 
 #: Beyond what an unread message lives, keys live for this long.

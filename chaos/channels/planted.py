@@ -17,7 +17,7 @@ from typing import Any
 
 def checksum_not_verified() -> None:
     """Receipts of a storage are read without a look at their checksum."""
-    receipts: Any = importlib.import_module("engine.channels.receipts")
+    receipts: Any = importlib.import_module("engine.channel.receipts")
 
     def read_inner(channel: str, subscriber: str, text: Any) -> int:
         del channel, subscriber
@@ -28,7 +28,7 @@ def checksum_not_verified() -> None:
 
 def receipt_plain_less() -> None:
     """The receipt of a batch is that of the largest of its clocks, as `<` has them."""
-    replies: Any = importlib.import_module("engine.channels.replies")
+    replies: Any = importlib.import_module("engine.channel.replies")
     clean = replies.batch
 
     def batch(*arguments: Any) -> Any:

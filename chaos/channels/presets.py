@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bench.channels.workload import ChannelWorkload, PlannedChannel
 from chaos.channels.spec import Channel
-from engine.channels.clock import CLOCK_MAX, ahead
+from engine.channel.clock import CLOCK_MAX, ahead
 
 
 @dataclass(frozen=True, slots=True)

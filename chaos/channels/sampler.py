@@ -11,7 +11,7 @@ import redis
 from chaos.channels.keyspace import Keyspace, Look
 from chaos.channels.spec import Channel
 from chaos.sampler import PERIOD_S, WorldSampler
-from engine.channels.clock import distance
+from engine.channel.clock import distance
 from engine.history import HistoryFile
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from chaos.watch import ProcessView, Watch, apply
-from engine.channels.clock import after
+from engine.channel.clock import after
 
 
 class Reader(NamedTuple):

@@ -27,7 +27,7 @@ from engine.operations import (
     Tick,
     Value,
 )
-from engine.parts.results import result_of
+from engine.queue.results import result_of
 
 #: What a result lives longer while it is kept for a child (lua/lanes/include/let_go.lua).
 _KEPT_MS = 2**48

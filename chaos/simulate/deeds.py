@@ -11,7 +11,7 @@ from chaos.simulate.places import WISHES
 from chaos.simulate.profile import Profile
 from engine import operations
 from engine.operations import Limit, Operation, Pause, Resume, SetLimit
-from engine.parts.producing import NewJob
+from engine.queue.producing import NewJob
 
 Change = Literal["put", "enable", "disable", "remove"]
 _CHANGES: tuple[Change, ...] = ("put", "put", "disable", "enable", "enable", "remove")

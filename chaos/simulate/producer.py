@@ -1,4 +1,4 @@
-"""The producers of an episode: what `Queue.enqueue` and `Queue.enqueue_many` do, through `engine.parts.producing`."""
+"""The producers of an episode: what `Queue.enqueue` and `Queue.enqueue_many` do, through `engine.queue.producing`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from engine.drivers.delivery import DEADLINE_MS
 from engine.errors import EngineError, LeaseLost, OutcomeUnknown, PartlyEnqueued, ScriptFault, UnknownParent
 from engine.models.lanes import Lanes
 from engine.operations import Enqueued, Look
-from engine.parts import administering, altering, clearing, locks, producing, scheduling
-from engine.parts.face import Ask, InTime, Steps
-from engine.parts.producing import Draft
+from engine.queue import administering, altering, clearing, locks, producing, scheduling
+from engine.queue.producing import Draft
+from engine.queue.steps import Ask, DeadlineBound, Steps
 from engine.serializers import BUILT_IN
 from engine.server_clock import ServerClock
 
@@ -37,8 +37,7 @@ def _identities(numbers: Iterator[int]) -> Iterator[None]:
 
     # What removes many jobs looks at few in each call, so that it takes several.
     pieces = patch.object(clearing, "PIECE", 4)
-    administers, schedules = patch.object(administering, "new_op_id", op_id), patch.object(scheduling, "_op_id", op_id)
-    with pieces, administers, schedules, patch.object(locks, "new_token", op_id):
+    with pieces, patch.object(administering, "new_op_id", op_id), patch.object(locks, "new_token", op_id):
         yield
 
 
@@ -102,14 +101,14 @@ class Producer(Process):
                 return
             if isinstance(ask, Rest):
                 self.at(self.world.now_ns + ask.length_ms * MS, go_on, None)
-            elif isinstance(ask, InTime):
+            elif isinstance(ask, DeadlineBound):
                 self._in_time(ask, line, lambda sent: go_on(sent, sent), first=True)
             else:
                 line.carry(ask, lambda sent: go_on(sent, getattr(sent, "reply", None)))
 
         go_on(None)
 
-    def _in_time(self, ask: InTime, line: Line, then: Callable[[Outcome], None], *, first: bool) -> None:
+    def _in_time(self, ask: DeadlineBound, line: Line, then: Callable[[Outcome], None], *, first: bool) -> None:
         def done(outcome: Outcome) -> None:
             if not isinstance(outcome, EngineError) and first and outcome.came_late:
                 self._in_time(ask, line, then, first=False)
@@ -136,7 +135,7 @@ class Producer(Process):
             overlap = "skip" if deed.number % 2 else "allow"
             options = {"attempts": 2, "backoff_ms": 50, "result_ttl_ms": 500, "error_ttl_ms": 30_000}
             payload = {"does": "ok", "of": f"{name} by call {deed.number % 4}"}
-            job = scheduling.job(self.world.profile.names[0], payload, BYTES_MAX, options, BUILT_IN, model)
+            job = scheduling.template_job(self.world.profile.names[0], payload, BYTES_MAX, options, BUILT_IN, model)
             return scheduling.putting(model, name, timing, scheduling.policy("once", 2000, overlap), job, None)
         return scheduling.removing(name) if change == "remove" else scheduling.enabling(model, name, change == "enable")
 
@@ -213,12 +212,7 @@ def _clearing(does: Clear, how: Mapping[str, Any]) -> Steps[Any]:
         case "obliterate":
             return clearing.obliterating(**how)
         case "retention":
-            return _bounding(how)
-
-
-def _bounding(how: Mapping[str, Any]) -> Steps[None]:
-    sent = yield InTime(administering.set_retention(**how))
-    administering.conclude(sent)
+            return administering.sending(administering.set_retention(**how))
 
 
 def _holding(model: Lanes, hold: Hold) -> Generator[Ask | Rest, Any, str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from engine.command.arguments import add_json, add_queue
 from engine.command.output import complain, instant, show, show_one
-from engine.parts.schedules import Schedules
-from engine.parts.scheduling import Schedule
-from engine.queue import Queue
+from engine.queue.scheduling import Schedule
+from engine.queue.synchronous.queue import Queue
+from engine.queue.synchronous.schedules import Schedules
 
 #: Exit code where there is nothing to do it to.
 _NOT_FOUND = 1

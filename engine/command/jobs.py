@@ -10,8 +10,8 @@ from typing import Any
 from engine.command.arguments import add_json, add_queue, duration_ms
 from engine.command.output import complain, instant, show, show_one
 from engine.operations import Altered
-from engine.parts.job_info import JobInfo
-from engine.queue import Queue
+from engine.queue.job_info import JobInfo
+from engine.queue.synchronous.queue import Queue
 
 Act = Callable[[Queue, str], Altered]
 

@@ -6,7 +6,7 @@ import argparse
 
 from engine.command.arguments import add_json, add_queue, duration_ms
 from engine.command.output import show_one
-from engine.queue import Queue
+from engine.queue.synchronous.queue import Queue
 
 
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]

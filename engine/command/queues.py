@@ -8,9 +8,8 @@ from typing import Any
 
 from engine.command.arguments import add_json, add_queue, add_server
 from engine.command.output import instant, show
-from engine.parts.registry import queues
-from engine.parts.workers import WorkerInfo
-from engine.queue import Queue
+from engine.queue.synchronous.queue import Queue, queues
+from engine.queue.workers import WorkerInfo
 
 
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # pyright: ignore[reportPrivateUsage]

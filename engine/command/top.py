@@ -13,7 +13,7 @@ from engine.command.arguments import add_json, add_queue
 from engine.command.output import table
 from engine.errors import Malformed
 from engine.operations import Counts
-from engine.queue import Queue
+from engine.queue.synchronous.queue import Queue
 
 _STATES = ("waiting", "delayed", "active", "dead", "done")
 #: Clear the screen and go to its top left corner.

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import engine
 from engine import validate
-from engine.async_queue import AsyncQueue
 from engine.command.arguments import add, add_queue, model, priorities, words
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.history import HistoryFile
 from engine.logs import JsonFormatter
-from engine.queue import Queue
+from engine.queue.asynchronous.queue import AsyncQueue
+from engine.queue.synchronous.queue import Queue
 from engine.recorder import Recorder
 from engine.routing import DEFAULT_ROUTE
 from engine.worker.worker import Worker

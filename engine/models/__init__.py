@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
-    from engine.channels.rules import ChannelRule
+    from engine.channel.rules import ChannelRule
     from engine.models.dsps import DspsModel
     from engine.models.model import Finding, Model
 
@@ -125,7 +125,7 @@ class Mosquito:
 
 
 def _rules() -> tuple[ChannelRule, ...]:
-    from engine.channels.rules import ChannelRule
+    from engine.channel.rules import ChannelRule
 
     return (ChannelRule(),)
 
@@ -144,7 +144,7 @@ class Dsps:
 
     def __post_init__(self) -> None:
         from engine import validate
-        from engine.channels import rules
+        from engine.channel import rules
 
         object.__setattr__(self, "rules", rules.checked(self.rules))
         validate.text("storage", self.storage)
@@ -176,5 +176,5 @@ def __getattr__(name: str) -> Any:
     if name == "Finding":
         return cast("Any", import_module("engine.models.model")).Finding
     if name == "ChannelRule":
-        return cast("Any", import_module("engine.channels.rules")).ChannelRule
+        return cast("Any", import_module("engine.channel.rules")).ChannelRule
     raise AttributeError(f"module engine.models has no attribute {name}")

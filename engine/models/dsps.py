@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, assert_never, cast
 
 from engine.call import Call
-from engine.channels import clock
+from engine.channel import clock
 from engine.errors import ScriptFault
 from engine.models.dsps_keys import DspsKeys
 from engine.models.model import Finding

@@ -18,7 +18,7 @@ import pytest
 from engine.testing.server import EmbeddedServer
 
 if TYPE_CHECKING:
-    from engine.queue import Queue
+    from engine.queue.synchronous.queue import Queue
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,8 @@ def ironclaim_url(ironclaim_server: EmbeddedServer) -> str:
 def ironclaim_queue(ironclaim_url: str) -> Iterator[Queue]:
     """An empty queue whose time stands still, in 2100, until `run_all` or `use_test_clock` moves it."""
     # Not before: a plugin that loads a client library would load it in every test session.
-    from engine.queue import TEST_CLOCK_LEAST_MS, Queue
+    from engine.queue.settings import TEST_CLOCK_LEAST_MS
+    from engine.queue.synchronous.queue import Queue
 
     with Queue("test", url=ironclaim_url) as queue:
         queue.use_test_clock(TEST_CLOCK_LEAST_MS)

@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
-from engine.queue import Queue
+from engine.queue.synchronous.queue import Queue
 from engine.worker.machine.concurrency import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
 from engine.worker.machine.events import StopReason
 from engine.worker.signals import stop_signals

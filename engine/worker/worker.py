@@ -26,7 +26,7 @@ from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.logs import about
 from engine.operations import Operation
-from engine.queue import Queue
+from engine.queue.synchronous.queue import Queue
 from engine.routing import DEFAULT_ROUTE
 from engine.serializers import Serializers
 from engine.version import __version__

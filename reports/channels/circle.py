@@ -1,6 +1,6 @@
 """Clocks of channels: whole numbers in a circle, in which the smallest comes after the largest.
 
-The judge's twin of `engine.channels.clock`, of which reports may not know.
+The judge's twin of `engine.channel.clock`, of which reports may not know.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import redis
 
 from bench.channels import reading
 from bench.channels.workload import CHANNELS, ChannelWorkload, of_share
-from engine.channels import clock
+from engine.channel import clock
 from engine.testing import EmbeddedServer, free_port
 from tests.bench.real_parts import Page, Processes, rows_of, wait_until
 

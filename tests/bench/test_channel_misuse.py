@@ -9,7 +9,7 @@ import pytest
 import engine
 from bench.channels import misuse
 from bench.channels.misuse import KINDS, Handed, Misuse
-from engine.channels import clock, receipts
+from engine.channel import clock, receipts
 
 CHANNEL, NAME = "wrap-01", "reader"
 

@@ -7,7 +7,7 @@ import pytest
 from bench import models
 from bench.models import Carried, ModelMissing
 from bench.workload import LIMITS, SCHEDULES, Workload, plan_of
-from engine.parts import producing
+from engine.queue import producing
 
 
 def test_lanes_carries_the_whole_workload() -> None:

@@ -25,7 +25,7 @@ from engine.operations import (
     SetEvents,
     Value,
 )
-from engine.parts.job_info import JobInfo, job_info, state_of
+from engine.queue.job_info import JobInfo, job_info, state_of
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 
 STATES = ("waiting", "delayed", "active", "dead", "finished")

@@ -48,7 +48,8 @@ from engine.operations import (
     TellTook,
     TookItem,
 )
-from engine.queue import TEST_CLOCK_LEAST_MS, Queue
+from engine.queue.settings import TEST_CLOCK_LEAST_MS
+from engine.queue.synchronous.queue import Queue
 
 #: An hour and more after the least, so that a test may step back by one.
 START_MS = TEST_CLOCK_LEAST_MS + 4_000_000

@@ -13,7 +13,7 @@ import redis
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
 from engine.drivers.driver import SyncDriver
 from engine.operations import Failure, Finish, Retry, Wait
-from engine.parts import producing
+from engine.queue import producing
 from engine.testing import EmbeddedServer, free_port
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, raw_client
 from tests.engine.helpers.relay import Relay, Rule

@@ -17,7 +17,7 @@ from engine.history import HistoryFile
 from engine.models.lanes import Lanes
 from engine.operations import EnqueueMany
 from engine.options import OPTIONS, checked
-from engine.parts import producing
+from engine.queue import producing
 from engine.recorder import Recorder
 from engine.testing import EmbeddedServer, free_port
 from tests.engine.desk import Desk, desk

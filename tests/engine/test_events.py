@@ -10,7 +10,7 @@ import pytest
 
 from engine import AsyncQueue, Event, Malformed, Queue, WrongKeyType
 from engine.operations import Bury, Drop, Enqueue, Failure, Finish, NoteProgress, Operation, Release, Retry
-from engine.parts.events import KEEP_MAX
+from engine.queue.administering import EVENTS_KEPT_MAX
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.by_hand import alter, new_op_id, set_events
 
@@ -274,7 +274,7 @@ def test_the_operation_is_void_after_its_time(desk: Desk) -> None:
 
 BAD: tuple[tuple[str, dict[str, Any]], ...] = (
     ("keep", {"keep": 0}),
-    ("keep", {"keep": KEEP_MAX + 1}),
+    ("keep", {"keep": EVENTS_KEPT_MAX + 1}),
     ("keep", {"keep": True}),
     ("after", {"after": "now"}),
     ("after", {"after": 5}),

@@ -8,7 +8,7 @@ import pytest
 
 from engine.errors import Malformed, ScriptFault
 from engine.operations import Bury, Claim, Count, Extend, Failure, Finish, Listing, Release
-from engine.queue import Queue
+from engine.queue.synchronous.queue import Queue
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 
 __all__ = ["desk"]

@@ -23,7 +23,7 @@ from engine.operations import (
     Retry,
     Witness,
 )
-from engine.queue import Queue
+from engine.queue.synchronous.queue import Queue
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 
 __all__ = ["desk"]

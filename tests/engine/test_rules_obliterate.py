@@ -9,8 +9,8 @@ import pytest
 
 from engine.drivers.errand import Sent
 from engine.operations import Bury, Clean, Failure, Finish, Forget, Lease, Operation, Retry, Value
-from engine.parts.clearing import obliterating
-from engine.parts.face import InTime
+from engine.queue.clearing import obliterating
+from engine.queue.steps import DeadlineBound
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.lanes_state import names_of
 
@@ -27,7 +27,7 @@ def obliterate(desk: Desk, meanwhile: Meanwhile, *, force: bool = True) -> bool:
     asked: Any = next(steps)
     try:
         while True:
-            assert isinstance(asked, InTime)
+            assert isinstance(asked, DeadlineBound)
             operation: Any = asked.operation(desk.now_ms + 10_000)
             meanwhile(desk, operation)
             reply = desk.run(operation)

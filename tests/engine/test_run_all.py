@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue
-from engine.queue import TEST_CLOCK_LEAST_MS as START_MS
+from engine.queue.settings import TEST_CLOCK_LEAST_MS as START_MS
 from engine.testing import run_all
 from tests.engine.helpers.producing import ids_of
 

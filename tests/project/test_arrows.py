@@ -6,7 +6,7 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -32,8 +32,8 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {"engine": ("engine.testing",)}
 FACES = tuple(
     f"engine.{name}"
     for name in (
-        *("queue", "async_queue", "worker.worker", "worker.group", "scheduler", "tasks", "command"),
-        *("channel", "async_channel"),
+        *("queue.asynchronous", "queue.synchronous", "worker.worker", "worker.group", "scheduler", "tasks", "command"),
+        *("channel.asynchronous.channel", "channel.synchronous.channel"),
     )
 )
 
@@ -42,12 +42,28 @@ EXECUTION = tuple(f"engine.worker.{path.stem}" for path in sorted((ROOT / "engin
 
 #: The arrows inside the engine. Decisions know no socket and no thread; a model knows nothing of who carries out its calls.
 UNKNOWN_TO: dict[str, tuple[str, ...]] = {
-    "engine/worker/machine": (*EXECUTION, "engine.drivers", "engine.parts", "engine.handlers", "engine.job", "redis", *FACES),
-    "engine/drivers": ("engine.worker", "engine.parts", "engine.models", "engine.handlers", "engine.job", *FACES),
-    "engine/worker": ("engine.parts", "engine.models", "redis", *FACES),
-    "engine/parts": ("engine.worker", "redis", *FACES),
-    "engine/channels": ("engine.worker", "engine.parts", "engine.handlers", "engine.job", "redis", *FACES),
-    "engine/models": ("engine.worker", "engine.drivers", "engine.parts", "redis", *FACES),
+    "engine/worker/machine": (*EXECUTION, "engine.drivers", "engine.queue", "engine.handlers", "engine.job", "redis", *FACES),
+    "engine/drivers": ("engine.worker", "engine.queue", "engine.models", "engine.handlers", "engine.job", *FACES),
+    "engine/worker": ("engine.queue", "engine.models", "redis", *FACES),
+    "engine/queue": ("engine.worker", "redis", *FACES),
+    "engine/queue/asynchronous": ("engine.worker", "engine.queue.synchronous", "engine.channel", "engine.command"),
+    "engine/queue/synchronous": ("engine.worker", "engine.queue.asynchronous", "engine.channel", "engine.command"),
+    "engine/channel": ("engine.worker", "engine.queue", "engine.handlers", "engine.job", "redis", *FACES),
+    "engine/channel/asynchronous": (
+        "engine.worker",
+        "engine.queue",
+        "engine.channel.synchronous",
+        "engine.handlers",
+        "engine.job",
+    ),
+    "engine/channel/synchronous": (
+        "engine.worker",
+        "engine.queue",
+        "engine.channel.asynchronous",
+        "engine.handlers",
+        "engine.job",
+    ),
+    "engine/models": ("engine.worker", "engine.drivers", "engine.queue", "redis", *FACES),
 }
 
 
@@ -112,6 +128,64 @@ def test_no_folder_of_the_engine_knows_what_is_not_its_business(folder: str) -> 
     ] == []
 
 
+def modules() -> dict[str, Path]:
+    """All modules of the project by their dotted names."""
+    paths = [path for top in ("engine", "bench", "chaos", "reports") for path in (ROOT / top).rglob("*.py")]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+def imported_by(name: str, path: Path, known: Collection[str]) -> set[str]:
+    """The known modules that a module imports, for types alone too; not the packages that it is in."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found: set[str] = set()
+    for _, target in imports_of(path.read_text(), package):
+        while target and target not in known:
+            target = target.rpartition(".")[0]
+        if target and not is_in(name, (target,)):
+            found.add(target)
+    return found
+
+
+def circles(arrows: Mapping[str, Collection[str]]) -> list[list[str]]:
+    """The modules that import each other, directly or through others: the strongly connected components (Tarjan)."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        number[name] = lowest[name] = len(number)
+        stack.append(name)
+        for target in arrows[name]:
+            if target not in number:
+                visit(target)
+                lowest[name] = min(lowest[name], lowest[target])
+            elif target in stack:
+                lowest[name] = min(lowest[name], number[target])
+        if lowest[name] == number[name]:
+            circle = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(circle) > 1:
+                found.append(sorted(circle))
+
+    for name in arrows:
+        if name not in number:
+            visit(name)
+    return found
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    known = modules()
+    assert len(known) > 200
+    found = circles({name: sorted(imported_by(name, path, known)) for name, path in known.items()})
+    assert not found, "modules that import each other: " + "; ".join(", ".join(circle) for circle in found)
+
+
+def test_circles_are_found_through_other_modules() -> None:
+    assert circles({"a": "b", "b": "c", "c": "ad", "d": "e", "e": ""}) == [["a", "b", "c"]]
+    assert circles({"a": "b", "b": "", "c": "ab", "d": "e", "e": "d"}) == [["d", "e"]]
+
+
 def test_history_needs_the_standard_library_alone() -> None:
     names = {name.split(".")[0] for _, name in imports_of((ROOT / "engine/history.py").read_text(), "engine")}
     assert names - sys.stdlib_module_names == set()
@@ -152,9 +226,9 @@ def test_using_the_engine_loads_redis_and_no_harness() -> None:
 @pytest.mark.parametrize(
     ("folder", "strangers"),
     [
-        ("worker/machine", {*EXECUTION, "redis", "engine.drivers", "engine.parts", "engine.handlers", "engine.job"}),
-        ("drivers", {"engine.worker", "engine.parts", "engine.models", "engine.handlers", "engine.job"}),
-        ("models", {"redis", "engine.worker", "engine.drivers", "engine.parts", "engine.handlers", "engine.job"}),
+        ("worker/machine", {*EXECUTION, "redis", "engine.drivers", "engine.queue", "engine.handlers", "engine.job"}),
+        ("drivers", {"engine.worker", "engine.queue", "engine.models", "engine.handlers", "engine.job"}),
+        ("models", {"redis", "engine.worker", "engine.drivers", "engine.queue", "engine.handlers", "engine.job"}),
     ],
 )
 def test_a_pure_folder_loads_none_of_the_others_either(folder: str, strangers: set[str]) -> None:

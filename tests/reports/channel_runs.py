@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.channels.clock import CLOCK_MAX, ahead
+from engine.channel.clock import CLOCK_MAX, ahead
 from tests.reports.channel_story import ChannelStory
 from tests.reports.story import ns
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.channels.clock import after, ahead, distance
+from engine.channel.clock import after, ahead, distance
 from tests.reports.story import END_S, SPEC, Story, ns, srv_ms
 
 #: The life of a message and of everything else of a channel, where a test does not say.

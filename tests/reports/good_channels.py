@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.channels.clock import CLOCK_MAX, ahead
+from engine.channel.clock import CLOCK_MAX, ahead
 from tests.reports.channel_story import ChannelStory
 
 P1, P2, S1, S2, S3 = "publisher-1", "publisher-2", "subscriber-1", "subscriber-2", "subscriber-3"

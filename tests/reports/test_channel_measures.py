@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.channels import clock as engine_clock
+from engine.channel import clock as engine_clock
 from reports import frames, load
 from reports.channels.circle import CLOCK_MAX, CLOCKS, clock_at, distance, lag, past_wrap
 from reports.channels.frames import ChannelFrames

@@ -27,7 +27,7 @@ from chaos.plan import PlannedFault
 from chaos.processes import Child, send
 from chaos.topology import Durable
 from engine import Channel, EngineError, models
-from engine.channels.recorder import ChannelRecorder
+from engine.channel.recorder import ChannelRecorder
 from engine.history import HistoryFile
 from engine.testing import start_guarded
 from tests.chaos.test_toxiproxy import program

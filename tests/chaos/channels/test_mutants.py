@@ -14,8 +14,8 @@ from chaos.channels.mutants import MUTANTS, PLANTED
 from chaos.errors import HarnessError
 from chaos.processes import ROOT, child_environment
 from engine import Channel, models
-from engine.channels import receipts, replies
-from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channel import receipts, replies
+from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.scripts import scripts_folder
 from tests.chaos.channels.presetting import preset
 
@@ -63,7 +63,7 @@ def test_clocks_near_the_wrap_are_the_same_when_they_go_through_tostring(ironcla
 
 CHANGED_RECEIPT = """
 import sys
-from engine.channels import receipts, replies
+from engine.channel import receipts, replies
 print(receipts.read_inner("orders", "reader", receipts.inner("orders", "other", 7)))
 """
 

@@ -14,7 +14,7 @@ from chaos.channels.plan import FAULT_NAMES, KILL, RESTORE, SERVER, draw, publis
 from chaos.channels.presets import Crossings, channels
 from chaos.channels.spec import Channel, ChannelSpec
 from chaos.errors import HarnessError
-from engine.channels.clock import CLOCK_MAX, ahead
+from engine.channel.clock import CLOCK_MAX, ahead
 
 PUBLISHERS = publisher_names(2)
 

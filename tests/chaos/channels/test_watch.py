@@ -10,7 +10,7 @@ import pytest
 
 from chaos import rows
 from chaos.channels.watch import ChannelWatch, Reader
-from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.history import HistoryFile
 
 READER = Reader("orders", "reader")

@@ -12,8 +12,8 @@ from typing import Any
 import redis
 
 from engine import AsyncChannel, Channel, ChannelRule, Fetched, MemoryStorage, RedisStorage, models
-from engine.channels.clock import CLOCK_MAX
-from engine.channels.storage import Storage
+from engine.channel.clock import CLOCK_MAX
+from engine.channel.storage import Storage
 from engine.operations.channels import Subscribe, Unsubscribe
 
 NEAR_THE_WRAP = CLOCK_MAX - 2

@@ -12,8 +12,8 @@ import time
 import pytest
 
 from engine import Channel, ChannelNotFound, ChannelRule, Fetched, Malformed, RawJson, SubscriptionNotFound, models
-from engine.channels import receipts
-from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channel import receipts
+from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from tests.conformance.channels.places import NEAR_THE_WRAP, TTL_S, Place, acknowledge, ids, is_nothing, publish, waiting
 from tests.engine.helpers.waiting import DEADLINE_S
 

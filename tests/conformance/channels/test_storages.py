@@ -22,7 +22,7 @@ from engine import (
     ServerUnavailable,
     SubscriptionNotFound,
 )
-from engine.channels import receipts
+from engine.channel import receipts
 from engine.testing.server import EmbeddedServer
 from tests.conformance.channels.places import FIVE_MINUTES, Place, acknowledge, ids, publish, waiting
 from tests.engine.helpers.waiting import DEADLINE_S

@@ -23,7 +23,7 @@ from engine import (
     RedisStorage,
     models,
 )
-from engine.channels import clock, receipts
+from engine.channel import clock, receipts
 
 Change = Callable[[str], object]
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.channels import clock
-from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channel import clock
+from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.operations.channels import FetchReply, NewMessage, Publish
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, ids
 

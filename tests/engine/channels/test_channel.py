@@ -26,7 +26,7 @@ from engine import (
     SubscriptionNotFound,
     models,
 )
-from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from tests.engine.helpers.waiting import DEADLINE_S
 
 #: T of an expiry of 300 s.

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from engine import ScriptFault
-from engine.channels import clock
-from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channel import clock
+from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.scripts import scripts_folder
 from tests.engine.channels.channel_desk import ChannelDesk
 

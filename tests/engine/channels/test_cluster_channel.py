@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from engine.channels.clock import CLOCK_MAX, ahead, distance
+from engine.channel.clock import CLOCK_MAX, ahead, distance
 from engine.models.dsps import DspsModel
 from engine.operations.channels import Acknowledge, AskOld, ChannelOperation, Fetch, Publish, Subscribe, Unsubscribe
 from engine.testing.cluster import EmbeddedCluster, SlotMove

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from engine.channels import contents
-from engine.channels.contents import CONTENT_BYTES_MAX, NESTING_MAX, RawJson
+from engine.channel import contents
+from engine.channel.contents import CONTENT_BYTES_MAX, NESTING_MAX, RawJson
 from engine.errors import Malformed
 
 

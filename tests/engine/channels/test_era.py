@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.errors import ScriptFault
 from engine.operations.channels import Proof
 from tests.engine.channels.channel_desk import TTL_S, ChannelDesk, ids

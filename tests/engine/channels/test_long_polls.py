@@ -18,7 +18,7 @@ import pytest
 import redis
 
 from engine import AsyncChannel, Channel, ConnectOptions, Fetched
-from engine.channels.polling import WAIT_MS_MAX
+from engine.channel.polling import WAIT_MS_MAX
 from engine.testing import EmbeddedServer
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
@@ -207,7 +207,7 @@ GREENLETS = """
 from gevent import monkey; monkey.patch_all()
 import sys, time, gevent, redis
 from engine import Channel
-from engine.channels import polling
+from engine.channel import polling
 polling._LOOK_MS = 60_000
 url = sys.argv[1]
 channel, other = Channel("chx", url=url), Channel("chx", url=url)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.operations.channels import Acknowledge, AskOld, Fetch, Publish, Subscribe
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, ids, message
 

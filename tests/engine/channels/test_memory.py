@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from engine import AsyncChannel
-from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
-from engine.channels.memory import MemoryStorage
-from engine.channels.memory_state import FETCH_BYTES_MAX
-from engine.channels.storage import Opening
+from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channel.memory import MemoryStorage
+from engine.channel.memory_state import FETCH_BYTES_MAX
+from engine.channel.storage import Opening
 from engine.drivers.errand import Sent
 from engine.operations.channels import (
     Acknowledge,
@@ -287,12 +287,12 @@ def test_a_long_backlog_is_not_walked_through_by_each_fetch(desk: Desk) -> None:
     desk.acknowledge("s", 49_990)
     looked = 0
 
-    def counted(key: object, now: int, get=desk.storage._state._lives.get) -> object:
+    def counted(key: object, now: int, get=desk.storage._state._values.get) -> object:
         nonlocal looked
         looked += 1
         return get(key, now)  # type: ignore[arg-type]
 
-    desk.storage._state._lives.get = counted  # type: ignore[method-assign]
+    desk.storage._state._values.get = counted  # type: ignore[method-assign]
     assert clocks_of(desk.fetch("s")) == list(range(49_991, 50_001))
     assert looked < 20
 

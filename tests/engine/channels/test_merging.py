@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from engine.channels import receipts
-from engine.channels.clock import CLOCK_MAX
-from engine.channels.knowledge import Knowledge
-from engine.channels.memory import MemoryStorage
-from engine.channels.merging import SeveralStorages
-from engine.channels.steps import Round, Steps
-from engine.channels.storage import Opening
-from engine.channels.values import Acknowledged, Fetched
+from engine.channel import receipts
+from engine.channel.clock import CLOCK_MAX
+from engine.channel.memory import MemoryStorage
+from engine.channel.session_state import SessionState
+from engine.channel.several_storages import SeveralStorages
+from engine.channel.steps import Round, Steps
+from engine.channel.storage import Opening
+from engine.channel.values import Acknowledged, Fetched
 from engine.drivers.errand import Sent
 from engine.errors import (
     ChannelNotFound,
@@ -51,7 +51,7 @@ class Desk:
 
     def another(self) -> SeveralStorages:
         """What another process has, that knows nothing."""
-        return SeveralStorages("ch", {id: Knowledge(self.ttl_s) for id in self.storages}, self.now_ns)
+        return SeveralStorages("ch", {id: SessionState(self.ttl_s) for id in self.storages}, self.now_ns)
 
     def run(self, steps: Steps[Any]) -> Any:
         try:
@@ -290,7 +290,7 @@ def test_a_subscriber_that_was_given_back_is_believed_in_the_end(desk: Desk) -> 
     desk.down.clear()
     desk.now_s += 0.6
     assert ids(desk.fetch()) == [] and desk.unread("a") == []
-    assert desk.steps._doubts._doubts == {}
+    assert desk.steps._suspects._suspects == {}
 
 
 def test_no_more_than_asked_for_and_the_receipt_covers_no_other(desk: Desk) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.channels.values import Fetched
+from engine.channel.values import Fetched
 from engine.errors import ChannelNotFound, EngineError, OutcomeUnknown, ServerUnavailable, SubscriptionNotFound
 from engine.operations.channels import AskOld, NewMessage
 from tests.engine.channels.test_merging import Desk, ids, parts
@@ -110,10 +110,10 @@ class Walk:
     def ids_in(self, place: str) -> set[str]:
         """The ids that a storage knows."""
         state = self.desk.storages[place]._state
-        return {str(key.name) for key in state._lives._values if key.kind == "mid"}
+        return {str(key.name) for key in state._values._values if key.kind == "mid"}
 
     def in_doubt(self, place: str) -> bool:
-        return ("s", place) in self.desk.steps._doubts._doubts
+        return ("s", place) in self.desk.steps._suspects._suspects
 
 
 @pytest.mark.walk

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.channels.polling import waiting
-from engine.channels.steps import Rest
+from engine.channel.polling import waiting
+from engine.channel.steps import Rest
 
 MS = 1_000_000
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engine.call import Call
-from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
-from engine.channels.recorder import ChannelRecorder
+from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channel.recorder import ChannelRecorder
 from engine.history import HistoryFile
 from engine.observer import Outcome
 from engine.operations import (

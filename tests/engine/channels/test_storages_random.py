@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.channels import clock as clocks
-from engine.channels.clock import CLOCK_MAX, CLOCK_MIN
-from engine.channels.memory import MemoryStorage
+from engine.channel import clock as clocks
+from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
+from engine.channel.memory import MemoryStorage
 from engine.operations.channels import (
     Acknowledge,
     AskOld,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.channels import rules
+from engine.channel import rules
 from engine.models import ChannelRule
 from tests.engine.channels.channel_desk import ChannelDesk
 

@@ -13,7 +13,7 @@ from engine.drivers.driver import SyncDriver
 from engine.drivers.endpoint import ConnectOptions, Endpoint
 from engine.handlers import Handlers
 from engine.operations import Claim, Claimed
-from engine.queue import Queue
+from engine.queue.synchronous.queue import Queue
 
 _counters = itertools.count(1)
 

@@ -7,7 +7,7 @@ import redis
 
 from engine import Malformed, Queue, UnsupportedFeature, models
 from engine.operations import SetMetadata
-from engine.parts.metadata import JobMetadata
+from engine.queue.metadata import JobMetadata
 
 pytestmark = pytest.mark.feature("MQ16", model="mosquito")
 

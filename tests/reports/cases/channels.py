@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.channels.clock import CLOCK_MAX, ahead
+from engine.channel.clock import CLOCK_MAX, ahead
 from tests.reports.channel_story import Channel, ChannelStory, Sent, crc_of
 from tests.reports.good_channels import P1, P2, S2, S3
 from tests.reports.story import ns

@@ -1,0 +1,72 @@
+"""A channel on a Redis or Valkey server: see `RedisStorage`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.call import Call
+from engine.channel.asynchronous.storage import Listener
+from engine.channel.steps import Answers, Ask
+from engine.channel.storage import Opening
+from engine.drivers.async_bell import AsyncBell
+from engine.drivers.async_driver import AsyncDriver
+from engine.drivers.endpoint import Endpoint
+from engine.drivers.errand import Sent
+from engine.models.dsps import DspsModel
+
+
+class AsyncOpenRedis:
+    """One channel on a server."""
+
+    def __init__(self, endpoint: Endpoint, opening: Opening) -> None:
+        self.url = endpoint.url
+        self._model = DspsModel(opening.channel, lua=opening.lua)
+        self._driver = AsyncDriver(endpoint, self._model.scripts.values(), observer=opening.observer)
+        self._bell = AsyncBell(endpoint, self._model.keys.bell)
+
+    @property
+    def live(self) -> bool:
+        """Whether listeners are called for every message that is published from now on."""
+        return self._bell.live
+
+    async def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
+        """Run an operation."""
+        async with self._driver.turns:
+            if not callable(ask):
+                return await self._driver.send(self._model.call(ask), intended_ns)
+            await self._driver.server_now_ms()
+            sent = await self._driver.send(self._model.call(ask(self._driver.not_after_ms())), intended_ns)
+            if sent.came_late:
+                sent = await self._driver.send(self._model.call(ask(self._driver.not_after_ms())), intended_ns)
+            return sent
+
+    async def send_many(self, asks: Sequence[Ask], intended_ns: int | None = None) -> Answers:
+        """Run several, in one piece."""
+        async with self._driver.turns:
+            await self._driver.server_now_ms()
+            outcomes = await self._driver.send_many(self._calls(asks), intended_ns)
+            late = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, Sent) and outcome.came_late]
+            if late:
+                again = await self._driver.send_many(self._calls([asks[at] for at in late]), intended_ns)
+                for at, outcome in zip(late, again, strict=True):
+                    outcomes[at] = outcome
+            return outcomes
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` after each publication from now on."""
+        self._bell.listen(listener)
+
+    def unlisten(self, listener: Listener) -> None:
+        """Do not call `listener` any more."""
+        self._bell.unlisten(listener)
+
+    async def close(self) -> None:
+        """Close the idle connections."""
+        await self._bell.close()
+        await self._driver.close()
+
+    def _calls(self, asks: Sequence[Ask]) -> list[Call[Any]]:
+        """The calls of these, as of now."""
+        not_after_ms = self._driver.not_after_ms()
+        return [self._model.call(ask(not_after_ms) if callable(ask) else ask) for ask in asks]

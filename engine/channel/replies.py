@@ -1,0 +1,162 @@
+"""What the reply of one storage means to who called: pure functions, for channels with one storage and with several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from engine.channel import clock, contents
+from engine.channel.session_state import SessionState
+from engine.channel.values import Acknowledged, Message, Published
+from engine.drivers.errand import Sent
+from engine.errors import (
+    ChannelNotFound,
+    EngineError,
+    OutcomeUnknown,
+    PartlyPublished,
+    ScriptFault,
+    ServerUnavailable,
+    SubscriptionNotFound,
+)
+from engine.operations.channels import (
+    Acknowledge,
+    AcknowledgeReply,
+    FetchReply,
+    OldReply,
+    Proof,
+    PublishReply,
+    SubscribeReply,
+    UnsubscribeReply,
+)
+
+R = TypeVar("R")
+
+
+class Batch(NamedTuple):
+    """What one fetch of one storage brought. `upto`: the clock that a receipt stands for, None where there is nothing to
+    acknowledge; `proof`: what tells it from the same clock of another history. `news`: the clock went back, and this object has
+    not told this subscriber yet."""
+
+    messages: tuple[Message, ...]
+    upto: int | None
+    proof: Proof | None
+    more: bool
+    searching: bool
+    lost: int
+    corrupt: int
+    era: int
+    era_changed: bool
+    news: bool
+
+    @property
+    def speaks(self) -> bool:
+        """Whether nobody should wait for more before it is told."""
+        return bool(self.messages or self.lost or self.corrupt or self.news)
+
+
+def reply_of(sent: Sent, kind: type[R]) -> R:
+    """The reply. Raises ScriptFault for one of another kind."""
+    reply = sent.reply
+    if not isinstance(reply, kind):
+        raise ScriptFault(f"a reply of type {type(reply).__name__} where {kind.__name__} was expected")
+    return reply
+
+
+def published(session: SessionState, sent: Sent) -> list[Published | EngineError]:
+    """What came of each message of a call."""
+    reply = reply_of(sent, PublishReply)
+    era_changed = session.learn(sent) or reply.turned
+    found: list[Published | EngineError] = []
+    for item in reply.items:
+        if item.result == "refused" or item.clock is None:
+            found.append(_refused("publish", sent))
+        else:
+            found.append(Published(item.result, item.clock, reply.era, era_changed))
+    return found
+
+
+def concluded(results: Sequence[Published | EngineError], count: int) -> list[Published]:
+    """What came of all messages, of which those that were not sent have no result. Raises the failure of all, else
+    PartlyPublished."""
+    answered = [result for result in results if isinstance(result, Published)]
+    failures = [result for result in results if not isinstance(result, Published)]
+    if not failures:
+        return answered
+    if not answered and (len(failures) == count or all(isinstance(failure, ServerUnavailable) for failure in failures)):
+        raise failures[0]
+    rest = [ServerUnavailable("publish: not sent, after a call before it failed")] * (count - len(results))
+    raise PartlyPublished(f"{len(answered)} of {count} messages are published: {failures[0]}", [*results, *rest])
+
+
+def subscribed(session: SessionState, sent: Sent) -> SubscribeReply:
+    """The reply to a subscribe. Raises OutcomeUnknown, ServerUnavailable."""
+    reply = reply_of(sent, SubscribeReply)
+    session.learn(sent)
+    if reply.result == "refused":
+        raise _refused("subscribe", sent)
+    return reply
+
+
+def unsubscribed(sent: Sent) -> bool:
+    """Whether the subscriber was there. Raises OutcomeUnknown, ServerUnavailable."""
+    reply = reply_of(sent, UnsubscribeReply)
+    if reply.result == "refused":
+        raise _refused("unsubscribe", sent)
+    return reply.result == "deleted"
+
+
+def batch(session: SessionState, subscriber: str, sent: Sent) -> Batch | None:
+    """What a fetch brought; None where channel or subscriber are missing: `missing` says which."""
+    reply = reply_of(sent, FetchReply)
+    session.learn(sent)
+    if reply.result != "ok":
+        return None
+    if reply.cursor is None:
+        raise ScriptFault("a fetch without a cursor")
+    before = session.fetched(subscriber, reply)
+    # Also where the server has told it to a copy of this call whose answer was lost.
+    era_changed = reply.era_changed or before not in (None, reply.era)
+    read = [(at, contents.read(body)) for at, body in reply.items]
+    messages = tuple(Message(*found, at) for at, found in read if found is not None)
+    # By the order of delivery: the largest of a batch across the wrap is not its last (wire-models 2.3).
+    upto = reply.items[-1][0] if reply.items else reply.upto
+    if upto == reply.cursor:
+        upto = None
+    proof = None if upto is None else Proof(upto, reply.proof_ms)
+    passed = 0 if upto is None else clock.distance(reply.cursor, upto)
+    return Batch(
+        messages,
+        upto,
+        proof,
+        reply.more or reply.searching,
+        reply.searching,
+        passed - len(read),
+        len(read) - len(messages),
+        reply.era,
+        era_changed,
+        era_changed and before != reply.era,
+    )
+
+
+def acknowledged(session: SessionState, operation: Acknowledge, sent: Sent) -> Acknowledged | None:
+    """What came of an acknowledgement; None where channel or subscriber are missing."""
+    reply = reply_of(sent, AcknowledgeReply)
+    session.learn(sent)
+    session.acknowledged(operation, reply)
+    if reply.result != "OK" and reply.result != "stale":
+        return None
+    other_era = operation.era is not None and operation.era != reply.era
+    return Acknowledged(reply.result, reply.turned or reply.beyond or other_era)
+
+
+def missing(channel: str, subscriber: str, reply: Any) -> EngineError:
+    """The error for a reply that found none."""
+    assert isinstance(reply, FetchReply | AcknowledgeReply | OldReply)
+    return ChannelNotFound(channel) if reply.result == "channel-not-found" else SubscriptionNotFound(channel, subscriber)
+
+
+def _refused(what: str, sent: Sent) -> EngineError:
+    """Of a call that came too late, twice."""
+    if sent.definite:
+        return ServerUnavailable(f"{what}: the call came too late, nothing was applied")
+    return OutcomeUnknown(f"{what}: refused as late after an unanswered send")

@@ -1,0 +1,124 @@
+"""What a channel object remembers of one storage between calls: the latest clock that it was told, each subscriber's era, and the
+proofs of the receipts that it has given. It makes the operations that carry this along, and learns from their replies. No I/O;
+safe from threads, which at worst tell less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from engine.channel import clock
+from engine.drivers.delivery import DEADLINE_MS
+from engine.drivers.errand import Sent
+from engine.operations.channels import (
+    Acknowledge,
+    AcknowledgeReply,
+    AskOld,
+    ChannelOperation,
+    Fetch,
+    FetchReply,
+    NewMessage,
+    OldReply,
+    Proof,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+)
+
+#: Subscribers whose eras are kept; more than that are those of a service that makes names up.
+_ERAS_MAX = 100_000
+#: Receipts of one subscriber whose proofs are kept: handed in are the last one, and few that are older.
+_PROOFS_MAX = 4
+_MARGIN_MS = 1_000
+
+
+class SessionState:
+    """What is remembered of one storage. `ttl_s`: the life of this channel's keys."""
+
+    def __init__(self, ttl_s: int, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        #: In whole seconds.
+        self.ttl_s = ttl_s
+        # A copy of a call may arrive until its deadline: by then the channel may have expired by itself, and a lower clock is no
+        # news.
+        self._trusted_ns = (ttl_s * 1000 - DEADLINE_MS - _MARGIN_MS) * 1_000_000
+        self._now_ns = now_ns
+        self._latest: int | None = None
+        self._era = 0
+        self._renewed_ns = 0
+        self._eras: dict[str, int] = {}
+        #: For each subscriber: clock of a receipt, and its proof.
+        self._proofs: dict[str, tuple[tuple[int, Proof], ...]] = {}
+
+    @property
+    def seen(self) -> int | None:
+        """The latest clock, as long as the channel cannot have expired since it was told."""
+        return self._latest if self._now_ns() - self._renewed_ns < self._trusted_ns else None
+
+    def publish(self, messages: tuple[NewMessage, ...]) -> Callable[[int], ChannelOperation]:
+        """A publish that lacks only its `not_after_ms`."""
+        return lambda not_after_ms: Publish(messages, self.ttl_s, not_after_ms, self.seen)
+
+    def subscribe(self, subscriber: str, nonce: str) -> Callable[[int], ChannelOperation]:
+        """A subscribe that lacks only its `not_after_ms`."""
+        return lambda not_after_ms: Subscribe(subscriber, nonce, self.ttl_s, not_after_ms, self.seen)
+
+    def unsubscribe(self, subscriber: str, nonce: str) -> Callable[[int], ChannelOperation]:
+        """An unsubscribe that lacks only its `not_after_ms`."""
+        return lambda not_after_ms: Unsubscribe(subscriber, nonce, not_after_ms)
+
+    def fetch(self, subscriber: str, most: int, waited_ms: int = 0) -> Fetch:
+        """The next fetch of this subscriber."""
+        return Fetch(subscriber, most, self.ttl_s, self.seen, waited_ms)
+
+    def acknowledge(self, subscriber: str, at: int) -> Acknowledge:
+        """The acknowledgement of a clock, in the era of the subscriber's last fetch here, if there was one, and with the proof of
+        the fetch that gave the receipt."""
+        seen = self.seen
+        # The channel may have expired and begun anew.
+        proof = dict(self._proofs.get(subscriber, ())).get(at) if seen is not None else None
+        return Acknowledge(subscriber, at, self.ttl_s, self._eras.get(subscriber), seen, proof)
+
+    def ask_old(self, subscriber: str, messages: tuple[str, ...]) -> AskOld:
+        """The question whether this subscriber will not be given these messages any more."""
+        return AskOld(subscriber, messages)
+
+    def learn(self, sent: Sent) -> bool:
+        """Take what a reply says of the clock. Whether that has gone back since the last one, as far as its era tells."""
+        reply: Any = sent.reply
+        if getattr(reply, "clock", None) is None or isinstance(reply, OldReply):
+            return False
+        fresh = sent.first_send_ns - self._renewed_ns < self._trusted_ns
+        changed = fresh and self._latest is not None and reply.era != self._era
+        self._latest = clock.latest(reply.clock, self._latest if fresh else None)
+        self._era = reply.era
+        if not fresh:
+            self._proofs.clear()
+        if not (isinstance(reply, AcknowledgeReply) and reply.result == "stale"):
+            self._renewed_ns = max(self._renewed_ns, sent.first_send_ns)
+        return changed
+
+    def fetched(self, subscriber: str, reply: FetchReply) -> int | None:
+        """Take what a fetch of this subscriber says of its era; that of the fetch before it."""
+        before = self._eras.get(subscriber)
+        if len(self._eras) >= _ERAS_MAX:
+            self._eras.clear()
+            self._proofs.clear()
+        self._eras[subscriber] = reply.era
+        return before
+
+    def gave(self, subscriber: str, at: int, proof: Proof | None) -> None:
+        """Take what the receipt stands for that this subscriber is given: all up to a clock, that of the proof or one before."""
+        if proof is not None:
+            others = [one for one in self._proofs.get(subscriber, ()) if one[0] != at]
+            self._proofs[subscriber] = (*others[1 - _PROOFS_MAX :], (at, proof))
+
+    def acknowledged(self, operation: Acknowledge, reply: AcknowledgeReply) -> None:
+        """Take what came of an acknowledgement. What it was about is over: a receipt that is refused because of a proof and comes
+        once more is one of another object, which was given another message with that clock."""
+        given = self._proofs.pop(operation.subscriber, ())
+        done = reply.cursor if reply.result == "OK" else None
+        left = [one for one in given if one[0] != operation.clock and (done is None or clock.after(one[0], done))]
+        if left:
+            self._proofs[operation.subscriber] = tuple(left)

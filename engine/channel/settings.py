@@ -1,0 +1,127 @@
+"""The settings of a channel and the bounds of what callers give, without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from engine import validate
+from engine.channel import contents, ids, rules
+from engine.channel.one_storage import OneStorage
+from engine.channel.redis_storage import RedisStorage
+from engine.channel.session_state import SessionState
+from engine.channel.several_storages import SeveralStorages
+from engine.channel.storage import Opening, Storage
+from engine.drivers.endpoint import DEFAULT_URL
+from engine.errors import Malformed
+from engine.models import Dsps
+from engine.observer import Observer
+from engine.operations.channels import NewMessage
+
+#: What one fetch may ask for, and one `are_old`.
+MESSAGES_MAX = 1_000
+#: Of one `publish_many`: all are checked, and held in memory, before the first is sent.
+PUBLISH_MAX = 100_000
+#: One script call: it keeps the server's one thread for some milliseconds.
+_CALL_MESSAGES_MAX = 1_000
+_CALL_BYTES_MAX = 1024 * 1024
+
+
+class ChannelSettings:
+    """A channel's settings, its storages, and what decides how calls use them."""
+
+    def __init__(
+        self,
+        name: object,
+        model: object,
+        *,
+        url: str,
+        client: Any,
+        connect: Any,
+        storages: object,
+        lua: object,
+        observer: Observer | None,
+    ) -> None:
+        self.name = ids.check("channel", name)
+        spec = Dsps() if model is None else model
+        if not isinstance(spec, Dsps):
+            raise Malformed("model", spec, "models.Dsps()")
+        #: How long messages are kept at least, and the life of keys for that.
+        self.expire_ms = rules.expire_ms(rules.checked(spec.rules), self.name)
+        self.ttl_s = rules.ttl_s(self.expire_ms)
+        if storages is None:
+            named = {spec.storage: cast("Storage", RedisStorage(url, client=client, connect=connect))}
+        elif url != DEFAULT_URL or client is not None or connect is not None:
+            raise Malformed("storages", storages, "given without url, client and connect: each storage has its own")
+        else:
+            named = _checked_storages(storages)
+        self.storages: Mapping[str, Storage] = named
+        self._opening = Opening(self.name, validate.lua_folder(lua), observer)
+        sessions = {id: SessionState(self.ttl_s) for id in named}
+        self._plan = OneStorage(self.name, *sessions.popitem()) if len(sessions) == 1 else SeveralStorages(self.name, sessions)
+
+
+def _checked_storages(storages: object) -> dict[str, Storage]:
+    bound = "a mapping of 1 to 10 ids to storages, RedisStorage(...) or MemoryStorage(), each in another place"
+    if not isinstance(storages, Mapping) or not 1 <= len(cast("Mapping[Any, Any]", storages)) <= 10:
+        raise Malformed("storages", cast("object", storages), bound)
+    given = cast("Mapping[Any, Any]", storages)
+    for storage in given.values():
+        opens = callable(getattr(storage, "open", None)) and callable(getattr(storage, "open_async", None))
+        if not opens or isinstance(storage, type):
+            raise Malformed("storages", given, bound)
+    # What is written to one place twice is a duplicate of itself each time.
+    places = [storage.place if isinstance(storage, RedisStorage) else id(storage) for storage in given.values()]
+    if any(place in places[:at] for at, place in enumerate(places)):
+        raise Malformed("storages", given, bound)
+    return {validate.text("storages", id): storage for id, storage in given.items()}
+
+
+def message_ids(ids_given: object) -> tuple[str, ...]:
+    """Ids to ask for, checked. Raises Malformed."""
+    bound = f"a sequence of at most {MESSAGES_MAX} ids of messages"
+    if isinstance(ids_given, str | bytes) or not isinstance(ids_given, Iterable):
+        raise Malformed("ids", ids_given, bound)
+    found = tuple(cast("Iterable[object]", ids_given))
+    if len(found) > MESSAGES_MAX:
+        raise Malformed("ids", f"{len(found)} ids", bound)
+    return tuple(ids.check(f"ids[{at}]", id) for at, id in enumerate(found))
+
+
+def new_messages(messages: object) -> list[NewMessage]:
+    """Messages to publish, checked. Raises Malformed that names the first bad one by its index."""
+    bound = f"an iterable of at most {PUBLISH_MAX} pairs of id and content"
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise Malformed("messages", cast("object", messages), bound)
+    found: list[NewMessage] = []
+    known: set[str] = set()
+    for at, pair in enumerate(cast("Iterable[Any]", messages)):
+        if at == PUBLISH_MAX:
+            raise Malformed("messages", f"more than {PUBLISH_MAX} messages", bound)
+        if not isinstance(pair, tuple | list) or len(cast("list[Any]", pair)) != 2:
+            raise Malformed(f"messages[{at}]", cast("object", pair), "a pair of id and content")
+        id, content = cast("list[object]", pair)
+        try:
+            message = NewMessage(ids.check("id", id), contents.written(content))
+        except Malformed as error:
+            raise Malformed(f"messages[{at}].{error.field}", error.value, error.bound) from None
+        known.add(message.id)
+        if len(known) <= at:
+            raise Malformed(f"messages[{at}].id", id, "an id that no other message of the call has")
+        found.append(message)
+    return found
+
+
+def parts_of(messages: list[NewMessage]) -> list[tuple[NewMessage, ...]]:
+    """The messages of each call, in order."""
+    parts: list[tuple[NewMessage, ...]] = []
+    start = size = 0
+    for at, message in enumerate(messages):
+        message_bytes = len(message.content) + len(message.id)
+        if at > start and (at - start == _CALL_MESSAGES_MAX or size + message_bytes > _CALL_BYTES_MAX):
+            parts.append(tuple(messages[start:at]))
+            start, size = at, 0
+        size += message_bytes
+    if messages:
+        parts.append(tuple(messages[start:]))
+    return parts

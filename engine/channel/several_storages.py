@@ -1,0 +1,259 @@
+"""What a channel with several storages does, as steps: it writes to all and reads from all, and one that works is enough.
+Messages are told apart by their ids, for each storage has clocks of its own.
+
+What that cannot hide: a storage that was away lacks what was published meanwhile, and an unsubscribe that it missed is undone as
+soon as it is back.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from engine.channel import receipts, replies
+from engine.channel.health import Health
+from engine.channel.merge import Merged, Part, holders, merge
+from engine.channel.session_state import SessionState
+from engine.channel.steps import Ask, Round, Steps
+from engine.channel.suspect_cursors import SuspectCursors
+from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
+from engine.drivers.errand import Sent
+from engine.errors import EngineError, Malformed, OutcomeUnknown, ScriptFault
+from engine.operations.channels import FetchReply, NewMessage, OldReply
+
+R = TypeVar("R")
+
+_Answers = Mapping[str, Sequence[Sent | EngineError]]
+
+#: Parts of a bulk that go out together.
+_PIPELINE_CALLS = 8
+#: How long a fetch that need not wait goes on while all that it finds is old, or nothing yet.
+_SEARCH_NS = 2_000_000_000
+
+
+class SeveralStorages:
+    """The steps of a channel's calls on several storages. `sessions`: by the ids that receipts call them, in the order in which
+    they are preferred."""
+
+    def __init__(self, channel: str, sessions: Mapping[str, SessionState], now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._channel = channel
+        self._sessions = dict(sessions)
+        self._now_ns = now_ns
+        self._health = Health(channel, sessions, now_ns)
+        self._suspects = SuspectCursors(now_ns)
+
+    def publish(self, message: NewMessage, intended_ns: int | None) -> Steps[Published]:
+        """Publish a message. Raises OutcomeUnknown, ServerUnavailable when no storage took it."""
+        (came,) = yield from self._publish(((message,),), intended_ns)
+        if isinstance(came, EngineError):
+            raise came
+        return came
+
+    def publish_many(self, parts: Sequence[tuple[NewMessage, ...]], intended_ns: int | None) -> Steps[list[Published]]:
+        """A part goes out in one script, several in pipelines. After one that failed everywhere no further one goes out."""
+        results: list[Published | EngineError] = []
+        for at in range(0, len(parts), _PIPELINE_CALLS):
+            results += yield from self._publish(parts[at : at + _PIPELINE_CALLS], intended_ns)
+            if any(isinstance(result, EngineError) for result in results):
+                break
+        return replies.concluded(results, sum(map(len, parts)))
+
+    def subscribe(self, subscriber: str) -> Steps[Subscribed]:
+        """Create a subscriber. Raises OutcomeUnknown, ServerUnavailable."""
+        found = _succeeded((yield from self._subscribe(subscriber, None)))
+        created = all(reply.result == "created" for reply in found.values())
+        return Subscribed(created, next(iter(found.values())).clock or 0)
+
+    def unsubscribe(self, subscriber: str) -> Steps[bool]:
+        """Delete a subscriber; False when there was none. Raises OutcomeUnknown, ServerUnavailable."""
+        nonce = secrets.token_hex(8)
+        answers = yield from self._ask(lambda id: [self._sessions[id].unsubscribe(subscriber, nonce)])
+        return any(_succeeded(_each(answers, lambda _, sent: replies.unsubscribed(sent))).values())
+
+    def fetch(self, subscriber: str, most: int, waited_ms: int = 0) -> Steps[tuple[Fetched, bool]]:
+        """One look: what it brought, and whether nobody should wait for more. Raises ChannelNotFound, SubscriptionNotFound."""
+        until_ns = self._now_ns() + _SEARCH_NS
+        while True:
+            parts = yield from self._parts(subscriber, most, waited_ms)
+            old = yield from self._old(subscriber, parts)
+            merged = merge(parts, old, most)
+            news = any(part.batch.news for part in parts.values())
+            for id, at in merged.upto.items():
+                self._sessions[id].gave(subscriber, at, parts[id].batch.proof)
+            speaks = bool(merged.messages or merged.lost or merged.corrupt or news)
+            searching = any(part.batch.searching for part in parts.values())
+            if not speaks and merged.dropped:
+                yield from self._acknowledge(subscriber, merged.upto)
+                searching = True
+            if speaks or not searching or self._now_ns() > until_ns:
+                return self._fetched(subscriber, parts, merged), speaks
+
+    def acknowledge(self, subscriber: str, receipt: str) -> Steps[Acknowledged]:
+        """Acknowledge a receipt. Raises Malformed, ChannelNotFound, SubscriptionNotFound."""
+        given = receipts.read_outer(receipt)
+        at = {id: receipts.read_inner(self._channel, subscriber, given[id]) for id in self._sessions if id in given}
+        if not at:
+            raise Malformed("receipt", receipt, f"one with a part of one of the storages {', '.join(self._sessions)}")
+        came = _succeeded((yield from self._acknowledge(subscriber, at)))
+        found = [one for one in came.values() if isinstance(one, Acknowledged)]
+        if not found:
+            raise self._missing(subscriber, came)
+        moved = any(one.result == "OK" for one in found)
+        return Acknowledged("OK" if moved else "stale", any(one.era_changed for one in found))
+
+    def are_old(self, subscriber: str, ids: tuple[str, ...]) -> Steps[dict[str, bool]]:
+        """Whether each message is old for the subscriber. Raises ChannelNotFound, SubscriptionNotFound."""
+        answers = yield from self._ask(lambda id: [self._sessions[id].ask_old(subscriber, ids)])
+        found = _succeeded(_each(answers, lambda _, sent: replies.reply_of(sent, OldReply)))
+        known = [reply for reply in found.values() if reply.result == "ok"]
+        if not known:
+            raise self._missing(subscriber, found)
+        return {id: any(reply.old[at] for reply in known) for at, id in enumerate(ids)}
+
+    def _ask(
+        self,
+        asks_of: Callable[[str], Sequence[Ask]],
+        among: Iterable[str] | None = None,
+        intended_ns: int | None = None,
+        enough: Callable[[Sequence[Any]], bool] | None = None,
+    ) -> Steps[_Answers]:
+        """Ask those that are not left out; their answers, in the order of the storages. One that failed when it was asked last is
+        not waited for."""
+        chosen = self._health.chosen(among)
+        doubtful = self._health.doubtful(chosen)
+        answers: _Answers = yield Round({id: asks_of(id) for id in chosen}, intended_ns, _any_answer if doubtful else enough)
+        for id in chosen:
+            failures = [one for one in answers.get(id, ()) if isinstance(one, EngineError)]
+            failure = next((one for one in failures if not isinstance(one, ScriptFault)), None)
+            if failure is not None:
+                self._health.failed(id, failure)
+            elif id in answers:
+                self._health.answered(id)
+                for fault in failures[:1]:
+                    self._health.faulted(id, fault)
+            elif self._health.doubtful((id,)):
+                self._health.failed(id, "no answer")
+        return {id: answers[id] for id in chosen if id in answers}
+
+    def _publish(self, parts: Sequence[tuple[NewMessage, ...]], intended_ns: int | None) -> Steps[list[Published | EngineError]]:
+        """What came of each message, of at most 8 parts."""
+        answers = yield from self._ask(lambda id: [self._sessions[id].publish(part) for part in parts], None, intended_ns)
+        by_storage: list[list[Published | EngineError]] = []
+        for id, outcomes in answers.items():
+            came: list[Published | EngineError] = []
+            for part, outcome in zip(parts, outcomes, strict=True):
+                if isinstance(outcome, EngineError):
+                    came += [outcome] * len(part)
+                else:
+                    came += replies.published(self._sessions[id], outcome)
+            by_storage.append(came)
+        return [_published(outcomes) for outcomes in zip(*by_storage, strict=True)]
+
+    def _subscribe(self, subscriber: str, among: Iterable[str] | None) -> Steps[dict[str, Any]]:
+        nonce = secrets.token_hex(8)
+        answers = yield from self._ask(lambda id: [self._sessions[id].subscribe(subscriber, nonce)], among)
+        return _each(answers, lambda id, sent: replies.subscribed(self._sessions[id], sent))
+
+    def _parts(self, subscriber: str, most: int, waited_ms: int) -> Steps[dict[str, Part]]:
+        """What each storage brought that knows the subscriber; those that do not are given it."""
+        answers = yield from self._ask(
+            lambda id: [self._sessions[id].fetch(subscriber, most, waited_ms)], None, None, _has_messages
+        )
+        found = _succeeded(_each(answers, lambda id, sent: self._part(id, subscriber, sent)))
+        parts = {id: part for id, part in found.items() if isinstance(part, Part)}
+        absent = [id for id in found if id not in parts]
+        if not parts:
+            raise self._missing(subscriber, found)
+        if absent:
+            for id, created in (yield from self._subscribe(subscriber, absent)).items():
+                if not isinstance(created, EngineError):
+                    self._suspects.began(subscriber, id)
+        places = {id: (part.clock, part.cursor) for id, part in parts.items()}
+        for id in self._sessions:
+            self._suspects.learn(subscriber, id, places)
+        return parts
+
+    def _part(self, id: str, subscriber: str, sent: Sent) -> Part | FetchReply:
+        batch = replies.batch(self._sessions[id], subscriber, sent)
+        reply = replies.reply_of(sent, FetchReply)
+        if batch is None or reply.cursor is None or reply.clock is None:
+            return reply
+        return Part(batch, reply.cursor, reply.clock)
+
+    def _old(self, subscriber: str, parts: Mapping[str, Part]) -> Steps[set[str]]:
+        """Messages that not every storage brought, and that one which did not says are old: it alone had them acknowledged."""
+        suspects: dict[str, tuple[str, ...]] = {}
+        for message, places in holders(parts).items():
+            for id in parts:
+                if id not in places and self._suspects.believed(subscriber, id, places):
+                    suspects[id] = (*suspects.get(id, ()), message)
+        if not suspects:
+            return set()
+        answers = yield from self._ask(lambda id: [self._sessions[id].ask_old(subscriber, suspects[id])], suspects)
+        old: set[str] = set()
+        for id, reply in _each(answers, lambda _, sent: replies.reply_of(sent, OldReply)).items():
+            if not isinstance(reply, EngineError) and reply.result == "ok":
+                old |= {message for message, is_old in zip(suspects[id], reply.old, strict=True) if is_old}
+        return old
+
+    def _acknowledge(self, subscriber: str, at: Mapping[str, int]) -> Steps[dict[str, Any]]:
+        """For each storage an Acknowledged, the reply of one where channel or subscriber are missing, or an error."""
+        operations = {id: self._sessions[id].acknowledge(subscriber, clock) for id, clock in at.items()}
+        answers = yield from self._ask(lambda id: [operations[id]], at)
+        return _each(answers, lambda id, sent: replies.acknowledged(self._sessions[id], operations[id], sent) or sent.reply)
+
+    def _fetched(self, subscriber: str, parts: Mapping[str, Part], merged: Merged) -> Fetched:
+        inner = {id: receipts.inner(self._channel, subscriber, at) for id, at in merged.upto.items()}
+        first = next(iter(parts.values())).batch
+        changed = any(part.batch.era_changed for part in parts.values())
+        receipt = receipts.outer(inner) if inner else None
+        return Fetched(merged.messages, receipt, merged.more, merged.lost, first.era, changed, merged.corrupt)
+
+    def _missing(self, subscriber: str, found: Mapping[str, Any]) -> EngineError:
+        """The error where no storage knows the subscriber: that the channel is missing only if all say so."""
+        some = sorted(found.values(), key=lambda reply: reply.result == "channel-not-found")
+        return replies.missing(self._channel, subscriber, some[0])
+
+
+def _each(answers: _Answers, read: Callable[[str, Sent], R]) -> dict[str, R | EngineError]:
+    """What came of the one operation in each storage."""
+    found: dict[str, R | EngineError] = {}
+    for id, (answer,) in answers.items():
+        try:
+            found[id] = answer if isinstance(answer, EngineError) else read(id, answer)
+        except EngineError as error:
+            found[id] = error
+    return found
+
+
+def _succeeded(found: Mapping[str, R | EngineError]) -> dict[str, R]:
+    """Those that worked. Raises when none did."""
+    worked = {id: came for id, came in found.items() if not isinstance(came, EngineError)}
+    if not worked:
+        raise _worst([came for came in found.values() if isinstance(came, EngineError)])
+    return worked
+
+
+def _worst(errors: Sequence[EngineError]) -> EngineError:
+    """The error to raise of several: that something may have been applied says more than that something was not."""
+    return next((error for error in errors if isinstance(error, OutcomeUnknown)), errors[0])
+
+
+def _published(outcomes: Sequence[Published | EngineError]) -> Published | EngineError:
+    """One message in several storages: a duplicate if one of them knew it, at the clock of the first that has it."""
+    took = [outcome for outcome in outcomes if isinstance(outcome, Published)]
+    if not took:
+        return _worst([outcome for outcome in outcomes if isinstance(outcome, EngineError)])
+    created = all(one.result == "created" for one in took)
+    return Published("created" if created else "duplicate", took[0].clock, took[0].era, any(one.era_changed for one in took))
+
+
+def _any_answer(answers: Sequence[Any]) -> bool:
+    return not any(isinstance(answer, EngineError) for answer in answers)
+
+
+def _has_messages(answers: Sequence[Any]) -> bool:
+    """Whether one storage has messages, after which the others have only a moment more."""
+    return any(isinstance(answer, Sent) and bool(answer.reply.items) for answer in answers)

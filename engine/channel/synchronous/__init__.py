@@ -1,0 +1,1 @@
+"""The synchronous interface of a channel, generated from `asynchronous` but for `waiting`."""

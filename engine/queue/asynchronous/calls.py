@@ -1,0 +1,88 @@
+"""What all calls of a queue and of its parts go through."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from engine.drivers.async_driver import AsyncDriver
+from engine.drivers.errand import Sent
+from engine.errors import EngineError
+from engine.operations import NoteQueue, Operation
+from engine.queue.results import BLOCK_MS
+from engine.queue.settings import QueueSettings
+from engine.queue.steps import DeadlineBound, Steps
+
+T = TypeVar("T")
+
+
+class AsyncQueueCalls(QueueSettings):
+    """A queue's settings and the driver that runs its calls."""
+
+    driver: AsyncDriver
+    _noted = False
+
+    async def carry_out(self, steps: Steps[T]) -> T:
+        """Run steps to their end, and return what they return: for the engine's own parts."""
+        answer: Any = None
+        try:
+            while True:
+                ask = steps.send(answer)
+                if isinstance(ask, DeadlineBound):
+                    answer = await self._send_in_time(ask)
+                else:
+                    async with self.driver.turns:
+                        answer = await self.driver.run(ask)
+        except StopIteration as end:
+            return end.value
+
+    async def _send_in_time(self, asked: DeadlineBound, intended_ns: int | None = None) -> Sent:
+        """Send an operation that is void after the time that it is given; once more when that was reckoned wrongly (rule 3).
+        Raises UnsupportedFeature, before any I/O, for an operation that the model lacks."""
+        if self.model.check is not None:
+            self.model.refuse(asked.operation(0))
+        async with self.driver.turns:
+            await self.driver.server_now_ms()
+            if not self._noted:
+                await self._note_use()
+            sent = await self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), intended_ns)
+            if sent.came_late:
+                sent = await self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), intended_ns)
+        return sent
+
+    async def _note_use(self) -> None:
+        """List the queue among those of its server, the first time that this process puts something into it or works for it. A
+        failure concerns nobody here."""
+        if not self._noted and self.model.now_ms is None:
+            self._noted = True
+            with suppress(EngineError):
+                await self.driver.send(self.model.call(NoteQueue(await self.driver.server_now_ms())))
+
+
+class AsyncPart:
+    """A part of a queue, as `queue.jobs` is one."""
+
+    def __init__(self, queue: AsyncQueueCalls) -> None:
+        self._queue = queue
+
+    async def _run(self, operation: Operation) -> Any:
+        """The reply of an operation that needs no deadline. Raises ServerUnavailable, OutcomeUnknown."""
+        async with self._queue.driver.turns:
+            return await self._queue.driver.run(self._queue.model.call(operation))
+
+
+class AsyncBlockingCalls:
+    """The calls of a part that block on the server: waits for results, readers of events. They have a driver of their own, whose
+    connections wait longer for a reply, so that no other call queues up behind them. It connects with the first one."""
+
+    def __init__(self, queue: AsyncQueueCalls) -> None:
+        self._build = queue.model.call
+        self._driver = AsyncDriver(queue.endpoint, (), clock=queue.driver.clock, block_ms_max=BLOCK_MS)
+
+    async def run(self, operation: Operation) -> Any:
+        """The reply of an operation that blocks for at most `BLOCK_MS`. Raises ServerUnavailable, OutcomeUnknown."""
+        return await self._driver.run(self._build(operation))
+
+    async def close(self) -> None:
+        """Close the idle connections."""
+        await self._driver.close()

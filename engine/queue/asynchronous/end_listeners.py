@@ -1,0 +1,88 @@
+"""Who listens for the ends of jobs under asyncio: one task and one connection, however many tasks wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Generator
+
+from engine.errors import EngineError
+from engine.operations import Hear, Heard
+from engine.queue.asynchronous.calls import AsyncBlockingCalls, AsyncQueueCalls
+from engine.queue.results import BLOCK_MS, FIRST_ENTRY
+
+
+class AsyncEndListener:
+    """One task that waits for the end of a job. `token`: what a look registers it under. `model_ms`: at most so long it may rest,
+    because its model may tell nothing of an end."""
+
+    def __init__(self, token: str, model_ms: int) -> None:
+        self.token = token
+        self._model_ms = model_ms
+        self._told = asyncio.Event()
+
+    def tell(self) -> None:
+        """Its job may have ended."""
+        self._told.set()
+
+    async def rest(self, most_ms: int) -> None:
+        """Wait until the job may have ended; at most so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(most_ms, self._model_ms) / 1000):
+                await self._told.wait()
+        self._told.clear()
+
+
+class AsyncEndListeners:
+    """All tasks that wait for ends of jobs of one queue, on the event loop that runs. Its own task ends within `BLOCK_MS` of the
+    last wait."""
+
+    def __init__(self, queue: AsyncQueueCalls) -> None:
+        self._model_ms = queue.model.hear_ms
+        self._by_job: dict[str, set[AsyncEndListener]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._blocking = AsyncBlockingCalls(queue)
+        self._token = ""
+
+    @contextlib.contextmanager
+    def listening_for(self, job: str) -> Generator[AsyncEndListener]:
+        """A listener for the end of this job, from before the first look on, so that nothing is told in between."""
+        loop = asyncio.get_running_loop()
+        if self._task is None or self._task.done() or self._loop is not loop:
+            # Whatever an earlier task or loop has left is of no use; a fresh stream begins at its first entry.
+            self._loop, self._by_job, self._token = loop, {}, secrets.token_hex(8)
+            self._task = loop.create_task(self._listen(self._token, self._by_job))
+        by_job, listener = self._by_job, AsyncEndListener(self._token, self._model_ms)
+        by_job.setdefault(job, set()).add(listener)
+        try:
+            yield listener
+        finally:
+            by_job[job].discard(listener)
+            if not by_job[job]:
+                del by_job[job]
+
+    async def close(self) -> None:
+        """End the listening."""
+        task, self._task = self._task, None
+        if task is not None and self._loop is asyncio.get_running_loop():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._blocking.close()
+
+    async def _listen(self, token: str, by_job: dict[str, set[AsyncEndListener]]) -> None:
+        after = FIRST_ENTRY
+        while True:
+            try:
+                heard: Heard = await self._blocking.run(Hear(token, after, BLOCK_MS))
+                after, told = heard.after, heard.jobs
+            except EngineError:
+                # The server is away, or something is wrong with it: those who wait look, and meet it themselves.
+                told = tuple(by_job)
+            for job in told:
+                for listener in by_job.get(job, ()):
+                    listener.tell()
+            if not by_job:
+                return

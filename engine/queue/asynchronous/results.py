@@ -1,0 +1,60 @@
+"""The results of a queue's jobs, and waiting for them: see `engine.queue.results`."""
+
+from __future__ import annotations
+
+from engine import validate
+from engine.errors import OutcomeUnknown, ServerUnavailable
+from engine.operations import Look, ReadProgress
+from engine.queue.asynchronous.calls import AsyncPart, AsyncQueueCalls
+from engine.queue.asynchronous.end_listeners import AsyncEndListeners
+from engine.queue.results import Progress, Result, Waiting, progress_of, result_of
+
+#: The server could not be asked, perhaps only now.
+_AWAY = (ServerUnavailable, OutcomeUnknown)
+
+
+class AsyncResults(AsyncPart):
+    """The results of a queue's jobs: `queue.results`."""
+
+    def __init__(self, queue: AsyncQueueCalls) -> None:
+        super().__init__(queue)
+        self._listeners = AsyncEndListeners(queue)
+
+    async def get(self, id: str) -> Result | None:
+        """How this job has ended; None for one that has not, and for one that nobody knows or that ended so long ago that
+        nothing is left: what a handler returned is kept for `result_ttl_ms`, that it finished for a while longer.
+
+        Raises Malformed, ServerUnavailable, OutcomeUnknown.
+        """
+        job = validate.known_id(id)
+        return result_of(job, await self._run(Look(job)))
+
+    async def progress(self, id: str) -> Progress | None:
+        """What the handler of this job has told last with `job.progress`, in its present run or an earlier one that failed; None
+        where it told nothing, and when the job has finished. Raises as `get` does."""
+        return progress_of(await self._run(ReadProgress(validate.known_id(id))))
+
+    async def wait(self, id: str, *, wait_ms: int = 30_000) -> Result:
+        """Wait until this job has ended, and say how. No wake-up is lost, whenever the job ends and whatever becomes of the
+        connection meanwhile.
+
+        Raises TimedOut when that takes longer than `wait_ms`, UnknownJob for an id that the server does not know, and
+        ServerUnavailable or OutcomeUnknown when the server is away at the end of that time, then up to 10 s later.
+        """
+        return await self.wait_out(Waiting(id, wait_ms))
+
+    async def wait_out(self, waiting: Waiting) -> Result:
+        """The result of the job of a wait that has begun, as `wait` returns it: for `call` of a queue."""
+        with self._listeners.listening_for(waiting.job) as listener:
+            while True:
+                try:
+                    found = waiting.take(await self._run(Look(waiting.job, listener.token)))
+                    if found is not None:
+                        return found
+                    await listener.rest(waiting.block_ms)
+                except _AWAY as error:
+                    waiting.failed(error)
+
+    async def close(self) -> None:
+        """Close the idle connections of waits."""
+        await self._listeners.close()

@@ -1,0 +1,59 @@
+"""Tasks: functions that are jobs of a queue, which `queue.job` makes. See `engine.tasks`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+from engine.handlers import Job
+from engine.operations import Enqueued
+from engine.tasks import AnyTask
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class AsyncTask(AnyTask[P, R, Awaitable[Enqueued]]):
+    """A function that is a job of a queue."""
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """Enqueue a call with these arguments. Raises Malformed before any I/O where they do not fit, else as `Queue.enqueue`."""
+        return await self._send(args, kwargs)
+
+    async def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Enqueue a call with these arguments, wait until it has ended, and return what the function returned, as JSON has it.
+        Raises as `enqueue` and as `Queue.call`; `with_options(wait_ms=...)` says how long to wait."""
+        return await self._ask(args, kwargs)
+
+
+class AsyncTaskDecorator:
+    """What `AsyncQueue.job` returns."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Job, P], R]) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> AsyncTask[P, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        """Register the function."""
+        return self._make(function)
+
+
+class AsyncBatchTaskDecorator:
+    """What `AsyncQueue.job` returns with `batch`."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Callable[[list[Job], list[T]], R]) -> AsyncTask[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], R]) -> AsyncTask[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[..., R]) -> AsyncTask[..., R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        """Register the function."""
+        return self._make(function)

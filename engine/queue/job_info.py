@@ -1,0 +1,131 @@
+"""What is known of a job, for people and for tools: its state, its envelope and what its runs have left behind."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from engine.errors import ScriptFault
+from engine.models.model import Model
+from engine.operations import Lease, Looked, Options
+
+#: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its
+#: entry among the last finished ones is kept; so are `cancelled`, `discarded`
+#: and the other ends. `blocked`: it waits for other jobs.
+Ended = Literal["finished", "cancelled", "discarded", "skipped", "rerouted"]
+JobState = Literal["waiting", "blocked", "delayed", "active", "stuck", "dead", "gone"] | Ended
+_ENDED: tuple[Ended, ...] = ("finished", "cancelled", "discarded", "skipped", "rerouted")
+_OPEN: tuple[JobState, ...] = ("waiting", "blocked", "delayed", "dead", "gone")
+_ERRORS_KEPT = 10
+_PLAIN = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class JobError:
+    """A run that came to nothing: when (ms, server time), under which fence, whether it `failed` or its worker was `lost`, the
+    error, and the end of its stack trace ('' where there is none)."""
+
+    at_ms: int
+    fence: int
+    kind: str
+    error: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """A job as it was at one instant. Times are ms of the server's clock since 1970, 0 where there is none.
+
+    Of a job that has ended only `id`, `state`, `fence` and `ended_ms` are known. `unreadable` says why a corrupt one could not be
+    read; `envelope` then holds its bytes. `errors` are the last ten runs that came to nothing, the oldest first.
+    """
+
+    id: str
+    state: JobState
+    fence: int = 0
+    name: str = ""
+    payload_bytes: bytes = b""
+    options: Options = _PLAIN
+    enqueued_ms: int = 0
+    due_ms: int = 0
+    lease_end_ms: int = 0
+    ended_ms: int = 0
+    claims: int = 0
+    failures: int = 0
+    crashes: int = 0
+    owner: str = ""
+    last_error: str = ""
+    errors: tuple[JobError, ...] = ()
+    unreadable: str = ""
+    envelope: bytes = b""
+
+    @property
+    def payload(self) -> Any:
+        """What was enqueued. Raises ValueError where the bytes are no JSON."""
+        return json.loads(self.payload_bytes)
+
+    @property
+    def key(self) -> str:
+        """Its tenant or limit key, '' = none."""
+        return self.options.key
+
+    @property
+    def priority(self) -> int:
+        """1 to 10."""
+        return self.options.priority
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the producer gave as headers."""
+        return dict(self.options.headers)
+
+
+def state_of(looked: Looked, srv_us: int) -> JobState:
+    """The state, with `stuck` apart from `active`. Raises ScriptFault for one that is not known."""
+    active: JobState = "stuck" if looked.at_ms * 1000 < srv_us else "active"
+    known: dict[str, JobState] = {"active": active}
+    known.update((state, state) for state in (*_ENDED, *_OPEN))
+    if looked.state not in known:
+        raise ScriptFault(f"inspect: a job in the state {looked.state}")
+    return known[looked.state]
+
+
+def job_info(model: Model, job: str, looked: Looked, srv_us: int) -> JobInfo:
+    """What was found of a job that is not gone."""
+    state = state_of(looked, srv_us)
+    if state in _ENDED:
+        return JobInfo(job, state, looked.fence, ended_ms=looked.at_ms)
+    run = looked.run
+    claims, failures, crashes = (int(run.get(name, b"0")) for name in ("claims", "failures", "crashes"))
+    common: dict[str, Any] = {
+        "lease_end_ms": looked.at_ms if state in ("active", "stuck") else 0,
+        "ended_ms": looked.at_ms if state == "dead" else 0,
+        "claims": claims,
+        "failures": failures,
+        "crashes": crashes,
+        "owner": _text(run.get("owner", b"")) if state in ("active", "stuck") else "",
+        "last_error": _text(run.get("error", b"")),
+        "errors": _errors(run),
+    }
+    try:
+        found = model.decode(looked.envelope, Lease(job, looked.fence, ""), 0, (claims, failures, crashes))
+    except ScriptFault as fault:
+        return JobInfo(job, state, looked.fence, unreadable=str(fault), envelope=looked.envelope, **common)
+    due_ms = looked.at_ms if state == "delayed" else found.due_ms
+    place = {"name": found.name, "payload_bytes": found.payload, "options": found.options, "enqueued_ms": found.enqueued_ms}
+    return JobInfo(job, state, looked.fence, due_ms=due_ms, **place, **common)
+
+
+def _errors(run: dict[str, bytes]) -> tuple[JobError, ...]:
+    count = int(run.get("errors", b"0"))
+    entries: list[JobError] = []
+    for number in range(max(0, count - _ERRORS_KEPT), count):
+        words, _, trace = _text(run.get(f"e{number % _ERRORS_KEPT}", b"")).partition("\0")
+        at_ms, fence, kind, *error = words.split(" ", 3)
+        entries.append(JobError(int(at_ms), int(fence), kind, error[0] if error else "", trace))
+    return tuple(entries)
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")

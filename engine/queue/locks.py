@@ -1,0 +1,85 @@
+"""Locks that processes share, beside the jobs of a queue (BN20, MQ23, MQ24): for work that should be done once at a time.
+
+Like a job's lease, a lock ends by time, so its holder may be overtaken without knowing: what must not be done twice is guarded by
+the lock's `fence`, which rises with each holder (rule 6).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from engine import validate
+from engine.errors import LeaseLost, Malformed, OutcomeUnknown, ScriptFault
+from engine.models.model import Model
+from engine.operations import AcquireLock, ExtendLock, LockReply, Operation, ReleaseLock
+from engine.queue.steps import DeadlineBound, Steps
+
+TTL_MS_MAX = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock in hand until `until_ms` (server time). `fence` is larger than that of every holder before; `renewals` counts the
+    times that it was extended."""
+
+    name: str
+    token: str
+    fence: int
+    until_ms: int
+    renewals: int = 0
+
+
+def new_token() -> str:
+    """What the caller of one `acquire` is known by."""
+    return os.urandom(8).hex()
+
+
+def acquiring(name: object, ttl_ms: object) -> Steps[Lock | None]:
+    """Take a lock; None when somebody holds it. Raises Malformed and OutcomeUnknown."""
+    lock_name, length_ms = validate.lock_name(name), validate.integer("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
+    token = new_token()
+
+    def operation(not_after_ms: int) -> Operation:
+        return AcquireLock(lock_name, token, length_ms, not_after_ms)
+
+    reply = _reply((yield DeadlineBound(operation)).reply)
+    if reply.result == "refused":
+        raise OutcomeUnknown(f"lock {lock_name}: refused as late after an unanswered send")
+    return Lock(lock_name, token, reply.fence, reply.until_ms) if reply.result == "held" else None
+
+
+def extending(lock: object, ttl_ms: object) -> Steps[Lock]:
+    """Hold it for longer. Raises LeaseLost when it has run out, Malformed and OutcomeUnknown."""
+    held, length_ms = _lock(lock), validate.integer("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
+    count = held.renewals + 1
+
+    def operation(not_after_ms: int) -> Operation:
+        # A late copy must not hold it for much longer than its sender meant to (rule 9).
+        return ExtendLock(held.name, held.token, count, length_ms, not_after_ms)
+
+    reply = _reply((yield DeadlineBound(operation)).reply)
+    if reply.result == "refused":
+        raise OutcomeUnknown(f"lock {held.name}: refused as late after an unanswered send")
+    if reply.result != "held":
+        raise LeaseLost(f"lock {held.name}: it has run out, another holder may have it")
+    return replace(held, until_ms=reply.until_ms, renewals=count)
+
+
+def releasing(model: Model, lock: object) -> Steps[bool]:
+    """Give it back; False when it was not held any more."""
+    held = _lock(lock)
+    reply = _reply((yield model.call(ReleaseLock(held.name, held.token))))
+    return reply.result == "released"
+
+
+def _reply(reply: object) -> LockReply:
+    if not isinstance(reply, LockReply):
+        raise ScriptFault(f"lock: a reply of type {type(reply).__name__}")
+    return reply
+
+
+def _lock(value: object) -> Lock:
+    if not isinstance(value, Lock):
+        raise Malformed("lock", value, "a Lock that acquire or extend has returned")
+    return value

@@ -1,0 +1,286 @@
+"""What a producer does, without I/O: checks jobs, makes calls of them, and decides what their answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple, Unpack, cast
+
+from engine import validate
+from engine.call import Call
+from engine.drivers.errand import Sent
+from engine.errors import (
+    EngineError,
+    Malformed,
+    OutcomeUnknown,
+    PartlyEnqueued,
+    ScriptFault,
+    ServerUnavailable,
+    UnknownParent,
+    UnsafeServer,
+    UnsupportedFeature,
+)
+from engine.models.ids import random_id, random_ids
+from engine.models.model import Model
+from engine.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Options
+from engine.options import OPTIONS, JobOptions, checked, nearest
+from engine.parameters import JobName, TypedJob
+from engine.queue.steps import DeadlineBound, Steps
+from engine.serializers import BUILT_IN, Serializers
+
+#: Jobs of one `enqueue_many`: all of them are checked, and held in memory, before the first is sent.
+JOBS_MAX = 100_000
+#: One script call: it keeps the server's one thread for some milliseconds.
+CALL_JOBS_MAX = 1_000
+CALL_BYTES_MAX = 1024 * 1024
+#: What an envelope adds to a payload, roughly.
+_ENVELOPE_BYTES = 256
+#: Calls that go out in one pipeline.
+_PIPELINE_CALLS = 8
+_FIELDS = ("name", "payload", "id", *OPTIONS)
+#: What a job without options of its own is given.
+NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
+
+
+@dataclass(slots=True, init=False)
+class NewJob:
+    """A job to enqueue with `enqueue_many`: the arguments of `enqueue`, with the same bounds and defaults.
+
+    Not frozen: making a frozen one takes as long as encoding its payload.
+    """
+
+    name: str
+    payload: object
+    id: str | None
+    options: JobOptions
+
+    def __init__(self, name: JobName, payload: object, *, id: str | None = None, **options: Unpack[JobOptions]) -> None:
+        if not isinstance(name, str) and isinstance(name, TypedJob):  # pyright: ignore[reportUnnecessaryIsInstance]
+            merged: Any = {**name.options, **options}
+            own_id = merged.pop("id", None)
+            name, id, options = name.name, own_id if id is None else id, merged
+        self.name = name
+        self.payload = payload
+        self.id = id
+        self.options = options
+
+
+class Draft(NamedTuple):
+    """A checked job: everything of an enqueue but the nonce and the time after which it is void."""
+
+    job: str
+    name: str
+    payload: bytes
+    options: Options
+
+    def operation(self, nonce: bytes, not_after_ms: int) -> Enqueue:
+        """The enqueue of this job."""
+        return Enqueue(self.job, self.name, self.payload, nonce, not_after_ms, self.options)
+
+
+def draft(
+    name: object,
+    payload: object,
+    payload_bytes_max: int,
+    id: object = None,
+    options: Mapping[str, object] = NO_OPTIONS,
+    serializers: Serializers = BUILT_IN,
+    model: Model | None = None,
+) -> Draft:
+    """A job, checked, for a queue of this model (None: for one that holds whatever a job may be). Raises Malformed and
+    UnsupportedFeature."""
+    if model is None:
+        job = random_id() if id is None else validate.job_id(id)
+    else:
+        job = model.new_id() if id is None else model.check_id(id)
+    job_name = validate.job_name(name)
+    made = checked(options) if model is None else checked(options, model.defaults)
+    if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
+        draft = Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), made)
+    else:
+        draft = Draft(job, job_name, *serializers.write(payload, made, payload_bytes_max))
+    if model is not None and model.check is not None:
+        model.check(*draft)
+    return draft
+
+
+def drafts(jobs: object, payload_bytes_max: int, serializers: Serializers = BUILT_IN, model: Model | None = None) -> list[Draft]:
+    """Jobs, checked as `draft` does. Raises Malformed that names the first bad one by its index: `jobs[3].priority`."""
+    if not isinstance(jobs, Iterable):
+        raise Malformed("jobs", jobs, "an iterable of NewJob or of mappings with its fields")
+    found: list[Draft] = []
+    known: set[str] = set()
+    names: set[str] = set()
+    ids, own_ids = random_ids() if model is None else model.new_ids(), 0
+    for at, job in enumerate(cast("Iterable[object]", jobs)):
+        if at == JOBS_MAX:
+            raise Malformed("jobs", f"more than {JOBS_MAX} jobs", f"at most {JOBS_MAX} jobs in one call")
+        made = _draft_of(job, at, payload_bytes_max, names, ids, serializers, model)
+        # The server gives ids to those that have none.
+        if made.job:
+            own_ids += 1
+            known.add(made.job)
+        if len(known) < own_ids:
+            raise Malformed(f"jobs[{at}].id", made.job, "an id that no other job of the call has")
+        found.append(made)
+    return found
+
+
+def enqueued(sent: Sent) -> Enqueued:
+    """What came of an enqueue. Raises UnknownParent, and OutcomeUnknown for a refusal that an unanswered copy may belie."""
+    if not isinstance(sent.reply, Enqueued):
+        raise ScriptFault(f"Enqueue: a reply of type {type(sent.reply).__name__}")
+    if (refusal := _refusal(sent.reply, sent.definite)) is not None:
+        raise refusal
+    return sent.reply
+
+
+def enqueuing(operation: Callable[[int], Enqueue]) -> Steps[Enqueued]:
+    """Enqueue one job that was checked. Raises as `enqueued` does."""
+    return enqueued((yield DeadlineBound(operation)))
+
+
+def enqueue_many(
+    jobs: Sequence[Draft], nonce: bytes, not_after_ms: Callable[[], int], build: Callable[[Enqueue | EnqueueMany], Call[Any]]
+) -> Generator[list[Call[Any]], list[Sent | EngineError], list[Enqueued]]:
+    """The pipelines that enqueue the jobs: yields the calls of each, is sent what came of them, returns a result for each job.
+
+    After a call that failed no further pipeline goes out. Raises that failure when it is all there is, else PartlyEnqueued.
+    """
+
+    def call(number: int) -> Call[Any]:
+        void_ms, part = not_after_ms(), parts[number]
+        # Each call has a nonce of its own: jobs without an id are known by that alone.
+        own = ((first + number) % 2**64).to_bytes(8, "big")
+        made = [Enqueue(job, name, payload, own, void_ms, options) for job, name, payload, options in part]
+        # One that needs others goes alone: its parents are keys of its call.
+        return build(made[0] if made[0].options.needs else EnqueueMany(tuple(made)))
+
+    parts, first = list(_parts(jobs)), int.from_bytes(nonce, "big")
+    results: list[Enqueued | EngineError] = []
+    for at in range(0, len(parts), _PIPELINE_CALLS):
+        flight = range(at, min(at + _PIPELINE_CALLS, len(parts)))
+        outcomes = yield [call(number) for number in flight]
+        late = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Sent) and outcome.came_late]
+        if late:
+            for number, outcome in zip(late, (yield [call(flight[number]) for number in late]), strict=True):
+                outcomes[number] = outcome
+        for number, outcome in zip(flight, outcomes, strict=True):
+            results += _results(parts[number], outcome)
+        if any(isinstance(result, EngineError) for result in results):
+            break
+    return _concluded(results, len(jobs))
+
+
+def _draft_of(
+    job: object,
+    at: int,
+    payload_bytes_max: int,
+    names: set[str],
+    ids: Iterator[str],
+    serializers: Serializers,
+    model: Model | None,
+) -> Draft:
+    """One job of a bulk. `names` are those that were checked before, `ids` new ones."""
+    if isinstance(job, NewJob):
+        name, payload, id, options = cast("object", job.name), job.payload, job.id, cast("Mapping[str, object]", job.options)
+    else:
+        name, payload, id, options = _fields_of(job, at)
+    try:
+        # A name that was checked before need not be checked again.
+        if not (isinstance(name, str) and name in names):
+            name = validate.job_name(name)
+            names.add(name)
+        checked_id = next(ids) if id is None else validate.job_id(id) if model is None else model.check_id(id)
+        made = checked(options) if model is None else checked(options, model.defaults)
+        if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
+            draft = Draft(checked_id, name, validate.payload_bytes(payload, payload_bytes_max), made)
+        else:
+            draft = Draft(checked_id, name, *serializers.write(payload, made, payload_bytes_max))
+        if model is not None and model.check is not None:
+            model.check(*draft)
+        return draft
+    except Malformed as error:
+        raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from None
+    except UnsupportedFeature as error:
+        raise UnsupportedFeature(f"jobs[{at}]: {error}") from None
+
+
+def new_jobs(jobs: Iterable[object], prepare: Callable[[NewJob], NewJob]) -> list[NewJob]:
+    """The jobs of a bulk, each as `prepare` (hooks before the enqueue) leaves it. Raises Malformed, and what a hook raises."""
+    made: list[NewJob] = []
+    for at, job in enumerate(jobs):
+        if isinstance(job, NewJob):
+            name, payload, id, options = job.name, job.payload, job.id, job.options
+        else:
+            name, payload, id, options = cast("Any", _fields_of(job, at))
+        made.append(prepare(NewJob(name, payload, id=id, **cast("Any", options))))
+    return made
+
+
+def _fields_of(job: object, at: int) -> tuple[object, object, object, Mapping[str, object]]:
+    """Name, payload, id and options of a job that is a mapping. Raises Malformed for anything else."""
+    bound = "a NewJob, or a mapping with its fields: name, payload, and the options of enqueue"
+    if not isinstance(job, Mapping):
+        raise Malformed(f"jobs[{at}]", job, bound)
+    options = dict(cast("Mapping[Any, object]", job))
+    missing = [field for field in _FIELDS[:2] if field not in options]
+    for field in options:
+        if field not in _FIELDS:
+            bound = f"name, payload, id or an option of jobs{nearest(field, _FIELDS)}; engine.JobOptions lists them"
+            raise Malformed(f"jobs[{at}]", field, bound)
+    if missing:
+        raise Malformed(f"jobs[{at}]", cast("object", job), f"{bound}; it lacks {' and '.join(missing)}")
+    return options.pop("name"), options.pop("payload"), options.pop("id", None), options
+
+
+def _parts(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
+    """The jobs of each call, in order."""
+    start = size = 0
+    for at, job in enumerate(jobs):
+        job_bytes = len(job.payload) + _ENVELOPE_BYTES
+        full = at - start == CALL_JOBS_MAX or size + job_bytes > CALL_BYTES_MAX
+        if at > start and (full or job.options.needs or jobs[at - 1].options.needs):
+            yield jobs[start:at]
+            start, size = at, 0
+        size += job_bytes
+    if jobs:
+        yield jobs[start:]
+
+
+def _refusal(item: Enqueued, definite: bool) -> EngineError | None:
+    """What a refusal says: of a late call only when it came after an unanswered send."""
+    if item.result == "orphan":
+        # An earlier copy that was applied would have been repeated, and one that was not can do nothing any more.
+        return UnknownParent(item.job, item.holder)
+    if item.result != "refused" or definite:
+        return None
+    return OutcomeUnknown(f"enqueue of {item.job} was refused as late after an unanswered send")
+
+
+def _results(part: Sequence[Draft], outcome: Sent | EngineError) -> Sequence[Enqueued | EngineError]:
+    """A result for each job of a call."""
+    if isinstance(outcome, EngineError):
+        return [outcome] * len(part)
+    reply: object = outcome.reply
+    if isinstance(reply, Enqueued):
+        return [_refusal(reply, outcome.definite) or reply]
+    if not isinstance(reply, EnqueuedMany):
+        return [ScriptFault(f"EnqueueMany: a reply of type {type(reply).__name__}")] * len(part)
+    if outcome.definite:
+        return reply.items
+    return [_refusal(item, definite=False) or item for item in reply.items]
+
+
+def _concluded(results: list[Enqueued | EngineError], count: int) -> list[Enqueued]:
+    answered = [result for result in results if isinstance(result, Enqueued)]
+    failures = [result for result in results if isinstance(result, EngineError)]
+    if not failures:
+        return answered
+    first = failures[0]
+    none_applied = all(isinstance(failure, ServerUnavailable | UnknownParent | UnsafeServer) for failure in failures)
+    if not answered and (none_applied or (len(failures) == count and all(failure is first for failure in failures))):
+        raise first
+    results += [ServerUnavailable("not sent, after another call had failed")] * (count - len(results))
+    raise PartlyEnqueued(f"{len(answered)} of {count} jobs are answered, the others not: {first}", results)

@@ -1,0 +1,136 @@
+"""How jobs have ended: what their handlers returned, or the error of a dead one; and waiting for that without losing a wake-up.
+
+Who waits looks and registers in one step of the server (`look.lua`), and then blocks on a stream of its own, which the script
+that ends the job writes to. Reading a stream takes nothing away, so a lost reply is read again; and every block is followed
+by another look, at the latest after `BLOCK_MS`, so that also a server that has forgotten everything leaves nobody waiting.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from engine import validate
+from engine.errors import EngineError, JobFailed, ScriptFault, TimedOut, UnknownJob
+from engine.operations import Seen
+
+#: A call blocks on the server for at most this long; who waits longer asks again.
+BLOCK_MS = 5_000
+#: The id that the first entry of a stream comes after.
+FIRST_ENTRY = "0-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a job has ended. `value` is what its handler returned, None where it returned nothing or that is not kept any more.
+
+    `outcome`: finished, dead (it failed or crashed too often, and may be requeued) or discarded; `error` is the last error of a
+    dead job as text. `ended_ms` is server time and 0 where nobody knows it any more; `took_ms` is how long the handler ran, None
+    where no value is kept.
+    """
+
+    job: str
+    outcome: Literal["finished", "dead", "discarded"]
+    value: Any = None
+    error: str = ""
+    ended_ms: int = 0
+    took_ms: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True for a job that has finished."""
+        return self.outcome == "finished"
+
+    def get(self) -> Any:
+        """The value. Raises JobFailed where the job has not finished."""
+        if not self.ok:
+            raise JobFailed(self.job, self.outcome, self.error)
+        return self.value
+
+
+def result_of(job: str, seen: Seen) -> Result | None:
+    """The result in a look; None for a job that has not ended, or that nobody knows."""
+    if seen.state in ("pending", "gone", "rejected"):
+        return None
+    record = _record(seen)
+    if seen.state == "dead":
+        return Result(job, "dead", None, record.get("error") or seen.error, seen.ended_ms)
+    if record.get("ok") is False:
+        # A dead job whose entry is gone.
+        outcome: Any = "discarded" if seen.state == "discarded" else "dead"
+        return Result(job, outcome, None, str(record.get("error") or ""), record["ended_ms"])
+    outcome = "discarded" if seen.state == "discarded" else "finished"
+    return Result(job, outcome, record.get("value"), "", seen.ended_ms or record.get("ended_ms", 0), record.get("took_ms"))
+
+
+def _record(seen: Seen) -> dict[str, Any]:
+    """The stored record, empty where there is none of this end: a job of the same id, or an earlier life of this one, may have
+    left one. Raises ScriptFault."""
+    if not seen.record:
+        return {}
+    try:
+        record: Any = json.loads(seen.record)
+        ok, ended_ms, fence = record["ok"], int(record["ended_ms"]), int(record.get("fence", 0))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ScriptFault(f"result outside the contract ({error}): {seen.record!r:.200}") from error
+    if seen.state == "finished" and (not ok or (seen.fence and fence != seen.fence) or (seen.ended_ms not in (0, ended_ms))):
+        return {}
+    if seen.state == "dead" and (ok or ended_ms != seen.ended_ms):
+        return {}
+    return record
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come, as its handler told: `percent` from 0 to 100, a text, any JSON value, and when (server time)."""
+
+    percent: float
+    message: str | None
+    data: Any
+    at_ms: int
+
+
+def progress_of(raw: bytes | None) -> Progress | None:
+    """What was noted, None where nothing was. Raises ScriptFault."""
+    if raw is None:
+        return None
+    try:
+        found: Any = json.loads(raw)
+        return Progress(found["percent"], found["message"], found["data"], int(found["at_ms"]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ScriptFault(f"progress outside the contract ({error}): {raw!r:.200}") from error
+
+
+class Waiting:
+    """One wait, without I/O: when to look, how long to block, and what the answers mean. Raises Malformed."""
+
+    def __init__(self, job: object, wait_ms: object) -> None:
+        self.job = validate.known_id(job)
+        self._wait_ms = validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
+        self._until_s = time.monotonic() + self._wait_ms / 1000
+
+    def take(self, seen: Seen) -> Result | None:
+        """What a look says; None: block for `block_ms`, then look again. Raises UnknownJob and TimedOut."""
+        if seen.state in ("gone", "rejected"):
+            raise UnknownJob(f"job {self.job}: the server knows no such job")
+        found = result_of(self.job, seen)
+        if found is None and self.left_ms <= 0:
+            raise TimedOut(f"job {self.job} has not ended within {self._wait_ms} ms")
+        return found
+
+    def failed(self, error: EngineError) -> None:
+        """A look was not answered. Raises that error when no time is left."""
+        if self.left_ms <= 0:
+            raise error
+
+    @property
+    def left_ms(self) -> int:
+        """What is left of the time to wait."""
+        return int((self._until_s - time.monotonic()) * 1000)
+
+    @property
+    def block_ms(self) -> int:
+        """How long to block before the next look."""
+        return max(1, min(BLOCK_MS, self.left_ms))

@@ -1,0 +1,249 @@
+"""What a queue does about its schedules, without I/O: checks, the steps of each change, and what is told of a schedule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, cast
+
+from engine import validate
+from engine.calendar import Unreadable, calendar
+from engine.drivers.errand import Sent
+from engine.errors import Malformed, OutcomeUnknown, ScriptFault
+from engine.models import lanes_schedules
+from engine.models.model import Model
+from engine.operations import (
+    EnableSchedule,
+    Enqueue,
+    ListSchedules,
+    Missed,
+    Options,
+    Overlap,
+    PutSchedule,
+    RemoveSchedule,
+    ScheduleChanged,
+    SchedulePage,
+    StoredSchedule,
+    TickPolicy,
+    Timing,
+)
+from engine.options import JobOptions
+from engine.parameters import JobName, TypedJob
+from engine.queue import administering, producing
+from engine.queue.settings import QueueSettings, check_payload
+from engine.queue.steps import DeadlineBound, Steps
+from engine.serializers import BUILT_IN, Serializers
+
+#: What `put` found: no such schedule, one that it changed, or one with the same definition.
+PutResult = Literal["new", "changed", "same"]
+
+#: With `cron:`, a colon and the tick it must fit into an id of 128.
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+_ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
+_CRON_CHARACTERS_MAX = 200
+_EVERY_MS_LEAST = 100
+_MONTHS_MAX = 1200
+_TRIES = 10
+_NO_NONCE = bytes(8)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule and its state. Times are server ms, 0 where there is none: `next_ms` is the next tick, `last_ms` the last one
+    that made a job, `last_job` its id. `count` jobs were made; `missed` ticks were passed by because nobody saw them in time,
+    `skipped` because the job before had not ended (or another one has its unique key). With an `error` it does not tick until
+    it is put again."""
+
+    name: str
+    job_name: str
+    payload_bytes: bytes
+    options: Options
+    timing: Timing
+    policy: TickPolicy
+    enabled: bool
+    next_ms: int
+    last_ms: int
+    last_job: str
+    count: int
+    missed: int
+    skipped: int
+    error: str
+    serializers: Serializers = field(default=BUILT_IN, repr=False, compare=False)
+
+    @property
+    def payload(self) -> Any:
+        """What its jobs are given. Raises ValueError where the bytes are no JSON, and whatever another serialiser raises."""
+        return self.serializers.read(self.options.serializer, self.payload_bytes)
+
+
+def putting(model: Model, name: object, timing: Timing, policy: TickPolicy, job: Enqueue, enabled: object) -> Steps[PutResult]:
+    """Define or change a schedule. Raises Malformed, also when the queue has too many."""
+    schedule = check_name(name)
+    enabled_now = _flag(enabled)
+    op_id = administering.new_op_id()
+    page: SchedulePage = yield model.call(ListSchedules(schedule))
+    now_ms = page.srv_us // 1000
+    anchor_ms = timing.start_ms or now_ms
+    next_ms = calendar(timing).after(now_ms, anchor_ms)
+
+    def operation(not_after_ms: int) -> PutSchedule:
+        return PutSchedule(op_id, not_after_ms, schedule, timing, policy, job, next_ms, anchor_ms, enabled_now)
+
+    sent = yield DeadlineBound(operation)
+    found = _found(sent)
+    if found == "full":
+        raise Malformed("name", schedule, f"at most {lanes_schedules.SCHEDULES_MAX} schedules in a queue")
+    return cast("PutResult", found)
+
+
+def removing(name: object) -> Steps[bool]:
+    """Forget a schedule."""
+    schedule = check_name(name)
+    op_id = administering.new_op_id()
+
+    def operation(not_after_ms: int) -> RemoveSchedule:
+        return RemoveSchedule(op_id, not_after_ms, schedule)
+
+    sent = yield DeadlineBound(operation)
+    return _found(sent) != "gone"
+
+
+def enabling(model: Model, name: object, enabled: bool) -> Steps[bool]:
+    """Let a schedule tick from now on, or not any more."""
+    schedule = check_name(name)
+    for _ in range(_TRIES):
+        page: SchedulePage = yield model.call(ListSchedules(schedule))
+        if not page.items:
+            return False
+        (stored,) = page.items
+        next_ms = 0
+        if enabled:
+            try:
+                next_ms = calendar(lanes_schedules.read(Timing, stored.timing)).after(page.srv_us // 1000, stored.anchor_ms)
+            except ValueError as error:
+                raise Malformed("name", schedule, f"a schedule that can tick; this one cannot: {error}") from error
+        sent = yield DeadlineBound(_enable_operation(administering.new_op_id(), schedule, stored.version, next_ms))
+        found = _found(sent)
+        if found != "other":
+            return found != "gone"
+    raise OutcomeUnknown(f"schedule {schedule}: it was changed {_TRIES} times while it was looked at")
+
+
+def _enable_operation(op_id: str, name: str, version: int, next_ms: int) -> Callable[[int], EnableSchedule]:
+    return lambda not_after_ms: EnableSchedule(op_id, not_after_ms, name, version, next_ms)
+
+
+def schedule_of(stored: StoredSchedule, model: Model, serializers: Serializers) -> Schedule:
+    """A schedule as the server has it; one that cannot be read says so in its `error`."""
+    error = stored.error
+    timing, policy, job_name, payload, options = Timing(), TickPolicy(), "", b"", Options()
+    try:
+        timing, policy = lanes_schedules.read(Timing, stored.timing), lanes_schedules.read(TickPolicy, stored.policy)
+        job = model.read_template(stored.job)
+        job_name, payload, options = job.name, job.payload, job.options
+    except (ValueError, ScriptFault) as unreadable:
+        error = error or str(unreadable)
+    numbers = (stored.enabled, stored.next_ms, stored.last_ms, stored.last_job, stored.count, stored.missed, stored.skipped)
+    return Schedule(stored.schedule, job_name, payload, options, timing, policy, *numbers, error, serializers)
+
+
+def _found(sent: Sent) -> str:
+    """What a change met. Raises OutcomeUnknown for a refusal that an unanswered copy may belie."""
+    if not isinstance(sent.reply, ScheduleChanged):
+        raise ScriptFault(f"schedule: a reply of type {type(sent.reply).__name__}")
+    if not sent.reply.done:
+        raise OutcomeUnknown("the call was refused as late after an unanswered send")
+    return sent.reply.found
+
+
+def check_name(value: object) -> str:
+    """The name of a schedule. Raises Malformed."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise Malformed("name", value, validate.shape(_NAME))
+    return value
+
+
+def _flag(value: object) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise Malformed("enabled", value, "True, False, or None for as it is")
+    return value
+
+
+def timing(cron: object, zone: object, every_ms: object, months: object, start_ms: object) -> Timing:
+    """When it ticks, checked. Raises Malformed."""
+    if cron is not None and (not isinstance(cron, str) or not 0 < len(cron) <= _CRON_CHARACTERS_MAX):
+        raise Malformed("cron", cron, f"an expression of 1 to {_CRON_CHARACTERS_MAX} characters")
+    if not isinstance(zone, str) or not _ZONE.fullmatch(zone):
+        raise Malformed("zone", zone, "the IANA name of a zone, such as Europe/Berlin")
+    every = validate.integer("every_ms", every_ms, 0, validate.DURATION_MS_MAX)
+    if 0 < every < _EVERY_MS_LEAST:
+        raise Malformed("every_ms", every, f"at least {_EVERY_MS_LEAST}")
+    timing = Timing(
+        cron=" ".join((cron or "").split()),
+        zone=zone,
+        every_ms=every,
+        months=validate.integer("months", months, 0, _MONTHS_MAX),
+        start_ms=validate.integer("start_ms", start_ms, 0, 2**47),
+    )
+    if (cron is not None) + (every > 0) + (timing.months > 0) != 1:
+        raise Malformed("cron", cron, "one of cron, every_ms and months")
+    if every and zone != "UTC":
+        raise Malformed("zone", zone, "UTC with every_ms: milliseconds know no zone")
+    try:
+        calendar(Timing(zone=zone, every_ms=every or 1000))
+    except Unreadable as error:
+        raise Malformed("zone", zone, str(error)) from error
+    try:
+        calendar(timing)
+    except Unreadable as error:
+        raise Malformed("cron", cron, f"a cron expression ({error})") from error
+    return timing
+
+
+def policy(missed: object, late_ms: object, overlap: object) -> TickPolicy:
+    """What it does about late ticks and its own jobs, checked. Raises Malformed."""
+    kinds: dict[object, Missed] = {"skip": "skip", "once": "once", "all": "all"}
+    overlaps: dict[object, Overlap] = {"allow": "allow", "skip": "skip"}
+    if not isinstance(missed, str) or missed not in kinds:
+        raise Malformed("missed", missed, "skip, once or all")
+    if not isinstance(overlap, str) or overlap not in overlaps:
+        raise Malformed("overlap", overlap, "allow or skip")
+    return TickPolicy(kinds[missed], validate.integer("late_ms", late_ms, 0, validate.DURATION_MS_MAX), overlaps[overlap])
+
+
+def template_job(
+    job_name: object,
+    payload: object,
+    payload_bytes_max: int,
+    options: Mapping[str, object],
+    serializers: Serializers,
+    model: Model,
+) -> Enqueue:
+    """What each tick enqueues, checked. Raises Malformed, also for an option that does not travel with the job."""
+    draft = producing.draft(job_name, payload, payload_bytes_max, None, options, serializers, model)._replace(job="template")
+    for name in ("delay_ms", "run_at_ms"):
+        if getattr(draft.options, name):
+            raise Malformed(name, getattr(draft.options, name), "0: the schedule says when")
+    if draft.options.needs:
+        raise Malformed("needs", draft.options.needs, "none: a job of a schedule waits for no other")
+    job = draft.operation(_NO_NONCE, 0)
+    travelled = model.read_template(model.template(job)).options
+    for option in fields(Options):
+        if getattr(travelled, option.name) != getattr(draft.options, option.name):
+            raise Malformed(option.name, getattr(draft.options, option.name), "an option that travels with the job")
+    return job
+
+
+def template(queue: QueueSettings, name: JobName, payload: object, options: JobOptions) -> Enqueue:
+    """What each tick of a schedule of this queue enqueues, checked. Raises Malformed."""
+    tasks, given = queue.parameters, cast("Mapping[str, object]", options)
+    if isinstance(name, TypedJob):
+        given, tasks = {**name.options, **given}, {**tasks, name.name: name.parameters}
+        name, payload = name.name, name.parameters.write((), {}) if payload is None else payload
+        if "id" in given:
+            raise Malformed("id", given["id"], "left out: each tick makes an id of its own")
+    job = template_job(name, payload, queue.payload_bytes_max, given, queue.serializers, queue.model)
+    if tasks:
+        check_payload(tasks, queue.serializers, job)
+    return job

@@ -1,0 +1,120 @@
+"""The settings of a queue, and the checks of what is put into it, without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from engine import validate
+from engine.drivers.durability import Durability
+from engine.drivers.endpoint import TIMEOUT_MS_MAX, Endpoint
+from engine.errors import Malformed
+from engine.handlers import Handlers
+from engine.hooks import EnqueueHooks
+from engine.models.binding import bind
+from engine.models.model import Model, Spec
+from engine.observer import Observer
+from engine.operations import Enqueue, Witness
+from engine.options import JobOptions
+from engine.parameters import JobName, Parameters, TypedJob
+from engine.queue import producing
+from engine.queue.producing import NewJob
+from engine.serializers import Serializer, Serializers
+
+if TYPE_CHECKING:
+    from engine.tasks import AnyTask
+
+#: Whose word makes a call answered: the server's, or a replica's as well (rule 8).
+Durable = Literal["server", "replica"]
+#: The least time of a test clock: 2100-01-01.
+TEST_CLOCK_LEAST_MS = 4_102_444_800_000
+
+
+class QueueSettings:
+    """A queue's settings and its model, and what needs no server: checking the jobs that are enqueued."""
+
+    def __init__(
+        self,
+        name: str,
+        endpoint: Endpoint,
+        model: Spec | None = None,
+        *,
+        prefix: str | None = None,
+        durability: Durable = "server",
+        replica_wait_ms: int = 1000,
+        payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
+        lua: Path | None = None,
+        observer: Observer | None = None,
+        serializer: Serializer | None = None,
+        serializers: Iterable[Serializer] = (),
+    ) -> None:
+        self.name = validate.queue_name(name)
+        self.endpoint = endpoint
+        self.url = endpoint.url
+        self.lua = validate.lua_folder(lua)
+        self.payload_bytes_max = validate.integer("payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT)
+        self.observer = observer
+        self.model: Model = bind(model, self.name, prefix, self.lua)
+        wait_ms = validate.integer("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
+        #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.
+        self.durability = Durability(self.model.call(Witness()), wait_ms) if validate.durability(durability) else None
+        self.serializers = Serializers(serializer, serializers)
+        #: What is to be done before and after each enqueue.
+        self.hooks = EnqueueHooks()
+        #: The functions that `job` has registered.
+        self.handlers = Handlers()
+        #: What their payloads hold, by name.
+        self.parameters: dict[str, Parameters] = {}
+
+    def _register(self, task: AnyTask[Any, Any, Any], inline: bool, batch: int | None) -> Any:
+        register: Any = (
+            self.handlers(task.name, inline=inline) if batch is None else self.handlers(task.name, inline=inline, batch=batch)
+        )
+        register(task.handler)
+        self.parameters[task.name] = task.parameters
+        return task
+
+    def _drafted(
+        self, name: JobName, payload: object, id: str | None, options: JobOptions
+    ) -> tuple[producing.Draft, NewJob | None]:
+        """A job, checked, and as its hooks have left it, if there are any. Raises Malformed."""
+        tasks = self.parameters
+        if not isinstance(name, str) and isinstance(name, TypedJob):  # pyright: ignore[reportUnnecessaryIsInstance]
+            merged: Any = {**name.options, **options}
+            own_id = merged.pop("id", None)
+            id, tasks = own_id if id is None else id, {**tasks, name.name: name.parameters}
+            name, options = name.name, cast("JobOptions", merged)
+        given, job = cast("Mapping[str, object]", options), None
+        if self.hooks:
+            job = self.hooks.prepare(NewJob(name, payload, id=id, **options))
+            name, payload, id, given = job.name, job.payload, job.id, cast("Mapping[str, object]", job.options)
+        draft = producing.draft(name, payload, self.payload_bytes_max, id, given, self.serializers, self.model)
+        if tasks:
+            check_payload(tasks, self.serializers, draft)
+        return draft, job
+
+    def _drafted_many(self, jobs: Iterable[Any]) -> list[producing.Draft]:
+        """Many jobs, checked as `_drafted` does, which their hooks have been called with. Raises Malformed that names the first
+        bad one by its index."""
+        drafts = producing.drafts(jobs, self.payload_bytes_max, self.serializers, self.model)
+        if self.parameters:
+            for at, draft in enumerate(drafts):
+                try:
+                    check_payload(self.parameters, self.serializers, draft)
+                except Malformed as error:
+                    raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from None
+        return drafts
+
+
+def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job: producing.Draft | Enqueue) -> None:
+    """Raise Malformed where the function of this name could not be called with what will arrive."""
+    parameters = tasks.get(job.name)
+    if parameters is None:
+        return
+    try:
+        arrives = serializers.read(job.options.serializer, job.payload)
+    except Exception:
+        # A serialiser that only writes here: its workers will see.
+        return
+    parameters.item(arrives)

@@ -1,0 +1,1 @@
+"""The synchronous interface of a queue, generated from `asynchronous` but for `end_listeners`."""

@@ -1,0 +1,41 @@
+"""Who listens for the ends of jobs in threads and greenlets: each on a stream of its own, with a call that blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Generator
+
+from engine.operations import Hear, Heard
+from engine.queue.results import FIRST_ENTRY
+from engine.queue.synchronous.calls import BlockingCalls, QueueCalls
+
+
+class EndListener:
+    """One thread that waits for the end of a job. `token`: what a look registers it under."""
+
+    def __init__(self, blocking: BlockingCalls) -> None:
+        self.token = secrets.token_hex(8)
+        self._after = FIRST_ENTRY
+        self._blocking = blocking
+
+    def rest(self, most_ms: int) -> None:
+        """Wait until the job may have ended; at most so long. Raises ServerUnavailable, OutcomeUnknown."""
+        heard: Heard = self._blocking.run(Hear(self.token, self._after, most_ms))
+        self._after = heard.after
+
+
+class EndListeners:
+    """What all threads that wait for ends of jobs of one queue share: connections."""
+
+    def __init__(self, queue: QueueCalls) -> None:
+        self._blocking = BlockingCalls(queue)
+
+    @contextlib.contextmanager
+    def listening_for(self, job: str) -> Generator[EndListener]:
+        """A listener for the end of this job, from before the first look on, so that nothing is told in between."""
+        yield EndListener(self._blocking)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._blocking.close()

@@ -1,0 +1,143 @@
+# Generated from engine/queue/asynchronous/jobs.py by "make generate"; do not edit.
+"""The jobs of a queue, to look at and to change by admin actions: `queue.jobs` and `queue.dead` (rules 7 and 26)."""
+
+from __future__ import annotations
+
+import builtins
+
+from engine import validate
+from engine.errors import Malformed
+from engine.operations import Altered, Count, Inspect, Inspected, NameCounts, Page, Paged
+from engine.queue import altering, clearing
+from engine.queue.job_info import JobInfo, JobState, job_info, state_of
+from engine.queue.synchronous.calls import Part
+
+
+class _JobsPart(Part):
+    """What looks at many jobs."""
+
+    def _list(self, state: str, offset: object, limit: object, newest_first: object) -> builtins.list[JobInfo]:
+        """One page of the jobs in a state. Raises Malformed."""
+        if not isinstance(newest_first, bool):
+            raise Malformed("newest_first", newest_first, "True or False")
+        first = validate.integer("offset", offset, 0, 2**48)
+        most = validate.integer("limit", limit, 1, validate.PAGE_MAX)
+        page: Paged = self._run(Page(state, first, most, newest_first))
+        return self._look(page.jobs, state)
+
+    def _look(self, jobs: tuple[str, ...], state: str) -> builtins.list[JobInfo]:
+        """Those of the jobs that are still in the state."""
+        found: list[JobInfo] = []
+        while jobs:
+            reply: Inspected = self._run(Inspect(jobs[: altering.PIECE]))
+            for job, looked in zip(jobs, reply.items, strict=False):
+                now = state_of(looked, reply.srv_us)
+                if now == state or (now, state) == ("stuck", "active"):
+                    found.append(job_info(self._queue.model, job, looked, reply.srv_us))
+            jobs = jobs[len(reply.items) :]
+        return found
+
+
+class Jobs(_JobsPart):
+    """The jobs of one queue."""
+
+    def get(self, id: str) -> JobInfo | None:
+        """All that is known of a job; None when the server knows nothing of it (any more). Raises as `enqueue` does."""
+        job = validate.known_id(id)
+        reply: Inspected = self._run(Inspect((job,)))
+        looked = reply.items[0]
+        return None if looked.state == "gone" else job_info(self._queue.model, job, looked, reply.srv_us)
+
+    def state(self, id: str) -> JobState:
+        """The state of a job: waiting, delayed, active, stuck (its lease has ended, and no sweep has taken it yet), dead,
+        finished, cancelled, discarded, or gone. Of an ended job it is known for 20 s, and of the last 1,000 finished ones
+        (`set_retention`)."""
+        reply: Inspected = self._run(Inspect((validate.known_id(id),), whole=False))
+        return state_of(reply.items[0], reply.srv_us)
+
+    def list(self, state: str, *, offset: int = 0, limit: int = 100, newest_first: bool = False) -> list[JobInfo]:
+        """One page of the jobs that are waiting, delayed, active, stuck, dead or finished, at most 1,000: in the order of time,
+        those that wait lane by lane in their order. What changes its state between the page and the look at it is left out."""
+        return self._list(altering.check_state(state, altering.LISTED), offset, limit, newest_first)
+
+    def counts_by_name(self) -> dict[str, NameCounts]:
+        """Jobs of each name that wait, are delayed, active and dead; '' stands for those that nobody can read. It reads 1,000
+        jobs a call, the waiting ones by lane, so with many delayed or dead jobs it takes its time, and is no instant."""
+        counts: dict[str, dict[str, int]] = {}
+        for state in NameCounts._fields:
+            offset = 0
+            while True:
+                page: Paged = self._run(Page(state, offset, validate.PAGE_MAX, names=True))
+                for name, count in page.names.items():
+                    of_name = counts.setdefault(name, {})
+                    of_name[state] = of_name.get(state, 0) + count
+                offset += page.seen
+                if page.seen < validate.PAGE_MAX:
+                    break
+        return {name: NameCounts(**of_name) for name, of_name in sorted(counts.items())}
+
+    def cancel(self, id: str, *, expected_state: str | None = None) -> Altered:
+        """End a job that waits, is delayed or runs. A running one loses its token at once: what its worker still says about it is
+        refused, and its handler hears of it at the next renewal, a third of a lease later at most (`Job.cancelled`,
+        `Job.cancelled_by_hand`).
+
+        With `expected_state` only if it is in that state; without it is looked at first, and again when it changes meanwhile.
+        Returns Altered: `done`, or `changed` with the state that keeps it from being done. Its id is known for 20 s."""
+        return self._queue.carry_out(altering.altering(self._queue.model, "cancel", id, expected_state))
+
+    def run_now(self, id: str, *, expected_state: str | None = None) -> Altered:
+        """End the delay of a job: it is claimable at once, at its place among its equals. As `cancel`, for delayed jobs and those
+        that wait for another attempt."""
+        return self._queue.carry_out(altering.altering(self._queue.model, "run_now", id, expected_state))
+
+    def remove(self, id: str, *, expected_state: str | None = None) -> Altered:
+        """End a job that is waiting, delayed or dead, or take a finished one from the list with its result. As `cancel`; it never
+        touches one that runs."""
+        return self._queue.carry_out(altering.altering(self._queue.model, "remove", id, expected_state))
+
+
+class Dead(_JobsPart):
+    """The dead jobs of one queue. They stay until they are requeued or discarded, or are too many or too old (`set_retention`;
+    100,000 and 90 days unless told)."""
+
+    def list(self, *, offset: int = 0, limit: int = 100, newest_first: bool = False) -> list[JobInfo]:
+        """One page of the dead jobs, at most 1,000, the longest dead first: `last_error` is why, `errors` its runs with their
+        stack traces. A corrupt one is among them, with `unreadable` and its bytes. Raises as `enqueue` does."""
+        return self._list("dead", offset, limit, newest_first)
+
+    def requeue(self, id: str) -> Altered:
+        """Let a dead job run again, with all its attempts, at the place that it had. Its error history stays.
+
+        Returns Altered: `done`; `changed` when it is not dead; `held` when the job `holder` has its unique key by now (rule 23);
+        `corrupt` when nobody can read it."""
+        return self._queue.carry_out(altering.altering(self._queue.model, "requeue", id, None))
+
+    def requeue_all(self, name: str | None = None, *, limit: int = 10_000) -> int:
+        """Requeue the dead jobs of a name, or all, the longest dead first, in pieces of 100; how many there were. Those that are
+        held or corrupt stay dead."""
+        wanted = None if name is None else validate.job_name(name)
+        most = validate.integer("limit", limit, 1, validate.DEAD_MAX)
+        # Who dies again meanwhile is not looked at twice.
+        left: int = (self._run(Count())).dead
+        offset = done = 0
+        while left > 0 and done < most:
+            page: Paged = self._run(Page("dead", offset, min(altering.PIECE, left, most - done)))
+            if not page.jobs:
+                break
+            jobs = page.jobs
+            if wanted is not None:
+                jobs = tuple(info.id for info in self._look(jobs, "dead") if info.name == wanted)
+            items = (self._queue.carry_out(altering.alter("requeue", jobs, "dead"))) if jobs else ()
+            requeued = sum(item.done for item in items)
+            done += requeued
+            left -= len(page.jobs)
+            offset += len(page.jobs) - requeued
+        return done
+
+    def discard(self, id: str) -> Altered:
+        """End a dead job for good, also a corrupt one."""
+        return self._queue.carry_out(altering.altering(self._queue.model, "discard", id, None))
+
+    def clear(self, *, older_than_ms: int = 0, limit: int = 1_000_000) -> int:
+        """Discard the jobs that have been dead for so long, in pieces; how many there were."""
+        return self._queue.carry_out(clearing.cleaning("dead", older_than_ms, limit))

@@ -1,0 +1,338 @@
+# Generated from engine/queue/asynchronous/queue.py by "make generate"; do not edit.
+"""A queue: what is enqueued, counted and administered, and its parts as attributes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Unpack, cast, overload
+
+import redis
+
+from engine import validate
+from engine.drivers.driver import SyncDriver
+from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
+from engine.errors import Malformed, ScriptFault
+from engine.handlers import BATCH_MAX
+from engine.models.model import Spec
+from engine.observer import Observer
+from engine.operations import Count, Counts, Enqueued, ListedTook, Listing, ListTook, MakeTestQueue, Snapshot, Window
+from engine.options import JobOptions, checked
+from engine.parameters import JobName
+from engine.queue import administering, clearing, producing, registry
+from engine.queue.durations import HandlerTimes, handler_times
+from engine.queue.metrics import exposition
+from engine.queue.producing import NewJob
+from engine.queue.registry import QueueInfo
+from engine.queue.results import Waiting
+from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable
+from engine.queue.steps import DeadlineBound
+from engine.queue.synchronous.calls import QueueCalls
+from engine.queue.synchronous.events import Events
+from engine.queue.synchronous.jobs import Dead, Jobs
+from engine.queue.synchronous.locks import Locks
+from engine.queue.synchronous.results import Results
+from engine.queue.synchronous.schedules import Schedules
+from engine.queue.synchronous.tasks import BatchTaskDecorator, Task, TaskDecorator
+from engine.queue.synchronous.workers import Workers
+from engine.serializers import Serializer
+
+_SNAPSHOT_PAGE = 1_000
+_SNAPSHOT_PAGES_MAX = 10_000
+#: Names of one answer of `stats`.
+_STATS_PAGE = 100
+_STATS_PAGES_MAX = 1_000
+
+
+class Queue(QueueCalls):
+    """A named queue on one Redis or Valkey server. Safe to share between threads and greenlets;
+    connects on first use.
+
+    `model` is the data model, one of `engine.models`: None is Lanes, the engine's own. `url` or `client` says where the server
+    is: a url (redis://, rediss:// or unix://, with user and password), or a redis.Redis whose address, credentials and
+    TLS settings the engine then uses for connections of its own. `connect`: times and bounds of those. `prefix` is what all
+    keys begin with, None: as the model has it. `durability="replica"`: a call counts as answered when one replica has what it
+    wrote; each send waits `replica_wait_ms` for that (rule 8). `payload_bytes_max` is this producer's limit, 512 KiB unless
+    told. `lua` replaces the folder of scripts and `observer` hears of every call; services need neither. Raises Malformed for
+    what does not fit.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: Spec | None = None,
+        *,
+        url: str = DEFAULT_URL,
+        client: redis.Redis | None = None,
+        prefix: str | None = None,
+        connect: ConnectOptions | None = None,
+        durability: Durable = "server",
+        replica_wait_ms: int = 1000,
+        payload_bytes_max: int = validate.PAYLOAD_BYTES_MAX,
+        lua: Path | None = None,
+        observer: Observer | None = None,
+        serializer: Serializer | None = None,
+        serializers: Iterable[Serializer] = (),
+    ) -> None:
+        super().__init__(
+            name,
+            Endpoint(url, client, connect, asynchronous=False),
+            model,
+            prefix=prefix,
+            durability=durability,
+            replica_wait_ms=replica_wait_ms,
+            payload_bytes_max=payload_bytes_max,
+            lua=lua,
+            observer=observer,
+            serializer=serializer,
+            serializers=serializers,
+        )
+        self.driver = SyncDriver(self.endpoint, self.model.scripts.values(), observer=observer, durability=self.durability)
+        #: Jobs that come again and again, by cron or interval.
+        self.schedules = Schedules(self)
+        #: Who works for it, and locks that processes share.
+        self.workers = Workers(self)
+        self.locks = Locks(self)
+        #: How jobs have ended, and waiting for it.
+        self.results = Results(self)
+        #: Jobs, to look at and to change by admin actions.
+        self.jobs = Jobs(self)
+        #: Dead jobs.
+        self.dead = Dead(self)
+        #: What happens in it, once that is switched on.
+        self.events = Events(self)
+
+    def enqueue(
+        self,
+        name: JobName,
+        payload: object,
+        *,
+        id: str | None = None,
+        intended_ns: int | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Enqueued:
+        """Put one job into the queue; it is there once, however often the network makes the engine send it (rule 3).
+
+        `payload` is any JSON value of at most `payload_bytes_max` bytes (as JSON has it, a tuple arrives as a list and a key as
+        text), or bytes, which arrive untouched; a queue with a `serializer` of its own takes what that one can write. `options`:
+        see JobOptions. `name` may be a task, with its options; the payload of a name that `job` has registered here must fit its
+        function's parameters. `intended_ns` (monotonic) is only told to the observer.
+
+        Returns Enqueued: `created`, or `duplicate` when the id was already there or `holder` keeps it out. Raises
+        Malformed before any I/O, ServerUnavailable when nothing was applied, OutcomeUnknown when that cannot be said:
+        with an `id` of your own the same call may be sent again, for it is there once; without one it could be there twice. An id
+        is known for 20 s after its job has finished.
+        """
+        draft, job = self._drafted(name, payload, id, options)
+        intended_ns = validate.intended_ns(intended_ns)
+        nonce = os.urandom(8)
+        sent = self._send_in_time(DeadlineBound(partial(draft.operation, nonce)), intended_ns)
+        enqueued = producing.enqueued(sent)
+        if job is not None:
+            self.hooks.tell([job], [enqueued])
+        return enqueued
+
+    @overload
+    def job(self, name: str, *, inline: bool = False, **options: Unpack[JobOptions]) -> TaskDecorator: ...
+    @overload
+    def job(self, name: str, *, inline: bool = False, batch: int, **options: Unpack[JobOptions]) -> BatchTaskDecorator: ...
+    def job(self, name: str, *, inline: bool = False, batch: int | None = None, **options: Unpack[JobOptions]) -> Any:
+        """Make a typed function a job: `@queue.job("send", attempts=5)` registers it in `handlers` for workers, and gives it
+        `enqueue` and `call` with its own parameters, and `with_options`. See `engine.tasks`, Handlers for `inline` and `batch`,
+        and `engine.task_batches` for what a function with `batch` looks like.
+
+        Raises Malformed for a bad name or option, and for a function whose parameters cannot travel.
+        """
+        checked_name, most = validate.job_name(name), 0 if batch is None else validate.integer("batch", batch, 1, BATCH_MAX)
+        checked(cast("Mapping[str, object]", options))
+        made = TaskDecorator if batch is None else BatchTaskDecorator
+        return made(lambda function: self._register(Task(self, checked_name, function, options, most), inline, batch))
+
+    def call(
+        self, name: JobName, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
+    ) -> Any:
+        """Enqueue one job, wait until it has ended, and return what its handler returned.
+
+        `options`: see JobOptions; where `unique`, `dedup` or the `id` say that the job is there already, that one is waited for.
+        Raises as `enqueue` does; JobFailed when the job is dead or was discarded; TimedOut after `wait_ms`: the job goes on, and
+        `results.wait` with an `id` of your own still finds it.
+        """
+        waiting = Waiting("-", wait_ms)
+        enqueued = self.enqueue(name, payload, id=id, **options)
+        waiting.job = enqueued.job if enqueued.created else enqueued.holder
+        return (self.results.wait_out(waiting)).get()
+
+    def enqueue_many(self, jobs: Iterable[NewJob | Mapping[str, Any]], *, intended_ns: int | None = None) -> list[Enqueued]:
+        """Put many jobs into the queue, each there once, in this order; what came of each, in the same order.
+
+        `jobs` are NewJob, or mappings with its fields: `{"name": ..., "payload": ...}` and the options of `enqueue`; at most
+        100,000, all with different ids; give ids to be able to send all of them again. Up to 1,000 jobs or 1 MiB go in one piece,
+        all of them or none; more go as several pieces in pipelines, and then another producer's jobs may come between the pieces.
+
+        Raises Malformed that names the bad job by its index, before any I/O: then nothing was sent. Raises ServerUnavailable
+        and OutcomeUnknown as `enqueue` does; when only some pieces failed, PartlyEnqueued, whose `results` tells them apart.
+        """
+        prepared = producing.new_jobs(jobs, self.hooks.prepare) if self.hooks else []
+        drafts = self._drafted_many(prepared or jobs)
+        intended_ns = validate.intended_ns(intended_ns)
+        if drafts:
+            self.driver.server_now_ms()
+            self._note_use()
+        pipelines = producing.enqueue_many(drafts, os.urandom(8), self.driver.not_after_ms, self.model.call)
+        answers: Any = None
+        try:
+            while True:
+                answers = self.driver.send_many(pipelines.send(answers), intended_ns)
+        except StopIteration as end:
+            came: list[Enqueued] = end.value
+        self.hooks.tell(prepared, came if prepared else ())
+        return came
+
+    def pause(self, name: str | None = None, *, length_ms: int = 0) -> None:
+        """Claim no jobs of this name, or of the whole queue, until `resume`, or for `length_ms`; jobs in hand go on. Raises as
+        `enqueue` does."""
+        self._administer(administering.pause(name, length_ms))
+
+    def resume(self, name: str | None = None) -> None:
+        """End the pause of a name, or that of the whole queue; they are two pauses."""
+        self._administer(administering.resume(name))
+
+    def set_limit(
+        self,
+        name: str | None = None,
+        *,
+        key: str | None = None,
+        concurrency: int = 0,
+        rate: int = 0,
+        per_ms: int = 0,
+        window: Window = "sliding",
+    ) -> None:
+        """Let at most `concurrency` jobs be in hand at once, and at most `rate` be claimed in `per_ms`; 0 = no such bound.
+        Either of all jobs of a name, or of all jobs with a `key`, whatever their names; `key="*"` is for each key that has no
+        limit of its own (rule 20).
+
+        It counts the claims from now on, and replaces the limit that was there. Raises as `enqueue` does.
+        """
+        limit = administering.set_limit(name, key, concurrency=concurrency, rate=rate, per_ms=per_ms, window=window)
+        self._administer(limit)
+
+    def remove_limit(self, name: str | None = None, *, key: str | None = None) -> None:
+        """Remove the limit of a name or of a key."""
+        self._administer(administering.remove_limit(name, key))
+
+    def set_retention(
+        self,
+        *,
+        done_max: int | None = None,
+        done_age_ms: int | None = None,
+        dead_max: int | None = None,
+        dead_age_ms: int | None = None,
+    ) -> None:
+        """Bound what the queue keeps of jobs that have ended: how many finished and dead ones, and for how long; None leaves a
+        bound as it is. Unless told these are the last 1,000 finished jobs, and 100,000 dead ones for 90 days. The sweeps of the
+        workers see to it, the longest dead first. Raises as `enqueue` does."""
+        self._administer(administering.set_retention(done_max, done_age_ms, dead_max, dead_age_ms))
+
+    def clean(self, state: str, *, older_than_ms: int = 0, limit: int = 1_000_000) -> int:
+        """Remove jobs that are waiting or delayed and were enqueued so long ago, or that have been dead or finished for so long;
+        how many there were. In pieces of 500; what comes after its begin stays. Raises as `enqueue` does; what was removed until
+        then is gone, and it may simply be called again."""
+        return self.carry_out(clearing.cleaning(state, older_than_ms, limit))
+
+    def drain(self, *, delayed: bool = False) -> int:
+        """Remove the jobs that wait, with `delayed` also those that are not due yet; how many there were. Jobs in hand go on,
+        dead ones and what is enqueued meanwhile stay. As `clean` otherwise."""
+        return self.carry_out(clearing.draining(delayed))
+
+    def obliterate(self, *, force: bool = False) -> bool:
+        """Remove the queue: jobs in every state, limits, pauses, counters. False, and nothing is removed, while jobs are in hand;
+        with `force` their leases end, and what their workers say of them is refused.
+
+        It removes what was there when it began, in pieces, and a late copy of a call touches no newer job (rule 7). Interrupted,
+        it is called again. What expires by itself does so: ids that were known (20 s), dedup windows, windows of rates.
+        """
+        return self.carry_out(clearing.obliterating(force))
+
+    def counts(self) -> Counts:
+        """Jobs in each state. `waiting` also counts those that no worker has a handler for."""
+        return self.driver.run(self.model.call(Count()))
+
+    def stats(self) -> list[HandlerTimes]:
+        """How long the handlers of each name took, in the order of the names: how many runs succeeded and failed, their sum, the
+        longest, and a histogram for percentiles. Workers tell it with their beats, every 10 s unless told otherwise, and when
+        they stop; what a killed one has not told is not counted, and nothing twice. Kept until the queue is obliterated."""
+        found: dict[str, HandlerTimes] = {}
+        for page in range(_STATS_PAGES_MAX):
+            reply: ListedTook = self.driver.run(self.model.call(ListTook(page * _STATS_PAGE, _STATS_PAGE)))
+            found.update({name: handler_times(name, since_ms, items) for name, since_ms, items in reply.names})
+            if len(reply.names) < _STATS_PAGE:
+                break
+        return [found[name] for name in sorted(found)]
+
+    def metrics(self) -> str:
+        """What `counts` and `stats` say, in Prometheus' text format 0.0.4: `ironclaim_jobs` by state, the counters
+        `ironclaim_jobs_finished_total` and `ironclaim_jobs_buried_total`, and the histogram `ironclaim_run_seconds` by name and
+        outcome; for a service to serve beside its own."""
+        return exposition(self.name, self.counts(), self.stats())
+
+    def snapshot(self) -> Snapshot:
+        """The ids of every state, in pages of 1,000; one page is one instant, several are not."""
+        states: dict[str, list[tuple[str, int]]] = {}
+        srv_us = 0
+        for page in range(_SNAPSHOT_PAGES_MAX):
+            part = self.driver.run(self.model.call(Listing(page * _SNAPSHOT_PAGE, _SNAPSHOT_PAGE)))
+            srv_us = srv_us or part.srv_us
+            for state, entries in part.states.items():
+                states.setdefault(state, []).extend(entries)
+            if all(len(entries) < _SNAPSHOT_PAGE for entries in part.states.values()):
+                return Snapshot(srv_us, states)
+        raise ScriptFault(f"snapshot: more than {_SNAPSHOT_PAGES_MAX * _SNAPSHOT_PAGE} jobs in one state")
+
+    def use_test_clock(self, now_ms: int) -> None:
+        """Give the scripts this time instead of the server's (DESIGN 3.4). Only on a queue that has never held a job, or one
+        that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys expire by the
+        server's own clock, so an expiry in its past would delete what the script has just written."""
+        now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)
+        if self.model.now_ms is None:
+            made = self.driver.run(self.model.call(MakeTestQueue()))
+            if not made:
+                raise Malformed("queue", self.name, "a queue that has never held a job, to take its time from a test")
+        self.model.now_ms = now
+        self.driver.clock.learn(now * 1000, time.monotonic_ns())
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self.results.close()
+        self.events.close()
+        self.driver.close()
+
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _administer(self, draft: administering.Draft) -> None:
+        self.carry_out(administering.sending(draft))
+
+
+def queues(
+    url: str = DEFAULT_URL,
+    *,
+    client: Any = None,
+    model: Spec | None = None,
+    prefix: str | None = None,
+    limit: int = registry.LIMIT_MAX,
+) -> list[QueueInfo]:
+    """The queues of a model (None: Lanes) that live under a prefix (None: that of the model), last used first. Raises
+    ServerUnavailable, and Malformed for bad values."""
+    call, endpoint = registry.listing(model, prefix, limit), Endpoint(url, client, asynchronous=False)
+    driver = SyncDriver(endpoint, ())
+    try:
+        return driver.run(call)
+    finally:
+        driver.close()

@@ -1,0 +1,65 @@
+"""The workers of a queue: who lives, since when, and what each has in hand, as their beats tell it (BQ02 to BQ04, MQ30).
+
+A worker beats every 10 s unless told otherwise, and is taken for dead when three beats in a row have not come; then a sweep looks
+for leases that it has left behind, and the next beat may find it gone from the list. A worker that stops takes its leave at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from engine.errors import ScriptFault
+from engine.operations import ListedWorker
+
+#: Workers of one answer.
+LIMIT_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker as its last beat told it. `beat_age_ms` is by the server's clock; `in_hand` counts its leases, of which `jobs` are
+    at most 100 ids; `leads`: its sweeps come at once, those of the others follow."""
+
+    name: str
+    incarnation: str
+    host: str
+    pid: int
+    version: str
+    alive: bool
+    beat_age_ms: int
+    started_ms: int
+    in_hand: int
+    jobs: tuple[str, ...]
+    leads: bool
+    concurrency: int
+    lease_ms: int
+    handlers: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+
+def worker_info(listed: ListedWorker, now_ms: int) -> WorkerInfo:
+    """What a worker's last beat told, at this server time. Raises ScriptFault."""
+    try:
+        about = cast("dict[str, Any]", json.loads(listed.about))
+        return WorkerInfo(
+            name=str(about.get("name", "")),
+            incarnation=listed.incarnation,
+            host=str(about.get("host", "")),
+            pid=int(about.get("pid", 0)),
+            version=str(about.get("version", "")),
+            alive=listed.until_ms > now_ms,
+            beat_age_ms=max(0, now_ms - (listed.until_ms - listed.ttl_ms)),
+            started_ms=int(about.get("started_ms", 0)),
+            in_hand=int(about.get("in_hand", 0)),
+            jobs=tuple(map(str, about.get("jobs", ()))),
+            leads=listed.leads,
+            concurrency=int(about.get("concurrency", 0)),
+            lease_ms=listed.lease_ms,
+            handlers=tuple(map(str, about.get("handlers", ()))),
+            attributes=dict(about.get("attributes", {})),
+        )
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ScriptFault(f"ListWorkers: the beat of {listed.incarnation} cannot be read ({error})") from error
