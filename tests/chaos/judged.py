@@ -19,9 +19,9 @@ from tests.reports.conftest import verdict_of
 Verdict = dict[str, Any]
 D = TypeVar("D")
 
-#: Up to three real drills with their verdicts, while four processes of tests share two cores, each with a Spark session of its own:
-#: 40 s each on an idle machine, and the first verdict compiles its queries. A verdict that is cut off leaves the session unusable
-#: for the tests behind it, so only one that hangs may be.
+#: Up to three real drills with their verdicts, while four processes of tests share two cores, each with a Spark session of its
+#: own: 40 s each on an idle machine, and the first verdict compiles its queries. A verdict that is cut off leaves the session
+#: unusable for the tests behind it, so only one that hangs may be.
 TIMEOUT = pytest.mark.timeout(900)
 
 #: How often a drill is made before the machine counts as too slow for it.
