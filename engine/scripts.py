@@ -7,6 +7,8 @@ A name with a number stands for a repeated group of slots (`items  2 for each it
 An include (`-- @include name`) is one local function named like its file, with everything passed in and no includes of its own.
 The `wire` of a foreign model alone may be cut into several of them: it names includes of its own folder.
 
+A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does not get it.
+
 A list that may be long goes to the server in pieces; the word PIECE in a script is their size.
 """
 
@@ -28,6 +30,7 @@ T = TypeVar("T")
 _SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|\S)", re.MULTILINE)
 _BINDING = re.compile(r"^local (\w+) = (?:tonumber\()?(KEYS|ARGV)\[(\d+)\]\)?$", re.MULTILINE)
 _INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
+_ANCHOR = re.compile(r"^ *-- anchor: .*\n| +-- anchor: .*", re.MULTILINE)
 _COMMENT = re.compile(r"--.*")
 #: The include that may have includes of its own.
 _WIRE = "wire"
@@ -130,7 +133,7 @@ def _load(paths: Iterable[Path], where: tuple[Path, ...], piece_words: int) -> M
 
 def load_script(path: Path, where: Sequence[Path] = (), piece_words: int = PIECE_WORDS) -> Script:
     """One script with its includes resolved and its header checked. `where`: folders of includes, else the one beside it."""
-    source = path.read_text()
+    source = _ANCHOR.sub("", path.read_text())
     shebang = _SHEBANG.match(source)
     if not shebang:
         raise ScriptFault(f"script {path.name}: the first line is not #!lua with flags")
@@ -179,7 +182,7 @@ def _include(script: Path, name: str, folders: Sequence[Path]) -> str:
     path = next((path for folder in folders if (path := folder / f"{name}.lua").is_file()), None)
     if path is None:
         raise ScriptFault(f"script {script.name}: no include {name}")
-    text, parts = path.read_text(), ""
+    text, parts = _ANCHOR.sub("", path.read_text()), ""
     if name == _WIRE:
         parts = "".join(_include(script, part, (path.parent,)) for part in _INCLUDE.findall(text))
         text = _INCLUDE.sub("", text)

@@ -96,7 +96,7 @@ local ends_ms = math.floor(srv_us / 1000) + ttl_s * 1000
 if turned then redis.call('SET', clock, now.last) end
 renew(lasting(ends_ms, clock, meta), clock, meta, live)
 renew(lasting(ends_ms, cursor), cursor)
-local more, searching = upto ~= at, #items == 0 and upto ~= at and most > 0
+local more, searching = upto ~= at, #items == 0 and upto ~= at and most > 0 -- anchor: cursor-stays-at-a-fetch
 local texts = { now.last, string.format('%d', own), string.format('%d', upto) }
 local flags = { turned and 1 or 0, era_changed and 1 or 0, more and 1 or 0, searching and 1 or 0 }
 -- For who acknowledges this: when what it ends with expires, -2 where nothing is (any more).

@@ -87,7 +87,7 @@ for item = 1, late and 0 or count do
   local mid = KEYS[3 + item]
   if not mids[mid] then
     position = clock_ahead(position, 1)
-    local text = string.format('%d', position)
+    local text = string.format('%d', position) -- anchor: clocks-keep-every-digit
     redis.call('SET', bodies .. text, ARGV[5 + item], 'PXAT', ends_ms)
     redis.call('SET', mid, text, 'PXAT', ends_ms)
     mids[mid], words[item], made[#made + 1] = text, 'c' .. text, text

@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=allow-oom -- anchor: claims-run-when-memory-is-full
 -- Finish jobs in hand, if any, then promote what is due and lease up to `limit` jobs of some classes to one worker incarnation
 -- (rules 4, 6, 13 and 18). A claim that is void or stale leases nothing; the finish half is answered all the same.
 --

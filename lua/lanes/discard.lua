@@ -66,7 +66,8 @@ for at = 1, (#KEYS - 7) / 2 do
   if job and job.kind == 'J' then check_types({ prefix .. 'lane:' .. job.lane }, {}, { prefix .. 'wake:' .. job.class }) end
   -- A tombstone of this very call: it was cut off, and the rest of it is done now.
   local mine = job and job.kind == 'T' and job.nonce == op_id
-  if now == state or mine then ends[#ends + 1] = { id = id, job = job } end
+  if now == state or mine then ends[#ends + 1] = { id = id, job = job } end -- anchor: discard-ends-the-named-state
+  -- anchor: discard-tells-the-named-state
   for _, word in ipairs({ (now == state or mine) and 'done' or 'changed', mine and state or now, '-' }) do told[#told + 1] = word end
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')

@@ -82,7 +82,7 @@ for _, lease in ipairs(held) do
   if lease.fresh then
     redis.call('SET', lease.key, lease.tombstone, 'PXAT', math.max(lease.job.not_after_ms, now_ms) + 20000)
     redis.call('HINCRBY', stats, lease.outcome, 1)
-    free_unique(prefix, lease.job, lease.id)
+    free_unique(prefix, lease.job, lease.id) -- anchor: skipped-job-frees-its-unique-key
     if events then events[#events + 1] = { lease.outcome, lease.id, lease.job.name } end
   end
   free_slots(prefix, lease.limits, lease.id, turn, wakes, helpers)

@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=allow-oom -- anchor: renewals-run-when-memory-is-full
 -- Renew leases. Accepts any token that is not yet reaped, however late (rule 11); a call that arrives after `not_after_ms`
 -- arms nothing, so that a late copy of a dead worker's renewal cannot hold a job for a whole lease (rule 9).
 --
@@ -40,12 +40,12 @@ for at = 1, (#KEYS - 2) / 2 do
   local job = envelope_open(redis.call('GETRANGE', KEYS[1 + 2 * at], 0, 700))
   local state, outcome, limits = token_state(run, job, ARGV[4 + 3 * at], ARGV[5 + 3 * at])
   local deadline_ms = tonumber(redis.call('ZSCORE', active, id) or 0)
-  if state ~= 'held' or deadline_ms == 0 then
+  if state ~= 'held' or deadline_ms == 0 then -- anchor: renewal-after-the-deadline-is-accepted
     reply[#reply + 1] = outcome == 'cancelled' and 'cancelled' or 'stale'
     deadline_ms = 0
   elseif tonumber(redis.call('HGET', run, 'renewal') or 0) >= renewal then
     reply[#reply + 1] = 'repeated'
-  elseif now_ms > not_after_ms then
+  elseif now_ms > not_after_ms then -- anchor: late-renewal
     reply[#reply + 1] = 'void'
   else
     reply[#reply + 1] = 'ok'
@@ -58,7 +58,7 @@ if #held > 0 then note_lease(sweep, lease_ms) end
 for _, lease in ipairs(held) do
   redis.call('ZADD', active, 'XX', lease.deadline_ms, lease.id)
   for limit in string.gmatch(lease.limits or '', '%S+') do
-    redis.call('ZADD', prefix .. 'held:' .. limit, 'XX', lease.deadline_ms, lease.id)
+    redis.call('ZADD', prefix .. 'held:' .. limit, 'XX', lease.deadline_ms, lease.id) -- anchor: renewal-renews-the-slot
   end
   redis.call('HSET', lease.run, 'renewal', renewal)
 end

@@ -101,7 +101,7 @@ else
   local left = 0
   for _, key in ipairs({ due, active, dead, done, blocked }) do left = left + redis.call('ZCARD', key) end
   for _, lane in ipairs(lanes_of(prefix)) do left = left + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
-  if left == 0 then
+  if left == 0 then -- anchor: classes-with-jobs-are-kept
     told[3] = forget_all(prefix, now_ms, { let_go = let_go, envelope_open = envelope_open, tell_news = tell_news }) and 1 or 0
   else
     -- Lanes that wait for a limit that is gone are brought back by the sweeps (mend_limits).

@@ -46,6 +46,7 @@ local done_ms, dead_ms = tonumber(redis.call('ZSCORE', done, id) or 0), tonumber
 if known and known.kind == 'T' then
   -- What has ended without its work is told as discarded.
   local shown = { cancelled = 'discarded', skipped = 'discarded', rerouted = 'discarded', orphaned = 'rejected' }
+  -- anchor: finished-result-is-shown
   return { srv_us, shown[known.outcome] or known.outcome or 'gone', known.fence, done_ms, record, '' }
 end
 local state = redis.call('HMGET', run, 'fence', 'error')
@@ -62,4 +63,4 @@ if token ~= '' then
   redis.call('SET', waits, tokens, 'PXAT', now_ms + 30000)
   redis.call('HSET', stats, 'waits_ms', string.format('%d', now_ms + 30000))
 end
-return { srv_us, 'pending', state[1] or '0', 0, '', '' }
+return { srv_us, 'pending', state[1] or '0', 0, '', '' } -- anchor: running-job-is-pending

@@ -82,7 +82,7 @@ local helpers = { envelope_open = envelope_open, to_lane = to_lane, lane_score =
   ready_lane = ready_lane, due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job, error_ttl = error_ttl,
   tell_ended = tell_ended, drop_run = drop_run, events = events }
 local promoted, wakes, corrupt = promote_due(prefix, turn, now_ms, limit, helpers)
-mend_feeding(prefix, now_ms, helpers)
+mend_feeding(prefix, now_ms, helpers) -- anchor: sweep-tells-forgotten-children
 local more = hand_over(prefix, now_ms, turn, limit, wakes, helpers)
 more = let_go(prefix, now_ms, 100, helpers) or more
 for list in pairs(wakes) do wake_push(list) end

@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=allow-oom -- anchor: sweeps-run-when-memory-is-full
 -- Take expired leases away: the token dies here, the job returns to its place in the lane or, after too many crashes, to the dead
 -- (rule 12). Leases that a clock which stepped back has left far ahead are brought to their longest length, once (rule 10); after
 -- a stall nothing is taken until the workers could be heard (rule 11). Also keeps the bounds of `done` and of the dead, drops entries
@@ -85,9 +85,9 @@ local lease_ms, no_reap_before_ms, keep = sweep_clock(sweep, active, now_ms, mos
 local latest_ms = now_ms + lease_ms
 local ahead = redis.call('ZRANGE', active, '(' .. string.format('%d', latest_ms), '+inf', 'BYSCORE', 'LIMIT', 0, limit)
 local expired = redis.call('ZRANGE', active, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, limit)
-if now_ms < no_reap_before_ms then expired = {} end
+if now_ms < no_reap_before_ms then expired = {} end -- anchor: no-reap-after-a-stall
 -- A length that was lost with its hash is no reason to cut leases short: the next claim tells it again.
-if lease_ms == 0 then ahead = {} end
+if lease_ms == 0 then ahead = {} end -- anchor: leases-far-ahead-are-repaired
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,

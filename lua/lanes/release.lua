@@ -64,7 +64,7 @@ for _, lease in ipairs(held) do
       while redis.call('ZSCORE', rate, place .. ':' .. unit) do
         places[unit], unit = place .. ':' .. unit, unit + 1
       end
-      redis.call('ZREM', rate, unpack(places))
+      redis.call('ZREM', rate, unpack(places)) -- anchor: unstarted-job-leaves-the-rate
     end
   end
   end_lease(prefix, lease, 'released', turn, wakes, helpers)

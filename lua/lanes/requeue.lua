@@ -45,7 +45,7 @@ settled(prefix)
 check_types({ active, dead }, { sweep, parked, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local known = administered(op, not_after_ms, now_ms)
+local known = administered(op, not_after_ms, now_ms) -- anchor: late-requeue-is-void
 if known then
   -- Told, and cut off before the dead were left: that is done now.
   for at = 4, known == 'repeated' and #ARGV or 3 do
@@ -87,6 +87,7 @@ for _, item in ipairs(back) do
   if not item.runs then
     local job = item.job
     if job.unique then redis.call('SET', prefix .. 'unique:' .. job.unique, item.id) end
+    -- anchor: requeue-resets-crashes
     redis.call('HSET', item.run, 'failures', 0, 'crashes', 0, 'requeued_ms', string.format('%d', item.ms))
     -- The error of this death says nothing about the end that is to come.
     redis.call('DEL', prefix .. 'result:' .. item.id)

@@ -37,7 +37,7 @@ local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
 local keep = redis.call('HGET', stats, 'events')
 redis.call('HDEL', paused, class)
-wake_classes(prefix, now_ms, { is_paused = is_paused, wake_push = wake_push })
+wake_classes(prefix, now_ms, { is_paused = is_paused, wake_push = wake_push }) -- anchor: resumed-class-leaves-a-marker
 redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
 if keep then tell_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
 return { srv_us, 'done' }

@@ -36,6 +36,7 @@ for at = 5, #KEYS do hashes[#hashes + 1] = KEYS[at] end
 check_types({ took }, hashes, {}, { told })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
+-- anchor: repeated-report-counts-once
 if tonumber(redis.call('GET', told) or 0) >= tonumber(counter) then return { srv_us, 'repeated' } end
 if now_ms > not_after_ms then return { srv_us, 'refused' } end
 local items, known, most_us = {}, {}, {}

@@ -72,6 +72,7 @@ local words = {}
 for word in string.gmatch(was[4] or '', '%S+') do words[#words + 1] = word end
 if words[1] == caller then return { srv_us, 'repeated', tonumber(words[2]), { unpack(words, 3) } } end
 local last_ms = #ARGV > 10 and tonumber(ARGV[#ARGV]) or 0
+-- anchor: tick-checks-version-and-time
 if was[1] ~= version or was[2] ~= expected_ms or was[3] ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then
   return { srv_us, 'moved', 0, {} }
 end
@@ -94,7 +95,7 @@ end
 if error_text == '' then
   check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, { prefix .. 'routed', prefix .. 'settings' },
     { prefix .. 'wake:' .. job.class })
-  local free = overlap == 'allow' or last_job == '' or ended(last_job)
+  local free = overlap == 'allow' or last_job == '' or ended(last_job) -- anchor: schedule-waits-for-its-last-job
   for at = 11, #ARGV do
     local key = KEYS[at]
     local id = string.sub(key, #prefix + 5)
@@ -104,7 +105,7 @@ if error_text == '' then
       -- Known: a copy that was cut off has made it.
       if not known then fresh[#fresh + 1] = id end
       made[#made + 1] = id
-      last_job, free = id, overlap == 'allow'
+      last_job, free = id, overlap == 'allow' -- anchor: ticks-at-once-make-one-job
     else
       skipped = skipped + 1
     end

@@ -170,7 +170,7 @@ def test_every_real_script_loads() -> None:
 @pytest.mark.parametrize("name", REAL)
 def test_flags_of_rule_2(name: str) -> None:
     """What ends or keeps a lease must work when memory is full; what adds a job must not."""
-    first = (LANES / f"{name}.lua").read_text().splitlines()[0]
+    first = load_script(LANES / f"{name}.lua").text.splitlines()[0]
     flags = set(re.findall(r"[a-z-]+", first.partition("flags=")[2]))
     assert first.startswith("#!lua")
     assert flags == ({"allow-oom"} if name in ALLOW_OOM else {"no-writes"} if name in READ_ONLY else set())
