@@ -13,8 +13,8 @@
 -- ARGV
 --   bodies      what the keys of bodies begin with; the clock follows
 --   subscriber  name
---   most        most messages
---   ttl_s       life of what is renewed
+--   most        number: most messages
+--   ttl_s       number: life of what is renewed
 --   seen        latest clock that the caller was told of, or ''
 -- REPLY srv_us, ok, clock, cursor, era, turned, era_changed, upto, more, searching, proof_ms, for each message: clock, body
 --    or srv_us, channel-not-found | subscription-not-found
@@ -38,15 +38,6 @@
 -- @include note_changes
 -- @include lasting
 -- @include renew
-local clock = KEYS[1]
-local cursor = KEYS[2]
-local meta = KEYS[3]
-local live = KEYS[4]
-local bodies = ARGV[1]
-local subscriber = ARGV[2]
-local most = tonumber(ARGV[3])
-local ttl_s = tonumber(ARGV[4])
-local seen = ARGV[5]
 
 local found = settled_clock(well, bodies, { clock, cursor })
 local was, own = clock_of(found[1], clock), clock_of(found[2], cursor)

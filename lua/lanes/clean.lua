@@ -14,15 +14,15 @@
 -- ARGV
 --   now_ms         '' or the time of a test
 --   prefix         prefix of the queue's keys
---   not_after_ms   server time after which this call is void
+--   not_after_ms   number: server time after which this call is void
 --   op_id          identity of the call, which its tombstones carry
 --   state          waiting | blocked | delayed | active | dead | finished
---   older_than_ms  since they were enqueued, or since they died or finished
+--   older_than_ms  number: since they were enqueued, or since they died or finished
 --   era_sequence   '' = the last one now: no job beyond it is removed
 --   era_ms         '' = now: no job that finished after it is removed, nor a dead one that cannot tell its sequence
---   offset         entries that stay
---   limit          most entries to look at
---   most           most jobs to remove
+--   offset         number: entries that stay
+--   limit          number: most entries to look at
+--   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
 -- @include server_us
 -- @include settled
@@ -42,25 +42,6 @@
 -- @include leave_empty
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local seq = KEYS[2]
-local due = KEYS[3]
-local active = KEYS[4]
-local dead = KEYS[5]
-local done = KEYS[6]
-local stats = KEYS[7]
-local op = KEYS[8]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
-local op_id = ARGV[4]
-local state = ARGV[5]
-local older_than_ms = tonumber(ARGV[6])
-local era_sequence = ARGV[7]
-local era_ms = ARGV[8]
-local offset = tonumber(ARGV[9])
-local limit = tonumber(ARGV[10])
-local most = tonumber(ARGV[11])
 
 settled(prefix)
 check_types({ due, active, dead, done }, { sweep, stats }, {})

@@ -38,17 +38,6 @@
 -- @include hand_over
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local active = KEYS[2]
-local done = KEYS[3]
-local dead = KEYS[4]
-local due = KEYS[5]
-local stats = KEYS[6]
-local blocked = KEYS[7]
-local feeding = KEYS[8]
-local handing = KEYS[9]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
 
 settled(prefix)
 local jobs, runs = {}, { sweep, stats }

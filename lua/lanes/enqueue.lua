@@ -29,9 +29,9 @@
 --   target        what the class wants of a worker, as JSON; '' = nothing
 --   unique_key    '' = none
 --   dedup_key     '' = none
---   dedup_ms      length of the window
---   delay_ms      0 = claimable at once; below 0 the time itself, which may have passed
---   not_after_ms  server time after which this call is void
+--   dedup_ms      number: length of the window
+--   delay_ms      number: 0 = claimable at once; below 0 the time itself, which may have passed
+--   not_after_ms  number: server time after which this call is void
 --   head          envelope before the fields that the server sets: version, kind, priority, flags
 --   tail          envelope after them, from the enqueue nonce on
 -- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the job that was there first; or orphan and the id of
@@ -56,34 +56,6 @@
 -- @include tell_news
 -- @include note_class
 -- @include tell_events
-local sweep = KEYS[1]
-local seq = KEYS[2]
-local job = KEYS[3]
-local run = KEYS[4]
-local classes = KEYS[5]
-local parked = KEYS[6]
-local ready = KEYS[7]
-local lane = KEYS[8]
-local due = KEYS[9]
-local active = KEYS[10]
-local dead = KEYS[11]
-local wake = KEYS[12]
-local stats = KEYS[13]
-local unique = KEYS[14]
-local dedup = KEYS[15]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local id = ARGV[3]
-local class = ARGV[4]
-local lane_name = ARGV[5]
-local target = ARGV[6]
-local unique_key = ARGV[7]
-local dedup_key = ARGV[8]
-local dedup_ms = tonumber(ARGV[9])
-local delay_ms = tonumber(ARGV[10])
-local not_after_ms = tonumber(ARGV[11])
-local head = ARGV[12]
-local tail = ARGV[13]
 
 settled(prefix)
 -- Reading these two tells as well, without a call more for each enqueue.

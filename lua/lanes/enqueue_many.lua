@@ -18,9 +18,9 @@
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
 --   nonce         enqueue nonce of the call
---   not_after_ms  server time after which this call is void
---   lane_count    how many lanes
---   place_count   how many items have a place of their own
+--   not_after_ms  number: server time after which this call is void
+--   lane_count    number: how many lanes
+--   place_count   number: how many items have a place of their own
 --   lanes         3 for each lane: class, lane name, what the class wants of a worker ('' = nothing)
 --   places        2 for each place: number of the item, and with spaces between delay_ms (as in enqueue), number of the lane,
 --                 unique key, dedup key (/ = none), dedup_ms; items without a place go into the first lane at once
@@ -42,20 +42,6 @@
 -- @include tell_news
 -- @include note_class
 -- @include tell_events
-local sweep = KEYS[1]
-local seq = KEYS[2]
-local classes = KEYS[3]
-local parked = KEYS[4]
-local due = KEYS[5]
-local active = KEYS[6]
-local dead = KEYS[7]
-local stats = KEYS[8]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local nonce = ARGV[3]
-local not_after_ms = tonumber(ARGV[4])
-local lane_count = tonumber(ARGV[5])
-local place_count = tonumber(ARGV[6])
 
 -- Read everything. Most often no id is known, and a page of 500 then costs one EXISTS.
 local lanes, zsets, wakes = {}, { due, active, dead }, {}

@@ -9,9 +9,9 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   renewal       counter of the worker's renewals: a call that was applied is not applied again
---   lease_ms      length of the lease from now
---   not_after_ms  server time after which this call is void
+--   renewal       number: counter of the worker's renewals: a call that was applied is not applied again
+--   lease_ms      number: length of the lease from now
+--   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | stale | cancelled | void, deadline_ms
 -- @include server_us
@@ -20,13 +20,6 @@
 -- @include envelope_open
 -- @include token_state
 -- @include note_lease
-local sweep = KEYS[1]
-local active = KEYS[2]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local renewal = tonumber(ARGV[3])
-local lease_ms = tonumber(ARGV[4])
-local not_after_ms = tonumber(ARGV[5])
 
 settled(prefix)
 local jobs, runs = {}, { sweep }

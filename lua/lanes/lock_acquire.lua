@@ -9,20 +9,12 @@
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
 --   token         identity of the call, and what the holder shows later
---   ttl_ms        how long the lock is held
---   not_after_ms  server time after which this call is void
+--   ttl_ms        number: how long the lock is held
+--   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, held | taken | lost | refused, fence, until_ms
 -- @include server_us
 -- @include settled
 -- @include check_types
-local sweep = KEYS[1]
-local lock = KEYS[2]
-local op = KEYS[3]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local token = ARGV[3]
-local ttl_ms = tonumber(ARGV[4])
-local not_after_ms = tonumber(ARGV[5])
 
 settled(prefix)
 check_types({}, { sweep, lock }, {}, { op })

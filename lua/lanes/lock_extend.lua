@@ -9,20 +9,12 @@
 --   prefix        prefix of the queue's keys
 --   token         of the holder
 --   counter       counter of the holder's renewals: a call that was applied is not applied again
---   ttl_ms        how long the lock is held from now on
---   not_after_ms  server time after which this call is void
+--   ttl_ms        number: how long the lock is held from now on
+--   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, held | lost | refused, fence, until_ms
 -- @include server_us
 -- @include settled
 -- @include check_types
-local sweep = KEYS[1]
-local lock = KEYS[2]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local token = ARGV[3]
-local counter = ARGV[4]
-local ttl_ms = tonumber(ARGV[5])
-local not_after_ms = tonumber(ARGV[6])
 
 settled(prefix)
 check_types({}, { sweep, lock }, {}, {})

@@ -13,12 +13,6 @@
 -- @include server_us
 -- @include settled
 -- @include check_types
-local sweep = KEYS[1]
-local lock = KEYS[2]
-local op = KEYS[3]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local token = ARGV[3]
 
 settled(prefix)
 check_types({}, { sweep, lock }, {}, { op })

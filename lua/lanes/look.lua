@@ -22,19 +22,6 @@
 -- @include settled
 -- @include check_types
 -- @include envelope_open
-local sweep = KEYS[1]
-local job = KEYS[2]
-local run = KEYS[3]
-local result = KEYS[4]
-local done = KEYS[5]
-local dead = KEYS[6]
-local stats = KEYS[7]
-local waits = KEYS[8]
-local wait = KEYS[9]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local id = ARGV[3]
-local token = ARGV[4]
 
 settled(prefix)
 check_types({ done, dead }, { sweep, run, stats }, {})

@@ -22,9 +22,9 @@
 --   now_ms    '' or the time of a test
 --   prefix    prefix of the queue's keys
 --   counter   counter of the incarnation's sweeps
---   limit     most leases to take away
---   most_ms   upper bound of the sleep that the reply allows
---   done_max  entries of `done` that stay, unless the queue says otherwise
+--   limit     number: most leases to take away
+--   most_ms   number: upper bound of the sleep that the reply allows
+--   done_max  number: entries of `done` that stay, unless the queue says otherwise
 -- REPLY srv_us, sleep_ms, for each lease: reaped | buried | corrupt, id, fence, nonce, crashes
 -- @include server_us
 -- @include settled
@@ -54,25 +54,6 @@
 -- @include wake_classes
 -- @include next_ms
 -- @include tell_events
-local sweep = KEYS[1]
-local due = KEYS[2]
-local rest = KEYS[3]
-local parked = KEYS[4]
-local blocking = KEYS[5]
-local limits = KEYS[6]
-local paused = KEYS[7]
-local active = KEYS[8]
-local done = KEYS[9]
-local dead = KEYS[10]
-local stats = KEYS[11]
-local swept = KEYS[12]
-local retention = KEYS[13]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local counter = ARGV[3]
-local limit = tonumber(ARGV[4])
-local most_ms = tonumber(ARGV[5])
-local done_max = tonumber(ARGV[6])
 
 settled(prefix)
 check_types({ due, rest, blocking, active, done, dead }, { sweep, parked, limits, paused, stats, retention }, {}, { swept })

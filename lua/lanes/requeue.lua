@@ -13,7 +13,7 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it was in, the id of the job
 --       that has its unique key, else -
@@ -31,15 +31,6 @@
 -- @include to_lane
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local parked = KEYS[2]
-local active = KEYS[3]
-local dead = KEYS[4]
-local stats = KEYS[5]
-local op = KEYS[6]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
 
 settled(prefix)
 check_types({ active, dead }, { sweep, parked, stats }, {})

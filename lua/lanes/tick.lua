@@ -21,7 +21,7 @@
 --   version      version of its definition
 --   expected_ms  the tick that it waits for
 --   next_ms      the next tick, 0 with an error
---   missed       ticks that are passed by
+--   missed       number: ticks that are passed by
 --   overlap      allow | skip
 --   caller       identity of this call
 --   error_text   '' = none
@@ -42,26 +42,6 @@
 -- @include make_job
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local cron = KEYS[2]
-local schedule = KEYS[3]
-local seq = KEYS[4]
-local classes = KEYS[5]
-local parked = KEYS[6]
-local due = KEYS[7]
-local active = KEYS[8]
-local dead = KEYS[9]
-local stats = KEYS[10]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local name = ARGV[3]
-local version = ARGV[4]
-local expected_ms = ARGV[5]
-local next_ms = ARGV[6]
-local missed = tonumber(ARGV[7])
-local overlap = ARGV[8]
-local caller = ARGV[9]
-local error_text = ARGV[10]
 
 settled(prefix)
 check_types({ cron, due, active, dead }, { sweep, schedule, classes, parked, stats }, {}, { seq, unpack(KEYS, 11) })
