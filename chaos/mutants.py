@@ -1,6 +1,6 @@
 """Mutants: engines, or harnesses, with one planted defect. Each must be caught by the check that is named for it.
 
-A mutant of a script is the clean script with a textual patch. The patch must fit exactly once, or the mutant refuses to
+A mutant of a script is the clean script with other lines at a named anchor. A mutant whose anchor does not exist refuses to
 start: a defect that was not planted proves nothing about the check.
 """
 
@@ -12,15 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import HarnessError
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """Replace `old` by `new` in one file of the scripts folder."""
-
-    file: str
-    old: str
-    new: str
+from chaos.planting import Edit, planted
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +23,7 @@ class Mutant:
     defect: str
     check: str
     verdict: str
-    patches: tuple[Patch, ...] = ()
+    edits: tuple[Edit, ...] = ()
     faults_do_nothing: bool = False
 
 
@@ -43,57 +35,38 @@ MUTANTS: dict[str, Mutant] = {
             defect="a finish is accepted whatever its token, also when another worker has finished the job since",
             check="J3",
             verdict="violated",
-            patches=(
-                Patch(
-                    file="lanes/include/finish_jobs.lua",
-                    old="    local state, outcome = run[4] and run[1] == fence and run[2] == nonce and 'held' or nil, ''\n",
-                    new="    local state, outcome = run[4] and 'held' or nil, ''\n",
-                ),
-            ),
+            edits=(Edit("fence-checked", "local state, outcome = run[4] and 'held' or nil, ''"),),
         ),
         Mutant(
             name="enqueue-not-idempotent",
             defect="an enqueue that is sent again after its reply was lost creates the job once more",
             check="J6",
             verdict="violated",
-            patches=(
-                Patch(
-                    file="lanes/enqueue.lua",
-                    old="if result then\n",
-                    new="if result == 'duplicate' then\n",
-                ),
-            ),
+            edits=(Edit("enqueue-is-recognized-when-repeated", "if result == 'duplicate' then"),),
         ),
         Mutant(
             name="no-reap",
             defect="leases that ran out are never taken away",
             check="J13",
             verdict="violated",
-            patches=(
-                Patch(
-                    file="lanes/reap.lua",
-                    old="if now_ms < no_reap_before_ms then expired = {} end\n",
-                    new="expired = {}\n",
-                ),
-            ),
+            edits=(Edit("no-reap-after-a-stall", "expired = {}"),),
         ),
         Mutant(
             name="limit-not-counted",
             defect="leases do not count against the limits of concurrency",
             check="J12",
             verdict="violated",
-            patches=(Patch(file="lanes/include/count_leases.lua", old="  if slots ~= '0' then\n", new="  if false then\n"),),
+            edits=(Edit("lease-holds-a-slot", "if false then"),),
         ),
         Mutant(
             name="unique-not-kept",
             defect="a unique key keeps nobody out while its job has not ended",
             check="J14",
             verdict="violated",
-            patches=(
-                Patch(
-                    file="lanes/include/unique_holder.lua",
-                    old="job.unique == unique and state ~= 'dead'",
-                    new="job.unique == unique and state == 'dead'",
+            edits=(
+                Edit(
+                    "unique-key-is-held",
+                    "if job and job.unique == unique and state == 'dead' then return holder, state, fence end",
                 ),
             ),
         ),
@@ -122,25 +95,18 @@ def pretend(pid: int, number: int) -> None:
 
 
 def plant(mutant: Mutant, clean: Path, folder: Path) -> Path | None:
-    """Copy the scripts of `clean` to `folder` and patch them there; None when the mutant leaves the scripts alone.
+    """Copy the scripts of `clean` to `folder` and change them there; None when the mutant leaves the scripts alone.
 
-    Raises HarnessError when a patch does not fit exactly once.
+    Raises HarnessError when an anchor does not exist exactly once.
     """
-    if not mutant.patches:
+    if not mutant.edits:
         return None
     try:
         shutil.copytree(clean, folder)
-        for patch in mutant.patches:
-            apply(mutant.name, patch, folder / patch.file)
+        for path, text in planted(mutant.edits, clean).items():
+            (folder / path.relative_to(clean)).write_text(text)
     except OSError as error:
         raise HarnessError(f"mutant {mutant.name}: {error.filename}: {error.strerror or error}") from error
+    except HarnessError as error:
+        raise HarnessError(f"mutant {mutant.name}: {error}") from error
     return folder
-
-
-def apply(name: str, patch: Patch, path: Path) -> None:
-    """Patch one file. Raises OSError, and HarnessError when `old` does not occur exactly once."""
-    text = path.read_text()
-    found = text.count(patch.old)
-    if found != 1:
-        raise HarnessError(f"mutant {name}: its patch fits {found} times into {patch.file}, it must fit exactly once")
-    path.write_text(text.replace(patch.old, patch.new))

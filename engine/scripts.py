@@ -1,11 +1,14 @@
 """The script loader: reads `lua/<model>/*.lua`, resolves includes, and holds each script to its header.
 
-A script's header is its signature. It lists every KEYS and ARGV slot by name, in order; the body binds each of them to a
-local of the same name on a line of its own. The loader refuses a script whose header and body disagree in either direction.
-A name with a number stands for a repeated group of slots (`items  2 for each item: ...`); groups come last, in their order.
+A script's header is its signature. It lists every KEYS and ARGV slot by name, in order; the loader puts a local of that name for
+each of them before the body, a number where the description begins with `number:`. It refuses a script that does not use one of
+them, or uses a name that nobody declares. A name with a count stands for a repeated group of slots
+(`items  2 for each item: ...`); groups come last, in their order.
 
 An include (`-- @include name`) is one local function named like its file, with everything passed in and no includes of its own.
 The `wire` of a foreign model alone may be cut into several of them: it names includes of its own folder.
+
+A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does not get it.
 
 A list that may be long goes to the server in pieces; the word PIECE in a script is their size.
 """
@@ -25,10 +28,23 @@ from engine.errors import ScriptFault
 
 T = TypeVar("T")
 
-_SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|\S)", re.MULTILINE)
-_BINDING = re.compile(r"^local (\w+) = (?:tonumber\()?(KEYS|ARGV)\[(\d+)\]\)?$", re.MULTILINE)
+_SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|(number: )?\S)", re.MULTILINE)
+_HEADER = re.compile(r"(?:[#-].*\n)+")
 _INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
+_ANCHOR = re.compile(r"^ *-- anchor: .*\n| +-- anchor: .*", re.MULTILINE)
 _COMMENT = re.compile(r"--.*")
+_COMMENT_OR_STRING = re.compile(r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|--.*""")
+#: A name that is read: not a field of something else, not one that is assigned or the key of a table, not a part of a number.
+_NAME = re.compile(r"(?<!\w)(?<![^.][.:])[A-Za-z_]\w*\b(?! =(?!=))")
+_DECLARED = re.compile(r"\blocal (?!function)(\w+(?:,\s+\w+)*)|\bfunction *([\w.]*)\(([^)]*)\)|\bfor ([\w, ]+?) (?:=|in\b)")
+#: The words of Lua, and what the server provides.
+_KNOWN = frozenset(
+    re.findall(
+        r"\w+",
+        "and break do else elseif end false for function if in local nil not or repeat return then true until while KEYS ARGV "
+        "PIECE redis struct math string table bit cjson ipairs pairs next pcall error select tonumber tostring type unpack",
+    )
+)
 #: The include that may have includes of its own.
 _WIRE = "wire"
 _PIECE = re.compile(r"\bPIECE\b")
@@ -130,7 +146,7 @@ def _load(paths: Iterable[Path], where: tuple[Path, ...], piece_words: int) -> M
 
 def load_script(path: Path, where: Sequence[Path] = (), piece_words: int = PIECE_WORDS) -> Script:
     """One script with its includes resolved and its header checked. `where`: folders of includes, else the one beside it."""
-    source = path.read_text()
+    source = _ANCHOR.sub("", path.read_text())
     shebang = _SHEBANG.match(source)
     if not shebang:
         raise ScriptFault(f"script {path.name}: the first line is not #!lua with flags")
@@ -138,26 +154,27 @@ def load_script(path: Path, where: Sequence[Path] = (), piece_words: int = PIECE
     if "-- KEYS\n" not in header or "-- ARGV\n" not in header:
         raise ScriptFault(f"script {path.name}: the header lacks KEYS, ARGV or REPLY")
     key_lines, argument_lines = header[header.index("-- KEYS\n") :].split("-- ARGV\n")
-    bound = _bindings(path.name, source)
+    bindings: list[str] = []
     slots: list[tuple[str, ...]] = []
     groups: list[tuple[int, ...]] = []
     for table, lines in (("KEYS", key_lines), ("ARGV", argument_lines)):
         found = _SLOT.findall(lines)
-        sizes = [size for _, size in found if size]
-        names = [name for name, size in found if not size]
-        if "items" in names or any(size for _, size in found[: len(names)]):
+        sizes = [size for _, size, _ in found if size]
+        names = [name for name, size, _ in found if not size]
+        if "items" in names or any(size for _, size, _ in found[: len(names)]):
             raise ScriptFault(f"script {path.name}: items in {table} come last and say how many slots each item has")
         slots.append(tuple(names))
         groups.append(tuple(map(int, sizes)))
-        if tuple(bound[table]) != slots[-1]:
-            body = tuple(bound[table])
-            raise ScriptFault(f"script {path.name}: the header declares {table} {slots[-1]}, the body binds {body}")
-    code = _COMMENT.sub("", source)
-    for name in (*slots[0], *slots[1]):
-        if len(re.findall(rf"\b{name}\b", code[code.rindex("\nlocal " + name + " =") :])) < 2:
-            raise ScriptFault(f"script {path.name}: {name} is declared and never used")
+        for place, (name, _, number) in enumerate(found[: len(names)], 1):
+            slot = f"{table}[{place}]"
+            bindings.append(f"local {name} = tonumber({slot})\n" if number else f"local {name} = {slot}\n")
+    header = _HEADER.match(source)
+    assert header
+    body = source[header.end() :]
+    source = header[0] + "".join(bindings) + body
     folders = where or (path.parent / "include",)
     text = _INCLUDE.sub(lambda found: _include(path, found.group(1), folders), source)
+    _check_names(path.name, body, (*slots[0], *slots[1]), _INCLUDE.findall(header[0]))
     text = _PIECE.sub(str(piece_words), text)
     return Script(path.stem, text, slots[0], slots[1], groups[0], groups[1])
 
@@ -166,20 +183,24 @@ def _partial(group: Sequence[object], size: int) -> bool:
     return len(group) % size > 0
 
 
-def _bindings(file_name: str, source: str) -> dict[str, list[str]]:
-    bound: dict[str, list[str]] = {"KEYS": [], "ARGV": []}
-    for name, table, number in _BINDING.findall(source):
-        if int(number) != len(bound[table]) + 1:
-            raise ScriptFault(f"script {file_name}: {table}[{number}] is bound out of order")
-        bound[table].append(name)
-    return bound
+def _check_names(file_name: str, body: str, slots: Sequence[str], includes: Iterable[str]) -> None:
+    code = _COMMENT_OR_STRING.sub("''", body)
+    used = set(_NAME.findall(code))
+    for slot in slots:
+        if slot not in used:
+            raise ScriptFault(f"script {file_name}: {slot} is declared and never used")
+    declared = {name for found in _DECLARED.findall(code) for name in re.findall(r"\w+", " ".join(found))}
+    for name in sorted(used - _KNOWN - declared - {*slots, *includes}):
+        raise ScriptFault(f"script {file_name}: {name} is used and declared nowhere")
+    for slot in sorted(set(slots) & set(re.findall(r"^local (\w+) = ", code, re.MULTILINE))):
+        raise ScriptFault(f"script {file_name}: the header declares {slot}, the body declares it again")
 
 
 def _include(script: Path, name: str, folders: Sequence[Path]) -> str:
     path = next((path for folder in folders if (path := folder / f"{name}.lua").is_file()), None)
     if path is None:
         raise ScriptFault(f"script {script.name}: no include {name}")
-    text, parts = path.read_text(), ""
+    text, parts = _ANCHOR.sub("", path.read_text()), ""
     if name == _WIRE:
         parts = "".join(_include(script, part, (path.parent,)) for part in _INCLUDE.findall(text))
         text = _INCLUDE.sub("", text)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from chaos.channels.planted import DEFECTS
-from chaos.mutants import Mutant, Patch
+from chaos.mutants import Mutant
+from chaos.planting import Edit
 
 _MUTANTS = (
     Mutant(
@@ -17,11 +18,11 @@ _MUTANTS = (
         defect="a fetch moves the cursor past what it delivers, so whoever dies or hears no answer never gets it again",
         check="P1",
         verdict="violated",
-        patches=(
-            Patch(
-                file="dsps/fetch.lua",
-                old="local more, searching = upto ~= at,",
-                new="redis.call('SET', cursor, string.format('%d', upto), 'KEEPTTL')\nlocal more, searching = upto ~= at,",
+        edits=(
+            Edit(
+                "cursor-stays-at-a-fetch",
+                "redis.call('SET', cursor, string.format('%d', upto), 'KEEPTTL')\n"
+                "local more, searching = upto ~= at, #items == 0 and upto ~= at and most > 0",
             ),
         ),
     ),
@@ -30,12 +31,12 @@ _MUTANTS = (
         defect="clocks of messages go through tostring, which keeps 14 digits: near the wrap several messages get the same one",
         check="P4",
         verdict="violated",
-        patches=(
-            Patch(
-                file="dsps/publish.lua",
-                old="    local text = string.format('%d', position)\n",
-                new="    local rounded = tonumber(tostring(position))\n"
-                "    local text = string.format('%d', math.max(-9007199254740991, math.min(9007199254740991, rounded)))\n",
+        edits=(
+            Edit(
+                "clocks-keep-every-digit",
+                "local rounded = tonumber(tostring(position))\n"
+                "local text = string.format('%d', math.max(-9007199254740991, math.min(9007199254740991, "
+                "rounded)))",
             ),
         ),
     ),

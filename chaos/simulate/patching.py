@@ -1,36 +1,22 @@
-"""Takes a rule away: replaces exact text in a copy of the scripts or in a function of the engine. Text that is not there any more
-is an error, so that no removal can rot."""
+"""Takes a rule away: plants edits in a copy of the scripts and in the methods of the running engine."""
 
 from __future__ import annotations
 import __future__
 
-import inspect
+import ast
 import shutil
-import sys
 import tempfile
-import textwrap
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from chaos.planting import ENGINE, Edit, planted
 from engine.models.lanes import Lanes
 from engine.scripts import scripts_folder
-
-
-class Rotten(Exception):
-    """A removal names a text that the engine does not have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """One replacement. `where`: a script below `lua/lanes`, or `module:Class.method` of the engine."""
-
-    where: str
-    old: str
-    new: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,59 +30,29 @@ class Removal:
     profiles: tuple[str, ...]
 
 
-def check_fits(removal: Removal) -> None:
-    """Raises Rotten when the engine has not the text that the removal replaces."""
-    for edit in removal.edits:
-        if edit.where.endswith(".lua"):
-            _replaced((scripts_folder() / "lanes" / edit.where).read_text(), edit)
-        else:
-            _method(edit)
-
-
 @contextmanager
 def removed(removal: Removal, queue: str) -> Generator[Lanes]:
-    """A model without the rule, while the engine's decisions are without it as well. Raises Rotten."""
-    with tempfile.TemporaryDirectory(prefix="ironclaim-removal-") as folder:
+    """A model without the rule, while the engine's decisions are without it. Raises HarnessError for an unknown anchor."""
+    with tempfile.TemporaryDirectory(prefix="ironclaim-removal-") as folder, ExitStack() as patches:
         lua = Path(folder) / "lua"
         shutil.copytree(scripts_folder(), lua)
-        patches: list[Any] = []
-        for edit in removal.edits:
-            if edit.where.endswith(".lua"):
-                path = lua / "lanes" / edit.where
-                path.write_text(_replaced(path.read_text(), edit))
+        for path, text in planted(removal.edits).items():
+            if path.suffix == ".lua":
+                (lua / path.relative_to(scripts_folder())).write_text(text)
             else:
-                patches.append(_method(edit))
-        with _all(iter(patches)):
-            yield Lanes(queue, lua=lua)
+                for changed in changed_methods(path, text):
+                    patches.enter_context(changed)
+        yield Lanes(queue, lua=lua)
 
 
-@contextmanager
-def _all(patches: Iterator[Any]) -> Generator[None]:
-    first = next(patches, None)
-    if first is None:
-        yield
-        return
-    with first, _all(patches):
-        yield
-
-
-def _replaced(text: str, edit: Edit) -> str:
-    if text.count(edit.old) != 1:
-        raise Rotten(f"{edit.where} has {text.count(edit.old)} times the text {edit.old!r}")
-    return text.replace(edit.old, edit.new)
-
-
-def _method(edit: Edit) -> Any:
-    """The patch of a method, from its changed source."""
-    module_name, _, path = edit.where.partition(":")
-    class_name, _, name = path.partition(".")
-    __import__(module_name)
-    module = sys.modules[module_name]
-    owner = getattr(module, class_name)
-    method: Any = inspect.getattr_static(owner, name)
-    function: Any = method.fget if isinstance(method, property) else method
-    source = _replaced(textwrap.dedent(inspect.getsource(function)), edit)
-    made: dict[str, Any] = {}
-    code = compile(source, f"<{edit.where} changed>", "exec", flags=__future__.annotations.compiler_flag)
-    exec(code, vars(module), made)
-    return patch.object(owner, name, made[name])
+def changed_methods(path: Path, text: str) -> Iterator[Any]:
+    """A patch for each method of the engine's file at `path` that is another one in `text`."""
+    module = import_module(".".join(path.relative_to(ENGINE.parent).with_suffix("").parts))
+    for before, after in zip(ast.parse(path.read_text()).body, ast.parse(text).body, strict=True):
+        if isinstance(before, ast.ClassDef) and isinstance(after, ast.ClassDef):
+            for old, new in zip(before.body, after.body, strict=True):
+                if isinstance(new, ast.FunctionDef) and ast.dump(old) != ast.dump(new):
+                    made: dict[str, Any] = {}
+                    flags = __future__.annotations.compiler_flag
+                    exec(compile(ast.Module([new], []), f"<{path} changed>", "exec", flags=flags), vars(module), made)
+                    yield patch.object(getattr(module, after.name), new.name, made[new.name])

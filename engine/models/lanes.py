@@ -270,7 +270,7 @@ class Lanes(Scripted):
                 place = self._place(job.options, lane[0], uniques)
                 common = known[mark] = (place, b"".join(envelope.encode(job._replace(payload=b""))))
             item_keys.append(job_prefix + job.job)
-            items.append(common[1] + job.payload)
+            items.append(common[1] + job.payload)  # anchor: each-bulk-job-has-its-own-payload
             if common[0]:
                 places += (len(items), common[0])
         lane_keys: list[str] = []

@@ -11,22 +11,12 @@
 --   now_ms        '' or the time of a test
 --   deed          acquire | extend | release
 --   token         identity of the call, and what the holder shows later
---   counter       number of the renewal
---   ttl_ms        how long the lock is held
---   not_after_ms  server time after which this call is void
+--   counter       number: number of the renewal
+--   ttl_ms        number: how long the lock is held
+--   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, held | released | taken | lost | refused, fence, until_ms
 -- @include server_us
 -- @include check_types
-local sweep = KEYS[1]
-local lock = KEYS[2]
-local kept = KEYS[3]
-local op = KEYS[4]
-local now_ms = ARGV[1]
-local deed = ARGV[2]
-local token = ARGV[3]
-local counter = tonumber(ARGV[4])
-local ttl_ms = tonumber(ARGV[5])
-local not_after_ms = tonumber(ARGV[6])
 
 check_types({}, { sweep, kept }, {}, { lock, op })
 local srv_us = server_us(now_ms, sweep)

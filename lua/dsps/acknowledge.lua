@@ -11,10 +11,10 @@
 -- ARGV
 --   subscriber  name
 --   to          clock of the receipt
---   ttl_s       life of what is renewed
+--   ttl_s       number: life of what is renewed
 --   given_era   era of the receipt, or ''
 --   seen        latest clock that the caller was told of, or ''
---   proof_ms    when that message expires, as the fetch told: -2 where there was none; or ''
+--   proof_ms    number: when that message expires, as the fetch told: -2 where there was none; or ''
 -- REPLY srv_us, OK | stale, clock, cursor, era, turned, beyond
 --    or srv_us, channel-not-found | subscription-not-found
 -- @include server_us
@@ -25,17 +25,6 @@
 -- @include begin_anew
 -- @include lasting
 -- @include renew
-local clock = KEYS[1]
-local cursor = KEYS[2]
-local meta = KEYS[3]
-local live = KEYS[4]
-local proof = KEYS[5]
-local subscriber = ARGV[1]
-local to = ARGV[2]
-local ttl_s = tonumber(ARGV[3])
-local given_era = ARGV[4]
-local seen = ARGV[5]
-local proof_ms = tonumber(ARGV[6])
 
 local was = clock_of(well(clock, 'string', redis.pcall('GET', clock)), clock)
 local own = clock_of(well(cursor, 'string', redis.pcall('GET', cursor)), cursor)

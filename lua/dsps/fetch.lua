@@ -13,8 +13,8 @@
 -- ARGV
 --   bodies      what the keys of bodies begin with; the clock follows
 --   subscriber  name
---   most        most messages
---   ttl_s       life of what is renewed
+--   most        number: most messages
+--   ttl_s       number: life of what is renewed
 --   seen        latest clock that the caller was told of, or ''
 -- REPLY srv_us, ok, clock, cursor, era, turned, era_changed, upto, more, searching, proof_ms, for each message: clock, body
 --    or srv_us, channel-not-found | subscription-not-found
@@ -38,15 +38,6 @@
 -- @include note_changes
 -- @include lasting
 -- @include renew
-local clock = KEYS[1]
-local cursor = KEYS[2]
-local meta = KEYS[3]
-local live = KEYS[4]
-local bodies = ARGV[1]
-local subscriber = ARGV[2]
-local most = tonumber(ARGV[3])
-local ttl_s = tonumber(ARGV[4])
-local seen = ARGV[5]
 
 local found = settled_clock(well, bodies, { clock, cursor })
 local was, own = clock_of(found[1], clock), clock_of(found[2], cursor)
@@ -96,7 +87,7 @@ local ends_ms = math.floor(srv_us / 1000) + ttl_s * 1000
 if turned then redis.call('SET', clock, now.last) end
 renew(lasting(ends_ms, clock, meta), clock, meta, live)
 renew(lasting(ends_ms, cursor), cursor)
-local more, searching = upto ~= at, #items == 0 and upto ~= at and most > 0
+local more, searching = upto ~= at, #items == 0 and upto ~= at and most > 0 -- anchor: cursor-stays-at-a-fetch
 local texts = { now.last, string.format('%d', own), string.format('%d', upto) }
 local flags = { turned and 1 or 0, era_changed and 1 or 0, more and 1 or 0, searching and 1 or 0 }
 -- For who acknowledges this: when what it ends with expires, -2 where nothing is (any more).

@@ -14,9 +14,6 @@
 -- @include clock_of
 -- @include clock_after
 -- @include reckon
-local clock = KEYS[1]
-local cursor = KEYS[2]
-local meta = KEYS[3]
 
 local was = clock_of(well(clock, 'string', redis.pcall('GET', clock)), clock)
 local own = clock_of(well(cursor, 'string', redis.pcall('GET', cursor)), cursor)

@@ -11,8 +11,8 @@
 -- ARGV
 --   bodies        what the keys of bodies begin with; the clock follows
 --   bell          pub/sub channel of those who wait
---   ttl_s         life of what is written
---   not_after_ms  server time after which this call is void
+--   ttl_s         number: life of what is written
+--   not_after_ms  number: server time after which this call is void
 --   seen          latest clock that the caller was told of, or ''
 --   items         1 for each item: body
 -- REPLY srv_us, clock, era, turned, for each item: c (created) or d (duplicate) and its clock, or r (refused)
@@ -33,14 +33,6 @@
 -- @include renew
 -- @include oldest
 -- @include drop_dead
-local clock = KEYS[1]
-local meta = KEYS[2]
-local live = KEYS[3]
-local bodies = ARGV[1]
-local bell = ARGV[2]
-local ttl_s = tonumber(ARGV[3])
-local not_after_ms = tonumber(ARGV[4])
-local seen = ARGV[5]
 
 local count, read = #KEYS - 3, { clock, unpack(KEYS, 4) }
 local found = settled_clock(well, bodies, read)
@@ -87,7 +79,7 @@ for item = 1, late and 0 or count do
   local mid = KEYS[3 + item]
   if not mids[mid] then
     position = clock_ahead(position, 1)
-    local text = string.format('%d', position)
+    local text = string.format('%d', position) -- anchor: clocks-keep-every-digit
     redis.call('SET', bodies .. text, ARGV[5 + item], 'PXAT', ends_ms)
     redis.call('SET', mid, text, 'PXAT', ends_ms)
     mids[mid], words[item], made[#made + 1] = text, 'c' .. text, text

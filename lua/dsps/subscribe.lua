@@ -10,8 +10,8 @@
 --   op      string  what this call has done
 -- ARGV
 --   subscriber    name
---   ttl_s         life of what is written
---   not_after_ms  server time after which this call is void
+--   ttl_s         number: life of what is written
+--   not_after_ms  number: server time after which this call is void
 --   seen          latest clock that the caller was told of, or ''
 -- REPLY srv_us, created | exists | refused, clock, cursor, era, turned
 -- @include server_us
@@ -23,15 +23,6 @@
 -- @include lasting
 -- @include renew
 -- @include forget_expired
-local clock = KEYS[1]
-local cursor = KEYS[2]
-local meta = KEYS[3]
-local live = KEYS[4]
-local op = KEYS[5]
-local subscriber = ARGV[1]
-local ttl_s = tonumber(ARGV[2])
-local not_after_ms = tonumber(ARGV[3])
-local seen = ARGV[4]
 
 local raw = well(clock, 'string', redis.pcall('GET', clock))
 local own = well(cursor, 'string', redis.pcall('GET', cursor))

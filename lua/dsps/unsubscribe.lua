@@ -8,15 +8,10 @@
 --   op      string  what this call has done
 -- ARGV
 --   subscriber    name
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, deleted | missing | refused
 -- @include server_us
 -- @include well
-local cursor = KEYS[1]
-local meta = KEYS[2]
-local op = KEYS[3]
-local subscriber = ARGV[1]
-local not_after_ms = tonumber(ARGV[2])
 
 local own = well(cursor, 'string', redis.pcall('GET', cursor))
 local done = well(op, 'string', redis.pcall('GET', op))

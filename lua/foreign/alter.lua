@@ -15,7 +15,7 @@
 --   queue         name of the queue
 --   layout        layout of the format, '' = its only one
 --   settings      what else the format wants to know
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   op_id         identity of the call, which its tombstones carry
 --   deed          cancel | remove | discard | requeue | run_now
 --   state         waiting | blocked | delayed | active | dead | finished
@@ -36,20 +36,6 @@
 -- @include tell_ended
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local active = KEYS[2]
-local stats = KEYS[3]
-local op = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local not_after_ms = tonumber(ARGV[7])
-local op_id = ARGV[8]
-local deed = ARGV[9]
-local state = ARGV[10]
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

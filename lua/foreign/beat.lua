@@ -16,8 +16,8 @@
 --   settings     what else the format wants to know
 --   incarnation  16 hex digits
 --   counter      counter of the incarnation's beats
---   ttl_ms       how long a beat counts
---   until_ms     server time until which this one counts; 0 = the worker has ended
+--   ttl_ms       number: how long a beat counts
+--   until_ms     number: server time until which this one counts; 0 = the worker has ended
 --   lease_ms     length of its leases
 --   about        JSON for people
 --   others       1 for each other incarnation whose leases it still has
@@ -29,22 +29,6 @@
 -- @include fields
 -- @include wire
 -- @include note_beat
-local sweep = KEYS[1]
-local workers = KEYS[2]
-local worker = KEYS[3]
-local leader = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local incarnation = ARGV[7]
-local counter = ARGV[8]
-local ttl_ms = tonumber(ARGV[9])
-local until_ms = tonumber(ARGV[10])
-local lease_ms = ARGV[11]
-local about = ARGV[12]
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -19,16 +19,16 @@
 --   settings      settings of the model
 --   incarnation   16 hex digits
 --   counter       claim counter of the incarnation
---   limit         most jobs to lease
---   lease_ms      length of the lease
---   not_after_ms  server time after which the claim is void
+--   limit         number: most jobs to lease
+--   lease_ms      number: length of the lease
+--   not_after_ms  number: server time after which the claim is void
 --   owner         name of the worker, for people
---   most_ms       upper bound of the sleep that the reply allows
---   crashed_max   most jobs with a crash behind them to lease
---   least         '' or the least priority of what is leased
---   most          '' or the greatest priority of what is leased
+--   most_ms       number: upper bound of the sleep that the reply allows
+--   crashed_max   number: most jobs with a crash behind them to lease
+--   least         number: '' or the least priority of what is leased
+--   most          number: '' or the greatest priority of what is leased
 --   worker        packed: server, stack, region, capabilities and routes, those two with spaces between
---   class_count   how many names
+--   class_count   number: how many names
 --   classes       1 for each class: a name
 --   items         5 for each item: as in end.lua
 -- REPLY srv_us, reply to the ends (see end.lua), kind, sleep_ms, ids set aside, jobs: id fence deadline_ms claims failures crashes body
@@ -55,30 +55,6 @@
 -- @include foreign_scan
 -- @include foreign_claim
 -- @include sleep_for
-local sweep = KEYS[1]
-local active = KEYS[2]
-local stats = KEYS[3]
-local limits = KEYS[4]
-local paused = KEYS[5]
-local record = KEYS[6]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local incarnation = ARGV[7]
-local counter = ARGV[8]
-local limit = tonumber(ARGV[9])
-local lease_ms = tonumber(ARGV[10])
-local not_after_ms = tonumber(ARGV[11])
-local owner = ARGV[12]
-local most_ms = tonumber(ARGV[13])
-local crashed_max = tonumber(ARGV[14])
-local least = tonumber(ARGV[15])
-local most = tonumber(ARGV[16])
-local worker = ARGV[17]
-local class_count = tonumber(ARGV[18])
 
 check_types({ active }, { sweep, stats, limits, paused, prefix .. 'scan' }, { prefix .. 'wake' }, { record })
 local srv_us = server_us(now_ms, sweep)

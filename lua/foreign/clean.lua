@@ -15,15 +15,15 @@
 --   queue          name of the queue
 --   layout         layout of the format, '' = its only one
 --   settings       what else the format wants to know
---   not_after_ms   server time after which this call is void
+--   not_after_ms   number: server time after which this call is void
 --   op_id          identity of the call, which its tombstones carry
 --   state          waiting | blocked | delayed | active | dead | finished
---   older_than_ms  since they were enqueued, or since they died or finished
+--   older_than_ms  number: since they were enqueued, or since they died or finished
 --   era_sequence   '' or 0
 --   era_ms         '' = the work begins now: no job that came or ended after it is removed
---   offset         entries that stay
---   limit          most entries to look at
---   most           most jobs to remove
+--   offset         number: entries that stay
+--   limit          number: most entries to look at
+--   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
 -- @include server_us
 -- @include check_types
@@ -38,25 +38,6 @@
 -- @include end_by_hand
 -- @include tell_ended
 -- @include tell_events
-local sweep = KEYS[1]
-local active = KEYS[2]
-local stats = KEYS[3]
-local op = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local not_after_ms = tonumber(ARGV[7])
-local op_id = ARGV[8]
-local state = ARGV[9]
-local older_than_ms = tonumber(ARGV[10])
-local era_sequence = ARGV[11]
-local era_ms = ARGV[12]
-local offset = tonumber(ARGV[13])
-local limit = tonumber(ARGV[14])
-local most = tonumber(ARGV[15])
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

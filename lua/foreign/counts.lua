@@ -20,14 +20,6 @@
 -- @include rfc3339
 -- @include fields
 -- @include wire
-local sweep = KEYS[1]
-local stats = KEYS[2]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

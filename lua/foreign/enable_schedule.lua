@@ -14,7 +14,7 @@
 --   queue         name of the queue
 --   layout        layout of the format, '' = its only one
 --   settings      what else the format wants to know
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 --   version       the version that the next tick was reckoned for
 --   next_ms       the next tick, 0 = it does not tick any more
@@ -28,20 +28,6 @@
 -- @include schedule_call
 -- @include schedule_enable
 -- @include wire
-local sweep = KEYS[1]
-local cron = KEYS[2]
-local schedule = KEYS[3]
-local op = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local not_after_ms = tonumber(ARGV[7])
-local name = ARGV[8]
-local version = ARGV[9]
-local next_ms = ARGV[10]
 
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,
   { check_types = check_types, server_us = server_us, administered = administered })

@@ -29,15 +29,6 @@
 -- @include foreign_token
 -- @include foreign_end
 -- @include foreign_ends
-local sweep = KEYS[1]
-local active = KEYS[2]
-local stats = KEYS[3]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
 
 check_types({ active }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)

@@ -13,7 +13,7 @@
 --   queue         name of the queue
 --   layout        layout of the keyspace, '' = there is one
 --   settings      settings of the model
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id ('' = the server gives one), delay_ms (0 = claimable at once; below 0 the time itself, which may
 --                 have passed), packed fields
 -- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | x (refused), its id, and of a duplicate state, fence and id of
@@ -28,16 +28,6 @@
 -- @include tell_events
 -- @include foreign_state
 -- @include foreign_over
-local sweep = KEYS[1]
-local stats = KEYS[2]
-local new = KEYS[3]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local not_after_ms = tonumber(ARGV[7])
 
 local wake = prefix .. 'wake'
 check_types({}, { sweep, stats }, { wake }, { new })

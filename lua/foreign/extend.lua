@@ -13,9 +13,9 @@
 --   queue         name of the queue
 --   layout        layout of the keyspace, '' = there is one
 --   settings      settings of the model
---   renewal       counter of the worker's renewals: a call that was applied is not applied again
---   lease_ms      length of the lease from now
---   not_after_ms  server time after which this call is void
+--   renewal       number: counter of the worker's renewals: a call that was applied is not applied again
+--   lease_ms      number: length of the lease from now
+--   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | void | stale | cancelled, deadline_ms (0 when stale or cancelled)
 -- @include server_us
@@ -26,17 +26,6 @@
 -- @include wire
 -- @include note_lease
 -- @include foreign_token
-local sweep = KEYS[1]
-local active = KEYS[2]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local renewal = tonumber(ARGV[7])
-local lease_ms = tonumber(ARGV[8])
-local not_after_ms = tonumber(ARGV[9])
 
 local runs = { sweep }
 for at = 3, #KEYS do runs[#runs + 1] = KEYS[at] end

@@ -19,7 +19,7 @@
 --   queue         name of the queue
 --   layout        layout of the format, '' = its only one
 --   settings      what else the format wants to know
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   phase         begin | end
 --   force         1 = also while jobs are in hand
 -- REPLY srv_us, done | repeated | refused | busy, era_sequence (0), era_ms, 1 = there is more to take: another call ends it
@@ -31,23 +31,6 @@
 -- @include wire
 -- @include administered
 -- @include told_before
-local sweep = KEYS[1]
-local cron = KEYS[2]
-local active = KEYS[3]
-local paused = KEYS[4]
-local settings = KEYS[5]
-local workers = KEYS[6]
-local took = KEYS[7]
-local op = KEYS[8]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local not_after_ms = tonumber(ARGV[7])
-local phase = ARGV[8]
-local force = ARGV[9]
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

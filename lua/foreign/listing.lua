@@ -11,8 +11,8 @@
 --   queue     name of the queue
 --   layout    layout of the format, '' = its only one
 --   settings  what else the format wants to know
---   offset    first rank
---   limit     most entries for each state
+--   offset    number: first rank
+--   limit     number: most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...; members of delayed begin with ten zeros
 -- @include server_us
 -- @include check_types
@@ -21,16 +21,6 @@
 -- @include fields
 -- @include wire
 -- @include jobs_at
-local sweep = KEYS[1]
-local active = KEYS[2]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local offset = tonumber(ARGV[7])
-local limit = tonumber(ARGV[8])
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

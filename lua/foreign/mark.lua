@@ -24,18 +24,6 @@
 -- @include rfc3339
 -- @include wire
 -- @include foreign_token
-local sweep = KEYS[1]
-local active = KEYS[2]
-local run = KEYS[3]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local id = ARGV[7]
-local fence = ARGV[8]
-local nonce = ARGV[9]
 
 check_types({ active }, { sweep, run }, {})
 local srv_us = server_us(now_ms, sweep)

@@ -16,8 +16,8 @@
 --   layout    layout of the format, '' = its only one
 --   settings  what else the format wants to know
 --   counter   counter of the incarnation's sweeps
---   limit     most leases to look at
---   most_ms   upper bound of the sleep that the reply allows
+--   limit     number: most leases to look at
+--   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried, id, fence, nonce, crashes
 -- @include server_us
 -- @include check_types
@@ -34,20 +34,6 @@
 -- @include take_orphans
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local workers = KEYS[2]
-local active = KEYS[3]
-local stats = KEYS[4]
-local swept = KEYS[5]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local counter = ARGV[7]
-local limit = tonumber(ARGV[8])
-local most_ms = tonumber(ARGV[9])
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

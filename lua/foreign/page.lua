@@ -12,8 +12,8 @@
 --   layout    layout of the format, '' = its only one
 --   settings  what else the format wants to know
 --   state     waiting | blocked | delayed | active | stuck | dead | finished
---   offset    first rank
---   limit     most entries
+--   offset    number: first rank
+--   limit     number: most entries
 --   newest    1 = from the end
 --   names     1 = names instead of ids
 -- REPLY srv_us, how many entries, their ids, or of each name: name, count ('' = nobody can read it)
@@ -24,19 +24,6 @@
 -- @include fields
 -- @include wire
 -- @include jobs_at
-local sweep = KEYS[1]
-local active = KEYS[2]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local state = ARGV[7]
-local offset = tonumber(ARGV[8])
-local limit = tonumber(ARGV[9])
-local newest = ARGV[10]
-local names = ARGV[11]
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

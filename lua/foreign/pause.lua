@@ -15,9 +15,9 @@
 --   queue         name of the queue
 --   layout        layout of the format, '' = its only one
 --   settings      what else the format wants to know
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   class         name of jobs, or *
---   length_ms     0 = until it is resumed
+--   length_ms     number: 0 = until it is resumed
 -- REPLY srv_us, done | repeated | refused
 -- @include server_us
 -- @include check_types
@@ -27,20 +27,6 @@
 -- @include wire
 -- @include administered
 -- @include tell_events
-local sweep = KEYS[1]
-local paused = KEYS[2]
-local rest = KEYS[3]
-local stats = KEYS[4]
-local op = KEYS[5]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local not_after_ms = tonumber(ARGV[7])
-local class = ARGV[8]
-local length_ms = tonumber(ARGV[9])
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -18,7 +18,7 @@
 --   id        the job
 --   fence     fence of the token
 --   nonce     nonce of the token
---   count     counter of what the worker has noted
+--   count     number: counter of what the worker has noted
 --   body      percent, message and data, as the fields of a JSON object after at_ms
 -- REPLY srv_us, ok | repeated | stale
 -- @include server_us
@@ -28,22 +28,6 @@
 -- @include fields
 -- @include wire
 -- @include tell_events
-local sweep = KEYS[1]
-local run = KEYS[2]
-local active = KEYS[3]
-local stats = KEYS[4]
-local events = KEYS[5]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local id = ARGV[7]
-local fence = ARGV[8]
-local nonce = ARGV[9]
-local count = tonumber(ARGV[10])
-local body = ARGV[11]
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

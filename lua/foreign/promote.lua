@@ -15,8 +15,8 @@
 --   layout    layout of the format, '' = its only one
 --   settings  what else the format wants to know
 --   counter   counter of the incarnation's sweeps
---   limit     most jobs to move
---   most_ms   upper bound of the sleep that the reply allows
+--   limit     number: most jobs to move
+--   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, sleep_ms, promoted, then the ids that it removed for want of a job; for each due schedule: name, version, next tick,
 --       anchor_ms, timing, policy; version of what workers learn once (news.lua)
 -- @include server_us
@@ -31,19 +31,6 @@
 -- @include lift_pauses
 -- @include sleep_for
 -- @include wake_push
-local sweep = KEYS[1]
-local cron = KEYS[2]
-local stats = KEYS[3]
-local swept = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local counter = ARGV[7]
-local limit = tonumber(ARGV[8])
-local most_ms = tonumber(ARGV[9])
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

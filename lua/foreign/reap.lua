@@ -18,8 +18,8 @@
 --   layout    layout of the format, '' = its only one
 --   settings  what else the format wants to know
 --   counter   counter of the incarnation's sweeps
---   limit     most leases to take away
---   most_ms   upper bound of the sleep that the reply allows
+--   limit     number: most leases to take away
+--   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, sleep_ms, for each lease: reaped | buried, id, fence, nonce ('-' = it was not ours), crashes
 -- @include server_us
 -- @include check_types
@@ -40,19 +40,6 @@
 -- @include sleep_for
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local active = KEYS[2]
-local stats = KEYS[3]
-local swept = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local counter = ARGV[7]
-local limit = tonumber(ARGV[8])
-local most_ms = tonumber(ARGV[9])
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

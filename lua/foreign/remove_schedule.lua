@@ -14,7 +14,7 @@
 --   queue         name of the queue
 --   layout        layout of the format, '' = its only one
 --   settings      what else the format wants to know
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 -- REPLY srv_us, done | repeated | refused, changed | gone
 -- @include server_us
@@ -26,18 +26,6 @@
 -- @include schedule_call
 -- @include schedule_remove
 -- @include wire
-local sweep = KEYS[1]
-local cron = KEYS[2]
-local schedule = KEYS[3]
-local op = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local not_after_ms = tonumber(ARGV[7])
-local name = ARGV[8]
 
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,
   { check_types = check_types, server_us = server_us, administered = administered })

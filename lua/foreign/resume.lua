@@ -14,7 +14,7 @@
 --   queue         name of the queue
 --   layout        layout of the format, '' = its only one
 --   settings      what else the format wants to know
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   class         name of jobs, or *
 -- REPLY srv_us, done | repeated | refused
 -- @include server_us
@@ -26,19 +26,6 @@
 -- @include administered
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local paused = KEYS[2]
-local rest = KEYS[3]
-local stats = KEYS[4]
-local op = KEYS[5]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local not_after_ms = tonumber(ARGV[7])
-local class = ARGV[8]
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -8,7 +8,7 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the engine's own keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   limit         n:<name>
 --   definition    concurrency rate per_ms fixed|sliding, 0 where there is none; '' = remove it
 -- REPLY srv_us, done | repeated | refused
@@ -16,14 +16,6 @@
 -- @include check_types
 -- @include administered
 -- @include wake_push
-local sweep = KEYS[1]
-local limits = KEYS[2]
-local op = KEYS[3]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
-local limit = ARGV[4]
-local definition = ARGV[5]
 
 check_types({}, { sweep, limits }, { prefix .. 'wake' }, { op })
 local srv_us = server_us(now_ms, sweep)

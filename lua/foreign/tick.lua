@@ -19,7 +19,7 @@
 --   version      version of its definition
 --   expected_ms  the tick that it waits for
 --   next_ms      the next tick, 0 with an error
---   missed       ticks that are passed by
+--   missed       number: ticks that are passed by
 --   overlap      allow | skip
 --   caller       identity of this call
 --   error_text   '' = none
@@ -34,24 +34,6 @@
 -- @include place_of
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local cron = KEYS[2]
-local schedule = KEYS[3]
-local stats = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local root = ARGV[3]
-local queue = ARGV[4]
-local layout = ARGV[5]
-local settings = ARGV[6]
-local name = ARGV[7]
-local version = ARGV[8]
-local expected_ms = ARGV[9]
-local next_ms = ARGV[10]
-local missed = tonumber(ARGV[11])
-local overlap = ARGV[12]
-local caller = ARGV[13]
-local error_text = ARGV[14]
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

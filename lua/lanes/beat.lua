@@ -12,8 +12,8 @@
 --   prefix       prefix of the queue's keys
 --   incarnation  16 hex digits
 --   counter      counter of the incarnation's beats
---   ttl_ms       how long a beat counts
---   until_ms     server time until which this one counts; 0 = the worker has ended
+--   ttl_ms       number: how long a beat counts
+--   until_ms     number: server time until which this one counts; 0 = the worker has ended
 --   lease_ms     length of its leases
 --   about        JSON for people
 --   others       1 for each other incarnation whose leases it still has
@@ -22,18 +22,6 @@
 -- @include settled
 -- @include check_types
 -- @include note_beat
-local sweep = KEYS[1]
-local workers = KEYS[2]
-local worker = KEYS[3]
-local leader = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local incarnation = ARGV[3]
-local counter = ARGV[4]
-local ttl_ms = tonumber(ARGV[5])
-local until_ms = tonumber(ARGV[6])
-local lease_ms = ARGV[7]
-local about = ARGV[8]
 
 settled(prefix)
 check_types({ workers }, { sweep }, {}, { worker, leader })

@@ -27,12 +27,6 @@
 -- @include end_lease
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local active = KEYS[2]
-local dead = KEYS[3]
-local stats = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
 
 settled(prefix)
 local jobs, runs = {}, { sweep, stats }

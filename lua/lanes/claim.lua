@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=allow-oom -- anchor: claims-run-when-memory-is-full
 -- Finish jobs in hand, if any, then promote what is due and lease up to `limit` jobs of some classes to one worker incarnation
 -- (rules 4, 6, 13 and 18). A claim that is void or stale leases nothing; the finish half is answered all the same.
 --
@@ -20,15 +20,15 @@
 --   prefix        prefix of the queue's keys
 --   incarnation   16 hex digits
 --   counter       claim counter of the incarnation
---   limit         most jobs to lease
---   lease_ms      length of the lease
---   not_after_ms  server time after which the claim is void
+--   limit         number: most jobs to lease
+--   lease_ms      number: length of the lease
+--   not_after_ms  number: server time after which the claim is void
 --   owner         name of the worker, for people
---   most_ms       upper bound of the sleep that the reply allows
---   crashed_max   most jobs with a crash behind them to lease
---   least         '' or the least priority of what is leased
---   most          '' or the greatest priority of what is leased
---   class_count   how many classes
+--   most_ms       number: upper bound of the sleep that the reply allows
+--   crashed_max   number: most jobs with a crash behind them to lease
+--   least         number: '' or the least priority of what is leased
+--   most          number: '' or the greatest priority of what is leased
+--   class_count   number: how many classes
 --   classes       1 for each class: its name
 --   items         2 for each item: fence, nonce
 --   results       3 for each result: number of its item, ttl_ms, its record from took_ms on
@@ -70,28 +70,6 @@
 -- @include unblock_job
 -- @include hand_over
 -- @include tell_events
-local sweep = KEYS[1]
-local due = KEYS[2]
-local rest = KEYS[3]
-local parked = KEYS[4]
-local active = KEYS[5]
-local dead = KEYS[6]
-local stats = KEYS[7]
-local record = KEYS[8]
-local done = KEYS[9]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local incarnation = ARGV[3]
-local counter = ARGV[4]
-local limit = tonumber(ARGV[5])
-local lease_ms = tonumber(ARGV[6])
-local not_after_ms = tonumber(ARGV[7])
-local owner = ARGV[8]
-local most_ms = tonumber(ARGV[9])
-local crashed_max = tonumber(ARGV[10])
-local least = tonumber(ARGV[11])
-local most = tonumber(ARGV[12])
-local class_count = tonumber(ARGV[13])
 
 local classes, zsets, wake_lists = {}, { due, rest, active, dead, done }, {}
 for at = 1, class_count do

@@ -14,15 +14,15 @@
 -- ARGV
 --   now_ms         '' or the time of a test
 --   prefix         prefix of the queue's keys
---   not_after_ms   server time after which this call is void
+--   not_after_ms   number: server time after which this call is void
 --   op_id          identity of the call, which its tombstones carry
 --   state          waiting | blocked | delayed | active | dead | finished
---   older_than_ms  since they were enqueued, or since they died or finished
+--   older_than_ms  number: since they were enqueued, or since they died or finished
 --   era_sequence   '' = the last one now: no job beyond it is removed
 --   era_ms         '' = now: no job that finished after it is removed, nor a dead one that cannot tell its sequence
---   offset         entries that stay
---   limit          most entries to look at
---   most           most jobs to remove
+--   offset         number: entries that stay
+--   limit          number: most entries to look at
+--   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
 -- @include server_us
 -- @include settled
@@ -42,25 +42,6 @@
 -- @include leave_empty
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local seq = KEYS[2]
-local due = KEYS[3]
-local active = KEYS[4]
-local dead = KEYS[5]
-local done = KEYS[6]
-local stats = KEYS[7]
-local op = KEYS[8]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
-local op_id = ARGV[4]
-local state = ARGV[5]
-local older_than_ms = tonumber(ARGV[6])
-local era_sequence = ARGV[7]
-local era_ms = ARGV[8]
-local offset = tonumber(ARGV[9])
-local limit = tonumber(ARGV[10])
-local most = tonumber(ARGV[11])
 
 settled(prefix)
 check_types({ due, active, dead, done }, { sweep, stats }, {})
@@ -73,12 +54,15 @@ era_ms = tonumber(era_ms ~= '' and era_ms or now_ms)
 local before_ms, timed = math.min(now_ms - older_than_ms, era_ms), state == 'dead' or state == 'finished'
 local all = older_than_ms == 0
 local old, kept, lanes, wakes = {}, 0, {}, {}
+-- anchor: clean-takes-the-named-state
 for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms, { lanes_of = lanes_of })) do
   if #old >= most then break end
   local job = state ~= 'finished' and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. entry.id, 0, 700))
   local known = job and job.kind == 'J'
   -- What a clock which stepped back has left ahead of now is no younger for it: where any age will do, it goes (rule 10).
+  -- anchor: clean-keeps-the-young
   local stays = timed and entry.score > (known and now_ms - older_than_ms or before_ms) and not (all and entry.score > now_ms)
+  -- anchor: clean-keeps-what-came-later
   if known then stays = stays or job.sequence > era_sequence or not (timed or all) and job.enqueued_ms > before_ms end
   -- What nobody can read has no age. It goes when everything goes.
   if job and job.kind == 'corrupt' then stays = stays or not (timed or all) end

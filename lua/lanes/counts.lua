@@ -18,16 +18,6 @@
 -- @include server_us
 -- @include settled
 -- @include lanes_of
-local sweep = KEYS[1]
-local due = KEYS[2]
-local active = KEYS[3]
-local dead = KEYS[4]
-local done = KEYS[5]
-local blocked = KEYS[6]
-local handing = KEYS[7]
-local stats = KEYS[8]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
 
 settled(prefix)
 local reply, waiting, wanted = { server_us(now_ms, sweep) }, 0, {}

@@ -14,9 +14,9 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   op_id         identity of the call, which its tombstones carry
---   outcome       2 discarded, 7 cancelled
+--   outcome       number: 2 discarded, 7 cancelled
 --   state         waiting | blocked | delayed | active | dead | finished
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed, the state that it was in, -
@@ -36,19 +36,6 @@
 -- @include end_job
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local due = KEYS[2]
-local active = KEYS[3]
-local dead = KEYS[4]
-local done = KEYS[5]
-local stats = KEYS[6]
-local op = KEYS[7]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
-local op_id = ARGV[4]
-local outcome = tonumber(ARGV[5])
-local state = ARGV[6]
 
 settled(prefix)
 check_types({ due, active, dead, done }, { sweep, stats }, {})
@@ -66,7 +53,8 @@ for at = 1, (#KEYS - 7) / 2 do
   if job and job.kind == 'J' then check_types({ prefix .. 'lane:' .. job.lane }, {}, { prefix .. 'wake:' .. job.class }) end
   -- A tombstone of this very call: it was cut off, and the rest of it is done now.
   local mine = job and job.kind == 'T' and job.nonce == op_id
-  if now == state or mine then ends[#ends + 1] = { id = id, job = job } end
+  if now == state or mine then ends[#ends + 1] = { id = id, job = job } end -- anchor: discard-ends-the-named-state
+  -- anchor: discard-tells-the-named-state
   for _, word in ipairs({ (now == state or mine) and 'done' or 'changed', mine and state or now, '-' }) do told[#told + 1] = word end
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')

@@ -38,17 +38,6 @@
 -- @include hand_over
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local active = KEYS[2]
-local done = KEYS[3]
-local dead = KEYS[4]
-local due = KEYS[5]
-local stats = KEYS[6]
-local blocked = KEYS[7]
-local feeding = KEYS[8]
-local handing = KEYS[9]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
 
 settled(prefix)
 local jobs, runs = {}, { sweep, stats }
@@ -82,7 +71,7 @@ for _, lease in ipairs(held) do
   if lease.fresh then
     redis.call('SET', lease.key, lease.tombstone, 'PXAT', math.max(lease.job.not_after_ms, now_ms) + 20000)
     redis.call('HINCRBY', stats, lease.outcome, 1)
-    free_unique(prefix, lease.job, lease.id)
+    free_unique(prefix, lease.job, lease.id) -- anchor: skipped-job-frees-its-unique-key
     if events then events[#events + 1] = { lease.outcome, lease.id, lease.job.name } end
   end
   free_slots(prefix, lease.limits, lease.id, turn, wakes, helpers)

@@ -9,7 +9,7 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 --   version       the version that the next tick was reckoned for
 --   next_ms       the next tick, 0 = it does not tick any more
@@ -20,16 +20,6 @@
 -- @include administered
 -- @include schedule_call
 -- @include schedule_enable
-local sweep = KEYS[1]
-local cron = KEYS[2]
-local schedule = KEYS[3]
-local op = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
-local name = ARGV[4]
-local version = ARGV[5]
-local next_ms = ARGV[6]
 
 settled(prefix)
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,

@@ -29,9 +29,9 @@
 --   target        what the class wants of a worker, as JSON; '' = nothing
 --   unique_key    '' = none
 --   dedup_key     '' = none
---   dedup_ms      length of the window
---   delay_ms      0 = claimable at once; below 0 the time itself, which may have passed
---   not_after_ms  server time after which this call is void
+--   dedup_ms      number: length of the window
+--   delay_ms      number: 0 = claimable at once; below 0 the time itself, which may have passed
+--   not_after_ms  number: server time after which this call is void
 --   head          envelope before the fields that the server sets: version, kind, priority, flags
 --   tail          envelope after them, from the enqueue nonce on
 -- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the job that was there first; or orphan and the id of
@@ -56,34 +56,6 @@
 -- @include tell_news
 -- @include note_class
 -- @include tell_events
-local sweep = KEYS[1]
-local seq = KEYS[2]
-local job = KEYS[3]
-local run = KEYS[4]
-local classes = KEYS[5]
-local parked = KEYS[6]
-local ready = KEYS[7]
-local lane = KEYS[8]
-local due = KEYS[9]
-local active = KEYS[10]
-local dead = KEYS[11]
-local wake = KEYS[12]
-local stats = KEYS[13]
-local unique = KEYS[14]
-local dedup = KEYS[15]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local id = ARGV[3]
-local class = ARGV[4]
-local lane_name = ARGV[5]
-local target = ARGV[6]
-local unique_key = ARGV[7]
-local dedup_key = ARGV[8]
-local dedup_ms = tonumber(ARGV[9])
-local delay_ms = tonumber(ARGV[10])
-local not_after_ms = tonumber(ARGV[11])
-local head = ARGV[12]
-local tail = ARGV[13]
 
 settled(prefix)
 -- Reading these two tells as well, without a call more for each enqueue.
@@ -97,7 +69,7 @@ local helpers = { envelope_open = envelope_open, due_member = due_member, job_st
 local nonce = string.sub(tail, 1, 8)
 local known = envelope_open(raw or nil)
 local result, state, fence, first = enqueue_known(prefix, known, nonce, id, helpers)
-if result then
+if result then -- anchor: enqueue-is-recognized-when-repeated
   -- Only a copy that was cut off before its last write finds its window not opened.
   local until_ms = result == 'repeated' and dedup_key ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms or 0
   if until_ms > now_ms then redis.call('SET', dedup, id, 'NX', 'PXAT', until_ms) end
@@ -105,7 +77,7 @@ if result then
   if result == 'duplicate' and known.kind == 'T' then redis.call('PEXPIREAT', job, not_after_ms + 20000, 'GT') end
   return { srv_us, result, state, fence, first }
 end
-if now_ms > not_after_ms then return { srv_us, 'refused', '', 0, id } end
+if now_ms > not_after_ms then return { srv_us, 'refused', '', 0, id } end -- anchor: late-enqueue-is-void
 local priority, flags = string.byte(head, 3, 4)
 local waits_for, lost, unknown, results = {}, {}, nil, {}
 if #KEYS > 15 then
@@ -120,11 +92,12 @@ end
 if unique_key ~= '' or dedup_key ~= '' then
   first, state, fence = unique_holder(prefix, unique_key, dedup_key, id, helpers)
   if first then
-    reject_enqueue(job, nonce, first, not_after_ms + 20000, 3)
+    reject_enqueue(job, nonce, first, not_after_ms + 20000, 3) -- anchor: late-copy-of-a-rejected-enqueue-stays-out
     return { srv_us, 'duplicate', state, fence, first }
   end
 end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
+-- anchor: sequences-end-at-2-48
 if tonumber(last or 0) >= 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
@@ -135,11 +108,12 @@ local due_ms = delay_ms > 0 and now_ms + delay_ms or -delay_ms
 local envelope = head .. struct.pack('>I6I6', sequence, now_ms) .. (due_ms > 0 and struct.pack('>I6', due_ms) or '') .. tail
 if new then note_class(prefix, classes, class, target, now_ms, { tell_news = tell_news }) end
 -- The index before the job: an entry without a job is skipped, but a job without an entry would be lost (rule 1).
-if results and results[1] then keep_results(prefix, id, results, now_ms) end
+if results and results[1] then keep_results(prefix, id, results, now_ms) end -- anchor: late-children-keep-results
+-- anchor: index-entry-before-the-job, 2 lines
 local gains
 if waits_for[1] then
   block_job(prefix, id, waits_for, lost, now_ms)
-elseif due_ms > 0 then
+elseif due_ms > 0 then -- anchor: delayed-jobs-wait
   local member = due_member(sequence, id)
   redis.call('ZADD', due, due_ms, member)
   gains = redis.call('ZRANGE', due, 0, 0)[1] == member
@@ -147,9 +121,10 @@ else
   gains = to_lane(prefix, id, { class = class, lane = lane_name, priority = priority, flags = flags, sequence = sequence }, turn, lane_score)
 end
 -- The job with its key in one write: a key without its job would lie about for ever.
+-- anchor: job-after-its-index-entry, 2 lines
 if unique_key ~= '' then redis.call('MSET', unique, id, job, envelope) else redis.call('SET', job, envelope) end
 if dedup_key ~= '' then redis.call('SET', dedup, id, 'PXAT', now_ms + dedup_ms) end
-if gains then wake_push(wake) end
+if gains then wake_push(wake) end -- anchor: new-work-leaves-a-marker
 if events then
   events[1] = { 'created', id, envelope_open(envelope).name, waits_for[1] and 'blocked' or due_ms > 0 and 'delayed' or 'waiting' }
 end

@@ -18,9 +18,9 @@
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
 --   nonce         enqueue nonce of the call
---   not_after_ms  server time after which this call is void
---   lane_count    how many lanes
---   place_count   how many items have a place of their own
+--   not_after_ms  number: server time after which this call is void
+--   lane_count    number: how many lanes
+--   place_count   number: how many items have a place of their own
 --   lanes         3 for each lane: class, lane name, what the class wants of a worker ('' = nothing)
 --   places        2 for each place: number of the item, and with spaces between delay_ms (as in enqueue), number of the lane,
 --                 unique key, dedup key (/ = none), dedup_ms; items without a place go into the first lane at once
@@ -42,20 +42,6 @@
 -- @include tell_news
 -- @include note_class
 -- @include tell_events
-local sweep = KEYS[1]
-local seq = KEYS[2]
-local classes = KEYS[3]
-local parked = KEYS[4]
-local due = KEYS[5]
-local active = KEYS[6]
-local dead = KEYS[7]
-local stats = KEYS[8]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local nonce = ARGV[3]
-local not_after_ms = tonumber(ARGV[4])
-local lane_count = tonumber(ARGV[5])
-local place_count = tonumber(ARGV[6])
 
 -- Read everything. Most often no id is known, and a page of 500 then costs one EXISTS.
 local lanes, zsets, wakes = {}, { due, active, dead }, {}
@@ -97,7 +83,7 @@ local stamp = struct.pack('>I6', now_ms)
 for page = 1, count, PIECE / 2 do
   local last, job_keys = math.min(page + PIECE / 2 - 1, count), {}
   for at = page, last do job_keys[at - page + 1] = KEYS[keys_at + at] end
-  local some_known = redis.call('EXISTS', unpack(job_keys)) > 0
+  local some_known = redis.call('EXISTS', unpack(job_keys)) > 0 -- anchor: bulk-looks-for-every-known-id
   for at = page, last do
     local key, sealed, place = KEYS[keys_at + at], ARGV[items_at + at], places[at]
     local id = string.sub(key, id_at)
@@ -132,6 +118,7 @@ for page = 1, count, PIECE / 2 do
       lane.gains = true
       local times = stamp
       if delay_ms ~= 0 then
+        -- anchor: bulk-jobs-are-due-in-full-time
         local due_ms, member = delay_ms > 0 and now_ms + delay_ms or -delay_ms, due_member(sequence, id)
         times = struct.pack('>I6I6', now_ms, due_ms)
         delayed[#delayed + 1], delayed[#delayed + 2] = due_ms, member
@@ -177,16 +164,21 @@ if fresh == 0 then return reply end
 redis.call('INCRBY', seq, fresh)
 for class, target in pairs(new) do note_class(prefix, classes, class, target, now_ms, { tell_news = tell_news }) end
 -- The indexes before the jobs: an entry without a job is skipped, but a job without an entry would be lost (rule 1).
+-- anchor: bulk-keeps-every-delayed-job
 for at = 1, #delayed, PIECE do redis.call('ZADD', due, unpack(delayed, at, math.min(at + PIECE - 1, #delayed))) end
 for _, lane in ipairs(lanes) do
   if lane.best > 0 and redis.call('HEXISTS', parked, lane.name) == 0 then
+    -- anchor: urgent-bulk-job-moves-its-lane-ahead
     redis.call('ZADD', lane.ready, 'LT', (10 - lane.best) * 562949953421312 + turn, lane.name)
     lane.claimable = true
   end
+  -- anchor: bulk-keeps-every-waiting-job
   for at = 1, #lane.waiting, PIECE do redis.call('ZADD', lane.zset, unpack(lane.waiting, at, math.min(at + PIECE - 1, #lane.waiting))) end
 end
+-- anchor: bulk-keeps-every-job
 for at = 1, #jobs, PIECE do redis.call('MSET', unpack(jobs, at, math.min(at + PIECE - 1, #jobs))) end
 -- Four words each, so a job and its unique key are never parted: a key without its job would lie about for ever.
+-- anchor: bulk-keeps-every-unique-job
 for at = 1, #unique_jobs, PIECE do redis.call('MSET', unpack(unique_jobs, at, math.min(at + PIECE - 1, #unique_jobs))) end
 for _, item in ipairs(keyed) do
   if item.dedup ~= '' then redis.call('SET', prefix .. 'dedup:' .. item.dedup, item.id, 'PXAT', now_ms + item.dedup_ms) end

@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=allow-oom -- anchor: renewals-run-when-memory-is-full
 -- Renew leases. Accepts any token that is not yet reaped, however late (rule 11); a call that arrives after `not_after_ms`
 -- arms nothing, so that a late copy of a dead worker's renewal cannot hold a job for a whole lease (rule 9).
 --
@@ -9,9 +9,9 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   renewal       counter of the worker's renewals: a call that was applied is not applied again
---   lease_ms      length of the lease from now
---   not_after_ms  server time after which this call is void
+--   renewal       number: counter of the worker's renewals: a call that was applied is not applied again
+--   lease_ms      number: length of the lease from now
+--   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | stale | cancelled | void, deadline_ms
 -- @include server_us
@@ -20,13 +20,6 @@
 -- @include envelope_open
 -- @include token_state
 -- @include note_lease
-local sweep = KEYS[1]
-local active = KEYS[2]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local renewal = tonumber(ARGV[3])
-local lease_ms = tonumber(ARGV[4])
-local not_after_ms = tonumber(ARGV[5])
 
 settled(prefix)
 local jobs, runs = {}, { sweep }
@@ -40,12 +33,12 @@ for at = 1, (#KEYS - 2) / 2 do
   local job = envelope_open(redis.call('GETRANGE', KEYS[1 + 2 * at], 0, 700))
   local state, outcome, limits = token_state(run, job, ARGV[4 + 3 * at], ARGV[5 + 3 * at])
   local deadline_ms = tonumber(redis.call('ZSCORE', active, id) or 0)
-  if state ~= 'held' or deadline_ms == 0 then
+  if state ~= 'held' or deadline_ms == 0 then -- anchor: renewal-after-the-deadline-is-accepted
     reply[#reply + 1] = outcome == 'cancelled' and 'cancelled' or 'stale'
     deadline_ms = 0
   elseif tonumber(redis.call('HGET', run, 'renewal') or 0) >= renewal then
     reply[#reply + 1] = 'repeated'
-  elseif now_ms > not_after_ms then
+  elseif now_ms > not_after_ms then -- anchor: late-renewal
     reply[#reply + 1] = 'void'
   else
     reply[#reply + 1] = 'ok'
@@ -58,7 +51,7 @@ if #held > 0 then note_lease(sweep, lease_ms) end
 for _, lease in ipairs(held) do
   redis.call('ZADD', active, 'XX', lease.deadline_ms, lease.id)
   for limit in string.gmatch(lease.limits or '', '%S+') do
-    redis.call('ZADD', prefix .. 'held:' .. limit, 'XX', lease.deadline_ms, lease.id)
+    redis.call('ZADD', prefix .. 'held:' .. limit, 'XX', lease.deadline_ms, lease.id) -- anchor: renewal-renews-the-slot
   end
   redis.call('HSET', lease.run, 'renewal', renewal)
 end

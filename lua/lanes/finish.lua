@@ -35,12 +35,6 @@
 -- @include finish_jobs
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local active = KEYS[2]
-local done = KEYS[3]
-local stats = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
 
 settled(prefix)
 check_types({ active, done }, { sweep, stats }, {})

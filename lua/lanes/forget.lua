@@ -31,7 +31,7 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   phase         begin | end
 --   force         1 = also while jobs are in hand
 -- REPLY srv_us, done | repeated | refused | busy, era_sequence, era_ms, 1 = there is more to take: another call ends it
@@ -45,34 +45,6 @@
 -- @include let_go
 -- @include tell_news
 -- @include forget_all
-local sweep = KEYS[1]
-local seq = KEYS[2]
-local classes = KEYS[3]
-local cron = KEYS[4]
-local due = KEYS[5]
-local active = KEYS[6]
-local dead = KEYS[7]
-local done = KEYS[8]
-local blocked = KEYS[9]
-local limits = KEYS[10]
-local paused = KEYS[11]
-local retention = KEYS[12]
-local parked = KEYS[13]
-local rest = KEYS[14]
-local blocking = KEYS[15]
-local keeping = KEYS[16]
-local feeding = KEYS[17]
-local handing = KEYS[18]
-local settings = KEYS[19]
-local workers = KEYS[20]
-local stats = KEYS[21]
-local took = KEYS[22]
-local op = KEYS[23]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
-local phase = ARGV[4]
-local force = ARGV[5]
 
 settled(prefix)
 check_types({ cron, due, active, dead, done, blocked, rest, blocking, keeping, handing, workers, took },
@@ -101,7 +73,7 @@ else
   local left = 0
   for _, key in ipairs({ due, active, dead, done, blocked }) do left = left + redis.call('ZCARD', key) end
   for _, lane in ipairs(lanes_of(prefix)) do left = left + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
-  if left == 0 then
+  if left == 0 then -- anchor: classes-with-jobs-are-kept
     told[3] = forget_all(prefix, now_ms, { let_go = let_go, envelope_open = envelope_open, tell_news = tell_news }) and 1 or 0
   else
     -- Lanes that wait for a limit that is gone are brought back by the sweeps (mend_limits).

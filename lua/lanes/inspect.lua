@@ -21,14 +21,6 @@
 -- @include due_member
 -- @include job_state
 -- @include state_of
-local sweep = KEYS[1]
-local due = KEYS[2]
-local active = KEYS[3]
-local dead = KEYS[4]
-local done = KEYS[5]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local whole = ARGV[3]
 
 settled(prefix)
 check_types({ due, active, dead, done }, { sweep }, {})

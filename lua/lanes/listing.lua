@@ -11,22 +11,12 @@
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
---   offset   first rank
---   limit    most entries for each state
+--   offset   number: first rank
+--   limit    number: most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...
 -- @include server_us
 -- @include settled
 -- @include lanes_of
-local sweep = KEYS[1]
-local due = KEYS[2]
-local active = KEYS[3]
-local dead = KEYS[4]
-local done = KEYS[5]
-local blocked = KEYS[6]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local offset = tonumber(ARGV[3])
-local limit = tonumber(ARGV[4])
 
 settled(prefix)
 local reply, waiting, skip = { server_us(now_ms, sweep) }, {}, offset

@@ -9,20 +9,12 @@
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
 --   token         identity of the call, and what the holder shows later
---   ttl_ms        how long the lock is held
---   not_after_ms  server time after which this call is void
+--   ttl_ms        number: how long the lock is held
+--   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, held | taken | lost | refused, fence, until_ms
 -- @include server_us
 -- @include settled
 -- @include check_types
-local sweep = KEYS[1]
-local lock = KEYS[2]
-local op = KEYS[3]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local token = ARGV[3]
-local ttl_ms = tonumber(ARGV[4])
-local not_after_ms = tonumber(ARGV[5])
 
 settled(prefix)
 check_types({}, { sweep, lock }, {}, { op })
@@ -30,22 +22,23 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local kept = redis.call('HMGET', lock, 'token', 'fence', 'until_ms', 'length_ms')
 local fence, until_ms, length_ms = tonumber(kept[2] or 0), tonumber(kept[3] or 0), tonumber(kept[4] or 0)
-local held = kept[1] and kept[1] ~= '' and until_ms > now_ms
+local held = kept[1] and kept[1] ~= '' and until_ms > now_ms -- anchor: lock-is-held-until-it-runs-out
 if held and kept[1] == token then
   -- By another copy of this call. One that was cut off has not come further.
   redis.call('PEXPIREAT', lock, until_ms + 86400000)
   redis.call('SET', op, 'held', 'PXAT', not_after_ms + 20000)
   return { srv_us, 'held', fence, until_ms }
 end
-if redis.call('EXISTS', op) == 1 then return { srv_us, 'lost', 0, 0 } end
-if now_ms > not_after_ms then return { srv_us, 'refused', 0, 0 } end
+if redis.call('EXISTS', op) == 1 then return { srv_us, 'lost', 0, 0 } end -- anchor: late-copy-of-a-released-lock-is-lost
+if now_ms > not_after_ms then return { srv_us, 'refused', 0, 0 } end -- anchor: late-lock-is-void
 if held and until_ms > now_ms + length_ms then
   -- The clock stepped back: it is held for its length from now on, once (rule 10).
   until_ms = now_ms + length_ms
   redis.call('HSET', lock, 'until_ms', until_ms)
 end
 if held then return { srv_us, 'taken', 0, until_ms } end
-fence, until_ms = math.max(fence + 1, now_ms), now_ms + ttl_ms
+fence, until_ms = math.max(fence + 1, now_ms), now_ms + ttl_ms -- anchor: lock-fences-only-grow
+-- anchor: lock-lasts-as-asked
 redis.call('HSET', lock, 'token', token, 'fence', string.format('%d', fence), 'until_ms', until_ms, 'length_ms', ttl_ms, 'renewal', 0)
 redis.call('PEXPIREAT', lock, until_ms + 86400000)
 redis.call('SET', op, 'held', 'PXAT', not_after_ms + 20000)

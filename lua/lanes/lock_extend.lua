@@ -9,20 +9,12 @@
 --   prefix        prefix of the queue's keys
 --   token         of the holder
 --   counter       counter of the holder's renewals: a call that was applied is not applied again
---   ttl_ms        how long the lock is held from now on
---   not_after_ms  server time after which this call is void
+--   ttl_ms        number: how long the lock is held from now on
+--   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, held | lost | refused, fence, until_ms
 -- @include server_us
 -- @include settled
 -- @include check_types
-local sweep = KEYS[1]
-local lock = KEYS[2]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local token = ARGV[3]
-local counter = ARGV[4]
-local ttl_ms = tonumber(ARGV[5])
-local not_after_ms = tonumber(ARGV[6])
 
 settled(prefix)
 check_types({}, { sweep, lock }, {}, {})
@@ -30,8 +22,8 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local kept = redis.call('HMGET', lock, 'token', 'fence', 'until_ms', 'renewal')
 local until_ms = tonumber(kept[3] or 0)
-if kept[1] ~= token or until_ms <= now_ms then return { srv_us, 'lost', 0, 0 } end
-if tonumber(kept[4]) < tonumber(counter) then
+if kept[1] ~= token or until_ms <= now_ms then return { srv_us, 'lost', 0, 0 } end -- anchor: expired-lock-is-not-renewed
+if tonumber(kept[4]) < tonumber(counter) then -- anchor: late-copy-of-a-lock-renewal-is-ignored
   if now_ms > not_after_ms then return { srv_us, 'refused', 0, 0 } end
   until_ms = now_ms + ttl_ms
   redis.call('HSET', lock, 'until_ms', until_ms, 'length_ms', ttl_ms, 'renewal', counter)

@@ -13,17 +13,11 @@
 -- @include server_us
 -- @include settled
 -- @include check_types
-local sweep = KEYS[1]
-local lock = KEYS[2]
-local op = KEYS[3]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local token = ARGV[3]
 
 settled(prefix)
 check_types({}, { sweep, lock }, {}, { op })
 local srv_us = server_us(now_ms, sweep)
-if redis.call('HGET', lock, 'token') == token then
+if redis.call('HGET', lock, 'token') == token then -- anchor: only-the-holder-releases-a-lock
   redis.call('SET', op, 'released', 'PXAT', math.floor(srv_us / 1000) + 30000)
   redis.call('HSET', lock, 'token', '', 'until_ms', 0)
   return { srv_us, 'released', 0, 0 }

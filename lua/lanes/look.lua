@@ -22,19 +22,6 @@
 -- @include settled
 -- @include check_types
 -- @include envelope_open
-local sweep = KEYS[1]
-local job = KEYS[2]
-local run = KEYS[3]
-local result = KEYS[4]
-local done = KEYS[5]
-local dead = KEYS[6]
-local stats = KEYS[7]
-local waits = KEYS[8]
-local wait = KEYS[9]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local id = ARGV[3]
-local token = ARGV[4]
 
 settled(prefix)
 check_types({ done, dead }, { sweep, run, stats }, {})
@@ -46,6 +33,7 @@ local done_ms, dead_ms = tonumber(redis.call('ZSCORE', done, id) or 0), tonumber
 if known and known.kind == 'T' then
   -- What has ended without its work is told as discarded.
   local shown = { cancelled = 'discarded', skipped = 'discarded', rerouted = 'discarded', orphaned = 'rejected' }
+  -- anchor: finished-result-is-shown
   return { srv_us, shown[known.outcome] or known.outcome or 'gone', known.fence, done_ms, record, '' }
 end
 local state = redis.call('HMGET', run, 'fence', 'error')
@@ -62,4 +50,4 @@ if token ~= '' then
   redis.call('SET', waits, tokens, 'PXAT', now_ms + 30000)
   redis.call('HSET', stats, 'waits_ms', string.format('%d', now_ms + 30000))
 end
-return { srv_us, 'pending', state[1] or '0', 0, '', '' }
+return { srv_us, 'pending', state[1] or '0', 0, '', '' } -- anchor: running-job-is-pending

@@ -8,8 +8,6 @@
 --   (none)
 -- REPLY srv_us, made | refused
 -- @include server_us
-local sweep = KEYS[1]
-local seq = KEYS[2]
 
 local srv_us = server_us('', sweep)
 if redis.call('EXISTS', seq) == 1 then return { srv_us, 'refused' } end

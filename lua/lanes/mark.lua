@@ -15,12 +15,6 @@
 -- @include check_types
 -- @include envelope_open
 -- @include token_state
-local sweep = KEYS[1]
-local job = KEYS[2]
-local run = KEYS[3]
-local now_ms = ARGV[1]
-local fence = ARGV[2]
-local nonce = ARGV[3]
 
 check_types({}, { sweep, run }, {}, { job })
 local srv_us = server_us(now_ms, sweep)

@@ -16,14 +16,6 @@
 -- @include server_us
 -- @include settled
 -- @include check_types
-local sweep = KEYS[1]
-local classes = KEYS[2]
-local settings = KEYS[3]
-local news = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local version = ARGV[3]
-local worker = ARGV[4]
 
 settled(prefix)
 check_types({}, { sweep, classes, settings }, { news })

@@ -19,8 +19,8 @@
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
 --   counter  counter of the incarnation's sweeps
---   limit    most leases to look at
---   most_ms  upper bound of the sleep that the reply allows
+--   limit    number: most leases to look at
+--   most_ms  number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried | corrupt, id, fence, nonce, crashes
 -- @include server_us
 -- @include settled
@@ -42,20 +42,6 @@
 -- @include swept_before
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local workers = KEYS[2]
-local due = KEYS[3]
-local rest = KEYS[4]
-local parked = KEYS[5]
-local active = KEYS[6]
-local dead = KEYS[7]
-local stats = KEYS[8]
-local swept = KEYS[9]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local counter = ARGV[3]
-local limit = tonumber(ARGV[4])
-local most_ms = tonumber(ARGV[5])
 
 settled(prefix)
 check_types({ workers, due, rest, active, dead }, { sweep, parked, stats }, {}, { swept })

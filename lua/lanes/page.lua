@@ -8,8 +8,8 @@
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
 --   state    waiting | blocked | delayed | active | stuck | dead | finished
---   offset   first rank
---   limit    most entries
+--   offset   number: first rank
+--   limit    number: most entries
 --   newest   1 = from the end
 --   names    1 = names instead of ids
 -- REPLY srv_us, how many entries, their ids, or of each name: name, count ('' = nobody can read it)
@@ -18,14 +18,6 @@
 -- @include envelope_open
 -- @include lanes_of
 -- @include jobs_in
-local sweep = KEYS[1]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local state = ARGV[3]
-local offset = tonumber(ARGV[4])
-local limit = tonumber(ARGV[5])
-local newest = ARGV[6]
-local names = ARGV[7]
 
 settled(prefix)
 local srv_us = server_us(now_ms, sweep)

@@ -10,25 +10,15 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   class         class, or *
---   length_ms     0 = until it is resumed
+--   length_ms     number: 0 = until it is resumed
 -- REPLY srv_us, done | repeated | refused
 -- @include server_us
 -- @include settled
 -- @include check_types
 -- @include administered
 -- @include tell_events
-local sweep = KEYS[1]
-local paused = KEYS[2]
-local rest = KEYS[3]
-local stats = KEYS[4]
-local op = KEYS[5]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
-local class = ARGV[4]
-local length_ms = tonumber(ARGV[5])
 
 settled(prefix)
 check_types({ rest }, { sweep, paused, stats }, {}, { op })

@@ -11,7 +11,7 @@
 --   now_ms   '' or the time of a test
 --   fence    fence of the token
 --   nonce    nonce of the token
---   count    counter of what the worker has noted
+--   count    number: counter of what the worker has noted
 --   body     percent, message and data, as the fields of a JSON object after at_ms
 -- REPLY srv_us, ok | repeated | stale
 -- @include server_us
@@ -19,16 +19,6 @@
 -- @include envelope_open
 -- @include token_state
 -- @include tell_events
-local sweep = KEYS[1]
-local job = KEYS[2]
-local run = KEYS[3]
-local stats = KEYS[4]
-local events = KEYS[5]
-local now_ms = ARGV[1]
-local fence = ARGV[2]
-local nonce = ARGV[3]
-local count = tonumber(ARGV[4])
-local body = ARGV[5]
 
 check_types({}, { sweep, run, stats }, {})
 local srv_us = server_us(now_ms, sweep)

@@ -20,8 +20,8 @@
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
 --   counter  counter of the incarnation's sweeps
---   limit    most jobs to move
---   most_ms  upper bound of the sleep that the reply allows
+--   limit    number: most jobs to move
+--   most_ms  number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, sleep_ms, promoted, then the ids that it could not read and buried; for each due schedule: name, version, next tick, anchor_ms,
 --       timing, policy; version of what workers learn once (news.lua)
 -- @include server_us
@@ -50,23 +50,6 @@
 -- @include let_go
 -- @include swept_before
 -- @include tell_events
-local sweep = KEYS[1]
-local due = KEYS[2]
-local rest = KEYS[3]
-local cron = KEYS[4]
-local parked = KEYS[5]
-local paused = KEYS[6]
-local active = KEYS[7]
-local dead = KEYS[8]
-local stats = KEYS[9]
-local settings = KEYS[10]
-local swept = KEYS[11]
-local keeping = KEYS[12]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local counter = ARGV[3]
-local limit = tonumber(ARGV[4])
-local most_ms = tonumber(ARGV[5])
 
 settled(prefix)
 check_types({ due, rest, cron, active, dead, keeping }, { sweep, stats, parked, paused, settings }, {}, { swept })
@@ -82,7 +65,7 @@ local helpers = { envelope_open = envelope_open, to_lane = to_lane, lane_score =
   ready_lane = ready_lane, due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job, error_ttl = error_ttl,
   tell_ended = tell_ended, drop_run = drop_run, events = events }
 local promoted, wakes, corrupt = promote_due(prefix, turn, now_ms, limit, helpers)
-mend_feeding(prefix, now_ms, helpers)
+mend_feeding(prefix, now_ms, helpers) -- anchor: sweep-tells-forgotten-children
 local more = hand_over(prefix, now_ms, turn, limit, wakes, helpers)
 more = let_go(prefix, now_ms, 100, helpers) or more
 for list in pairs(wakes) do wake_push(list) end

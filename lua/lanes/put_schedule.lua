@@ -11,7 +11,7 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 --   timing        when it ticks, as JSON
 --   policy        what it does about missed ticks and about its own jobs, as JSON
@@ -19,7 +19,7 @@
 --   next_ms       the next tick, for one that is new, has another timing, or did not tick until now
 --   anchor_ms     where its intervals count from, for one that is new or has another timing
 --   enabled       1, 0, or '' = as it is; a new one is
---   most          most schedules of the queue
+--   most          number: most schedules of the queue
 -- REPLY srv_us, done | repeated | refused, new | changed | same | full
 -- @include server_us
 -- @include settled
@@ -27,22 +27,6 @@
 -- @include administered
 -- @include schedule_call
 -- @include schedule_put
-local sweep = KEYS[1]
-local cron = KEYS[2]
-local schedule = KEYS[3]
-local stats = KEYS[4]
-local op = KEYS[5]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
-local name = ARGV[4]
-local timing = ARGV[5]
-local policy = ARGV[6]
-local job = ARGV[7]
-local next_ms = ARGV[8]
-local anchor_ms = ARGV[9]
-local enabled = ARGV[10]
-local most = tonumber(ARGV[11])
 
 settled(prefix)
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,

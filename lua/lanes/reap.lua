@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=allow-oom -- anchor: sweeps-run-when-memory-is-full
 -- Take expired leases away: the token dies here, the job returns to its place in the lane or, after too many crashes, to the dead
 -- (rule 12). Leases that a clock which stepped back has left far ahead are brought to their longest length, once (rule 10); after
 -- a stall nothing is taken until the workers could be heard (rule 11). Also keeps the bounds of `done` and of the dead, drops entries
@@ -22,9 +22,9 @@
 --   now_ms    '' or the time of a test
 --   prefix    prefix of the queue's keys
 --   counter   counter of the incarnation's sweeps
---   limit     most leases to take away
---   most_ms   upper bound of the sleep that the reply allows
---   done_max  entries of `done` that stay, unless the queue says otherwise
+--   limit     number: most leases to take away
+--   most_ms   number: upper bound of the sleep that the reply allows
+--   done_max  number: entries of `done` that stay, unless the queue says otherwise
 -- REPLY srv_us, sleep_ms, for each lease: reaped | buried | corrupt, id, fence, nonce, crashes
 -- @include server_us
 -- @include settled
@@ -54,25 +54,6 @@
 -- @include wake_classes
 -- @include next_ms
 -- @include tell_events
-local sweep = KEYS[1]
-local due = KEYS[2]
-local rest = KEYS[3]
-local parked = KEYS[4]
-local blocking = KEYS[5]
-local limits = KEYS[6]
-local paused = KEYS[7]
-local active = KEYS[8]
-local done = KEYS[9]
-local dead = KEYS[10]
-local stats = KEYS[11]
-local swept = KEYS[12]
-local retention = KEYS[13]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local counter = ARGV[3]
-local limit = tonumber(ARGV[4])
-local most_ms = tonumber(ARGV[5])
-local done_max = tonumber(ARGV[6])
 
 settled(prefix)
 check_types({ due, rest, blocking, active, done, dead }, { sweep, parked, limits, paused, stats, retention }, {}, { swept })
@@ -85,9 +66,9 @@ local lease_ms, no_reap_before_ms, keep = sweep_clock(sweep, active, now_ms, mos
 local latest_ms = now_ms + lease_ms
 local ahead = redis.call('ZRANGE', active, '(' .. string.format('%d', latest_ms), '+inf', 'BYSCORE', 'LIMIT', 0, limit)
 local expired = redis.call('ZRANGE', active, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, limit)
-if now_ms < no_reap_before_ms then expired = {} end
+if now_ms < no_reap_before_ms then expired = {} end -- anchor: no-reap-after-a-stall
 -- A length that was lost with its hash is no reason to cut leases short: the next claim tells it again.
-if lease_ms == 0 then ahead = {} end
+if lease_ms == 0 then ahead = {} end -- anchor: leases-far-ahead-are-repaired
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,

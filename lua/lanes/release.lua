@@ -25,11 +25,6 @@
 -- @include end_lease
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local active = KEYS[2]
-local stats = KEYS[3]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
 
 settled(prefix)
 local jobs, runs = {}, { sweep, stats }
@@ -64,7 +59,7 @@ for _, lease in ipairs(held) do
       while redis.call('ZSCORE', rate, place .. ':' .. unit) do
         places[unit], unit = place .. ':' .. unit, unit + 1
       end
-      redis.call('ZREM', rate, unpack(places))
+      redis.call('ZREM', rate, unpack(places)) -- anchor: unstarted-job-leaves-the-rate
     end
   end
   end_lease(prefix, lease, 'released', turn, wakes, helpers)

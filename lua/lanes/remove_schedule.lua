@@ -9,7 +9,7 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 -- REPLY srv_us, done | repeated | refused, changed | gone
 -- @include server_us
@@ -18,14 +18,6 @@
 -- @include administered
 -- @include schedule_call
 -- @include schedule_remove
-local sweep = KEYS[1]
-local cron = KEYS[2]
-local schedule = KEYS[3]
-local op = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
-local name = ARGV[4]
 
 settled(prefix)
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,

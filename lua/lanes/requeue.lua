@@ -13,7 +13,7 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it was in, the id of the job
 --       that has its unique key, else -
@@ -31,21 +31,12 @@
 -- @include to_lane
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local parked = KEYS[2]
-local active = KEYS[3]
-local dead = KEYS[4]
-local stats = KEYS[5]
-local op = KEYS[6]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
 
 settled(prefix)
 check_types({ active, dead }, { sweep, parked, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local known = administered(op, not_after_ms, now_ms)
+local known = administered(op, not_after_ms, now_ms) -- anchor: late-requeue-is-void
 if known then
   -- Told, and cut off before the dead were left: that is done now.
   for at = 4, known == 'repeated' and #ARGV or 3 do
@@ -87,6 +78,7 @@ for _, item in ipairs(back) do
   if not item.runs then
     local job = item.job
     if job.unique then redis.call('SET', prefix .. 'unique:' .. job.unique, item.id) end
+    -- anchor: requeue-resets-crashes
     redis.call('HSET', item.run, 'failures', 0, 'crashes', 0, 'requeued_ms', string.format('%d', item.ms))
     -- The error of this death says nothing about the end that is to come.
     redis.call('DEL', prefix .. 'result:' .. item.id)

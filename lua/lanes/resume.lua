@@ -9,7 +9,7 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   class         class, or *
 -- REPLY srv_us, done | repeated | refused
 -- @include server_us
@@ -20,14 +20,6 @@
 -- @include wake_push
 -- @include wake_classes
 -- @include tell_events
-local sweep = KEYS[1]
-local paused = KEYS[2]
-local stats = KEYS[3]
-local op = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
-local class = ARGV[4]
 
 settled(prefix)
 check_types({}, { sweep, paused, stats }, {}, { op })
@@ -37,7 +29,7 @@ local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
 local keep = redis.call('HGET', stats, 'events')
 redis.call('HDEL', paused, class)
-wake_classes(prefix, now_ms, { is_paused = is_paused, wake_push = wake_push })
+wake_classes(prefix, now_ms, { is_paused = is_paused, wake_push = wake_push }) -- anchor: resumed-class-leaves-a-marker
 redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
 if keep then tell_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
 return { srv_us, 'done' }

@@ -29,13 +29,6 @@
 -- @include end_lease
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local active = KEYS[2]
-local due = KEYS[3]
-local dead = KEYS[4]
-local stats = KEYS[5]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
 
 settled(prefix)
 local jobs, runs = {}, { sweep, stats }
@@ -55,6 +48,7 @@ for at = 1, (#KEYS - 5) / 2 do
     state, outcome = 'ok', charge > 0 and failures >= job.attempts and 'buried' or 'retried'
     check_types({}, {}, { prefix .. 'wake:' .. job.class })
     held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce, outcome = outcome, failures = failures,
+      -- anchor: failed-job-waits-its-full-backoff
       due_ms = now_ms + tonumber(ARGV[7 * at - 1]), note = error_note(run, now_ms, fence, 'failed', ARGV[7 * at], ARGV[7 * at + 1]) }
   end
   reply[#reply + 1] = state
@@ -69,9 +63,10 @@ for _, lease in ipairs(held) do
   if lease.outcome == 'buried' then
     bury_job(prefix, lease.job, lease.id, now_ms, helpers, lease.note[2])
   else
-    redis.call('ZADD', due, lease.due_ms, member)
+    redis.call('ZADD', due, lease.due_ms, member) -- anchor: failed-job-is-due-before-its-lease-ends
   end
   end_lease(prefix, lease, lease.outcome, turn, wakes, helpers, lease.note, lease.failures)
+  -- anchor: first-due-retry-leaves-a-marker
   if redis.call('ZRANGE', due, 0, 0)[1] == member then wakes[prefix .. 'wake:' .. lease.job.class] = true end
 end
 for list in pairs(wakes) do wake_push(list) end

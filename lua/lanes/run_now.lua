@@ -11,7 +11,7 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed, the state that it was in, -
 -- @include server_us
@@ -27,14 +27,6 @@
 -- @include to_lane
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local due = KEYS[2]
-local parked = KEYS[3]
-local stats = KEYS[4]
-local op = KEYS[5]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
 
 settled(prefix)
 check_types({ due }, { sweep, parked, stats }, {})

@@ -9,20 +9,12 @@
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
 --   name     name of the schedule, '' = a page of all
---   offset   first rank
---   limit    most schedules of the page
+--   offset   number: first rank
+--   limit    number: most schedules of the page
 -- REPLY srv_us, 1 where more follow, then for each: name, version, timing, policy, job, enabled, anchor_ms, next_ms, last_ms, last_job,
 --       count, missed, skipped, error
 -- @include server_us
 -- @include settled
-local sweep = KEYS[1]
-local cron = KEYS[2]
-local schedule = KEYS[3]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local name = ARGV[3]
-local offset = tonumber(ARGV[4])
-local limit = tonumber(ARGV[5])
 
 settled(prefix)
 local page = {}

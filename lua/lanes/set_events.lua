@@ -9,21 +9,13 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   keep          about how many
 -- REPLY srv_us, done | repeated | refused
 -- @include server_us
 -- @include settled
 -- @include check_types
 -- @include administered
-local sweep = KEYS[1]
-local stats = KEYS[2]
-local events = KEYS[3]
-local op = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
-local keep = ARGV[4]
 
 settled(prefix)
 check_types({}, { sweep, stats }, {}, { op })

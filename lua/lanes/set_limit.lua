@@ -11,7 +11,7 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   limit         n:<name>, k:<key>, or k:* for every key without its own
 --   definition    concurrency rate per_ms fixed|sliding, 0 where there is none; '' = remove it
 -- REPLY srv_us, done | repeated | refused
@@ -26,16 +26,6 @@
 -- @include is_paused
 -- @include wake_push
 -- @include wake_classes
-local sweep = KEYS[1]
-local limits = KEYS[2]
-local stats = KEYS[3]
-local blocking = KEYS[4]
-local op = KEYS[5]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
-local limit = ARGV[4]
-local definition = ARGV[5]
 
 settled(prefix)
 check_types({ blocking }, { sweep, limits, stats }, {}, { op })

@@ -8,19 +8,13 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   items         2 for each item: field, value
 -- REPLY srv_us, done | repeated | refused
 -- @include server_us
 -- @include settled
 -- @include check_types
 -- @include administered
-local sweep = KEYS[1]
-local retention = KEYS[2]
-local op = KEYS[3]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
 
 settled(prefix)
 check_types({}, { sweep, retention }, {})

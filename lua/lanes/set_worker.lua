@@ -9,7 +9,7 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   field         c:<worker>, c:* or p:<worker>
 --   value         handlers at once or length of the pause in ms (0 = until it is resumed); '' = remove it
 -- REPLY srv_us, done | repeated | refused
@@ -18,14 +18,6 @@
 -- @include check_types
 -- @include administered
 -- @include tell_news
-local sweep = KEYS[1]
-local settings = KEYS[2]
-local op = KEYS[3]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local not_after_ms = tonumber(ARGV[3])
-local field = ARGV[4]
-local value = ARGV[5]
 
 settled(prefix)
 check_types({}, { sweep, settings }, {})

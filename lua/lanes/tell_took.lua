@@ -13,22 +13,13 @@
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
 --   counter       counter of the incarnation's reports
---   not_after_ms  server time after which this call is void
---   names_max     most names of a queue
+--   not_after_ms  number: server time after which this call is void
+--   names_max     number: most names of a queue
 --   items         5 for each item: name, ok | failed, total_us, most_us, bucket and runs of each bucket with spaces between
 -- REPLY srv_us, ok | repeated | refused
 -- @include server_us
 -- @include settled
 -- @include check_types
-local sweep = KEYS[1]
-local took = KEYS[2]
-local others = KEYS[3]
-local told = KEYS[4]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local counter = ARGV[3]
-local not_after_ms = tonumber(ARGV[4])
-local names_max = tonumber(ARGV[5])
 
 settled(prefix)
 local hashes = { sweep, others }
@@ -36,6 +27,7 @@ for at = 5, #KEYS do hashes[#hashes + 1] = KEYS[at] end
 check_types({ took }, hashes, {}, { told })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
+-- anchor: repeated-report-counts-once
 if tonumber(redis.call('GET', told) or 0) >= tonumber(counter) then return { srv_us, 'repeated' } end
 if now_ms > not_after_ms then return { srv_us, 'refused' } end
 local items, known, most_us = {}, {}, {}

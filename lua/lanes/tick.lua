@@ -21,7 +21,7 @@
 --   version      version of its definition
 --   expected_ms  the tick that it waits for
 --   next_ms      the next tick, 0 with an error
---   missed       ticks that are passed by
+--   missed       number: ticks that are passed by
 --   overlap      allow | skip
 --   caller       identity of this call
 --   error_text   '' = none
@@ -42,26 +42,6 @@
 -- @include make_job
 -- @include wake_push
 -- @include tell_events
-local sweep = KEYS[1]
-local cron = KEYS[2]
-local schedule = KEYS[3]
-local seq = KEYS[4]
-local classes = KEYS[5]
-local parked = KEYS[6]
-local due = KEYS[7]
-local active = KEYS[8]
-local dead = KEYS[9]
-local stats = KEYS[10]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local name = ARGV[3]
-local version = ARGV[4]
-local expected_ms = ARGV[5]
-local next_ms = ARGV[6]
-local missed = tonumber(ARGV[7])
-local overlap = ARGV[8]
-local caller = ARGV[9]
-local error_text = ARGV[10]
 
 settled(prefix)
 check_types({ cron, due, active, dead }, { sweep, schedule, classes, parked, stats }, {}, { seq, unpack(KEYS, 11) })
@@ -72,6 +52,7 @@ local words = {}
 for word in string.gmatch(was[4] or '', '%S+') do words[#words + 1] = word end
 if words[1] == caller then return { srv_us, 'repeated', tonumber(words[2]), { unpack(words, 3) } } end
 local last_ms = #ARGV > 10 and tonumber(ARGV[#ARGV]) or 0
+-- anchor: tick-checks-version-and-time
 if was[1] ~= version or was[2] ~= expected_ms or was[3] ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then
   return { srv_us, 'moved', 0, {} }
 end
@@ -94,7 +75,7 @@ end
 if error_text == '' then
   check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, { prefix .. 'routed', prefix .. 'settings' },
     { prefix .. 'wake:' .. job.class })
-  local free = overlap == 'allow' or last_job == '' or ended(last_job)
+  local free = overlap == 'allow' or last_job == '' or ended(last_job) -- anchor: schedule-waits-for-its-last-job
   for at = 11, #ARGV do
     local key = KEYS[at]
     local id = string.sub(key, #prefix + 5)
@@ -104,7 +85,7 @@ if error_text == '' then
       -- Known: a copy that was cut off has made it.
       if not known then fresh[#fresh + 1] = id end
       made[#made + 1] = id
-      last_job, free = id, overlap == 'allow'
+      last_job, free = id, overlap == 'allow' -- anchor: ticks-at-once-make-one-job
     else
       skipped = skipped + 1
     end

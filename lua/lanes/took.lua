@@ -7,18 +7,12 @@
 -- ARGV
 --   now_ms  '' or the time of a test
 --   prefix  prefix of the queue's keys
---   offset  first rank
---   limit   most names
+--   offset  number: first rank
+--   limit   number: most names
 -- REPLY srv_us, for each name: name, time of its first report (ms), its times: field and number
 -- @include server_us
 -- @include settled
 -- @include check_types
-local sweep = KEYS[1]
-local took = KEYS[2]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local offset = tonumber(ARGV[3])
-local limit = tonumber(ARGV[4])
 
 settled(prefix)
 check_types({ took }, { sweep }, {})

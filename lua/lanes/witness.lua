@@ -9,9 +9,6 @@
 --   now_ms   '' or the time of a test
 -- REPLY srv_us
 -- @include server_us
-local sweep = KEYS[1]
-local witness = KEYS[2]
-local now_ms = ARGV[1]
 
 local srv_us = server_us(now_ms, sweep)
 redis.call('SET', witness, string.format('%d', srv_us))

@@ -8,19 +8,12 @@
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
---   offset   first rank
---   limit    most workers
+--   offset   number: first rank
+--   limit    number: most workers
 -- REPLY srv_us, leader, for each worker: incarnation, until_ms, last beat
 -- @include server_us
 -- @include settled
 -- @include check_types
-local sweep = KEYS[1]
-local workers = KEYS[2]
-local leader = KEYS[3]
-local now_ms = ARGV[1]
-local prefix = ARGV[2]
-local offset = tonumber(ARGV[3])
-local limit = tonumber(ARGV[4])
 
 settled(prefix)
 check_types({ workers }, { sweep }, {}, { leader })

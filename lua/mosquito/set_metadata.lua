@@ -7,18 +7,13 @@
 --   op        string  op:<op id>, what this call has told
 -- ARGV
 --   now_ms        '' or the time of a test
---   not_after_ms  server time after which this call is void
+--   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: set | add | remove, field, text or number
 -- REPLY srv_us, done | repeated | refused, the values of what was added to
 -- @include server_us
 -- @include check_types
 -- @include administered
 -- @include told_before
-local sweep = KEYS[1]
-local metadata = KEYS[2]
-local op = KEYS[3]
-local now_ms = ARGV[1]
-local not_after_ms = tonumber(ARGV[2])
 
 check_types({}, { sweep, metadata }, {}, { op })
 local srv_us = server_us(now_ms, sweep)

@@ -8,52 +8,49 @@ import pytest
 
 from chaos import mutants
 from chaos.errors import HarnessError
-from chaos.mutants import MUTANTS, Mutant, Patch
+from chaos.mutants import MUTANTS, Mutant
+from chaos.planting import Edit
 from engine.scripts import load_folder, scripts_folder
 
-PATCHED = [mutant for mutant in MUTANTS.values() if mutant.patches]
+SCRIPTED = [mutant for mutant in MUTANTS.values() if mutant.edits]
 
 
-@pytest.mark.parametrize("mutant", PATCHED, ids=lambda mutant: mutant.name)
-def test_a_mutant_differs_from_the_clean_scripts_in_its_patches_only(mutant: Mutant, tmp_path: Path) -> None:
+def changed(planted: Path) -> set[Path]:
+    """The files of a planted folder that are not those of the clean one, which has the same names."""
+    clean = scripts_folder()
+    files = {path.relative_to(clean) for path in clean.rglob("*.lua")}
+    assert files == {path.relative_to(planted) for path in planted.rglob("*.lua")}
+    return {file for file in files if (clean / file).read_text() != (planted / file).read_text()}
+
+
+@pytest.mark.parametrize("mutant", SCRIPTED, ids=lambda mutant: mutant.name)
+def test_a_mutant_differs_from_the_clean_scripts_at_its_anchors_only(mutant: Mutant, tmp_path: Path) -> None:
     clean = scripts_folder()
     planted = mutants.plant(mutant, clean, tmp_path / "lua")
     assert planted is not None
-    files = sorted(path.relative_to(clean) for path in clean.rglob("*.lua"))
-    assert files == sorted(path.relative_to(planted) for path in planted.rglob("*.lua"))
-    changed = {str(file) for file in files if (clean / file).read_text() != (planted / file).read_text()}
-    assert changed == {patch.file for patch in mutant.patches}
-    for patch in mutant.patches:
-        assert (planted / patch.file).read_text() == (clean / patch.file).read_text().replace(patch.old, patch.new)
+    (edit,) = mutant.edits
+    (file,) = changed(planted)
+    before, after = (clean / file).read_text().split("\n"), (planted / file).read_text().split("\n")
+    gone = [line for line in before if line not in after]
+    come = [line.strip() for line in after if line not in before]
+    assert len(gone) == 1 and come == edit.new.split("\n")
 
 
-@pytest.mark.parametrize("mutant", PATCHED, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", SCRIPTED, ids=lambda mutant: mutant.name)
 def test_the_loader_accepts_the_mutated_scripts(mutant: Mutant, tmp_path: Path) -> None:
     planted = mutants.plant(mutant, scripts_folder(), tmp_path / "lua")
     assert planted is not None
-    for folder in {Path(patch.file).parts[0] for patch in mutant.patches}:
+    for folder in {file.parts[0] for file in changed(planted)}:
         assert load_folder(planted / folder).keys() == load_folder(scripts_folder() / folder).keys()
 
 
-def scripts(folder: Path, text: str) -> Path:
-    folder.mkdir()
-    (folder / "one.lua").write_text(text)
-    return folder
-
-
-@pytest.mark.parametrize(("text", "found"), [("nothing here\n", 0), ("old\nold\n", 2)])
-def test_a_patch_that_does_not_fit_exactly_once_is_refused(text: str, found: int, tmp_path: Path) -> None:
-    mutant = Mutant("sample", "defect", "J1", "violated", patches=(Patch("one.lua", "old", "new"),))
-    with pytest.raises(
-        HarnessError, match=rf"mutant sample: its patch fits {found} times into one.lua, it must fit exactly once"
-    ):
-        mutants.plant(mutant, scripts(tmp_path / "clean", text), tmp_path / "lua")
-
-
-def test_a_patch_of_a_file_that_is_gone_is_refused(tmp_path: Path) -> None:
-    mutant = Mutant("sample", "defect", "J1", "violated", patches=(Patch("two.lua", "old", "new"),))
-    with pytest.raises(HarnessError, match=r"mutant sample: .*two.lua"):
-        mutants.plant(mutant, scripts(tmp_path / "clean", "old"), tmp_path / "lua")
+@pytest.mark.parametrize(("text", "found"), [("nothing here\n", 0), ("one -- anchor: sample\n-- anchor: sample\ntwo\n", 2)])
+def test_an_anchor_that_does_not_exist_exactly_once_is_refused(text: str, found: int, tmp_path: Path) -> None:
+    (tmp_path / "clean").mkdir()
+    (tmp_path / "clean" / "one.lua").write_text(text)
+    mutant = Mutant("sample", "defect", "J1", "violated", edits=(Edit("sample", "new"),))
+    with pytest.raises(HarnessError, match=rf"mutant sample: anchor 'sample' occurs {found} times, it must occur exactly once"):
+        mutants.plant(mutant, tmp_path / "clean", tmp_path / "lua")
 
 
 def test_a_mutant_of_the_harness_leaves_the_scripts_alone(tmp_path: Path) -> None:

@@ -113,11 +113,12 @@ def test_the_wrong_direction_has_no_witness(name: str, other: str, stage: Stage,
 @pytest.mark.parametrize("name", NETWORK_FAULT_NAMES)
 def test_a_fault_that_stays_is_not_healed(name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chaos.faults.net_reply_lost.SHORT_LOSSES_S", 0.0)
-    for module in ("network_base", "net_down", "net_reply_lost"):
-        monkeypatch.setattr(f"chaos.faults.{module}.ANSWER_TIMEOUT_S", 0.3)
     fault = stage.make(name)
     fault.inject()
     assert fault.witness().ok
+    # From here on it waits for what never comes.
+    for module in ("network_base", "net_down", "net_reply_lost"):
+        monkeypatch.setattr(f"chaos.faults.{module}.ANSWER_TIMEOUT_S", 0.3)
     with monkeypatch.context() as stubborn:
         stubborn.setattr(stage.network, "heal", lambda names: None)
         fault.heal()

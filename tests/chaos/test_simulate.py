@@ -10,10 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from chaos.errors import HarnessError
+from chaos.planting import Edit, planted
 from chaos.simulate.campaign import Tally
 from chaos.simulate.chance import Chance
 from chaos.simulate.episode import QUEUE, Stage, plan_of
-from chaos.simulate.patching import Edit, Removal, Rotten, check_fits, removed
+from chaos.simulate.patching import Removal, removed
 from chaos.simulate.profiles import BY_NAME, PROFILES
 from chaos.simulate.removals import NOT_REMOVABLE, REMOVALS
 from chaos.simulate.rules import look
@@ -147,14 +149,13 @@ def test_each_rule_is_taken_away_or_said_not_to_be() -> None:
     assert {removal.rule for removal in REMOVALS} | set(NOT_REMOVABLE) >= RULES
     for removal in REMOVALS:
         assert set(removal.profiles) <= set(BY_NAME), removal.what
-        check_fits(removal)
+        assert planted(removal.edits)
 
 
-def test_a_removal_of_a_text_that_is_gone_is_an_error() -> None:
-    for where in ("reap.lua", "engine.worker.machine.steps:WorkerSteps.on"):
-        rotten = Removal(1, "nothing", (Edit(where, "no such text", ""),), ("one place",), ("calm",))
-        with pytest.raises(Rotten), removed(rotten, QUEUE):
-            pass
+def test_a_removal_at_an_anchor_that_is_gone_is_an_error() -> None:
+    unknown = Removal(1, "nothing", (Edit("no-such-anchor", ""),), ("one place",), ("calm",))
+    with pytest.raises(HarnessError, match="anchor 'no-such-anchor' occurs 0 times"), removed(unknown, QUEUE):
+        pass
 
 
 def test_only_the_faults_that_are_named_strike() -> None:

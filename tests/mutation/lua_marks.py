@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 from tests.mutation.lua_tokens import CLOSING, OPENING, Token, begins_statement, by_line, tokens
@@ -13,7 +12,6 @@ LOGGED = b" @marks "
 #: Beside the scripts: for each file, the mark of each of its lines, 0 for none.
 LINES = "marks.json"
 
-_BOUND = re.compile(r"^local \w+ = (?:tonumber\()?(?:KEYS|ARGV)\[")
 #: Goes behind the loader of the copy. The first line of a script stays the first one, and no line moves.
 _WRAPPED = """
 
@@ -30,6 +28,7 @@ def _with_marks(script: Script, after: object = Script.__post_init__) -> None:
 
 
 Script.__post_init__ = _with_marks
+_KNOWN |= {"_marks"}
 """
 
 
@@ -62,7 +61,7 @@ def mark(text: str, last: int) -> tuple[str, list[int]]:
     blocks, due = [0], True
     for before, line, _ in by_line(tokens(text)):
         at = line[0].line - 1
-        marked = (lines[at].startswith(" ") or not include) and not _BOUND.match(lines[at])
+        marked = lines[at].startswith(" ") or not include
         if due and marked and begins_statement(before, line[0]):
             last += 1
             blocks[-1], due = last, False

@@ -118,7 +118,7 @@ def test_drawn_edits_load_and_compile(ironclaim_server: EmbeddedServer, tmp_path
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("local prefix = ARGV[2]", "local prefix = ARGV[3]"),  # the loader refuses it
+        ("settled(prefix)", "settled(prefixes)"),  # the loader refuses it
         ("settled(prefix)", "settled(prefix"),  # the server refuses it
     ],
 )

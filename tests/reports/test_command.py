@@ -28,6 +28,10 @@ ROOT = Path(__file__).parents[2]
 
 Command = Callable[..., tuple[int, str, str]]
 
+#: A session of its own for each command, while other processes of tests have theirs on the same two cores: 30 s when idle.
+JUDGE_S = 600
+pytestmark = pytest.mark.timeout(2 * JUDGE_S)
+
 
 @pytest.fixture
 def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
@@ -45,7 +49,7 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 def in_a_process(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """`python -m reports judge FOLDER` in an interpreter of its own."""
     command = [sys.executable, "-m", "reports", "judge", str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment}, timeout=170)
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment}, timeout=JUDGE_S)
 
 
 @pytest.mark.slow
@@ -362,7 +366,7 @@ def test_a_wrong_master_is_one_clear_line(tmp_path: Path) -> None:
     """In an interpreter of its own, as this one has a session already."""
     run = healthy(tmp_path / "run").write()
     command = [sys.executable, "-m", "reports", "judge", str(run), "--master", "nonsense"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=170)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=JUDGE_S)
     assert done.returncode == 2 and "Traceback" not in done.stderr + done.stdout
     assert "Spark does not start on master nonsense" in done.stdout
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from chaos.simulate.patching import Edit, Removal
-
-_HAND_OVER = "include/hand_over.lua"
-_ANY_STATE = "(now ~= 'gone' or mine)"
+from chaos.planting import Edit
+from chaos.simulate.patching import Removal
 
 BY_HAND = (
     Removal(
         5,
         "a result is kept whoever has ended the lease",
-        (Edit("include/finish_jobs.lua", "if leaves[item] and seals[item] then", "if item then"),),
+        (Edit("only-the-holder-keeps-a-result", "if item then"),),
         ("result",),
         ("late copies", "crashes"),
     ),
     Removal(
         7,
         "a late copy of a requeue lets the job run again",
-        (Edit("requeue.lua", "local known = administered(op, not_after_ms, now_ms)", "local known"),),
+        (Edit("late-requeue-is-void", "local known"),),
         ("operation",),
         ("by hand",),
     ),
@@ -26,8 +24,12 @@ BY_HAND = (
         7,
         "a job is ended by hand in whatever state it is",
         (
-            Edit("discard.lua", "if now == state or mine then ends", f"if {_ANY_STATE} then ends"),
-            Edit("discard.lua", "(now == state or mine) and 'done' or 'changed'", f"{_ANY_STATE} and 'done' or 'changed'"),
+            Edit("discard-ends-the-named-state", "if (now ~= 'gone' or mine) then ends[#ends + 1] = { id = id, job = job } end"),
+            Edit(
+                "discard-tells-the-named-state",
+                "for _, word in ipairs({ (now ~= 'gone' or mine) and 'done' or 'changed', mine and state or "
+                "now, '-' }) do told[#told + 1] = word end",
+            ),
         ),
         ("by hand",),
         ("by hand and late",),
@@ -35,49 +37,75 @@ BY_HAND = (
     Removal(
         7,
         "a job is ended by a call that comes too late",
-        (Edit("include/administered.lua", "if now_ms > not_after_ms then", "if now_ms > not_after_ms + 1e9 then"),),
+        (Edit("late-admin-action-is-void", "if now_ms > not_after_ms + 1e9 then return 'refused' end"),),
         ("operation",),
         ("by hand and late",),
     ),
     Removal(
         7,
         "a requeue leaves the crashes of the life before",
-        (Edit("requeue.lua", "'failures', 0, 'crashes', 0,", "'failures', 0,"),),
+        (
+            Edit(
+                "requeue-resets-crashes",
+                "redis.call('HSET', item.run, 'failures', 0, 'requeued_ms', string.format('%d', item.ms))",
+            ),
+        ),
         ("charge",),
         ("crashes requeued",),
     ),
     Removal(
         24,
         "a tick does not look which tick the schedule waits for",
-        (Edit("tick.lua", " or was[2] ~= expected_ms", ""),),
+        (
+            Edit(
+                "tick-checks-version-and-time",
+                "if was[1] ~= version or was[3] ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then",
+            ),
+        ),
         ("tick", "tick twice", "undead"),
         ("schedules",),
     ),
     Removal(
         24,
         "a tick does not look at the version of the schedule",
-        (Edit("tick.lua", "if was[1] ~= version or", "if"),),
+        (
+            Edit(
+                "tick-checks-version-and-time",
+                "if was[2] ~= expected_ms or was[3] ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then",
+            ),
+        ),
         ("tick",),
         ("schedules put anew",),
     ),
     Removal(
         25,
         "a job goes on when the first of its parents has ended",
-        (Edit(_HAND_OVER, "if redis.call('SCARD', needs) == 0 then helpers", "do helpers"),),
+        (
+            Edit(
+                "all-parents-ended-before-the-child",
+                "do helpers.unblock_job(prefix, known, child, now_ms, turn, wakes, helpers) end",
+            ),
+        ),
         ("parent open",),
         ("kin",),
     ),
     Removal(
         25,
         "a job goes on without a parent that is lost",
-        (Edit(_HAND_OVER, "or fate == 'lost' and", "or fate == 'none' and"),),
+        (
+            Edit(
+                "lost-parent-buries-the-child",
+                "or fate == 'none' and math.floor(known.flags / 16) % 2 == 0 and redis.call('SISMEMBER', "
+                "needs, parent) == 1 then",
+            ),
+        ),
         ("parent lost",),
         ("kin",),
     ),
     Removal(
         25,
         "a job does not wait for a parent that is open",
-        (Edit("include/read_parents.lua", "if fate == 'open' or", "if fate == 'none' or"),),
+        (Edit("child-waits-for-open-parents", "if fate == 'none' or tells then waits_for[#waits_for + 1] = parent end"),),
         ("parent open",),
         ("kin",),
     ),
@@ -86,9 +114,11 @@ BY_HAND = (
         "the end of a parent is told to nobody",
         (
             Edit(
-                "include/finish_jobs.lua", "if feeding and redis.call('SISMEMBER'", "if feeding == 0 and redis.call('SISMEMBER'"
+                "children-are-told-of-the-end",
+                "if feeding == 0 and redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then "
+                "redis.call('ZADD', prefix .. 'handing', now_ms, '+' .. id) end",
             ),
-            Edit("promote.lua", "mend_feeding(prefix, now_ms, helpers)\n", ""),
+            Edit("sweep-tells-forgotten-children", ""),
         ),
         ("blocked", "liveness"),
         ("kin",),
@@ -96,20 +126,14 @@ BY_HAND = (
     Removal(
         26,
         "a cancel leaves a running job its lease",
-        (
-            Edit(
-                "include/end_job.lua",
-                "if redis.call('ZSCORE', active, id) then redis.call('HSET', run, 'nonce', '') end",
-                "if redis.call('ZSCORE', active, id) then return end",
-            ),
-        ),
+        (Edit("cancel-revokes-the-lease", "if redis.call('ZSCORE', active, id) then return end"),),
         ("cancel",),
         ("by hand",),
     ),
     Removal(
         26,
         "who renews the lease of a cancelled job is not told so",
-        (Edit("include/token_state.lua", "job.outcome == 'cancelled' and 'cancelled' or ''", "''"),),
+        (Edit("cancelled-holder-is-told", "return 'stale', ''"),),
         ("cancel",),
         ("by hand", "all in trouble"),
     ),

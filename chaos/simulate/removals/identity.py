@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from chaos.simulate.patching import Edit, Removal
-
-_PICK = "include/pick_jobs.lua"
-_CLAIM = "include/claim_jobs.lua"
+from chaos.planting import Edit
+from chaos.simulate.patching import Removal
 
 IDENTITY = (
     Removal(
         1,
         "a job is written before its index entry",
         (
-            Edit("enqueue.lua", "local gains\nif waits_for", "local gains\nredis.call('SET', job, envelope)\nif waits_for"),
-            Edit("enqueue.lua", " else redis.call('SET', job, envelope) end\nif dedup_key", " end\nif dedup_key"),
+            Edit("index-entry-before-the-job", "local gains\nredis.call('SET', job, envelope)\nif waits_for[1] then"),
+            Edit(
+                "job-after-its-index-entry",
+                "if unique_key ~= '' then redis.call('MSET', unique, id, job, envelope) end\n"
+                "if dedup_key ~= '' then redis.call('SET', dedup, id, 'PXAT', now_ms + dedup_ms) end",
+            ),
         ),
         ("one place",),
         ("cut scripts",),
@@ -23,12 +25,16 @@ IDENTITY = (
         "a claimed job leaves its lane before it is in active",
         (
             Edit(
-                _CLAIM,
-                "  for at = 1, #entries, PIECE do redis.call('ZADD', keys.active,",
-                "  for _, job in ipairs(picked) do redis.call('ZREM', prefix .. 'lane:' .. job.lane_name, job.id) end\n"
-                "  for at = 1, #entries, PIECE do redis.call('ZADD', keys.active,",
+                "every-picked-job-is-leased",
+                "for _, job in ipairs(picked) do redis.call('ZREM', prefix .. 'lane:' .. job.lane_name, "
+                "job.id) end\n"
+                "for at = 1, #entries, PIECE do redis.call('ZADD', keys.active, unpack(entries, at, "
+                "math.min(at + PIECE - 1, #entries))) end",
             ),
-            Edit(_PICK, "limit = head.limit, ran = run[1],", "limit = head.limit, ran = run[1], lane_name = head.name,"),
+            Edit(
+                "picked-job-knows-its-limit",
+                "limit = head.limit, ran = run[1], lane_name = head.name, cost = metered and helpers.envelope_cost(raw) }",
+            ),
         ),
         ("one place",),
         ("cut scripts",),
@@ -38,9 +44,8 @@ IDENTITY = (
         "a failed job leaves active before it is in due",
         (
             Edit(
-                "retry.lua",
-                "    redis.call('ZADD', due, lease.due_ms, member)\n  end\n",
-                "    redis.call('ZREM', active, lease.id)\n    redis.call('ZADD', due, lease.due_ms, member)\n  end\n",
+                "failed-job-is-due-before-its-lease-ends",
+                "redis.call('ZREM', active, lease.id)\nredis.call('ZADD', due, lease.due_ms, member)",
             ),
         ),
         ("one place",),
@@ -49,69 +54,63 @@ IDENTITY = (
     Removal(
         2,
         "a renewal is refused under memory pressure",
-        (Edit("extend.lua", "#!lua flags=allow-oom", "#!lua"),),
+        (Edit("renewals-run-when-memory-is-full", "#!lua"),),
         ("memory",),
         ("memory",),
     ),
     Removal(
         2,
         "a claim and its finishes are refused under memory pressure",
-        (Edit("claim.lua", "#!lua flags=allow-oom", "#!lua"),),
+        (Edit("claims-run-when-memory-is-full", "#!lua"),),
         ("memory",),
         ("memory",),
     ),
     Removal(
         2,
         "a sweep is refused under memory pressure",
-        (Edit("reap.lua", "#!lua flags=allow-oom", "#!lua"),),
+        (Edit("sweeps-run-when-memory-is-full", "#!lua"),),
         ("memory",),
         ("memory",),
     ),
     Removal(
         3,
         "an enqueue is never void",
-        (Edit("enqueue.lua", "if now_ms > not_after_ms then return { srv_us, 'refused', '', 0, id } end\n", ""),),
+        (Edit("late-enqueue-is-void", ""),),
         ("undead", "late enqueue", "told nothing"),
         ("late enqueues",),
     ),
     Removal(
         3,
         "a tombstone lives for half a second",
-        (Edit("include/finish_jobs.lua", "math.max(struct.unpack('>I6', seal, 9), now_ms) + 20000", "now_ms + 500"),),
+        (Edit("tombstone-outlives-late-copies", "redis.call('SET', job_key, tombstone, 'PXAT', now_ms + 500)"),),
         ("undead",),
         ("late copies",),
     ),
     Removal(
         3,
         "the same id in another call is a silent success",
-        (Edit("include/enqueue_known.lua", "local same = known.enqueue_nonce == nonce", "local same = true"),),
+        (Edit("another-enqueue-of-the-same-id-is-refused", "local same = true"),),
         ("enqueue reply",),
         ("late copies", "everything"),
     ),
     Removal(
         4,
         "a claim with a lower counter leases",
-        (
-            Edit(
-                "include/claim_known.lua",
-                "if words[1] ~= counter then return 'stale', jobs end",
-                "if words[1] ~= counter then return nil, jobs end",
-            ),
-        ),
+        (Edit("older-claim-is-stale", "if words[1] ~= counter then return nil, jobs end"),),
         ("claim twice", "claim reply"),
         ("late claims",),
     ),
     Removal(
         4,
         "a claim that comes too late leases",
-        (Edit(_CLAIM, "if now_ms > ask.not_after_ms then return 'void', jobs, corrupt end", ""),),
+        (Edit("late-claim-is-void", ""),),
         ("late claim",),
         ("dead letters",),
     ),
     Removal(
         4,
         "a claim is not recorded",
-        (Edit(_CLAIM, "if known then return known, jobs, corrupt end", "known, jobs = nil, {}"),),
+        (Edit("claim-is-recognized-when-repeated", "known, jobs = nil, {}"),),
         ("claim twice",),
         ("late copies", "network"),
     ),
@@ -120,9 +119,8 @@ IDENTITY = (
         "a worker gives an unanswered claim up",
         (
             Edit(
-                "engine.worker.machine.replies:ReplyHandling._failed",
-                "case Claim() | Finish() | Retry() | Bury() | Drop()",
-                "case Finish() | Retry() | Bury() | Drop()",
+                "unanswered-calls-are-repeated",
+                "case Finish() | Retry() | Bury() | Drop() | Release() | Mark() | Enqueue() if not event.fault:",
             ),
         ),
         ("claim given up",),
@@ -131,34 +129,33 @@ IDENTITY = (
     Removal(
         5,
         "the last ended token is forgotten",
-        (Edit("include/token_state.lua", "if ended[1] == fence .. ':' .. nonce then return 'repeated', ended[2] end", ""),),
+        (Edit("last-ended-token-is-known", ""),),
         ("repeat",),
         ("network", "late copies"),
     ),
     Removal(
         5,
         "a tombstone does not know its token",
-        (
-            Edit(
-                "include/token_state.lua",
-                "if job.fence == fence and job.nonce == nonce then return 'repeated', job.outcome end",
-                "",
-            ),
-        ),
+        (Edit("tombstone-knows-its-token", ""),),
         ("repeat",),
         ("network", "late copies"),
     ),
     Removal(
         6,
         "a fence counts by one and knows no time",
-        (Edit(_PICK, "math.max(tonumber(run[1] or 0) + 1, now_ms)", "tonumber(run[1] or 0) + 1"),),
+        (
+            Edit(
+                "fences-only-grow",
+                "picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = tonumber(run[1] or 0) + 1,",
+            ),
+        ),
         ("fence",),
         ("failover", "late copies"),
     ),
     Removal(
         6,
         "a fence is the time and may fall",
-        (Edit(_PICK, "math.max(tonumber(run[1] or 0) + 1, now_ms)", "now_ms"),),
+        (Edit("fences-only-grow", "picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = now_ms,"),),
         ("fence",),
         ("clock", "clock and kills"),
     ),

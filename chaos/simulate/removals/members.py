@@ -2,87 +2,81 @@
 
 from __future__ import annotations
 
-from chaos.simulate.patching import Edit, Removal
-
-_KEEP = "include/keep_bounds.lua"
+from chaos.planting import Edit
+from chaos.simulate.patching import Removal
 
 MEMBERS = (
     Removal(
         7,
         "a late copy of a beat lists who has left",
-        (Edit("include/note_beat.lua", "if last >= tonumber(beat.counter) then", "if last < -1 then"),),
+        (Edit("late-beat-is-ignored", "if last < -1 then return reply(beat.until_ms > 0 and 'repeated' or 'left') end"),),
         ("member",),
         ("beats",),
     ),
     Removal(
         7,
         "a late copy of a report of times is added once more",
-        (
-            Edit(
-                "tell_took.lua",
-                "if tonumber(redis.call('GET', told) or 0) >= tonumber(counter) then return { srv_us, 'repeated' } end\n",
-                "",
-            ),
-        ),
+        (Edit("repeated-report-counts-once", ""),),
         ("times",),
         ("beats",),
     ),
     Removal(
         7,
         "a clean removes what has come since it began",
-        (Edit("clean.lua", "job.sequence > era_sequence or ", ""),),
+        (
+            Edit(
+                "clean-keeps-what-came-later",
+                "if known then stays = stays or not (timed or all) and job.enqueued_ms > before_ms end",
+            ),
+        ),
         ("clean",),
         ("cleared",),
     ),
     Removal(
         7,
         "a clean removes what is too young",
-        (
-            Edit(
-                "clean.lua",
-                "local stays = timed and entry.score > (known and now_ms - older_than_ms or before_ms) and",
-                "local stays = false and",
-            ),
-        ),
+        (Edit("clean-keeps-the-young", "local stays = false and not (all and entry.score > now_ms)"),),
         ("clean",),
         ("cleared",),
     ),
     Removal(
         7,
         "a drain takes what runs",
-        (Edit("clean.lua", "jobs_in(prefix, state,", "jobs_in(prefix, state == 'waiting' and 'active' or state,"),),
+        (
+            Edit(
+                "clean-takes-the-named-state",
+                "for _, entry in ipairs(jobs_in(prefix, state == 'waiting' and 'active' or state, offset, "
+                "limit, false, now_ms, { lanes_of = lanes_of })) do",
+            ),
+        ),
         ("clean",),
         ("cleared",),
     ),
     Removal(
         7,
         "an obliteration forgets the classes of jobs that are left",
-        (Edit("forget.lua", "if left == 0 then", "if left >= 0 then"),),
+        (Edit("classes-with-jobs-are-kept", "if left >= 0 then"),),
         ("class",),
         ("cleared",),
     ),
     Removal(
         7,
         "of the dead those go first that died last",
-        (Edit(_KEEP, "redis.call('ZRANGE', dead, 0,", "redis.call('ZREVRANGE', dead, 0,"),),
+        (Edit("oldest-dead-go-first", "for _, id in ipairs(redis.call('ZREVRANGE', dead, 0, math.min(over, 100) - 1)) do"),),
         ("kept",),
         ("kept",),
     ),
     Removal(
         7,
         "the finished are kept however many they are",
-        (Edit(_KEEP, "tonumber(kept[1] or done_max)", "1e6"),),
+        (Edit("finished-jobs-are-bounded", "redis.call('ZREMRANGEBYRANK', done, 0, -(1e6 + 1))"),),
         ("kept",),
         ("kept",),
     ),
     Removal(
         9,
         "a renewal shows no life to the look for orphans",
-        (
-            Edit(
-                "include/take_orphans.lua", "if worker and deadline_ms >= now_ms + worker.more_ms then", "if deadline_ms < 0 then"
-            ),
-        ),
+        (Edit("renewal-shows-life", "if deadline_ms < 0 then"),),
         ("live member",),
         ("beats", "beats in trouble"),
     ),
@@ -90,10 +84,11 @@ MEMBERS = (
         11,
         "the look for orphans takes what it finds after a stall",
         (
+            Edit("orphans-are-left-after-a-stall", "if stalled ~= nil then"),
             Edit(
-                "include/take_orphans.lua", "if not stalled and now_ms >= tonumber(kept[1] or 0) then", "if stalled ~= nil then"
+                "beats-wait-after-a-stall",
+                "local orphaned = redis.call('ZCOUNT', keys.workers, '-inf', '(' .. string.format('%d', now_ms)) > 0",
             ),
-            Edit("include/note_beat.lua", "local orphaned = now_ms >= quiet_ms and", "local orphaned ="),
         ),
         ("live member", "live lease"),
         ("beats and stalls",),
@@ -101,7 +96,7 @@ MEMBERS = (
     Removal(
         13,
         "nobody looks for the leases of workers that have stopped beating",
-        (Edit("engine.worker.machine.sweeping:Sweeping.beaten", "if reply.orphaned:", "if False:"),),
+        (Edit("orphans-are-looked-for", "if False:"),),
         ("orphan",),
         ("beats",),
     ),

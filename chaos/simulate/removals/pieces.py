@@ -2,36 +2,92 @@
 
 from __future__ import annotations
 
-from chaos.simulate.patching import Edit, Removal
+from chaos.planting import Edit
+from chaos.simulate.patching import Removal
 
-_MANY = "enqueue_many.lua"
-_FINISH = "include/finish_jobs.lua"
-_COUNT = "include/count_leases.lua"
 _LIMITED = ("pieces and limits",)
 
 
-def _first_only(what: str, where: str, words: str, finds: tuple[str, ...], profiles: tuple[str, ...] = ("pieces",)) -> Removal:
-    """`words`: the list that the loop goes through."""
-    edit = Edit(where, f"for at = 1, #{words}, PIECE do", f"for at = 1, math.min(1, #{words}), PIECE do")
-    return Removal(1, f"{what} beyond the first piece", (edit,), finds, profiles)
+def _first_only(what: str, anchor: str, new: str, finds: tuple[str, ...], profiles: tuple[str, ...] = ("pieces",)) -> Removal:
+    """`new`: the anchored loop, which does nothing after its first piece."""
+    return Removal(1, f"{what} beyond the first piece", (Edit(anchor, new),), finds, profiles)
 
 
 PIECES = (
-    _first_only("a bulk loses delayed jobs", _MANY, "delayed", ("one place",)),
-    _first_only("a bulk loses the entries of jobs", _MANY, "lane.waiting", ("one place",)),
-    _first_only("a bulk loses jobs", _MANY, "jobs", ("one place",)),
-    _first_only("a bulk loses unique jobs", _MANY, "unique_jobs", ("one place",)),
+    _first_only(
+        "a bulk loses delayed jobs",
+        "bulk-keeps-every-delayed-job",
+        "for at = 1, math.min(1, #delayed), PIECE do redis.call('ZADD', due, unpack(delayed, at, "
+        "math.min(at + PIECE - 1, #delayed))) end",
+        ("one place",),
+    ),
+    _first_only(
+        "a bulk loses the entries of jobs",
+        "bulk-keeps-every-waiting-job",
+        "for at = 1, math.min(1, #lane.waiting), PIECE do redis.call('ZADD', lane.zset, "
+        "unpack(lane.waiting, at, math.min(at + PIECE - 1, #lane.waiting))) end",
+        ("one place",),
+    ),
+    _first_only(
+        "a bulk loses jobs",
+        "bulk-keeps-every-job",
+        "for at = 1, math.min(1, #jobs), PIECE do redis.call('MSET', unpack(jobs, at, math.min(at + PIECE - 1, #jobs))) end",
+        ("one place",),
+    ),
+    _first_only(
+        "a bulk loses unique jobs",
+        "bulk-keeps-every-unique-job",
+        "for at = 1, math.min(1, #unique_jobs), PIECE do redis.call('MSET', unpack(unique_jobs, at, "
+        "math.min(at + PIECE - 1, #unique_jobs))) end",
+        ("one place",),
+    ),
     Removal(
         1,
         "a bulk looks for known ids in its first piece only",
-        (Edit(_MANY, "local some_known = redis.call(", "local some_known = page == 1 and redis.call("),),
+        (Edit("bulk-looks-for-every-known-id", "local some_known = page == 1 and redis.call('EXISTS', unpack(job_keys)) > 0"),),
         ("enqueue reply", "undead", "one place", "lost"),
         ("pieces",),
     ),
-    _first_only("a claim does not lease jobs", "include/claim_jobs.lua", "entries", ("one token", "one place", "claim reply")),
-    _first_only("a claim leaves jobs in their lanes", "include/leave_lane.lua", "ids", ("one place",)),
-    _first_only("leases hold no slots", _COUNT, "held", ("limit",), ("pieces and slots",)),
-    _first_only("leases do not count in a window", _COUNT, "used", ("rate",), _LIMITED),
-    _first_only("finished jobs are not among the finished", _FINISH, "dated", ("finished",)),
-    _first_only("finished jobs stay leased", _FINISH, "ids", ("one place", "one token")),
+    _first_only(
+        "a claim does not lease jobs",
+        "every-picked-job-is-leased",
+        "for at = 1, math.min(1, #entries), PIECE do redis.call('ZADD', keys.active, unpack(entries, "
+        "at, math.min(at + PIECE - 1, #entries))) end",
+        ("one token", "one place", "claim reply"),
+    ),
+    _first_only(
+        "a claim leaves jobs in their lanes",
+        "claimed-jobs-leave-their-lane",
+        "for at = 1, math.min(1, #ids), PIECE do redis.call('ZREM', lane.zset, unpack(ids, at, "
+        "math.min(at + PIECE - 1, #ids))) end",
+        ("one place",),
+    ),
+    _first_only(
+        "leases hold no slots",
+        "every-lease-holds-a-slot",
+        "for at = 1, math.min(1, #held), PIECE do redis.call('ZADD', prefix .. 'held:' .. "
+        "limit.limit, unpack(held, at, math.min(at + PIECE - 1, #held))) end",
+        ("limit",),
+        ("pieces and slots",),
+    ),
+    _first_only(
+        "leases do not count in a window",
+        "every-claim-counts-in-the-rate",
+        "for at = 1, math.min(1, #used), PIECE do redis.call('ZADD', key, unpack(used, at, math.min(at + PIECE - 1, #used))) end",
+        ("rate",),
+        _LIMITED,
+    ),
+    _first_only(
+        "finished jobs are not among the finished",
+        "every-finished-job-is-listed",
+        "for at = 1, math.min(1, #dated), PIECE do redis.call('ZADD', prefix .. 'done', "
+        "unpack(dated, at, math.min(at + PIECE - 1, #dated))) end",
+        ("finished",),
+    ),
+    _first_only(
+        "finished jobs stay leased",
+        "every-finished-lease-ends",
+        "for at = 1, math.min(1, #ids), PIECE do",
+        ("one place", "one token"),
+    ),
 )

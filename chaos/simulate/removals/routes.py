@@ -3,53 +3,42 @@ elsewhere."""
 
 from __future__ import annotations
 
-from chaos.simulate.patching import Edit, Removal
+from chaos.planting import Edit
+from chaos.simulate.patching import Removal
 
 ROUTES = (
     Removal(
         18,
         "a worker claims the jobs of all classes",
-        (
-            Edit(
-                "engine.worker.machine.claiming:Claiming.learned",
-                "matching(reply.targets, self._settings.classes, self._settings.attributes)",
-                "tuple(sorted(name for name, _ in reply.targets))",
-            ),
-        ),
+        (Edit("only-matching-classes-are-claimed", "classes = self._plain + tuple(sorted(name for name, _ in reply.targets))"),),
         ("routed",),
         ("routes",),
     ),
     Removal(
         20,
         "classes of one name have the room of its limit each",
-        (
-            Edit(
-                "include/pick_jobs.lua",
-                "if other.limit == class.limit then other.room",
-                "if other.name == class.name then other.room",
-            ),
-        ),
+        (Edit("classes-share-the-room-of-their-limit", "if other.name == class.name then other.room = other.room - taken end"),),
         ("limit",),
         ("routes",),
     ),
     Removal(
         20,
         "a job takes one place of a rate, whatever it costs",
-        (Edit("include/count_leases.lua", "for unit = 1, math.min(leases.costs[at], tonumber(rate)) do", "for unit = 1, 1 do"),),
+        (Edit("rate-is-charged-the-cost-of-the-job", "for unit = 1, 1 do"),),
         ("rate",),
         ("costs",),
     ),
     Removal(
         22,
         "nobody is told of a new class",
-        (Edit("include/note_class.lua", "    helpers.tell_news(prefix, now_ms)\n", ""),),
+        (Edit("new-class-is-announced", ""),),
         ("pickup", "liveness"),
         ("routes",),
     ),
     Removal(
         23,
         "a job that is skipped keeps its unique key",
-        (Edit("drop.lua", "    free_unique(prefix, lease.job, lease.id)\n", ""),),
+        (Edit("skipped-job-frees-its-unique-key", ""),),
         ("unique left",),
         ("drops",),
     ),
@@ -57,8 +46,12 @@ ROUTES = (
         25,
         "a parent that was skipped is lost to its children",
         (
-            Edit("include/parent_fate.lua", "outcome == 'finished' or outcome == 'skipped'", "outcome == 'finished'"),
-            Edit("include/parent_fate.lua", "if outcome == 'discarded'", "if outcome == 'skipped' or outcome == 'discarded'"),
+            Edit("skipped-parent-counts-as-done", "if outcome == 'finished' then return 'done' end"),
+            Edit(
+                "discarded-parent-counts-as-lost",
+                "if outcome == 'skipped' or outcome == 'discarded' or outcome == 'cancelled' or outcome == "
+                "'rerouted' then return 'lost' end",
+            ),
         ),
         ("parent lost",),
         ("drops",),
@@ -66,13 +59,7 @@ ROUTES = (
     Removal(
         27,
         "a job that goes on elsewhere ends here first",
-        (
-            Edit(
-                "engine.worker.machine.replies:ReplyHandling._fail",
-                "self._acknowledgements.rerouting.add(job, failure, end.target)",
-                'self._acknowledgements.drop(job.lease, "rerouted")',
-            ),
-        ),
+        (Edit("rerouted-jobs-are-enqueued-before-they-end", 'self._acknowledgements.drop(job.lease, "rerouted")'),),
         ("drop",),
         ("drops",),
     ),

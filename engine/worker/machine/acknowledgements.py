@@ -133,14 +133,14 @@ class PendingAcknowledgements:
     @property
     def linger_until_ns(self) -> int | None:
         """When the finishes go at the latest (rule 21)."""
-        return self._finishes_since_ns + LINGER_MS * MS if self._finishes else None
+        return self._finishes_since_ns + LINGER_MS * MS if self._finishes else None  # anchor: finishes-linger-briefly
 
     def lingers(self, startable: int, now_ns: int, *, more: int = 0) -> bool:
         """Whether the finishes, and so many `more` that would be added now, wait for company: for 5 ms, and only while more jobs
         wait for a handler (rule 21)."""
         count = len(self._finishes)
         in_time = now_ns < self._finishes_since_ns + LINGER_MS * MS if count else bool(more)
-        return in_time and count + more < startable
+        return in_time and count + more < startable  # anchor: finishes-linger-while-handlers-are-busy
 
     def take_end(self) -> Operation | None:
         """The next call that ends leases and waits for nothing."""
@@ -178,7 +178,7 @@ class PendingAcknowledgements:
                 leases = leases[:item]
                 break
             del self._values[lease]
-            values.append(Value(item, data, ttl_ms, took_ms))
+            values.append(Value(item, data, ttl_ms, took_ms))  # anchor: each-result-belongs-to-its-job
         return leases, tuple(values)
 
     def leases(self) -> list[Lease]:

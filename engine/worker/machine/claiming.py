@@ -85,6 +85,7 @@ class Claiming:
     def learned(self, reply: Learned) -> None:
         """The classes with targets, of which some may match this worker."""
         self.version = reply.version
+        # anchor: only-matching-classes-are-claimed
         classes = self._plain + matching(reply.targets, self._settings.classes, self._settings.attributes)
         if classes != self.classes:
             self.classes = classes

@@ -34,7 +34,7 @@ class Renewing:
 
     def begin(self, now_ns: int) -> None:
         """A renewal is due: the next one follows."""
-        self.at_ns = now_ns + self._every_ns
+        self.at_ns = now_ns + self._every_ns  # anchor: leases-are-renewed-early
 
     def next_renewal(self, leases: list[Lease], now_ns: int) -> Extend | None:
         """The call, None when there is nothing to renew."""

@@ -78,10 +78,10 @@ class LeaseTable:
             lease = held.job.lease
             if held.job.crashes:
                 run_queue.crashed -= 1
-            if held.lease_until_ns - now_ns < self._margin_ns:
+            if held.lease_until_ns - now_ns < self._margin_ns:  # anchor: enough-lease-left-to-begin
                 self._uncrash(lease)
                 too_late.append(lease)
-            elif not held.job.crashes or held.marked:
+            elif not held.job.crashes or held.marked:  # anchor: crashed-jobs-are-marked-before-they-begin
                 held.since_ns = now_ns
                 run_queue.running[lease] = held
                 batch: list[LeasedJob] = []
@@ -91,7 +91,7 @@ class LeaseTable:
                     too_late += late
                 started.append(Start(held.job, run_queue.inline, tuple(batch)))
                 places -= 1
-            elif self._crashed is None:
+            elif self._crashed is None:  # anchor: crashed-jobs-run-alone
                 self._crashed = mark = lease
                 self._marking = held
                 places -= 1
@@ -114,7 +114,7 @@ class LeaseTable:
             len(run_queue.running) - run_queue.followers > run_queue.places
             or ending.job.crashes
             or job.crashes
-            or head.lease_until_ns - now_ns < self._margin_ns
+            or head.lease_until_ns - now_ns < self._margin_ns  # anchor: enough-lease-left-to-swap
         ):
             return None
         if job.options.timeout_ms or ending.job.options.timeout_ms or job.name in self._batches:
@@ -163,7 +163,7 @@ class LeaseTable:
         """What has waited so long for a place, beyond `ahead` jobs, leaves the table. A job that waits because another one with a
         crash behind it runs would only come back, so it stays."""
         oldest = run_queue.oldest()
-        if oldest is None or now_ns - oldest.since_ns < waited_ns:
+        if oldest is None or now_ns - oldest.since_ns < waited_ns:  # anchor: jobs-taken-ahead-are-given-back
             return []
         over = [held for held in run_queue.ready if not held.job.crashes][ahead:]
         idle = [held for held in over if now_ns - held.since_ns >= waited_ns]

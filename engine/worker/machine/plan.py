@@ -95,6 +95,7 @@ class Planning(State):
             return None
         if not self._claiming.classes or (free := self._allowance.most(free, self.leased, now_ns)) <= 0:
             return None
+        # anchor: one-crashed-job-claimed-at-a-time
         return self._claiming.next_claim(free, 0 if self._lease_table.has_crashed else 1, now_ns)
 
     def _use_renew_slot(self, now_ns: int, actions: list[Action]) -> None:

@@ -125,6 +125,7 @@ class ReplyHandling(State):
         if claimed.result == "stale":
             # The outstanding claim was refused as old: another process uses this incarnation (rule 4).
             self._take_new_incarnation()
+        # anchor: lease-counts-from-the-first-send
         self._lease_table.add(claimed.jobs, self._call_slots.first_send_ns(event), now_ns)
         self._acknowledgements.bury(claimed.unreadable)
         claim = event.call.operation.claim if isinstance(event.call.operation, Finish) else event.call.operation
@@ -159,6 +160,7 @@ class ReplyHandling(State):
                 # Rule 1: the fused call failed as a whole; the finish half goes alone.
                 self._claiming.asking = False
                 self._call_slots.resend(event.slot, self._build(Finish(leases, None, values)), now_ns)
+            # anchor: unanswered-calls-are-repeated
             case Claim() | Finish() | Retry() | Bury() | Drop() | Release() | Mark() | Enqueue() if not event.fault:
                 # One claim is outstanding per incarnation, and it is re-sent until it is answered (rule 4).
                 self._call_slots.resend(event.slot, event.call, now_ns, unanswered_since_ns=event.first_send_ns)
@@ -219,7 +221,7 @@ class ReplyHandling(State):
     def _fail(self, job: LeasedJob, error: str, trace: str, verdict: Verdict) -> None:
         delay_ms = verdict.delay_ms
         if delay_ms is None:
-            delay_ms = backoff.delay_ms(job.options, job.failures, self._draw)
+            delay_ms = backoff.delay_ms(job.options, job.failures, self._draw)  # anchor: backoff-grows-with-failures
         failure = Failure(job.lease, error, delay_ms, trace, verdict.charge)
         end = ending(job.options, verdict)
         match end.kind:
@@ -228,6 +230,7 @@ class ReplyHandling(State):
             case "bury":
                 self._acknowledgements.bury([failure])
             case "rerouted":
+                # anchor: rerouted-jobs-are-enqueued-before-they-end
                 self._acknowledgements.rerouting.add(job, failure, end.target)
             case _:
                 self._acknowledgements.drop(job.lease, end.kind)

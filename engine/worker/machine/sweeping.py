@@ -146,7 +146,7 @@ class Sweeping:
     def beaten(self, reply: Beaten, done_ns: int) -> None:
         """A beat was heard: whether this worker leads, and whether others have stopped beating and may have left leases."""
         self.leads = reply.leads
-        if reply.orphaned:
+        if reply.orphaned:  # anchor: orphans-are-looked-for
             self._orphaned = True
             self.at_ns = min(self.at_ns, done_ns)
 

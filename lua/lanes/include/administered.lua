@@ -2,5 +2,5 @@
 -- done, 'refused' for one that comes too late. `op` is the call's record.
 local function administered(op, not_after_ms, now_ms)
   if redis.call('EXISTS', op) == 1 then return 'repeated' end
-  if now_ms > not_after_ms then return 'refused' end
+  if now_ms > not_after_ms then return 'refused' end -- anchor: late-admin-action-is-void
 end

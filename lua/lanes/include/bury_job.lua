@@ -11,7 +11,7 @@ local function bury_job(prefix, job, id, now_ms, helpers, reason)
     if fed then redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, id) end
     redis.call('SET', prefix .. 'result:' .. id, record, 'PXAT', string.format('%d', now_ms + ttl_ms + (fed and 281474976710656 or 0)))
   end
-  helpers.free_unique(prefix, job, id)
+  helpers.free_unique(prefix, job, id) -- anchor: dead-job-frees-its-unique-key
   if fed then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
   helpers.tell_ended(prefix, id)
   if helpers.events then table.insert(helpers.events, { 'buried', id, job.name, reason }) end

@@ -8,8 +8,8 @@
 local function claim_jobs(keys, ask, now_ms, helpers)
   local nonce, prefix, corrupt = ask.incarnation .. ':' .. ask.counter, ask.prefix, ask.corrupt
   local known, jobs = helpers.claim_known(prefix, keys.active, keys.record, nonce, ask.counter, corrupt)
-  if known then return known, jobs, corrupt end
-  if now_ms > ask.not_after_ms then return 'void', jobs, corrupt end
+  if known then return known, jobs, corrupt end -- anchor: claim-is-recognized-when-repeated
+  if now_ms > ask.not_after_ms then return 'void', jobs, corrupt end -- anchor: late-claim-is-void
 
   local open, closed, limited = helpers.open_classes(prefix, ask.classes, now_ms, helpers)
   local picked, lanes, turn = helpers.pick_jobs(open, limited, keys.active, ask, now_ms, helpers)
@@ -19,6 +19,7 @@ local function claim_jobs(keys, ask, now_ms, helpers)
   local deadline_ms, leases, entries, counted = now_ms + ask.lease_ms, { ask.counter }, {}, {}
   if #picked > 0 then helpers.note_lease(keys.sweep, ask.lease_ms) end
   for at, job in ipairs(picked) do entries[2 * at - 1], entries[2 * at] = deadline_ms, job.id end
+  -- anchor: every-picked-job-is-leased
   for at = 1, #entries, PIECE do redis.call('ZADD', keys.active, unpack(entries, at, math.min(at + PIECE - 1, #entries))) end
   for at, job in ipairs(picked) do
     local fence, words = string.format('%d', job.fence), ''
@@ -39,10 +40,11 @@ local function claim_jobs(keys, ask, now_ms, helpers)
     else
       redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'owner', ask.owner, 'claims', job.claims)
     end
-    leases[at + 1] = job.id .. ' ' .. fence
+    leases[at + 1] = job.id .. ' ' .. fence -- anchor: claim-leaves-the-envelope-whole
     if helpers.events then table.insert(helpers.events, { 'claimed', job.id, helpers.envelope_open(job.raw).name, ask.owner }) end
     local slot = 7 * at - 6
     jobs[slot], jobs[slot + 1], jobs[slot + 2], jobs[slot + 3] = job.id, job.fence, deadline_ms, job.claims
+    -- anchor: each-job-is-claimed-with-its-own-payload
     jobs[slot + 4], jobs[slot + 5], jobs[slot + 6] = job.failures, job.crashes, job.raw
   end
   for _, group in pairs(counted) do helpers.count_leases(prefix, group.limit, group, deadline_ms, now_ms, helpers) end

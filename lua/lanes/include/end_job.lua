@@ -6,7 +6,7 @@
 local function end_job(prefix, job, id, ending, now_ms, turn, wakes, helpers)
   local run, active = prefix .. 'run:' .. id, prefix .. 'active'
   local kept = redis.call('HMGET', run, 'fence', 'limits', 'seal')
-  if redis.call('ZSCORE', active, id) then redis.call('HSET', run, 'nonce', '') end
+  if redis.call('ZSCORE', active, id) then redis.call('HSET', run, 'nonce', '') end -- anchor: cancel-revokes-the-lease
   -- Who finds what a call that was cut off has left learns from the seal which unique key is to come free (drop_run).
   if job.unique and not kept[3] then
     redis.call('HSET', run, 'seal', job.enqueue_nonce .. struct.pack('>I6', job.not_after_ms) .. job.unique)

@@ -5,7 +5,7 @@
 -- helpers: envelope_open, job_state, due_member
 local function enqueue_known(prefix, known, nonce, id, helpers)
   if not known then return nil end
-  local same = known.enqueue_nonce == nonce
+  local same = known.enqueue_nonce == nonce -- anchor: another-enqueue-of-the-same-id-is-refused
   if known.outcome == 'orphaned' then
     if not same then return nil end
     return 'orphan', '', 0, known.nonce

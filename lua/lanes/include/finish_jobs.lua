@@ -21,7 +21,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, h
     local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
     local run = redis.pcall('HMGET', run_key, 'fence', 'nonce', 'limits', 'seal')
     if run.err then helpers.check_types({}, { run_key }, {}) end
-    local state, outcome = run[4] and run[1] == fence and run[2] == nonce and 'held' or nil, ''
+    local state, outcome = run[4] and run[1] == fence and run[2] == nonce and 'held' or nil, '' -- anchor: fence-checked
     if state then
       seals[at], limits[at] = run[4], run[3]
     else
@@ -44,15 +44,17 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, h
     local place = arguments_at + 2 * count + 3 * at - 3
     local item = tonumber(ARGV[place])
     -- Before the tombstone: cut off in between, the token still holds and the next copy writes both.
-    if leaves[item] and seals[item] then
+    if leaves[item] and seals[item] then -- anchor: only-the-holder-keeps-a-result
       local record = '{"ok":true,"ended_ms":' .. string.format('%d', now_ms) .. ',"fence":' .. ARGV[arguments_at + 2 * item - 2] .. ','
+      -- anchor: results-live-for-their-full-time
       local until_ms, id = now_ms + tonumber(ARGV[place + 1]), string.sub(KEYS[keys_at + 2 * item - 2], id_at)
       -- Kept for those that wait for it, however late they run: see let_go.
       local waited_for = feeding and redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
-      if waited_for then
+      if waited_for then -- anchor: parents-result-is-kept-for-waiting-children
         redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, id)
         until_ms = until_ms + 281474976710656
       end
+      -- anchor: each-result-is-stored-with-its-job
       redis.call('SET', KEYS[keys_at + 2 * count + at - 1], record .. ARGV[place + 2], 'PXAT', string.format('%d', until_ms))
     end
   end
@@ -67,18 +69,21 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, h
         end
         local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
         local tombstone = '\1T\1' .. string.sub(seal, 1, 8) .. struct.pack('>I8B', tonumber(fence), #nonce) .. nonce
+        -- anchor: tombstone-outlives-late-copies
         redis.call('SET', job_key, tombstone, 'PXAT', math.max(struct.unpack('>I6', seal, 9), now_ms) + 20000)
         if #seal > 14 then helpers.free_unique(prefix, { unique = string.sub(seal, 15) }, id) end
         dated[#dated + 1], dated[#dated + 2] = now_ms, id
       end
       if limits[at] then helpers.free_slots(prefix, limits[at], id, turn, wakes, helpers) end
       ids[#ids + 1], runs[#runs + 1] = id, KEYS[keys_at + 2 * at - 1]
+      -- anchor: children-are-told-of-the-end
       if feeding and redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '+' .. id) end
     end
   end
+  -- anchor: every-finished-job-is-listed
   for at = 1, #dated, PIECE do redis.call('ZADD', prefix .. 'done', unpack(dated, at, math.min(at + PIECE - 1, #dated))) end
   -- `active` goes last, so that without a repeat the sweep still finds what is left.
-  for at = 1, #ids, PIECE do
+  for at = 1, #ids, PIECE do -- anchor: every-finished-lease-ends
     redis.call('DEL', unpack(runs, at, math.min(at + PIECE - 1, #ids)))
     redis.call('ZREM', active, unpack(ids, at, math.min(at + PIECE - 1, #ids)))
   end

@@ -8,10 +8,11 @@ local function free_slots(prefix, words, id, turn, wakes, helpers)
     local name = string.sub(limit, 3)
     if string.sub(limit, 1, 2) == 'n:' then
       for class in string.gmatch(name .. (redis.call('HGET', prefix .. 'routed', name) or ''), '%S+') do
+        -- anchor: freed-slot-leaves-a-marker
         if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0 then wakes[prefix .. 'wake:' .. class] = true end
       end
     else
-      for _, lane in ipairs(redis.call('ZRANGE', prefix .. 'parked:' .. limit, 0, 99)) do
+      for _, lane in ipairs(redis.call('ZRANGE', prefix .. 'parked:' .. limit, 0, 99)) do -- anchor: freed-slot-calls-parked-lanes
         local wake = helpers.ready_lane(prefix, lane, turn)
         redis.call('ZREM', prefix .. 'parked:' .. limit, lane)
         if wake then wakes[wake] = true end

@@ -33,6 +33,7 @@ local function hand_over(prefix, now_ms, turn, most, wakes, helpers)
         redis.call('SREM', needs, parent)
         redis.call('ZREM', blocked, child)
       elseif known.kind == 'corrupt'
+        -- anchor: lost-parent-buries-the-child
         or fate == 'lost' and math.floor(known.flags / 16) % 2 == 0 and redis.call('SISMEMBER', needs, parent) == 1 then
         local why = string.format('its parent %s is %s', parent, job and (job.outcome or 'dead') or 'gone')
         if known.kind == 'corrupt' then why = 'corrupt envelope' end
@@ -42,8 +43,9 @@ local function hand_over(prefix, now_ms, turn, most, wakes, helpers)
         redis.call('DEL', needs)
       else
         -- It may read what its parent has left, however late it runs: let_go.
-        if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, child) end
+        if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, child) end -- anchor: waiting-child-keeps-the-results
         redis.call('SREM', needs, parent)
+        -- anchor: all-parents-ended-before-the-child
         if redis.call('SCARD', needs) == 0 then helpers.unblock_job(prefix, known, child, now_ms, turn, wakes, helpers) end
       end
       if fate ~= 'open' then

@@ -5,13 +5,13 @@ local function keep_bounds(prefix, retention, done_max, now_ms, turn, wakes, hel
   local done, dead = prefix .. 'done', prefix .. 'dead'
   local kept = redis.call('HMGET', retention, 'done_max', 'done_age_ms', 'dead_max', 'dead_age_ms')
   local function before(age_ms) return '(' .. string.format('%d', now_ms - age_ms) end
-  redis.call('ZREMRANGEBYRANK', done, 0, -(tonumber(kept[1] or done_max) + 1))
+  redis.call('ZREMRANGEBYRANK', done, 0, -(tonumber(kept[1] or done_max) + 1)) -- anchor: finished-jobs-are-bounded
   if kept[2] then redis.call('ZREMRANGEBYSCORE', done, '-inf', before(tonumber(kept[2]))) end
   -- 100,000 jobs and 90 days, unless the queue says otherwise.
   local over = redis.call('ZCARD', dead) - tonumber(kept[3] or 100000)
   over = math.max(over, redis.call('ZCOUNT', dead, '-inf', before(tonumber(kept[4] or 7776000000))))
   if over <= 0 then return false end
-  for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(over, 100) - 1)) do
+  for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(over, 100) - 1)) do -- anchor: oldest-dead-go-first
     local job = helpers.envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
     -- Requeued by a call that was cut off before its last write, and in hand by now: it only leaves.
     if not job or redis.call('ZSCORE', prefix .. 'active', id) then

@@ -8,6 +8,7 @@ local function leave_lane(prefix, lane, now_ms, helpers)
     lane.ended = lane.ended[2]
   end
   for _, ids in ipairs({ lane.jobs, lane.skipped, lane.unread }) do
+    -- anchor: claimed-jobs-leave-their-lane
     for at = 1, #ids, PIECE do redis.call('ZREM', lane.zset, unpack(ids, at, math.min(at + PIECE - 1, #ids))) end
   end
   local head = redis.call('ZRANGE', lane.zset, 0, 0, 'WITHSCORES')

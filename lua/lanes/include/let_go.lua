@@ -15,6 +15,7 @@ local function let_go(prefix, now_ms, most, helpers)
       if type(child) ~= 'string' then break end
       local raw = redis.pcall('GETRANGE', prefix .. 'job:' .. child, 0, 700)
       local job = type(raw) == 'string' and helpers.envelope_open(raw)
+      -- anchor: results-stay-while-a-child-lives
       waits = job and job.kind ~= 'T' and not redis.call('ZSCORE', prefix .. 'dead', child)
       if not waits then redis.call('SREM', heirs, child) end
       looks = looks - 1

@@ -8,7 +8,7 @@ local function limit_room(prefix, limit, definition, now_ms, need)
   if rate == 0 then return room, nil, nil, math.huge end
   need = math.min(need or 1, rate)
   local key = prefix .. 'rate:' .. limit
-  local start_ms = kind == 'fixed' and now_ms - now_ms % per_ms or now_ms - per_ms + 1
+  local start_ms = kind == 'fixed' and now_ms - now_ms % per_ms or now_ms - per_ms + 1 -- anchor: fixed-window-begins-at-its-start
   local used = redis.call('ZCOUNT', key, start_ms, '+inf')
   local until_ms = start_ms + per_ms
   local over = used + need > rate

@@ -12,5 +12,5 @@ local function next_ms(prefix, now_ms, most_ms, also)
     end
     soonest = math.min(soonest, at_ms)
   end
-  return math.max(0, soonest - now_ms)
+  return math.max(0, soonest - now_ms) -- anchor: sweep-sleeps-until-the-next-due-time
 end

@@ -8,9 +8,11 @@ local function note_beat(keys, beat, now_ms)
   local quiet_ms = tonumber(kept[3] or 0)
   local last = tonumber(string.match(redis.call('GET', keys.worker) or '', '^%d+') or -1)
   local function reply(result)
+    -- anchor: beats-wait-after-a-stall
     local orphaned = now_ms >= quiet_ms and redis.call('ZCOUNT', keys.workers, '-inf', '(' .. string.format('%d', now_ms)) > 0
     return result, leads == beat.incarnation, orphaned
   end
+  -- anchor: late-beat-is-ignored
   if last >= tonumber(beat.counter) then return reply(beat.until_ms > 0 and 'repeated' or 'left') end
   if beat.until_ms == 0 then
     redis.call('ZREM', keys.workers, beat.incarnation)
@@ -30,6 +32,7 @@ local function note_beat(keys, beat, now_ms)
   redis.call('HSET', keys.sweep, 'beat_ttl_ms', longest_ms, 'last_beat_ms', now_ms, 'no_orphans_before_ms', quiet_ms)
   -- Who has stopped since the clock stepped back is not taken for alive until it is there again (rule 10).
   local latest_ms = string.format('%d', now_ms + longest_ms)
+  -- anchor: stopped-members-are-removed
   for _, other in ipairs(redis.call('ZRANGE', keys.workers, '(' .. latest_ms, '+inf', 'BYSCORE', 'LIMIT', 0, 100)) do
     redis.call('ZADD', keys.workers, 'XX', latest_ms, other)
   end

@@ -6,7 +6,7 @@ local function note_class(prefix, classes, class, target, now_ms, helpers)
     local name = string.match(class, '^[^@]*')
     local routed = redis.call('HGET', prefix .. 'routed', name) or ''
     if not string.find(routed .. ' ', ' ' .. class .. ' ', 1, true) then redis.call('HSET', prefix .. 'routed', name, routed .. ' ' .. class) end
-    helpers.tell_news(prefix, now_ms)
+    helpers.tell_news(prefix, now_ms) -- anchor: new-class-is-announced
   end
   redis.call('HSET', classes, class, target)
 end

@@ -3,7 +3,8 @@
 local function parent_fate(prefix, job, id)
   if job and job.kind ~= 'T' then return redis.call('ZSCORE', prefix .. 'dead', id) and 'lost' or 'open' end
   local outcome = job and job.outcome
-  if outcome == 'finished' or outcome == 'skipped' then return 'done' end
+  if outcome == 'finished' or outcome == 'skipped' then return 'done' end -- anchor: skipped-parent-counts-as-done
+  -- anchor: discarded-parent-counts-as-lost
   if outcome == 'discarded' or outcome == 'cancelled' or outcome == 'rerouted' then return 'lost' end
   -- Its tombstone has expired, or another call has left its own under this id.
   if redis.call('ZSCORE', prefix .. 'done', id) then return 'done' end

@@ -11,6 +11,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
   -- Where in a lane the jobs of these priorities stand.
   local first, last = ask.least and (10 - ask.most) * band_size, ask.least and (11 - ask.least) * band_size - 1
   local function entries(head, size, ...)
+    -- anchor: lane-is-served-from-its-head
     if not first then return redis.call('ZRANGE', head.zset, head.offset, head.offset + size - 1, ...) end
     return redis.call('ZRANGE', head.zset, first, last, 'BYSCORE', 'LIMIT', head.offset, size, ...)
   end
@@ -98,7 +99,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
         if run.err or not raws[at] then helpers.check_types({}, { run_keys[at] }, {}, { job_keys[at] }) end
         local crashes, raw = tonumber(run[4] or 0), raws[at]
         local kind = helpers.envelope_kind(raw)
-        if crashes > 0 and crashed >= ask.crashed_max then
+        if crashes > 0 and crashed >= ask.crashed_max then -- anchor: crashed-jobs-of-a-claim-are-bounded
           head.class.passed, head.passed = true, true
           bound = math.min(bound + 1, 2000 + most)
         elseif not kind or kind == 'T' or (run[5] and run[5] ~= '' and redis.call('ZSCORE', active, id)) then
@@ -106,10 +107,10 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
           head.skipped[#head.skipped + 1] = id
           if some_ran and (not kind or kind == 'T') then head.ended = { id, head.ended } end
         elseif kind == 'corrupt' then
-          head.unread[#head.unread + 1] = id
-        elseif least_band and 10 - string.byte(raw, 3) > least_band then
+          head.unread[#head.unread + 1] = id -- anchor: unreadable-envelope-is-set-aside
+        elseif least_band and 10 - string.byte(raw, 3) > least_band then -- anchor: visit-stays-in-its-band
           return taken
-        elseif #picked > 0 and bytes + #raw > 1048576 then
+        elseif #picked > 0 and bytes + #raw > 1048576 then -- anchor: claim-is-bounded-in-bytes
           full = true
           return taken
         elseif metered and not spend(head, helpers.envelope_cost(raw)) then
@@ -118,8 +119,10 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
           bytes = bytes + #raw
           if crashes > 0 then crashed = crashed + 1 end
           taken = taken + 1
+          -- anchor: fences-only-grow
           picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = math.max(tonumber(run[1] or 0) + 1, now_ms),
             claims = tonumber(run[2] or 0) + 1, failures = tonumber(run[3] or 0), crashes = crashes, class = head.class,
+            -- anchor: picked-job-knows-its-limit
             limit = head.limit, ran = run[1], cost = metered and helpers.envelope_cost(raw) }
           head.jobs[#head.jobs + 1] = id
         end
@@ -150,18 +153,19 @@ local function pick_jobs(classes, limited, active, ask, now_ms, helpers)
       head.blocked = head.limit
     else
       local rival = best_head()
+      -- anchor: visit-leaves-room-for-others
       local most = math.min(ask.limit - #picked, class.room, head.limit and head.limit.room or math.huge, rival and 10 or math.huge)
       local taken = visit(head, most, rival and math.floor(heads[rival].score / band_size))
       class.picked = class.picked + taken
       -- Classes that differ by their target alone share the limit of their name.
       for _, other in ipairs(class.limit and classes or {}) do
-        if other.limit == class.limit then other.room = other.room - taken end
+        if other.limit == class.limit then other.room = other.room - taken end -- anchor: classes-share-the-room-of-their-limit
       end
       if head.limit then head.limit.room = head.limit.room - taken end
       local next_job = entries(head, 1, 'WITHSCORES')
       -- It has had its turn, also when it is empty or blocked by now: it may be filled again before those come first that wait already.
       if (taken > 0 or head.passed) and (rival or next_job[1]) then
-        turn = turn + 1
+        turn = turn + 1 -- anchor: served-lane-goes-behind-its-band
         head.turn = turn
       end
       if head.limit and head.limit.room <= 0 then

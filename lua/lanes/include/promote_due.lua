@@ -3,6 +3,7 @@
 -- helpers: envelope_open, due_member, to_lane, lane_score, bury_job, free_unique, ready_lane, error_ttl, tell_ended, drop_run
 local function promote_due(prefix, turn, now_ms, limit, helpers)
   local due, rest, promoted, wakes, corrupt = prefix .. 'due', prefix .. 'rest', 0, {}, {}
+  -- anchor: delayed-jobs-are-promoted-on-time
   for _, member in ipairs(redis.call('ZRANGE', due, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
     local id = string.sub(member, 11)
     local job = helpers.envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
@@ -24,6 +25,7 @@ local function promote_due(prefix, turn, now_ms, limit, helpers)
     end
     redis.call('ZREM', due, member)
   end
+  -- anchor: resting-lanes-return-on-time
   for _, member in ipairs(redis.call('ZRANGE', rest, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
     local name, wake = string.sub(member, 3), nil
     if string.sub(member, 1, 2) == 'l:' then

@@ -17,7 +17,7 @@ local function read_parents(prefix, keys_at, flags, helpers)
     if not fate then return waits_for, lost, parent end
     -- Flag 16: one that is lost counts as done.
     local tells = fate == 'lost' and math.floor(flags / 16) % 2 == 0
-    if fate == 'open' or tells then waits_for[#waits_for + 1] = parent end
+    if fate == 'open' or tells then waits_for[#waits_for + 1] = parent end -- anchor: child-waits-for-open-parents
     if tells then lost[#lost + 1] = parent end
     local until_ms = fate ~= 'open' and redis.call('PEXPIRETIME', KEYS[at + 3]) or 0
     if until_ms > 0 then results[#results + 1], results[#results + 2] = parent, until_ms end

@@ -6,6 +6,7 @@ local function reap_job(prefix, id, now_ms, turn, wakes, helpers)
   local run = prefix .. 'run:' .. id
   local job = helpers.envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
   local state = redis.call('HMGET', run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'requeued_ms')
+  -- anchor: reaped-lease-frees-its-slot
   if state[5] and state[5] ~= '' then helpers.free_slots(prefix, state[5], id, turn, wakes, helpers) end
   if not job or job.kind == 'T' then
     -- A finish that was cut off after its tombstone: the job has ended, only its lease is left.
@@ -26,7 +27,7 @@ local function reap_job(prefix, id, now_ms, turn, wakes, helpers)
   end
   local placed = dead or job.kind == 'J' and redis.call('ZSCORE', prefix .. 'due', helpers.due_member(job.sequence, id))
   -- Rule 12: the first crash is counted and free; after it only a lease that was marked as started is charged.
-  if live and (crashes == 0 or state[4] == fence .. ':' .. nonce) then crashes = crashes + 1 end
+  if live and (crashes == 0 or state[4] == fence .. ':' .. nonce) then crashes = crashes + 1 end -- anchor: crash-charged-once
   local function lost(why)
     if not live then return { 'error', why } end
     local text = 'the worker ' .. (state[6] or '') .. ' was lost'

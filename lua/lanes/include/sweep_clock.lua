@@ -20,7 +20,7 @@ local function sweep_clock(sweep, active, now_ms, most_ms)
   -- taken. Twice the caller's own interval is the least, for a sweeper that is slower than that would otherwise never reap; and
   -- who was waited for is not waited for again in the next breath, or sweeps that always come late would never reap either.
   local gap_ms, half_ms = now_ms - last_ms, math.floor(lease_ms / 2)
-  local no_reap_before_ms = math.min(tonumber(kept[5] or 0), now_ms + half_ms)
+  local no_reap_before_ms = math.min(tonumber(kept[5] or 0), now_ms + half_ms) -- anchor: no-reap-time-follows-the-clock
   -- But a gap that began when sweeps had come in time since the wait did is another stall, whose workers are waited for, once.
   local waits, from_ms = tonumber(kept[8] or 0), math.min(tonumber(kept[9] or 0), now_ms)
   local again = no_reap_before_ms > last_ms and now_ms >= no_reap_before_ms

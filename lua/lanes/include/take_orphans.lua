@@ -9,7 +9,7 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
   -- Who has stopped since the pass began is for the next one.
   local until_ms = string.format('%d', math.min(tonumber(kept[2] or now_ms), now_ms))
   local gone, shown, some = {}, {}, false
-  if not stalled and now_ms >= tonumber(kept[1] or 0) then
+  if not stalled and now_ms >= tonumber(kept[1] or 0) then -- anchor: orphans-are-left-after-a-stall
     for _, incarnation in ipairs(redis.call('ZRANGE', keys.workers, '-inf', '(' .. until_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
       local ttl_ms, lease_ms = string.match(redis.call('GET', prefix .. 'worker:' .. incarnation) or '', '^%d+ (%d+) (%d+)')
       -- A beat that is forgotten is older than any lease of its worker.
@@ -31,7 +31,7 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
     local incarnation = string.match(nonce, '^([^:]+):')
     local worker, deadline_ms = gone[incarnation], tonumber(page[at + 1])
     -- Its last claim or renewal was a lease's length before its end.
-    if worker and deadline_ms >= now_ms + worker.more_ms then
+    if worker and deadline_ms >= now_ms + worker.more_ms then -- anchor: renewal-shows-life
       shown[incarnation] = math.max(shown[incarnation] or 0, deadline_ms - worker.more_ms)
     elseif worker then
       local kind, fence, token, crashes = unpack(reap(id))

@@ -5,6 +5,7 @@ local function to_lane(prefix, id, job, turn, lane_score)
   local score, wake = lane_score(job.priority, job.flags, job.sequence), nil
   if redis.call('HEXISTS', prefix .. 'parked', job.lane) == 0 then
     -- LT: a lane that is ready only moves ahead, for a job of a better band.
+    -- anchor: urgent-job-moves-its-lane-ahead
     redis.call('ZADD', prefix .. 'ready:' .. job.class, 'LT', (10 - job.priority) * 562949953421312 + turn, job.lane)
     wake = prefix .. 'wake:' .. job.class
   end

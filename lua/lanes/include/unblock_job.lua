@@ -5,7 +5,7 @@
 local function unblock_job(prefix, job, id, now_ms, turn, wakes, helpers)
   if redis.call('HEXISTS', prefix .. 'run:' .. id, 'fence') == 0 and not redis.call('ZSCORE', prefix .. 'dead', id) then
     local wake
-    if job.due_ms > now_ms then
+    if job.due_ms > now_ms then -- anchor: unblocked-job-waits-for-its-own-time
       local member = helpers.due_member(job.sequence, id)
       redis.call('ZADD', prefix .. 'due', job.due_ms, member)
       wake = redis.call('ZRANGE', prefix .. 'due', 0, 0)[1] == member and prefix .. 'wake:' .. job.class

@@ -7,7 +7,7 @@ local function unique_holder(prefix, unique, dedup, id, helpers)
   if holder and holder ~= id then
     local job = helpers.envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. holder, 0, 700))
     local state, fence = helpers.job_state(prefix, job, holder, helpers)
-    if job and job.unique == unique and state ~= 'dead' then return holder, state, fence end
+    if job and job.unique == unique and state ~= 'dead' then return holder, state, fence end -- anchor: unique-key-is-held
   end
   holder = dedup ~= '' and redis.call('GET', prefix .. 'dedup:' .. dedup)
   if holder and holder ~= id then

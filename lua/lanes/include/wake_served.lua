@@ -6,6 +6,6 @@ local function wake_served(prefix, classes, open, wakes)
   for _, name in ipairs(classes) do
     local class, ready = looked[name], redis.call('ZCARD', prefix .. 'ready:' .. name) > 0
     local claimable = ready and (not open or class and class.room > 0 and (class.picked > 0 or not class.passed))
-    wakes[prefix .. 'wake:' .. name] = claimable or nil
+    wakes[prefix .. 'wake:' .. name] = claimable or nil -- anchor: claim-leaves-a-marker
   end
 end

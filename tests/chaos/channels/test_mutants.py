@@ -27,7 +27,7 @@ def mutated(name: str, url: str, folder: Path) -> Channel:
 
 def test_each_mutant_is_of_a_script_or_of_a_process_or_of_the_harness() -> None:
     for name, mutant in MUTANTS.items():
-        assert bool(mutant.patches) + (name in PLANTED) + mutant.faults_do_nothing == 1
+        assert bool(mutant.edits) + (name in PLANTED) + mutant.faults_do_nothing == 1
     with pytest.raises(HarnessError, match="mutant 'no-reap' does not exist; choose from checksum-not-verified, "):
         mutants.find("no-reap", MUTANTS)
 

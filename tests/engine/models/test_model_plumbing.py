@@ -28,8 +28,6 @@ OWN = """#!lua flags=allow-oom
 --   root   what its keys begin with
 -- REPLY the part
 -- @include wire
-local sweep = KEYS[1]
-local root = ARGV[1]
 
 return { wire(root).part, sweep }
 """

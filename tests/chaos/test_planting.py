@@ -1,0 +1,53 @@
+"""Planting: an anchor stands for its lines, names exist once, and each of them is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.channels import mutants as channel_mutants
+from chaos.mutants import MUTANTS
+from chaos.planting import ENGINE, Edit, anchors, planted
+from chaos.simulate.patching import changed_methods
+from chaos.simulate.removals import REMOVALS
+from engine.scripts import load_script, scripts_folder
+from engine.worker.machine.sweeping import Sweeping
+
+
+@pytest.mark.parametrize(
+    ("text", "new", "becomes"),
+    [
+        ("one\n  two -- anchor: here\nthree\n", "2", "one\n  2\nthree\n"),
+        ("one\n  two  # anchor: here\nthree\n", "", "one\nthree\n"),
+        ("  -- anchor: here\n  one\n  two\n", "1\n  1", "  -- anchor: here\n  1\n    1\n  two\n"),
+        ("-- anchor: here, 2 lines\none\ntwo\nthree\n", "1", "-- anchor: here, 2 lines\n1\nthree\n"),
+    ],
+)
+def test_the_lines_of_an_anchor_are_replaced(text: str, new: str, becomes: str, tmp_path: Path) -> None:
+    file = tmp_path / "one.lua"
+    file.write_text(text)
+    assert planted([Edit("here", new)], tmp_path) == {file: becomes}
+
+
+def test_each_anchor_exists_once_and_is_used() -> None:
+    files = anchors(scripts_folder())
+    defects = (*MUTANTS.values(), *channel_mutants.MUTANTS.values(), *REMOVALS)
+    assert {edit.anchor for defect in defects for edit in defect.edits} == set(files)
+    assert {name for name, found in files.items() if len(found) != 1} == set()
+
+
+def test_the_server_gets_no_anchor() -> None:
+    path = scripts_folder() / "lanes" / "claim.lua"
+    source = path.read_text()
+    assert source.startswith("#!lua flags=allow-oom -- anchor: ") and "anchor:" not in load_script(path).text
+
+
+def test_only_the_method_of_an_anchor_is_changed() -> None:
+    ((path, text),) = planted([Edit("orphans-are-looked-for", "if False:")]).items()
+    assert path.is_relative_to(ENGINE)
+    clean = dict(vars(Sweeping))
+    (patch,) = changed_methods(path, text)
+    with patch:
+        assert {name for name, member in vars(Sweeping).items() if member is not clean[name]} == {"beaten"}
+    assert dict(vars(Sweeping)) == clean
