@@ -9,6 +9,7 @@ from chaos.faults.base import Seen
 from chaos.faults.network_base import ANSWER_TIMEOUT_S, NetworkFault
 from chaos.faults.round_trips import RoundTrips
 from chaos.toxiproxy_client import latency
+from chaos.watch import Answer
 
 #: Added to each direction.
 LATENCY_MS = 50
@@ -23,9 +24,13 @@ LEFT = 0.5
 #: The slow network stays at least this long, or a third of a lease when that is less.
 HOLD_S = 2.0
 
-#: Workers renew every third of a lease. Past this part of a lease and this much, no renewal will come any more.
-RENEWAL_LEASES = 2 / 3
-RENEWAL_OVERTIME_S = 2.0
+#: How much longer it stays until every target has been answered late.
+ANSWERS_S = 2.0
+
+#: It also stays until a lease has been renewed, at most for this many leases. A worker renews every third of a lease what it has in
+#: hand just then, and at a low rate that is often nothing, or a job whose finish overtakes the renewal. Three leases are nine
+#: such moments for each worker.
+RENEWAL_LEASES = 3
 
 #: How often round trips are timed until they have shown what they should, and for how long at most once the hold is over.
 LOOK_S = 0.2
@@ -53,7 +58,7 @@ class NetLatency(NetworkFault):
         # All the time that it holds, so that no single script of the server's decides.
         self._time(trips, lambda: False, timeout_s=held_s - time.monotonic())
         self.settled()
-        self.scene.wait(lambda: len(self._slowed()) == len(self.targets), timeout_s=RENEWAL_OVERTIME_S)
+        self.scene.wait(lambda: len(self._slowed()) == len(self.targets), timeout_s=ANSWERS_S)
         slowed = self._slowed()
         self._time(trips, shown, timeout_s=LOOKS_S)
         detail = f"round trips longer by {self._slower(trips)}; slow calls of {', '.join(slowed) or 'nobody'}"
@@ -80,7 +85,7 @@ class NetLatency(NetworkFault):
 
     def settled(self) -> None:
         """Wait for what is to happen under the latency: that a worker renews its leases."""
-        most_s = self.scene.lease_ms / 1_000 * RENEWAL_LEASES + RENEWAL_OVERTIME_S
+        most_s = self.scene.lease_ms / 1_000 * RENEWAL_LEASES
         self.scene.wait(lambda: bool(self._renewed()), timeout_s=self.in_force_ns / 1e9 + most_s - time.monotonic())
 
     def words(self) -> str:
@@ -89,13 +94,14 @@ class NetLatency(NetworkFault):
 
     def _slowed(self) -> list[str]:
         """Those of the targets whose last answered call was sent under the latency and took as long as it must."""
-        answers = {name: self.scene.watch.view(name).answered for name in self.targets}
-        least_ms = SHOWN * ROUND_TRIP_MS
-        return [name for name, one in answers.items() if one.sent_ns >= self.in_force_ns and one.took_ms >= least_ms]
+        return [name for name in self.targets if self._was_slow(self.scene.watch.view(name).answered)]
 
     def _renewed(self) -> list[str]:
-        """Those of the workers that have renewed a lease under the latency."""
-        return [name for name in self.workers if self.scene.watch.view(name).renewed.sent_ns >= self.in_force_ns]
+        """Those of the workers whose last renewal of a lease was sent under the latency and took as long as it must."""
+        return [name for name in self.workers if self._was_slow(self.scene.watch.view(name).renewed)]
+
+    def _was_slow(self, answer: Answer) -> bool:
+        return answer.sent_ns >= self.in_force_ns and answer.took_ms >= SHOWN * ROUND_TRIP_MS
 
     def _slower(self, trips: RoundTrips) -> str:
         return ", ".join(f"{ms:.1f} ms ({name})" for name, ms in trips.added_ms().items())

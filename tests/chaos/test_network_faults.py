@@ -54,7 +54,8 @@ def test_a_fault_is_witnessed_and_healed(name: str, stage: Stage, tmp_path: Path
 def test_a_fault_that_did_nothing_has_no_witness(name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     pretending(stage, monkeypatch)
     monkeypatch.setattr("chaos.faults.net_reply_lost.SHORT_LOSSES_S", 0.1)
-    monkeypatch.setattr("chaos.faults.net_latency.RENEWAL_OVERTIME_S", 0.1)
+    monkeypatch.setattr("chaos.faults.net_latency.ANSWERS_S", 0.1)
+    monkeypatch.setattr("chaos.faults.net_latency.RENEWAL_LEASES", 0.1)
     fault = stage.make(name)
     assert fault.inject().ok
     seen = fault.witness()
@@ -67,7 +68,8 @@ def test_a_fault_that_spared_a_target_has_no_witness(
     name: str, spared: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chaos.faults.net_reply_lost.SHORT_LOSSES_S", 0.1)
-    monkeypatch.setattr("chaos.faults.net_latency.RENEWAL_OVERTIME_S", 0.1)
+    monkeypatch.setattr("chaos.faults.net_latency.ANSWERS_S", 0.1)
+    monkeypatch.setattr("chaos.faults.net_latency.RENEWAL_LEASES", 0.1)
     poison, cut = stage.network.poison, stage.network.cut
     monkeypatch.setattr(stage.network, "poison", lambda names, toxics: poison(set(names) - {spared}, toxics))
     monkeypatch.setattr(stage.network, "cut", lambda names: cut(set(names) - {spared}))
