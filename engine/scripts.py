@@ -168,6 +168,9 @@ def load_script(path: Path, where: Sequence[Path] = (), piece_words: int = PIECE
         for place, (name, _, number) in enumerate(found[: len(names)], 1):
             slot = f"{table}[{place}]"
             bindings.append(f"local {name} = tonumber({slot})\n" if number else f"local {name} = {slot}\n")
+    for name in slots[0]:
+        if name in slots[1]:
+            raise ScriptFault(f"script {path.name}: {name} is declared in KEYS and in ARGV")
     header = _HEADER.match(source)
     assert header
     body = source[header.end() :]

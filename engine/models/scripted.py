@@ -47,6 +47,7 @@ class Scripted:
             "took": keys.took,
             "witness": keys.witness,
             "settings": keys.settings,
+            "worker_settings": keys.settings,
             "retention": keys.retention,
             "events": keys.events,
         }

@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
 -- Begin or end the deletion of a queue (rule 7). The first call lets nothing of ours start for a minute and takes the schedules away;
 -- another one makes it a minute again. The last one takes the foreign keys that are left, a piece a call, and then our own. What stays:
--- `sweep`, the version in `settings` and the live ones of `workers`, which workers know, and what expires by itself.
+-- `sweep`, the version in `worker_settings` and the live ones of `workers`, which workers know, and what expires by itself.
 --
 -- KEYS
---   sweep     hash    state of the sweeps
---   cron      zset    schedules by next tick (ms)
---   active    zset    id by lease deadline (ms)
---   paused    hash    pauses
---   settings  hash    version of what workers learn once
---   workers   zset    incarnation by the time (ms) until which it is taken for alive
---   took      zset    names with times of their handlers
---   op        string  op:<op id>, what this call has told
+--   sweep            hash    state of the sweeps
+--   cron             zset    schedules by next tick (ms)
+--   active           zset    id by lease deadline (ms)
+--   paused           hash    pauses
+--   worker_settings  hash    version of what workers learn once
+--   workers          zset    incarnation by the time (ms) until which it is taken for alive
+--   took             zset    names with times of their handlers
+--   op               string  op:<op id>, what this call has told
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of our own keys
@@ -36,7 +36,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms,
   { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
-check_types({ cron, active, workers, took }, { paused, settings }, {}, { op })
+check_types({ cron, active, workers, took }, { paused, worker_settings }, {}, { op })
 model.check()
 
 local known = administered(op, not_after_ms, now_ms)
@@ -65,8 +65,8 @@ else
       if model.obliterated then model.obliterated() end
       for _, name in ipairs(redis.call('ZRANGE', took, 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
       for _, name in ipairs({ 'took', 'stats', 'events', 'rest', 'scan', 'aside', 'strays', 'witness', 'wake' }) do redis.call('UNLINK', prefix .. name) end
-      for _, field in ipairs(redis.call('HKEYS', settings)) do
-        if field ~= 'version' then redis.call('HDEL', settings, field) end
+      for _, field in ipairs(redis.call('HKEYS', worker_settings)) do
+        if field ~= 'version' then redis.call('HDEL', worker_settings, field) end
       end
       redis.call('ZREMRANGEBYSCORE', workers, '-inf', '(' .. string.format('%d', now_ms))
     end

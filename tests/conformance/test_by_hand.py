@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine import Queue
-from engine.operations import Alter, Clean, Count, Forget, Listing, Page, Pause, SetEvents
+from engine.operations import Alter, Clean, Count, Forget, Listing, Page, Pause, SetEvents, SetWorker
 from tests.conformance.declared import attempts, has
 from tests.conformance.desk import STATES, ModelDesk
 
@@ -126,12 +126,18 @@ def test_a_queue_is_obliterated(desk: ModelDesk) -> None:
     if not has(desk.queue, Forget, Clean):
         return
     desk.one_of_each()
+    settings = desk.keys.settings
+    if has(desk.queue, SetWorker):
+        desk.queue.workers.set_concurrency("w", 3)
+        desk.queue.workers.pause("w")
+        assert set(desk.redis.hkeys(settings)) == {b"version", b"c:w", b"p:w"}
     (before,) = desk.listed()["active"]
     assert desk.queue.obliterate() is False and desk.listed()["active"] == [before]
     assert desk.queue.obliterate(force=True) is True
     assert not any(desk.listed().values())
     counts = desk.queue.counts()
     assert (counts.finished, counts.buried) == (0, 0)
+    assert set(desk.redis.hkeys(settings)) <= {b"version"}
     if desk.queue.model.name != "lanes":
         assert desk.wire() == {}
     desk.put("fresh")

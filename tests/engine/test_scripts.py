@@ -77,6 +77,11 @@ def test_the_sample_loads(folder: Path) -> None:
     [
         ("--   active   zset  ids\n", "", "active is used and declared nowhere"),
         ("--   now_ms   number: the time\n", "", "now_ms is used and declared nowhere"),
+        (
+            "--   now_ms   number: the time\n",
+            "--   now_ms   number: the time\n--   lane     a name\n",
+            "lane is declared in KEYS and in ARGV",
+        ),
         ("\nreturn", "\nlocal lane = KEYS[1]\nreturn", "declares lane, the body declares it again"),
         ("lane, active,", "lane, active, dead,", "dead is used and declared nowhere"),
         (", lane, active,", ", lane,", "active is declared and never used"),
