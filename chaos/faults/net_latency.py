@@ -27,8 +27,8 @@ HOLD_S = 2.0
 #: How much longer it stays until every target has been answered late.
 ANSWERS_S = 2.0
 
-#: It also stays until a lease has been renewed, at most for this many leases. A worker renews every third of a lease what it has in
-#: hand just then, and at a low rate that is often nothing, or a job whose finish overtakes the renewal. Three leases are nine
+#: It also stays until a lease has been renewed, at most for this many leases. A worker renews every third of a lease what it has
+#: in hand just then, and at a low rate that is often nothing, or a job whose finish overtakes the renewal. Three leases are nine
 #: such moments for each worker.
 RENEWAL_LEASES = 3
 
