@@ -22,11 +22,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
 
 from engine.errors import ScriptFault
-
-T = TypeVar("T")
 
 _SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|(number: )?\S)", re.MULTILINE)
 _HEADER = re.compile(r"(?:[#-].*\n)+")
@@ -75,27 +72,12 @@ class Script:
         object.__setattr__(self, "digest", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
         object.__setattr__(self, "writes", "no-writes" not in self.text.partition("\n")[0])
 
-    def bind_keys(self, named: Mapping[str, str], *groups: Sequence[str]) -> tuple[str, ...]:
-        """KEYS in the order of the header; a name that is missing or unknown is a ScriptFault."""
-        return self._bind("KEYS", self.keys, self.key_groups, named, groups)
-
-    def bind_arguments(self, named: Mapping[str, object], *groups: Sequence[object]) -> tuple[object, ...]:
-        """ARGV in the order of the header; a name that is missing or unknown is a ScriptFault."""
-        return self._bind("ARGV", self.arguments, self.argument_groups, named, groups)
-
-    def _bind(
-        self, table: str, slots: tuple[str, ...], sizes: tuple[int, ...], named: Mapping[str, T], groups: tuple[Sequence[T], ...]
-    ) -> tuple[T, ...]:
-        if len(named) != len(slots) or len(groups) != len(sizes) or any(map(_partial, groups, sizes)):
-            given = f"{tuple(named)} and {[len(group) for group in groups]}"
-            raise ScriptFault(f"script {self.name}: {table} wants {slots} and groups of {sizes}, got {given}")
-        try:
-            bound = [named[slot] for slot in slots]
-        except KeyError as missing:
-            raise ScriptFault(f"script {self.name}: {table} has no value for {missing}") from None
-        for group in groups:
-            bound += group
-        return tuple(bound)
+    def check_groups(self, key_groups: Sequence[Sequence[object]], argument_groups: Sequence[Sequence[object]]) -> None:
+        """Raise ScriptFault unless these are the groups that the header declares, each with whole members."""
+        for table, groups, sizes in (("KEYS", key_groups, self.key_groups), ("ARGV", argument_groups, self.argument_groups)):
+            if len(groups) != len(sizes) or any(len(group) % size for group, size in zip(groups, sizes, strict=True)):
+                given = [len(group) for group in groups]
+                raise ScriptFault(f"script {self.name}: {table} wants groups of {sizes}, got {given}")
 
 
 def scripts_folder() -> Path:
@@ -180,10 +162,6 @@ def load_script(path: Path, where: Sequence[Path] = (), piece_words: int = PIECE
     _check_names(path.name, body, (*slots[0], *slots[1]), _INCLUDE.findall(header[0]))
     text = _PIECE.sub(str(piece_words), text)
     return Script(path.stem, text, slots[0], slots[1], groups[0], groups[1])
-
-
-def _partial(group: Sequence[object], size: int) -> bool:
-    return len(group) % size > 0
 
 
 def _check_names(file_name: str, body: str, slots: Sequence[str], includes: Iterable[str]) -> None:

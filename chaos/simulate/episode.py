@@ -112,7 +112,7 @@ class _Episode:
 
     def play(self) -> Result:
         found: Found | None = None
-        with self._world.clock_of_errands():
+        with self._world.clock_of_calls():
             try:
                 self._act()
             except Found as broken:

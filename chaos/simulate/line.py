@@ -1,4 +1,4 @@
-"""A connection of one process and the calls on it, one at a time, by the decisions of `engine.drivers.errand`: what the
+"""A connection of one process and the calls on it, one at a time, by the decisions of `engine.drivers.in_flight`: what the
 synchronous driver does, with messages in place of a socket."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from chaos.simulate.world import MS, World
 from engine.call import Call
 from engine.drivers.delivery import DEADLINE_MS
 from engine.drivers.endpoint import TIMEOUT_MS
-from engine.drivers.errand import Errand, Sent, not_sent
+from engine.drivers.in_flight import InFlightCall, Sent, not_sent
 from engine.errors import EngineError
 from engine.server_clock import ServerClock
 
@@ -98,12 +98,12 @@ class Line:
         self._greeting = False
         self._attempt = 0
         self._sends = 0
-        self._errand: Errand | None = None
+        self._in_flight: InFlightCall | None = None
         self._done: Callable[[Outcome], None] | None = None
 
     def carry(self, call: Call[Any], done: Callable[[Outcome], None], *, again: bool = False) -> None:
         """Run a call. Once it is over `done` is called, as an event of the process."""
-        self._errand = Errand(call, self._clock, None, DEADLINE_MS, self._block_ms_max, None, again)
+        self._in_flight = InFlightCall(call, self._clock, None, DEADLINE_MS, self._block_ms_max, None, again)
         self._done = done
         self._leave()
 
@@ -115,7 +115,7 @@ class Line:
     @property
     def busy(self) -> bool:
         """Whether a call is on its way."""
-        return self._errand is not None
+        return self._in_flight is not None
 
     def waits_for(self, message: Message) -> bool:
         """Whether the reply to this message would still be read."""
@@ -123,13 +123,13 @@ class Line:
 
     def breaks(self) -> None:
         """The connection fails under the call that it carries."""
-        if self._errand is not None or self._done is not None:
+        if self._in_flight is not None or self._done is not None:
             self.process.at(self._world.now_ns + MS // 10, self._failed, self._attempt, "ConnectionError")
         self._connected = False
 
     def _leave(self) -> None:
         self._attempt += 1
-        call = self._errand.call if self._connected and self._errand is not None else None
+        call = self._in_flight.call if self._connected and self._in_flight is not None else None
         self._greeting = call is None
         timeout_ms = TIMEOUT_MS + (self._block_ms_max if call is not None else 0)
         self.process.at(self._world.now_ns + timeout_ms * MS, self._failed, self._attempt, "TimeoutError")
@@ -190,7 +190,7 @@ class Line:
         if self._greeting:
             self._connected = True
             self._clock.learn(reply, self._world.now_ns)
-            if self._errand is not None:
+            if self._in_flight is not None:
                 self._leave()
             else:
                 self._over(None)
@@ -205,7 +205,7 @@ class Line:
             if why == "TimeoutError"
             else redis.ConnectionError("Connection lost")
         )
-        if self._errand is None:
+        if self._in_flight is None:
             self._attempt += 1
             self.process.at(self._world.now_ns + 200 * MS, self._leave)
         else:
@@ -213,23 +213,23 @@ class Line:
             self._returns(not_sent(error) if self._greeting else error)
 
     def _returns(self, reply: Any) -> None:
-        errand = self._errand
-        assert errand is not None
+        in_flight = self._in_flight
+        assert in_flight is not None
         self._attempt += 1
-        pause_s = errand.returns(reply)
-        if errand.ended:
-            self._over(errand.outcome())
+        pause_s = in_flight.returns(reply)
+        if in_flight.ended:
+            self._over(in_flight.outcome())
         else:
             self.process.at(self._world.now_ns + int(pause_s * 1000 * MS), self._leaves_again)
 
     def _leaves_again(self) -> None:
-        if self._errand is not None:
-            self._errand.leaves_again()
+        if self._in_flight is not None:
+            self._in_flight.leaves_again()
             self._leave()
 
     def _over(self, outcome: Any) -> None:
         self._attempt += 1
-        done, self._done, self._errand = self._done, None, None
+        done, self._done, self._in_flight = self._done, None, None
         if done is not None:
             done(outcome)
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from chaos.simulate.chance import Chance
 from chaos.simulate.profile import Profile
-from engine.drivers import errand
+from engine.drivers import in_flight
 
 MS = 1_000_000
 #: 2100-01-02: the server's clock at the start of an episode, a day after the first time that a test queue may have.
@@ -81,7 +81,7 @@ class World:
         self.trouble_ns = max(self.trouble_ns, until_ns)
 
     @contextmanager
-    def clock_of_errands(self) -> Iterator[None]:
+    def clock_of_calls(self) -> Iterator[None]:
         """Calls on their way take the time, and the jitter of their pauses, from here."""
         jitter = iter(range(1 << 62))
         world = self
@@ -96,5 +96,5 @@ class World:
             def random() -> float:
                 return world.chance.draw("jitter", next(jitter))
 
-        with patch.object(errand, "time", Time), patch.object(errand, "random", Random):
+        with patch.object(in_flight, "time", Time), patch.object(in_flight, "random", Random):
             yield

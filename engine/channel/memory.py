@@ -17,7 +17,7 @@ from engine.channel.memory_state import MemoryState
 from engine.channel.steps import Ask
 from engine.channel.storage import Opening
 from engine.drivers.delivery import DEADLINE_MS
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.errors import EngineError
 from engine.operations.channels import (
     Acknowledge,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from engine.channel import clock, contents
 from engine.channel.session_state import SessionState
 from engine.channel.values import Acknowledged, Message, Published
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.errors import (
     ChannelNotFound,
     EngineError,

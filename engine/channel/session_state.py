@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.channel import clock
 from engine.drivers.delivery import DEADLINE_MS
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.operations.channels import (
     Acknowledge,
     AcknowledgeReply,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.errors import EngineError
 from engine.operations.channels import ChannelOperation
 

@@ -13,8 +13,8 @@ from engine.drivers.client_errors import FAILURES
 from engine.drivers.connections import packed
 from engine.drivers.durability import Durability
 from engine.drivers.endpoint import Endpoint
-from engine.drivers.errand import Errand, FirstContact, Sent, loads_again, not_sent, pipeline, settle
 from engine.drivers.handshake import Handshake
+from engine.drivers.in_flight import FirstContact, InFlightCall, Sent, loads_again, not_sent, pipeline, settle
 from engine.errors import EngineError
 from engine.observer import Observer
 from engine.scripts import Script
@@ -61,19 +61,19 @@ class AsyncDriver:
     async def send(self, call: Call[Any], intended_ns: int | None = None, *, again: bool = False) -> Sent:
         """Run a call and say when it was first sent. Raises as `run` does, and ScriptFault for a call that blocks for longer
         than this driver waits. `again`: a copy of this call from an earlier `send` is still unanswered (rule 5)."""
-        errand = Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns, again)
-        await self._carry((errand,))
-        return errand.sent()
+        in_flight_call = InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns, again)
+        await self._carry((in_flight_call,))
+        return in_flight_call.sent()
 
     async def send_many(self, calls: Sequence[Call[Any]], intended_ns: int | None = None) -> list[Sent | EngineError]:
         """Run calls in one pipeline, at most 100; what came of each, in their order. An error or a lost reply concerns its own
         call only: those without an answer are sent again together, later than their neighbours (rule 28)."""
-        errands = [
-            Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
+        in_flight = [
+            InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
             for call in pipeline(calls)
         ]
-        await self._carry(errands)
-        return [errand.outcome() for errand in errands]
+        await self._carry(in_flight)
+        return [in_flight_call.outcome() for in_flight_call in in_flight]
 
     async def server_now_ms(self) -> int:
         """The server's time, never ahead of it; the first use connects. Raises ServerUnavailable or UnsafeServer."""
@@ -94,23 +94,23 @@ class AsyncDriver:
         """Close the idle connections."""
         await self._connections.close()
 
-    async def _carry(self, errands: Sequence[Errand]) -> None:
-        """Send until each errand has ended."""
-        pause_s = settle(errands, await self._exchange(errands))
-        while waiting := [errand for errand in errands if not errand.ended]:
+    async def _carry(self, in_flight: Sequence[InFlightCall]) -> None:
+        """Send until each call has ended."""
+        pause_s = settle(in_flight, await self._exchange(in_flight))
+        while waiting := [in_flight_call for in_flight_call in in_flight if not in_flight_call.ended]:
             await asyncio.sleep(pause_s)
-            for errand in waiting:
-                errand.leaves_again()
+            for in_flight_call in waiting:
+                in_flight_call.leaves_again()
             pause_s = settle(waiting, await self._exchange(waiting))
 
-    async def _exchange(self, errands: Sequence[Errand]) -> Sequence[Any]:
+    async def _exchange(self, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
         """Send calls once, in one piece; their replies, as `settle` takes them."""
         try:
             connection = await self._connections.take()
         except FAILURES as error:
             return [not_sent(error)]
-        commands = [errand.call.words() for errand in errands]
-        commands += self._durability.after(errands) if self._durability is not None else ()
+        commands = [in_flight_call.call.words() for in_flight_call in in_flight]
+        commands += self._durability.after(in_flight) if self._durability is not None else ()
         replies: list[Any] = []
         try:
             async with self._connections.patience() as patience:
@@ -128,4 +128,4 @@ class AsyncDriver:
                 await connection.disconnect(nowait=True)
             else:
                 await self._connections.give_back(connection)
-        return replies if self._durability is None else self._durability.judge(errands, replies)
+        return replies if self._durability is None else self._durability.judge(in_flight, replies)

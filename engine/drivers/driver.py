@@ -1,4 +1,4 @@
-"""The synchronous driver: runs calls on a server, one or many at a time on one connection, by the decisions of `errand`.
+"""The synchronous driver: runs calls on a server, one or many at a time on one connection, by the decisions of `in_flight`.
 
 It and the asyncio driver are all of the engine that touches a socket. Safe from threads and from gevent greenlets.
 """
@@ -14,8 +14,8 @@ from engine.drivers.client_errors import FAILURES
 from engine.drivers.connections import Connections, packed, read_replies
 from engine.drivers.durability import Durability
 from engine.drivers.endpoint import Endpoint
-from engine.drivers.errand import Errand, FirstContact, Sent, loads_again, not_sent, pipeline, settle
 from engine.drivers.handshake import Handshake
+from engine.drivers.in_flight import FirstContact, InFlightCall, Sent, loads_again, not_sent, pipeline, settle
 from engine.errors import EngineError
 from engine.observer import Observer
 from engine.scripts import Script
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class Flight(NamedTuple):
     """A call that may have left: the connection that its reply comes on, None when it has not; or how its first send failed."""
 
-    errand: Errand
+    in_flight_call: InFlightCall
     connection: Any = None
     failure: Exception | None = None
 
@@ -63,47 +63,47 @@ class SyncDriver:
     def send(self, call: Call[Any], intended_ns: int | None = None, *, again: bool = False) -> Sent:
         """Run a call and say when it was first sent. Raises as `run` does, and ScriptFault for a call that blocks for longer
         than this driver waits. `again`: a copy of this call from an earlier `send` is still unanswered (rule 5)."""
-        errand = Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns, again)
-        self._carry((errand,), self._exchange((errand,)))
-        return errand.sent()
+        in_flight_call = InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns, again)
+        self._carry((in_flight_call,), self._exchange((in_flight_call,)))
+        return in_flight_call.sent()
 
     def depart(self, call: Call[Any], *, again: bool = False) -> Flight:
         """The first half of `send`, which waits for nothing: the call leaves if a connection is at hand. The other half is
         `arrive`, which any thread may do."""
-        errand = Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, None, again)
+        in_flight_call = InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, None, again)
         connection = self._connections.take_idle()
         if connection is None:
-            return Flight(errand)
+            return Flight(in_flight_call)
         try:
-            connection.send_packed_command(packed(connection, self._commands((errand,))), check_health=False)
+            connection.send_packed_command(packed(connection, self._commands((in_flight_call,))), check_health=False)
         except FAILURES as error:
             self._connections.drop(connection)
-            return Flight(errand, failure=error)
+            return Flight(in_flight_call, failure=error)
         except BaseException:
             self._connections.drop(connection)
             raise
-        return Flight(errand, connection)
+        return Flight(in_flight_call, connection)
 
     def arrive(self, flight: Flight) -> Sent:
         """Wait for the reply of a call that departed; send it, again if need be. Raises as `run` does."""
-        errands = (flight.errand,)
+        in_flight = (flight.in_flight_call,)
         if flight.connection is not None:
-            self._carry(errands, self._read(flight.connection, errands))
+            self._carry(in_flight, self._read(flight.connection, in_flight))
         elif flight.failure is not None:
-            self._carry(errands, [flight.failure])
+            self._carry(in_flight, [flight.failure])
         else:
-            self._carry(errands, self._exchange(errands))
-        return flight.errand.sent()
+            self._carry(in_flight, self._exchange(in_flight))
+        return flight.in_flight_call.sent()
 
     def send_many(self, calls: Sequence[Call[Any]], intended_ns: int | None = None) -> list[Sent | EngineError]:
         """Run calls in one pipeline, at most 100; what came of each, in their order. An error or a lost reply concerns its own
         call only: those without an answer are sent again together, later than their neighbours (rule 28)."""
-        errands = [
-            Errand(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
+        in_flight = [
+            InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
             for call in pipeline(calls)
         ]
-        self._carry(errands, self._exchange(errands))
-        return [errand.outcome() for errand in errands]
+        self._carry(in_flight, self._exchange(in_flight))
+        return [in_flight_call.outcome() for in_flight_call in in_flight]
 
     def server_now_ms(self) -> int:
         """The server's time, never ahead of it; the first use connects. Raises ServerUnavailable or UnsafeServer."""
@@ -124,23 +124,23 @@ class SyncDriver:
         """Close the idle connections."""
         self._connections.close()
 
-    def _carry(self, errands: Sequence[Errand], replies: Sequence[Any]) -> None:
-        """Take what the first send brought, and send again until each errand has ended."""
-        pause_s = settle(errands, replies)
-        while waiting := [errand for errand in errands if not errand.ended]:
+    def _carry(self, in_flight: Sequence[InFlightCall], replies: Sequence[Any]) -> None:
+        """Take what the first send brought, and send again until each call has ended."""
+        pause_s = settle(in_flight, replies)
+        while waiting := [in_flight_call for in_flight_call in in_flight if not in_flight_call.ended]:
             self._pause(pause_s)
-            for errand in waiting:
-                errand.leaves_again()
+            for in_flight_call in waiting:
+                in_flight_call.leaves_again()
             pause_s = settle(waiting, self._exchange(waiting))
 
-    def _exchange(self, errands: Sequence[Errand]) -> Sequence[Any]:
+    def _exchange(self, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
         """Send calls once, in one piece; their replies, as `settle` takes them."""
         try:
             connection = self._connections.take()
         except FAILURES as error:
             return [not_sent(error)]
         try:
-            connection.send_packed_command(packed(connection, self._commands(errands)), check_health=False)
+            connection.send_packed_command(packed(connection, self._commands(in_flight)), check_health=False)
         except FAILURES as error:
             self._connections.drop(connection)
             return [error]
@@ -148,17 +148,17 @@ class SyncDriver:
             # A killed greenlet or an interrupt: the replies may still come, so the connection is not for others.
             self._connections.drop(connection)
             raise
-        return self._read(connection, errands)
+        return self._read(connection, in_flight)
 
-    def _commands(self, errands: Sequence[Errand]) -> list[tuple[object, ...]]:
+    def _commands(self, in_flight: Sequence[InFlightCall]) -> list[tuple[object, ...]]:
         """What goes out for these calls."""
-        commands = [errand.call.words() for errand in errands]
-        return commands if self._durability is None else [*commands, *self._durability.after(errands)]
+        commands = [in_flight_call.call.words() for in_flight_call in in_flight]
+        return commands if self._durability is None else [*commands, *self._durability.after(in_flight)]
 
-    def _read(self, connection: Any, errands: Sequence[Errand]) -> Sequence[Any]:
+    def _read(self, connection: Any, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
         """The replies of calls that were sent on a connection, which goes back to the others."""
         replies: list[Any] = []
-        count = len(errands) + (len(self._durability.after(errands)) if self._durability is not None else 0)
+        count = len(in_flight) + (len(self._durability.after(in_flight)) if self._durability is not None else 0)
         try:
             read_replies(connection, count, replies)
         except FAILURES as error:
@@ -172,4 +172,4 @@ class SyncDriver:
                 self._connections.drop(connection)
             else:
                 self._connections.give_back(connection)
-        return replies if self._durability is None else self._durability.judge(errands, replies)
+        return replies if self._durability is None else self._durability.judge(in_flight, replies)

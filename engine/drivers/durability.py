@@ -12,7 +12,7 @@ from typing import Any
 
 from engine.call import Call
 from engine.drivers.client_errors import message_of
-from engine.drivers.errand import Errand
+from engine.drivers.in_flight import InFlightCall
 
 
 class NotReplicated(Exception):
@@ -26,23 +26,23 @@ class Durability:
         self.wait_ms = wait_ms
         self._words: tuple[tuple[object, ...], ...] = (witness.words(), ("WAIT", 1, wait_ms))
 
-    def after(self, errands: Sequence[Errand]) -> tuple[tuple[object, ...], ...]:
+    def after(self, in_flight: Sequence[InFlightCall]) -> tuple[tuple[object, ...], ...]:
         """The commands that follow these calls."""
-        return self._words if any(_writes(errand.call) for errand in errands) else ()
+        return self._words if any(_writes(in_flight_call.call) for in_flight_call in in_flight) else ()
 
-    def judge(self, errands: Sequence[Errand], replies: Sequence[Any]) -> Sequence[Any]:
+    def judge(self, in_flight: Sequence[InFlightCall], replies: Sequence[Any]) -> Sequence[Any]:
         """The replies of the calls, with NotReplicated in place of each that a replica has not confirmed. A failure of the
         connection ends the replies early, as it did without this."""
-        if not self.after(errands):
+        if not self.after(in_flight):
             return replies
-        own, more = replies[: len(errands)], replies[len(errands) :]
+        own, more = replies[: len(in_flight)], replies[len(in_flight) :]
         if len(more) == len(self._words) and isinstance(more[-1], int) and more[-1] > 0:
             return own
         errors = [message_of(reply) for reply in more if isinstance(reply, Exception)]
         doubt = NotReplicated(errors[0] if errors else f"no replica within {self.wait_ms} ms")
         return [
-            doubt if not isinstance(reply, Exception) and _writes(errand.call) else reply
-            for errand, reply in zip(errands, own, strict=False)
+            doubt if not isinstance(reply, Exception) and _writes(in_flight_call.call) else reply
+            for in_flight_call, reply in zip(in_flight, own, strict=False)
         ]
 
 

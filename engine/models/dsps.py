@@ -19,7 +19,7 @@ Choices, where the original loses something or its document and its server diffe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, assert_never, cast
 
@@ -28,6 +28,7 @@ from engine.channel import clock
 from engine.errors import ScriptFault
 from engine.models.dsps_keys import DspsKeys
 from engine.models.model import Finding
+from engine.models.slots import FilledSlots
 from engine.operations.channels import (
     Acknowledge,
     AcknowledgeReply,
@@ -46,7 +47,7 @@ from engine.operations.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
-from engine.scripts import Script, load_folder, scripts_folder
+from engine.scripts import load_folder, scripts_folder
 
 FINDINGS = (
     Finding(
@@ -75,56 +76,29 @@ _MISSING: Mapping[bytes, Missing] = {
 _PUBLISHED: Mapping[bytes, Literal["created", "duplicate", "refused"]] = {b"c": "created", b"d": "duplicate", b"r": "refused"}
 
 
-class DspsModel:
+class DspsModel(FilledSlots):
     """The mapping for one channel. `lua`: another folder of scripts."""
 
     name = "dsps"
     FINDINGS = FINDINGS
 
     def __init__(self, channel: str, lua: Path | None = None) -> None:
-        self.keys = DspsKeys(channel)
-        self.scripts = load_folder((lua or scripts_folder()) / "dsps")
-        # The same in every call of the channel.
-        self._named = {"clock": self.keys.clock, "meta": self.keys.meta, "live": self.keys.live}
-        self._publishing = {"bodies": self.keys.bodies, "bell": self.keys.bell}
+        self.keys = keys = DspsKeys(channel)
+        super().__init__(keys, load_folder((lua or scripts_folder()) / "dsps"), {"bodies": keys.bodies, "bell": keys.bell})
 
     def call(self, operation: ChannelOperation) -> Call[Any]:
         """The call that carries out an operation."""
-        keys = self.keys
-        named = self._named
         match operation:
-            case Publish():
-                values = {**self._publishing, **_lasting(operation), "not_after_ms": operation.not_after_ms}
-                mids = [keys.mid(message.id) for message in operation.messages]
-                return self._bound("publish", operation, named, values, mids, [message.body() for message in operation.messages])
-            case Subscribe():
-                named = {**named, "cursor": keys.cursor(operation.subscriber), "op": keys.op(operation.nonce)}
-                values = {"subscriber": operation.subscriber, **_lasting(operation), "not_after_ms": operation.not_after_ms}
-                return self._bound("subscribe", operation, named, values)
-            case Unsubscribe():
-                named = {"cursor": keys.cursor(operation.subscriber), "meta": keys.meta, "op": keys.op(operation.nonce)}
-                values = {"subscriber": operation.subscriber, "not_after_ms": operation.not_after_ms}
-                return self._bound("unsubscribe", operation, named, values)
-            case Fetch():
-                named = {**named, "cursor": keys.cursor(operation.subscriber)}
-                values = {
-                    "bodies": keys.bodies,
-                    "subscriber": operation.subscriber,
-                    "most": operation.most,
-                    **_lasting(operation),
-                }
-                return self._bound("fetch", operation, named, values)
+            case Publish(messages=messages):
+                groups = ([self.keys.mid(message.id) for message in messages],), ([message.body() for message in messages],)
+                return self.bound(operation, "", *groups)
             case Acknowledge():
                 at, proof_ms = operation.proof or (operation.clock, "")
-                named = {**named, "cursor": keys.cursor(operation.subscriber), "proof": keys.body(at)}
-                given = {"to": operation.clock, "given_era": "" if operation.era is None else operation.era, "proof_ms": proof_ms}
-                values = {"subscriber": operation.subscriber, **given, **_lasting(operation)}
-                return self._bound("acknowledge", operation, named, values)
-            case AskOld():
-                named = {"clock": keys.clock, "cursor": keys.cursor(operation.subscriber), "meta": keys.meta}
-                return self._bound("old", operation, named, {}, [keys.mid(message) for message in operation.messages])
-            case _:
-                assert_never(operation)
+                return self.bound(operation, proof=self.keys.body(at), proof_ms=proof_ms)
+            case AskOld(messages=messages):
+                return self.bound(operation, key_groups=([self.keys.mid(id) for id in messages],), argument_groups=())
+            case Subscribe() | Unsubscribe() | Fetch():
+                return self.bound(operation)
 
     def parse(self, operation: ChannelOperation, raw: Any) -> ChannelReply:
         """The reply of an operation's script as a value. Raises ScriptFault."""
@@ -134,27 +108,6 @@ class DspsModel:
             raise
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ScriptFault(f"{type(operation).__name__}: the reply {raw!r:.200} is outside its contract ({error})") from error
-
-    def _bound(
-        self,
-        name: str,
-        operation: ChannelOperation,
-        named: Mapping[str, str],
-        values: Mapping[str, object],
-        item_keys: Sequence[str] | None = None,
-        items: Sequence[object] | None = None,
-    ) -> Call[Any]:
-        script: Script | None = self.scripts.get(name)
-        if script is None:
-            raise ScriptFault(f"the folder of scripts has no {name}.lua")
-        keys = script.bind_keys(named, *([] if item_keys is None else [item_keys]))
-        arguments = script.bind_arguments(values, *([] if items is None else [items]))
-        return Call(script, keys, arguments, lambda raw: self.parse(operation, raw), operation)
-
-
-def _lasting(operation: Publish | Subscribe | Fetch | Acknowledge) -> dict[str, object]:
-    """What most scripts are told."""
-    return {"ttl_s": operation.ttl_s, "seen": "" if operation.seen is None else operation.seen}
 
 
 def _parsed(operation: ChannelOperation, raw: Any) -> ChannelReply:

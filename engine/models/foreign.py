@@ -18,65 +18,38 @@ from engine.call import Call
 from engine.errors import UnsupportedFeature
 from engine.models import (
     envelope,
-    foreign_looks,
     foreign_replies,
-    lanes_administration,
     lanes_replies,
     lanes_schedules,
-    lanes_workers,
 )
 from engine.models.fields import pack, unpack
 from engine.models.foreign_keys import ForeignKeys
 from engine.models.ids import random_id
-from engine.models.lanes import definition
 from engine.models.model import Finding
 from engine.models.scripted import Scripted, token
 from engine.operations import (
-    AcquireLock,
+    Alter,
     Attributes,
-    Beat,
     Bury,
     Claim,
     Cleaned,
     Drop,
-    EnableSchedule,
     Enqueue,
     EnqueueMany,
-    Extend,
-    ExtendLock,
     Failure,
     Finish,
-    Hear,
     Lease,
     LeasedJob,
-    ListSchedules,
-    ListTook,
-    ListWorkers,
-    MakeTestQueue,
-    Mark,
-    News,
-    NoteProgress,
-    NoteQueue,
     Operation,
     Options,
-    Promote,
-    PutSchedule,
-    ReadEvents,
-    ReadProgress,
     Reap,
     Release,
-    ReleaseLock,
-    RemoveSchedule,
     Reply,
     Retry,
-    SetEvents,
     SetLimit,
-    SetRetention,
-    SetWorker,
-    TellTook,
+    Tick,
     Value,
     Wait,
-    Witness,
 )
 from engine.options import PLAIN
 from engine.scripts import load_foreign, scripts_folder
@@ -206,112 +179,63 @@ class Foreign(Scripted):
                 return self._end(operation, [("retry", failure.lease, _failed(failure)) for failure in operation.failures])
             case Bury():
                 return self._end(operation, [("bury", failure.lease, _failed(failure)) for failure in operation.failures])
-            case Extend():
-                named = {"renewal": operation.renewal, "lease_ms": operation.lease_ms, "not_after_ms": operation.not_after_ms}
-                words = [word for lease in operation.leases for word in token(lease)]
-                return self.bound("extend", operation, named, {}, (self._runs(operation.leases),), (words,))
-            case Mark():
-                return self._marked("mark", operation, operation.lease, {})
-            case NoteProgress():
-                return self._marked("progress", operation, operation.lease, {"count": operation.count, "body": operation.body})
-            case Promote() | Reap():
-                return self._sweep(operation)
+            case Reap(orphans=True):
+                return self.bound(operation, "orphans")
+            case Tick(schedule=schedule, ticks_ms=ticks_ms):
+                made = [self.keys.enqueued(f"cron:{schedule}:{tick_ms}") for tick_ms in ticks_ms]
+                words = [word for ms in ticks_ms for word in (ms, self.schedule_id(schedule, str(ms)))]
+                return self.bound(operation, key_groups=(made,), argument_groups=(words,))
             case Wait():
                 news = "" if operation.version is None else self.keys.news(operation.version)
                 block_ms = min(operation.block_ms, self.poll_ms)
                 words = ("BLPOP", self.keys.all_classes, *([news] if news else []), block_ms / 1000)
                 return Call(None, (), words, partial(foreign_replies.woken, news), operation, block_ms)
-            case News():
-                named = {"news": self.keys.news(operation.version)}
-                return self.bound("news", operation, {"version": operation.version, "worker": operation.worker}, named)
-            case SetLimit() | SetWorker():
-                return self._set(operation)
             case _:
-                return self._aside(operation)
+                return super().call(operation)
 
-    def _aside(self, operation: Operation) -> Call[Any]:
-        """The calls beside the life of a job."""
-        match operation:
-            case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness() | TellTook() | ListTook():
-                call = self.bound(*lanes_workers.parts(operation, self.keys))
-                return replace(call, patient=not isinstance(operation, Beat | TellTook))
-            case PutSchedule() | EnableSchedule() | RemoveSchedule() | ListSchedules():
-                slots = lanes_schedules.slots(operation, self.keys, self.template)
-            case SetRetention() | SetEvents():
-                slots = lanes_administration.slots(operation, self.keys)
-            case MakeTestQueue():
-                return self.bound("make_test_queue", operation, {})
-            case ReadProgress():
-                words = ("HGET", self.keys.run(operation.job), "progress")
-                return Call(None, (), words, lanes_replies.progress, operation)
-            case Hear():
-                block_ms = min(operation.block_ms, self.hear_ms)
-                words = ("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", self.keys.wait(operation.token), operation.after)
-                return Call(None, (), words, partial(lanes_replies.heard, operation), operation, block_ms)
-            case ReadEvents():
-                return lanes_administration.read_events(operation, self.keys)
-            case NoteQueue():
-                words = ("ZADD", self.keys.queues, "GT", operation.used_ms, self.keys.queue)
-                return Call(None, (), words, lambda raw: True, operation, patient=False)
-            case _:
-                slots = foreign_looks.slots(operation, self.keys, self.schedule_id)
-                if slots is None:
-                    raise UnsupportedFeature(f"{self.name} has no {type(operation).__name__}")
-        return self.bound(slots.script, operation, slots.values, slots.keys, slots.key_groups, slots.argument_groups)
+    def job_keys(self, jobs: Iterable[str]) -> list[str]:
+        """What we keep of jobs beside the foreign structures."""
+        return [self.keys.run(job) for job in jobs]
+
+    def alter(self, operation: Alter) -> Call[Any]:
+        """The call that does something to jobs by hand."""
+        return self.bound(operation, "alter", (self.job_keys(operation.jobs),), (operation.jobs,))
 
     def _enqueue(self, operation: Enqueue | EnqueueMany, jobs: Sequence[Enqueue]) -> Call[Any]:
         first = jobs[0]
         words: list[object] = []
         for job in jobs:
             words += (job.job, job.options.wait_ms, self.encode(job))
-        named = {"new": self.keys.enqueued(first.nonce.hex() + first.job)}
-        return self.bound("enqueue", operation, {"not_after_ms": first.not_after_ms}, named, (), (words,))
+        new = self.keys.enqueued(first.nonce.hex() + first.job)
+        return self.bound(operation, "enqueue", (), (words,), new=new, not_after_ms=first.not_after_ms)
 
     def _claim(self, operation: Claim | Finish, claim: Claim, ends: Sequence[tuple[str, Lease, bytes]]) -> Call[Any]:
         least, most = claim.priorities or ("", "")
-        values = {
-            "incarnation": claim.incarnation,
-            "counter": claim.counter,
-            "limit": claim.limit,
-            "lease_ms": claim.lease_ms,
-            "not_after_ms": claim.not_after_ms,
-            "owner": claim.owner,
-            "most_ms": claim.sleep_max_ms,
-            "crashed_max": claim.crashed_max,
-            "least": least,
-            "most": most,
-            "worker": _described(claim.worker or _NOTHING_SPECIAL),
-            "class_count": len(claim.classes),
-        }
-        named = {"record": self.keys.claim(claim.incarnation)}
-        runs = self._runs(lease for _, lease, _ in ends)
-        return self.bound("claim", operation, values, named, (runs,), (claim.classes, _words(ends)))
+        return self.bound(
+            operation,
+            "claim",
+            (self._runs(ends),),
+            (claim.classes, _words(ends)),
+            record=self.keys.claim(claim.incarnation),
+            incarnation=claim.incarnation,
+            counter=claim.counter,
+            limit=claim.limit,
+            lease_ms=claim.lease_ms,
+            not_after_ms=claim.not_after_ms,
+            owner=claim.owner,
+            most_ms=claim.sleep_max_ms,
+            crashed_max=claim.crashed_max,
+            least=least,
+            most=most,
+            worker=_described(claim.worker or _NOTHING_SPECIAL),
+            class_count=len(claim.classes),
+        )
 
     def _end(self, operation: Operation, ends: Sequence[tuple[str, Lease, bytes]]) -> Call[Any]:
-        return self.bound("end", operation, {}, {}, (self._runs(lease for _, lease, _ in ends),), (_words(ends),))
+        return self.bound(operation, "end", (self._runs(ends),), (_words(ends),))
 
-    def _marked(self, script: str, operation: Operation, lease: Lease, values: dict[str, object]) -> Call[Any]:
-        values |= {"id": lease.job, "fence": lease.fence, "nonce": lease.nonce}
-        return self.bound(script, operation, values, {"run": self.keys.run(lease.job)})
-
-    def _sweep(self, operation: Promote | Reap) -> Call[Any]:
-        values = {"counter": operation.counter, "limit": operation.limit, "most_ms": operation.sleep_max_ms}
-        named = {"swept": self.keys.swept(operation.incarnation)}
-        if isinstance(operation, Promote):
-            return self.bound("promote", operation, values, named)
-        return self.bound("orphans" if operation.orphans else "reap", operation, values, named)
-
-    def _set(self, operation: SetLimit | SetWorker) -> Call[Any]:
-        values: dict[str, object] = {"not_after_ms": operation.not_after_ms}
-        named = {"op": self.keys.op(operation.op_id)}
-        if isinstance(operation, SetLimit):
-            values |= {"limit": operation.target, "definition": definition(operation.limit)}
-            return self.bound("set_limit", operation, values, named)
-        values |= {"field": operation.field, "value": "" if operation.value is None else operation.value}
-        return self.bound("set_worker", operation, values, named)
-
-    def _runs(self, leases: Iterable[Lease]) -> list[str]:
-        return [self.keys.run(lease.job) for lease in leases]
+    def _runs(self, ends: Sequence[tuple[str, Lease, bytes]]) -> list[str]:
+        return self.job_keys(lease.job for _, lease, _ in ends)
 
 
 def _finishes(leases: Sequence[Lease], values: Sequence[Value]) -> list[tuple[str, Lease, bytes]]:

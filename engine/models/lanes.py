@@ -5,80 +5,44 @@ A class is a job's name with what it wants of a worker, a lane is a class with a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from engine import validate
 from engine.call import Call
 from engine.class_names import class_target
-from engine.errors import ScriptFault, UnsupportedFeature
-from engine.models import envelope, lanes_administration, lanes_replies, lanes_schedules, lanes_workers
+from engine.errors import ScriptFault
+from engine.models import envelope, lanes_replies, lanes_schedules
 from engine.models.ids import random_id, random_ids
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Finding
 from engine.models.scripted import Scripted, token
 from engine.operations import (
-    AcquireLock,
     Alter,
-    Beat,
     Bury,
     Claim,
-    Clean,
-    Count,
     Drop,
-    EnableSchedule,
     Enqueue,
     EnqueueMany,
-    Extend,
-    ExtendLock,
     Finish,
-    Forget,
-    Hear,
-    Inspect,
     Lease,
     LeasedJob,
-    Limit,
-    Listing,
-    ListSchedules,
-    ListTook,
-    ListWorkers,
-    Look,
-    MakeTestQueue,
-    Mark,
-    News,
-    NoteProgress,
-    NoteQueue,
     Operation,
     Options,
-    Page,
-    Pause,
-    Promote,
-    PutSchedule,
-    ReadEvents,
-    ReadProgress,
     Reap,
     Release,
-    ReleaseLock,
-    RemoveSchedule,
     Reply,
-    Resume,
     Retry,
-    SetEvents,
-    SetLimit,
-    SetRetention,
-    SetWorker,
-    TellTook,
     Tick,
     Value,
     Wait,
-    Witness,
 )
 from engine.options import PLAIN
 from engine.scripts import load_folder, scripts_folder
 
+#: The outcomes of a tombstone (engine/models/envelope.py).
+_DISCARDED, _CANCELLED = 2, 7
 #: The slots of the two scripts whose calls are not bound by name: those that every job pays for.
 _ENQUEUE_KEYS = (
     *("sweep", "seq", "job", "run", "classes", "parked", "ready", "lane", "due", "active", "dead", "wake", "stats"),
@@ -159,71 +123,45 @@ class Lanes(Scripted):
                 return self._finish(operation)
             case Finish(claim=Claim() as claim):
                 return self._claim(operation, claim, operation.leases, operation.values)
-            case Release():
-                return self._ending("release", operation, [token(lease) for lease in operation.leases], operation.leases)
-            case Drop():
-                items = [(*token(lease), word) for lease, word in zip(operation.leases, operation.outcomes, strict=True)]
-                return self._ending("drop", operation, items, operation.leases)
-            case Retry():
-                items = [(*token(f.lease), f.delay_ms, f.error, f.trace, int(f.charge)) for f in operation.failures]
-                return self._ending("retry", operation, items, [f.lease for f in operation.failures])
-            case Bury():
-                items = [(*token(f.lease), f.error, f.trace) for f in operation.failures]
-                return self._ending("bury", operation, items, [f.lease for f in operation.failures])
-            case Extend():
-                named = {"renewal": operation.renewal, "lease_ms": operation.lease_ms, "not_after_ms": operation.not_after_ms}
-                return self._ending("extend", operation, [token(lease) for lease in operation.leases], operation.leases, named)
-            case NoteProgress():
-                lease = operation.lease
-                named = {"job": self.keys.job(lease.job), "run": self.keys.run(lease.job)}
-                values = {"fence": lease.fence, "nonce": lease.nonce, "count": operation.count, "body": operation.body}
-                return self.bound("progress", operation, values, named)
-            case ReadProgress():
-                words = ("HGET", self.keys.run(operation.job), "progress")
-                return Call(None, (), words, lanes_replies.progress, operation)
-            case Mark():
-                return self._mark(operation)
-            case Promote() | Reap():
-                return self._sweep(operation)
-            case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness() | TellTook() | ListTook():
-                call = self.bound(*lanes_workers.parts(operation, self.keys))
-                # A beat that is lost is followed by another one, and a report is told again later: waiting for one of them would
-                # hold up the sweeps behind it.
-                return replace(call, patient=not isinstance(operation, Beat | TellTook))
-            case Pause() | Resume() | SetLimit() | SetWorker():
-                return self._administer(operation)
-            case PutSchedule() | EnableSchedule() | RemoveSchedule() | Tick() | ListSchedules():
-                slots = lanes_schedules.slots(operation, self.keys)
-                return self.bound(slots.script, operation, slots.values, slots.keys, slots.key_groups, slots.argument_groups)
-            case Look():
-                return self._look(operation)
-            case Hear():
-                words = ("XREAD", "COUNT", 100, "BLOCK", operation.block_ms, "STREAMS", self.keys.wait(operation.token))
-                parse = partial(lanes_replies.heard, operation)
-                return Call(None, (), (*words, operation.after), parse, operation, operation.block_ms)
-            case ReadEvents():
-                return lanes_administration.read_events(operation, self.keys)
-            case Alter() | Clean() | Forget() | SetRetention() | SetEvents() | Inspect() | Page():
-                slots = lanes_administration.slots(operation, self.keys)
-                return self.bound(slots.script, operation, slots.values, slots.keys, slots.key_groups, slots.argument_groups)
-            case Listing():
-                return self.bound("listing", operation, {"offset": operation.offset, "limit": operation.limit})
-            case Count():
-                return self.bound("counts", operation, {}, argument_groups=(operation.classes,))
-            case MakeTestQueue():
-                return self.bound("make_test_queue", operation, {})
-            case News():
-                return self._news(operation)
+            case Release(leases=leases):
+                return self.about_leases(operation, leases, map(token, leases))
+            case Drop(leases=leases):
+                items = [(*token(lease), word) for lease, word in zip(leases, operation.outcomes, strict=True)]
+                return self.about_leases(operation, leases, items)
+            case Retry(failures=failures):
+                items = [(*token(f.lease), f.delay_ms, f.error, f.trace, int(f.charge)) for f in failures]
+                return self.about_leases(operation, [f.lease for f in failures], items)
+            case Bury(failures=failures):
+                return self.about_leases(
+                    operation, [f.lease for f in failures], [(*token(f.lease), f.error, f.trace) for f in failures]
+                )
+            case Reap(orphans=True):
+                return self.bound(operation, "orphans")
+            case Tick():
+                jobs = [self.keys.job(self.schedule_id(operation.schedule, str(tick_ms))) for tick_ms in operation.ticks_ms]
+                return self.bound(operation, key_groups=(jobs,), argument_groups=(operation.ticks_ms,))
             case Wait():
                 lists = [*map(self.keys.wake, operation.classes)]
                 news = "" if operation.version is None else self.keys.news(operation.version)
                 words = ("BLPOP", *lists, *([news] if news else []), operation.block_ms / 1000)
                 return Call(None, (), words, lambda raw: lanes_replies.woken(raw, news), operation, operation.block_ms)
-            case NoteQueue():
-                words = ("ZADD", self.keys.queues, "GT", operation.used_ms, self.keys.queue)
-                return Call(None, (), words, lambda raw: True, operation, patient=False)
-            case _:  # pyright: ignore[reportUnnecessaryComparison]
-                raise UnsupportedFeature(f"Lanes has no {type(operation).__name__}")
+            case _:
+                return super().call(operation)
+
+    def job_keys(self, jobs: Iterable[str]) -> list[str]:
+        """Those of the envelope and of what has come of it so far."""
+        return [key for job in jobs for key in (self.keys.job(job), self.keys.run(job))]
+
+    def alter(self, operation: Alter) -> Call[Any]:
+        """The call that does something to jobs by hand: a script for each thing, and one for all that end a job."""
+        jobs = operation.jobs
+        if operation.deed == "run_now":
+            return self.bound(operation, "run_now", ([self.keys.job(job) for job in jobs],), (jobs,))
+        groups = (self.job_keys(jobs),)
+        if operation.deed == "requeue":
+            return self.bound(operation, "requeue", groups, (jobs,))
+        outcome = _CANCELLED if operation.deed == "cancel" else _DISCARDED
+        return self.bound(operation, "discard", groups, (jobs,), outcome=outcome)
 
     def _enqueue(self, operation: Enqueue) -> Call[Any]:
         """In the header's order by hand: binding by name would take a tenth of the whole enqueue."""
@@ -280,8 +218,8 @@ class Lanes(Scripted):
             lane_keys += (keys.ready(name), keys.lane(lane), keys.wake(name))
             lane_names += (name, lane, target)
         counts = {"lane_count": len(lanes), "place_count": len(places) // 2}
-        values = {"nonce": first.nonce, "not_after_ms": first.not_after_ms, **counts}
-        return self.bound("enqueue_many", operation, values, {}, (lane_keys, uniques, item_keys), (lane_names, places, items))
+        groups = ((lane_keys, uniques, item_keys), (lane_names, places, items))
+        return self.bound(operation, "", *groups, nonce=first.nonce, not_after_ms=first.not_after_ms, **counts)
 
     def _place(self, options: Options, lane: str, uniques: list[str]) -> str:
         """Where a job of a call goes, as its script reads it; '' is the first lane at once. Its unique and dedup keys are added
@@ -294,24 +232,10 @@ class Lanes(Scripted):
         uniques += [self.keys.dedup(options.dedup)] if options.dedup else []
         return f"{options.wait_ms} {lane} {options.unique or '/'} {options.dedup or '/'} {options.dedup_ms}"
 
-    def _mark(self, operation: Mark) -> Call[Any]:
-        lease = operation.lease
-        named = {"job": self.keys.job(lease.job), "run": self.keys.run(lease.job)}
-        return self.bound("mark", operation, {"fence": lease.fence, "nonce": lease.nonce}, named)
-
-    def _sweep(self, operation: Promote | Reap) -> Call[Any]:
-        values = {"counter": operation.counter, "limit": operation.limit, "most_ms": operation.sleep_max_ms}
-        named = {"swept": self.keys.swept(operation.incarnation)}
-        if isinstance(operation, Promote):
-            return self.bound("promote", operation, values, named)
-        if operation.orphans:
-            return self.bound("orphans", operation, values, named)
-        return self.bound("reap", operation, {**values, "done_max": operation.done_max}, named)
-
     def _finish(self, operation: Finish) -> Call[Any]:
         items = [word for lease in operation.leases for word in lease[1:]]
         result_keys, results = self._results(operation.leases, operation.values)
-        return self.bound("finish", operation, {}, {}, (self._job_keys(operation.leases), result_keys), (items, results))
+        return self.bound(operation, "", (self._lease_keys(operation.leases), result_keys), (items, results))
 
     def _results(self, leases: Sequence[Lease], values: Sequence[Value]) -> tuple[list[str], list[object]]:
         """KEYS and ARGV of what handlers returned."""
@@ -320,11 +244,6 @@ class Lanes(Scripted):
             words += (value.item + 1, value.ttl_ms, b'"took_ms":%d,"value":%b}' % (value.took_ms, value.data))
         return [self.keys.result(leases[value.item].job) for value in values], words
 
-    def _look(self, operation: Look) -> Call[Any]:
-        keys, job = self.keys, operation.job
-        named = {"job": keys.job(job), "run": keys.run(job), "result": keys.result(job), "waits": keys.waits(job)}
-        return self.bound("look", operation, {"id": job, "token": operation.token}, {**named, "wait": keys.wait(operation.token)})
-
     def _claim(self, operation: Claim | Finish, claim: Claim, leases: Sequence[Lease], values: Sequence[Value] = ()) -> Call[Any]:
         """In the header's order by hand, as an enqueue."""
         script, classes = self.scripts["claim"], claim.classes
@@ -332,55 +251,23 @@ class Lanes(Scripted):
             raise ScriptFault("script claim: its header has other slots than the model")
         known = self._claim_keys.get((claim.incarnation, classes))
         if known is None:
-            named = {**self._named, "record": self.keys.claim(claim.incarnation)}
-            class_keys = [key for name in classes for key in (self.keys.ready(name), self.keys.wake(name))]
-            known = (*(named[slot] for slot in _CLAIM_KEYS), *class_keys)
+            keys = self.keys
+            known = (
+                *(keys.sweep, keys.due, keys.rest, keys.parked, keys.active, keys.dead, keys.stats),
+                *(keys.claim(claim.incarnation), keys.done),
+                *(key for name in classes for key in (keys.ready(name), keys.wake(name))),
+            )
             # One group of classes of one worker, and in a test or a tool a few of several.
             self._claim_keys = {(claim.incarnation, classes): known}
         least, most = claim.priorities or ("", "")
         result_keys, results = self._results(leases, values) if values else ((), ())
-        keys = (*known, *self._job_keys(leases), *result_keys) if leases else known
+        bound = (*known, *self._lease_keys(leases), *result_keys) if leases else known
         arguments = (
             *("" if self.now_ms is None else self.now_ms, self.keys.prefix, claim.incarnation, claim.counter, claim.limit),
             *(claim.lease_ms, claim.not_after_ms, claim.owner, claim.sleep_max_ms, claim.crashed_max, least, most),
             *(len(classes), *classes, *(word for lease in leases for word in lease[1:]), *results),
         )
-        return Call(script, keys, arguments, lambda raw: lanes_replies.parse(operation, raw), operation)
+        return Call(script, bound, arguments, lambda raw: lanes_replies.parse(operation, raw), operation)
 
-    def _ending(
-        self,
-        name: str,
-        operation: Operation,
-        items: list[tuple[object, ...]],
-        leases: Sequence[Lease],
-        values: Mapping[str, object] | None = None,
-    ) -> Call[Any]:
-        """A call about jobs in hand: `items` is what it says of each lease."""
-        flat = [word for item in items for word in item]
-        return self.bound(name, operation, values or {}, {}, (self._job_keys(leases),), (flat,))
-
-    def _news(self, operation: News) -> Call[Any]:
-        named = {"news": self.keys.news(operation.version)}
-        return self.bound("news", operation, {"version": operation.version, "worker": operation.worker}, named)
-
-    def _administer(self, operation: Pause | Resume | SetLimit | SetWorker) -> Call[Any]:
-        values: dict[str, object] = {"not_after_ms": operation.not_after_ms}
-        named = {"op": self.keys.op(operation.op_id)}
-        if isinstance(operation, SetLimit):
-            values |= {"limit": operation.target, "definition": definition(operation.limit)}
-            return self.bound("set_limit", operation, values, named)
-        if isinstance(operation, SetWorker):
-            values |= {"field": operation.field, "value": "" if operation.value is None else operation.value}
-            return self.bound("set_worker", operation, values, named)
-        values["class"] = operation.class_name
-        if isinstance(operation, Resume):
-            return self.bound("resume", operation, values, named)
-        return self.bound("pause", operation, {**values, "length_ms": operation.length_ms}, named)
-
-    def _job_keys(self, leases: Sequence[Lease]) -> list[str]:
-        return [key for lease in leases for key in (self.keys.job(lease.job), self.keys.run(lease.job))]
-
-
-def definition(limit: Limit | None) -> str:
-    """A limit as the scripts read it."""
-    return "" if limit is None else f"{limit.concurrency} {limit.rate} {limit.per_ms} {limit.window}"
+    def _lease_keys(self, leases: Sequence[Lease]) -> list[str]:
+        return self.job_keys(lease.job for lease in leases)

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from engine.models import envelope
-from engine.models.lanes_keys import LanesKeys
 from engine.operations import (
-    EnableSchedule,
     Enqueue,
-    ListSchedules,
-    PutSchedule,
-    RemoveSchedule,
     ScheduleChanged,
     SchedulePage,
     StoredSchedule,
-    Tick,
     Ticked,
     TickPolicy,
     Timing,
@@ -31,59 +25,6 @@ SCHEDULES_MAX = 10_000
 _FOUND = ("new", "changed", "same", "full", "gone", "other")
 _TICKED = ("ticked", "repeated", "moved")
 _WORDS = 14
-
-
-class Slots(NamedTuple):
-    """What a call binds, by the names in the script's header."""
-
-    script: str
-    values: Mapping[str, object]
-    keys: Mapping[str, str]
-    key_groups: Sequence[Sequence[str]] = ()
-    argument_groups: Sequence[Sequence[object]] = ()
-
-
-def slots(
-    operation: PutSchedule | EnableSchedule | RemoveSchedule | Tick | ListSchedules,
-    keys: LanesKeys,
-    template: Callable[[Enqueue], bytes] | None = None,
-) -> Slots:
-    """The slots of an operation on a schedule. `template`: what is kept of its job, unless it is an envelope."""
-    name = operation.schedule
-    named = {"schedule": keys.schedule(name)}
-    match operation:
-        case ListSchedules():
-            return Slots("schedules", {"name": name, "offset": operation.offset, "limit": operation.limit}, named)
-        case Tick():
-            ids = [job_id(name, tick_ms) for tick_ms in operation.ticks_ms]
-            values = {
-                "name": name,
-                "version": operation.version,
-                "expected_ms": operation.expected_ms,
-                "next_ms": operation.next_ms,
-                "missed": operation.missed,
-                "overlap": operation.overlap,
-                "caller": f"{operation.incarnation}:{operation.counter}",
-                "error_text": operation.error,
-            }
-            return Slots("tick", values, named, ([keys.job(job) for job in ids],), (operation.ticks_ms,))
-        case PutSchedule() | EnableSchedule() | RemoveSchedule():
-            named["op"] = keys.op(operation.op_id)
-            values = {"not_after_ms": operation.not_after_ms, "name": name}
-            if isinstance(operation, RemoveSchedule):
-                return Slots("remove_schedule", values, named)
-            values["next_ms"] = operation.next_ms
-            if isinstance(operation, EnableSchedule):
-                return Slots("enable_schedule", {**values, "version": operation.version}, named)
-            definition = {
-                "timing": written(operation.timing),
-                "policy": written(operation.policy),
-                "job": (template or sealed)(operation.job),
-                "anchor_ms": operation.anchor_ms,
-                "enabled": "" if operation.enabled is None else int(operation.enabled),
-                "most": SCHEDULES_MAX,
-            }
-            return Slots("put_schedule", {**values, **definition}, named)
 
 
 def job_id(schedule: str, tick_ms: int) -> str:

@@ -1,11 +1,10 @@
-"""The part of Lanes about workers and locks: what their scripts are given, and their replies, parsed."""
+"""The part of Lanes about workers and locks: the replies of their scripts, parsed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
-from engine.models.lanes_keys import LanesKeys
 from engine.operations import (
     AcquireLock,
     Beat,
@@ -26,50 +25,9 @@ from engine.operations import (
     WorkersReply,
 )
 
-#: Script, operation, values, keys by name, groups of keys, groups of values.
-Parts = tuple[str, WorkersOperation, Mapping[str, object], Mapping[str, str], Sequence[Sequence[str]], Sequence[Sequence[object]]]
 _BEATEN = (b"ok", b"repeated", b"left")
 _TOLD = (b"ok", b"repeated", b"refused")
-#: Names with times of a queue; what is told of more of them goes under one.
-TOOK_NAMES_MAX = 1_000
 _LOCKED = (b"held", b"released", b"taken", b"lost", b"refused")
-
-
-def parts(operation: WorkersOperation, keys: LanesKeys) -> Parts:
-    """What the call of an operation is made of."""
-    match operation:
-        case Beat():
-            values: dict[str, object] = {
-                "incarnation": operation.incarnation,
-                "counter": operation.counter,
-                "ttl_ms": operation.ttl_ms,
-                "until_ms": operation.until_ms,
-                "lease_ms": operation.lease_ms,
-                "about": operation.about,
-            }
-            return "beat", operation, values, {"worker": keys.worker(operation.incarnation)}, (), (operation.others,)
-        case ListWorkers():
-            return "workers", operation, {"offset": operation.offset, "limit": operation.limit}, {}, (), ()
-        case TellTook():
-            named = {"others": keys.took_by("*"), "told": keys.told(operation.incarnation)}
-            values = {"counter": operation.counter, "not_after_ms": operation.not_after_ms, "names_max": TOOK_NAMES_MAX}
-            words: list[object] = []
-            for item in operation.items:
-                words += (*item[:4], " ".join(f"{bucket} {runs}" for bucket, runs in item.buckets))
-            return "tell_took", operation, values, named, ([keys.took_by(item.name) for item in operation.items],), (words,)
-        case ListTook():
-            return "took", operation, {"offset": operation.offset, "limit": operation.limit}, {}, (), ()
-        case AcquireLock():
-            values = {"token": operation.token, "ttl_ms": operation.ttl_ms, "not_after_ms": operation.not_after_ms}
-            return "lock_acquire", operation, values, _lock_keys(operation, keys), (), ()
-        case ExtendLock():
-            values = {"token": operation.token, "counter": operation.counter, "ttl_ms": operation.ttl_ms}
-            values["not_after_ms"] = operation.not_after_ms
-            return "lock_extend", operation, values, {"lock": keys.lock(operation.name)}, (), ()
-        case ReleaseLock():
-            return "lock_release", operation, {"token": operation.token}, _lock_keys(operation, keys), (), ()
-        case Witness():
-            return "witness", operation, {}, {}, (), ()
 
 
 def parse(operation: WorkersOperation, srv_us: int, raw: Any) -> WorkersReply | bool:
@@ -108,10 +66,6 @@ def _took(name: bytes, flat: Sequence[bytes]) -> tuple[TookItem, ...]:
         buckets = sorted((int(bucket), runs) for bucket, runs in mine.items())
         items.append(TookItem(name.decode(), cast("Any", outcome), total_us, most_us, tuple(buckets)))
     return tuple(items)
-
-
-def _lock_keys(operation: AcquireLock | ReleaseLock, keys: LanesKeys) -> dict[str, str]:
-    return {"lock": keys.lock(operation.name), "op": keys.op(operation.token)}
 
 
 def _word(raw: bytes, allowed: tuple[bytes, ...]) -> str:

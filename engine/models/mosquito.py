@@ -137,13 +137,12 @@ class MosquitoModel(Foreign):
                 words = ("HGETALL", self.wire.metadata(operation.name))
                 return Call(None, (), words, _metadata, operation)
             case SetMetadata():
-                named = {"metadata": self.wire.metadata(operation.name), "op": self.keys.op(operation.op_id)}
                 items: list[object] = []
                 for field, value in operation.fields:
                     items += ("remove" if value is None else "set", field, value or "")
                 for field, number in operation.added:
                     items += ("add", field, number)
-                return self.bound("set_metadata", operation, {"not_after_ms": operation.not_after_ms}, named, (), (items,))
+                return self.bound(operation, argument_groups=(items,), metadata=self.wire.metadata(operation.name))
             case _:
                 return super().call(operation)
 

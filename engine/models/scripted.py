@@ -1,89 +1,120 @@
-"""What all models do alike: calls of scripts whose slots are bound by name, and the keys that are the same in every call."""
+"""What the models of queues do alike: the operations whose calls follow from their declarations, or nearly so."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from engine.call import Call
-from engine.errors import ScriptFault
+from engine.errors import UnsupportedFeature
+from engine.models import lanes_replies, lanes_schedules
 from engine.models.lanes_keys import LanesKeys
-from engine.operations import Lease, Operation, Reply
+from engine.models.slots import FilledSlots
+from engine.operations import (
+    Alter,
+    Beat,
+    Count,
+    Enqueue,
+    Extend,
+    Hear,
+    Inspect,
+    Lease,
+    NoteQueue,
+    Operation,
+    PutSchedule,
+    ReadEvents,
+    ReadProgress,
+    SetRetention,
+    TellTook,
+)
 from engine.scripts import Script
 
+#: Names with times of a queue; what is told of more of them goes under one.
+TOOK_NAMES_MAX = 1_000
 
-class Scripted:
-    """Calls of one queue's scripts. `constants`: arguments that are the same in every call that has them."""
 
+class Scripted(FilledSlots):
+    """Calls of one queue's scripts."""
+
+    name: str
     #: Who waits for the end of a job looks again after this time.
     hear_ms = 5_000
 
     def __init__(self, keys: LanesKeys, scripts: Mapping[str, Script], constants: Mapping[str, object]) -> None:
+        super().__init__(keys, scripts, constants)
         self.keys = keys
-        self.scripts = scripts
-        self.now_ms: int | None = None
-        self._constants = constants
-        self._named = {
-            "sweep": keys.sweep,
-            "seq": keys.seq,
-            "classes": keys.classes,
-            "cron": keys.cron,
-            "due": keys.due,
-            "active": keys.active,
-            "dead": keys.dead,
-            "done": keys.done,
-            "blocked": keys.blocked,
-            "feeding": keys.feeding,
-            "handing": keys.handing,
-            "keeping": keys.keeping,
-            "stats": keys.stats,
-            "parked": keys.parked,
-            "rest": keys.rest,
-            "blocking": keys.blocking,
-            "limits": keys.limits,
-            "paused": keys.paused,
-            "workers": keys.workers,
-            "leader": keys.leader,
-            "took": keys.took,
-            "witness": keys.witness,
-            "settings": keys.settings,
-            "worker_settings": keys.settings,
-            "retention": keys.retention,
-            "events": keys.events,
-        }
-        self._known_slots: dict[str, tuple[Script, Mapping[str, str], Mapping[str, object]]] = {}
 
-    def parse(self, operation: Operation, raw: Any) -> Reply:
-        """The reply of an operation's script as a value."""
+    def template(self, job: Enqueue) -> bytes:
+        """What a schedule keeps of the job that each of its ticks enqueues."""
         raise NotImplementedError
 
-    def bound(
-        self,
-        name: str,
-        operation: Operation,
-        values: Mapping[str, object],
-        named: Mapping[str, str] | None = None,
-        key_groups: Sequence[Sequence[str]] = (),
-        argument_groups: Sequence[Sequence[object]] = (),
-    ) -> Call[Reply]:
-        """The call of a script, its slots bound by name."""
-        script, known_keys, known_arguments = self._known(name)
-        keys = script.bind_keys({**known_keys, **(named or {})}, *key_groups)
-        clock: dict[str, object] = {"now_ms": "" if self.now_ms is None else self.now_ms} if "now_ms" in script.arguments else {}
-        arguments = script.bind_arguments({**clock, **known_arguments, **values}, *argument_groups)
-        return Call(script, keys, arguments, lambda raw: self.parse(operation, raw), operation)
+    def job_keys(self, jobs: Iterable[str]) -> list[str]:
+        """The keys of jobs that scripts about jobs in hand are given."""
+        raise NotImplementedError
 
-    def _known(self, name: str) -> tuple[Script, Mapping[str, str], Mapping[str, object]]:
-        """A script, and those of its slots that are the same in every call."""
-        known = self._known_slots.get(name)
-        if known is None:
-            script = self.scripts.get(name)
-            if script is None:
-                raise ScriptFault(f"the folder of scripts has no {name}.lua")
-            keys = {slot: key for slot, key in self._named.items() if slot in script.keys}
-            arguments = {slot: value for slot, value in self._constants.items() if slot in script.arguments}
-            known = self._known_slots[name] = (script, keys, arguments)
-        return known
+    def alter(self, operation: Alter) -> Call[Any]:
+        """The call that does something to jobs by hand."""
+        raise NotImplementedError
+
+    def call(self, operation: Operation) -> Call[Any]:
+        """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
+        keys = self.keys
+        match operation:
+            case Extend(leases=leases):
+                return self.about_leases(operation, leases, [token(lease) for lease in leases])
+            case Beat():
+                return self.bound(operation, argument_groups=(operation.others,))
+            case TellTook(items=items):
+                words = [
+                    word for item in items for word in (*item[:4], " ".join(f"{bucket} {runs}" for bucket, runs in item.buckets))
+                ]
+                names = [keys.took_by(item.name) for item in items]
+                others = keys.took_by("*")
+                return self.bound(
+                    operation, key_groups=(names,), argument_groups=(words,), others=others, names_max=TOOK_NAMES_MAX
+                )
+            case SetRetention(bounds=bounds):
+                return self.bound(operation, argument_groups=([word for bound in bounds for word in bound],))
+            case PutSchedule():
+                timing, policy = lanes_schedules.written(operation.timing), lanes_schedules.written(operation.policy)
+                job, most = self.template(operation.job), lanes_schedules.SCHEDULES_MAX
+                return self.bound(operation, timing=timing, policy=policy, job=job, most=most)
+            case Alter():
+                return self.alter(operation)
+            case Inspect(jobs=jobs):
+                return self.bound(operation, key_groups=(self.job_keys(jobs),), argument_groups=(jobs,))
+            case Count(classes=classes):
+                return self.bound(operation, argument_groups=(classes,))
+            case ReadProgress():
+                return Call(None, (), ("HGET", keys.run(operation.job), "progress"), lanes_replies.progress, operation)
+            case Hear():
+                block_ms = min(operation.block_ms, self.hear_ms)
+                words = ("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.wait(operation.token), operation.after)
+                return Call(None, (), words, partial(lanes_replies.heard, operation), operation, block_ms)
+            case ReadEvents():
+                return self._read_events(operation)
+            case NoteQueue():
+                words = ("ZADD", keys.queues, "GT", operation.used_ms, keys.queue)
+                return Call(None, (), words, lambda raw: True, operation, patient=operation.patient)
+            case _ if operation.script in self.scripts:
+                return self.bound(operation)
+            case _:
+                raise UnsupportedFeature(f"{self.name} has no {type(operation).__name__}")
+
+    def about_leases(self, operation: Operation, leases: Iterable[Lease], items: Iterable[Iterable[object]]) -> Call[Any]:
+        """The call of an operation on leases: `items` is what its script is told of each."""
+        words = [word for item in items for word in item]
+        return self.bound(operation, key_groups=(self.job_keys(lease.job for lease in leases),), argument_groups=(words,))
+
+    def _read_events(self, operation: ReadEvents) -> Call[Any]:
+        """Plain commands: reading takes nothing away."""
+        if operation.after == "$":
+            words: tuple[object, ...] = ("XREVRANGE", self.keys.events, "+", "-", "COUNT", 1)
+        else:
+            block = ("BLOCK", operation.block_ms) if operation.block_ms else ()
+            words = ("XREAD", "COUNT", operation.limit, *block, "STREAMS", self.keys.events, operation.after)
+        return Call(None, (), words, partial(lanes_replies.event_page, operation), operation, operation.block_ms)
 
 
 def token(lease: Lease) -> tuple[object, ...]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from engine.operations.declaration import Declaration
+
 AdministeredResult = Literal["done", "repeated", "refused"]
 
 
@@ -19,11 +21,16 @@ class Administered:
     @property
     def done(self) -> bool:
         """True when this call was carried out, by whichever of its copies."""
-        return self.result != "refused"
+        return not self.refused
+
+    @property
+    def refused(self) -> bool:
+        """True when the call came too late and was not applied."""
+        return self.result == "refused"
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Declaration, script="pause", slots={"class": "class_name"}):
     """Claim nothing of a class (`*`: of the queue) until it is resumed, or for `length_ms`. `op_id` is the identity (rule 7)."""
 
     op_id: str
@@ -33,7 +40,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Declaration, script="resume", slots={"class": "class_name"}):
     """End a pause. `op_id` is the identity."""
 
     op_id: str
@@ -55,9 +62,14 @@ class Limit:
     per_ms: int = 0
     window: Window = "sliding"
 
+    @property
+    def words(self) -> str:
+        """As the scripts read it."""
+        return f"{self.concurrency} {self.rate} {self.per_ms} {self.window}"
+
 
 @dataclass(frozen=True, slots=True)
-class SetLimit:
+class SetLimit(Declaration, script="set_limit", slots={"limit": "target", "definition": "limit.words"}):
     """Define a limit (None: remove it) for a name (`n:<name>`), for a key (`k:<key>`) or for every key without its own (`k:*`).
     `op_id` is the identity."""
 
@@ -68,7 +80,7 @@ class SetLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class SetWorker:
+class SetWorker(Declaration, script="set_worker"):
     """Set how many handlers a worker runs at once (`c:<worker>`, `c:*` for every worker without its own), or pause it for so many
     ms (`p:<worker>`, 0 = until it is resumed); None removes that. `op_id` is the identity."""
 
@@ -79,7 +91,7 @@ class SetWorker:
 
 
 @dataclass(frozen=True, slots=True)
-class SetRetention:
+class SetRetention(Declaration, script="set_retention"):
     """Bounds of what is kept of ended jobs, by their field. `op_id` is the identity."""
 
     op_id: str
@@ -88,7 +100,7 @@ class SetRetention:
 
 
 @dataclass(frozen=True, slots=True)
-class SetEvents:
+class SetEvents(Declaration, script="set_events"):
     """Keep about so many events of the queue from now on; 0: none. `op_id` is the identity."""
 
     op_id: str
@@ -101,7 +113,7 @@ Deed = Literal["cancel", "remove", "discard", "requeue", "run_now"]
 
 
 @dataclass(frozen=True, slots=True)
-class Alter:
+class Alter(Declaration, script="alter", label="change of a job"):
     """Do something to those of the jobs that are in this `state`; the state of another one is told, and it is left alone. `op_id`
     is the identity (rule 7)."""
 
@@ -143,7 +155,7 @@ class Era:
 
 
 @dataclass(frozen=True, slots=True)
-class Clean:
+class Clean(Declaration, script="clean", slots={"era_sequence": "era.sequence", "era_ms": "era.at_ms"}):
     """Remove at most `most` jobs of a state that are older than so long, of one page of at most `limit` behind `offset` others.
     `era`: None = it begins now. `op_id` is the identity."""
 
@@ -169,7 +181,7 @@ class Cleaned(Administered):
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(Declaration, script="forget", label="obliterate"):
     """Begin or end the deletion of a queue. `op_id` is the identity."""
 
     op_id: str
@@ -188,7 +200,7 @@ class Forgotten(Administered):
 
 
 @dataclass(frozen=True, slots=True)
-class MakeTestQueue:
+class MakeTestQueue(Declaration, script="make_test_queue"):
     """Allow `now_ms` on a queue that has never held a job."""
 
 

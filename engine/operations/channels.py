@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from engine.operations.declaration import Declaration
+
 #: Why a channel or a subscriber was not found, in the words of the original.
 Missing = Literal["channel-not-found", "subscription-not-found"]
 
@@ -35,7 +37,7 @@ class NewMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(Declaration, script="publish"):
     """Publish messages in this order, each once within its life: an id that is known is a duplicate. All in one script.
 
     A copy that arrives after `not_after_ms` (server time) publishes nothing that is not there already (rule 3).
@@ -65,9 +67,14 @@ class PublishReply:
     turned: bool
     items: tuple[PublishedMessage, ...]
 
+    @property
+    def refused(self) -> bool:
+        """True when the call came too late and was not applied."""
+        return any(item.result == "refused" for item in self.items)
+
 
 @dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(Declaration, script="subscribe", slots={"op": "nonce"}):
     """Create a subscriber whose first message is the next one that is published; one that is there stays as it is. `nonce` (16
     hex digits) makes a late copy harmless after the subscriber has been deleted again."""
 
@@ -89,9 +96,14 @@ class SubscribeReply:
     era: int
     turned: bool
 
+    @property
+    def refused(self) -> bool:
+        """True when the call came too late and was not applied."""
+        return self.result == "refused"
+
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Unsubscribe(Declaration, script="unsubscribe", slots={"op": "nonce"}):
     """Delete a subscriber. `nonce` as in Subscribe."""
 
     subscriber: str
@@ -106,9 +118,14 @@ class UnsubscribeReply:
     srv_us: int
     result: Literal["deleted", "missing", "refused"]
 
+    @property
+    def refused(self) -> bool:
+        """True when the call came too late and was not applied."""
+        return self.result == "refused"
+
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(Declaration, script="fetch"):
     """The messages after the subscriber's cursor, at most `most` and about 1 MiB; moves no cursor. Renews the life of the clock
     and of this cursor. `waited_ms`: for how long the caller had waited for a message when this look was made; it changes nothing
     and tells an observer which looks came of a wait."""
@@ -145,7 +162,7 @@ class FetchReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(Declaration, script="acknowledge", slots={"to": "clock", "given_era": "era"}):
     """Move the cursor to a clock that lies in (cursor, clock of the channel]; else it is `stale` and changes nothing, no life
     either. `era`: the one in which the receipt was given, None where that is not known: one of another era is stale. `proof`:
     that of the fetch that gave it, None where that is not known: it is stale where another message is there, or none although the
@@ -174,7 +191,7 @@ class AcknowledgeReply:
 
 
 @dataclass(frozen=True, slots=True)
-class AskOld:
+class AskOld(Declaration, script="old", label="look at messages"):
     """Which of these messages the subscriber will not be given (any more). Changes nothing."""
 
     subscriber: str

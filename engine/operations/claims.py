@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from engine.operations.jobs import Lease, Options
+from engine.operations.declaration import Declaration
+from engine.operations.jobs import LEASE_SLOTS, Lease, Options
 
 #: How a job ends that is neither finished nor dead.
 DropOutcome = Literal["discarded", "skipped", "rerouted"]
@@ -28,7 +29,7 @@ class Attributes:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Declaration, script="claim"):
     """Lease up to `limit` jobs of these classes, at most 16. At most `crashed_max` of them have a crash behind them: a worker
     runs one of those at a time, and the others may be run elsewhere (rule 12). With `priorities` only
     jobs with one from the first to the second. `worker`: what the worker is, for models that look at the routing of each
@@ -60,7 +61,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Declaration, script="finish"):
     """End leases as finished, and claim the next jobs in the same call when `claim` is given. `values`: what those handlers
     returned that returned something."""
 
@@ -82,21 +83,21 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Declaration, script="retry"):
     """End leases of failed runs: each job waits for its back-off, or is buried when its attempts are used up."""
 
     failures: tuple[Failure, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Bury:
+class Bury(Declaration, script="bury"):
     """End leases of jobs that must not run again by themselves."""
 
     failures: tuple[Failure, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Declaration, script="drop", label="end of a job"):
     """End leases for good without a finish, each with its outcome: `discarded`, `skipped` or `rerouted`."""
 
     leases: tuple[Lease, ...]
@@ -104,14 +105,14 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class Release(Declaration, script="release"):
     """Give leases back, uncharged."""
 
     leases: tuple[Lease, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Extend:
+class Extend(Declaration, script="extend"):
     """Renew leases. `renewal` counts the worker's renewals: one that was applied is not applied again (rule 9)."""
 
     leases: tuple[Lease, ...]
@@ -121,7 +122,11 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(
+    Declaration,
+    script="mark",
+    slots=LEASE_SLOTS,
+):
     """Say that the handler of a job with a crash behind it is about to run: only then is the next crash charged (rule 12)."""
 
     lease: Lease

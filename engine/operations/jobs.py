@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from engine.class_names import class_of
+from engine.operations.declaration import Declaration
 
 #: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or as a list says.
 Backoff = Literal["fixed", "exponential", "linear", "geometric", "custom"]
@@ -19,6 +21,10 @@ class Lease(NamedTuple):
     job: str
     fence: int
     nonce: str
+
+
+#: The slots of scripts about one lease, for operations with a field `lease`.
+LEASE_SLOTS = {**dict.fromkeys(("job", "run", "id"), "lease.job"), "fence": "lease.fence", "nonce": "lease.nonce"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,12 @@ class Enqueue(NamedTuple):
     not_after_ms: int
     options: Options
 
+    # What `Declaration` gives the others: a named tuple has no further base.
+    script = "enqueue"
+    slots = MappingProxyType[str, str]({})
+    label = "enqueue"
+    patient = True
+
     @property
     def class_name(self) -> str:
         """The class: jobs that the same workers may claim."""
@@ -95,7 +107,7 @@ class Enqueue(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EnqueueMany:
+class EnqueueMany(Declaration, script="enqueue_many"):
     """Create jobs in one piece and in this order. Their ids differ; nonce and `not_after_ms` are the same in all."""
 
     jobs: tuple[Enqueue, ...]
@@ -122,6 +134,11 @@ class Enqueued(NamedTuple):
         """True when this call created the job, by whichever of its copies."""
         return self.result in ("created", "repeated")
 
+    @property
+    def refused(self) -> bool:
+        """True when the call came too late and was not applied."""
+        return self.result == "refused"
+
 
 @dataclass(frozen=True, slots=True)
 class EnqueuedMany:
@@ -129,6 +146,11 @@ class EnqueuedMany:
 
     srv_us: int
     items: tuple[Enqueued, ...]
+
+    @property
+    def refused(self) -> bool:
+        """True when the call came too late and was not applied."""
+        return any(item.refused for item in self.items)
 
 
 JobsOperation = Enqueue | EnqueueMany

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from engine.operations.declaration import Declaration
+
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class Count(Declaration, script="counts", label="counts"):
     """Count the jobs in each state; with classes, of the waiting ones only those in them."""
 
     classes: tuple[str, ...] = ()
@@ -41,7 +43,7 @@ class NameCounts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Declaration, script="listing", label="snapshot"):
     """One page of every state."""
 
     offset: int
@@ -58,7 +60,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Page(Declaration, script="page", label="list of jobs", slots={"newest": "newest_first"}):
     """One page of the jobs in a state: their ids, or with `names` how many of them each name has."""
 
     state: str
@@ -79,7 +81,7 @@ class Paged:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspect:
+class Inspect(Declaration, script="inspect", label="look at jobs"):
     """What is known of these jobs; `whole`: with envelopes and run fields, else their states alone."""
 
     jobs: tuple[str, ...]

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.operations.administration import Administered
+from engine.operations.declaration import Declaration
 
 
 @dataclass(frozen=True, slots=True)
-class ReadMetadata:
+class ReadMetadata(Declaration):
     """All that is kept for a name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class SetMetadata:
+class SetMetadata(Declaration, script="set_metadata"):
     """Set fields, add to those in `added`, and remove those with None. `op_id` is the identity (rule 7)."""
 
     op_id: str

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.operations.declaration import Declaration
+
 
 @dataclass(frozen=True, slots=True)
-class NoteQueue:
+class NoteQueue(Declaration, patient=False):
     """List the queue as used at a time."""
 
     used_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class ListQueues:
+class ListQueues(Declaration):
     """The queues under a prefix."""
 
 

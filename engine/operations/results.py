@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from engine.operations.jobs import Lease
+from engine.operations.declaration import Declaration
+from engine.operations.jobs import LEASE_SLOTS, Lease
 
 
 @dataclass(frozen=True, slots=True)
-class NoteProgress:
+class NoteProgress(
+    Declaration,
+    script="progress",
+    slots=LEASE_SLOTS,
+):
     """Note how far a running job has come: `body` are the fields of a JSON object and its closing brace. `count` counts what the
     worker has noted: an older copy changes nothing (rule 7)."""
 
@@ -19,14 +24,14 @@ class NoteProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadProgress:
+class ReadProgress(Declaration):
     """Read how far a job has come."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Look(Declaration, script="look", label="look at a result", slots={"id": "job"}):
     """Look what became of a job. With a `token`, one that has not ended is waited for: its end is told to that token's stream."""
 
     job: str
@@ -51,7 +56,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Hear:
+class Hear(Declaration, label="wait for a result"):
     """Block until something is told to a token's stream after entry `after`; at most `block_ms`."""
 
     token: str
@@ -68,7 +73,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadEvents:
+class ReadEvents(Declaration):
     """At most `limit` events after entry `after`; `block_ms`: wait so long for the first one, 0 = not at all. `$`: no event, only
     the entry that is the last one now."""
 

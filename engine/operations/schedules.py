@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from engine.operations.administration import Administered
+from engine.operations.declaration import Declaration
 from engine.operations.jobs import Enqueue
 
 #: What becomes of ticks that nobody saw in time: none runs, the last one runs for all, or all of them run.
@@ -37,7 +38,7 @@ class TickPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class PutSchedule:
+class PutSchedule(Declaration, script="put_schedule", slots={"name": "schedule"}):
     """Define a schedule. One that is there with the same definition stays as it is; with the same timing it keeps its next
     tick and its anchor. `job` is what each tick enqueues, its id and nonce aside; `enabled` None: as it is, a new one is.
     `op_id` is the identity (rule 7)."""
@@ -54,7 +55,7 @@ class PutSchedule:
 
 
 @dataclass(frozen=True, slots=True)
-class EnableSchedule:
+class EnableSchedule(Declaration, script="enable_schedule", slots={"name": "schedule"}):
     """Let a schedule tick from `next_ms` on (0: not any more), if this version of it is there. `op_id` is the identity."""
 
     op_id: str
@@ -65,7 +66,7 @@ class EnableSchedule:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveSchedule:
+class RemoveSchedule(Declaration, script="remove_schedule", slots={"name": "schedule"}):
     """Forget a schedule; jobs that it has made stay. `op_id` is the identity."""
 
     op_id: str
@@ -93,7 +94,7 @@ class DueSchedule(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Declaration, script="tick", slots={"name": "schedule", "error_text": "error"}):
     """Make the jobs of a schedule's due ticks and move it on to `next_ms`, if it still waits for `expected_ms` in this version:
     these two make that no tick fires twice (rule 24). `missed` ticks are passed by. With an `error` it can never tick and is
     disabled. (incarnation, counter) tells another copy from another scheduler."""
@@ -108,6 +109,11 @@ class Tick:
     missed: int
     overlap: Overlap
     error: str = ""
+
+    @property
+    def caller(self) -> str:
+        """The identity, as the script keeps it."""
+        return f"{self.incarnation}:{self.counter}"
 
 
 TickResult = Literal["ticked", "repeated", "moved"]
@@ -125,7 +131,7 @@ class Ticked:
 
 
 @dataclass(frozen=True, slots=True)
-class ListSchedules:
+class ListSchedules(Declaration, script="schedules", slots={"name": "schedule"}):
     """One page of the schedules, by next tick, or the one of this name."""
 
     schedule: str = ""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.operations.declaration import Declaration
 from engine.operations.jobs import Lease
 from engine.operations.schedules import DueSchedule
 
 
 @dataclass(frozen=True, slots=True)
-class Promote:
+class Promote(Declaration, script="promote", slots={"most_ms": "sleep_max_ms"}):
     """Make due jobs claimable. (incarnation, counter) is the identity; reaps and promotions count together."""
 
     incarnation: str
@@ -32,7 +33,7 @@ class Promoted:
 
 
 @dataclass(frozen=True, slots=True)
-class Reap:
+class Reap(Declaration, script="reap", slots={"most_ms": "sleep_max_ms"}):
     """Take expired leases away; jobs that have crashed too often are buried. (incarnation, counter) is the identity. `orphans`:
     instead of expired ones those of workers that have stopped beating."""
 
@@ -57,7 +58,7 @@ class Reaped:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Declaration, label="wait for work"):
     """Block until one of the classes, at most 15, may have work, or something is new to workers that know this version of the
     news (None: it is not waited for); at most `block_ms`."""
 
@@ -75,7 +76,7 @@ class Woken:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class News(Declaration, script="news"):
     """Ask what is new to a worker that knows this version: classes with targets, and what is set for the worker."""
 
     version: int

@@ -6,9 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from engine.operations.declaration import Declaration
+
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(Declaration, script="beat", patient=False):
     """A worker lives: until `until_ms` nobody takes its leases for orphaned. 0: it has ended. (incarnation, counter) is the
     identity. `about` is JSON for people; `others`: further incarnations whose leases it still has."""
 
@@ -33,7 +35,7 @@ class Beaten:
 
 
 @dataclass(frozen=True, slots=True)
-class ListWorkers:
+class ListWorkers(Declaration, script="workers"):
     """One page of the workers."""
 
     offset: int
@@ -61,7 +63,7 @@ class ListedWorkers:
 
 
 @dataclass(frozen=True, slots=True)
-class AcquireLock:
+class AcquireLock(Declaration, script="lock_acquire", slots={"op": "token"}):
     """Take a lock that nobody holds, for `ttl_ms`. The token is the identity."""
 
     name: str
@@ -71,7 +73,7 @@ class AcquireLock:
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendLock:
+class ExtendLock(Declaration, script="lock_extend"):
     """Hold a lock for `ttl_ms` from now. (token, counter) is the identity."""
 
     name: str
@@ -82,7 +84,7 @@ class ExtendLock:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseLock:
+class ReleaseLock(Declaration, script="lock_release", slots={"op": "token"}):
     """Give a lock back. The token is the identity."""
 
     name: str
@@ -99,9 +101,14 @@ class LockReply:
     fence: int = 0
     until_ms: int = 0
 
+    @property
+    def refused(self) -> bool:
+        """True when the call came too late and was not applied."""
+        return self.result == "refused"
+
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class Witness(Declaration, script="witness"):
     """Write one key, whatever else there is to write (rule 8)."""
 
 
@@ -125,7 +132,7 @@ class TookItem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TellTook:
+class TellTook(Declaration, script="tell_took", patient=False):
     """What a worker has measured since its last report. (incarnation, counter) is the identity; void after `not_after_ms`."""
 
     incarnation: str
@@ -143,7 +150,7 @@ class TookTold:
 
 
 @dataclass(frozen=True, slots=True)
-class ListTook:
+class ListTook(Declaration, script="took"):
     """One page of the names with times."""
 
     offset: int

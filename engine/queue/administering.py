@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 from engine import validate
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
 from engine.operations import Administered, Limit, Operation, Pause, Resume, SetEvents, SetLimit, SetRetention, SetWorker
 from engine.queue.steps import DeadlineBound, Steps

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine import validate
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.errors import Malformed, UnsupportedFeature
 from engine.operations import ReadMetadata, SetMetadata
 from engine.queue import administering

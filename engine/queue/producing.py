@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Unpack, cast
 
 from engine import validate
 from engine.call import Call
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.errors import (
     EngineError,
     Malformed,

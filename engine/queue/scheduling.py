@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from engine import validate
 from engine.calendar import Unreadable, calendar
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
 from engine.models import lanes_schedules
 from engine.models.model import Model

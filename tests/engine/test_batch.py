@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
-from engine.drivers.errand import PIPELINE_MAX, Sent
+from engine.drivers.in_flight import PIPELINE_MAX, Sent
 from engine.operations import Count, Counts, Enqueue, Operation, Options, Wait
 from engine.testing import EmbeddedServer, free_port
 from tests.engine.helpers.both import hurried

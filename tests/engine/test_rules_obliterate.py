@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.operations import Bury, Clean, Failure, Finish, Forget, Lease, Operation, Retry, Value
 from engine.queue.clearing import obliterating
 from engine.queue.steps import DeadlineBound

@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Channel, Queue, ScriptFault, models, scripts
+from engine.call import Call
+from engine.models.slots import FilledSlots
+from engine.operations import Bury, Enqueue, Operation, Release
+from engine.options import PLAIN
 from engine.scripts import Script, load_folder, load_script, scripts_folder
 from tests.engine.helpers.slots import check_slots
 
@@ -145,15 +149,33 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         Queue("q", lua=tmp_path)
 
 
-def test_binding_by_name(folder: Path) -> None:
-    script = load_script(folder / "sample.lua")
-    assert script.bind_keys({"active": "A", "lane": "L"}, ["j", "r"]) == ("L", "A", "j", "r")
-    assert script.bind_arguments({"now_ms": 5}, []) == (5,)
-    for named, items in (({"lane": "L"}, []), ({"lane": "L", "other": "O"}, []), ({"lane": "L", "active": "A"}, ["j"])):
-        with pytest.raises(ScriptFault, match="script sample: KEYS"):
-            script.bind_keys(named, items)
-    with pytest.raises(ScriptFault, match="script sample: ARGV"):
-        script.bind_arguments({"now_ms": 5, "more": 6}, [])
+class Keys:
+    active = "A"
+
+    def lane(self, name: str) -> str:
+        return f"L:{name}"
+
+
+def test_slots_are_filled_by_name(folder: Path) -> None:
+    slots = FilledSlots(Keys(), {"sample": load_script(folder / "sample.lua")}, {})
+    slots.now_ms = 5
+    release = Release(())
+
+    def bound(*items: str, operation: Operation = release, **given: str) -> Call[Any]:
+        return slots.bound(operation, "sample", (items,), ((),), **given)
+
+    with pytest.raises(ScriptFault, match="script sample: nothing fills a slot of its header: .*'lane'"):
+        bound("j", "r")
+    call = bound("j", "r", lane="mine")
+    assert (call.keys, call.arguments) == (("mine", "A", "j", "r"), (5,))
+    with pytest.raises(ScriptFault, match="Release: a slot of its script is given in other calls and not in this one"):
+        bound("j", "r")
+    with pytest.raises(ScriptFault, match=r"script sample: KEYS wants groups of \(2,\), got \[1\]"):
+        bound("j", lane="mine")
+    with pytest.raises(ScriptFault, match="script sample: its header has no slot more"):
+        bound("j", "r", operation=Bury(()), lane="mine", more="6")
+    # A method of the keys makes the key of a field.
+    assert bound("j", "r", operation=Enqueue("j", "mail", b"", b"", 0, PLAIN)).keys == ("L:mail", "A", "j", "r")
 
 
 def test_every_real_script_loads() -> None:

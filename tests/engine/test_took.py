@@ -13,7 +13,7 @@ import pytest
 
 from engine import AsyncQueue, BatchFailed, Durations, Handlers, Malformed, NewJob, Queue, Worker, WrongKeyType
 from engine.command.main import main
-from engine.models.lanes_workers import TOOK_NAMES_MAX
+from engine.models.scripted import TOOK_NAMES_MAX
 from engine.operations import BUCKET_MAX, Beat, Beaten, ListTook, NoteQueue, TellTook, TookItem, TookTold, bucket_end_ns
 from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
 from engine.worker.machine.reports import ITEMS_MAX, RunStatistics

@@ -22,7 +22,7 @@ from engine.call import Call
 from engine.drivers.async_driver import AsyncDriver
 from engine.drivers.driver import SyncDriver
 from engine.drivers.endpoint import ConnectOptions, Endpoint
-from engine.drivers.errand import Errand, Sent, settle
+from engine.drivers.in_flight import InFlightCall, Sent, settle
 from engine.models.lanes import Lanes
 from engine.operations import MakeTestQueue, Operation
 from tests.engine.cluster_desk import ClusterDesk
@@ -89,10 +89,10 @@ class Lossy:
         #: After each send that failed: how many copies have arrived by then.
         self.arrived: list[int] = []
 
-    def settle(self, errands: Sequence[Errand], replies: Sequence[Any]) -> float:
+    def settle(self, in_flight: Sequence[InFlightCall], replies: Sequence[Any]) -> float:
         """What a driver does after each send. The next one is to succeed."""
-        pause_s = settle(errands, replies)
-        if not all(errand.ended for errand in errands):
+        pause_s = settle(in_flight, replies)
+        if not all(in_flight_call.ended for in_flight_call in in_flight):
             self.arrived.append(self.desk.sends())
             self.network.heal((CLIENT,))
         return pause_s
@@ -174,7 +174,7 @@ def test_an_operation_whose_request_or_reply_is_lost_once_has_the_outcome_of_one
     assert request_lost.reply == once.reply and not request_lost.definite
     assert desk.dump() == keys
 
-    # The two drivers decide by the same errands, so one scene of each script is enough for asyncio.
+    # The two drivers decide by the same in_flight, so one scene of each script is enough for asyncio.
     for kind in ("sync", "asyncio") if scene is SCENES[script][0] else ("sync",):
         reply_lost = lossy.send(kind, again(), "downstream")
         assert (lossy.arrived, desk.sends()) == ([1], 2), "both copies arrived, and the first one's answer did not"

@@ -12,7 +12,7 @@ from engine.channel.storage import Opening
 from engine.drivers.async_bell import AsyncBell
 from engine.drivers.async_driver import AsyncDriver
 from engine.drivers.endpoint import Endpoint
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.models.dsps import DspsModel
 
 

@@ -13,7 +13,7 @@ from engine.channel.synchronous.storage import Listener
 from engine.drivers.bell import Bell
 from engine.drivers.driver import SyncDriver
 from engine.drivers.endpoint import Endpoint
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.models.dsps import DspsModel
 
 

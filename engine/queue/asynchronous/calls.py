@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from engine.drivers.async_driver import AsyncDriver
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.errors import EngineError
 from engine.operations import NoteQueue, Operation
 from engine.queue.results import BLOCK_MS

@@ -13,7 +13,7 @@ from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.memory import MemoryStorage
 from engine.channel.memory_state import FETCH_BYTES_MAX
 from engine.channel.storage import Opening
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.operations.channels import (
     Acknowledge,
     AskOld,

@@ -18,7 +18,7 @@ from engine.channel.several_storages import SeveralStorages
 from engine.channel.steps import Round, Steps
 from engine.channel.storage import Opening
 from engine.channel.values import Acknowledged, Fetched
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.errors import (
     ChannelNotFound,
     EngineError,

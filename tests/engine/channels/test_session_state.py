@@ -10,7 +10,7 @@ from engine import OutcomeUnknown, PartlyPublished, Published, ServerUnavailable
 from engine.channel import replies
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.session_state import SessionState
-from engine.drivers.errand import Sent
+from engine.drivers.in_flight import Sent
 from engine.operations.channels import (
     Acknowledge,
     AcknowledgeReply,

@@ -17,31 +17,8 @@ from engine.drivers.client_errors import message_of, trouble_of
 from engine.drivers.delivery import Delivery, GiveUp, Trouble, Verdict
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault, ServerUnavailable, UnsafeServer, WrongKeyType
 from engine.observer import Observer, Outcome
-from engine.operations import (
-    Administered,
-    Enqueued,
-    EnqueuedMany,
-    LockReply,
-    PublishReply,
-    SubscribeReply,
-    UnsubscribeReply,
-)
 from engine.server_clock import ServerClock
 
-#: Operations whose names say nothing to who has called something else.
-_WORDS = {
-    "Alter": "change of a job",
-    "AskOld": "look at messages",
-    "Count": "counts",
-    "Drop": "end of a job",
-    "Forget": "obliterate",
-    "Hear": "wait for a result",
-    "Inspect": "look at jobs",
-    "Listing": "snapshot",
-    "Look": "look at a result",
-    "Page": "list of jobs",
-    "Wait": "wait for work",
-}
 _INNER_CAPITAL = re.compile("(?<=[a-z])(?=[A-Z])")
 #: Calls that go out together.
 PIPELINE_MAX = 100
@@ -60,13 +37,7 @@ class Sent(NamedTuple):
     def came_late(self) -> bool:
         """True for a refusal with no copy unanswered: the estimate of the server's time was off. It has been learned anew, so
         start once more (rule 3)."""
-        match self.reply:
-            case Enqueued() | Administered() | LockReply() | SubscribeReply() | UnsubscribeReply():
-                return self.definite and self.reply.result == "refused"
-            case EnqueuedMany() | PublishReply():
-                return self.definite and any(item.result == "refused" for item in self.reply.items)
-            case _:
-                return False
+        return self.definite and getattr(self.reply, "refused", False)
 
 
 class NotSent(Exception):
@@ -93,11 +64,11 @@ def loads_again(replies: Sequence[Any]) -> bool:
     return any(trouble_of(error, sent=True) is Trouble.TRANSIENT for error in errors)
 
 
-class Errand:
+class InFlightCall:
     """One call from its first send, for which it is made, to its end.
 
     Raises ScriptFault for a call that blocks longer than its driver waits: its reply would be taken for lost. `again`: a copy
-    of this call from an earlier errand is still unanswered, so a refusal says nothing definite (rule 5).
+    of this call that was sent earlier is still unanswered, so a refusal says nothing definite (rule 5).
     """
 
     __slots__ = (
@@ -138,7 +109,7 @@ class Errand:
         self._last_send_ns = time.monotonic_ns()
 
     def returns(self, reply: Any) -> float:
-        """Take what a send brought: a reply as it came, NotSent, or another exception. Unless the errand has `ended`, send again
+        """Take what a send brought: a reply as it came, NotSent, or another exception. Unless the call has `ended`, send again
         after the pause that this returns, in seconds."""
         if not isinstance(reply, NotSent):
             self._sends += 1
@@ -214,15 +185,15 @@ class Errand:
         self._observer.completed(self.call, self._ticket, outcome)
 
 
-def settle(errands: Sequence[Errand], replies: Sequence[Any]) -> float:
-    """Hand out what errands that went out together brought; the pause before the next send in seconds, 0 when all have ended:
+def settle(in_flight: Sequence[InFlightCall], replies: Sequence[Any]) -> float:
+    """Hand out what calls that went out together brought; the pause before the next send in seconds, 0 when all have ended:
     the longest of theirs, so that they go out together again.
 
-    A failure of the connection ends the replies early: all errands from there on are unanswered.
+    A failure of the connection ends the replies early: all calls from there on are unanswered.
     """
     pause_s = 0.0
-    for at, errand in enumerate(errands):
-        pause_s = max(pause_s, errand.returns(replies[min(at, len(replies) - 1)]))
+    for at, in_flight_call in enumerate(in_flight):
+        pause_s = max(pause_s, in_flight_call.returns(replies[min(at, len(replies) - 1)]))
     return pause_s
 
 
@@ -245,5 +216,4 @@ class FirstContact:
 
 def _name(call: Call[Any]) -> str:
     """What was called, in words that people know."""
-    name = type(call.operation).__name__
-    return _WORDS.get(name) or _INNER_CAPITAL.sub(" ", name).lower()
+    return call.operation.label or _INNER_CAPITAL.sub(" ", type(call.operation).__name__).lower()
