@@ -1,12 +1,13 @@
-"""The script loader: reads `lua/<model>/*.lua`, resolves includes, and holds each script to its header.
+"""The script loader: reads `lua/<model>/*.lua`, holds each script to its header, and links the functions that it uses.
 
 A script's header is its signature. It lists every KEYS and ARGV slot by name, in order; the loader puts a local of that name for
 each of them before the body, a number where the description begins with `number:`. It refuses a script that does not use one of
 them, or uses a name that nobody declares. A name with a count stands for a repeated group of slots
 (`items  2 for each item: ...`); groups come last, in their order.
 
-An include (`-- @include name`) is one local function named like its file, with everything passed in and no includes of its own.
-The `wire` of a foreign model alone may be cut into several of them: it names includes of its own folder.
+Functions that several scripts use are in modules, `lua/<model>/modules/*.lua`. A script gets those whose names it uses, and those
+that these use, each behind what it needs. A foreign model's scripts see its own modules, then those that all foreign models
+share, then those of Lanes.
 
 A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does not get it.
 
@@ -22,18 +23,25 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from engine.errors import ScriptFault
 
 _SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|(number: )?\S)", re.MULTILINE)
 _HEADER = re.compile(r"(?:[#-].*\n)+")
-_INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
 _ANCHOR = re.compile(r"^ *-- anchor: .*\n| +-- anchor: .*", re.MULTILINE)
-_COMMENT = re.compile(r"--.*")
 _COMMENT_OR_STRING = re.compile(r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|--.*""")
 #: A name that is read: not a field of something else, not one that is assigned or the key of a table, not a part of a number.
 _NAME = re.compile(r"(?<!\w)(?<![^.][.:])[A-Za-z_]\w*\b(?! =(?!=))")
-_DECLARED = re.compile(r"\blocal (?!function)(\w+(?:,\s+\w+)*)|\bfunction *([\w.]*)\(([^)]*)\)|\bfor ([\w, ]+?) (?:=|in\b)")
+_DECLARED = re.compile(
+    r"\blocal (?!function)(\w+(?:,\s+\w+)*)|\bfunction *(?:[\w.:]*[.:]\w+|(\w*))\(([^)]*)\)|\bfor ([\w, ]+?) (?:=|in\b)"
+)
+#: A function of a module, with the comment that stands before it.
+_FUNCTION = re.compile(r"((?:^--.*\n)*^local function (\w+)\(.*\n(?:(?: .*)?\n)*?end\n)", re.MULTILINE)
+#: A function in the list of what formats provide; one that a format provides.
+_OF_FORMATS = re.compile(r"^--   (\w+) +(optional: )?", re.MULTILINE)
+_PROVIDED = re.compile(r"\bfunction \w+\.(\w+)\(")
+_LINE_OF_CODE = re.compile(r"^(?!--)\S.*", re.MULTILINE)
 #: The words of Lua, and what the server provides.
 _KNOWN = frozenset(
     re.findall(
@@ -42,8 +50,6 @@ _KNOWN = frozenset(
         "PIECE redis struct math string table bit cjson ipairs pairs next pcall error select tonumber tostring type unpack",
     )
 )
-#: The include that may have includes of its own.
-_WIRE = "wire"
 _PIECE = re.compile(r"\bPIECE\b")
 #: How many words of a list go into one command, or entries of one into one reply: Lua's stack has room for some 8,000. A multiple
 #: of 4, so that no item is parted: the largest, a job with its unique key, has 4 words. Tests set it to 4, to cross each loop.
@@ -80,6 +86,16 @@ class Script:
                 raise ScriptFault(f"script {self.name}: {table} wants groups of {sizes}, got {given}")
 
 
+class Function(NamedTuple):
+    """A function of a module, with the comment before it."""
+
+    name: str
+    module: str
+    text: str
+    #: The names that it uses and does not declare: other functions.
+    uses: frozenset[str]
+
+
 def scripts_folder() -> Path:
     """Where the scripts are: inside the package in a wheel, beside it in the source tree."""
     packaged = Path(__file__).parent / "lua"
@@ -93,7 +109,7 @@ def load_folder(folder: Path) -> Mapping[str, Script]:
 
 def load_foreign(lua: Path, model: str, reused: Iterable[str]) -> Mapping[str, Script]:
     """The scripts of a foreign model by name: those that all foreign models share, the model's own, which come first, and those
-    of Lanes that it uses as they are. Includes are looked for in the folders of the model, of all foreign ones, and of Lanes."""
+    of Lanes that it uses as they are."""
     return _load_foreign(lua, model, tuple(reused), PIECE_WORDS)
 
 
@@ -102,18 +118,21 @@ def load_foreign(lua: Path, model: str, reused: Iterable[str]) -> Mapping[str, S
 @lru_cache(maxsize=16)
 def _load_folder(folder: Path, piece_words: int) -> Mapping[str, Script]:
     _check_folders(folder)
-    return _load(sorted(folder.glob("*.lua")), (), piece_words)
+    return _load(sorted(folder.glob("*.lua")), (folder,), piece_words)
 
 
 @lru_cache(maxsize=16)
 def _load_foreign(lua: Path, model: str, reused: tuple[str, ...], piece_words: int) -> Mapping[str, Script]:
     own, shared, lanes = lua / model, lua / "foreign", lua / "lanes"
     _check_folders(own, shared, lanes)
+    provided = {name for path in (own / "modules").glob("*.lua") for name in _PROVIDED.findall(path.read_text())}
+    lacking = [name for name in required_of_formats(lua) if name not in provided]
+    if lacking:
+        raise ScriptFault(f"model {model}: its wire lacks {', '.join(lacking)}")
     paths = {name: lanes / f"{name}.lua" for name in reused}
     for folder in (shared, own):
         paths |= {path.stem: path for path in sorted(folder.glob("*.lua"))}
-    where = tuple(folder / "include" for folder in (own, shared, lanes))
-    return _load([paths[name] for name in sorted(paths)], where, piece_words)
+    return _load([paths[name] for name in sorted(paths)], (own, shared, lanes), piece_words)
 
 
 def _check_folders(*folders: Path) -> None:
@@ -122,12 +141,17 @@ def _check_folders(*folders: Path) -> None:
             raise ScriptFault(f"no folder of scripts at {folder}")
 
 
-def _load(paths: Iterable[Path], where: tuple[Path, ...], piece_words: int) -> Mapping[str, Script]:
-    return MappingProxyType({path.stem: load_script(path, where, piece_words) for path in paths})
+def _load(paths: Iterable[Path], folders: tuple[Path, ...], piece_words: int) -> Mapping[str, Script]:
+    functions = _functions(folders)
+    return MappingProxyType({path.stem: _script(path, functions, piece_words) for path in paths})
 
 
-def load_script(path: Path, where: Sequence[Path] = (), piece_words: int = PIECE_WORDS) -> Script:
-    """One script with its includes resolved and its header checked. `where`: folders of includes, else the one beside it."""
+def load_script(path: Path, folders: Sequence[Path] = (), piece_words: int = PIECE_WORDS) -> Script:
+    """One script with its functions linked and its header checked. `folders`: those whose modules it sees, else its own."""
+    return _script(path, _functions(folders or (path.parent,)), piece_words)
+
+
+def _script(path: Path, functions: Mapping[str, Function], piece_words: int) -> Script:
     source = _ANCHOR.sub("", path.read_text())
     shebang = _SHEBANG.match(source)
     if not shebang:
@@ -156,36 +180,79 @@ def load_script(path: Path, where: Sequence[Path] = (), piece_words: int = PIECE
     header = _HEADER.match(source)
     assert header
     body = source[header.end() :]
-    source = header[0] + "".join(bindings) + body
-    folders = where or (path.parent / "include",)
-    text = _INCLUDE.sub(lambda found: _include(path, found.group(1), folders), source)
-    _check_names(path.name, body, (*slots[0], *slots[1]), _INCLUDE.findall(header[0]))
-    text = _PIECE.sub(str(piece_words), text)
-    return Script(path.stem, text, slots[0], slots[1], groups[0], groups[1])
+    foreign = _check_slots(path, body, (*slots[0], *slots[1]))
+    linked: dict[str, str] = {}
+    for name in sorted(foreign):
+        _link(f"script {path.name}", name, functions, linked, ())
+    text = header[0] + "".join(bindings) + "".join(linked.values()) + body
+    return Script(path.stem, _PIECE.sub(str(piece_words), text), slots[0], slots[1], groups[0], groups[1])
 
 
-def _check_names(file_name: str, body: str, slots: Sequence[str], includes: Iterable[str]) -> None:
-    code = _COMMENT_OR_STRING.sub("''", body)
-    used = set(_NAME.findall(code))
+def required_of_formats(lua: Path) -> Sequence[str]:
+    """The functions that each foreign format provides, as `lua/foreign/modules/format.lua` lists them."""
+    listed = (lua / "foreign" / "modules" / "format.lua").read_text().partition("-- WIRE\n")[2].partition("\n\n")[0]
+    return [name for name, optional in _OF_FORMATS.findall(listed) if not optional]
+
+
+def linked_functions(names: Iterable[str], folders: Sequence[Path]) -> str:
+    """The text of these functions of modules, behind that of all that they use. Raises ScriptFault."""
+    functions, linked = _functions(folders), dict[str, str]()
+    for name in names:
+        _link("caller", name, functions, linked, ())
+    return "".join(linked.values())
+
+
+def _names(code: str) -> tuple[set[str], set[str]]:
+    """The names that code reads, and those that it declares."""
+    code = _COMMENT_OR_STRING.sub("''", code)
+    declared = {name for found in _DECLARED.findall(code) for name in re.findall(r"\w+", " ".join(found))}
+    return set(_NAME.findall(code)) - _KNOWN, declared
+
+
+def _check_slots(path: Path, body: str, slots: Sequence[str]) -> set[str]:
+    """The names that a script uses and does not declare. Raises ScriptFault for slots that are not used or declared twice."""
+    used, declared = _names(body)
     for slot in slots:
         if slot not in used:
-            raise ScriptFault(f"script {file_name}: {slot} is declared and never used")
-    declared = {name for found in _DECLARED.findall(code) for name in re.findall(r"\w+", " ".join(found))}
-    for name in sorted(used - _KNOWN - declared - {*slots, *includes}):
-        raise ScriptFault(f"script {file_name}: {name} is used and declared nowhere")
-    for slot in sorted(set(slots) & set(re.findall(r"^local (\w+) = ", code, re.MULTILINE))):
-        raise ScriptFault(f"script {file_name}: the header declares {slot}, the body declares it again")
+            raise ScriptFault(f"script {path.name}: {slot} is declared and never used")
+    for slot in sorted(set(slots) & set(re.findall(r"^local (\w+) = ", body, re.MULTILINE))):
+        raise ScriptFault(f"script {path.name}: the header declares {slot}, the body declares it again")
+    return used - declared - {*slots}
 
 
-def _include(script: Path, name: str, folders: Sequence[Path]) -> str:
-    path = next((path for folder in folders if (path := folder / f"{name}.lua").is_file()), None)
-    if path is None:
-        raise ScriptFault(f"script {script.name}: no include {name}")
-    text, parts = _ANCHOR.sub("", path.read_text()), ""
-    if name == _WIRE:
-        parts = "".join(_include(script, part, (path.parent,)) for part in _INCLUDE.findall(text))
-        text = _INCLUDE.sub("", text)
-    outer = [line for line in _COMMENT.sub("", text).splitlines() if line.strip() and not line.startswith(" ")]
-    if len(outer) != 2 or not outer[0].startswith(f"local function {name}(") or outer[1] != "end" or "@include" in text:
-        raise ScriptFault(f"include {path.name}: it must be exactly one local function {name}, without includes")
-    return parts + text
+def _functions(folders: Iterable[Path]) -> Mapping[str, Function]:
+    """The functions of the folders' modules by name: of those that have one name, that of the first folder."""
+    found: dict[str, Function] = {}
+    for folder in reversed([*folders]):
+        own: dict[str, Function] = {}
+        for path in sorted((folder / "modules").glob("*.lua")):
+            for function in _module(path):
+                if function.name in own:
+                    raise ScriptFault(f"module {path.name}: {own[function.name].module} has a function {function.name}, too")
+                own[function.name] = function
+        found |= own
+    return found
+
+
+def _module(path: Path) -> Iterable[Function]:
+    """The functions of one module. Raises ScriptFault for code outside of them: it would run in every script that uses one."""
+    source = _ANCHOR.sub("", path.read_text())
+    for line in _LINE_OF_CODE.findall(_FUNCTION.sub("", source)):
+        raise ScriptFault(f"module {path.name}: {line!r} is not inside a function")
+    for text, name in _FUNCTION.findall(source):
+        used, declared = _names(text)
+        yield Function(name, path.name, text, frozenset(used - declared - {name}))
+
+
+def _link(user: str, name: str, functions: Mapping[str, Function], linked: dict[str, str], users: tuple[str, ...]) -> None:
+    """Add a function to those that are linked, behind those that it uses."""
+    if name in linked:
+        return
+    if name in users:
+        raise ScriptFault(f"functions use each other in a circle: {' -> '.join((*users, name))}")
+    function = functions.get(name)
+    if function is None:
+        raise ScriptFault(f"{user}: {name} is used and declared nowhere")
+    for needed in sorted(function.uses):
+        _link(f"module {function.module}", needed, functions, linked, (*users, name))
+    linked[name] = function.text

@@ -29,7 +29,7 @@ from engine.operations import (
 )
 from engine.queue.results import result_of
 
-#: What a result lives longer while it is kept for a child (lua/lanes/include/let_go.lua).
+#: What a result lives longer while it is kept for a child (release_results, lua/lanes/modules/children.lua).
 _KEPT_MS = 2**48
 
 

@@ -12,7 +12,7 @@ from chaos.simulate.world import Found
 from engine.operations import Alter, AlteredJobs, Ended, Extended, Finish, FinishedAndClaimed, Lease, Operation
 
 OUTCOMES = {1: "finished", 2: "discarded", 5: "skipped", 6: "rerouted", CANCELLED: "cancelled"}
-#: What a result lives longer while it is kept (lua/lanes/include/let_go.lua).
+#: What a result lives longer while it is kept (release_results, lua/lanes/modules/children.lua).
 _KEPT_MS = 2**48
 
 

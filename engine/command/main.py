@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import engine
-from engine.command import cron, jobs, pausing, queues, top, worker
+from engine.command import cron, jobs, lua, pausing, queues, top, worker
 from engine.command.output import complain
 from engine.errors import EngineError
 
@@ -43,4 +43,5 @@ def _parser() -> argparse.ArgumentParser:
     jobs.add_parsers(commands)
     cron.add_parser(commands)
     top.add_parser(commands)
+    lua.add_parser(commands)
     return parser

@@ -1,4 +1,4 @@
-"""The keys of a Bananas keyspace, each with its Redis type and content, as `lua/bananas/include/wire_keys.lua` makes them."""
+"""The keys of a Bananas keyspace, each with its Redis type and content, as `lua/bananas/modules/wire.lua` makes them."""
 
 from __future__ import annotations
 

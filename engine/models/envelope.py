@@ -1,7 +1,7 @@
 """The envelope of Lanes: `job:<id>`, one immutable string per job (rule 15).
 
 All integers are big-endian; times are 48 bits, which last for 8,900 years. Every waiting job has one of these, so what most
-jobs do not use has no room in it: 42 bytes, the class and the payload. `lua/lanes/include/envelope_open.lua` reads the same
+jobs do not use has no room in it: 42 bytes, the class and the payload. `lua/lanes/modules/envelope.lua` reads the same
 layout, the enqueue script writes sequence and times into the middle, and `finish_jobs.lua` overwrites the whole with a
 tombstone.
 

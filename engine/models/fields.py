@@ -1,6 +1,6 @@
 """Fields of bytes packed into one string: how an item with parts that only its model knows travels to a script.
 
-Each is its length, 4 bytes, big-endian, and then itself. `lua/foreign/include/fields.lua` reads the same.
+Each is its length, 4 bytes, big-endian, and then itself. `lua/foreign/modules/format.lua` reads the same.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the models of foreign keyspaces share: the engine's operations, mapped to calls of the scripts in `lua/foreign`.
 
-A model adds its names (`wire` and `ours` of its keys), its codec (`encode`, `decode`) and `lua/<model>/include/wire.lua`, all
+A model adds its names (`wire` and `ours` of its keys), its codec (`encode`, `decode`) and `lua/<model>/modules`, all
 that knows the format. Jobs live in the foreign structures alone; leases, tokens and tombstones are ours, under `ironclaim:`.
 None of these models runs on a cluster: scripts make keys of their own that lie in several slots.
 """

@@ -1,6 +1,6 @@
 """The keys of a Mosquito keyspace: the one place in Python that writes them, each with its type and unit in either layout.
 
-`lua/mosquito/include/wire.lua` names the same ones; those of the engine are in `engine.models.foreign_keys`.
+`lua/mosquito/modules/wire.lua` names the same ones; those of the engine are in `engine.models.foreign_keys`.
 """
 
 from __future__ import annotations

@@ -15,8 +15,6 @@
 --   ttl_ms        number: how long the lock is held
 --   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, held | released | taken | lost | refused, fence, until_ms
--- @include server_us
--- @include check_types
 
 check_types({}, { sweep, kept }, {}, { lock, op })
 local srv_us = server_us(now_ms, sweep)

@@ -17,26 +17,18 @@
 --   proof_ms    number: when that message expires, as the fetch told: -2 where there was none; or ''
 -- REPLY srv_us, OK | stale, clock, cursor, era, turned, beyond
 --    or srv_us, channel-not-found | subscription-not-found
--- @include server_us
--- @include well
--- @include clock_of
--- @include clock_after
--- @include reckon
--- @include begin_anew
--- @include lasting
--- @include renew
 
-local was = clock_of(well(clock, 'string', redis.pcall('GET', clock)), clock)
-local own = clock_of(well(cursor, 'string', redis.pcall('GET', cursor)), cursor)
-local kept = well(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era', 'r.' .. subscriber))
-well(live, 'zset', redis.pcall('ZCARD', live))
-local at, turned = reckon(clock_after, was, clock_of(kept[1], meta), clock_of(seen ~= '' and seen, 'seen'))
+local was = clock_of(expect_type(clock, 'string', redis.pcall('GET', clock)), clock)
+local own = clock_of(expect_type(cursor, 'string', redis.pcall('GET', cursor)), cursor)
+local kept = expect_type(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era', 'r.' .. subscriber))
+expect_type(live, 'zset', redis.pcall('ZCARD', live))
+local at, turned = reckon(was, clock_of(kept[1], meta), clock_of(seen ~= '' and seen, 'seen'))
 local srv_us, receipt = server_us(), clock_of(to, 'the receipt')
 if not at then return { srv_us, 'channel-not-found' } end
 if not own then return { srv_us, 'subscription-not-found' } end
 local era = (clock_of(kept[2], meta) or 0) + (turned and 1 or 0)
 -- Without an era a receipt is held against what the server itself knows: the caller's memory may be of a channel that has ended.
-local limit = given_era ~= '' and at or reckon(clock_after, was, clock_of(kept[1], meta))
+local limit = given_era ~= '' and at or reckon(was, clock_of(kept[1], meta))
 local beyond = not limit or clock_after(receipt, limit) or given_era ~= '' and tonumber(given_era) ~= era
 local unproven = false
 if proof_ms and not beyond and clock_after(receipt, own) then

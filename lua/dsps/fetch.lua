@@ -18,33 +18,13 @@
 --   seen        latest clock that the caller was told of, or ''
 -- REPLY srv_us, ok, clock, cursor, era, turned, era_changed, upto, more, searching, proof_ms, for each message: clock, body
 --    or srv_us, channel-not-found | subscription-not-found
--- @include server_us
--- @include well
--- @include clock_of
--- @include clock_after
--- @include clock_ahead
--- @include clock_steps
--- @include settled_clock
--- @include reckon
--- @include index_all
--- @include look_around
--- @include scan_bodies
--- @include index_more
--- @include next_live
--- @include living
--- @include pass_dead
--- @include skip_dead
--- @include note_longest
--- @include note_changes
--- @include lasting
--- @include renew
 
-local found = settled_clock(well, bodies, { clock, cursor })
+local found = settled_clock(bodies, { clock, cursor })
 local was, own = clock_of(found[1], clock), clock_of(found[2], cursor)
 local fields = { 'last', 'era', 'upto', 'known', 'scan', 'r.' .. subscriber }
-local kept = well(meta, 'hash', redis.pcall('HMGET', meta, unpack(fields)))
-well(live, 'zset', redis.pcall('ZCARD', live))
-local at, turned = reckon(clock_after, was, clock_of(kept[1], meta), clock_of(seen ~= '' and seen, 'seen'))
+local kept = expect_type(meta, 'hash', redis.pcall('HMGET', meta, unpack(fields)))
+expect_type(live, 'zset', redis.pcall('ZCARD', live))
+local at, turned = reckon(was, clock_of(kept[1], meta), clock_of(seen ~= '' and seen, 'seen'))
 local srv_us = server_us()
 if not at then return { srv_us, 'channel-not-found' } end
 if not own then return { srv_us, 'subscription-not-found' } end
@@ -59,23 +39,13 @@ if turned or not index.upto or not index.known then
   redis.call('HDEL', meta, 'ends')
 end
 
-local helpers = { clock_after = clock_after, clock_ahead = clock_ahead, clock_steps = clock_steps, look_around = look_around }
-helpers.scan_bodies, helpers.next_live, helpers.pass_dead = scan_bodies, next_live, pass_dead
-function helpers.add(found, longest_ms)
-  if #found > 0 then
-    note_longest(meta, longest_ms, true)
-    index_all(live, found)
-  end
-end
-function helpers.skip_dead(position, goal)
-  return skip_dead(clock_after, meta, position, goal, math.floor(srv_us / 1000))
-end
-
 local looks, blind = 1000, false
-if own ~= at then looks, blind = index_more(bodies, index, own, at, helpers) end
+if own ~= at then looks, blind = index_more(meta, live, bodies, index, own, at) end
 local items, upto = {}, own
 -- A cursor may be past the index, where foreign clients published: what comes after it is not known of yet.
-if not blind and not clock_after(own, index.upto) then items, upto = living(live, bodies, own, index.upto, most, looks, helpers) end
+if not blind and not clock_after(own, index.upto) then
+  items, upto = living(meta, live, bodies, own, index.upto, most, looks, math.floor(srv_us / 1000))
+end
 
 local era_changed, told = tonumber(kept[6] or 0) ~= era, kept[6] or nil
 -- Where there is nothing to acknowledge, saying it once is all that can be done.

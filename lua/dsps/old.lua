@@ -9,22 +9,17 @@
 -- ARGV
 -- REPLY srv_us, ok, clock, cursor, for each item: 1 (old) or 0
 --    or srv_us, channel-not-found | subscription-not-found
--- @include server_us
--- @include well
--- @include clock_of
--- @include clock_after
--- @include reckon
 
-local was = clock_of(well(clock, 'string', redis.pcall('GET', clock)), clock)
-local own = clock_of(well(cursor, 'string', redis.pcall('GET', cursor)), cursor)
-local at = reckon(clock_after, was, clock_of(well(meta, 'hash', redis.pcall('HGET', meta, 'last')), meta))
+local was = clock_of(expect_type(clock, 'string', redis.pcall('GET', clock)), clock)
+local own = clock_of(expect_type(cursor, 'string', redis.pcall('GET', cursor)), cursor)
+local at = reckon(was, clock_of(expect_type(meta, 'hash', redis.pcall('HGET', meta, 'last')), meta))
 local srv_us = server_us()
 if not at then return { srv_us, 'channel-not-found' } end
 if not own then return { srv_us, 'subscription-not-found' } end
 local old = {}
 for item = 1, #KEYS - 3 do
   local mid = KEYS[3 + item]
-  local found = clock_of(well(mid, 'string', redis.pcall('GET', mid)), mid)
+  local found = clock_of(expect_type(mid, 'string', redis.pcall('GET', mid)), mid)
   old[item] = found and not clock_after(found, own) and 1 or 0
 end
 return { srv_us, 'ok', string.format('%d', at), string.format('%d', own), old }

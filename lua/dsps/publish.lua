@@ -16,31 +16,14 @@
 --   seen          latest clock that the caller was told of, or ''
 --   items         1 for each item: body
 -- REPLY srv_us, clock, era, turned, for each item: c (created) or d (duplicate) and its clock, or r (refused)
--- @include server_us
--- @include well
--- @include clock_of
--- @include clock_after
--- @include clock_ahead
--- @include clock_steps
--- @include settled_clock
--- @include reckon
--- @include index_all
--- @include look_around
--- @include note_longest
--- @include note_ends
--- @include begin_anew
--- @include lasting
--- @include renew
--- @include oldest
--- @include drop_dead
 
 local count, read = #KEYS - 3, { clock, unpack(KEYS, 4) }
-local found = settled_clock(well, bodies, read)
+local found = settled_clock(bodies, read)
 local raw, mids = found[1], {}
-local known = well(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era', 'upto', 'longest_ms'))
-local start, turned = reckon(clock_after, clock_of(raw, clock), clock_of(known[1], meta), clock_of(seen ~= '' and seen, 'seen'))
+local known = expect_type(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era', 'upto', 'longest_ms'))
+local start, turned = reckon(clock_of(raw, clock), clock_of(known[1], meta), clock_of(seen ~= '' and seen, 'seen'))
 local upto, era = clock_of(known[3], meta), clock_of(known[2], meta) or 0
-local old = oldest(well, live, start or 0, 3)
+local old = oldest(live, start or 0, 3)
 for item = 2, count + 1 do
   mids[read[item]] = found[item]
   local at = clock_of(found[item], read[item])
@@ -68,7 +51,7 @@ if turned or not upto then
   begin_anew(meta, string.format('%d', position), era)
 elseif upto ~= start and clock_steps(upto, start) <= 100 then
   -- Published by foreign clients.
-  local found, foreign_ms = look_around(clock_ahead, bodies, clock_ahead(upto, 1), 1, clock_steps(upto, start))
+  local found, foreign_ms = look_around(bodies, clock_ahead(upto, 1), 1, clock_steps(upto, start))
   note_longest(meta, foreign_ms, true)
   index_all(live, found)
   upto, longest_ms = start, math.max(longest_ms, foreign_ms)
@@ -94,6 +77,6 @@ redis.call('SET', clock, last, 'PXAT', channel_ends_ms)
 redis.call('HSET', meta, 'last', last, 'upto', whole and last or string.format('%d', upto))
 if math.floor(position / 256) ~= math.floor((start or 0) / 256) then note_ends(meta, position, now_ms + longest_ms) end
 renew(channel_ends_ms, meta, live)
-drop_dead(live, bodies, old, position, count + 2, { oldest = oldest, well = well })
+drop_dead(live, bodies, old, position, count + 2)
 redis.call('PUBLISH', bell, 'new message')
 return { srv_us, last, era, turned and 1 or 0, words }

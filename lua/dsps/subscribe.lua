@@ -14,22 +14,13 @@
 --   not_after_ms  number: server time after which this call is void
 --   seen          latest clock that the caller was told of, or ''
 -- REPLY srv_us, created | exists | refused, clock, cursor, era, turned
--- @include server_us
--- @include well
--- @include clock_of
--- @include clock_after
--- @include reckon
--- @include begin_anew
--- @include lasting
--- @include renew
--- @include forget_expired
 
-local raw = well(clock, 'string', redis.pcall('GET', clock))
-local own = well(cursor, 'string', redis.pcall('GET', cursor))
-local kept = well(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era'))
-local done = well(op, 'string', redis.pcall('GET', op))
-well(live, 'zset', redis.pcall('ZCARD', live))
-local at, turned = reckon(clock_after, clock_of(raw, clock), clock_of(kept[1], meta), clock_of(seen ~= '' and seen, 'seen'))
+local raw = expect_type(clock, 'string', redis.pcall('GET', clock))
+local own = expect_type(cursor, 'string', redis.pcall('GET', cursor))
+local kept = expect_type(meta, 'hash', redis.pcall('HMGET', meta, 'last', 'era'))
+local done = expect_type(op, 'string', redis.pcall('GET', op))
+expect_type(live, 'zset', redis.pcall('ZCARD', live))
+local at, turned = reckon(clock_of(raw, clock), clock_of(kept[1], meta), clock_of(seen ~= '' and seen, 'seen'))
 clock_of(own, cursor)
 local srv_us, era = server_us(), clock_of(kept[2], meta) or 0
 local now_ms = math.floor(srv_us / 1000)

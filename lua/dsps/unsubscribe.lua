@@ -10,12 +10,10 @@
 --   subscriber    name
 --   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, deleted | missing | refused
--- @include server_us
--- @include well
 
-local own = well(cursor, 'string', redis.pcall('GET', cursor))
-local done = well(op, 'string', redis.pcall('GET', op))
-well(meta, 'hash', redis.pcall('HLEN', meta))
+local own = expect_type(cursor, 'string', redis.pcall('GET', cursor))
+local done = expect_type(op, 'string', redis.pcall('GET', op))
+expect_type(meta, 'hash', redis.pcall('HLEN', meta))
 local srv_us = server_us()
 if done or math.floor(srv_us / 1000) > not_after_ms then return { srv_us, done or 'refused' } end
 local result = own and 'deleted' or 'missing'

@@ -22,25 +22,10 @@
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it was in, the id of the job
 --       that has its unique key, else -
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include administered
--- @include told_before
--- @include place_of
--- @include free_held
--- @include end_by_hand
--- @include tell_ended
--- @include wake_push
--- @include tell_events
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { stats, unpack(KEYS, 5) }, { prefix .. 'wake' }, { op })
 model.check()
 
@@ -72,12 +57,11 @@ end
 local keep = redis.call('HGET', stats, 'events')
 local events, wakes = keep and { keep = keep }, false
 if #deeds > 0 then redis.call('SET', op, 'begun', 'PXAT', not_after_ms + 20000) end
-local helpers = { free_held = free_held, tell_ended = tell_ended, events = events }
 for _, item in ipairs(deeds) do
   local name = item.job and item.job.name or ''
   if ends then
     local outcome = deed == 'cancel' and 'cancelled' or 'discarded'
-    end_by_hand(prefix, item.id, item.job, state, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, model, helpers)
+    end_by_hand(prefix, item.id, item.job, state, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, model, events)
   elseif deed == 'requeue' then
     -- Nobody else has the right to stand in its way but a unique job, and that is told before anything is written.
     local holder = model.requeue(item.id, item.job, redo)

@@ -22,18 +22,10 @@
 --   about        JSON for people
 --   others       1 for each other incarnation whose leases it still has
 -- REPLY srv_us, ok | repeated | left, 1 = it leads, 1 = workers have stopped beating whose leases nobody has looked for
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include note_beat
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ workers }, { sweep }, {}, { worker, leader })
 model.check()
 local result, leads, orphaned = note_beat({ sweep = sweep, workers = workers, worker = worker, leader = leader },

@@ -32,45 +32,18 @@
 --   classes       1 for each class: a name
 --   items         5 for each item: as in end.lua
 -- REPLY srv_us, reply to the ends (see end.lua), kind, sleep_ms, ids set aside, jobs: id fence deadline_ms claims failures crashes body
--- @include server_us
--- @include check_types
--- @include fields
--- @include json_members
--- @include rfc3339
--- @include wire
--- @include wake_push
--- @include is_paused
--- @include limit_room
--- @include rate_back
--- @include count_leases
--- @include note_lease
--- @include error_note
--- @include tell_ended
--- @include tell_events
--- @include foreign_token
--- @include foreign_end
--- @include foreign_ends
--- @include foreign_promote
--- @include foreign_known
--- @include foreign_scan
--- @include foreign_claim
--- @include sleep_for
 
 check_types({ active }, { sweep, stats, limits, paused, prefix .. 'scan' }, { prefix .. 'wake' }, { record })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 format.check()
 local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
-local helpers = { fields = fields, foreign_token = foreign_token, foreign_end = foreign_end, error_note = error_note,
-  tell_ended = tell_ended, foreign_known = foreign_known, foreign_scan = foreign_scan, is_paused = is_paused, limit_room = limit_room,
-  count_leases = count_leases, rate_back = rate_back, note_lease = note_lease, wake_push = wake_push, events = events }
-local ended = foreign_ends(prefix, format, 7, 19 + class_count, now_ms, helpers)
+local ended = foreign_ends(prefix, format, 7, 19 + class_count, now_ms, events)
 local _, unread = foreign_promote(prefix, format, 100)
 
-local said, classes, capabilities, routes, names = fields(worker), {}, {}, {}, {}
+local said, classes, capabilities, routes, names = unpack_fields(worker), {}, {}, {}, {}
 for at = 1, class_count do
   names[at] = ARGV[18 + at]
   classes[names[at]] = true
@@ -81,7 +54,7 @@ local kind, jobs, corrupt = foreign_claim(prefix, format, { sweep = sweep, activ
   { classes = classes, key = table.concat(names, ' ') .. ' ' .. worker .. ' ' .. ARGV[15] .. ' ' .. ARGV[16], incarnation = incarnation,
     counter = counter, limit = limit, lease_ms = lease_ms, not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max,
     worker = { server = said[1], stack = said[2], region = said[3], capabilities = capabilities, routes = routes,
-      priorities = least and most and { least, most } or nil } }, now_ms, helpers)
+      priorities = least and most and { least, most } or nil } }, now_ms, events)
 for _, id in ipairs(unread) do corrupt[#corrupt + 1] = id end
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, ended, kind, sleep_for(prefix, now_ms, most_ms, format), corrupt, jobs }

@@ -25,24 +25,10 @@
 --   limit          number: most entries to look at
 --   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include administered
--- @include told_before
--- @include jobs_at
--- @include free_held
--- @include end_by_hand
--- @include tell_ended
--- @include tell_events
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { stats }, {}, { op })
 model.check()
 
@@ -72,7 +58,7 @@ local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
 local ending = { outcome = 'discarded', op_id = op_id, not_after_ms = not_after_ms }
 for _, entry in ipairs(old) do
-  end_by_hand(prefix, entry.id, entry.job, state, ending, now_ms, model, { free_held = free_held, tell_ended = tell_ended, events = events })
+  end_by_hand(prefix, entry.id, entry.job, state, ending, now_ms, model, events)
 end
 local told = { #old, kept, era_sequence, string.format('%d', era_ms) }
 redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)

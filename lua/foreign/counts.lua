@@ -14,17 +14,10 @@
 --   settings  what else the format wants to know
 --   items     1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({}, { stats }, {})
 model.check()
 

@@ -19,20 +19,9 @@
 --   version       the version that the next tick was reckoned for
 --   next_ms       the next tick, 0 = it does not tick any more
 -- REPLY srv_us, done | repeated | refused, changed | same | other | gone
--- @include server_us
--- @include check_types
--- @include administered
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include schedule_call
--- @include schedule_enable
--- @include wire
 
-local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,
-  { check_types = check_types, server_us = server_us, administered = administered })
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms)
 if known then return known end
-local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000),
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 model.check()
 return schedule_enable({ cron = cron, schedule = schedule, op = op }, name, version, next_ms, srv_us, not_after_ms, model.scheduled)

@@ -17,28 +17,14 @@
 --   items     5 for each item: finish | release | retry | bury | drop, id, fence, nonce, packed: value, ttl_ms, took_ms of a finish that
 --             returned something; error, trace, delay_ms, failures that it counts as (0 or 1); outcome of a drop
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome; only their number where all have finished
--- @include server_us
--- @include check_types
--- @include fields
--- @include json_members
--- @include rfc3339
--- @include wire
--- @include error_note
--- @include tell_ended
--- @include tell_events
--- @include foreign_token
--- @include foreign_end
--- @include foreign_ends
 
 check_types({ active }, { sweep, stats }, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 format.check()
 local keep = redis.call('HGET', stats, 'events')
 local events = keep and { keep = keep }
-local ended = foreign_ends(prefix, format, 4, 7, now_ms, { fields = fields, foreign_token = foreign_token, foreign_end = foreign_end,
-  error_note = error_note, tell_ended = tell_ended, events = events })
+local ended = foreign_ends(prefix, format, 4, 7, now_ms, events)
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, ended }

@@ -18,23 +18,12 @@
 --                 have passed), packed fields
 -- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | x (refused), its id, and of a duplicate state, fence and id of
 --       the job that was there first
--- @include server_us
--- @include check_types
--- @include fields
--- @include json_members
--- @include rfc3339
--- @include wire
--- @include wake_push
--- @include tell_events
--- @include foreign_state
--- @include foreign_over
 
 local wake = prefix .. 'wake'
 check_types({}, { sweep, stats }, { wake }, { new })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 format.check()
 local count, items, reply = (#ARGV - 7) / 3, {}, {}
 local record = redis.call('GET', new)
@@ -51,7 +40,7 @@ end
 local fresh = false
 for at = 1, count do
   local given, wait_ms, packed = ARGV[5 + 3 * at], tonumber(ARGV[6 + 3 * at]), ARGV[7 + 3 * at]
-  local item = { given = given, wait_ms = wait_ms, fields = fields(packed) }
+  local item = { given = given, wait_ms = wait_ms, fields = unpack_fields(packed) }
   item.body = item.fields[1]
   local sign, id, holder = string.match(known[at] or '', '^([+-])([^=]*)=?(.*)$')
   if sign then

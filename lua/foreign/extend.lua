@@ -18,22 +18,13 @@
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | void | stale | cancelled, deadline_ms (0 when stale or cancelled)
--- @include server_us
--- @include check_types
--- @include fields
--- @include json_members
--- @include rfc3339
--- @include wire
--- @include note_lease
--- @include foreign_token
 
 local runs = { sweep }
 for at = 3, #KEYS do runs[#runs + 1] = KEYS[at] end
 check_types({ active }, runs, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local format = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local format = wire(root, prefix, queue, layout, settings, now_ms)
 format.check()
 local reply, held = {}, {}
 for at = 1, #KEYS - 2 do

@@ -23,19 +23,10 @@
 --   phase         begin | end
 --   force         1 = also while jobs are in hand
 -- REPLY srv_us, done | repeated | refused | busy, era_sequence (0), era_ms, 1 = there is more to take: another call ends it
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include administered
--- @include told_before
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ cron, active, workers, took }, { paused, worker_settings }, {}, { op })
 model.check()
 

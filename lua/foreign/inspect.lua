@@ -15,18 +15,10 @@
 --   whole     1 = with the body and the fields of `run`
 --   items     1 for each item: id
 -- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none), body, fields of `run`
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include place_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { unpack(KEYS, 3) }, {})
 model.check()
 

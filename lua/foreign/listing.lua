@@ -14,18 +14,10 @@
 --   offset    number: first rank
 --   limit     number: most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...; members of delayed begin with ten zeros
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include jobs_at
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, {}, {})
 model.check()
 

@@ -18,18 +18,10 @@
 --   id        the job
 --   token     16 hex digits; '' = only look
 -- REPLY srv_us, pending | finished | discarded | dead | gone, fence (0: none is compared), ended_ms (0 = not known), record, error
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include place_of
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({}, { stats, run }, {}, { waits })
 model.check()
 

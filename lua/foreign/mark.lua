@@ -17,18 +17,10 @@
 --   fence     fence of the token
 --   nonce     nonce of the token
 -- REPLY srv_us, ok | repeated | stale
--- @include server_us
--- @include check_types
--- @include fields
--- @include json_members
--- @include rfc3339
--- @include wire
--- @include foreign_token
 
 check_types({ active }, { sweep, run }, {})
 local srv_us = server_us(now_ms, sweep)
-local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000),
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local format = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 format.check()
 if foreign_token(prefix, format, id, fence, nonce) ~= 'held' then return { srv_us, 'stale' } end
 local token = fence .. ':' .. nonce

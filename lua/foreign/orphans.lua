@@ -19,36 +19,19 @@
 --   limit     number: most leases to look at
 --   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried, id, fence, nonce, crashes
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include swept_before
--- @include error_note
--- @include free_held
--- @include tell_ended
--- @include foreign_end
--- @include reap_foreign
--- @include take_orphans
--- @include wake_push
--- @include tell_events
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ workers, active }, { sweep, stats }, { prefix .. 'wake' }, { swept })
 model.check()
 local told = swept_before(swept, counter)
 if told then return { srv_us, most_ms, told } end
 local noted = redis.call('HGET', stats, 'events')
 local events = noted and { keep = noted }
-local helpers = { error_note = error_note, foreign_end = foreign_end, free_held = free_held, tell_ended = tell_ended, events = events }
 
 local taken, more = take_orphans(prefix, { sweep = sweep, workers = workers, active = active }, now_ms, limit, function(id)
-  return reap_foreign(prefix, id, now_ms, model, helpers)
+  return reap_foreign(prefix, id, now_ms, model, events)
 end)
 if #taken > 0 then wake_push(prefix .. 'wake') end
 if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end

@@ -17,18 +17,10 @@
 --   newest    1 = from the end
 --   names     1 = names instead of ids
 -- REPLY srv_us, how many entries, their ids, or of each name: name, count ('' = nobody can read it)
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include jobs_at
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, {}, {})
 model.check()
 

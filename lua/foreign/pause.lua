@@ -19,19 +19,10 @@
 --   class         name of jobs, or *
 --   length_ms     number: 0 = until it is resumed
 -- REPLY srv_us, done | repeated | refused
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include administered
--- @include tell_events
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ rest }, { paused, stats }, {}, { op })
 model.check()
 

@@ -19,23 +19,10 @@
 --   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, sleep_ms, promoted, then the ids that it removed for want of a job; for each due schedule: name, version, next tick,
 --       anchor_ms, timing, policy; version of what workers learn once (news.lua)
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include swept_before
--- @include due_schedules
--- @include foreign_promote
--- @include lift_pauses
--- @include sleep_for
--- @include wake_push
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ cron, prefix .. 'active', prefix .. 'rest' }, { sweep, stats, prefix .. 'settings', prefix .. 'paused' }, { prefix .. 'wake' },
   { swept })
 model.check()

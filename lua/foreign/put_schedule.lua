@@ -26,21 +26,10 @@
 --   enabled       1, 0, or '' = as it is; a new one is
 --   most          number: most schedules of the queue
 -- REPLY srv_us, done | repeated | refused, new | changed | same | full
--- @include server_us
--- @include check_types
--- @include administered
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include schedule_call
--- @include schedule_put
--- @include wire
 
-local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,
-  { check_types = check_types, server_us = server_us, administered = administered })
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms)
 if known then return known end
-local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000),
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 model.check()
 check_types({}, { stats }, {})
 return schedule_put({ cron = cron, schedule = schedule, stats = stats, op = op },

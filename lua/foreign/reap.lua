@@ -21,30 +21,10 @@
 --   limit     number: most leases to take away
 --   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, sleep_ms, for each lease: reaped | buried, id, fence, nonce ('-' = it was not ours), crashes
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include swept_before
--- @include sweep_clock
--- @include error_note
--- @include free_held
--- @include tell_ended
--- @include foreign_end
--- @include reap_foreign
--- @include strays_back
--- @include keep_ended
--- @include mend_held
--- @include sleep_for
--- @include wake_push
--- @include tell_events
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active, prefix .. 'strays', prefix .. 'cron', prefix .. 'rest' }, { sweep, stats, prefix .. 'limits', prefix .. 'retention' },
   { prefix .. 'wake' }, { swept })
 model.check()
@@ -60,7 +40,6 @@ if now_ms < no_reap_before_ms then expired = {} end
 if lease_ms == 0 then ahead = {} end
 local noted = redis.call('HGET', stats, 'events')
 local events = noted and { keep = noted }
-local helpers = { error_note = error_note, foreign_end = foreign_end, free_held = free_held, tell_ended = tell_ended, events = events }
 
 redis.call('HSET', sweep, unpack(keep))
 for _, id in ipairs(ahead) do
@@ -72,13 +51,13 @@ for _, id in ipairs(ahead) do
 end
 local taken = {}
 for _, id in ipairs(expired) do
-  local kind, fence, nonce, crashes = unpack(reap_foreign(prefix, id, now_ms, model, helpers))
+  local kind, fence, nonce, crashes = unpack(reap_foreign(prefix, id, now_ms, model, events))
   redis.call('ZREM', active, id)
   for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, nonce, crashes } or {}) do taken[#taken + 1] = field end
 end
 -- After a stall the workers of the original have not been heard either.
 if now_ms >= no_reap_before_ms then
-  for _, id in ipairs(strays_back(prefix, active, now_ms, limit, model, helpers)) do
+  for _, id in ipairs(strays_back(prefix, active, now_ms, limit, model, events)) do
     for _, field in ipairs({ 'reaped', id, '0', '-', 0 }) do taken[#taken + 1] = field end
   end
 end

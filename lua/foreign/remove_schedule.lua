@@ -17,20 +17,9 @@
 --   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 -- REPLY srv_us, done | repeated | refused, changed | gone
--- @include server_us
--- @include check_types
--- @include administered
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include schedule_call
--- @include schedule_remove
--- @include wire
 
-local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,
-  { check_types = check_types, server_us = server_us, administered = administered })
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms)
 if known then return known end
-local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000),
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
 model.check()
 return schedule_remove({ cron = cron, schedule = schedule, op = op }, name, srv_us, not_after_ms, model.scheduled)

@@ -17,20 +17,10 @@
 --   not_after_ms  number: server time after which this call is void
 --   class         name of jobs, or *
 -- REPLY srv_us, done | repeated | refused
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include administered
--- @include wake_push
--- @include tell_events
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ rest }, { paused, stats }, { prefix .. 'wake' }, { op })
 model.check()
 

@@ -12,10 +12,6 @@
 --   limit         n:<name>
 --   definition    concurrency rate per_ms fixed|sliding, 0 where there is none; '' = remove it
 -- REPLY srv_us, done | repeated | refused
--- @include server_us
--- @include check_types
--- @include administered
--- @include wake_push
 
 check_types({}, { sweep, limits }, { prefix .. 'wake' }, { op })
 local srv_us = server_us(now_ms, sweep)

@@ -25,20 +25,10 @@
 --   error_text   '' = none
 --   items        2 for each item: its tick (ms), and the id of its job ('' = the server gives it one)
 -- REPLY srv_us, ticked | repeated | moved, jobs not made because the one before has not ended, then the ids of those that were
--- @include server_us
--- @include check_types
--- @include json_members
--- @include rfc3339
--- @include fields
--- @include wire
--- @include place_of
--- @include wake_push
--- @include tell_events
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local model = wire(root, prefix, queue, layout, settings, now_ms,
-  { json_members = json_members, rfc3339 = rfc3339, fields = fields, check_types = check_types })
+local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ cron }, { schedule, stats }, { prefix .. 'wake' }, { unpack(KEYS, 5) })
 model.check()
 -- A foreign client may have moved it, or taken it away.
@@ -52,7 +42,7 @@ if was[1] ~= version or was[2] ~= expected_ms or was[3] ~= '1' or math.max(last_
   return { srv_us, 'moved', 0, {} }
 end
 local function template()
-  return fields(fields(was[5])[2])
+  return unpack_fields(unpack_fields(was[5])[2])
 end
 local whole, parts = pcall(template)
 if error_text == '' and not (whole and parts[1]) then error_text, next_ms = 'corrupt template', '0' end

@@ -18,10 +18,6 @@
 --   about        JSON for people
 --   others       1 for each other incarnation whose leases it still has
 -- REPLY srv_us, ok | repeated | left, 1 = it leads, 1 = workers have stopped beating whose leases nobody has looked for
--- @include server_us
--- @include settled
--- @include check_types
--- @include note_beat
 
 settled(prefix)
 check_types({ workers }, { sweep }, {}, { worker, leader })

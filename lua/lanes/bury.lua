@@ -12,21 +12,6 @@
 --   prefix   prefix of the queue's keys
 --   items    5 for each item: id, fence, nonce, error text, stack trace
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
--- @include server_us
--- @include settled
--- @include check_types
--- @include envelope_open
--- @include token_state
--- @include error_note
--- @include free_unique
--- @include error_ttl
--- @include tell_ended
--- @include bury_job
--- @include ready_lane
--- @include free_slots
--- @include end_lease
--- @include wake_push
--- @include tell_events
 
 settled(prefix)
 local jobs, runs = {}, { sweep, stats }
@@ -50,10 +35,9 @@ for at = 1, (#KEYS - 4) / 2 do
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
-local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, error_ttl = error_ttl, tell_ended = tell_ended, events = events }
 for _, lease in ipairs(held) do
-  bury_job(prefix, lease.job, lease.id, now_ms, helpers, lease.note[2])
-  end_lease(prefix, lease, 'buried', turn, wakes, helpers, lease.note)
+  bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
+  end_lease(prefix, lease, 'buried', turn, wakes, lease.note)
 end
 for list in pairs(wakes) do wake_push(list) end
 if events then tell_events(prefix .. 'events', events) end

@@ -33,43 +33,6 @@
 --   items         2 for each item: fence, nonce
 --   results       3 for each result: number of its item, ttl_ms, its record from took_ms on
 -- REPLY srv_us, finish reply (see finish.lua), kind, sleep_ms, corrupt ids, jobs: id fence deadline_ms claims failures crashes envelope
--- @include server_us
--- @include settled
--- @include check_types
--- @include envelope_kind
--- @include envelope_seal
--- @include envelope_cost
--- @include envelope_open
--- @include token_state
--- @include ready_lane
--- @include free_slots
--- @include free_unique
--- @include drop_run
--- @include tell_ended
--- @include error_ttl
--- @include finish_jobs
--- @include lane_score
--- @include to_lane
--- @include wake_push
--- @include bury_job
--- @include promote_due
--- @include note_lease
--- @include limit_room
--- @include is_paused
--- @include open_classes
--- @include pick_jobs
--- @include count_leases
--- @include rate_back
--- @include leave_lane
--- @include claim_known
--- @include claim_jobs
--- @include wake_served
--- @include next_ms
--- @include due_member
--- @include parent_fate
--- @include unblock_job
--- @include hand_over
--- @include tell_events
 
 local classes, zsets, wake_lists = {}, { due, rest, active, dead, done }, {}
 for at = 1, class_count do
@@ -82,18 +45,12 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local noted = redis.call('HMGET', stats, 'turn', 'waits_ms', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[3] and { keep = noted[3] }
-local helpers = { envelope_kind = envelope_kind, envelope_seal = envelope_seal, envelope_cost = envelope_cost, envelope_open = envelope_open, to_lane = to_lane,
-  lane_score = lane_score, bury_job = bury_job, token_state = token_state, note_lease = note_lease, ready_lane = ready_lane,
-  free_slots = free_slots, free_unique = free_unique, limit_room = limit_room, is_paused = is_paused, open_classes = open_classes,
-  pick_jobs = pick_jobs, count_leases = count_leases, rate_back = rate_back, leave_lane = leave_lane, claim_known = claim_known,
-  due_member = due_member, parent_fate = parent_fate, unblock_job = unblock_job, hand_over = hand_over, tell_ended = tell_ended,
-  error_ttl = error_ttl, check_types = check_types, drop_run = drop_run, events = events }
-local _, wakes, unread = promote_due(prefix, turn, now_ms, 100, helpers)
-local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, turn, wakes, helpers, noted[2])
+local _, wakes, unread = promote_due(prefix, turn, now_ms, 100, events)
+local finished, more = finish_jobs(prefix, 10 + 2 * class_count, 14 + class_count, now_ms, turn, wakes, events, noted[2])
 local kind, jobs, corrupt, open = claim_jobs({ sweep = sweep, active = active, stats = stats, record = record },
   { prefix = prefix, classes = classes, incarnation = incarnation, counter = counter, limit = limit, lease_ms = lease_ms,
-    not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, least = least, most = most, corrupt = unread, turn = turn }, now_ms, helpers)
+    not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max, least = least, most = most, corrupt = unread, turn = turn }, now_ms, events)
 wake_served(prefix, classes, open, wakes)
 for list in pairs(wakes) do wake_push(list) end
 if events then tell_events(prefix .. 'events', events) end
-return { srv_us, finished, kind, more and 0 or next_ms(prefix, now_ms, most_ms), corrupt, jobs }
+return { srv_us, finished, kind, more and 0 or next_sweep_ms(prefix, now_ms, most_ms), corrupt, jobs }

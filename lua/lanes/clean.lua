@@ -24,24 +24,6 @@
 --   limit          number: most entries to look at
 --   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
--- @include told_before
--- @include envelope_open
--- @include due_member
--- @include lanes_of
--- @include jobs_in
--- @include free_unique
--- @include drop_run
--- @include ready_lane
--- @include free_slots
--- @include tell_ended
--- @include end_job
--- @include leave_empty
--- @include wake_push
--- @include tell_events
 
 settled(prefix)
 check_types({ due, active, dead, done }, { sweep, stats }, {})
@@ -55,7 +37,7 @@ local before_ms, timed = math.min(now_ms - older_than_ms, era_ms), state == 'dea
 local all = older_than_ms == 0
 local old, kept, lanes, wakes = {}, 0, {}, {}
 -- anchor: clean-takes-the-named-state
-for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms, { lanes_of = lanes_of })) do
+for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms)) do
   if #old >= most then break end
   local job = state ~= 'finished' and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. entry.id, 0, 700))
   local known = job and job.kind == 'J'
@@ -76,20 +58,18 @@ for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms, { la
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
-local helpers = { due_member = due_member, free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane,
-  tell_ended = tell_ended, events = events }
 for _, entry in ipairs(old) do
   if entry.job then
-    end_job(prefix, entry.job, entry.id, { outcome = 2, op_id = op_id, not_after_ms = not_after_ms }, now_ms, turn, wakes, helpers)
+    end_job(prefix, entry.job, entry.id, { outcome = 2, op_id = op_id, not_after_ms = not_after_ms }, now_ms, turn, wakes, events)
   elseif state == 'finished' then
     redis.call('DEL', prefix .. 'result:' .. entry.id)
   else
-    drop_run(prefix, entry.id, helpers)
+    drop_run(prefix, entry.id)
   end
   redis.call('ZREM', entry.key, entry.member)
   if state == 'waiting' then lanes[string.sub(entry.key, #prefix + 6)] = true end
 end
-for lane in pairs(lanes) do leave_empty(prefix, lane, turn, helpers) end
+for lane in pairs(lanes) do leave_empty(prefix, lane, turn) end
 for list in pairs(wakes) do wake_push(list) end
 local told = { #old, kept, string.format('%d', era_sequence), string.format('%d', era_ms) }
 redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)

@@ -15,9 +15,6 @@
 --   prefix   prefix of the queue's keys
 --   classes  1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing
--- @include server_us
--- @include settled
--- @include lanes_of
 
 settled(prefix)
 local reply, waiting, wanted = { server_us(now_ms, sweep) }, 0, {}

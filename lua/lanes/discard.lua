@@ -20,22 +20,6 @@
 --   state         waiting | blocked | delayed | active | dead | finished
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed, the state that it was in, -
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
--- @include told_before
--- @include envelope_open
--- @include due_member
--- @include job_state
--- @include state_of
--- @include free_unique
--- @include ready_lane
--- @include free_slots
--- @include tell_ended
--- @include end_job
--- @include wake_push
--- @include tell_events
 
 settled(prefix)
 check_types({ due, active, dead, done }, { sweep, stats }, {})
@@ -43,13 +27,11 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, told_before(op) } end
-local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state, free_unique = free_unique,
-  free_slots = free_slots, ready_lane = ready_lane, tell_ended = tell_ended }
 local told, ends, wakes = {}, {}, {}
 for at = 1, (#KEYS - 7) / 2 do
   local id, job = ARGV[6 + at], envelope_open(redis.call('GETRANGE', KEYS[6 + 2 * at], 0, 700))
   redis.call('HLEN', KEYS[7 + 2 * at])
-  local now = state_of(prefix, job, id, helpers)
+  local now = state_of(prefix, job, id)
   if job and job.kind == 'J' then check_types({ prefix .. 'lane:' .. job.lane }, {}, { prefix .. 'wake:' .. job.class }) end
   -- A tombstone of this very call: it was cut off, and the rest of it is done now.
   local mine = job and job.kind == 'T' and job.nonce == op_id
@@ -59,13 +41,12 @@ for at = 1, (#KEYS - 7) / 2 do
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
-helpers.events = events
 for _, job in ipairs(ends) do
   if state == 'finished' then
     redis.call('ZREM', done, job.id)
     redis.call('DEL', prefix .. 'result:' .. job.id)
   else
-    end_job(prefix, job.job, job.id, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, turn, wakes, helpers)
+    end_job(prefix, job.job, job.id, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, turn, wakes, events)
   end
 end
 for list in pairs(wakes) do wake_push(list) end

@@ -18,26 +18,6 @@
 --   prefix   prefix of the queue's keys
 --   items    4 for each item: id, fence, nonce, discarded | skipped | rerouted
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
--- @include server_us
--- @include settled
--- @include check_types
--- @include envelope_open
--- @include token_state
--- @include free_unique
--- @include drop_run
--- @include error_ttl
--- @include tell_ended
--- @include ready_lane
--- @include free_slots
--- @include due_member
--- @include lane_score
--- @include to_lane
--- @include bury_job
--- @include parent_fate
--- @include unblock_job
--- @include hand_over
--- @include wake_push
--- @include tell_events
 
 settled(prefix)
 local jobs, runs = {}, { sweep, stats }
@@ -64,9 +44,6 @@ for at = 1, #jobs do
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
-local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, envelope_open = envelope_open,
-  due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job, parent_fate = parent_fate, unblock_job = unblock_job,
-  error_ttl = error_ttl, tell_ended = tell_ended, drop_run = drop_run, events = events }
 for _, lease in ipairs(held) do
   if lease.fresh then
     redis.call('SET', lease.key, lease.tombstone, 'PXAT', math.max(lease.job.not_after_ms, now_ms) + 20000)
@@ -74,16 +51,16 @@ for _, lease in ipairs(held) do
     free_unique(prefix, lease.job, lease.id) -- anchor: skipped-job-frees-its-unique-key
     if events then events[#events + 1] = { lease.outcome, lease.id, lease.job.name } end
   end
-  free_slots(prefix, lease.limits, lease.id, turn, wakes, helpers)
+  free_slots(prefix, lease.limits, lease.id, turn, wakes)
   if lease.outcome == 'skipped' then redis.call('ZADD', done, now_ms, lease.id) end
   if fed and redis.call('SISMEMBER', feeding, lease.id) == 1 then
     redis.call('ZADD', handing, now_ms, (lease.outcome == 'skipped' and '+' or '-') .. lease.id)
   end
-  if lease.fresh then redis.call('DEL', lease.run) else drop_run(prefix, lease.id, helpers) end
+  if lease.fresh then redis.call('DEL', lease.run) else drop_run(prefix, lease.id) end
   redis.call('ZREM', active, lease.id)
   tell_ended(prefix, lease.id)
 end
-if fed then hand_over(prefix, now_ms, turn, 100, wakes, helpers) end
+if fed then hand_over(prefix, now_ms, turn, 100, wakes, events) end
 for list in pairs(wakes) do wake_push(list) end
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, reply }

@@ -14,15 +14,8 @@
 --   version       the version that the next tick was reckoned for
 --   next_ms       the next tick, 0 = it does not tick any more
 -- REPLY srv_us, done | repeated | refused, changed | same | other | gone
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
--- @include schedule_call
--- @include schedule_enable
 
 settled(prefix)
-local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,
-  { check_types = check_types, server_us = server_us, administered = administered })
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms)
 if known then return known end
 return schedule_enable({ cron = cron, schedule = schedule, op = op }, name, version, next_ms, srv_us, not_after_ms)

@@ -36,26 +36,6 @@
 --   tail          envelope after them, from the enqueue nonce on
 -- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the job that was there first; or orphan and the id of
 --       the parent that nobody knows
--- @include server_us
--- @include settled
--- @include check_types
--- @include envelope_open
--- @include lane_score
--- @include to_lane
--- @include due_member
--- @include job_state
--- @include enqueue_known
--- @include unique_holder
--- @include reject_enqueue
--- @include parent_fate
--- @include read_parents
--- @include keep_results
--- @include block_job
--- @include wake_push
--- @include new_class
--- @include tell_news
--- @include note_class
--- @include tell_events
 
 settled(prefix)
 -- Reading these two tells as well, without a call more for each enqueue.
@@ -65,10 +45,9 @@ check_types({ ready, lane, due, active, dead }, { sweep, run, classes, parked, s
   doubtful and { seq, job, unique, dedup } or {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state, parent_fate = parent_fate }
 local nonce = string.sub(tail, 1, 8)
 local known = envelope_open(raw or nil)
-local result, state, fence, first = enqueue_known(prefix, known, nonce, id, helpers)
+local result, state, fence, first = enqueue_known(prefix, known, nonce, id)
 if result then -- anchor: enqueue-is-recognized-when-repeated
   -- Only a copy that was cut off before its last write finds its window not opened.
   local until_ms = result == 'repeated' and dedup_key ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms or 0
@@ -83,14 +62,14 @@ local waits_for, lost, unknown, results = {}, {}, nil, {}
 if #KEYS > 15 then
   check_types({ KEYS[16], KEYS[18], KEYS[19], KEYS[20] }, {}, {})
   for _, key in ipairs({ KEYS[17], KEYS[21] }) do redis.call('SCARD', key) end
-  waits_for, lost, unknown, results = read_parents(prefix, 22, flags, helpers)
+  waits_for, lost, unknown, results = read_parents(prefix, 22, flags)
 end
 if unknown then
   reject_enqueue(job, nonce, unknown, not_after_ms + 20000, 4)
   return { srv_us, 'orphan', '', 0, unknown }
 end
 if unique_key ~= '' or dedup_key ~= '' then
-  first, state, fence = unique_holder(prefix, unique_key, dedup_key, id, helpers)
+  first, state, fence = unique_holder(prefix, unique_key, dedup_key, id)
   if first then
     reject_enqueue(job, nonce, first, not_after_ms + 20000, 3) -- anchor: late-copy-of-a-rejected-enqueue-stays-out
     return { srv_us, 'duplicate', state, fence, first }
@@ -106,7 +85,7 @@ local new = new_class(prefix, classes, class, target)
 local sequence = redis.call('INCR', seq)
 local due_ms = delay_ms > 0 and now_ms + delay_ms or -delay_ms
 local envelope = head .. struct.pack('>I6I6', sequence, now_ms) .. (due_ms > 0 and struct.pack('>I6', due_ms) or '') .. tail
-if new then note_class(prefix, classes, class, target, now_ms, { tell_news = tell_news }) end
+if new then note_class(prefix, classes, class, target, now_ms) end
 -- The index before the job: an entry without a job is skipped, but a job without an entry would be lost (rule 1).
 if results and results[1] then keep_results(prefix, id, results, now_ms) end -- anchor: late-children-keep-results
 -- anchor: index-entry-before-the-job, 2 lines
@@ -118,7 +97,7 @@ elseif due_ms > 0 then -- anchor: delayed-jobs-wait
   redis.call('ZADD', due, due_ms, member)
   gains = redis.call('ZRANGE', due, 0, 0)[1] == member
 else
-  gains = to_lane(prefix, id, { class = class, lane = lane_name, priority = priority, flags = flags, sequence = sequence }, turn, lane_score)
+  gains = to_lane(prefix, id, { class = class, lane = lane_name, priority = priority, flags = flags, sequence = sequence }, turn)
 end
 -- The job with its key in one write: a key without its job would lie about for ever.
 -- anchor: job-after-its-index-entry, 2 lines

@@ -27,21 +27,6 @@
 --   items         1 for each item: envelope without the fields that the server sets
 -- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused), then for each duplicate: state, fence, id of the
 --       job that was there first
--- @include server_us
--- @include settled
--- @include check_types
--- @include envelope_open
--- @include lane_score
--- @include due_member
--- @include job_state
--- @include enqueue_known
--- @include unique_holder
--- @include reject_enqueue
--- @include wake_push
--- @include new_class
--- @include tell_news
--- @include note_class
--- @include tell_events
 
 -- Read everything. Most often no id is known, and a page of 500 then costs one EXISTS.
 local lanes, zsets, wakes = {}, { due, active, dead }, {}
@@ -67,12 +52,11 @@ local count = #ARGV - items_at
 local keys_at, id_at = #KEYS - count, #prefix + 5
 local letters, known_states, rejected, taken, keyed = {}, {}, {}, {}, {}
 local delayed, jobs, words, unique_jobs, windows, tombstones, fresh, first_due = {}, {}, 0, {}, {}, {}, 0, nil
-local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
 -- Who keeps an item out: another job, or an earlier item of this call.
 local function held_by(id, unique, dedup, delay_ms)
   local earlier = taken['unique:' .. unique] or taken['dedup:' .. dedup]
   if earlier then return earlier.id, earlier.state, 0 end
-  local holder, state, fence = unique_holder(prefix, unique, dedup, id, helpers)
+  local holder, state, fence = unique_holder(prefix, unique, dedup, id)
   if holder then return holder, state, fence end
   local item = { id = id, state = delay_ms ~= 0 and 'delayed' or 'waiting' }
   if unique ~= '' then taken['unique:' .. unique] = item end
@@ -97,7 +81,7 @@ for page = 1, count, PIECE / 2 do
     if some_known then
       check_types({}, {}, {}, { key })
       local known = envelope_open(redis.call('GET', key))
-      result, state, fence, first = enqueue_known(prefix, known, nonce, id, helpers)
+      result, state, fence, first = enqueue_known(prefix, known, nonce, id)
       if result == 'repeated' and dedup ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms > now_ms then
         windows[#windows + 1] = { dedup = dedup, id = id, until_ms = known.enqueued_ms + dedup_ms }
       end
@@ -162,7 +146,7 @@ end
 for _, key in ipairs(tombstones) do redis.call('PEXPIREAT', key, not_after_ms + 20000, 'GT') end
 if fresh == 0 then return reply end
 redis.call('INCRBY', seq, fresh)
-for class, target in pairs(new) do note_class(prefix, classes, class, target, now_ms, { tell_news = tell_news }) end
+for class, target in pairs(new) do note_class(prefix, classes, class, target, now_ms) end
 -- The indexes before the jobs: an entry without a job is skipped, but a job without an entry would be lost (rule 1).
 -- anchor: bulk-keeps-every-delayed-job
 for at = 1, #delayed, PIECE do redis.call('ZADD', due, unpack(delayed, at, math.min(at + PIECE - 1, #delayed))) end

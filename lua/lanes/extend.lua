@@ -14,12 +14,6 @@
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | stale | cancelled | void, deadline_ms
--- @include server_us
--- @include settled
--- @include check_types
--- @include envelope_open
--- @include token_state
--- @include note_lease
 
 settled(prefix)
 local jobs, runs = {}, { sweep }

@@ -35,16 +35,6 @@
 --   phase         begin | end
 --   force         1 = also while jobs are in hand
 -- REPLY srv_us, done | repeated | refused | busy, era_sequence, era_ms, 1 = there is more to take: another call ends it
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
--- @include told_before
--- @include lanes_of
--- @include envelope_open
--- @include let_go
--- @include tell_news
--- @include forget_all
 
 settled(prefix)
 check_types({ cron, due, active, dead, done, blocked, rest, blocking, keeping, handing, workers, took },
@@ -74,7 +64,7 @@ else
   for _, key in ipairs({ due, active, dead, done, blocked }) do left = left + redis.call('ZCARD', key) end
   for _, lane in ipairs(lanes_of(prefix)) do left = left + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
   if left == 0 then -- anchor: classes-with-jobs-are-kept
-    told[3] = forget_all(prefix, now_ms, { let_go = let_go, envelope_open = envelope_open, tell_news = tell_news }) and 1 or 0
+    told[3] = forget_all(prefix, now_ms) and 1 or 0
   else
     -- Lanes that wait for a limit that is gone are brought back by the sweeps (mend_limits).
     redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1, 'rests_from_ms', 0)

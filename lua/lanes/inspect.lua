@@ -14,22 +14,14 @@
 --   whole    1 = with the envelope and the fields of `run`
 --   items    1 for each item: id
 -- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none), envelope, fields of `run`
--- @include server_us
--- @include settled
--- @include check_types
--- @include envelope_open
--- @include due_member
--- @include job_state
--- @include state_of
 
 settled(prefix)
 check_types({ due, active, dead, done }, { sweep }, {})
 local reply, bytes = { server_us(now_ms, sweep) }, 0
-local helpers = { job_state = job_state, due_member = due_member }
 for at = 1, (#KEYS - 5) / 2 do
   local id, job_key = ARGV[3 + at], KEYS[4 + 2 * at]
   local job = envelope_open(redis.call('GETRANGE', job_key, 0, 700))
-  local state, fence = state_of(prefix, job, id, helpers)
+  local state, fence = state_of(prefix, job, id)
   local index = ({ delayed = due, active = active, dead = dead, finished = done })[state]
   local at_ms = index and redis.call('ZSCORE', index, index == due and due_member(job.sequence, id) or id) or 0
   local raw, run = '', {}

@@ -14,9 +14,6 @@
 --   offset   number: first rank
 --   limit    number: most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...
--- @include server_us
--- @include settled
--- @include lanes_of
 
 settled(prefix)
 local reply, waiting, skip = { server_us(now_ms, sweep) }, {}, offset

@@ -12,9 +12,6 @@
 --   ttl_ms        number: how long the lock is held from now on
 --   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, held | lost | refused, fence, until_ms
--- @include server_us
--- @include settled
--- @include check_types
 
 settled(prefix)
 check_types({}, { sweep, lock }, {}, {})

@@ -10,9 +10,6 @@
 --   prefix   prefix of the queue's keys
 --   token    of the holder
 -- REPLY srv_us, released | lost, 0, 0
--- @include server_us
--- @include settled
--- @include check_types
 
 settled(prefix)
 check_types({}, { sweep, lock }, {}, { op })

@@ -18,10 +18,6 @@
 --   id       the job
 --   token    16 hex digits; '' = only look
 -- REPLY srv_us, pending | finished | discarded | rejected | dead | kept | gone, fence, ended_ms (0 = not known), record, error
--- @include server_us
--- @include settled
--- @include check_types
--- @include envelope_open
 
 settled(prefix)
 check_types({ done, dead }, { sweep, run, stats }, {})

@@ -7,7 +7,6 @@
 -- ARGV
 --   (none)
 -- REPLY srv_us, made | refused
--- @include server_us
 
 local srv_us = server_us('', sweep)
 if redis.call('EXISTS', seq) == 1 then return { srv_us, 'refused' } end

@@ -11,10 +11,6 @@
 --   fence    fence of the token
 --   nonce    nonce of the token
 -- REPLY srv_us, ok | repeated | stale
--- @include server_us
--- @include check_types
--- @include envelope_open
--- @include token_state
 
 check_types({}, { sweep, run }, {}, { job })
 local srv_us = server_us(now_ms, sweep)

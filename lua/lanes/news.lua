@@ -13,9 +13,6 @@
 --   version  the version that the worker knows
 --   worker   its name
 -- REPLY srv_us, version, handlers at once (0 = as it was started), pause (-1 none, 0 until it is resumed, or ms left), class, target, ...
--- @include server_us
--- @include settled
--- @include check_types
 
 settled(prefix)
 check_types({}, { sweep, classes, settings }, { news })

@@ -22,26 +22,6 @@
 --   limit    number: most leases to look at
 --   most_ms  number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried | corrupt, id, fence, nonce, crashes
--- @include server_us
--- @include settled
--- @include check_types
--- @include envelope_open
--- @include due_member
--- @include lane_score
--- @include to_lane
--- @include free_unique
--- @include drop_run
--- @include error_ttl
--- @include tell_ended
--- @include bury_job
--- @include ready_lane
--- @include free_slots
--- @include error_note
--- @include reap_job
--- @include take_orphans
--- @include swept_before
--- @include wake_push
--- @include tell_events
 
 settled(prefix)
 check_types({ workers, due, rest, active, dead }, { sweep, parked, stats }, {}, { swept })
@@ -51,13 +31,10 @@ local told = swept_before(swept, counter)
 if told then return { srv_us, most_ms, told } end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
-local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,
-  free_unique = free_unique, free_slots = free_slots, error_note = error_note, ready_lane = ready_lane,
-  error_ttl = error_ttl, tell_ended = tell_ended, drop_run = drop_run, events = events }
 
 local wakes = {}
 local taken, more = take_orphans(prefix, { sweep = sweep, workers = workers, active = active }, now_ms, limit, function(id)
-  return reap_job(prefix, id, now_ms, turn, wakes, helpers)
+  return reap_job(prefix, id, now_ms, turn, wakes, events)
 end)
 for list in pairs(wakes) do wake_push(list) end
 if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end

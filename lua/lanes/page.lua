@@ -13,11 +13,6 @@
 --   newest   1 = from the end
 --   names    1 = names instead of ids
 -- REPLY srv_us, how many entries, their ids, or of each name: name, count ('' = nobody can read it)
--- @include server_us
--- @include settled
--- @include envelope_open
--- @include lanes_of
--- @include jobs_in
 
 settled(prefix)
 local srv_us = server_us(now_ms, sweep)
@@ -32,7 +27,7 @@ if names == '1' and state == 'waiting' then
     if head then counts[name] = (counts[name] or 0) + redis.call('ZCARD', key) end
   end
 else
-  found = jobs_in(prefix, state, offset, limit, newest == '1', math.floor(srv_us / 1000), { lanes_of = lanes_of })
+  found = jobs_in(prefix, state, offset, limit, newest == '1', math.floor(srv_us / 1000))
 end
 for _, entry in ipairs(found) do
   if names == '1' then

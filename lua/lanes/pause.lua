@@ -14,11 +14,6 @@
 --   class         class, or *
 --   length_ms     number: 0 = until it is resumed
 -- REPLY srv_us, done | repeated | refused
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
--- @include tell_events
 
 settled(prefix)
 check_types({ rest }, { sweep, paused, stats }, {}, { op })

@@ -14,11 +14,6 @@
 --   count    number: counter of what the worker has noted
 --   body     percent, message and data, as the fields of a JSON object after at_ms
 -- REPLY srv_us, ok | repeated | stale
--- @include server_us
--- @include check_types
--- @include envelope_open
--- @include token_state
--- @include tell_events
 
 check_types({}, { sweep, run, stats }, {})
 local srv_us = server_us(now_ms, sweep)

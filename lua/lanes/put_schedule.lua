@@ -21,16 +21,9 @@
 --   enabled       1, 0, or '' = as it is; a new one is
 --   most          number: most schedules of the queue
 -- REPLY srv_us, done | repeated | refused, new | changed | same | full
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
--- @include schedule_call
--- @include schedule_put
 
 settled(prefix)
-local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,
-  { check_types = check_types, server_us = server_us, administered = administered })
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms)
 if known then return known end
 check_types({}, { stats }, {})
 return schedule_put({ cron = cron, schedule = schedule, stats = stats, op = op },

@@ -26,41 +26,13 @@
 --   most_ms   number: upper bound of the sleep that the reply allows
 --   done_max  number: entries of `done` that stay, unless the queue says otherwise
 -- REPLY srv_us, sleep_ms, for each lease: reaped | buried | corrupt, id, fence, nonce, crashes
--- @include server_us
--- @include settled
--- @include check_types
--- @include envelope_open
--- @include due_member
--- @include lane_score
--- @include to_lane
--- @include free_unique
--- @include drop_run
--- @include error_ttl
--- @include tell_ended
--- @include bury_job
--- @include ready_lane
--- @include free_slots
--- @include error_note
--- @include reap_job
--- @include sweep_clock
--- @include end_job
--- @include keep_bounds
--- @include mend_dead
--- @include swept_before
--- @include limit_room
--- @include mend_limits
--- @include is_paused
--- @include wake_push
--- @include wake_classes
--- @include next_ms
--- @include tell_events
 
 settled(prefix)
 check_types({ due, rest, blocking, active, done, dead }, { sweep, parked, limits, paused, stats, retention }, {}, { swept })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local told = swept_before(swept, counter)
-if told then return { srv_us, next_ms(prefix, now_ms, most_ms), told } end
+if told then return { srv_us, next_sweep_ms(prefix, now_ms, most_ms), told } end
 
 local lease_ms, no_reap_before_ms, keep = sweep_clock(sweep, active, now_ms, most_ms)
 local latest_ms = now_ms + lease_ms
@@ -71,9 +43,6 @@ if now_ms < no_reap_before_ms then expired = {} end -- anchor: no-reap-after-a-s
 if lease_ms == 0 then ahead = {} end -- anchor: leases-far-ahead-are-repaired
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
-local helpers = { envelope_open = envelope_open, due_member = due_member, to_lane = to_lane, lane_score = lane_score, bury_job = bury_job,
-  free_unique = free_unique, free_slots = free_slots, error_note = error_note, ready_lane = ready_lane, limit_room = limit_room,
-  is_paused = is_paused, end_job = end_job, wake_push = wake_push, error_ttl = error_ttl, tell_ended = tell_ended, drop_run = drop_run, events = events }
 
 redis.call('HSET', sweep, unpack(keep))
 for _, id in ipairs(ahead) do
@@ -85,15 +54,15 @@ for _, id in ipairs(ahead) do
 end
 local taken, wakes = {}, {}
 for _, id in ipairs(expired) do
-  local kind, fence, nonce, crashes = unpack(reap_job(prefix, id, now_ms, turn, wakes, helpers))
+  local kind, fence, nonce, crashes = unpack(reap_job(prefix, id, now_ms, turn, wakes, events))
   redis.call('ZREM', active, id)
   for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, nonce, crashes } or {}) do taken[#taken + 1] = field end
 end
-local over = keep_bounds(prefix, retention, done_max, now_ms, turn, wakes, helpers)
-mend_dead(prefix, helpers)
-local more = mend_limits(prefix, sweep, now_ms, turn, wakes, helpers) or over
+local over = keep_bounds(prefix, retention, done_max, now_ms, turn, wakes, events)
+mend_dead(prefix)
+local more = mend_limits(prefix, sweep, now_ms, turn, wakes) or over
 for list in pairs(wakes) do wake_push(list) end
-wake_classes(prefix, now_ms, helpers)
+wake_classes(prefix, now_ms)
 if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
 if events then tell_events(prefix .. 'events', events) end
-return { srv_us, (more or #ahead == limit) and 0 or next_ms(prefix, now_ms, most_ms), taken }
+return { srv_us, (more or #ahead == limit) and 0 or next_sweep_ms(prefix, now_ms, most_ms), taken }

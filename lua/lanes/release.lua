@@ -12,19 +12,6 @@
 --   prefix   prefix of the queue's keys
 --   items    3 for each item: id, fence, nonce
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
--- @include server_us
--- @include settled
--- @include check_types
--- @include envelope_open
--- @include token_state
--- @include lane_score
--- @include to_lane
--- @include ready_lane
--- @include lanes_back
--- @include free_slots
--- @include end_lease
--- @include wake_push
--- @include tell_events
 
 settled(prefix)
 local jobs, runs = {}, { sweep, stats }
@@ -47,14 +34,13 @@ for at = 1, (#KEYS - 3) / 2 do
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
-local helpers = { free_slots = free_slots, ready_lane = ready_lane, events = events }
 for _, lease in ipairs(held) do
-  local wake = to_lane(prefix, lease.id, lease.job, turn, lane_score)
+  local wake = to_lane(prefix, lease.id, lease.job, turn)
   for limit in string.gmatch(lease.limits or '', '%S+') do
     local rate, place = prefix .. 'rate:' .. limit, lease.id .. ':' .. lease.fence
     if redis.call('ZSCORE', rate, place) then
       -- The lanes first: cut off in between, the next copy finds the place still taken and does both.
-      if string.sub(limit, 1, 2) == 'k:' then lanes_back(prefix, string.sub(limit, 3), turn, wakes, helpers) end
+      if string.sub(limit, 1, 2) == 'k:' then lanes_back(prefix, string.sub(limit, 3), turn, wakes) end
       local places, unit = { place }, 2
       while redis.call('ZSCORE', rate, place .. ':' .. unit) do
         places[unit], unit = place .. ':' .. unit, unit + 1
@@ -62,7 +48,7 @@ for _, lease in ipairs(held) do
       redis.call('ZREM', rate, unpack(places)) -- anchor: unstarted-job-leaves-the-rate
     end
   end
-  end_lease(prefix, lease, 'released', turn, wakes, helpers)
+  end_lease(prefix, lease, 'released', turn, wakes)
   if events then events[#events + 1] = { 'released', lease.id, lease.job.name } end
   if wake then wakes[wake] = true end
 end

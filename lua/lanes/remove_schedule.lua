@@ -12,15 +12,8 @@
 --   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
 -- REPLY srv_us, done | repeated | refused, changed | gone
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
--- @include schedule_call
--- @include schedule_remove
 
 settled(prefix)
-local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms,
-  { check_types = check_types, server_us = server_us, administered = administered })
+local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms)
 if known then return known end
 return schedule_remove({ cron = cron, schedule = schedule, op = op }, name, srv_us, not_after_ms)

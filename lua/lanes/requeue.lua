@@ -17,20 +17,6 @@
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it was in, the id of the job
 --       that has its unique key, else -
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
--- @include told_before
--- @include envelope_open
--- @include due_member
--- @include job_state
--- @include state_of
--- @include unique_holder
--- @include lane_score
--- @include to_lane
--- @include wake_push
--- @include tell_events
 
 settled(prefix)
 check_types({ active, dead }, { sweep, parked, stats }, {})
@@ -45,7 +31,6 @@ if known then
   end
   return { srv_us, known, told_before(op) }
 end
-local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
 local told, back, taken, wakes = {}, {}, {}, {}
 for at = 1, (#KEYS - 6) / 2 do
   local id, run, job = ARGV[3 + at], KEYS[6 + 2 * at], envelope_open(redis.call('GETRANGE', KEYS[5 + 2 * at], 0, 700))
@@ -59,7 +44,7 @@ for at = 1, (#KEYS - 6) / 2 do
       result = 'corrupt'
     else
       check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })
-      holder = job.unique and (taken[job.unique] or unique_holder(prefix, job.unique, '', id, helpers))
+      holder = job.unique and (taken[job.unique] or unique_holder(prefix, job.unique, '', id))
       if holder and not runs then
         result = 'held'
       else
@@ -68,7 +53,7 @@ for at = 1, (#KEYS - 6) / 2 do
       end
     end
   else
-    result, state = 'changed', state_of(prefix, job, id, helpers)
+    result, state = 'changed', state_of(prefix, job, id)
   end
   for _, word in ipairs({ result, state, result == 'held' and holder or '-' }) do told[#told + 1] = word end
 end
@@ -83,7 +68,7 @@ for _, item in ipairs(back) do
     -- The error of this death says nothing about the end that is to come.
     redis.call('DEL', prefix .. 'result:' .. item.id)
     -- The lane before it leaves the dead: in between it is in both, and `requeued_ms` says which of them counts.
-    local wake = to_lane(prefix, item.id, job, turn, lane_score)
+    local wake = to_lane(prefix, item.id, job, turn)
     if wake then wakes[wake] = true end
     if events then events[#events + 1] = { 'requeued', item.id, job.name } end
   end

@@ -12,14 +12,6 @@
 --   not_after_ms  number: server time after which this call is void
 --   class         class, or *
 -- REPLY srv_us, done | repeated | refused
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
--- @include is_paused
--- @include wake_push
--- @include wake_classes
--- @include tell_events
 
 settled(prefix)
 check_types({}, { sweep, paused, stats }, {}, { op })
@@ -29,7 +21,7 @@ local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
 local keep = redis.call('HGET', stats, 'events')
 redis.call('HDEL', paused, class)
-wake_classes(prefix, now_ms, { is_paused = is_paused, wake_push = wake_push }) -- anchor: resumed-class-leaves-a-marker
+wake_classes(prefix, now_ms) -- anchor: resumed-class-leaves-a-marker
 redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
 if keep then tell_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
 return { srv_us, 'done' }

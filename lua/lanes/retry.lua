@@ -13,22 +13,6 @@
 --   prefix   prefix of the queue's keys
 --   items    7 for each item: id, fence, nonce, delay_ms, error text, stack trace, failures that it counts as: 0 or 1
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome (retried | buried)
--- @include server_us
--- @include settled
--- @include check_types
--- @include envelope_open
--- @include token_state
--- @include due_member
--- @include error_note
--- @include free_unique
--- @include error_ttl
--- @include tell_ended
--- @include bury_job
--- @include ready_lane
--- @include free_slots
--- @include end_lease
--- @include wake_push
--- @include tell_events
 
 settled(prefix)
 local jobs, runs = {}, { sweep, stats }
@@ -56,16 +40,15 @@ for at = 1, (#KEYS - 5) / 2 do
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
-local helpers = { free_unique = free_unique, free_slots = free_slots, ready_lane = ready_lane, error_ttl = error_ttl, tell_ended = tell_ended, events = events }
 for _, lease in ipairs(held) do
   local member = due_member(lease.job.sequence, lease.id)
   if events then events[#events + 1] = { 'failed', lease.id, lease.job.name, lease.note[2] } end
   if lease.outcome == 'buried' then
-    bury_job(prefix, lease.job, lease.id, now_ms, helpers, lease.note[2])
+    bury_job(prefix, lease.job, lease.id, now_ms, events, lease.note[2])
   else
     redis.call('ZADD', due, lease.due_ms, member) -- anchor: failed-job-is-due-before-its-lease-ends
   end
-  end_lease(prefix, lease, lease.outcome, turn, wakes, helpers, lease.note, lease.failures)
+  end_lease(prefix, lease, lease.outcome, turn, wakes, lease.note, lease.failures)
   -- anchor: first-due-retry-leaves-a-marker
   if redis.call('ZRANGE', due, 0, 0)[1] == member then wakes[prefix .. 'wake:' .. lease.job.class] = true end
 end

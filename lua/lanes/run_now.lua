@@ -14,19 +14,6 @@
 --   not_after_ms  number: server time after which this call is void
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed, the state that it was in, -
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
--- @include told_before
--- @include envelope_open
--- @include due_member
--- @include job_state
--- @include state_of
--- @include lane_score
--- @include to_lane
--- @include wake_push
--- @include tell_events
 
 settled(prefix)
 check_types({ due }, { sweep, parked, stats }, {})
@@ -34,11 +21,10 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, told_before(op) } end
-local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state }
 local told, jobs, wakes = {}, {}, {}
 for at = 1, #KEYS - 5 do
   local id, job = ARGV[3 + at], envelope_open(redis.call('GETRANGE', KEYS[5 + at], 0, 700))
-  local state = state_of(prefix, job, id, helpers)
+  local state = state_of(prefix, job, id)
   if state == 'delayed' then
     check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })
     jobs[#jobs + 1] = { id = id, job = job }
@@ -48,7 +34,7 @@ end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 for _, item in ipairs(jobs) do
-  local wake = to_lane(prefix, item.id, item.job, turn, lane_score)
+  local wake = to_lane(prefix, item.id, item.job, turn)
   if wake then wakes[wake] = true end
   if events then events[#events + 1] = { 'promoted', item.id, item.job.name } end
 end

@@ -13,8 +13,6 @@
 --   limit    number: most schedules of the page
 -- REPLY srv_us, 1 where more follow, then for each: name, version, timing, policy, job, enabled, anchor_ms, next_ms, last_ms, last_job,
 --       count, missed, skipped, error
--- @include server_us
--- @include settled
 
 settled(prefix)
 local page = {}

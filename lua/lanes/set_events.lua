@@ -12,10 +12,6 @@
 --   not_after_ms  number: server time after which this call is void
 --   keep          about how many
 -- REPLY srv_us, done | repeated | refused
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
 
 settled(prefix)
 check_types({}, { sweep, stats }, {}, { op })

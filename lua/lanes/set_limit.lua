@@ -15,17 +15,6 @@
 --   limit         n:<name>, k:<key>, or k:* for every key without its own
 --   definition    concurrency rate per_ms fixed|sliding, 0 where there is none; '' = remove it
 -- REPLY srv_us, done | repeated | refused
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
--- @include limit_room
--- @include ready_lane
--- @include lanes_back
--- @include mend_limits
--- @include is_paused
--- @include wake_push
--- @include wake_classes
 
 settled(prefix)
 check_types({ blocking }, { sweep, limits, stats }, {}, { op })
@@ -36,13 +25,12 @@ if known then return { srv_us, known } end
 -- Of the one for all, lanes that wait for slots and lanes that rest: the sweeps look at all of them again (mend_limits).
 if limit == 'k:*' then redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1, 'rests_from_ms', 0) end
 if definition == '' then redis.call('HDEL', limits, limit) else redis.call('HSET', limits, limit, definition) end
-local turn, wakes, helpers = tonumber(redis.call('HGET', stats, 'turn') or 0), {},
-  { limit_room = limit_room, ready_lane = ready_lane, is_paused = is_paused, wake_push = wake_push }
+local turn, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}
 if limit == 'k:*' then
-  mend_limits(prefix, sweep, now_ms, turn, wakes, helpers)
+  mend_limits(prefix, sweep, now_ms, turn, wakes)
 elseif string.sub(limit, 1, 2) == 'k:' then
-  lanes_back(prefix, string.sub(limit, 3), turn, wakes, helpers)
+  lanes_back(prefix, string.sub(limit, 3), turn, wakes)
 end
-wake_classes(prefix, now_ms, helpers)
+wake_classes(prefix, now_ms)
 redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
 return { srv_us, 'done' }

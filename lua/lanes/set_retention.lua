@@ -11,10 +11,6 @@
 --   not_after_ms  number: server time after which this call is void
 --   items         2 for each item: field, value
 -- REPLY srv_us, done | repeated | refused
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
 
 settled(prefix)
 check_types({}, { sweep, retention }, {})

@@ -13,11 +13,6 @@
 --   field         c:<worker>, c:* or p:<worker>
 --   value         handlers at once or length of the pause in ms (0 = until it is resumed); '' = remove it
 -- REPLY srv_us, done | repeated | refused
--- @include server_us
--- @include settled
--- @include check_types
--- @include administered
--- @include tell_news
 
 settled(prefix)
 check_types({}, { sweep, settings }, {})

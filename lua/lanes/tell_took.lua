@@ -17,9 +17,6 @@
 --   names_max     number: most names of a queue
 --   items         5 for each item: name, ok | failed, total_us, most_us, bucket and runs of each bucket with spaces between
 -- REPLY srv_us, ok | repeated | refused
--- @include server_us
--- @include settled
--- @include check_types
 
 settled(prefix)
 local hashes = { sweep, others }

@@ -27,21 +27,6 @@
 --   error_text   '' = none
 --   items        1 for each item: its tick (ms)
 -- REPLY srv_us, ticked | repeated | moved, jobs not made because the one before has not ended, then the ids of those that were
--- @include server_us
--- @include settled
--- @include check_types
--- @include envelope_open
--- @include due_member
--- @include job_state
--- @include unique_holder
--- @include lane_score
--- @include to_lane
--- @include tell_news
--- @include note_class
--- @include envelope_target
--- @include make_job
--- @include wake_push
--- @include tell_events
 
 settled(prefix)
 check_types({ cron, due, active, dead }, { sweep, schedule, classes, parked, stats }, {}, { seq, unpack(KEYS, 11) })
@@ -65,11 +50,9 @@ end
 if tonumber(redis.call('GET', seq) or 0) >= 281474976710000 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
-local helpers = { envelope_open = envelope_open, due_member = due_member, job_state = job_state, to_lane = to_lane,
-  lane_score = lane_score, note_class = note_class, tell_news = tell_news, envelope_target = envelope_target, events = events }
 local fresh, made, skipped, last_job = {}, {}, 0, was[6] or ''
 local function ended(id)
-  local state = job_state(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700)), id, helpers)
+  local state = job_state(prefix, envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700)), id)
   return state ~= 'waiting' and state ~= 'delayed' and state ~= 'active'
 end
 if error_text == '' then
@@ -80,7 +63,7 @@ if error_text == '' then
     local key = KEYS[at]
     local id = string.sub(key, #prefix + 5)
     local known = redis.call('EXISTS', key) == 1
-    local taken = job.unique and (#fresh > 0 or unique_holder(prefix, job.unique, '', id, helpers))
+    local taken = job.unique and (#fresh > 0 or unique_holder(prefix, job.unique, '', id))
     if known or (free and not taken) then
       -- Known: a copy that was cut off has made it.
       if not known then fresh[#fresh + 1] = id end
@@ -93,7 +76,7 @@ if error_text == '' then
 end
 
 local wakes = {}
-for _, id in ipairs(fresh) do make_job(prefix, id, was[5], job, now_ms, turn, wakes, helpers) end
+for _, id in ipairs(fresh) do make_job(prefix, id, was[5], job, now_ms, turn, wakes, events) end
 local state = { 'next_ms', next_ms, 'count', tonumber(was[7] or 0) + #made, 'missed', tonumber(was[8] or 0) + missed,
   'skipped', tonumber(was[9] or 0) + skipped, 'error', error_text, 'ticked', caller .. ' ' .. skipped .. ' ' .. table.concat(made, ' ') }
 if #made > 0 then

@@ -10,9 +10,6 @@
 --   offset  number: first rank
 --   limit   number: most names
 -- REPLY srv_us, for each name: name, time of its first report (ms), its times: field and number
--- @include server_us
--- @include settled
--- @include check_types
 
 settled(prefix)
 check_types({ took }, { sweep }, {})

@@ -8,7 +8,6 @@
 -- ARGV
 --   now_ms   '' or the time of a test
 -- REPLY srv_us
--- @include server_us
 
 local srv_us = server_us(now_ms, sweep)
 redis.call('SET', witness, string.format('%d', srv_us))

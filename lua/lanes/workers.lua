@@ -11,9 +11,6 @@
 --   offset   number: first rank
 --   limit    number: most workers
 -- REPLY srv_us, leader, for each worker: incarnation, until_ms, last beat
--- @include server_us
--- @include settled
--- @include check_types
 
 settled(prefix)
 check_types({ workers }, { sweep }, {}, { leader })

@@ -10,10 +10,6 @@
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: set | add | remove, field, text or number
 -- REPLY srv_us, done | repeated | refused, the values of what was added to
--- @include server_us
--- @include check_types
--- @include administered
--- @include told_before
 
 check_types({}, { sweep, metadata }, {}, { op })
 local srv_us = server_us(now_ms, sweep)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine import Queue, ScriptFault, validate
 from engine.models import envelope
 from engine.operations import Enqueue, Lease, LeasedJob, Options
-from engine.scripts import scripts_folder
+from engine.scripts import linked_functions, scripts_folder
 from tests.engine.helpers.producing import claim, raw_client
 from tests.walks import examples
 
@@ -82,7 +82,7 @@ def opened(raw: bytes) -> LeasedJob:
 def lua(ironclaim_url: str) -> Iterator[Any]:
     """Runs `envelope_open` of the scripts on bytes."""
     client = redis.Redis.from_url(ironclaim_url)
-    script = READ_IN_LUA % (scripts_folder() / "lanes" / "include" / "envelope_open.lua").read_text()
+    script = READ_IN_LUA % linked_functions(["envelope_open"], [scripts_folder() / "lanes"])
     yield lambda raw: client.eval(script, 0, raw)
     client.close()
 

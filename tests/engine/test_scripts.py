@@ -16,7 +16,7 @@ from engine.call import Call
 from engine.models.slots import FilledSlots
 from engine.operations import Bury, Enqueue, Operation, Release
 from engine.options import PLAIN
-from engine.scripts import Script, load_folder, load_script, scripts_folder
+from engine.scripts import Script, linked_functions, load_folder, load_script, scripts_folder
 from tests.engine.helpers.slots import check_slots
 
 LANES = scripts_folder() / "lanes"
@@ -42,18 +42,19 @@ SAMPLE = """#!lua flags=allow-oom
 --   now_ms   number: the time
 --   items    3 for each item: id, fence, nonce
 -- REPLY srv_us
--- @include double
 
 return { double(now_ms), lane, active, KEYS[3], ARGV[2] }
 """
 DOUBLE = "-- Twice.\nlocal function double(number)\n  return number * 2\nend\n"
+TRIPLE = "\n-- Three times.\nlocal function triple(number)\n\n  return double(number) + number\nend\n"
+NUMBERS = "-- Numbers.\n\n" + DOUBLE + TRIPLE
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the sample and its include."""
-    (tmp_path / "include").mkdir()
-    (tmp_path / "include" / "double.lua").write_text(DOUBLE)
+    """A folder with the sample and its module."""
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "numbers.lua").write_text(NUMBERS)
     (tmp_path / "sample.lua").write_text(SAMPLE)
     return tmp_path
 
@@ -70,9 +71,9 @@ def test_the_sample_loads(folder: Path) -> None:
     script = load_script(folder / "sample.lua")
     assert (script.name, script.keys, script.arguments) == ("sample", ("lane", "active"), ("now_ms",))
     assert (script.key_groups, script.argument_groups) == ((2,), (3,))
-    bindings = "local lane = KEYS[1]\nlocal active = KEYS[2]\nlocal now_ms = tonumber(ARGV[1])\n\nreturn"
-    assert bindings in script.text
-    assert "local function double(number)" in script.text and "@include" not in script.text
+    bindings = "local lane = KEYS[1]\nlocal active = KEYS[2]\nlocal now_ms = tonumber(ARGV[1])\n"
+    assert bindings + DOUBLE + "\nreturn" in script.text
+    assert DOUBLE in script.text and "triple" not in script.text
     assert script.digest == hashlib.sha1(script.text.encode()).hexdigest()
 
 
@@ -102,7 +103,7 @@ def test_the_sample_loads(folder: Path) -> None:
             "--   items    2 for each item: job and run\n--   active   zset  ids\n",
             "items in KEYS come last",
         ),
-        ("-- @include double", "-- @include triple", "no include triple"),
+        ("double(now_ms)", "fourfold(now_ms)", "fourfold is used and declared nowhere"),
     ],
 )
 def test_a_header_that_the_body_denies(folder: Path, old: str, new: str, message: str) -> None:
@@ -118,27 +119,39 @@ def test_a_comment_is_no_use(folder: Path) -> None:
         load_script(path)
 
 
+def test_a_script_gets_the_functions_that_it_uses_behind_what_these_use(folder: Path) -> None:
+    text = load_script(changed(folder, "double(now_ms)", "triple(now_ms)")).text
+    assert text.index(DOUBLE) < text.index(TRIPLE) < text.index("return { triple(now_ms)")
+    assert linked_functions(["double"], [folder]) == DOUBLE and linked_functions(["triple"], [folder]) == DOUBLE + TRIPLE[1:]
+    with pytest.raises(ScriptFault, match="caller: fourfold is used and declared nowhere"):
+        linked_functions(["fourfold"], [folder])
+
+
+def test_the_first_folder_goes_before_the_others(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("other")
+    (other / "modules").mkdir()
+    (other / "modules" / "own.lua").write_text(DOUBLE.replace("2", "4"))
+    assert "number * 4" in load_script(folder / "sample.lua", [other, folder]).text
+    assert "number * 2" in load_script(folder / "sample.lua", [folder, other]).text
+
+
 @pytest.mark.parametrize(
-    "include",
+    ("module", "message"),
     [
-        DOUBLE.replace("double", "twice"),
-        DOUBLE + DOUBLE.replace("double", "other"),
-        "return 1\n",
-        "-- @include triple\n" + DOUBLE,
-        "",
+        (NUMBERS + "redis.call('SET', 'a', 'b')\n", r"numbers\.lua: \"redis.call\('SET', 'a', 'b'\)\" is not inside a function"),
+        (NUMBERS + "local most = 1\n", "is not inside a function"),
+        (NUMBERS.replace("\nend\n", "\n"), "is not inside a function"),
+        (NUMBERS + DOUBLE, "numbers.lua has a function double, too"),
+        (NUMBERS.replace("* 2", "* twice"), "module numbers.lua: twice is used and declared nowhere"),
+        (NUMBERS.replace("number * 2", "triple(number)"), "functions use each other in a circle: double -> triple -> double"),
+        ("-- Numbers.\n", "script sample.lua: double is used and declared nowhere"),
+        ("", "script sample.lua: double is used and declared nowhere"),
     ],
-    ids=["wrong name", "two functions", "no function", "nested", "empty"],
 )
-def test_an_include_is_one_function_of_its_name(folder: Path, include: str) -> None:
-    (folder / "include" / "double.lua").write_text(include)
-    with pytest.raises(ScriptFault, match=r"include double\.lua: it must be exactly one local function double"):
-        load_script(folder / "sample.lua")
-
-
-def test_an_include_keeps_nothing_outside_its_function(folder: Path) -> None:
-    """Everything is passed in: code beside the function would run in every script that includes it."""
-    (folder / "include" / "double.lua").write_text(DOUBLE + "redis.call('SET', 'a', 'b')\n")
-    with pytest.raises(ScriptFault, match="double"):
+def test_a_module_holds_functions_alone_each_once_and_in_no_circle(folder: Path, module: str, message: str) -> None:
+    """What stood beside the functions would run in every script that uses one of them."""
+    (folder / "modules" / "numbers.lua").write_text(module)
+    with pytest.raises(ScriptFault, match=message):
         load_script(folder / "sample.lua")
 
 
@@ -246,8 +259,8 @@ def test_a_process_reads_a_folder_once(make: Callable[[Path], Any], tmp_path: Pa
 
 
 def test_a_folder_that_failed_to_load_is_read_again(folder: Path) -> None:
-    path = changed(folder, "-- @include double", "-- @include triple")
-    with pytest.raises(ScriptFault, match="no include triple"):
+    path = changed(folder, "double(now_ms)", "fourfold(now_ms)")
+    with pytest.raises(ScriptFault, match="fourfold is used"):
         load_folder(folder)
     path.write_text(SAMPLE)
     assert [*load_folder(folder)] == ["sample"]
@@ -255,7 +268,7 @@ def test_a_folder_that_failed_to_load_is_read_again(folder: Path) -> None:
 
 def test_the_size_of_a_piece_is_put_where_a_script_names_it(folder: Path) -> None:
     path = changed(folder, "double(now_ms)", "double(now_ms) + PIECE / 2 .. 'PIECES'")
-    (folder / "include" / "double.lua").write_text(DOUBLE.replace("2", "PIECE"))
+    (folder / "modules" / "numbers.lua").write_text(DOUBLE.replace("2", "PIECE"))
     assert scripts.PIECE_WORDS == 1000
     for words, script in ((1000, load_script(path)), (4, load_script(path, (), 4))):
         assert f"double(now_ms) + {words} / 2 .. 'PIECES'" in script.text and f"number * {words}\n" in script.text

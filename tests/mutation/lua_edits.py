@@ -37,7 +37,7 @@ _Span = tuple[str, int, int, str]
 
 
 def find(text: str) -> Iterator[Candidate]:
-    """What might be edited in a script or an include."""
+    """What might be edited in a script or a module."""
     lines, found, at = text.split("\n"), tokens(text), 0
     for before, line, after in by_line(found):
         at += len(line)
@@ -149,12 +149,11 @@ class Loading:
         path, clean = self._lua / file, (ROOT / "lua" / file).read_text()
         path.write_text(changed(clean, [change for change in edit.changes if change.file == f"lua/{file}"]))
         try:
-            if path.parent.name == "include":
+            if path.parent.name == "modules":
                 text = path.read_text()
             else:
-                # Scripts that all foreign models share need the includes of one of them.
-                models = ("bull", "foreign", "lanes")
-                folders = [folder / "include" for folder in (path.parent, *(self._lua / model for model in models))]
+                # Scripts that all foreign models share need the modules of one of them.
+                folders = [path.parent, *(self._lua / model for model in ("bull", "foreign", "lanes"))]
                 text = load_script(path, folders).text
             self._server.script_load(text)
         finally:

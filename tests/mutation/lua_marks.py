@@ -57,11 +57,11 @@ def mark(text: str, last: int) -> tuple[str, list[int]]:
     """
     lines = text.split("\n")
     marks = [0] * len(lines)
-    include = not text.startswith("#!")
+    module = not text.startswith("#!")
     blocks, due = [0], True
     for before, line, _ in by_line(tokens(text)):
         at = line[0].line - 1
-        marked = lines[at].startswith(" ") or not include
+        marked = lines[at].startswith(" ") or not module
         if due and marked and begins_statement(before, line[0]):
             last += 1
             blocks[-1], due = last, False

@@ -14,7 +14,7 @@ _SCOUTS_S, _SCOUTS_MAX, _SCOUTS_OF_A_FILE = 12.0, 60, 3
 _SCOUT_S = 1.5
 _WORD = re.compile(r"[a-z]+")
 #: Words of paths that say nothing of a subject.
-_COMMON = frozenset({"lua", "engine", "include", "test", "py", "lane", "part", "model"})
+_COMMON = frozenset({"lua", "engine", "modules", "test", "py", "lane", "part", "model"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ def test_each_line_has_one_edit_and_kinds_take_turns() -> None:
 
 def test_drawn_edits_load_and_compile(ironclaim_server: EmbeddedServer, tmp_path: Path) -> None:
     loading = lua_edits.Loading(ironclaim_server.url, tmp_path)
-    files = ("lua/lanes/claim.lua", "lua/lanes/include/pick_jobs.lua", "lua/foreign/claim.lua", "lua/dsps/fetch.lua")
+    files = ("lua/lanes/claim.lua", "lua/lanes/modules/claim.lua", "lua/foreign/claim.lua", "lua/dsps/fetch.lua")
     for file in files:
         some = choose(1, 12, [(edits((ROOT / file).read_text(), file), lambda edit: True)])
         assert sum(map(loading.accepts, some)) > len(some) / 2, file

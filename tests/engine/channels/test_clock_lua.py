@@ -11,10 +11,9 @@ import pytest
 from engine import ScriptFault
 from engine.channel import clock
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
-from engine.scripts import scripts_folder
+from engine.scripts import linked_functions, scripts_folder
 from tests.engine.channels.channel_desk import ChannelDesk
 
-INCLUDES = scripts_folder() / "dsps" / "include"
 EDGES = sorted(
     {clock.ahead(edge, by) for edge in (CLOCK_MIN, CLOCK_MIN // 2, 0, CLOCK_MAX // 2, CLOCK_MAX) for by in range(-3, 4)}
 )
@@ -49,9 +48,7 @@ def pairs() -> Iterator[tuple[int, int]]:
 
 @pytest.mark.feature("DS18", model="dsps")
 def test_the_two_say_the_same(desk: ChannelDesk) -> None:
-    text = PROGRAM % "".join(
-        (INCLUDES / f"{name}.lua").read_text() for name in ("clock_of", "clock_after", "clock_ahead", "clock_steps")
-    )
+    text = PROGRAM % linked_functions(["clock_of", "clock_after", "clock_ahead", "clock_steps"], [scripts_folder() / "dsps"])
     given = list(pairs())
     for start in range(0, len(given), 1_000):
         some = given[start : start + 1_000]

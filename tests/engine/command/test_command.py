@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -127,3 +128,18 @@ def test_a_worker_is_told_the_model_of_its_queue(ironclaim_url: str, tmp_path: P
         )
         assert (done.returncode, done.stdout) == (0, f"sent {job}\n"), done.stderr
         assert queue.counts().waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "script"), [("lanes", "claim"), ("bull", "claim"), ("bananas:live", "tick"), ("dsps", "fetch")]
+)
+def test_a_script_is_printed_as_the_server_runs_it(model: str, script: str, ironclaim_url: str) -> None:
+    text = ironclaim("lua", script, "--model", model).stdout
+    assert text.startswith("#!lua") and "local function server_us(" in text
+    with raw_client(ironclaim_url) as client:
+        assert client.script_load(text) == hashlib.sha1(text.encode()).hexdigest()
+    assert script in ironclaim("lua", "--model", model).stdout.split()
+    unknown = ironclaim("lua", "nothing", "--model", model)
+    assert unknown.returncode == 2 and unknown.stderr.startswith(
+        "ironclaim: script: 'nothing' is not allowed, it must be one of "
+    )

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import redis
 
-from engine.scripts import scripts_folder
+from engine.scripts import linked_functions, scripts_folder
 
-_INCLUDE = re.compile(r"^-- @include (\w+)\n", re.MULTILINE)
 _NOW_MS = 1_795_233_060_000
 
 
-def _text(name: str) -> str:
-    for folder in ("bull", "foreign", "lanes"):
-        path = scripts_folder() / folder / "include" / f"{name}.lua"
-        if path.is_file():
-            return _INCLUDE.sub(lambda found: _text(found.group(1)), path.read_text())
-    raise LookupError(name)
-
-
 _SCRIPT = f"""
-{_text("check_types")}
-{_text("wire")}
+{linked_functions(["wire"], [scripts_folder() / folder for folder in ("bull", "foreign", "lanes")])}
 -- cjson keeps 14 digits of a number.
 local function told(value)
   if type(value) == 'number' then return string.format('%.0f', value) end
@@ -38,7 +27,7 @@ local count = #given
 for at = 1, count do
   if given[at] == cjson.null then given[at] = nil end
 end
-local bull = wire('bull:q:', 'bull:q:ironclaim:', 'q', '', '', tonumber(ARGV[2]), {{ check_types = check_types }})
+local bull = wire('bull:q:', 'bull:q:ironclaim:', 'q', '', '', tonumber(ARGV[2]))
 local one, other = bull[given[1]](unpack(given, 2, count))
 return cjson.encode({{ one == nil and cjson.null or told(one), told(other) }})
 """

@@ -1,6 +1,7 @@
 """A copy of the scripts in which each place that works through a list in pieces notes when it goes on to a second one.
 
-A place is named by its file and its list, as `finish_jobs #dated`. With pieces of 4 words a few items cross all of them.
+A place is named by its script, or its function of a module, and its list, as `finish_jobs #dated`. With pieces of 4 words a few
+items cross all of them.
 """
 
 from __future__ import annotations
@@ -69,13 +70,16 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _marked(path: Path, text: str) -> tuple[str, list[str]]:
     found: list[str] = []
+    where = path.stem
 
     def note(listed: str, condition: str) -> str:
-        found.append(f"{path.stem} {listed}")
+        found.append(f"{where} {listed}")
         return _NOTE.format(condition=condition, place=found[-1].replace("'", ""))
 
     lines = text.split("\n")
     for number, line in enumerate(lines):
+        if path.parent.name == "modules" and line.startswith("local function "):
+            where = line.removeprefix("local function ").partition("(")[0]
         lines[number] = _LOOP.sub(lambda loop: loop[0] + note(loop["list"], f"{loop['at']} > 1"), line)
         if other := _OTHERS.get(line.strip()):
             lines[number] = line + note(*other)

@@ -11,10 +11,9 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.scripts import scripts_folder
+from engine.scripts import linked_functions, scripts_folder
 from tests.walks import examples
 
-INCLUDES = scripts_folder() / "foreign" / "include"
 READ = """local object = json_members(ARGV[1])
 if not object then return 'none' end
 return { object.raw(ARGV[2]) or false, object.text() }"""
@@ -31,8 +30,8 @@ VALUES = st.recursive(
 
 
 def run(url: str, script: str, *arguments: object) -> Any:
-    """What a script with the include says."""
-    text = (INCLUDES / "json_members.lua").read_text() + script
+    """What a script that uses the function says."""
+    text = linked_functions(["json_members"], [scripts_folder() / "foreign"]) + script
     with redis.Redis.from_url(url) as client:
         return client.eval(text, 0, *arguments)  # type: ignore[arg-type]
 
@@ -105,8 +104,9 @@ def test_a_time_is_written_as_utc(ironclaim_url: str, ms: int) -> None:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
     with redis.Redis.from_url(ironclaim_url) as client:
         script = (
-            INCLUDES / "rfc3339.lua"
-        ).read_text() + "return { rfc3339(tonumber(ARGV[1])), rfc3339(tonumber(ARGV[1]), true) }"
+            linked_functions(["rfc3339"], [scripts_folder() / "foreign"])
+            + "return { rfc3339(tonumber(ARGV[1])), rfc3339(tonumber(ARGV[1]), true) }"
+        )
         exact, whole = client.eval(script, 0, str(ms))  # type: ignore[misc]
     assert exact.decode() == moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     assert whole.decode() == moment.isoformat(timespec="seconds")[:19] + "Z"

@@ -22,8 +22,8 @@ LOCALS_MAX = 200
 
 
 def folders(model: str) -> tuple[Path, ...]:
-    """Where the includes of a model are looked for."""
-    return tuple(LUA / folder / "include" for folder in (model, "foreign", "lanes"))
+    """Those whose modules the scripts of a model see."""
+    return tuple(LUA / folder for folder in (model, "foreign", "lanes"))
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,16 @@ from engine import AsyncQueue, Malformed, Queue, ScriptFault, UnsupportedFeature
 from engine.models import foreign
 from engine.models.fields import pack, unpack
 from engine.operations import Enqueue, Lease, LeasedJob, Pause
-from engine.scripts import load_foreign, scripts_folder
+from engine.scripts import linked_functions, load_foreign, required_of_formats, scripts_folder
 
-WIRE = "-- A wire.\nlocal function wire(root)\n  return { root = root, part = wire_part(root) }\nend\n"
+REQUIRED = required_of_formats(scripts_folder())
+WIRE = f"""-- A wire.
+local function wire(root)
+  local w = {{ root = root, part = wire_part(root) }}
+{"".join(f"  function w.{name}() end" + chr(10) for name in REQUIRED)}
+  return w
+end
+"""
 PART = "-- A part of it.\nlocal function wire_part(root)\n  return root .. 'part'\nend\n"
 OWN = """#!lua flags=allow-oom
 -- Its own.
@@ -27,7 +35,6 @@ OWN = """#!lua flags=allow-oom
 -- ARGV
 --   root   what its keys begin with
 -- REPLY the part
--- @include wire
 
 return { wire(root).part, sweep }
 """
@@ -60,10 +67,9 @@ class TinySpec:
 def lua(tmp_path: Path) -> Path:
     """A folder of scripts with a model of its own."""
     shutil.copytree(scripts_folder(), tmp_path / "lua")
-    include = tmp_path / "lua" / "tiny" / "include"
-    include.mkdir(parents=True)
-    (include / "wire.lua").write_text("-- @include wire_part\n" + WIRE)
-    (include / "wire_part.lua").write_text(PART)
+    modules = tmp_path / "lua" / "tiny" / "modules"
+    modules.mkdir(parents=True)
+    (modules / "wire.lua").write_text(PART + WIRE)
     (tmp_path / "lua" / "tiny" / "own.lua").write_text(OWN)
     return tmp_path / "lua"
 
@@ -114,18 +120,23 @@ def test_what_the_engine_needs_of_lanes_is_loaded_beside_the_model_s_own(lua: Pa
         assert client.eval(scripts["own"].text, 1, "sweep", "r:") == [b"r:part", b"sweep"]
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "message"),
-    [
-        ("wire.lua", "-- @include nothing\n" + WIRE, "no include nothing"),
-        ("wire_part.lua", "-- @include wire\n" + PART, "without includes"),
-        ("wire.lua", WIRE + "local x = 1\n", "exactly one local function wire"),
-    ],
-)
-def test_the_wire_alone_may_have_includes_and_those_have_none(lua: Path, file: str, text: str, message: str) -> None:
-    (lua / "tiny" / "include" / file).write_text("-- @include wire_part\n" + text if file == "wire.lua" else text)
-    with pytest.raises(ScriptFault, match=message):
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_format_that_lacks_a_function_is_refused(lua: Path, name: str) -> None:
+    path = lua / "tiny" / "modules" / "wire.lua"
+    path.write_text(path.read_text().replace(f"w.{name}()", "w.other()"))
+    with pytest.raises(ScriptFault, match=f"model tiny: its wire lacks {name}$"):
         load_foreign(lua, "tiny", ())
+
+
+def test_shared_scripts_call_nothing_of_a_format_that_is_not_listed() -> None:
+    shared = scripts_folder() / "foreign"
+    paths = [*shared.glob("*.lua"), *(shared / "modules").glob("*.lua")]
+    called = {name for path in paths for name in re.findall(r"\b(?:model|format)\.(\w+)\b", path.read_text())} - {"lua"}
+    listed = (shared / "modules" / "format.lua").read_text().partition("-- WIRE\n")[2].partition("\n\n")[0]
+    assert called == set(re.findall(r"^--   (\w+) ", listed, re.MULTILINE))
+
+
+def test_a_model_without_a_folder_of_scripts(lua: Path) -> None:
     with pytest.raises(ScriptFault, match="no folder of scripts"):
         load_foreign(lua, "absent", ())
 
@@ -134,9 +145,9 @@ def test_the_wire_alone_may_have_includes_and_those_have_none(lua: Path, file: s
 def test_fields_are_the_same_in_lua(fields: tuple[Any, ...], ironclaim_url: str) -> None:
     packed = pack(*fields)
     wanted = [field if isinstance(field, bytes) else str(field).encode() for field in fields]
-    include = (scripts_folder() / "foreign" / "include" / "fields.lua").read_text()
+    linked = linked_functions(["unpack_fields"], [scripts_folder() / "foreign"])
     with redis.Redis.from_url(ironclaim_url) as client:
-        assert client.eval(include + "return fields(ARGV[1])", 0, packed) == wanted == unpack(packed)
+        assert client.eval(linked + "return unpack_fields(ARGV[1])", 0, packed) == wanted == unpack(packed)
     for cut in range(1, len(packed)):
         try:
             assert unpack(packed[:cut]) != wanted

@@ -1,0 +1,245 @@
+-- BridgeMQ: how jobs are claimed, and how they end.
+
+-- What a claim asks of the wire, and the leases of our side on it. The lock's value is the name of the worker, as the format has it:
+-- our token is not on the wire. Which name that was is kept with the token (`run:<id>`, `held_as`), so that a lock of ours is told from
+-- that of a foreign client, also while the end of a lease is carried on that was cut off.
+local function bridge_claims(w)
+  function w.candidates(from, count)
+    local found = {}
+    for at, id in ipairs(redis.call('LRANGE', w.at_waiting, from, from + count - 1)) do found[at] = { id = id, place = from + at - 1 } end
+    return found, #found == count and from + count or 0
+  end
+
+  local function run(id) return w.prefix .. 'run:' .. id end
+  local function owner(id)
+    local known = redis.pcall('HGET', run(id), 'held_as')
+    return type(known) == 'string' and known or nil
+  end
+
+  function w.locked(id)
+    return redis.call('EXISTS', w.at_lock(id)) == 1 and w.text(w.at_lock(id)) ~= owner(id)
+  end
+
+  -- Whether as many jobs of the type are active, or were claimed in this minute, as a job allows. As the original: without a counter
+  -- there is room.
+  local function full(job)
+    local running = job.concurrent and tonumber(w.text(w.at_running(job.name)))
+    if running and running >= job.concurrent then return true end
+    local claimed = job.per_minute and tonumber(w.text(w.at_minute(job.name)))
+    return claimed and claimed >= job.per_minute
+  end
+
+  -- Writes only that a type has a limit, for the sweeps to look after its counter. The second value: it can never be claimed, and why.
+  function w.refuses(job, worker)
+    if not bridge_matches(job.target, worker) then return true end
+    for _, parent in ipairs(job.needs or {}) do
+      local status = w.text(w.at_status(parent)) or w.text(w.prefix .. 'gone:' .. parent)
+      if status == 'dead' or status == 'failed' then return true, 'it needs ' .. parent .. ', which is ' .. status end
+      if status ~= 'completed' then return true end
+    end
+    if not full(job) then return false end
+    if job.concurrent then redis.call('SADD', w.at_limited, job.name) end
+    return true
+  end
+
+  -- Writes. Active before it leaves the list: cut off in between it is in both, and a sweep finds it.
+  function w.take(id, job, place, lease)
+    local at = redis.call('LPOS', w.at_waiting, id, 'MAXLEN', place + 1)
+    -- Several jobs are chosen before the first is taken.
+    if not at or full(job) then return false end
+    -- One entry of several for one job: it has ended by another one. The runs of a foreign cron entry share one id and one status.
+    local status = w.text(w.at_status(id))
+    if not redis.call('ZSCORE', w.at_cron, id) and (status == 'completed' or (status == 'dead' and redis.call('LPOS', w.at_dead, id))) then
+      redis.call('LREM', w.at_waiting, 1, id)
+      return false
+    end
+    redis.call('HSET', run(id), 'held_as', lease.owner)
+    if not redis.call('SET', w.at_lock(id), lease.owner, 'NX', 'PX', w.ms(lease.lease_ms)) then return false end
+    local new = redis.call('SADD', w.at_active, id) == 1
+    redis.call('LREM', w.at_waiting, 1, id)
+    -- One that is active still from a lock that ran out has been counted then. A counter of another type counts nothing.
+    if new then redis.pcall('INCR', w.at_running(job.name)) end
+    if job.per_minute then
+      local minute = w.at_minute(job.name)
+      if not redis.call('SET', minute, 1, 'NX', 'EX', 60) then
+        redis.pcall('INCR', minute)
+        redis.call('EXPIRE', minute, 60, 'NX')
+      end
+    end
+    redis.call('SET', w.at_status(id), 'active')
+    return true
+  end
+
+  -- Writes.
+  function w.extend(id, lease)
+    redis.call('SET', w.at_lock(id), owner(id) or lease.owner, 'PX', w.ms(lease.lease_ms))
+  end
+
+  function w.mine(id)
+    local holder = w.text(w.at_lock(id))
+    if holder then return holder == owner(id) end
+    return redis.call('SISMEMBER', w.at_active, id) == 1
+  end
+
+  -- Jobs due at the same time come in the order in which they were delayed: those of foreign clients first, of which nobody knows it.
+  function w.due(most)
+    local found = redis.call('ZRANGE', w.at_delayed, '-inf', w.ms(w.now_ms), 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
+    local entries, ids = {}, {}
+    for at = 1, #found, 2 do
+      local tied = found[at + 1] == found[at - 1] or found[at + 1] == found[at + 3]
+      local order = tied and tonumber(redis.call('HGET', w.at_order, found[at]) or 0) or 0
+      entries[#entries + 1] = { id = found[at], due_ms = tonumber(found[at + 1]), order = order, at = at }
+    end
+    table.sort(entries, function(one, other)
+      if one.due_ms ~= other.due_ms then return one.due_ms < other.due_ms end
+      if one.order ~= other.order then return one.order < other.order end
+      return one.at < other.at
+    end)
+    for at, entry in ipairs(entries) do ids[at] = entry.id end
+    return ids
+  end
+
+  function w.due_at(id) return tonumber(redis.call('ZSCORE', w.at_delayed, id) or 0) end
+  function w.next_due_ms() return tonumber(redis.call('ZRANGE', w.at_delayed, 0, 0, 'WITHSCORES')[2]) end
+
+  -- Writes. What foreign clients promote leaves its order behind, until nothing is delayed any more.
+  function w.undelay(id)
+    redis.call('ZREM', w.at_delayed, id)
+    redis.call('HDEL', w.at_order, id)
+    if redis.call('EXISTS', w.at_delayed) == 0 then redis.call('DEL', w.at_order) end
+  end
+
+  -- Writes. To the end, as the original's promotion does it whatever the priority. `redo`: a copy that was cut off may have put it there.
+  function w.promote(id, redo)
+    local raw = w.text(w.at_data(id))
+    if raw then
+      if not (redo and redis.call('LPOS', w.at_waiting, id)) then redis.call('RPUSH', w.at_waiting, id) end
+      redis.call('SET', w.at_status(id), 'waiting')
+    end
+    w.undelay(id)
+    return raw ~= nil
+  end
+end
+
+-- How leases end on the wire, each with all that has to be written. The place that takes the job over comes first; the lock and the
+-- counter come free last.
+local function bridge_ends(w)
+  -- Writes: not active any more, the lock free, the counter of the type lower by one.
+  local function leave(id, job)
+    local running = w.at_running(job and job.name or '')
+    if redis.call('SREM', w.at_active, id) == 1 and job and job.name and (tonumber(w.text(running)) or 0) > 0 then
+      redis.pcall('DECR', running)
+    end
+    redis.call('DEL', w.at_lock(id))
+  end
+  -- Writes the failed runs into the job's JSON, and nothing else in it changes.
+  local function note_attempts(id, job, count)
+    local members = job.raw and job.failures ~= count and json_members(job.raw)
+    if not members then return end
+    members.set('attempts', w.ms(count))
+    redis.call('SET', w.at_data(id), members.text(), 'KEEPTTL')
+  end
+  local function result(id, json, took_ms)
+    local ended = ',"completedAt":' .. w.ms(w.now_ms) .. ',"processingTime":' .. w.ms(math.max(0, took_ms or 0)) .. '}'
+    redis.call('SET', w.at_result(id), json .. ended, 'EX', 86400)
+  end
+  -- An error as the original writes it: message, stack, name.
+  local function failed(error, trace)
+    local name, message = string.match(error, '^([%a_][%w_.]*): (.*)$')
+    local stack = trace and trace ~= '' and trace or error
+    return '{"success":false,"error":{"message":' .. w.quoted(message or error) .. ',"stack":' .. w.quoted(stack) .. ',"name":'
+      .. w.quoted(name or 'Error') .. '}'
+  end
+  local function to_dead(id, error, trace, took_ms)
+    if not redis.call('LPOS', w.at_dead, id, 'MAXLEN', 100) then redis.call('LPUSH', w.at_dead, id) end
+    result(id, failed(error, trace), took_ms)
+    redis.call('SET', w.at_status(id), 'dead')
+  end
+  w.leave, w.to_dead = leave, to_dead
+
+  -- Writes. Where an earlier copy was cut off (`redo`) it may be in its place already.
+  local function again_now(id, priority, redo)
+    if not (redo and redis.call('LPOS', w.at_waiting, id)) then w.push(id, priority) end
+  end
+
+  -- Writes. A job that has ended for its foreign client, which could not release it, is not run again.
+  function w.back(id, job, front)
+    local status = w.text(w.at_status(id))
+    if job and job.kind == 'J' and status ~= 'completed' and status ~= 'dead' and status ~= 'failed' then
+      -- One that a take which was cut off has left in the list stays there.
+      if not redis.call('LPOS', w.at_waiting, id, 'MAXLEN', 1000) then
+        redis.call(front and 'LPUSH' or 'RPUSH', w.at_waiting, id)
+      end
+      redis.call('SET', w.at_status(id), 'waiting')
+    elseif not (job and job.kind == 'J') and not status then
+      to_dead(id, job and job.why or 'its data is gone', '')
+    end
+    leave(id, job)
+  end
+
+  -- Writes.
+  function w.done(id, job, value, took_ms)
+    result(id, '{"success":true' .. (value and ',"data":' .. value or ''), took_ms)
+    redis.call('SET', w.at_status(id), 'completed')
+    -- The format lists no finished jobs: of ours the last 1,000 are.
+    redis.call('ZADD', w.at_done, w.ms(w.now_ms), id)
+    redis.call('ZREMRANGEBYRANK', w.at_done, 0, -1001)
+    leave(id, job)
+  end
+
+  -- Writes.
+  function w.again(id, job, failure)
+    local later = failure.due_ms > w.now_ms
+    if later then w.delay(id, failure.due_ms) else again_now(id, job.priority, failure.redo) end
+    note_attempts(id, job, failure.failures)
+    redis.call('SET', w.at_status(id), later and 'delayed' or 'waiting')
+    leave(id, job)
+  end
+
+  -- Writes. The last failure is not counted on the wire: `attempts` of the original are the runs after the first one.
+  function w.bury(id, job, failure)
+    to_dead(id, failure.error or '', failure.trace, 0)
+    if job.kind == 'J' then note_attempts(id, job, math.min(failure.failures or job.failures, math.max(job.failures, job.attempts - 1))) end
+    leave(id, job)
+  end
+
+  -- Writes. `failed` is the one documented status that nothing else says.
+  function w.drop(id, job, outcome)
+    result(id, failed('Ended: ' .. outcome, ''), 0)
+    redis.call('SET', w.at_status(id), 'failed')
+    leave(id, job)
+  end
+
+  -- Writes.
+  function w.set_aside(id, place, why)
+    to_dead(id, 'SetAside: ' .. why, '', 0)
+    redis.call('LREM', w.at_waiting, 1, id)
+    w.undelay(id)
+    if redis.call('SISMEMBER', w.at_active, id) == 1 then leave(id, w.read(id)) end
+  end
+
+  -- Writes. A dead job has all its runs again. The status last: until then it counts as dead, and a copy of the call does the rest.
+  function w.requeue(id, job)
+    again_now(id, job.priority, true)
+    note_attempts(id, job, 0)
+    redis.call('LREM', w.at_dead, 0, id)
+    redis.call('DEL', w.at_result(id))
+    redis.call('SET', w.at_status(id), 'waiting')
+  end
+
+  -- Writes.
+  function w.run_now(id, job)
+    again_now(id, job.priority, true)
+    redis.call('SET', w.at_status(id), 'waiting')
+    w.undelay(id)
+  end
+
+  -- Writes: percent and message, which is all that the format shows of progress.
+  function w.noted(id, job, body)
+    local read, told = pcall(cjson.decode, '{' .. body)
+    if not read then return end
+    local percent = string.match(body, '"percent":([%d.eE+-]+)') or '0'
+    local message = type(told.message) == 'string' and ',"message":' .. w.quoted(told.message) or ''
+    redis.call('SET', w.at_progress(id), '{"percent":' .. percent .. message .. ',"updatedAt":' .. w.ms(w.now_ms) .. '}')
+  end
+end

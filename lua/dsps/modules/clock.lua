@@ -1,0 +1,137 @@
+-- The circle of clocks, what these scripts know of the clock of a channel, the time, and how long keys live.
+
+-- A clock from its decimal digits as some key holds it, nil for none. Anything else is not ours to guess.
+local function clock_of(text, key)
+  if not text then return nil end
+  local clock = tonumber(text)
+  if not string.match(text, '^%-?%d+$') or clock > 9007199254740991 or clock < -9007199254740991 then
+    error({ err = 'IRONCLAIM no clock from -(2^53 - 1) to 2^53 - 1 in ' .. key .. ': ' .. string.sub(text, 1, 40) })
+  end
+  return clock
+end
+
+-- The one place in Lua where clocks are compared: whether `clock` is later than `other`, on the circle of whole numbers from
+-- -(2^53 - 1) to 2^53 - 1, on which one of two is later if less than half the circle leads to it. Nothing here leaves the range in
+-- which doubles are exact; the twin is engine/channels/clock.py.
+local function clock_after(clock, other)
+  if clock > other then return other >= 0 or clock <= 0 or clock <= 9007199254740991 + other end
+  return clock < other and clock < 0 and other > 0 and other > 9007199254740991 + clock
+end
+
+-- The clock that comes `steps` after this one, before it where that is negative: at most 2^53 - 1 of them.
+local function clock_ahead(clock, steps)
+  if steps > 0 and clock > 9007199254740991 - steps then return (clock - 9007199254740991) + (steps - 9007199254740991) - 1 end
+  if steps < 0 and clock < -9007199254740991 - steps then return (clock + 9007199254740991) + (steps + 9007199254740991) + 1 end
+  return clock + steps
+end
+
+-- How many steps lead forward from one clock to a later one: at most 2^53 - 1.
+local function clock_steps(from, to)
+  if to >= from then return to - from end
+  return (9007199254740991 - from) + (to + 9007199254740991) + 1
+end
+
+-- Rule 1: a key of the wrong type must stop the script before its first write. `found` is the reply of a pcall; an error names the
+-- key and both types, any other error is the server's own to tell.
+local function expect_type(key, wanted, found)
+  if type(found) ~= 'table' or not found.err then return found end
+  if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then error(found) end
+  error({ err = 'WRONGTYPE the key ' .. key .. ' is a ' .. redis.call('TYPE', key).ok .. ', it must be a ' .. wanted })
+end
+
+-- The index begins anew at this clock, because nothing is known of the channel or it went back: what lives at or before it is looked
+-- for when somebody wants it.
+local function begin_anew(meta, clock, era)
+  redis.call('HSET', meta, 'last', clock, 'upto', clock, 'known', clock, 'era', string.format('%d', era))
+  redis.call('HDEL', meta, 'scan', 'ends')
+end
+
+-- The values of the clock and other strings, false for none; refused while the slot moves between two nodes (rules 1 and 27).
+-- Both of them refuse a command with several keys of which one is missing, and here one always is: what comes after it sees all
+-- bodies, which are not in KEYS. Nothing was written yet, so the call is simply sent again.
+local function settled_clock(bodies, keys)
+  local found, absent = redis.pcall('MGET', bodies .. 'absent', unpack(keys)), {}
+  if found.err then error({ err = 'TRYAGAIN the slot of the channel is on the move' }) end
+  table.remove(found, 1)
+  for at, key in ipairs(keys) do
+    if not found[at] then absent[#absent + 1] = key end
+  end
+  -- A key of another type reads as none as well.
+  if #absent > 0 and redis.call('EXISTS', unpack(absent)) > 0 then
+    for _, key in ipairs(absent) do expect_type(key, 'string', redis.pcall('GET', key)) end
+  end
+  return found
+end
+
+-- Where a channel is: its clock (nil for none), unless it was seen later (`last` by these scripts, `seen` by the caller): then it
+-- has gone back and goes on from there. Returns the clock, nil where nobody knows of any, and whether it has gone back.
+local function reckon(clock, last, seen)
+  local highest = last or seen
+  if last and seen and clock_after(seen, last) then highest = seen end
+  if highest and (not clock or clock_after(highest, clock)) then return highest, true end
+  return clock, false
+end
+
+-- Write what has changed of these fields of a hash, `now` by name; those that are no more go.
+local function note_changes(hash, fields, kept, now)
+  local words, gone = {}, {}
+  for at, field in ipairs(fields) do
+    if not now[field] then
+      if kept[at] then gone[#gone + 1] = field end
+    elseif now[field] ~= kept[at] then
+      words[#words + 1], words[#words + 2] = field, now[field]
+    end
+  end
+  if #words > 0 then redis.call('HSET', hash, unpack(words)) end
+  if #gone > 0 then redis.call('HDEL', hash, unpack(gone)) end
+end
+
+-- Subscribers that expired have left their eras behind. A few are looked at for each one that comes, so there are never many more of
+-- them than of those that live. `cursors`: what comes before `r.<subscriber>` in the keys of cursors.
+local function forget_expired(meta, cursors)
+  for _, field in ipairs(redis.call('HRANDFIELD', meta, 5)) do
+    if string.sub(field, 1, 2) == 'r.' and redis.call('EXISTS', cursors .. field) == 0 then redis.call('HDEL', meta, field) end
+  end
+end
+
+-- The script's one clock: microseconds of the server.
+local function server_us()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- Let keys live until this time. What we know of a channel ends with its clock, so that neither is taken for a loss of the other.
+local function renew(ends_ms, ...)
+  for at = 1, select('#', ...) do redis.call('PEXPIREAT', (select(at, ...)), ends_ms) end
+end
+
+-- When keys end that others use as well: when this call wants it, or later where somebody keeps them for longer, whose messages and
+-- cursors must not outlive the clock. Services may have different rules for one channel.
+local function lasting(ends_ms, ...)
+  for at = 1, select('#', ...) do ends_ms = math.max(ends_ms, redis.call('PEXPIRETIME', (select(at, ...)))) end
+  return string.format('%d', ends_ms)
+end
+
+-- Before messages come into the index: none that it holds lives longer than `longest_ms` from now. What was said of times to come
+-- (`ends`) holds no more for foreign messages that stand among others.
+local function note_longest(meta, longest_ms, among)
+  if tonumber(redis.call('HGET', meta, 'longest_ms') or 0) < longest_ms then
+    redis.call('HSET', meta, 'longest_ms', string.format('%d', longest_ms))
+  end
+  if among then redis.call('HDEL', meta, 'ends') end
+end
+
+-- Every 256 messages: all of the index up to this clock will have expired by this time. A fetch that finds the dead skips them by it.
+-- Where there are many such marks, every other one goes.
+local function note_ends(meta, clock, ends_ms)
+  local marks, before_ms = {}, 0
+  for at, then_ms in string.gmatch(redis.call('HGET', meta, 'ends') or '', '(%S+) (%S+)') do
+    marks[#marks + 1], before_ms = at .. ' ' .. then_ms, tonumber(then_ms)
+  end
+  if #marks >= 512 then
+    for at = 1, 256 do marks[at] = marks[2 * at] end
+    for at = #marks, 257, -1 do marks[at] = nil end
+  end
+  marks[#marks + 1] = string.format('%d %d', clock, math.max(before_ms, ends_ms))
+  redis.call('HSET', meta, 'ends', table.concat(marks, ' '))
+end

@@ -1,0 +1,215 @@
+-- Claims on a foreign format: scans for jobs, and the leases that are kept beside it.
+
+-- What a token may still do (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with `cancelled` where that
+-- was why. A lease that a foreign client has taken over is held no more. The third value is the run: limits, ending, value and what is
+-- to be told of it; the fourth when the lease ends (ms), nil where `active` does not have it.
+local function foreign_token(prefix, format, id, fence, nonce)
+  local key = prefix .. 'run:' .. id
+  local words = redis.pcall('HMGET', key, 'fence', 'nonce', 'ended', 'outcome', 'limits', 'ending', 'value', 'took_ms', 'error')
+  if words.err then
+    if string.sub(words.err, 1, 9) ~= 'WRONGTYPE' then error(words) end
+    error({ err = 'WRONGTYPE the key ' .. key .. ' is a ' .. redis.call('TYPE', key).ok .. ', it must be a hash' })
+  end
+  local run = { limits = words[5] or '', ending = words[6] or '', value = words[7], took_ms = words[8], error = words[9] }
+  local token, deadline_ms = fence .. ':' .. nonce, tonumber(redis.call('ZSCORE', prefix .. 'active', id) or nil)
+  if words[1] == fence and words[2] == nonce and deadline_ms and format.mine(id, token) then return 'held', '', run, deadline_ms end
+  if words[3] == token then return 'repeated', words[4] or '', run, deadline_ms end
+  return 'stale', words[4] == 'cancelled' and 'cancelled' or '', run, deadline_ms
+end
+
+-- What an earlier copy of a claim leased, as far as it is still held (rule 4): kind and jobs, 7 values each; nil where there was none.
+-- The ids that it set aside are added to `corrupt`.
+local function foreign_known(prefix, format, record, nonce, counter, corrupt)
+  local words, jobs = {}, {}
+  for word in string.gmatch(redis.call('GET', record) or '', '%S+') do words[#words + 1] = word end
+  if not words[1] or tonumber(words[1]) < tonumber(counter) then return nil, jobs end
+  if words[1] ~= counter then return 'stale', jobs end
+  for at = 2, #words, 2 do
+    local id, fence = words[at], words[at + 1]
+    if fence == 'corrupt' then
+      corrupt[#corrupt + 1] = id
+    else
+      local state, _, _, deadline_ms = foreign_token(prefix, format, id, fence, nonce)
+      local job = state == 'held' and format.read(id)
+      if job and job.kind == 'J' then
+        local run = redis.call('HMGET', prefix .. 'run:' .. id, 'claims', 'crashes')
+        for _, field in ipairs({ id, tonumber(fence), deadline_ms, tonumber(run[1] or 0), job.failures, tonumber(run[2] or 0), job.body }) do
+          jobs[#jobs + 1] = field
+        end
+      end
+    end
+  end
+  return 'repeated', jobs
+end
+
+-- Promote due jobs, first in, first out among equals. Returns how many, and the ids behind which there is no job any more. What is about to
+-- move is noted first: of a call that was cut off the next one knows which of them may stand in two places, and looks before it adds.
+local function foreign_promote(prefix, format, most)
+  local promoted, corrupt, ids, moving, was = 0, {}, format.due(most), prefix .. 'moving', {}
+  for _, id in ipairs(redis.call('SMEMBERS', moving)) do was[id] = true end
+  if #ids == 0 and not next(was) then return 0, corrupt end
+  for at = 1, #ids, PIECE do redis.call('SADD', moving, unpack(ids, at, math.min(at + PIECE - 1, #ids))) end
+  for _, id in ipairs(ids) do
+    if format.promote(id, was[id]) == false then
+      local shown = string.sub(string.gsub(id, '[^%w_.:>-]', '?'), 1, 256)
+      corrupt[#corrupt + 1] = shown == '' and '?' or shown
+      redis.call('HINCRBY', prefix .. 'stats', 'aside', 1)
+    else
+      promoted = promoted + 1
+    end
+  end
+  redis.call('DEL', moving)
+  return promoted, corrupt
+end
+
+-- Look for jobs that this worker may claim now, without a write: at the head of the line, and in a window behind the place where its
+-- last claim has ended, so that nothing behind jobs for others starves. Returns the picked jobs, candidates that cannot run, and what to
+-- remember: { field, value or nil where the next look begins at the head, more = work may be left behind the window }.
+-- ask: classes (name -> true), key (what tells workers apart that take different jobs), limit, crashed_max, worker
+local function foreign_scan(prefix, format, ask, now_ms)
+  local field = redis.sha1hex(ask.key)
+  local kept = redis.call('HGET', prefix .. 'scan', field)
+  local from, since_ms = string.match(kept or '', '^(%d+) (%d+)$')
+  from, since_ms = tonumber(from or 0), math.min(tonumber(since_ms or now_ms), now_ms)
+  -- Behind all that is for others only what comes anew is looked at; what came in between is found once a second.
+  if from > 0 and now_ms - since_ms >= 1000 then from, since_ms = 0, now_ms end
+  local some_paused, some_limits = redis.call('HLEN', prefix .. 'paused') > 0, redis.call('HLEN', prefix .. 'limits') > 0
+  local picked, broken, seen, rooms, bytes, crashed, full = {}, {}, {}, {}, 0, 0, false
+  local function closed(name)
+    if rooms[name] == nil then
+      local definition = some_limits and redis.call('HGET', prefix .. 'limits', 'n:' .. name)
+      local room, ahead = math.huge, nil
+      -- A format with rates of its own counts them itself.
+      if definition and format.counts_rates then definition = string.gsub(definition, '^(%d+) %d+', '%1 0') end
+      if definition then
+        local _
+        room, _, ahead = limit_room(prefix, 'n:' .. name, definition, now_ms)
+      end
+      if (some_paused and is_paused(prefix .. 'paused', name, now_ms)) or (format.paused and format.paused(name)) then room = 0 end
+      rooms[name] = { room = room, limit = definition and 'n:' .. name, definition = definition or nil, ahead = ahead }
+    end
+    return rooms[name].room <= 0
+  end
+  local function look(candidate)
+    local id = candidate.id
+    if seen[id] then return end
+    seen[id] = true
+    if #id > 256 or not string.find(id, '^[%w_.:>-]+$') then
+      broken[#broken + 1] = { id = id, place = candidate.place, why = 'an id that nobody can name' }
+      return
+    end
+    local job = format.read(id)
+    if not job or job.kind ~= 'J' then
+      broken[#broken + 1] = { id = id, place = candidate.place, why = job and job.why or 'there is no job behind this id' }
+      return
+    end
+    if not ask.classes[job.name] or closed(job.name) then return end
+    local range = ask.worker.priorities
+    if range and job.priority and (job.priority < range[1] or job.priority > range[2]) then return end
+    if format.locked(id) then return end
+    local refused, never = format.refuses(job, ask.worker, id)
+    if never then
+      broken[#broken + 1] = { id = id, place = candidate.place, why = never }
+      return
+    end
+    if refused then return end
+    local run = redis.pcall('HMGET', prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'crashes')
+    if run.err then
+      broken[#broken + 1] = { id = id, place = candidate.place, why = 'the key of its run is of another type' }
+      return
+    end
+    local crashes = tonumber(run[4] or 0)
+    if crashes > 0 and crashed >= ask.crashed_max then return end
+    -- A second entry of a job that runs.
+    local held = run[2] and run[2] ~= '' and redis.call('ZSCORE', prefix .. 'active', id)
+    if held and format.mine(id, run[1] .. ':' .. run[2]) then return end
+    local size = 0
+    for _, part in ipairs(type(job.body) == 'table' and job.body or { job.body }) do size = size + #part end
+    if #picked > 0 and bytes + size > 1048576 then
+      full = true
+      return
+    end
+    bytes, crashed = bytes + size, crashed + (crashes > 0 and 1 or 0)
+    local room = rooms[job.name]
+    room.room = room.room - 1
+    picked[#picked + 1] = { id = id, job = job, place = candidate.place, room = room, known = run[1] and true or false,
+      fence = math.max(tonumber(run[1] or 0) + 1, now_ms), claims = tonumber(run[3] or 0) + 1, crashes = crashes }
+    if #picked >= ask.limit then full = true end
+  end
+  local function window(first, size)
+    local candidates, next_at = format.candidates(first, size, ask.worker)
+    local at = 0
+    while at < #candidates and not full do
+      at = at + 1
+      look(candidates[at])
+    end
+    return next_at == 0 and at == #candidates and 0 or first + at, first + at
+  end
+  -- Behind the place from which the last one went on.
+  local next_at, reached = window(0, from > 0 and 25 or math.max(100, ask.limit))
+  if from > 0 and not full and next_at ~= 0 then next_at, reached = window(math.max(from, 25), math.max(100, ask.limit)) end
+  local gone, value = #picked + #broken, nil
+  if full then
+    value = from > 0 and string.format('%d %d', from, now_ms) or kept
+  elseif next_at ~= 0 then
+    -- On its way still: the second counts from the end.
+    value = string.format('%d %d', math.max(0, reached - gone), now_ms)
+  elseif reached - gone > 100 then
+    value = string.format('%d %d', reached - gone, since_ms)
+  end
+  return picked, broken, { field = field, kept = kept, value = value, more = full or next_at ~= 0 }
+end
+
+-- Lease up to `ask.limit` jobs under (fence, nonce). Returns kind, jobs (7 values each), and the ids that were set aside.
+-- keys: sweep, active, stats, record
+-- ask: those of foreign_scan, and incarnation, counter, lease_ms, not_after_ms, owner
+local function foreign_claim(prefix, format, keys, ask, now_ms, events)
+  local nonce, corrupt = ask.incarnation .. ':' .. ask.counter, {}
+  local known, jobs = foreign_known(prefix, format, keys.record, nonce, ask.counter, corrupt)
+  if known then return known, jobs, corrupt end
+  if now_ms > ask.not_after_ms then return 'void', jobs, corrupt end
+
+  local picked, broken, scan = foreign_scan(prefix, format, ask, now_ms)
+  local until_ms, leases, counted = now_ms + ask.lease_ms, { ask.counter }, {}
+  if #picked > 0 then note_lease(keys.sweep, ask.lease_ms) end
+  for _, one in ipairs(picked) do
+    local run, fence = prefix .. 'run:' .. one.id, string.format('%d', one.fence)
+    local lease = { token = fence .. ':' .. nonce, fence = fence, nonce = nonce, until_ms = until_ms, lease_ms = ask.lease_ms, owner = ask.owner }
+    -- Ours before the wire: cut off in between, the wire still has the job waiting, and the token counts for nothing without it.
+    redis.call('HSET', run, 'fence', fence, 'nonce', nonce, 'owner', ask.owner, 'claims', one.claims, 'renewal', 0, 'ending', '',
+      'limits', one.room.limit or '')
+    if one.known then redis.call('PERSIST', run) end
+    redis.call('ZADD', keys.active, until_ms, one.id)
+    if format.take(one.id, one.job, one.place, lease) == false then
+      redis.call('ZREM', keys.active, one.id)
+      redis.call('HSET', run, 'nonce', '', 'limits', '')
+      redis.call('PEXPIREAT', run, string.format('%d', now_ms + 20000))
+    else
+      leases[#leases + 1] = one.id .. ' ' .. fence
+      for _, field in ipairs({ one.id, one.fence, until_ms, one.claims, one.job.failures or 0, one.crashes, one.job.body }) do jobs[#jobs + 1] = field end
+      if one.room.limit then
+        local group = counted[one.room.limit] or { limit = one.room, ids = {}, fences = {}, costs = {} }
+        group.ids[#group.ids + 1], group.fences[#group.fences + 1], group.costs[#group.costs + 1] = one.id, fence, 1
+        counted[one.room.limit] = group
+      end
+      if events then table.insert(events, { 'claimed', one.id, one.job.name, ask.owner }) end
+    end
+  end
+  for _, group in pairs(counted) do count_leases(prefix, group.limit, group, until_ms, now_ms) end
+  for _, one in ipairs(broken) do
+    format.set_aside(one.id, one.place, one.why)
+    local shown = string.sub(string.gsub(one.id, '[^%w_.:>-]', '?'), 1, 256)
+    corrupt[#corrupt + 1] = shown == '' and '?' or shown
+    redis.call('HINCRBY', keys.stats, 'aside', 1)
+    if events then table.insert(events, { 'buried', corrupt[#corrupt], '', one.why }) end
+  end
+  if format.scanned then format.scanned() end
+  if scan.value ~= (scan.kept or nil) then
+    if scan.value then redis.call('HSET', prefix .. 'scan', scan.field, scan.value) else redis.call('HDEL', prefix .. 'scan', scan.field) end
+    redis.call('PEXPIRE', prefix .. 'scan', 60000)
+  end
+  if scan.more then wake_push(prefix .. 'wake') end
+  for _, id in ipairs(corrupt) do leases[#leases + 1] = id .. ' corrupt' end
+  redis.call('SET', keys.record, table.concat(leases, ' '), 'PXAT', string.format('%d', math.max(ask.not_after_ms, until_ms) + ask.lease_ms))
+  return #jobs > 0 and 'leased' or 'empty', jobs, corrupt
+end

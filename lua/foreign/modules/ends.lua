@@ -1,0 +1,234 @@
+-- Ends of runs on a foreign format, by workers, sweeps and by hand.
+
+-- Free the slots of the limits that a lease counts against, their names with spaces between (rule 20).
+local function free_held(prefix, id, limits)
+  for limit in string.gmatch(limits or '', '%S+') do redis.call('ZREM', prefix .. 'held:' .. limit, id) end
+end
+
+-- Free slots of limits that no lease holds any more: what a call that was cut off has left (rule 20). At most 100 of each limit a call.
+local function mend_held(prefix, active, now_ms)
+  for _, limit in ipairs(redis.call('HKEYS', prefix .. 'limits')) do
+    local held = prefix .. 'held:' .. limit
+    for _, id in ipairs(redis.call('ZRANGE', held, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
+      if not redis.call('ZSCORE', active, id) then redis.call('ZREM', held, id) end
+    end
+  end
+end
+
+-- The wire's half of the end of a lease, then ours: slots of limits come free, and `active` is left last, so that whatever was cut off
+-- before is found by the next copy of the call, or by a sweep. What was noted in `run` before says how: kind, due_ms, failures. Nothing
+-- is done on the wire where a foreign client holds the job by now. `lease`: id, job, limits, kind, due_ms, failures, error, trace, value,
+-- took_ms, token, outcome, charge; `redo`: an earlier copy may have done a part of it.
+local function foreign_end(prefix, format, lease, now_ms, redo)
+  local id, job = lease.id, lease.job
+  local failure = { error = lease.error or '', trace = lease.trace or '', due_ms = lease.due_ms, charge = lease.charge, failures = lease.failures, redo = redo }
+  if redo and format.locked(id) and not format.mine(id, lease.token) then
+    lease.kind = 'left'
+  elseif lease.kind == 'finish' then
+    format.done(id, job, lease.value, tonumber(lease.took_ms or 0), redo)
+  elseif lease.kind == 'release' then
+    format.back(id, job, true, redo)
+  elseif lease.kind == 'retry' then
+    -- Without a wait it goes to the waiting jobs. Its time may have come since a copy was cut off: among the delayed ones it stays.
+    failure.due_ms = lease.due_ms == 0 and now_ms or math.max(lease.due_ms, redo and now_ms + 1 or 0)
+    format.again(id, job, failure, redo)
+  elseif lease.kind == 'bury' then
+    format.bury(id, job, failure, redo)
+  elseif lease.kind == 'drop' then
+    format.drop(id, job, lease.outcome, redo)
+  end
+  for limit in string.gmatch(lease.limits or '', '%S+') do
+    redis.call('ZREM', prefix .. 'held:' .. limit, id)
+    if lease.kind == 'release' and lease.fence then redis.call('ZREM', prefix .. 'rate:' .. limit, id .. ':' .. lease.fence) end
+  end
+  redis.call('ZREM', prefix .. 'active', id)
+end
+
+-- End leases, each in its own way: finish, release, retry, bury or drop. Item number `at` is KEYS run:<id> from `keys_at` on, ARGV kind,
+-- id, fence, nonce and packed fields from `arguments_at` on. What ends the token is written first, with all that a sweep needs to carry
+-- on where this was cut off; then the wire, then what is left of ours.
+-- Returns 2 values an item, result (ok | repeated | stale) and outcome; only their number where all have finished.
+local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, events)
+  local count = #KEYS - keys_at + 1
+  local reply, planned, known, counters, finished, waits_ms = {}, {}, {}, {}, 0, 0
+  for at = 1, count do
+    local place = arguments_at + 5 * at - 5
+    local kind, id, fence, nonce, packed = ARGV[place], ARGV[place + 1], ARGV[place + 2], ARGV[place + 3], ARGV[place + 4]
+    local state, outcome, run, deadline_ms = foreign_token(prefix, format, id, fence, nonce)
+    if known[id] then
+      state, outcome = 'repeated', known[id]
+    elseif state == 'held' or (state == 'repeated' and deadline_ms and run.ending ~= '') then
+      local said, job = unpack_fields(packed), format.read(id)
+      if not job or job.kind ~= 'J' then job = { kind = 'gone', name = '', failures = 0, attempts = 1, priority = 5, body = job and job.body or '' } end
+      local lease = { id = id, run = KEYS[keys_at + at - 1], job = job, fence = fence, limits = run.limits, deadline_ms = deadline_ms,
+        token = fence .. ':' .. nonce, kind = kind, asked = kind, redo = state == 'repeated', failures = job.failures or 0 }
+      if kind == 'finish' then
+        lease.value, lease.took_ms, lease.outcome = said[1], said[3], 'finished'
+        finished = finished + (state == 'held' and 1 or 0)
+      elseif kind == 'drop' then
+        lease.outcome = said[1]
+      elseif kind == 'release' then
+        lease.outcome = 'released'
+      else
+        lease.error, lease.trace, lease.charge = said[1], said[2], kind == 'retry' and said[4] == '1'
+        lease.failures = lease.failures + (lease.charge and 1 or 0)
+        if lease.charge and lease.failures >= (job.attempts or 1) then lease.kind = 'bury' end
+        lease.due_ms = lease.kind == 'retry' and tonumber(said[3]) > 0 and now_ms + tonumber(said[3]) or 0
+        lease.outcome = lease.kind == 'retry' and 'retried' or 'buried'
+      end
+      if lease.redo then
+        -- As the first copy had it: it may have counted the failure on the wire already.
+        local was, due_ms, failures = string.match(run.ending, '^(%a+) (%d+) (%d+)$')
+        lease.kind, lease.due_ms, lease.failures, lease.outcome = was or lease.kind, tonumber(due_ms or 0), tonumber(failures or 0), outcome
+      else
+        state, outcome = 'ok', lease.outcome
+      end
+      planned[#planned + 1], known[id] = lease, lease.outcome
+    end
+    reply[2 * at - 1], reply[2 * at] = state, outcome
+  end
+  if #planned > 0 then waits_ms = tonumber(redis.call('HGET', prefix .. 'stats', 'waits_ms') or 0) end
+
+  local function finish_one(lease)
+    if not lease.redo then
+      local noted = lease.error and error_note(lease.run, now_ms, lease.fence, 'failed', lease.error, lease.trace) or {}
+      if lease.kind == 'finish' then noted = { 'value', lease.value or '', 'took_ms', lease.took_ms or 0, 'crashes', 0 } end
+      redis.call('HSET', lease.run, 'nonce', '', 'ended', lease.token, 'outcome', lease.outcome, 'ended_ms', string.format('%d', now_ms), 'ending',
+        string.format('%s %d %d', lease.kind, lease.due_ms or 0, lease.failures), unpack(noted))
+    end
+    -- As long as late copies may come; and no longer than a foreign client may need to run what goes on.
+    local over = lease.kind == 'finish' or lease.kind == 'drop'
+    local until_ms = math.max(now_ms, lease.deadline_ms, lease.due_ms or 0) + (over and 20000 or 604800000)
+    redis.call('PEXPIREAT', lease.run, string.format('%d', until_ms))
+    foreign_end(prefix, format, lease, now_ms, lease.redo)
+    local counter = ({ finish = 'finished', bury = 'buried', drop = lease.outcome })[lease.kind]
+    if counter then counters[counter] = (counters[counter] or 0) + 1 end
+    if waits_ms > now_ms and lease.kind ~= 'release' and lease.kind ~= 'retry' then tell_ended(prefix, lease.id) end
+    if events then
+      if lease.asked == 'retry' then table.insert(events, { 'failed', lease.id, lease.job.name, lease.error }) end
+      if lease.outcome ~= 'retried' then table.insert(events, { lease.outcome, lease.id, lease.job.name, lease.error }) end
+    end
+  end
+  for _, lease in ipairs(planned) do
+    if lease.kind ~= 'release' then finish_one(lease) end
+  end
+  -- Each goes to the front: the first of them last.
+  for at = #planned, 1, -1 do
+    if planned[at].kind == 'release' then finish_one(planned[at]) end
+  end
+  for counter, ended in pairs(counters) do redis.call('HINCRBY', prefix .. 'stats', counter, ended) end
+  return finished == count and count or reply
+end
+
+-- Take one lease away: its token dies, and the job goes back to the head of its line or, after too many crashes, to the dead (rule 12).
+-- What a foreign client has moved elsewhere meanwhile stays there. Returns reaped | buried | ended (only its index entry was left), fence,
+-- nonce ('-' where there was none any more) and crashes.
+local function reap_foreign(prefix, id, now_ms, model, events)
+  local run, job = prefix .. 'run:' .. id, model.read(id)
+  local state = redis.call('HMGET', run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome', 'error', 'taken', 'ending',
+    'value', 'took_ms', 'ended')
+  local fence, nonce, crashes = state[1] or '0', state[2] or '', tonumber(state[3] or 0)
+  local place, token = model.place(id), nonce ~= '' and fence .. ':' .. nonce or state[13] or ''
+  -- Nor what a foreign client runs by now.
+  local here = (place == 'active' or place == nil) and not (model.locked(id) and not model.mine(id, token))
+  free_held(prefix, id, state[5])
+  if nonce == '' then
+    -- An end that was cut off behind its tombstone: the rest of it is done here.
+    local kind, due_ms, failures = string.match(state[10] or '', '^(%a+) (%d+) (%d+)$')
+    if state[9] == fence or not kind then
+      if here and job then model.back(id, job, true, true) end
+    else
+      foreign_end(prefix, model, { id = id, job = job or { kind = 'gone', name = '', failures = 0, attempts = 1, body = '' }, kind = kind,
+        due_ms = tonumber(due_ms), failures = tonumber(failures), outcome = state[7], error = state[8], value = state[11], took_ms = state[12], token = token }, now_ms,
+        true)
+    end
+    return { 'ended', fence, '-', crashes }
+  end
+  -- The first crash is counted and free; after it only a lease that was marked as started is charged.
+  if crashes == 0 or state[4] == fence .. ':' .. nonce then crashes = crashes + 1 end
+  local text = 'the worker ' .. (state[6] or '') .. ' was lost'
+  local note = error_note(run, now_ms, fence, 'lost', text, '')
+  local name = job and job.name or ''
+  -- Where the format has no bound for crashes: three, as Lanes has it unless told otherwise.
+  local crashes_max = job and job.crashes_max or 3
+  if here and job and (job.kind ~= 'J' or crashes >= crashes_max) then
+    local reason = job.kind ~= 'J' and (job.why or 'corrupt') or string.format('crashed %d times, %d are allowed', crashes, crashes_max - 1)
+    note[2] = reason
+    redis.call('HSET', run, 'nonce', '', 'taken', '', 'outcome', 'buried', 'crashes', crashes, 'limits', '', 'ending',
+      string.format('bury 0 %d', job.failures or 0), unpack(note))
+    redis.call('PEXPIREAT', run, now_ms + 604800000)
+    if job.kind == 'J' then
+      model.bury(id, job, { error = reason, trace = '', charge = false, failures = job.failures })
+    else
+      model.set_aside(id, nil, reason)
+    end
+    redis.call('HINCRBY', prefix .. 'stats', 'buried', 1)
+    tell_ended(prefix, id)
+    if events then table.insert(events, { 'buried', id, name, reason }) end
+    return { 'buried', fence, nonce, crashes }
+  end
+  -- `ended` and `outcome` are those of the lease before this one: they still answer its late copies (rule 5).
+  redis.call('HSET', run, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '', unpack(note))
+  -- A foreign client may run what goes on, and tells us nothing: no key of ours stays for ever.
+  redis.call('PEXPIREAT', run, now_ms + 604800000)
+  -- Of a claim that was cut off before its record the wire may have taken a half: it looks before it adds.
+  local record = redis.call('GET', prefix .. 'claim:' .. (string.match(nonce, '^[^:]+') or ''))
+  local counter, known = tonumber(string.match(nonce, '%d+$')), tonumber(string.match(record or '', '^%d+'))
+  if here and job then model.back(id, job, true, not (counter and known and known >= counter)) end
+  if events then table.insert(events, { 'reaped', id, name, state[6] or '' }) end
+  return { 'reaped', fence, nonce, crashes }
+end
+
+-- End a job by hand (rule 26): its token dies first, under a tombstone that outlives every late copy (rule 3), then the wire forgets it, and
+-- whoever waits for its end hears of it. Cut off in between, the same call finds its own tombstone and does the rest.
+-- job: what the wire has read, nil where nothing is there; ending: outcome (cancelled | discarded), op_id, not_after_ms
+local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events)
+  local run = prefix .. 'run:' .. id
+  if state == 'finished' then
+    -- Its tombstone stays: it still answers a late copy of the finish.
+    model.remove(id, 'done')
+    return
+  end
+  free_held(prefix, id, redis.call('HGET', run, 'limits'))
+  redis.call('HSET', run, 'nonce', '', 'ended', ending.op_id, 'outcome', ending.outcome, 'limits', '',
+    'ended_ms', string.format('%d', now_ms))
+  redis.call('PEXPIREAT', run, string.format('%d', math.max(ending.not_after_ms, now_ms) + 20000))
+  if state == 'active' and job and job.kind == 'J' then
+    model.drop(id, job, ending.outcome)
+  else
+    model.remove(id, state)
+  end
+  redis.call('ZREM', prefix .. 'active', id)
+  tell_ended(prefix, id)
+  if events then table.insert(events, { ending.outcome, id, job and job.name or '' }) end
+end
+
+-- Whether a job has ended a short time ago, so that its id is still known (rule 3), whatever the wire has kept of it.
+local function foreign_over(prefix, id, now_ms)
+  local run = redis.call('HMGET', prefix .. 'run:' .. id, 'nonce', 'outcome', 'ended_ms')
+  if run[1] ~= '' or not run[2] or run[2] == 'retried' or run[2] == 'released' then return false end
+  return tonumber(run[3] or now_ms) + 20000 >= now_ms
+end
+
+-- Retention, where the queue has set it: the formats themselves keep ended jobs as they do. At most 100 jobs are removed in a call, the
+-- oldest first. Returns whether more are over.
+local function keep_ended(prefix, now_ms, model)
+  local kept = redis.call('HMGET', prefix .. 'retention', 'done_max', 'done_age_ms', 'dead_max', 'dead_age_ms')
+  local more = false
+  for at, state in ipairs({ 'done', 'dead' }) do
+    local most, age_ms = tonumber(kept[2 * at - 1]), tonumber(kept[2 * at])
+    local over = most and model.count(state) - most or 0
+    if over > 0 or age_ms then
+      local page, removed = model.list(state, 0, 100, false), 0
+      for place = 1, #page, 2 do
+        local at_ms = tonumber(page[place + 1] or 0) or 0
+        if over > removed or age_ms and at_ms > 0 and at_ms < now_ms - age_ms then
+          model.remove(page[place], state)
+          removed = removed + 1
+        end
+      end
+      more = more or removed == 100
+    end
+  end
+  return more
+end

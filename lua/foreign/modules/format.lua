@@ -1,0 +1,179 @@
+-- What formats are made of: members of a JSON object, times, packed fields. And what a format provides: its function
+-- `wire(root, prefix, queue, layout, settings, now_ms)` returns a table with these functions. `job` is what `read` returned, `redo`
+-- is true where an earlier call may have done a part of it, so that it looks before it adds. The loader refuses a format that lacks
+-- one which is not optional.
+--
+-- WIRE
+--   check            raise for keys of another type, before anything is written
+--   new_id           (given) the id of a new job, made by the format where `given` is ''
+--   admit            (item) the job that keeps this one out, or nil
+--   add              (item, due_ms) write a new job
+--   read             (id) the job as the engine sees it: kind, name, failures, body and more; nil where there is none
+--   place            (id) waiting, delayed, active, dead or done; nil where it is nowhere
+--   ended            (id) how a job ended that is nowhere any more
+--   candidates       (from, count, worker) waiting jobs in the order of claims, and where to go on
+--   refuses          (job, worker, id) why this worker may not run it
+--   locked           (id) true while a foreign worker holds it
+--   take             (id, job, place, lease) make it active
+--   mine             (id, token) true while the wire says that this lease holds
+--   extend           (id, lease) renew what the wire knows of a lease
+--   done             (id, job, value, took_ms, redo) end it as finished
+--   again            (id, job, failure, redo) let it wait for its next run
+--   bury             (id, job, failure, redo) end it as dead
+--   drop             (id, job, outcome, redo) end it otherwise
+--   back             (id, job, front, redo) give it back to those that wait
+--   due              (most) delayed jobs that are due
+--   promote          (id, redo) let a due one wait; false where there is no job behind the id
+--   next_due_ms      when the next one is due
+--   run_now          (id, job, redo) end the delay of a job
+--   requeue          (id, job, redo) let a dead job wait once more
+--   remove           (id, state) take a job away
+--   set_aside        (id, place, why) put away what nobody can read
+--   strays           (most, ours) active jobs that no lease of ours holds
+--   count            (state) how many jobs are in a state
+--   list             (state, offset, limit, newest_first) a page of them, with their times
+--   pause            (name, until_ms) pause the queue or a name
+--   paused           (name) true while it is paused
+--   resume           (name) end that
+--   purge            (most) take away what is left of the queue; true while there is more
+--   obliterated      optional: the queue is gone, as far as we know it
+--   noted            optional: (id, job, body) progress was noted
+--   scanned          optional: a claim has looked at all candidates that it may
+--   counts_rates     optional: true where the format counts claims in its own windows
+--   due_at           optional: (id) when a delayed job is due
+--   stuck            optional: (id) true for one that is active and held by nobody
+--   beat             optional: (incarnation, about, ttl_ms, gone) a worker lives, or has ended
+--   lead             optional: (incarnation, ttl_ms) a worker sweeps for the others
+--   due_schedules    optional: (most) schedules of foreign schedulers that are due
+--   settle_schedule  optional: (name) put a schedule into the format's own place
+--   scheduled        optional: (name, next_ms, given) a schedule was defined or moved
+--   may_tick         optional: (name, at_ms) false where a foreign scheduler has run this tick
+--   ticked           optional: (name, at_ms, next_ms, id) a tick has made a job
+
+-- The fields of a packed string (engine/models/fields.py): each is its length, 4 bytes, big-endian, and then itself.
+local function unpack_fields(packed)
+  local found, at = {}, 1
+  while at <= #packed do
+    found[#found + 1], at = struct.unpack('>I4c0', packed, at)
+  end
+  return found
+end
+
+-- A time in ms since 1970 as UTC text: 2026-11-22T03:14:19.123Z, and with `whole` without the fraction.
+local function rfc3339(ms, whole)
+  local seconds = math.floor(ms / 1000)
+  local days, rest = math.floor(seconds / 86400), seconds % 86400
+  -- Days since 1970 as a date, in eras of 400 years that begin with March: leap days then come last.
+  local shifted = days + 719468
+  local era = math.floor(shifted / 146097)
+  local day_of_era = shifted - era * 146097
+  local year = math.floor((day_of_era - math.floor(day_of_era / 1460) + math.floor(day_of_era / 36524) - math.floor(day_of_era / 146096)) / 365)
+  local day_of_year = day_of_era - (365 * year + math.floor(year / 4) - math.floor(year / 100))
+  local month = math.floor((5 * day_of_year + 2) / 153)
+  local day = day_of_year - math.floor((153 * month + 2) / 5) + 1
+  month = month < 10 and month + 3 or month - 9
+  year = year + era * 400 + (month <= 2 and 1 or 0)
+  local text = string.format('%04d-%02d-%02dT%02d:%02d:%02d', year, month, day, math.floor(rest / 3600), math.floor(rest / 60) % 60, rest % 60)
+  return text .. (whole and '' or string.format('.%03d', ms % 1000)) .. 'Z'
+end
+
+-- The top-level members of a JSON object's text, without decoding it: what is not changed keeps its bytes, so numbers keep their
+-- spelling and payloads every byte. Returns nil for text that is no object. What is inside of a member's value is not checked.
+--   raw(name)        the text of a value, nil where there is none; of two members with one name the last
+--   value(name)      a text, number or boolean; nil for null, for objects and lists, and where there is none
+--   set(name, text)  put the text in the place of the value, or behind all others
+--   text()           the object
+local function json_members(text)
+  local names, spans = {}, {}
+  -- Where the string that begins at `at` ends.
+  local function string_end(at)
+    at = at + 1
+    while true do
+      local found = string.find(text, '["\\]', at)
+      if not found then return nil end
+      if string.byte(text, found) == 34 then return found end
+      at = found + 2
+    end
+  end
+  local function value_end(at)
+    local head = string.sub(text, at, at)
+    if head == '"' then return string_end(at) end
+    if head ~= '{' and head ~= '[' then
+      local scalar = string.match(text, '^[%-%+%.%w]+', at)
+      local known = scalar and (scalar == 'true' or scalar == 'false' or scalar == 'null' or tonumber(scalar))
+      return known and at + #scalar - 1 or nil
+    end
+    local depth, place = 0, at
+    while true do
+      place = string.find(text, '[%[%]{}"]', place)
+      if not place then return nil end
+      local mark = string.byte(text, place)
+      if mark == 34 then
+        place = string_end(place)
+        if not place then return nil end
+      elseif mark == 123 or mark == 91 then
+        depth = depth + 1
+      else
+        depth = depth - 1
+        if depth == 0 then return place end
+      end
+      place = place + 1
+    end
+  end
+  local at = type(text) == 'string' and string.match(text, '^%s*{%s*()')
+  if not at then return nil end
+  local last = at - 1
+  local closed = string.match(text, '^}%s*$', at)
+  while not closed do
+    local name_end = string.sub(text, at, at) == '"' and string_end(at)
+    local first = name_end and string.match(text, '^%s*:%s*()', name_end + 1)
+    last = first and value_end(first)
+    if not last then return nil end
+    local name = string.sub(text, at + 1, name_end - 1)
+    -- Hardly any name is written otherwise than it reads.
+    if string.find(name, '[%c\\]') then
+      local read, decoded = pcall(cjson.decode, '["' .. name .. '"]')
+      if not read then return nil end
+      name = decoded[1]
+    end
+    names[#names + 1] = name
+    spans[name] = { first, last }
+    closed = string.match(text, '^%s*}%s*$', last + 1)
+    at = closed or string.match(text, '^%s*,%s*()', last + 1)
+    if not at then return nil end
+  end
+  local object = {}
+  function object.raw(name)
+    return spans[name] and string.sub(text, spans[name][1], spans[name][2])
+  end
+  function object.value(name)
+    local raw = object.raw(name) or 'null'
+    if string.find(raw, '^"[^%c\\]*"$') then return string.sub(raw, 2, -2) end
+    if string.find(raw, '^%-?%d+$') and #raw < 16 then return tonumber(raw) end
+    local read, value = pcall(cjson.decode, '[' .. raw .. ']')
+    value = read and value[1]
+    if value == cjson.null or type(value) == 'table' or not read then return nil end
+    return value
+  end
+  function object.set(name, raw)
+    local span = spans[name]
+    if span then
+      text = string.sub(text, 1, span[1] - 1) .. raw .. string.sub(text, span[2] + 1)
+      local more, from = #raw - (span[2] - span[1] + 1), span[2]
+      span[2], last = span[2] + more, last + more
+      for _, other in pairs(spans) do
+        if other[1] > from then other[1], other[2] = other[1] + more, other[2] + more end
+      end
+      return
+    end
+    local head = (#names > 0 and ',' or '') .. cjson.encode(name) .. ':'
+    text = string.sub(text, 1, last) .. head .. raw .. string.sub(text, last + 1)
+    names[#names + 1] = name
+    spans[name] = { last + #head + 1, last + #head + #raw }
+    last = last + #head + #raw
+  end
+  function object.text()
+    return text
+  end
+  return object
+end

@@ -1,0 +1,112 @@
+-- States of jobs on a foreign format, strays, pauses, and the next sweep.
+
+-- The state of a job for people: where the wire has it, or how our side or the wire say that it has ended. Returns it, the last fence, and
+-- for one that was ended by hand the identity of that call.
+local function place_of(run, id, model)
+  local kept = redis.call('HMGET', run, 'fence', 'outcome', 'ended')
+  local ended = { finished = true, cancelled = true, discarded = true, skipped = true, rerouted = true }
+  local fence, place = tonumber(kept[1] or 0), model.place(id)
+  if place then return place == 'done' and 'finished' or place, fence, kept[3] end
+  if kept[3] and ended[kept[2]] then return kept[2], fence, kept[3] end
+  local over = model.ended(id)
+  return over and over.state or 'gone', fence, kept[3]
+end
+
+-- The state of a job as an enqueue tells it of the one that was there first, and its last fence.
+local function foreign_state(prefix, format, id)
+  local run = redis.call('HMGET', prefix .. 'run:' .. id, 'fence', 'outcome', 'nonce')
+  local place = format.place(id)
+  local shown = { done = 'finished' }
+  local state = place and (shown[place] or place) or run[3] == '' and run[2] or 'gone'
+  return state, tonumber(run[1] or 0)
+end
+
+-- One page of the jobs in a state, in the order of the format or from its end: for each its id and its time (ms, 0 where the format has
+-- none). Leases are ours, so the active ones have the time of the lease; `stuck` are those of which nobody keeps a lease or a lock.
+local function jobs_at(active, state, offset, limit, newest, now_ms, model)
+  local found = {}
+  local function take(from, count)
+    local words = model.list(state == 'stuck' and 'active' or state == 'finished' and 'done' or state, from, count, newest)
+    for at = 1, #words, 2 do
+      local id, score = words[at], tonumber(words[at + 1] or 0) or 0
+      if state == 'active' or state == 'stuck' then score = tonumber(redis.call('ZSCORE', active, id)) or score end
+      found[#found + 1] = { id = id, score = score }
+    end
+    return #words / 2
+  end
+  if state == 'blocked' then return found end
+  if state ~= 'stuck' then
+    take(offset, limit)
+    return found
+  end
+  local from, kept = 0, {}
+  repeat
+    found = {}
+    local seen = take(from, PIECE)
+    for _, entry in ipairs(found) do
+      local ours = redis.call('ZSCORE', active, entry.id)
+      if entry.score < now_ms and (ours or not model.locked(entry.id)) then kept[#kept + 1] = entry end
+    end
+    from = from + seen
+  until seen < PIECE or #kept >= offset + limit
+  local page = {}
+  for at = offset + 1, math.min(#kept, offset + limit) do page[#page + 1] = kept[at] end
+  return page
+end
+
+-- Bring jobs back that a foreign client has taken and that it holds no more by the rule of its own format. Formats that take a job and
+-- lock it in two steps leave it so for a moment, hence it must have been seen a second before. Returns the ids.
+local function strays_back(prefix, active, now_ms, limit, model, events)
+  local strays, back, seen = prefix .. 'strays', {}, {}
+  local found = model.strays and model.strays(limit, function(id) return redis.call('ZSCORE', active, id) end) or {}
+  for _, id in ipairs(found) do
+    seen[id] = true
+    local since_ms = tonumber(redis.call('ZSCORE', strays, id))
+    if not since_ms or since_ms > now_ms then
+      redis.call('ZADD', strays, now_ms, id)
+    -- An id that we cannot say cannot be told; what is wrong with it is found when it is claimed.
+    elseif now_ms - since_ms >= 1000 then
+      local job = model.read(id)
+      if job and job.kind == 'J' then
+        model.back(id, job, true)
+      else
+        model.set_aside(id, nil, job and job.why or 'no job is behind this id')
+        redis.call('HINCRBY', prefix .. 'stats', 'aside', 1)
+      end
+      redis.call('ZREM', strays, id)
+      if #id <= 256 and string.find(id, '^[%w_.:>-]+$') then back[#back + 1] = id end
+      if events then table.insert(events, { 'reaped', id, job and job.name or '', 'foreign' }) end
+    end
+  end
+  for _, id in ipairs(redis.call('ZRANGE', strays, 0, 999)) do
+    if not seen[id] then redis.call('ZREM', strays, id) end
+  end
+  return back
+end
+
+-- End the pauses whose time is over, on the wire too, which knows no end of them. Returns whether one ended, and the time (ms) of the next.
+local function lift_pauses(prefix, now_ms, model)
+  local rest, ended = prefix .. 'rest', false
+  for _, member in ipairs(redis.call('ZRANGE', rest, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
+    local name = string.sub(member, 3)
+    redis.call('HDEL', prefix .. 'paused', name)
+    if model.resume then model.resume(name) end
+    redis.call('ZREM', rest, member)
+    ended = true
+  end
+  return ended, tonumber(redis.call('ZRANGE', rest, 0, 0, 'WITHSCORES')[2])
+end
+
+-- Milliseconds until the next lease end, due time, tick or end of a pause, at most `most_ms`: how long a sweeper may sleep (rule 13). While
+-- nothing is reaped after a stall (rule 11), a lease that has run out is looked at again when that time is over, not at once.
+local function sleep_for(prefix, now_ms, most_ms, model)
+  local soonest, active = now_ms + most_ms, prefix .. 'active'
+  for _, key in ipairs({ active, prefix .. 'rest', prefix .. 'cron' }) do
+    local at_ms = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or soonest)
+    if key == active and at_ms <= now_ms then
+      at_ms = math.max(at_ms, tonumber(redis.call('HGET', prefix .. 'sweep', 'no_reap_before_ms') or 0))
+    end
+    soonest = math.min(soonest, at_ms)
+  end
+  return math.max(0, math.floor(math.min(soonest, model.next_due_ms() or soonest) - now_ms))
+end

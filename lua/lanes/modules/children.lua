@@ -1,0 +1,191 @@
+-- Jobs that need others: what they wait for, what their parents came to, and the results that they may read.
+
+-- Let a new job wait for its parents (rule 25); its envelope is written after this. Cut off in between, the end of a parent finds an
+-- entry without a job and clears it away. A parent that is lost already is told by the next sweep like one that is lost later.
+local function block_job(prefix, id, waits_for, lost, now_ms)
+  redis.call('SADD', prefix .. 'feeding', unpack(waits_for))
+  for _, parent in ipairs(waits_for) do redis.call('SADD', prefix .. 'feeds:' .. parent, id) end
+  redis.call('SADD', prefix .. 'needs:' .. id, unpack(waits_for))
+  redis.call('ZADD', prefix .. 'blocked', now_ms, id)
+  for _, parent in ipairs(lost) do redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. parent) end
+end
+
+-- What became of a job that others wait for (rule 25): 'open' while it may still run, 'done', or 'lost' when it is dead or was ended
+-- without its work; nil where nothing is known of it. `job` is what envelope_open made of it.
+local function parent_fate(prefix, job, id)
+  if job and job.kind ~= 'T' then return redis.call('ZSCORE', prefix .. 'dead', id) and 'lost' or 'open' end
+  local outcome = job and job.outcome
+  if outcome == 'finished' or outcome == 'skipped' then return 'done' end -- anchor: skipped-parent-counts-as-done
+  -- anchor: discarded-parent-counts-as-lost
+  if outcome == 'discarded' or outcome == 'cancelled' or outcome == 'rerouted' then return 'lost' end
+  -- Its tombstone has expired, or another call has left its own under this id.
+  if redis.call('ZSCORE', prefix .. 'done', id) then return 'done' end
+  if redis.call('ZSCORE', prefix .. 'dead', id) then return 'lost' end
+end
+
+-- The last parent of a job has ended: the job goes into its lane, or into `due` while its delay lasts (rule 25). The place first, and
+-- out of `blocked` last: cut off in between, it is found there again; what was claimed or buried meanwhile is not placed twice.
+-- The wake lists that gain work are added to `wakes`.
+local function unblock_job(prefix, job, id, now_ms, turn, wakes, events)
+  if redis.call('HEXISTS', prefix .. 'run:' .. id, 'fence') == 0 and not redis.call('ZSCORE', prefix .. 'dead', id) then
+    local wake
+    if job.due_ms > now_ms then -- anchor: unblocked-job-waits-for-its-own-time
+      local member = due_member(job.sequence, id)
+      redis.call('ZADD', prefix .. 'due', job.due_ms, member)
+      wake = redis.call('ZRANGE', prefix .. 'due', 0, 0)[1] == member and prefix .. 'wake:' .. job.class
+    else
+      wake = to_lane(prefix, id, job, turn)
+    end
+    if wake then wakes[wake] = true end
+    if events then table.insert(events, { 'unblocked', id, job.name }) end
+  end
+  redis.call('ZREM', prefix .. 'blocked', id)
+end
+
+-- The parents of a new job (rule 25), in KEYS job:<id>, feeds:<id>, heirs:<id> and result:<id> of each from `keys_at` on; reads only.
+-- Returns those that it waits for, those of them that are lost already, the first that nobody knows, and of those that have ended and
+-- left a result each with the time until which that lives.
+local function read_parents(prefix, keys_at, flags)
+  local waits_for, lost, results = {}, {}, {}
+  for at = keys_at, #KEYS, 4 do
+    local parent = string.sub(KEYS[at], #prefix + 5)
+    redis.call('SCARD', KEYS[at + 1])
+    redis.call('SCARD', KEYS[at + 2])
+    local fate = parent_fate(prefix, envelope_open(redis.call('GETRANGE', KEYS[at], 0, 700)), parent)
+    if not fate then
+      -- Of `done` only the newest stay: how it has ended may be known for longer than that.
+      local record = redis.pcall('GETRANGE', KEYS[at + 3], 0, 10)
+      fate = record == '{"ok":true,' and 'done' or record == '{"ok":false' and 'lost'
+    end
+    if not fate then return waits_for, lost, parent end
+    -- Flag 16: one that is lost counts as done.
+    local tells = fate == 'lost' and math.floor(flags / 16) % 2 == 0
+    if fate == 'open' or tells then waits_for[#waits_for + 1] = parent end -- anchor: child-waits-for-open-parents
+    if tells then lost[#lost + 1] = parent end
+    local until_ms = fate ~= 'open' and redis.call('PEXPIRETIME', KEYS[at + 3]) or 0
+    if until_ms > 0 then results[#results + 1], results[#results + 2] = parent, until_ms end
+  end
+  return waits_for, lost, nil, results
+end
+
+-- Tell at most `most` jobs that a parent of theirs has ended (rule 25): who has no other parent left goes on, who must not go on
+-- without it is buried, and so are its own children in a later call. `handing` holds the parents, `+` (finished) or `-` before their
+-- id, until all of their children are told. Returns whether some are left; wake lists that gain work are added to `wakes`. An id that
+-- is used again has two kinds of children: those that are older than the new job waited for the one before.
+local function hand_over(prefix, now_ms, turn, most, wakes, events)
+  local handing, blocked, looks = prefix .. 'handing', prefix .. 'blocked', 10000
+  for _, member in ipairs(redis.call('ZRANGE', handing, 0, 99)) do
+    local parent = string.sub(member, 2)
+    local feeds = prefix .. 'feeds:' .. parent
+    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. parent, 0, 700))
+    local before = string.sub(member, 1, 1) == '+' and 'done' or 'lost'
+    local now, kept, told = parent_fate(prefix, job, parent) or before, redis.call('ZSCORE', prefix .. 'keeping', parent), 0
+    -- An open one was requeued, or its id is used again: its own children wait for its next end. Beyond 10,000 all do; and so many are
+    -- looked at in a call, whatever the number of such parents.
+    local open = now == 'open'
+    local size = open and redis.call('SCARD', feeds) or 0
+    if size > 10000 then size = 0 end
+    if size > looks then break end
+    looks = looks - size
+    local children = not open and redis.call('SRANDMEMBER', feeds, most) or size > 0 and redis.call('SMEMBERS', feeds) or {}
+    table.sort(children)
+    for _, child in ipairs(children) do
+      local needs, fate = prefix .. 'needs:' .. child, now
+      local known = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. child, 0, 700))
+      if job and job.sequence and known and known.sequence and known.sequence < job.sequence then fate = before end
+      if fate == 'open' then
+        -- It stays.
+      elseif not redis.call('ZSCORE', blocked, child) or not known or known.kind == 'T' then
+        -- It was removed, or an enqueue was cut off before it made the job.
+        if not (known and known.kind ~= 'T') and not redis.call('ZSCORE', prefix .. 'active', child) then drop_run(prefix, child) end
+        redis.call('SREM', needs, parent)
+        redis.call('ZREM', blocked, child)
+      elseif known.kind == 'corrupt'
+        -- anchor: lost-parent-buries-the-child
+        or fate == 'lost' and math.floor(known.flags / 16) % 2 == 0 and redis.call('SISMEMBER', needs, parent) == 1 then
+        local why = string.format('its parent %s is %s', parent, job and (job.outcome or 'dead') or 'gone')
+        if known.kind == 'corrupt' then why = 'corrupt envelope' end
+        if not redis.call('ZSCORE', prefix .. 'dead', child) then bury_job(prefix, known, child, now_ms, events, why) end
+        redis.call('HSET', prefix .. 'run:' .. child, 'error', why)
+        redis.call('ZREM', blocked, child)
+        redis.call('DEL', needs)
+      else
+        -- It may read what its parent has left, however late it runs: let_go.
+        if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, child) end -- anchor: waiting-child-keeps-the-results
+        redis.call('SREM', needs, parent)
+        -- anchor: all-parents-ended-before-the-child
+        if redis.call('SCARD', needs) == 0 then unblock_job(prefix, known, child, now_ms, turn, wakes, events) end
+      end
+      if fate ~= 'open' then
+        redis.call('SREM', feeds, child)
+        told = told + 1
+        if told >= most then break end
+      end
+    end
+    most = most - told
+    if open and most > 0 or redis.call('EXISTS', feeds) == 0 then
+      if not open then redis.call('SREM', prefix .. 'feeding', parent) end
+      redis.call('ZREM', handing, member)
+    end
+    if most <= 0 then break end
+  end
+  return redis.call('EXISTS', handing) == 1
+end
+
+-- Results of parents stay until none of their children waits or runs any more (rule 25). One that is kept has 2^48 ms more than its own
+-- time, which it gets back here: no word but its expiry says so, hence nothing is lost with a call that was cut off. `keeping` holds the
+-- parents by the time of the last look, of which this takes the `most` oldest; `heirs` of each are the children that were told of its
+-- end, `feeds` those that were not. Returns whether so much was let go, or looked at in vain, that more of it may follow at once.
+local function release_results(prefix, now_ms, most)
+  local keeping, more_ms, looks, gone = prefix .. 'keeping', 281474976710656, 10 * most, 0
+  for _, parent in ipairs(redis.call('ZRANGE', keeping, 0, most - 1)) do
+    local heirs, result = prefix .. 'heirs:' .. parent, prefix .. 'result:' .. parent
+    local until_ms = redis.call('PEXPIRETIME', result)
+    local waits = until_ms > 0 and redis.call('EXISTS', prefix .. 'feeds:' .. parent) == 1
+    while not waits and until_ms > 0 and looks > 0 do
+      -- A foreign value in place of a key must not stop the sweeps.
+      local child = redis.pcall('SRANDMEMBER', heirs)
+      if type(child) ~= 'string' then break end
+      local raw = redis.pcall('GETRANGE', prefix .. 'job:' .. child, 0, 700)
+      local job = type(raw) == 'string' and envelope_open(raw)
+      -- anchor: results-stay-while-a-child-lives
+      waits = job and job.kind ~= 'T' and not redis.call('ZSCORE', prefix .. 'dead', child)
+      if not waits then redis.call('SREM', heirs, child) end
+      looks = looks - 1
+    end
+    if waits then
+      -- It has ended once more since it was kept.
+      if until_ms < more_ms then redis.call('PEXPIREAT', result, string.format('%d', until_ms + more_ms)) end
+      redis.call('ZADD', keeping, now_ms, parent)
+    elseif until_ms <= 0 or redis.call('EXISTS', heirs) == 0 then
+      if until_ms >= more_ms then redis.call('PEXPIREAT', result, string.format('%d', until_ms - more_ms)) end
+      redis.call('UNLINK', heirs)
+      redis.call('ZREM', keeping, parent)
+      gone = gone + 1
+    end
+  end
+  return looks == 0 or 2 * gone >= most
+end
+
+-- Look at a few of the jobs that others wait for (rule 25): one that has ended, and did not say so, is noted in `handing`. So nothing
+-- that ends a job in a new way, or loses one, can leave its children waiting for ever.
+local function mend_feeding(prefix, now_ms)
+  for _, parent in ipairs(redis.call('SRANDMEMBER', prefix .. 'feeding', 10)) do
+    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. parent, 0, 700))
+    local fate = parent_fate(prefix, job, parent)
+    if fate ~= 'open' then redis.call('ZADD', prefix .. 'handing', now_ms, (fate == 'done' and '+' or '-') .. parent) end
+  end
+end
+
+-- Keep the results of parents that have ended before their child comes (rule 25), until `let_go` finds that it has ended too. `found`:
+-- pairs of parent and the time until which its result lives. Cut off before the child is made, the next look lets them go.
+local function keep_results(prefix, child, found, now_ms)
+  for at = 1, #found, 2 do
+    local parent, until_ms = found[at], found[at + 1]
+    redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, parent)
+    redis.call('SADD', prefix .. 'heirs:' .. parent, child)
+    if until_ms < 281474976710656 then
+      redis.call('PEXPIREAT', prefix .. 'result:' .. parent, string.format('%d', until_ms + 281474976710656))
+    end
+  end
+end

@@ -1,0 +1,310 @@
+-- Claims: which classes are open, which jobs are next, and the leases that are made of them.
+
+-- What an earlier copy of a claim leased, as far as it is still held (rule 4): kind and jobs, 7 values each; nil where there was none.
+-- The ids that it buried are added to `corrupt`.
+local function claim_known(prefix, active, record, nonce, counter, corrupt)
+  local words, jobs = {}, {}
+  for word in string.gmatch(redis.call('GET', record) or '', '%S+') do words[#words + 1] = word end
+  if not words[1] or tonumber(words[1]) < tonumber(counter) then return nil, jobs end
+  if words[1] ~= counter then return 'stale', jobs end -- anchor: older-claim-is-stale
+  for at = 2, #words, 2 do
+    local id = words[at]
+    if words[at + 1] == 'corrupt' then corrupt[#corrupt + 1] = id end
+    local run = redis.call('HMGET', prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'failures', 'crashes')
+    local deadline_ms = redis.call('ZSCORE', active, id)
+    local raw = redis.call('GET', prefix .. 'job:' .. id) -- anchor: repeated-claim-returns-each-payload
+    if raw and deadline_ms and run[1] == words[at + 1] and run[2] == nonce then
+      for _, field in ipairs({ id, tonumber(run[1]), tonumber(deadline_ms), tonumber(run[3]), tonumber(run[4] or 0), tonumber(run[5] or 0), raw }) do
+        jobs[#jobs + 1] = field
+      end
+    end
+  end
+  return 'repeated', jobs
+end
+
+-- Whether the jobs of a class, or the whole queue, are paused now. `paused` is the hash of the pauses: name of jobs or * -> until_ms
+-- (0 = until it is resumed) and the length of the pause in ms. A class is its name, and @ with what it wants of a worker.
+local function is_paused(paused, class, now_ms)
+  for _, pause in ipairs(redis.call('HMGET', paused, '*', string.match(class, '^[^@]*'))) do
+    local until_ms = pause and tonumber(string.match(pause, '^%d+'))
+    if until_ms and (until_ms == 0 or until_ms > now_ms) then return true end
+  end
+  return false
+end
+
+-- The classes that may be claimed now, each with the room that its limit leaves (rule 18): what a class may not do costs a claim
+-- nothing for the lanes in it. Pauses and limits are those of its name, which other classes may share. Returns a table for each open class, and those of the closed ones whose rate window ends.
+local function open_classes(prefix, names, now_ms)
+  local open, closed, meters = {}, {}, {}
+  local some_paused = redis.call('HLEN', prefix .. 'paused') > 0
+  local some_limits = redis.call('HLEN', prefix .. 'limits') > 0
+  for _, name in ipairs(names) do
+    local class = { name = name, ready = prefix .. 'ready:' .. name, room = math.huge, picked = 0, passed = false }
+    local limit = some_limits and 'n:' .. string.match(name, '^[^@]*')
+    local definition = limit and redis.call('HGET', prefix .. 'limits', limit)
+    if definition then
+      class.limit = limit
+      class.definition = definition
+      local units, rate
+      class.room, class.until_ms, class.ahead, units, rate = limit_room(prefix, class.limit, definition, now_ms)
+      -- What is left of the window belongs to all classes of the name.
+      meters[limit] = meters[limit] or { units = units, rate = rate }
+      class.meter = meters[limit]
+    end
+    if not (some_paused and is_paused(prefix .. 'paused', name, now_ms)) then
+      local list = class.room > 0 and open or closed
+      list[#list + 1] = class
+    end
+  end
+  return open, closed, some_limits
+end
+
+-- What a claim will lease, and what it found on the way; reads only (rules 17 to 19). Ready lanes are visited in their order over
+-- all open classes, best band first, then virtual time. A visit ends after 10 jobs, or where the lane's next job has a lower band
+-- than the next ready lane; a lane that still has work goes behind the others of its band. A lone lane is emptied at once. With `least`
+-- and `most` only jobs of those priorities count, of the first 1,000 ready lanes of each class.
+-- Returns jobs, lanes (each with what was picked and what leads nowhere, its turn, and the limit that blocks it), the last turn.
+-- ask: prefix, limit, crashed_max, least, most, turn; limited: whether any limit is defined
+local function pick_jobs(classes, limited, active, ask, now_ms)
+  local band_size, picked, visited, heads, keys, bytes, crashed, full = 562949953421312, {}, {}, {}, {}, 0, 0, false
+  local turn, job_prefix, run_prefix, none = ask.turn, ask.prefix .. 'job:', ask.prefix .. 'run:', {}
+  -- Where in a lane the jobs of these priorities stand.
+  local first, last = ask.least and (10 - ask.most) * band_size, ask.least and (11 - ask.least) * band_size - 1
+  local function entries(head, size, ...)
+    -- anchor: lane-is-served-from-its-head
+    if not first then return redis.call('ZRANGE', head.zset, head.offset, head.offset + size - 1, ...) end
+    return redis.call('ZRANGE', head.zset, first, last, 'BYSCORE', 'LIMIT', head.offset, size, ...)
+  end
+  local function read_page(class)
+    local page = redis.call('ZRANGE', class.ready, class.seen, class.seen + 15, 'WITHSCORES')
+    for at = 1, #page, 2 do
+      local name, score = page[at], tonumber(page[at + 1])
+      local head = { name = name, score = score, class = class, key = string.sub(name, #class.name + 2),
+        turn = score % band_size, zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {}, skipped = {}, unread = {} }
+      -- A lane is ready by its best job, which may be too good.
+      local job = first and (score <= last and entries(head, 1, 'WITHSCORES') or {})
+      if job and job[1] then head.score = math.floor(tonumber(job[2]) / band_size) * band_size + head.turn end
+      if not job or job[1] then heads[#heads + 1] = head end
+    end
+    class.seen = class.seen + #page / 2
+    class.tail = #page == 32 and not (first and class.seen >= 1000) and tonumber(page[32]) or nil
+  end
+  -- The place of the best head whose class has room left. What is not read yet of a class lies behind the last that was.
+  local function best_head()
+    local best
+    repeat
+      best = nil
+      for at, head in ipairs(heads) do
+        if head.class.room > 0 and (not best or head.score < heads[best].score) then best = at end
+      end
+      local read = false
+      for _, class in ipairs(classes) do
+        if class.tail and class.room > 0 and (not best or heads[best].score > class.tail) then
+          read_page(class)
+          read = true
+        end
+      end
+    until not read
+    return best
+  end
+  local function limit_of(head)
+    local limit = 'k:' .. head.key
+    if keys[limit] == nil then
+      local own = redis.call('HMGET', ask.prefix .. 'limits', limit, 'k:*')
+      local definition = own[1] or own[2]
+      keys[limit] = false
+      if definition then
+        local room, until_ms, ahead, units, rate = limit_room(ask.prefix, limit, definition, now_ms)
+        keys[limit] = { limit = limit, definition = definition, room = room, until_ms = until_ms, ahead = ahead,
+          units = units, rate = rate }
+      end
+    end
+    return keys[limit]
+  end
+  -- Take what a job costs of the places that the rates of its limits have left. False: they are too few, and what comes after it
+  -- waits as well, or it would wait for ever; `need` says for how many.
+  local function spend(head, cost)
+    local meter, limit = head.class.meter, head.limit
+    local by_name, by_key = meter and meter.rate and math.min(cost, meter.rate), limit and limit.rate and math.min(cost, limit.rate)
+    if by_name and by_name > meter.units then
+      meter.need = by_name
+      for _, other in ipairs(classes) do
+        if other.meter == meter then other.room = 0 end
+      end
+      return false
+    end
+    if by_key and by_key > limit.units then
+      limit.need, limit.room = by_key, 0
+      return false
+    end
+    if by_name then meter.units = meter.units - by_name end
+    if by_key then limit.units = limit.units - by_key end
+    return true
+  end
+  -- Take up to `most` jobs of a lane, none of a lower band than `least_band`. What leads nowhere is bounded by 99; what is passed by
+  -- must not hide what lies behind it, so for it there are more entries, up to 2,000 (some 3 ms). Envelopes are read 16 at a time.
+  local function visit(head, most, least_band)
+    local taken, looked, bound, metered = 0, 0, most + 99, head.class.meter or head.limit
+    while taken < most and looked < bound do
+      local size = math.min(16, most - taken)
+      local page, job_keys, run_keys = entries(head, size), {}, {}
+      if not page[1] then break end
+      for at, id in ipairs(page) do job_keys[at], run_keys[at] = job_prefix .. id, run_prefix .. id end
+      local raws = redis.call('MGET', unpack(job_keys))
+      -- Most jobs have never been claimed: then one call says so for all.
+      local some_ran = redis.call('EXISTS', unpack(run_keys)) > 0
+      for at, id in ipairs(page) do
+        local run = some_ran and redis.pcall('HMGET', run_keys[at], 'fence', 'claims', 'failures', 'crashes', 'nonce') or none
+        -- A key of another type reads as nothing above: the error names it.
+        if run.err or not raws[at] then check_types({}, { run_keys[at] }, {}, { job_keys[at] }) end
+        local crashes, raw = tonumber(run[4] or 0), raws[at]
+        local kind = envelope_kind(raw)
+        if crashes > 0 and crashed >= ask.crashed_max then -- anchor: crashed-jobs-of-a-claim-are-bounded
+          head.class.passed, head.passed = true, true
+          bound = math.min(bound + 1, 2000 + most)
+        elseif not kind or kind == 'T' or (run[5] and run[5] ~= '' and redis.call('ZSCORE', active, id)) then
+          -- A live token elsewhere: this entry is left over from a script that was cut off, and must not start the job again.
+          head.skipped[#head.skipped + 1] = id
+          if some_ran and (not kind or kind == 'T') then head.ended = { id, head.ended } end
+        elseif kind == 'corrupt' then
+          head.unread[#head.unread + 1] = id -- anchor: unreadable-envelope-is-set-aside
+        elseif least_band and 10 - string.byte(raw, 3) > least_band then -- anchor: visit-stays-in-its-band
+          return taken
+        elseif #picked > 0 and bytes + #raw > 1048576 then -- anchor: claim-is-bounded-in-bytes
+          full = true
+          return taken
+        elseif metered and not spend(head, envelope_cost(raw)) then
+          return taken
+        else
+          bytes = bytes + #raw
+          if crashes > 0 then crashed = crashed + 1 end
+          taken = taken + 1
+          -- anchor: fences-only-grow
+          picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = math.max(tonumber(run[1] or 0) + 1, now_ms),
+            claims = tonumber(run[2] or 0) + 1, failures = tonumber(run[3] or 0), crashes = crashes, class = head.class,
+            -- anchor: picked-job-knows-its-limit
+            limit = head.limit, ran = run[1], cost = metered and envelope_cost(raw) }
+          head.jobs[#head.jobs + 1] = id
+        end
+        head.offset = head.offset + 1
+        looked = looked + 1
+      end
+    end
+    return taken
+  end
+
+  for _, class in ipairs(classes) do
+    class.seen = 0
+    read_page(class)
+  end
+  local visits = 0
+  while #picked < ask.limit and not full and visits < ask.limit + 99 do
+    local at = best_head()
+    if not at then break end
+    visits = visits + 1
+    local head = table.remove(heads, at)
+    local class = head.class
+    head.limit = limited and head.key ~= '' and limit_of(head) or nil
+    if not head.seen then
+      head.seen = true
+      visited[#visited + 1] = head
+    end
+    if head.limit and head.limit.room <= 0 then
+      head.blocked = head.limit
+    else
+      local rival = best_head()
+      -- anchor: visit-leaves-room-for-others
+      local most = math.min(ask.limit - #picked, class.room, head.limit and head.limit.room or math.huge, rival and 10 or math.huge)
+      local taken = visit(head, most, rival and math.floor(heads[rival].score / band_size))
+      class.picked = class.picked + taken
+      -- Classes that differ by their target alone share the limit of their name.
+      for _, other in ipairs(class.limit and classes or {}) do
+        if other.limit == class.limit then other.room = other.room - taken end -- anchor: classes-share-the-room-of-their-limit
+      end
+      if head.limit then head.limit.room = head.limit.room - taken end
+      local next_job = entries(head, 1, 'WITHSCORES')
+      -- It has had its turn, also when it is empty or blocked by now: it may be filled again before those come first that wait already.
+      if (taken > 0 or head.passed) and (rival or next_job[1]) then
+        turn = turn + 1 -- anchor: served-lane-goes-behind-its-band
+        head.turn = turn
+      end
+      if head.limit and head.limit.room <= 0 then
+        head.blocked = head.limit
+      elseif next_job[1] and not full and (taken > 0 or not head.passed) then
+        head.score = math.floor(tonumber(next_job[2]) / band_size) * band_size + head.turn
+        heads[#heads + 1] = head
+      end
+    end
+  end
+  return picked, visited, turn
+end
+
+-- Lease up to `ask.limit` jobs of the classes under (fence, nonce). Returns kind, jobs (7 values each), the ids buried as corrupt,
+-- those of `ask.corrupt`, which the promotion before it has buried, among them, and the classes that were open, nil when it did not
+-- look.
+-- keys: sweep, active, stats, record
+-- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, least, most, corrupt, turn
+local function claim_jobs(keys, ask, now_ms, events)
+  local nonce, prefix, corrupt = ask.incarnation .. ':' .. ask.counter, ask.prefix, ask.corrupt
+  local known, jobs = claim_known(prefix, keys.active, keys.record, nonce, ask.counter, corrupt)
+  if known then return known, jobs, corrupt end -- anchor: claim-is-recognized-when-repeated
+  if now_ms > ask.not_after_ms then return 'void', jobs, corrupt end -- anchor: late-claim-is-void
+
+  local open, closed, limited = open_classes(prefix, ask.classes, now_ms)
+  local picked, lanes, turn = pick_jobs(open, limited, keys.active, ask, now_ms)
+
+  -- Write. `active` first: until the job leaves its lane, only the token that `run` names counts. What counts against a limit is
+  -- named in `run` before it counts, so whatever ends the lease frees it.
+  local deadline_ms, leases, entries, counted = now_ms + ask.lease_ms, { ask.counter }, {}, {}
+  if #picked > 0 then note_lease(keys.sweep, ask.lease_ms) end
+  for at, job in ipairs(picked) do entries[2 * at - 1], entries[2 * at] = deadline_ms, job.id end
+  -- anchor: every-picked-job-is-leased
+  for at = 1, #entries, PIECE do redis.call('ZADD', keys.active, unpack(entries, at, math.min(at + PIECE - 1, #entries))) end
+  for at, job in ipairs(picked) do
+    local fence, words = string.format('%d', job.fence), ''
+    for round = 1, (job.class.limit or job.limit) and 2 or 0 do
+      local limit = round == 1 and job.class.limit and job.class or round == 2 and job.limit
+      if limit then
+        words = words .. ' ' .. limit.limit
+        local group = counted[limit.limit] or { limit = limit, ids = {}, fences = {}, costs = {} }
+        group.ids[#group.ids + 1], group.fences[#group.fences + 1], group.costs[#group.costs + 1] = job.id, fence, job.cost
+        counted[limit.limit] = group
+      end
+    end
+    local seal = envelope_seal(job.raw)
+    -- What a fresh hash does not say is 0 and ''.
+    if job.ran or words ~= '' then
+      redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'renewal', 0, 'owner', ask.owner, 'claims', job.claims,
+        'failures', job.failures, 'crashes', job.crashes, 'limits', words)
+    else
+      redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'owner', ask.owner, 'claims', job.claims)
+    end
+    leases[at + 1] = job.id .. ' ' .. fence -- anchor: claim-leaves-the-envelope-whole
+    if events then table.insert(events, { 'claimed', job.id, envelope_open(job.raw).name, ask.owner }) end
+    local slot = 7 * at - 6
+    jobs[slot], jobs[slot + 1], jobs[slot + 2], jobs[slot + 3] = job.id, job.fence, deadline_ms, job.claims
+    -- anchor: each-job-is-claimed-with-its-own-payload
+    jobs[slot + 4], jobs[slot + 5], jobs[slot + 6] = job.failures, job.crashes, job.raw
+  end
+  for _, group in pairs(counted) do count_leases(prefix, group.limit, group, deadline_ms, now_ms) end
+  for _, lane in ipairs(lanes) do
+    for _, id in ipairs(lane.unread) do
+      bury_job(prefix, {}, id, now_ms, events, 'corrupt envelope')
+      redis.call('HSET', prefix .. 'run:' .. id, 'error', 'corrupt envelope')
+      corrupt[#corrupt + 1] = id
+    end
+    leave_lane(prefix, lane, now_ms)
+  end
+  if turn > ask.turn then redis.call('HSET', keys.stats, 'turn', string.format('%d', turn)) end
+  for _, class in ipairs(open) do
+    if class.room <= 0 then closed[#closed + 1] = class end
+  end
+  for _, class in ipairs(closed) do
+    local _, until_ms, ahead = limit_room(prefix, class.limit, class.definition, now_ms, class.meter.need)
+    rate_back(prefix, class.limit, ahead, now_ms)
+    if until_ms then redis.call('ZADD', prefix .. 'rest', until_ms, 'w:' .. string.sub(class.limit, 3)) end
+  end
+  for _, id in ipairs(corrupt) do leases[#leases + 1] = id .. ' corrupt' end
+  redis.call('SET', keys.record, table.concat(leases, ' '), 'PXAT', math.max(ask.not_after_ms, deadline_ms) + ask.lease_ms)
+  return #picked > 0 and 'leased' or 'empty', jobs, corrupt, open
+end

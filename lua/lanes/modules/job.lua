@@ -1,0 +1,221 @@
+-- Jobs: their states, how they are made, how they end by hand or by retention, and keys that keep a second one out.
+
+-- What became of a job: its state and its last fence. `job` is what envelope_open made of it; nil: it is gone.
+local function job_state(prefix, job, id)
+  if not job then return 'gone', 0 end
+  if job.kind == 'T' then return job.outcome, tonumber(job.fence) end
+  local fence = tonumber(redis.call('HGET', prefix .. 'run:' .. id, 'fence') or 0)
+  if redis.call('ZSCORE', prefix .. 'active', id) then return 'active', fence end
+  if redis.call('ZSCORE', prefix .. 'dead', id) then return 'dead', fence end
+  local delayed = job.kind == 'J' and redis.call('ZSCORE', prefix .. 'due', due_member(job.sequence, id))
+  if delayed then return 'delayed', fence end
+  return redis.call('ZSCORE', prefix .. 'blocked', id) and 'blocked' or 'waiting', fence
+end
+
+-- The state of a job for people: as job_state has it, and `finished` also for one of which only `done` still knows. `job` is what
+-- envelope_open made of it.
+local function state_of(prefix, job, id)
+  local state, fence = job_state(prefix, job, id)
+  if state == 'rejected' or state == 'orphaned' then state = 'gone' end
+  if state == 'gone' and redis.call('ZSCORE', prefix .. 'done', id) then state = 'finished' end
+  return state, fence
+end
+
+-- One page of the jobs in a state, in its order or from its end: for each its id, the zset and the member of its index entry, and its
+-- score. Waiting jobs lane by lane, the others by time; `stuck` are the active ones whose lease has ended.
+local function jobs_in(prefix, state, offset, limit, newest, now_ms)
+  local found, digits = {}, state == 'delayed' and 11 or 1
+  local function take(key, words)
+    local flat = redis.call('ZRANGE', key, unpack(words))
+    for at = 1, #flat, 2 do
+      found[#found + 1] = { id = string.sub(flat[at], digits), key = key, member = flat[at], score = tonumber(flat[at + 1]) }
+    end
+  end
+  if state == 'stuck' then
+    local before = '(' .. string.format('%d', now_ms)
+    local range = newest and { before, '-inf', 'BYSCORE', 'REV' } or { '-inf', before, 'BYSCORE' }
+    for _, word in ipairs({ 'LIMIT', offset, limit, 'WITHSCORES' }) do range[#range + 1] = word end
+    take(prefix .. 'active', range)
+    return found
+  end
+  local keys = { prefix .. (({ delayed = 'due', finished = 'done' })[state] or state) }
+  if state == 'waiting' then
+    keys = {}
+    for _, lane in ipairs(lanes_of(prefix)) do table.insert(keys, newest and 1 or #keys + 1, prefix .. 'lane:' .. lane) end
+  end
+  for _, key in ipairs(keys) do
+    local size = redis.call('ZCARD', key)
+    if offset < size then
+      local range = { offset, offset + limit - #found - 1 }
+      if newest then range[3] = 'REV' end
+      range[#range + 1] = 'WITHSCORES'
+      take(key, range)
+    end
+    offset = math.max(0, offset - size)
+    if #found >= limit then break end
+  end
+  return found
+end
+
+-- Put a schedule's job into its lane as an enqueue would. `sealed` is its envelope with sequence and times of zero, `job` the same opened.
+-- The index before the job, and that with its key, for the reasons that stand there.
+local function make_job(prefix, id, sealed, job, now_ms, turn, wakes, events)
+  job.sequence = redis.call('INCR', prefix .. 'seq')
+  if redis.call('HEXISTS', prefix .. 'classes', job.class) == 0 then
+    note_class(prefix, prefix .. 'classes', job.class, envelope_target(sealed), now_ms)
+  end
+  local wake = to_lane(prefix, id, job, turn)
+  local words = { prefix .. 'job:' .. id, string.sub(sealed, 1, 4) .. struct.pack('>I6I6', job.sequence, now_ms) .. string.sub(sealed, 17) }
+  if job.unique then words[3], words[4] = prefix .. 'unique:' .. job.unique, id end
+  redis.call('MSET', unpack(words))
+  if wake then wakes[wake] = true end
+  if events then table.insert(events, { 'created', id, job.name, 'waiting' }) end
+end
+
+-- End a job by hand (rule 26): its token dies first, then a tombstone that outlives every late copy takes the place of its envelope
+-- (rule 3), then what it held comes free, and its index entries go last. Cut off in between, what is left leads to a tombstone, and
+-- whatever finds it drops it: a claim, a promotion, a sweep.
+-- job: what envelope_open made of it; ending: outcome (2 discarded, 7 cancelled), op_id, not_after_ms; `wakes` gains the lists to push.
+local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
+  local run, active = prefix .. 'run:' .. id, prefix .. 'active'
+  local kept = redis.call('HMGET', run, 'fence', 'limits', 'seal')
+  if redis.call('ZSCORE', active, id) then redis.call('HSET', run, 'nonce', '') end -- anchor: cancel-revokes-the-lease
+  -- Who finds what a call that was cut off has left learns from the seal which unique key is to come free (drop_run).
+  if job.unique and not kept[3] then
+    redis.call('HSET', run, 'seal', job.enqueue_nonce .. struct.pack('>I6', job.not_after_ms) .. job.unique)
+  end
+  if job.kind ~= 'T' then
+    local tombstone = struct.pack('>BBBc8I8Bc0', 1, 84, ending.outcome, job.enqueue_nonce or string.rep('\0', 8), tonumber(kept[1] or 0),
+      #ending.op_id, ending.op_id)
+    redis.call('SET', prefix .. 'job:' .. id, tombstone, 'PXAT', math.max(job.not_after_ms or 0, ending.not_after_ms, now_ms) + 20000)
+  end
+  -- Of a job that a copy which was cut off has ended only the seal still knows its key.
+  local key = job.unique or kept[3] and #kept[3] > 14 and string.sub(kept[3], 15) or nil
+  free_unique(prefix, { unique = key }, id)
+  -- Those that wait for it hear of it from the next sweep (rule 25).
+  if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
+  if kept[2] and kept[2] ~= '' then free_slots(prefix, kept[2], id, turn, wakes) end
+  redis.call('DEL', run, prefix .. 'result:' .. id, prefix .. 'needs:' .. id)
+  redis.call('ZREM', prefix .. 'blocked', id)
+  if job.kind == 'J' then
+    redis.call('ZREM', prefix .. 'due', due_member(job.sequence, id))
+    redis.call('ZREM', prefix .. 'lane:' .. job.lane, id)
+  end
+  redis.call('ZREM', active, id)
+  redis.call('ZREM', prefix .. 'dead', id)
+  tell_ended(prefix, id)
+  if job.kind ~= 'T' and events then
+    table.insert(events, { ending.outcome == 7 and 'cancelled' or 'discarded', id, job.name })
+  end
+end
+
+-- Retention: of `done` the newest, of the dead those within their count and age; at most 100 dead jobs are discarded in a call, the
+-- oldest first. `retention` is the hash of the settings. Returns whether more dead ones are over.
+local function keep_bounds(prefix, retention, done_max, now_ms, turn, wakes, events)
+  local done, dead = prefix .. 'done', prefix .. 'dead'
+  local kept = redis.call('HMGET', retention, 'done_max', 'done_age_ms', 'dead_max', 'dead_age_ms')
+  local function before(age_ms) return '(' .. string.format('%d', now_ms - age_ms) end
+  redis.call('ZREMRANGEBYRANK', done, 0, -(tonumber(kept[1] or done_max) + 1)) -- anchor: finished-jobs-are-bounded
+  if kept[2] then redis.call('ZREMRANGEBYSCORE', done, '-inf', before(tonumber(kept[2]))) end
+  -- 100,000 jobs and 90 days, unless the queue says otherwise.
+  local over = redis.call('ZCARD', dead) - tonumber(kept[3] or 100000)
+  over = math.max(over, redis.call('ZCOUNT', dead, '-inf', before(tonumber(kept[4] or 7776000000))))
+  if over <= 0 then return false end
+  for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(over, 100) - 1)) do -- anchor: oldest-dead-go-first
+    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
+    -- Requeued by a call that was cut off before its last write, and in hand by now: it only leaves.
+    if not job or redis.call('ZSCORE', prefix .. 'active', id) then
+      redis.call('ZREM', dead, id)
+    else
+      end_job(prefix, job, id, { outcome = 2, op_id = 'retention', not_after_ms = now_ms }, now_ms, turn, wakes, events)
+    end
+  end
+  return over > 100
+end
+
+-- Take away what a queue without jobs still has (forget.lua), a piece of what may be many. Returns whether there is more.
+local function forget_all(prefix, now_ms)
+  local known = {}
+  for _, limit in ipairs(redis.call('HVALS', prefix .. 'parked')) do known[limit] = true end
+  for _, limit in ipairs(redis.call('ZRANGE', prefix .. 'blocking', 0, -1)) do known[limit] = true end
+  for limit in pairs(known) do redis.call('DEL', prefix .. 'parked:' .. limit) end
+  for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
+    redis.call('DEL', prefix .. 'ready:' .. class, prefix .. 'wake:' .. class)
+  end
+  for _, name in ipairs(redis.call('ZRANGE', prefix .. 'took', 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
+  redis.call('DEL', prefix .. 'took', prefix .. 'classes', prefix .. 'routed', prefix .. 'parked', prefix .. 'rest', prefix .. 'blocking', prefix .. 'stats',
+    prefix .. 'events', prefix .. 'handing', prefix .. 'witness')
+  -- Whose pause or number of handlers was set learns that it is no more.
+  local set = {}
+  for _, field in ipairs(redis.call('HKEYS', prefix .. 'settings')) do
+    if field ~= 'version' then set[#set + 1] = field end
+  end
+  -- Told before they go: cut off in between, the next copy still finds them and tells it once more.
+  if set[1] then tell_news(prefix, now_ms) end
+  for at = 1, #set, PIECE do redis.call('HDEL', prefix .. 'settings', unpack(set, at, math.min(at + PIECE - 1, #set))) end
+  redis.call('ZREMRANGEBYSCORE', prefix .. 'workers', '-inf', '(' .. string.format('%d', now_ms))
+  -- Nobody waits for these jobs any more.
+  local feeding = redis.call('SRANDMEMBER', prefix .. 'feeding', PIECE)
+  for _, parent in ipairs(feeding) do
+    redis.call('UNLINK', prefix .. 'feeds:' .. parent)
+    redis.call('SREM', prefix .. 'feeding', parent)
+  end
+  -- Whatever their children are taken for: the caller asks again until none is left.
+  for _, parent in ipairs(redis.call('ZRANGE', prefix .. 'keeping', 0, 199)) do
+    redis.call('UNLINK', prefix .. 'heirs:' .. parent, prefix .. 'feeds:' .. parent)
+  end
+  release_results(prefix, now_ms, 200)
+  return redis.call('EXISTS', prefix .. 'feeding', prefix .. 'keeping') > 0
+end
+
+-- The job that keeps another one from being enqueued (rule 23), '' for a key that is not asked for: the holder of its unique key,
+-- unless that has ended, is dead, gone, or does not name the key any more; or the job that opened the window of its dedup key, whatever
+-- became of it. Returns id, state and fence, or nil.
+local function unique_holder(prefix, unique, dedup, id)
+  local holder = unique ~= '' and redis.call('GET', prefix .. 'unique:' .. unique)
+  if holder and holder ~= id then
+    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. holder, 0, 700))
+    local state, fence = job_state(prefix, job, holder)
+    if job and job.unique == unique and state ~= 'dead' then return holder, state, fence end -- anchor: unique-key-is-held
+  end
+  holder = dedup ~= '' and redis.call('GET', prefix .. 'dedup:' .. dedup)
+  if holder and holder ~= id then
+    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. holder, 0, 700))
+    return holder, job_state(prefix, job, holder)
+  end
+end
+
+-- The job has ended or is dead: its unique key comes free, if it is still its own (rule 23).
+local function free_unique(prefix, job, id)
+  if not job.unique then return end
+  local key = prefix .. 'unique:' .. job.unique
+  if redis.call('GET', key) == id then redis.call('DEL', key) end
+end
+
+-- What an enqueue finds under its id (rule 3): nothing, or 'repeated' for another copy of the same call, or 'duplicate' with what
+-- became of that job. Returns result, state, fence and the id of the job that was there first; nil where there is none.
+-- A call that was turned away by another job, or for the lack of a parent, has left a tombstone of its own, which names that one, so
+-- its late copies are turned away as well; for other calls it is nothing.
+local function enqueue_known(prefix, known, nonce, id)
+  if not known then return nil end
+  local same = known.enqueue_nonce == nonce -- anchor: another-enqueue-of-the-same-id-is-refused
+  if known.outcome == 'orphaned' then
+    if not same then return nil end
+    return 'orphan', '', 0, known.nonce
+  end
+  if known.outcome == 'rejected' then
+    if not same then return nil end
+    local holder = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. known.nonce, 0, 700))
+    local state, fence = job_state(prefix, holder, known.nonce)
+    return 'duplicate', state, fence, known.nonce
+  end
+  if same then return 'repeated', '', 0, id end
+  local state, fence = job_state(prefix, known, id)
+  return 'duplicate', state, fence, id
+end
+
+-- Remember that an enqueue was turned away, for as long as a late copy of it could arrive: by another job (outcome 3), or for the lack
+-- of a parent (4); `holder` is the id of that one.
+local function reject_enqueue(job_key, enqueue_nonce, holder, until_ms, outcome)
+  redis.call('SET', job_key, struct.pack('>BBBc8I8Bc0', 1, 84, outcome, enqueue_nonce, 0, #holder, holder), 'PXAT', until_ms)
+end

@@ -1,0 +1,126 @@
+-- Lanes: the waiting jobs of a class and a key, and which of them are ready to be claimed from.
+
+-- Rule 16: bands of 2^49, higher priority first; inside a band FIFO counts up from its middle, LIFO (flag 1) down.
+-- The greatest score is 10 * 2^49 = 5.6e15 < 2^53, so a double holds every score exactly.
+local function lane_score(priority, flags, sequence)
+  local middle = (10 - priority) * 562949953421312 + 281474976710656 -- anchor: bands-are-2-49-wide
+  if flags % 2 == 1 then return middle - sequence end -- anchor: lifo-jobs-go-in-front
+  return middle + sequence
+end
+
+-- Rule 16: a member of `due` starts with the sequence as 10 base-32 digits, so equal due times keep the order of enqueue.
+local function due_member(sequence, id)
+  local alphabet, digits = '0123456789abcdefghijklmnopqrstuv', {}
+  for place = 10, 1, -1 do
+    local digit = sequence % 32
+    digits[place] = string.sub(alphabet, digit + 1, digit + 1)
+    sequence = (sequence - digit) / 32
+  end
+  return table.concat(digits) .. id
+end
+
+-- Make a job claimable: into its lane at its place, and before that the lane among the ready ones: a claim drops a ready lane
+-- that is empty, but nothing would find a lane that is not ready. Returns the wake list to push, nil while the lane is parked:
+-- then it becomes ready by itself. `turn` is the queue's virtual time (rule 18).
+local function to_lane(prefix, id, job, turn)
+  local score, wake = lane_score(job.priority, job.flags, job.sequence), nil
+  if redis.call('HEXISTS', prefix .. 'parked', job.lane) == 0 then
+    -- LT: a lane that is ready only moves ahead, for a job of a better band.
+    -- anchor: urgent-job-moves-its-lane-ahead
+    redis.call('ZADD', prefix .. 'ready:' .. job.class, 'LT', (10 - job.priority) * 562949953421312 + turn, job.lane)
+    wake = prefix .. 'wake:' .. job.class
+  end
+  redis.call('ZADD', prefix .. 'lane:' .. job.lane, score, id)
+  return wake
+end
+
+-- Put a parked lane among the ready ones, by the band of its first job and the queue's virtual time (rule 18). An empty one is
+-- only forgotten. Returns the wake list to push, or nil. The lane leaves its place of waiting last: cut off before, it is
+-- found there again.
+local function ready_lane(prefix, lane, turn)
+  local waits = redis.call('HGET', prefix .. 'parked', lane)
+  local head = redis.call('ZRANGE', prefix .. 'lane:' .. lane, 0, 0, 'WITHSCORES')
+  local class, wake = string.match(lane, '^[^/]*'), nil
+  if head[1] then
+    redis.call('ZADD', prefix .. 'ready:' .. class, 'LT', math.floor(tonumber(head[2]) / 562949953421312) * 562949953421312 + turn, lane)
+    wake = prefix .. 'wake:' .. class
+  end
+  redis.call('HDEL', prefix .. 'parked', lane)
+  if waits == 'rest' then redis.call('ZREM', prefix .. 'rest', 'l:' .. lane) end
+  if waits and waits ~= 'rest' then redis.call('ZREM', prefix .. 'parked:' .. waits, lane) end
+  return wake
+end
+
+-- Forget a lane without jobs: it is no longer ready, nor parked. A claim would do so when it meets it.
+local function leave_empty(prefix, lane, turn)
+  if redis.call('ZCARD', prefix .. 'lane:' .. lane) > 0 then return end
+  ready_lane(prefix, lane, turn)
+  redis.call('ZREM', prefix .. 'ready:' .. string.match(lane, '^[^/]*'), lane)
+end
+
+-- All lanes that may hold jobs, each once, at most 100,000 a place: the ready ones of every class, and the parked ones.
+local function lanes_of(prefix)
+  local lanes, known = {}, {}
+  local places = { redis.call('HKEYS', prefix .. 'parked') }
+  for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
+    places[#places + 1] = redis.call('ZRANGE', prefix .. 'ready:' .. class, 0, 99999)
+  end
+  for _, place in ipairs(places) do
+    for _, lane in ipairs(place) do
+      if not known[lane] then
+        known[lane] = true
+        lanes[#lanes + 1] = lane
+      end
+    end
+  end
+  return lanes
+end
+
+-- The last writes of a claim on one lane: what was taken leaves it; then it is ready for its next job, parked, or forgotten.
+-- lane: name, class, zset, jobs, skipped, unread, blocked (the limit that it ran into), turn, ended (a chain of those skipped whose job
+-- has ended and has left its `run`: a cancel that was cut off).
+local function leave_lane(prefix, lane, now_ms)
+  while lane.ended do
+    if not redis.call('ZSCORE', prefix .. 'active', lane.ended[1]) then drop_run(prefix, lane.ended[1]) end
+    lane.ended = lane.ended[2]
+  end
+  for _, ids in ipairs({ lane.jobs, lane.skipped, lane.unread }) do
+    -- anchor: claimed-jobs-leave-their-lane
+    for at = 1, #ids, PIECE do redis.call('ZREM', lane.zset, unpack(ids, at, math.min(at + PIECE - 1, #ids))) end
+  end
+  local head = redis.call('ZRANGE', lane.zset, 0, 0, 'WITHSCORES')
+  local room, until_ms, ahead = 1, nil, nil
+  -- Asked once more: what was taken counts by now.
+  if lane.blocked then
+    room, until_ms, ahead = limit_room(prefix, lane.blocked.limit, lane.blocked.definition, now_ms, lane.blocked.need)
+    rate_back(prefix, lane.blocked.limit, ahead, now_ms)
+  end
+  if not head[1] then
+    redis.call('ZREM', lane.class.ready, lane.name)
+  elseif room <= 0 then
+    local limit = lane.blocked.limit
+    local waits = until_ms and 'rest' or limit
+    -- The place where it waits, the word that it waits, and only then out of the ready ones: it is always found somewhere.
+    if waits == 'rest' then
+      redis.call('ZADD', prefix .. 'rest', until_ms, 'l:' .. lane.name)
+    else
+      redis.call('ZADD', prefix .. 'blocking', 'NX', now_ms, limit)
+      redis.call('ZADD', prefix .. 'parked:' .. limit, now_ms, lane.name)
+    end
+    redis.call('HSET', prefix .. 'parked', lane.name, waits)
+    redis.call('ZREM', lane.class.ready, lane.name)
+  else
+    local band = math.floor(tonumber(head[2]) / 562949953421312)
+    redis.call('ZADD', lane.class.ready, band * 562949953421312 + lane.turn, lane.name)
+  end
+end
+
+-- Let the lanes of a key come back, at most one a class: something about the limit of the key has changed. Claims see what it allows
+-- now. The wake lists that gain work are added to `wakes`.
+local function lanes_back(prefix, key, turn, wakes)
+  for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
+    local lane = class .. '/' .. key
+    local wake = redis.call('HEXISTS', prefix .. 'parked', lane) == 1 and ready_lane(prefix, lane, turn)
+    if wake then wakes[wake] = true end
+  end
+end

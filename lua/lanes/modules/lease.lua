@@ -1,0 +1,178 @@
+-- Leases: tokens, how long they last at most, and their ends.
+
+-- What a token may still do (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with `cancelled`
+-- where that was why. The third value are the
+-- limits that the lease counts against, where it is held. `job` is the opened envelope or tombstone of the same id, `fence` and
+-- `nonce` are strings.
+local function token_state(run, job, fence, nonce)
+  if job and job.kind == 'T' then
+    if job.fence == fence and job.nonce == nonce then return 'repeated', job.outcome end -- anchor: tombstone-knows-its-token
+    return 'stale', job.outcome == 'cancelled' and 'cancelled' or '' -- anchor: cancelled-holder-is-told
+  end
+  local state = redis.call('HMGET', run, 'fence', 'nonce', 'limits')
+  if job and state[1] == fence and state[2] == nonce then return 'held', '', state[3] end
+  local ended = redis.call('HMGET', run, 'ended', 'outcome')
+  if ended[1] == fence .. ':' .. nonce then return 'repeated', ended[2] end -- anchor: last-ended-token-is-known
+  return 'stale', ''
+end
+
+-- Rules 10 and 11: keep the lengths of the queue's longest and shortest lease, and do so before a lease of this length is written.
+-- The `recent_` ones are of the time since the sweep last forgot: what outlives its last user would hold a queue up, or blind it to
+-- stalls, for ever.
+local function note_lease(sweep, lease_ms)
+  local known = redis.call('HMGET', sweep, 'max_lease_ms', 'recent_lease_ms', 'least_lease_ms', 'recent_least_ms')
+  local recent_ms, recent_least_ms = tonumber(known[2] or 0), tonumber(known[4] or 0)
+  local shorter = recent_least_ms == 0 or recent_least_ms > lease_ms
+  if recent_ms >= lease_ms and not shorter then return end
+  local least_ms = tonumber(known[3] or 0)
+  redis.call('HSET', sweep, 'max_lease_ms', math.max(tonumber(known[1] or 0), lease_ms), 'recent_lease_ms', math.max(recent_ms, lease_ms),
+    'least_lease_ms', least_ms > 0 and math.min(least_ms, lease_ms) or lease_ms, 'recent_least_ms', shorter and lease_ms or recent_least_ms)
+end
+
+-- The last writes of giving a lease up while the job goes on: free its slots, leave `active`, clear the token and keep it as the
+-- ended one. lease: run, id, token, limits; `note`: what error_note says; `wakes` gains the lists to push.
+-- The index that takes the job over is written before this, and `active` is left before the token is cleared: cut off in
+-- between, the token still holds and the same call sent again does the rest (rule 1).
+local function end_lease(prefix, lease, outcome, turn, wakes, note, failures)
+  local limited = lease.limits and lease.limits ~= ''
+  if limited then free_slots(prefix, lease.limits, lease.id, turn, wakes) end
+  redis.call('ZREM', prefix .. 'active', lease.id)
+  local fields = { 'nonce', '', 'ended', lease.token, 'outcome', outcome }
+  -- In the same write as the token: cut off in between, a failure would be charged again by the next send.
+  for _, field in ipairs(note or {}) do fields[#fields + 1] = field end
+  if failures then fields[#fields + 1], fields[#fields + 2] = 'failures', failures end
+  if limited then fields[#fields + 1], fields[#fields + 2] = 'limits', '' end
+  redis.call('HSET', lease.run, unpack(fields))
+end
+
+-- The fields of `run` that say why a run came to nothing: the last error, and one more entry of its history, of which the last ten
+-- stay: time (ms), fence, kind (failed | lost), error, and behind a zero byte the stack trace. They are written with the end of the
+-- token, so that a call that was cut off and sent again notes nothing twice.
+local function error_note(run, now_ms, fence, kind, text, trace)
+  local count = tonumber(redis.call('HGET', run, 'errors') or 0)
+  return { 'error', text, 'errors', count + 1, 'e' .. count % 10,
+    string.format('%d', now_ms) .. ' ' .. fence .. ' ' .. kind .. ' ' .. text .. '\0' .. trace }
+end
+
+-- Take away what is left of a job that has ended where the call that ended it was cut off: its `run`, and its unique key, which the seal
+-- in there names.
+local function drop_run(prefix, id)
+  local run = prefix .. 'run:' .. id
+  local seal = redis.call('HGET', run, 'seal')
+  if seal and #seal > 14 then free_unique(prefix, { unique = string.sub(seal, 15) }, id) end
+  redis.call('DEL', run)
+end
+
+-- Put a job among the dead. Its envelope stays, so that it can be looked at and requeued; `run` holds the reason. Its unique key
+-- comes free, the reason is kept as its result, whoever waits for its end hears of it, and jobs that need it hear of it from the next
+-- sweep (rule 25), and may read that reason however late they run (let_go). `job` is the opened envelope.
+local function bury_job(prefix, job, id, now_ms, events, reason)
+  local ttl_ms, fed = error_ttl(prefix, id, job), redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
+  redis.call('ZADD', prefix .. 'dead', now_ms, id)
+  redis.call('HINCRBY', prefix .. 'stats', 'buried', 1)
+  if ttl_ms > 0 then
+    local record = string.format('{"ok":false,"ended_ms":%d,"error":', now_ms) .. cjson.encode(reason) .. '}'
+    if fed then redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, id) end
+    redis.call('SET', prefix .. 'result:' .. id, record, 'PXAT', string.format('%d', now_ms + ttl_ms + (fed and 281474976710656 or 0)))
+  end
+  free_unique(prefix, job, id) -- anchor: dead-job-frees-its-unique-key
+  if fed then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
+  tell_ended(prefix, id)
+  if events then table.insert(events, { 'buried', id, job.name, reason }) end
+end
+
+-- End leases as finished: the envelope becomes a tombstone that outlives every late copy (rules 3 and 5), and slots of limits and
+-- unique keys come free. Item number `at` is KEYS job:<id> and run:<id> from `keys_at` on, ARGV fence and nonce from `arguments_at` on.
+-- Result number `at` is KEYS result:<id> after the items, ARGV number of its item, ttl_ms and the record from took_ms on. `waits_ms`:
+-- until then somebody may wait for the end of a job.
+-- Returns 2 values an item, result (ok | repeated | stale) and outcome; only their number where all are ok. The wake lists that gain
+-- work are added to `wakes`. Then up to 100 jobs that waited for these are told (rule 25); the second value is true while more are
+-- to be told.
+local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, events, waits_ms)
+  local active, id_at = prefix .. 'active', #prefix + 5
+  -- An item has 2 KEYS and 2 ARGV, a result 1 and 3.
+  local results = (#ARGV - arguments_at - #KEYS + keys_at) / 2
+  local count = (#KEYS - keys_at + 1 - results) / 2
+  local reply, ids, runs, dated, ended, finished = {}, {}, {}, {}, {}, 0
+  local seals, limits, leaves = {}, {}, {}
+  -- Most queues have no job that another one waits for: they pay for this one look.
+  local feeding = redis.call('EXISTS', prefix .. 'feeding') == 1
+  for _, zset in ipairs(feeding and { 'handing', 'blocked', 'due', 'dead', 'keeping' } or {}) do redis.call('ZCARD', prefix .. zset) end
+  for at = 1, count do
+    local job_key, run_key = KEYS[keys_at + 2 * at - 2], KEYS[keys_at + 2 * at - 1]
+    local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
+    local run = redis.pcall('HMGET', run_key, 'fence', 'nonce', 'limits', 'seal')
+    if run.err then check_types({}, { run_key }, {}) end
+    local state, outcome = run[4] and run[1] == fence and run[2] == nonce and 'held' or nil, '' -- anchor: fence-checked
+    if state then
+      seals[at], limits[at] = run[4], run[3]
+    else
+      local job = envelope_open(redis.call('GETRANGE', job_key, 0, 700))
+      state, outcome = token_state(run_key, job, fence, nonce)
+    end
+    -- The same token twice in one call: the second one repeats the first.
+    if ended[job_key] then state, outcome = 'repeated', 'finished' end
+    if state == 'held' then
+      ended[job_key] = true
+      state, outcome, leaves[at] = 'ok', 'finished', true
+      finished = finished + 1
+    elseif outcome == 'finished' and not ended[job_key] and redis.call('ZSCORE', active, string.sub(job_key, id_at)) then
+      -- A finish that was cut off after its tombstone has left the lease behind.
+      leaves[at], limits[at] = true, redis.call('HGET', run_key, 'limits')
+    end
+    reply[2 * at - 1], reply[2 * at] = state, outcome
+  end
+  for at = 1, results do
+    local place = arguments_at + 2 * count + 3 * at - 3
+    local item = tonumber(ARGV[place])
+    -- Before the tombstone: cut off in between, the token still holds and the next copy writes both.
+    if leaves[item] and seals[item] then -- anchor: only-the-holder-keeps-a-result
+      local record = '{"ok":true,"ended_ms":' .. string.format('%d', now_ms) .. ',"fence":' .. ARGV[arguments_at + 2 * item - 2] .. ','
+      -- anchor: results-live-for-their-full-time
+      local until_ms, id = now_ms + tonumber(ARGV[place + 1]), string.sub(KEYS[keys_at + 2 * item - 2], id_at)
+      -- Kept for those that wait for it, however late they run: see let_go.
+      local waited_for = feeding and redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
+      if waited_for then -- anchor: parents-result-is-kept-for-waiting-children
+        redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, id)
+        until_ms = until_ms + 281474976710656
+      end
+      -- anchor: each-result-is-stored-with-its-job
+      redis.call('SET', KEYS[keys_at + 2 * count + at - 1], record .. ARGV[place + 2], 'PXAT', string.format('%d', until_ms))
+    end
+  end
+  for at = 1, count do
+    if leaves[at] then
+      local job_key, seal = KEYS[keys_at + 2 * at - 2], seals[at]
+      local id = string.sub(job_key, id_at)
+      if seal then
+        if events then
+          local job = envelope_open(redis.call('GETRANGE', job_key, 0, 700))
+          table.insert(events, { 'finished', id, job and job.name })
+        end
+        local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
+        local tombstone = '\1T\1' .. string.sub(seal, 1, 8) .. struct.pack('>I8B', tonumber(fence), #nonce) .. nonce
+        -- anchor: tombstone-outlives-late-copies
+        redis.call('SET', job_key, tombstone, 'PXAT', math.max(struct.unpack('>I6', seal, 9), now_ms) + 20000)
+        if #seal > 14 then free_unique(prefix, { unique = string.sub(seal, 15) }, id) end
+        dated[#dated + 1], dated[#dated + 2] = now_ms, id
+      end
+      if limits[at] then free_slots(prefix, limits[at], id, turn, wakes) end
+      ids[#ids + 1], runs[#runs + 1] = id, KEYS[keys_at + 2 * at - 1]
+      -- anchor: children-are-told-of-the-end
+      if feeding and redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '+' .. id) end
+    end
+  end
+  -- anchor: every-finished-job-is-listed
+  for at = 1, #dated, PIECE do redis.call('ZADD', prefix .. 'done', unpack(dated, at, math.min(at + PIECE - 1, #dated))) end
+  -- `active` goes last, so that without a repeat the sweep still finds what is left.
+  for at = 1, #ids, PIECE do -- anchor: every-finished-lease-ends
+    redis.call('DEL', unpack(runs, at, math.min(at + PIECE - 1, #ids)))
+    redis.call('ZREM', active, unpack(ids, at, math.min(at + PIECE - 1, #ids)))
+  end
+  if finished > 0 then redis.call('HINCRBY', prefix .. 'stats', 'finished', finished) end
+  local more = feeding and hand_over(prefix, now_ms, turn, 100, wakes, events)
+  if waits_ms and tonumber(waits_ms) > now_ms then
+    for at = 2, #dated, 2 do tell_ended(prefix, dated[at]) end
+  end
+  return finished == count and count or reply, more
+end

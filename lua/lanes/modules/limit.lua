@@ -1,0 +1,149 @@
+-- Limits of concurrency and of rates: room, places that are given back, and counts that are put right.
+
+-- How many more leases a limit allows now (rule 20). Returns room, then, where its rate is used up, the time at which a place in the
+-- window, or `need` of them, come free, the entries of the window that a clock which stepped back has left ahead of now (rule 10).
+-- definition: concurrency rate per_ms fixed|sliding, 0 where there is none.
+local function limit_room(prefix, limit, definition, now_ms, need)
+  local slots, rate, per_ms, kind = string.match(definition, '^(%d+) (%d+) (%d+) (%a+)$')
+  slots, rate, per_ms = tonumber(slots), tonumber(rate), tonumber(per_ms)
+  local room = slots > 0 and slots - redis.call('ZCARD', prefix .. 'held:' .. limit) or math.huge
+  if rate == 0 then return room, nil, nil, math.huge end
+  need = math.min(need or 1, rate)
+  local key = prefix .. 'rate:' .. limit
+  local start_ms = kind == 'fixed' and now_ms - now_ms % per_ms or now_ms - per_ms + 1 -- anchor: fixed-window-begins-at-its-start
+  local used = redis.call('ZCOUNT', key, start_ms, '+inf')
+  local until_ms = start_ms + per_ms
+  local over = used + need > rate
+  if over and kind == 'sliding' then
+    local oldest = redis.call('ZRANGE', key, start_ms, '+inf', 'BYSCORE', 'LIMIT', used + need - rate - 1, 1, 'WITHSCORES')
+    until_ms = math.min(tonumber(oldest[2]), now_ms) + per_ms
+  end
+  local ahead = redis.call('ZRANGE', key, '(' .. string.format('%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 100000)
+  return over and 0 or math.min(room, rate - used), over and until_ms or nil, ahead, rate - used, rate
+end
+
+-- Entries of a rate's window that a clock which stepped back has left ahead of now count from now on, once (rule 10): to take them for
+-- now in each look would slide along with the clock.
+local function rate_back(prefix, limit, ahead, now_ms)
+  for at = 1, #(ahead or {}), PIECE / 2 do
+    local words = {}
+    for place = at, math.min(at + PIECE / 2 - 1, #ahead) do words[#words + 1], words[#words + 2] = now_ms, ahead[place] end
+    redis.call('ZADD', prefix .. 'rate:' .. limit, 'XX', unpack(words))
+  end
+end
+
+-- A lease that counted against limits has ended: free its slots (rule 20). A key's slot lets all lanes of that key come back, at
+-- most one a class: which of them may use it, their classes decide. That of a name may be used by any class with that name. `words` is the field `limits` of the run; the wake lists that
+-- gain work are added to `wakes`.
+local function free_slots(prefix, words, id, turn, wakes)
+  for limit in string.gmatch(words or '', '%S+') do
+    redis.call('ZREM', prefix .. 'held:' .. limit, id)
+    local name = string.sub(limit, 3)
+    if string.sub(limit, 1, 2) == 'n:' then
+      for class in string.gmatch(name .. (redis.call('HGET', prefix .. 'routed', name) or ''), '%S+') do
+        -- anchor: freed-slot-leaves-a-marker
+        if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0 then wakes[prefix .. 'wake:' .. class] = true end
+      end
+    else
+      for _, lane in ipairs(redis.call('ZRANGE', prefix .. 'parked:' .. limit, 0, 99)) do -- anchor: freed-slot-calls-parked-lanes
+        local wake = ready_lane(prefix, lane, turn)
+        redis.call('ZREM', prefix .. 'parked:' .. limit, lane)
+        if wake then wakes[wake] = true end
+      end
+    end
+  end
+end
+
+-- Count new leases against a limit: their slots, and their places in the window of its rate (rule 20), <id>:<fence>, and for a job
+-- that costs more <id>:<fence>:2 and so on. leases: ids, fences, costs; limit: limit, definition, ahead.
+local function count_leases(prefix, limit, leases, deadline_ms, now_ms)
+  local slots, rate, per_ms = string.match(limit.definition, '^(%d+) (%d+) (%d+)')
+  local held, used = {}, {}
+  for at, id in ipairs(leases.ids) do
+    held[2 * at - 1], held[2 * at] = deadline_ms, id
+    local place = id .. ':' .. leases.fences[at]
+    for unit = 1, math.min(leases.costs[at], tonumber(rate)) do -- anchor: rate-is-charged-the-cost-of-the-job
+      used[#used + 1], used[#used + 2] = now_ms, unit == 1 and place or string.format('%s:%d', place, unit)
+    end
+  end
+  if slots ~= '0' then -- anchor: lease-holds-a-slot
+    -- anchor: every-lease-holds-a-slot
+    for at = 1, #held, PIECE do redis.call('ZADD', prefix .. 'held:' .. limit.limit, unpack(held, at, math.min(at + PIECE - 1, #held))) end
+  end
+  if rate ~= '0' then -- anchor: claims-count-in-the-rate
+    local key = prefix .. 'rate:' .. limit.limit
+    rate_back(prefix, limit.limit, limit.ahead, now_ms)
+    -- anchor: every-claim-counts-in-the-rate
+    for at = 1, #used, PIECE do redis.call('ZADD', key, unpack(used, at, math.min(at + PIECE - 1, #used))) end
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', now_ms - tonumber(per_ms))
+    redis.call('PEXPIREAT', key, now_ms + tonumber(per_ms))
+  end
+end
+
+-- Compare what counts against limits with what is leased, and let lanes come back that no longer need to wait (rule 20): for each
+-- class, and for the up to 100 limits with parked lanes that were not looked at for the longest time. Slots are freed by whatever
+-- ends a lease; this mends what an interrupted script or a changed limit has left. A pause that a clock which stepped back has left
+-- too far ahead is brought to its own length; rests that it has left ahead, or that a changed limit may end, end now, 1,000 in
+-- a call: the next claim makes them anew where they are due (rule 10). Returns whether some wait to be looked at.
+local function mend_limits(prefix, sweep, now_ms, turn, wakes)
+  local kept, rest = redis.call('HMGET', sweep, 'rests_from_ms', 'limits_changed_ms'), prefix .. 'rest'
+  local more = false
+  if kept[1] then
+    local page = redis.call('ZRANGE', rest, kept[1], '+inf', 'BYSCORE', 'LIMIT', 0, PIECE, 'WITHSCORES')
+    for at = 1, #page, 2 do
+      if string.sub(page[at], 1, 2) == 'l:' then
+        local wake = ready_lane(prefix, string.sub(page[at], 3), turn)
+        redis.call('ZREM', rest, page[at])
+        if wake then wakes[wake] = true end
+      else
+        redis.call('ZADD', rest, 'XX', now_ms, page[at])
+      end
+    end
+    more = #page == 2 * PIECE
+    if more then redis.call('HSET', sweep, 'rests_from_ms', page[2 * PIECE]) else redis.call('HDEL', sweep, 'rests_from_ms') end
+  end
+  local pauses = redis.call('HGETALL', prefix .. 'paused')
+  for at = 1, #pauses, 2 do
+    local until_ms, length_ms = string.match(pauses[at + 1], '^(%d+) (%d+)$')
+    if tonumber(until_ms) > now_ms + tonumber(length_ms) then
+      redis.call('HSET', prefix .. 'paused', pauses[at], string.format('%d %s', now_ms + length_ms, length_ms))
+      until_ms = now_ms + length_ms
+    elseif tonumber(until_ms) > 0 and tonumber(until_ms) <= now_ms then
+      redis.call('HDEL', prefix .. 'paused', pauses[at])
+    end
+    -- Its marker is due when it ends, whatever has brought it forward.
+    if tonumber(until_ms) > now_ms then redis.call('ZADD', rest, 'NX', until_ms, 'w:' .. pauses[at]) end
+  end
+  local limits = redis.call('ZRANGE', prefix .. 'blocking', 0, 99)
+  local keys = #limits
+  local named = {}
+  for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
+    local limit = 'n:' .. string.match(class, '^[^@]*')
+    if not named[limit] then limits[#limits + 1] = limit end
+    named[limit] = true
+  end
+  for at, limit in ipairs(limits) do
+    local held = prefix .. 'held:' .. limit
+    for _, id in ipairs(redis.call('ZRANGE', held, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, 100)) do
+      if not redis.call('ZSCORE', prefix .. 'active', id) then redis.call('ZREM', held, id) end
+    end
+    if at <= keys then
+      local definition = redis.call('HGET', prefix .. 'limits', limit) or redis.call('HGET', prefix .. 'limits', 'k:*')
+      local parked = prefix .. 'parked:' .. limit
+      if not definition or limit_room(prefix, limit, definition, now_ms) > 0 then
+        for _, lane in ipairs(redis.call('ZRANGE', parked, 0, 99)) do
+          local wake = ready_lane(prefix, lane, turn)
+          redis.call('ZREM', parked, lane)
+          if wake then wakes[wake] = true end
+        end
+      end
+      if redis.call('ZCARD', parked) > 0 then
+        redis.call('ZADD', prefix .. 'blocking', now_ms, limit)
+      else
+        redis.call('ZREM', prefix .. 'blocking', limit)
+      end
+    end
+  end
+  local oldest = redis.call('ZRANGE', prefix .. 'blocking', 0, 0, 'WITHSCORES')
+  return more or oldest[2] ~= nil and tonumber(oldest[2]) < math.min(tonumber(kept[2] or 0), now_ms + 1)
+end

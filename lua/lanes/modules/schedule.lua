@@ -1,0 +1,109 @@
+-- Schedules: how they are defined, changed and removed, and which are due.
+
+-- How each call that changes a schedule begins: its checks, its time, and its reply where another copy was first or it comes too late.
+-- Returns srv_us and that reply; nil where this copy shall do it. `keys`: sweep, cron, schedule, op.
+local function schedule_call(keys, given_ms, not_after_ms)
+  check_types({ keys.cron }, { keys.sweep, keys.schedule }, {}, { keys.op })
+  local srv_us = server_us(given_ms, keys.sweep)
+  local known = administered(keys.op, not_after_ms, math.floor(srv_us / 1000))
+  return srv_us, known and { srv_us, known, redis.call('GET', keys.op) or '' }
+end
+
+-- Define a schedule, or change it (rule 24). What keeps its timing keeps its next tick and its anchor; what is the same in all stays as it
+-- is. Returns the reply. `given`: name, timing, policy, job, next_ms, anchor_ms, enabled, most; `mirror`: what else is to be written of it
+-- where the call has done its part, with the next tick and the job.
+-- keys: cron, schedule, stats, op
+local function schedule_put(keys, given, srv_us, not_after_ms, mirror)
+  local was = redis.call('HMGET', keys.schedule, 'version', 'timing', 'policy', 'job', 'enabled', 'next_ms')
+  if not was[1] and redis.call('ZCARD', keys.cron) >= given.most then return { srv_us, 'done', 'full' } end
+  local enabled, next_ms = given.enabled, given.next_ms
+  if enabled == '' then enabled = was[1] and was[5] or '1' end
+  local retimed = was[2] ~= given.timing
+  -- One that was set aside for an error ticks again: whoever puts it could tell its next tick.
+  if not retimed and was[5] == '1' and was[6] ~= '0' then next_ms = was[6] end
+  if enabled ~= '1' then next_ms = '0' end
+  local changed = retimed or was[3] ~= given.policy or was[4] ~= given.job
+
+  -- The index before the hash: an entry without one is dropped by the sweeps, but a schedule that is not in the index would never tick.
+  -- And the later of its two times not before the hash says so: cut off in between, a sweep that comes too early sets it right, one that
+  -- comes too late would be too late.
+  local due_ms = enabled == '1' and next_ms or '+inf'
+  redis.call('ZADD', keys.cron, 'LT', due_ms, given.name)
+  local fields = { 'enabled', enabled, 'next_ms', next_ms }
+  if changed or next_ms ~= was[6] then
+    fields[#fields + 1], fields[#fields + 2] = 'error', ''
+  end
+  if retimed then
+    fields[#fields + 1], fields[#fields + 2] = 'anchor_ms', given.anchor_ms
+  end
+  if changed then
+    local version = redis.call('HINCRBY', keys.stats, 'schedules', 1)
+    for _, word in ipairs({ 'version', version, 'timing', given.timing, 'policy', given.policy, 'job', given.job }) do
+      fields[#fields + 1] = word
+    end
+  end
+  redis.call('HSET', keys.schedule, unpack(fields))
+  redis.call('ZADD', keys.cron, due_ms, given.name)
+  if mirror then mirror(given.name, tonumber(next_ms), given.job) end
+  local found = not was[1] and 'new' or changed and 'changed' or 'same'
+  redis.call('SET', keys.op, found, 'PXAT', not_after_ms + 20000)
+  return { srv_us, 'done', found }
+end
+
+-- Let a schedule tick from `next_ms` on, or not any more (0). One that ticks already keeps its next tick. Returns the reply. `mirror`: as in
+-- schedule_put.
+-- keys: cron, schedule, op
+local function schedule_enable(keys, name, version, next_ms, srv_us, not_after_ms, mirror)
+  local was = redis.call('HMGET', keys.schedule, 'version', 'enabled', 'next_ms', 'job')
+  local enabled = next_ms ~= '0' and '1' or '0'
+  local found = not was[1] and 'gone' or was[1] ~= version and 'other' or was[2] == enabled and was[3] ~= '0' and 'same' or 'changed'
+  if found == 'changed' then
+    -- As schedule_put does.
+    local due_ms = enabled == '1' and next_ms or '+inf'
+    redis.call('ZADD', keys.cron, 'LT', due_ms, name)
+    redis.call('HSET', keys.schedule, 'enabled', enabled, 'next_ms', next_ms, 'error', '')
+    redis.call('ZADD', keys.cron, due_ms, name)
+  else
+    next_ms = was[3]
+  end
+  if mirror and (found == 'changed' or found == 'same') then mirror(name, tonumber(next_ms), was[4]) end
+  redis.call('SET', keys.op, found, 'PXAT', not_after_ms + 20000)
+  return { srv_us, 'done', found }
+end
+
+-- Forget a schedule. Returns the reply. `mirror`: as in schedule_put, without a job.
+-- keys: cron, schedule, op
+local function schedule_remove(keys, name, srv_us, not_after_ms, mirror)
+  local found = redis.call('ZSCORE', keys.cron, name) and 'changed' or 'gone'
+  -- The index last, and due before that: cut off in between, the next copy still finds it, and the next sweep sees what is right.
+  redis.call('ZADD', keys.cron, 'XX', 1, name)
+  redis.call('DEL', keys.schedule)
+  if mirror and found == 'changed' then mirror(name, 0) end
+  redis.call('ZREM', keys.cron, name)
+  redis.call('SET', keys.op, found, 'PXAT', not_after_ms + 20000)
+  return { srv_us, 'done', found }
+end
+
+-- The first schedules whose tick has come, at most `limit`: for each its name, version, next tick, anchor, timing and policy. Entries of
+-- the index that a call which was cut off has left are set right here; a foreign value in place of a schedule is looked at again in a
+-- minute, and holds up nothing.
+local function due_schedules(prefix, now_ms, limit)
+  local cron, due = prefix .. 'cron', {}
+  local found = redis.call('ZRANGE', cron, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
+  for at = 1, #found, 2 do
+    local name = found[at]
+    local words = redis.pcall('HMGET', prefix .. 'cron:' .. name, 'version', 'next_ms', 'anchor_ms', 'timing', 'policy', 'enabled')
+    local next_ms = words[6] == '1' and tonumber(words[2]) or 0
+    if words.err then
+      redis.call('ZADD', cron, now_ms + 60000, name)
+    elseif not words[1] then
+      redis.call('ZREM', cron, name)
+    elseif next_ms ~= tonumber(found[at + 1]) then
+      redis.call('ZADD', cron, next_ms > 0 and words[2] or '+inf', name)
+    else
+      due[#due + 1] = name
+      for field = 1, 5 do due[#due + 1] = words[field] or '' end
+    end
+  end
+  return due
+end

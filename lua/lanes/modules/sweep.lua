@@ -1,0 +1,295 @@
+-- What sweeps do: promotions, reaps, orphans, and when the next sweep has something to do.
+
+-- What a sweep has already moved and told: its words, so that another copy of the call repeats them (no words for a copy that is
+-- older than that). Returns nil for a sweep that has moved nothing yet. Without the record the reply that got lost would have
+-- been the only witness of the leases that it took.
+local function swept_before(record, counter)
+  local words = {}
+  for word in string.gmatch(redis.call('GET', record) or '', '%S+') do words[#words + 1] = word end
+  if not words[1] or tonumber(words[1]) < tonumber(counter) then return nil end
+  if words[1] ~= counter then return {} end
+  table.remove(words, 1)
+  return words
+end
+
+-- What a sweep makes of the time, from what the sweeps before it kept (rules 10 and 11). Reads only.
+-- Returns the longest lease, the time before which nothing may be reaped, and the fields to keep, in one HSET before any other
+-- write: cut off after it, the next sweep still knows of the stall.
+local function sweep_clock(sweep, active, now_ms, most_ms)
+  local kept = redis.call('HMGET', sweep, 'max_lease_ms', 'recent_lease_ms', 'forgot_ms', 'last_sweep_ms', 'no_reap_before_ms',
+    'least_lease_ms', 'recent_least_ms', 'waits', 'waits_from_ms')
+  local lease_ms, recent_ms = tonumber(kept[1] or 0), tonumber(kept[2] or 0)
+  local least_ms, recent_least_ms = tonumber(kept[6] or lease_ms), tonumber(kept[7] or 0)
+  -- The clock stepped back: what it has not reached yet counts as now.
+  local forgot_ms = math.min(tonumber(kept[3] or now_ms), now_ms)
+  local last_ms = math.min(tonumber(kept[4] or now_ms), now_ms)
+  -- Every ten seconds: a longer lease than those given since is forgotten when none is left that ends after theirs could.
+  local latest_ms = tonumber(redis.call('ZRANGE', active, -1, -1, 'WITHSCORES')[2] or 0)
+  if recent_ms > 0 and now_ms - forgot_ms >= 10000 then
+    if latest_ms <= now_ms + recent_ms then lease_ms = recent_ms end
+    if recent_least_ms > 0 then least_ms = recent_least_ms end
+    recent_ms, recent_least_ms, forgot_ms = 0, 0, now_ms
+  end
+  -- Nobody swept for half of the shortest lease: the server stood still, and its workers must be heard before their leases are
+  -- taken. Twice the caller's own interval is the least, for a sweeper that is slower than that would otherwise never reap; and
+  -- who was waited for is not waited for again in the next breath, or sweeps that always come late would never reap either.
+  local gap_ms, half_ms = now_ms - last_ms, math.floor(lease_ms / 2)
+  local no_reap_before_ms = math.min(tonumber(kept[5] or 0), now_ms + half_ms) -- anchor: no-reap-time-follows-the-clock
+  -- But a gap that began when sweeps had come in time since the wait did is another stall, whose workers are waited for, once.
+  local waits, from_ms = tonumber(kept[8] or 0), math.min(tonumber(kept[9] or 0), now_ms)
+  local again = no_reap_before_ms > last_ms and now_ms >= no_reap_before_ms
+  local heard = again and (last_ms <= from_ms or waits > 1)
+  if not heard and gap_ms > math.max(math.floor(least_ms / 2), 2 * most_ms) then
+    -- A lease that a live worker renews has two thirds left at least. So the gap has ended only those of at most 1.5 times its
+    -- length, and half of such a lease, three quarters of the gap, is enough for its worker to be heard.
+    no_reap_before_ms = now_ms + math.min(half_ms, math.max(math.floor(least_ms / 2), math.floor(gap_ms * 3 / 4)))
+    waits, from_ms = again and waits + 1 or 1, now_ms
+  end
+  local keep = { 'max_lease_ms', lease_ms, 'recent_lease_ms', recent_ms,
+    'least_lease_ms', least_ms, 'recent_least_ms', recent_least_ms, 'forgot_ms', forgot_ms,
+    'last_sweep_ms', now_ms, 'no_reap_before_ms', no_reap_before_ms, 'waits', waits, 'waits_from_ms', from_ms }
+  -- Rests that began before the clock stepped back end too late.
+  if tonumber(kept[4] or now_ms) > now_ms then keep[#keep + 1], keep[#keep + 2] = 'rests_from_ms', now_ms end
+  return lease_ms, no_reap_before_ms, keep
+end
+
+-- Milliseconds until the next lease end, due time or end of a rest, at most `most_ms`: how long a sweeper may sleep (rule 13). While nothing is
+-- reaped after a stall (rule 11), a lease that has run out is looked at again when that time is over, not at once. `also` is another
+-- index to look at: the sweeps, which every worker does soon enough, look at the schedules, and claims do not.
+local function next_sweep_ms(prefix, now_ms, most_ms, also)
+  local sweep, active = prefix .. 'sweep', prefix .. 'active'
+  local soonest = now_ms + most_ms
+  for _, key in ipairs({ active, prefix .. 'due', prefix .. 'rest', also and prefix .. also }) do
+    local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    local at_ms = tonumber(head[2] or soonest)
+    if key == active and at_ms <= now_ms then
+      at_ms = math.max(at_ms, tonumber(redis.call('HGET', sweep, 'no_reap_before_ms') or 0))
+    end
+    soonest = math.min(soonest, at_ms)
+  end
+  return math.max(0, soonest - now_ms) -- anchor: sweep-sleeps-until-the-next-due-time
+end
+
+-- Move due jobs into their lanes, and bring back what rested until now: at most `limit` of each. Returns how many jobs, the wake
+-- lists that gained work, and the ids that it could not read and buried.
+local function promote_due(prefix, turn, now_ms, limit, events)
+  local due, rest, promoted, wakes, corrupt = prefix .. 'due', prefix .. 'rest', 0, {}, {}
+  -- anchor: delayed-jobs-are-promoted-on-time
+  for _, member in ipairs(redis.call('ZRANGE', due, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
+    local id = string.sub(member, 11)
+    local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
+    -- A job whose token still lives (a retry that was cut off) is sorted out by the claim that finds it.
+    if job and job.kind == 'J' and due_member(job.sequence, id) ~= member then
+      -- Of an enqueue that was cut off: the job of this id came later and has an entry of its own, or needs none.
+    elseif job and job.kind == 'J' then
+      local wake = to_lane(prefix, id, job, turn)
+      if wake then wakes[wake] = true end
+      promoted = promoted + 1
+      if events then table.insert(events, { 'promoted', id, job.name }) end
+    elseif job and job.kind == 'corrupt' then
+      bury_job(prefix, {}, id, now_ms, events, 'corrupt envelope')
+      redis.call('HSET', prefix .. 'run:' .. id, 'error', 'corrupt envelope')
+      corrupt[#corrupt + 1] = id
+    elseif not redis.call('ZSCORE', prefix .. 'active', id) then
+      -- What a cancel that was cut off has left.
+      drop_run(prefix, id)
+    end
+    redis.call('ZREM', due, member)
+  end
+  -- anchor: resting-lanes-return-on-time
+  for _, member in ipairs(redis.call('ZRANGE', rest, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
+    local name, wake = string.sub(member, 3), nil
+    if string.sub(member, 1, 2) == 'l:' then
+      wake = ready_lane(prefix, name, turn)
+      if wake then wakes[wake] = true end
+    else
+      local classes = name == '*' and table.concat(redis.call('HKEYS', prefix .. 'classes'), ' ')
+        or name .. (redis.call('HGET', prefix .. 'routed', name) or '')
+      for class in string.gmatch(classes, '%S+') do
+        if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0 then wakes[prefix .. 'wake:' .. class] = true end
+      end
+    end
+    redis.call('ZREM', rest, member)
+  end
+  return promoted, wakes, corrupt
+end
+
+-- Take one lease away. Returns reaped | buried | corrupt | ended (only its index entry was left), fence, nonce ('-' where a sweep
+-- that was cut off has taken it) and crashes; the wake lists that gain work are added to `wakes`.
+local function reap_job(prefix, id, now_ms, turn, wakes, events)
+  local run = prefix .. 'run:' .. id
+  local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
+  local state = redis.call('HMGET', run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'requeued_ms')
+  -- anchor: reaped-lease-frees-its-slot
+  if state[5] and state[5] ~= '' then free_slots(prefix, state[5], id, turn, wakes) end
+  if not job or job.kind == 'T' then
+    -- A finish that was cut off after its tombstone: the job has ended, only its lease is left.
+    if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then
+      redis.call('ZADD', prefix .. 'handing', now_ms, (job and '+' or '-') .. id)
+    end
+    drop_run(prefix, id)
+    return { 'ended' }
+  end
+  local fence, nonce, crashes = state[1] or '0', state[2] or '', tonumber(state[3] or 0)
+  local live = nonce ~= ''
+  -- A bury or a retry that was cut off has already put the job among the dead or the due ones: it stays there.
+  local dead = redis.call('ZSCORE', prefix .. 'dead', id)
+  -- A requeue that was cut off has left it there as well: it runs again since, so that entry says nothing.
+  if dead and tonumber(dead) < tonumber(state[7] or 0) then
+    redis.call('ZREM', prefix .. 'dead', id)
+    dead = false
+  end
+  local placed = dead or job.kind == 'J' and redis.call('ZSCORE', prefix .. 'due', due_member(job.sequence, id))
+  -- Rule 12: the first crash is counted and free; after it only a lease that was marked as started is charged.
+  if live and (crashes == 0 or state[4] == fence .. ':' .. nonce) then crashes = crashes + 1 end -- anchor: crash-charged-once
+  local function lost(why)
+    if not live then return { 'error', why } end
+    local text = 'the worker ' .. (state[6] or '') .. ' was lost'
+    local note = error_note(run, now_ms, fence, 'lost', text, '')
+    if why then note[2] = why end
+    return note
+  end
+  local reason = job.kind == 'corrupt' and 'corrupt envelope'
+    or crashes >= job.crashes_max and string.format('crashed %d times, %d are allowed', crashes, job.crashes_max - 1) or nil
+  if reason and not (placed and not dead) then
+    -- The token dies before the job does, or a late finish could still end a job that is among the dead. Cut off in between,
+    -- the lease is still in `active`, and the next sweep finds the count of crashes.
+    redis.call('HSET', run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost(reason)))
+    if not dead then bury_job(prefix, job, id, now_ms, events, reason) end
+    return { job.kind == 'corrupt' and 'corrupt' or 'buried', fence, live and nonce or '-', crashes }
+  end
+  local wake = not placed and to_lane(prefix, id, job, turn)
+  if wake then wakes[wake] = true end
+  if live then redis.call('HSET', run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost())) end
+  if live and events then table.insert(events, { 'reaped', id, job.name, state[6] }) end
+  return { live and 'reaped' or 'ended', fence, nonce, crashes }
+end
+
+-- Take away the leases of workers that have stopped beating (orphans.lua), of one page of `active`. `reap` takes one of them: kind, fence,
+-- nonce and crashes. Returns what was taken, 5 values each, and whether the pass goes on.
+-- keys: sweep, workers, active
+local function take_orphans(prefix, keys, now_ms, limit, reap)
+  local kept = redis.call('HMGET', keys.sweep, 'no_orphans_before_ms', 'orphans_until_ms', 'orphans_from', 'orphans_after', 'beat_ttl_ms',
+    'last_beat_ms')
+  -- A call that was on its way when the server stood still arrives before the first beat that could tell of it (beat.lua).
+  local stalled = now_ms - tonumber(kept[6] or now_ms) > tonumber(kept[5] or 0) / 2
+  -- Who has stopped since the pass began is for the next one.
+  local until_ms = string.format('%d', math.min(tonumber(kept[2] or now_ms), now_ms))
+  local gone, shown, some = {}, {}, false
+  if not stalled and now_ms >= tonumber(kept[1] or 0) then -- anchor: orphans-are-left-after-a-stall
+    for _, incarnation in ipairs(redis.call('ZRANGE', keys.workers, '-inf', '(' .. until_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
+      local ttl_ms, lease_ms = string.match(redis.call('GET', prefix .. 'worker:' .. incarnation) or '', '^%d+ (%d+) (%d+)')
+      -- A beat that is forgotten is older than any lease of its worker.
+      lease_ms, ttl_ms = tonumber(lease_ms or 0), tonumber(ttl_ms or 0)
+      gone[incarnation], some = { more_ms = lease_ms - ttl_ms, lease_ms = lease_ms }, true
+    end
+  end
+  if not some then return {}, false end
+  -- On from the last lease that was looked at, or, where that has ended or was renewed, from all that had its score.
+  local rank, page = kept[4] and redis.call('ZSCORE', keys.active, kept[4]) == kept[3] and redis.call('ZRANK', keys.active, kept[4]), nil
+  if rank then
+    page = redis.call('ZRANGE', keys.active, rank + 1, rank + limit, 'WITHSCORES')
+  else
+    page = redis.call('ZRANGE', keys.active, kept[3] or '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
+  end
+  local taken = {}
+  for at = 1, #page, 2 do
+    local id, nonce = page[at], redis.call('HGET', prefix .. 'run:' .. page[at], 'nonce') or ''
+    local incarnation = string.match(nonce, '^([^:]+):')
+    local worker, deadline_ms = gone[incarnation], tonumber(page[at + 1])
+    -- Its last claim or renewal was a lease's length before its end.
+    if worker and deadline_ms >= now_ms + worker.more_ms then -- anchor: renewal-shows-life
+      shown[incarnation] = math.max(shown[incarnation] or 0, deadline_ms - worker.more_ms)
+    elseif worker then
+      local kind, fence, token, crashes = unpack(reap(id))
+      redis.call('ZREM', keys.active, id)
+      for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, token, crashes } or {}) do taken[#taken + 1] = field end
+    end
+  end
+  for incarnation, alive_ms in pairs(shown) do
+    redis.call('ZADD', keys.workers, 'XX', 'GT', alive_ms, incarnation)
+    redis.call('PEXPIREAT', prefix .. 'worker:' .. incarnation, alive_ms + gone[incarnation].lease_ms + 60000, 'GT')
+  end
+  local full = #page == 2 * limit
+  if full then
+    redis.call('HSET', keys.sweep, 'orphans_until_ms', until_ms, 'orphans_from', page[#page], 'orphans_after', page[#page - 1])
+  else
+    redis.call('HDEL', keys.sweep, 'orphans_until_ms', 'orphans_from', 'orphans_after')
+    for incarnation in pairs(gone) do
+      if tonumber(redis.call('ZSCORE', keys.workers, incarnation)) < tonumber(until_ms) then redis.call('ZREM', keys.workers, incarnation) end
+    end
+  end
+  return taken, full
+end
+
+-- What a beat changes (beat.lua): who lives, who leads, and until when nobody is taken for dead. Returns the result, whether this worker
+-- leads, and whether workers have stopped beating whose leases nobody has looked for.
+-- keys: sweep, workers, worker, leader
+-- beat: incarnation, counter, ttl_ms, until_ms, lease_ms, about, others
+local function note_beat(keys, beat, now_ms)
+  local leads = redis.call('GET', keys.leader)
+  local kept = redis.call('HMGET', keys.sweep, 'beat_ttl_ms', 'last_beat_ms', 'no_orphans_before_ms')
+  local quiet_ms = tonumber(kept[3] or 0)
+  local last = tonumber(string.match(redis.call('GET', keys.worker) or '', '^%d+') or -1)
+  local function reply(result)
+    -- anchor: beats-wait-after-a-stall
+    local orphaned = now_ms >= quiet_ms and redis.call('ZCOUNT', keys.workers, '-inf', '(' .. string.format('%d', now_ms)) > 0
+    return result, leads == beat.incarnation, orphaned
+  end
+  -- anchor: late-beat-is-ignored
+  if last >= tonumber(beat.counter) then return reply(beat.until_ms > 0 and 'repeated' or 'left') end
+  if beat.until_ms == 0 then
+    redis.call('ZREM', keys.workers, beat.incarnation)
+    if leads == beat.incarnation then redis.call('DEL', keys.leader) end
+    -- A late copy of an earlier beat finds that it is late.
+    redis.call('SET', keys.worker, beat.counter, 'PXAT', now_ms + beat.ttl_ms + 30000)
+    leads = false
+    return reply('left')
+  end
+
+  local longest_ms = math.max(tonumber(kept[1] or 0), beat.ttl_ms)
+  -- Nobody has beaten for half of the time that a beat counts: the server stood still or nobody was there, and whoever lives must be
+  -- heard before it is taken for dead (rule 11). The clock stepped back: what it has not reached yet counts as now (rule 10).
+  local last_ms = math.min(tonumber(kept[2] or now_ms), now_ms)
+  quiet_ms = math.min(quiet_ms, now_ms + longest_ms)
+  if now_ms - last_ms > longest_ms / 2 then quiet_ms = now_ms + math.floor(longest_ms / 2) end
+  redis.call('HSET', keys.sweep, 'beat_ttl_ms', longest_ms, 'last_beat_ms', now_ms, 'no_orphans_before_ms', quiet_ms)
+  -- Who has stopped since the clock stepped back is not taken for alive until it is there again (rule 10).
+  local latest_ms = string.format('%d', now_ms + longest_ms)
+  -- anchor: stopped-members-are-removed
+  for _, other in ipairs(redis.call('ZRANGE', keys.workers, '(' .. latest_ms, '+inf', 'BYSCORE', 'LIMIT', 0, 100)) do
+    redis.call('ZADD', keys.workers, 'XX', latest_ms, other)
+  end
+  local until_ms = math.min(beat.until_ms, now_ms + beat.ttl_ms)
+  redis.call('ZADD', keys.workers, until_ms, beat.incarnation)
+  for _, other in ipairs(beat.others) do redis.call('ZADD', keys.workers, until_ms, other) end
+  if not leads or leads == beat.incarnation then
+    redis.call('SET', keys.leader, beat.incarnation, 'PXAT', until_ms)
+    leads = beat.incarnation
+  end
+  -- As long as a lease of it may live, a sweep needs to know how long those are.
+  local words = { beat.counter, beat.ttl_ms, beat.lease_ms, beat.about }
+  redis.call('SET', keys.worker, table.concat(words, ' '), 'PXAT', until_ms + tonumber(beat.lease_ms) + 60000)
+  return reply('ok')
+end
+
+-- Take entries of `dead` away whose job has ended or is gone: a discard that was cut off has left them, with `run`. 100 a sweep, in turn,
+-- from the rank `dead_from` on.
+local function mend_dead(prefix)
+  local dead, sweep = prefix .. 'dead', prefix .. 'sweep'
+  local from = tonumber(redis.call('HGET', sweep, 'dead_from') or 0)
+  local page = redis.call('ZRANGE', dead, from, from + 99)
+  local stay = from
+  for _, id in ipairs(page) do
+    -- A foreign value in place of a job is for those to tell who come across it.
+    local kind = redis.pcall('GETRANGE', prefix .. 'job:' .. id, 1, 1)
+    if kind ~= '' and kind ~= 'T' then
+      stay = stay + 1
+    else
+      if not redis.call('ZSCORE', prefix .. 'active', id) then drop_run(prefix, id) end
+      redis.call('ZREM', dead, id)
+    end
+  end
+  if #page < 100 then stay = 0 end
+  if stay ~= from then redis.call('HSET', sweep, 'dead_from', stay) end
+end

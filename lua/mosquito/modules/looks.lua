@@ -1,0 +1,184 @@
+-- Mosquito: what is known of jobs, workers and schedules.
+
+-- What is looked at, and what is done by hand.
+local function wire_looks(w, at)
+  local keys, places, prefix, done = at.keys, at.places, at.prefix, at.prefix .. 'done'
+  local places_of = { waiting = 'waiting', active = 'pending', delayed = 'scheduled', dead = 'dead' }
+
+  -- Ids and times: when a lease ends, when a job is due, when it died; 0 where the layout does not say.
+  function w.list(state, offset, limit, newest_first)
+    local which, flat = places_of[state], {}
+    if state == 'done' then
+      return redis.call('ZRANGE', done, offset, offset + limit - 1, unpack(newest_first and { 'REV', 'WITHSCORES' } or { 'WITHSCORES' }))
+    end
+    if not which then return flat end
+    local ids, scores = places.page(which, offset, limit, newest_first)
+    local leased = state == 'active' and #ids > 0 and redis.call('ZMSCORE', prefix .. 'active', unpack(ids)) or {}
+    for i, id in ipairs(ids) do
+      flat[2 * i - 1] = id
+      flat[2 * i] = state == 'active' and (leased[i] or '0') or state == 'waiting' and '0' or scores[i] or '0'
+    end
+    return flat
+  end
+
+  function w.count(state)
+    if state == 'done' then return redis.call('ZCARD', done) end
+    return places_of[state] and places.size(places_of[state]) or 0
+  end
+
+  -- When a job has died: the document's layout says so, for the list the engine's tombstone or the life of the hash does.
+  local function died_ms(id)
+    local score = at.layout == 'document' and tonumber(redis.call('ZSCORE', keys.dead, id))
+    local told = redis.call('HMGET', prefix .. 'run:' .. id, 'outcome', 'ended_ms')
+    if score or told[1] == 'buried' and tonumber(told[2]) then return math.floor(score or told[2]) end
+    local left_ms = redis.call('PTTL', keys.job(id))
+    return left_ms >= 0 and at.now_ms - math.max(at.dead_s * 1000 - left_ms, 0) or 0
+  end
+
+  function w.ended(id)
+    local record = redis.call('GET', prefix .. 'result:' .. id)
+    if record then
+      return { state = 'finished', ended_ms = tonumber(string.match(record, '"ended_ms":(%d+)') or 0), record = record, error = '' }
+    end
+    if places.has('dead', id) then
+      local error, ended_ms = redis.call('HGET', prefix .. 'run:' .. id, 'error') or '', died_ms(id)
+      record = string.format('{"ok":false,"ended_ms":%d,"error":%s}', ended_ms, cjson.encode(error))
+      return { state = 'dead', ended_ms = ended_ms, record = record, error = error }
+    end
+    local ended_ms, left_ms = tonumber(redis.call('ZSCORE', done, id)), redis.call('PTTL', keys.job(id))
+    if not ended_ms and (left_ms < 0 or left_ms > math.max(at.success_s, 60) * 1000) then return nil end
+    return { state = 'finished', ended_ms = ended_ms or at.now_ms, record = '', error = '' }
+  end
+
+  function w.requeue(id)
+    redis.call('PERSIST', keys.job(id))
+    redis.call('HSET', keys.job(id), 'retry_count', '0')
+    if not places.has('waiting', id) then places.push('waiting', id) end
+    places.drop('dead', id)
+    at.list_queue()
+    at.tell('enqueued', id)
+  end
+
+  function w.run_now(id)
+    if not places.has('waiting', id) then places.push('waiting', id) end
+    redis.call('ZREM', keys.scheduled, id)
+    at.list_queue()
+    at.tell('enqueued', id)
+  end
+
+  function w.remove(id, state)
+    redis.call('DEL', keys.job(id), prefix .. 'result:' .. id)
+    if places_of[state] then places.drop(places_of[state], id) else redis.call('ZREM', done, id) end
+    at.tell('forgotten', id)
+  end
+
+  function w.purge(most)
+    for _, which in ipairs({ 'waiting', 'pending', 'scheduled', 'dead' }) do
+      local ids = places.page(which, 0, most)
+      for _, id in ipairs(ids) do
+        redis.call('DEL', keys.job(id))
+        places.drop(which, id)
+      end
+      most = most - #ids
+      if most <= 0 then return true end
+    end
+    for _, id in ipairs(redis.call('ZRANGE', done, 0, -1)) do redis.call('DEL', keys.job(id), prefix .. 'result:' .. id) end
+    redis.call('ZREM', keys.queues, at.queue)
+    redis.call('DEL', keys.pause)
+    return false
+  end
+
+  -- The wire pauses whole queues.
+  function w.pause(name, until_ms)
+    if name ~= '*' then return end
+    if until_ms > 0 then
+      redis.call('SET', keys.pause, '1', 'PX', string.format('%d', math.max(until_ms - at.now_ms, 1)))
+    else
+      redis.call('SET', keys.pause, '1')
+    end
+  end
+  function w.resume(name)
+    if name == '*' then redis.call('DEL', keys.pause) end
+  end
+  function w.paused(name) return name == '*' and redis.call('EXISTS', keys.pause) == 1 end
+end
+
+-- What the original keeps of its runners: overseers and executors with their heartbeats, how many handlers each may run at once, the
+-- coordinator's lock, and periodic jobs.
+local function wire_registry(w, at)
+  local root, hour_s = at.root, 3600
+  local function fresh(key)
+    if redis.call('TYPE', key).ok ~= 'hash' then redis.call('DEL', key) end
+    return key
+  end
+
+  -- What somebody of theirs has set for all runners or for one: the least of `executor_count` and of the queue's `concurrency_limits`. A change
+  -- becomes our own setting; what our side has set since stays until theirs changes again.
+  local function learn_count(field, suffix)
+    local count = redis.pcall('HGET', root .. 'executor_count' .. suffix, 'count')
+    local limit = redis.pcall('HGET', root .. 'concurrency_limits' .. suffix, at.queue)
+    count, limit = tonumber(type(count) == 'string' and count or nil), tonumber(type(limit) == 'string' and limit or nil)
+    local least = math.min(count or math.huge, limit or math.huge)
+    local told = least >= 1 and least <= 10000 and string.format('%d', least) or ''
+    if (redis.call('HGET', at.prefix .. 'remote', field) or '') == told then return false end
+    redis.call('HSET', at.prefix .. 'remote', field, told)
+    if told == '' then redis.call('HDEL', at.prefix .. 'settings', field) else redis.call('HSET', at.prefix .. 'settings', field, told) end
+    return true
+  end
+  local function learn_counts(worker)
+    local changed = learn_count('c:*', '')
+    if type(worker) == 'string' and learn_count('c:' .. worker, ':' .. worker) then changed = true end
+    if not changed then return end
+    local version = tonumber(redis.call('HGET', at.prefix .. 'settings', 'version') or 0)
+    local news = at.prefix .. 'news:' .. string.format('%d', version)
+    if redis.call('LLEN', news) == 0 then redis.call('RPUSH', news, '1') end
+    redis.call('PEXPIREAT', news, string.format('%d', at.now_ms + 60000))
+    redis.call('HSET', at.prefix .. 'settings', 'version', string.format('%d', version + 1))
+  end
+
+  function w.beat(incarnation, about, _, gone)
+    local overseers, overseer, executor = root .. 'overseers', root .. 'overseer:' .. incarnation, root .. 'executor:' .. incarnation
+    if redis.call('TYPE', overseers).ok ~= 'zset' then redis.call('DEL', overseers) end
+    if gone then
+      redis.call('ZREM', overseers, incarnation)
+      redis.call('DEL', overseer, executor)
+      return
+    end
+    redis.call('ZADD', overseers, at.now_s, incarnation)
+    redis.call('HSET', fresh(overseer), 'heartbeat', at.now_s, 'executors', incarnation)
+    redis.call('EXPIRE', overseer, hour_s)
+    local fine, told = pcall(cjson.decode, about)
+    local held = fine and type(told) == 'table' and told.jobs
+    local first = type(held) == 'table' and held[1]
+    redis.call('HSET', fresh(executor), 'heartbeat', at.now_s)
+    if type(first) == 'string' then
+      redis.call('HSET', executor, 'current_job', first, 'current_job_queue', at.queue)
+    else
+      redis.call('HDEL', executor, 'current_job', 'current_job_queue')
+    end
+    redis.call('EXPIRE', executor, hour_s)
+    learn_counts(fine and type(told) == 'table' and told.name)
+  end
+
+  -- Both generations' lock. Who holds it is the only one to promote and to make periodic jobs: the original's coordinators rest meanwhile.
+  function w.lead(incarnation)
+    if not at.coordinate then return end
+    for key, ttl_s in pairs({ ['coordinator:football'] = 10, ['coordinator:leadership_lock'] = 30 }) do
+      local lock, token = root .. key, string.sub(incarnation, 1, 8)
+      if not redis.call('SET', lock, token, 'NX', 'EX', ttl_s) and redis.pcall('GET', lock) == token then redis.call('EXPIRE', lock, ttl_s) end
+    end
+  end
+
+  -- `tick_job` is the class TickJob, `held_out::spaced_job` HeldOut::SpacedJob.
+  local function class_of(name)
+    local class = string.gsub(string.gsub(name, '_(%l)', string.upper), '^%l', string.upper)
+    return (string.gsub(class, ':(%l)', function(letter) return ':' .. string.upper(letter) end))
+  end
+  -- The run that is pending keeps a second one out, and what is not heard of for three intervals is forgotten.
+  function w.ticked(name, at_ms, next_ms, id)
+    local job = w.read(id)
+    local key = fresh(root .. 'periodic_jobs:' .. class_of(job and job.name or name))
+    redis.call('HSET', key, 'last_executed_at', math.floor(at_ms / 1000), 'pending_run_id', id)
+    if next_ms > at_ms then redis.call('PEXPIRE', key, string.format('%d', 3 * (next_ms - at_ms))) end
+  end
+end
