@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from engine import Malformed, Queue, Target, Worker
+from engine.call import Call
+from engine.observer import Outcome
+from engine.operations import Learned
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.producing import raw_client
@@ -17,6 +21,20 @@ from tests.engine.helpers.waiting import wait_until
 #: What happens again and again within `SOON_S` was not found by a sweep.
 SLOW_SWEEP = {"lease_ms": 20_000, "sweep_ms": 4_000}
 SOON_S = 2.5
+
+
+class Hearing:
+    """An observer that says when its worker was told what is set for it."""
+
+    def __init__(self) -> None:
+        self.told = threading.Event()
+
+    def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
+        if isinstance(outcome.reply, Learned):
+            self.told.set()
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *arguments: None
 
 
 def finished(queue: Queue, count: int) -> bool:
@@ -266,9 +284,11 @@ def test_so_many_handlers_at_once_as_are_set_from_afar(queue: Queue) -> None:
             wait_until(lambda: client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] > 20, "sweeps")
         book.release()
         wait_until(lambda: finished(queue, 6), "those that ran")
-        again = Book(hold=True)
-        with at_work(make_worker(queue, again, "other", concurrency=4, sweep_ms=50, names=None)):
-            wait_until(lambda: queue.workers.get("other"), "it is there")
+        again, hearing = Book(hold=True), Hearing()
+        observer: Any = hearing
+        observed = Queue(queue.name, url=queue.url, observer=observer)
+        with observed, at_work(make_worker(observed, again, "other", concurrency=4, sweep_ms=50, names=None)):
+            assert hearing.told.wait(20)
             book.most = 0
             # Else it may run nearly all of them before the other one has three.
             book.hold()
