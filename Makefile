@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench bench-engine interop judge test test-all test-nightly test-times mutate features simulate simulate-rules soak check format generate doctor clean distclean
+.PHONY: help setup bench bench-engine interop judge test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -48,6 +48,7 @@ help:
 	@echo '  SERVER=redis                      bench, interop, all tests, simulate and soak: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
 	@echo 'make check                          ruff and pyright'
+	@echo 'make docs                           the pages of docs/ with the reference of the API, in build/docs'
 	@echo 'make format                         let ruff format the sources'
 	@echo 'make generate                       make the synchronous queue and channel from the asyncio ones (engine/*/asynchronous)'
 	@echo 'make setup                          only make .venv (the others do it by themselves)'
@@ -117,6 +118,11 @@ soak: setup
 
 doctor:
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -m chaos.doctor; else $(PYTHON) -m chaos.doctor; fi
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: setup
+	@$(BIN)/mkdocs build --quiet --config-file .ci/mkdocs.yml
+	@echo 'docs: open build/docs/index.html'
 
 check: setup
 	$(BIN)/ruff check .

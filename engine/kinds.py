@@ -235,6 +235,7 @@ def _dataclass(kind: Any) -> Kind:
 
 
 def hints_of(what: Any, names: list[str]) -> list[tuple[str, Any]]:
+    """The types of these names, Any where there is none. Raises TypeError for annotations that cannot be read."""
     try:
         hints = get_type_hints(what)
     except NameError as error:

@@ -88,6 +88,7 @@ class Whole:
     most: int
 
     def check(self, name: str, value: object) -> int:
+        """The value. Raises Malformed."""
         return validate.integer(name, value, self.least, self.most)
 
 
@@ -98,6 +99,7 @@ class Flag:
     default: bool = False
 
     def check(self, name: str, value: object) -> bool:
+        """The value. Raises Malformed."""
         if not isinstance(value, bool):
             raise Malformed(name, value, "True or False")
         return value
@@ -111,6 +113,7 @@ class Choice:
     words: tuple[str, ...]
 
     def check(self, name: str, value: object) -> str:
+        """The value. Raises Malformed."""
         if not isinstance(value, str) or value not in self.words:
             raise Malformed(name, value, " or ".join(self.words))
         return value
@@ -128,6 +131,7 @@ class Checked:
     default: None = None
 
     def check(self, name: str, value: object) -> Any:
+        """The value as the engine reads it. Raises Malformed."""
         return self.nothing if value is None else self.function(name, value)
 
 

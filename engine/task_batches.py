@@ -50,6 +50,7 @@ class BatchOf:
         self._parameters = parameters
 
     def __call__(self, jobs: list[Job]) -> Any:
+        """Run the function on the jobs that fit. Raises BatchFailed."""
         calls = self._read(jobs)
         try:
             returned = self._function(*calls.args, **calls.kwargs)
@@ -78,6 +79,7 @@ class AsyncBatchOf(BatchOf):
     """A task's async function as a handler of batches."""
 
     async def __call__(self, jobs: list[Job]) -> Any:
+        """Run the function on the jobs that fit. Raises BatchFailed."""
         calls = self._read(jobs)
         try:
             returned = await self._function(*calls.args, **calls.kwargs)

@@ -12,7 +12,7 @@ LAG_STEP_NS = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class ObservedCall:
     """A call that H2 looks for, such as `finish stale`: it was answered in the way that it names. Times are monotonic ns."""
 
     what: str
@@ -78,7 +78,7 @@ class FileFacts:
     disordered: int = 0
     #: When its process connected to a server, and which answers it got that a coverage may ask for.
     connected_ns: tuple[int, ...] = ()
-    deeds: tuple[Deed, ...] = ()
+    observed_calls: tuple[ObservedCall, ...] = ()
     #: Calls that the server answered: (send, answer) in parts of time, each CALL_SLOT_NS long and counted from 0.
     calls: frozenset[tuple[int, int]] = frozenset()
     #: What was sent a step or more after it was meant to be: (part of time of SLOT_NS in which it was meant, whole steps).

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from engine.history import SCHEMA_VERSION
-from reports.deeds import call, deeds, lag
 from reports.errors import CannotJudge
 from reports.facts import SLOT_NS, Drop, Phase, Process, Run, Snapshot, Stage, Usage
-from reports.file_facts import Deed, FileFacts
+from reports.file_facts import FileFacts, ObservedCall
 from reports.folder import is_object, torn_tail
+from reports.observed_calls import call, lag, observed_calls
 from reports.oddities import oddities
 from reports.schema import CORRUPT, row_type
 
@@ -137,7 +137,7 @@ def summary_columns() -> list[Column]:
         F.collect_set(place(kind)).alias("places"),
         F.count_if((kind == "operation") & disordered()).alias("disordered"),
         F.collect_list(F.when(kind == "connection", t_ns)).alias("connected_ns"),
-        F.collect_list(deeds()).alias("deeds"),
+        F.collect_list(observed_calls()).alias("observed_calls"),
         F.collect_set(call()).alias("calls"),
         F.collect_set(lag()).alias("lags"),
         F.collect_set(F.when(F.col("f") == "claim", F.col("lease_ms"))).alias("leases_ms"),
@@ -197,7 +197,17 @@ def file_facts(path: Path, summary: Row | None) -> FileFacts:
     torn_corrupt = bool(tail) and not is_object(tail)
     if summary is None:
         return FileFacts(path.name, torn=bool(tail), torn_corrupt=torn_corrupt)
-    special = {"recorder_ns", "seq_sum", "seq_square_sum", "version_max", "connected_ns", "deeds", "calls", "lags", *UNKNOWN}
+    special = {
+        "recorder_ns",
+        "seq_sum",
+        "seq_square_sum",
+        "version_max",
+        "connected_ns",
+        "observed_calls",
+        "calls",
+        "lags",
+        *UNKNOWN,
+    }
     names = set(FileFacts.__dataclass_fields__) & set(summary.asDict()) - special
     return FileFacts(
         path.name,
@@ -212,9 +222,9 @@ def file_facts(path: Path, summary: Row | None) -> FileFacts:
         answered_slots=frozenset(place["slot"] for place in summary["places"] if place["answered"]),
         slots_back=slots_back((place["block"], place["slot"]) for place in summary["places"]),
         connected_ns=tuple(sorted(summary["connected_ns"])),
-        deeds=tuple(
-            Deed(what, row["first_send_ns"], row["done_ns"], row["last_send_ns"] or 0)
-            for row in summary["deeds"]
+        observed_calls=tuple(
+            ObservedCall(what, row["first_send_ns"], row["done_ns"], row["last_send_ns"] or 0)
+            for row in summary["observed_calls"]
             for what in row["what"]
         ),
         calls=frozenset((row["sent"], row["done"]) for row in summary["calls"]),

@@ -24,12 +24,12 @@ from engine.call import Call
 from engine.drivers.delivery import DEADLINE_MS
 from engine.operations import (
     AcquireLock,
+    AdminAction,
     Alter,
     Beat,
     Bury,
     Clean,
     Count,
-    Deed,
     Drop,
     EnableSchedule,
     Enqueue,
@@ -43,34 +43,34 @@ from engine.operations import (
     Lease,
     Limit,
     Listing,
+    ListRunTimes,
     ListSchedules,
-    ListTook,
     ListWorkers,
     Look,
     MakeTestQueue,
     Mark,
-    News,
     NoteProgress,
     Page,
     Pause,
     Promote,
     PutSchedule,
+    ReadWorkerUpdates,
     Reap,
     Release,
     ReleaseLock,
     RemoveSchedule,
+    ReplicationProbe,
+    ReportRunTimes,
     Resume,
     Retry,
+    RunTimes,
     SetEvents,
     SetLimit,
     SetRetention,
     SetWorker,
-    TellTook,
     Tick,
     TickPolicy,
     Timing,
-    TookItem,
-    Witness,
 )
 from engine.queue import producing
 from engine.scripts import load_folder, scripts_folder
@@ -170,8 +170,8 @@ def _jobs(desk: Desk, count: int = BATCH, **options: Any) -> tuple[str, ...]:
     return tuple(job.job for job in made)
 
 
-def _alter(desk: Desk, deed: Deed, jobs: tuple[str, ...], state: str) -> Call[Any]:
-    return desk.queue.model.call(Alter(_op_id(), desk.void_ms(), deed, jobs, state))
+def _alter(desk: Desk, action: AdminAction, jobs: tuple[str, ...], state: str) -> Call[Any]:
+    return desk.queue.model.call(Alter(_op_id(), desk.void_ms(), action, jobs, state))
 
 
 def _requeue(desk: Desk) -> Call[Any]:
@@ -198,16 +198,16 @@ def _lock_release(desk: Desk) -> Call[Any]:
     return desk.queue.model.call(ReleaseLock(lock.name, lock.token))
 
 
-def _report(desk: Desk) -> TellTook:
+def _report(desk: Desk) -> ReportRunTimes:
     """How long handlers of some names took, each in a dozen buckets."""
     buckets = tuple((bucket, 100) for bucket in range(40, 52))
-    items = tuple(TookItem(f"{NAME}{at}", "ok", 1_000_000, 50_000, buckets) for at in range(BATCH))
-    return TellTook(_INCARNATION, desk.counter(), desk.void_ms(), items)
+    items = tuple(RunTimes(f"{NAME}{at}", "ok", 1_000_000, 50_000, buckets) for at in range(BATCH))
+    return ReportRunTimes(_INCARNATION, desk.counter(), desk.void_ms(), items)
 
 
 def _took(desk: Desk) -> Call[Any]:
     run_as_eval(desk.plain, desk.queue.model.call(_report(desk)))
-    return desk.queue.model.call(ListTook(0, 100))
+    return desk.queue.model.call(ListRunTimes(0, 100))
 
 
 def _op_id() -> str:
@@ -257,7 +257,7 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     f"page {BULK}": lambda desk: desk.queue.model.call(Page("waiting", 0, BULK)),
     "look": lambda desk: desk.queue.model.call(Look(_jobs(desk, 1)[0])),
     "progress": lambda desk: desk.queue.model.call(NoteProgress(desk.leased(1)[0], 1, b'"percent":5}')),
-    "news": lambda desk: desk.queue.model.call(News(0, "worker")),
+    "news": lambda desk: desk.queue.model.call(ReadWorkerUpdates(0, "worker")),
     "beat": lambda desk: desk.queue.model.call(Beat(_INCARNATION, desk.counter(), 30_000, desk.void_ms(), LEASE_MS, "{}")),
     "orphans of nobody": lambda desk: desk.queue.model.call(Reap(_INCARNATION, desk.counter(), 1000, 1000, 1000, orphans=True)),
     "workers": lambda desk: desk.queue.model.call(ListWorkers(0, 100)),
@@ -266,7 +266,7 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     "lock_acquire": lambda desk: desk.queue.model.call(AcquireLock(_op_id(), _op_id(), 60_000, desk.void_ms())),
     "lock_extend": _lock_extend,
     "lock_release": _lock_release,
-    "witness": lambda desk: desk.queue.model.call(Witness()),
+    "witness": lambda desk: desk.queue.model.call(ReplicationProbe()),
     "make_test_queue refused": lambda desk: desk.queue.model.call(MakeTestQueue()),
 }
 

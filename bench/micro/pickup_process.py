@@ -102,8 +102,7 @@ def loop_bare(order: Order) -> dict[str, Any]:
             raw: Any = plain.evalsha(call.script.digest, len(call.keys), *call.keys, *call.arguments)  # pyright: ignore[reportArgumentType]
             reply = call.parse(raw)
             claimed = reply.claimed if leases else reply
-            for job in claimed.jobs:
-                pickup_ms.append((time.monotonic_ns() - json.loads(job.payload)["sent_ns"]) / 1e6)
+            pickup_ms.extend((time.monotonic_ns() - json.loads(job.payload)["sent_ns"]) / 1e6 for job in claimed.jobs)
             leases = tuple(job.lease for job in claimed.jobs)
     return {"pickup_ms": pickup_ms}
 

@@ -42,7 +42,7 @@ def check_due(delivery: Delivery, fresh: Sequence[str], book: Book, *, clock_run
             _asked(operation.jobs, reply.items, now_ms, book)
         case Retry() if isinstance(reply, Ended):
             _retried(delivery, operation, reply, book)
-        case Alter() if isinstance(reply, AlteredJobs) and operation.deed in ("run_now", "requeue"):
+        case Alter() if isinstance(reply, AlteredJobs) and operation.action in ("run_now", "requeue"):
             for item in reply.items:
                 if item.done:
                     book.not_before_ms.pop(item.job, None)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from chaos.simulate.chance import Chance, Fault
-from chaos.simulate.deeds import Deed, plan_deeds, remove_schedules, resume_all
 from chaos.simulate.judge import Judge
+from chaos.simulate.planned_actions import PlannedAction, plan_actions, remove_schedules, resume_all
 from chaos.simulate.producer import Producer
 from chaos.simulate.profile import PIECE_WORDS, Profile
 from chaos.simulate.server import Scripts, SimulatedServer
@@ -48,7 +48,7 @@ class Plan:
 
     seed: int
     profile: Profile
-    deeds: tuple[Deed, ...]
+    actions: tuple[PlannedAction, ...]
     faults: tuple[Fault, ...] | None = None
     #: Not played beyond this time.
     until_ns: int = 0
@@ -67,7 +67,7 @@ class Result:
 
 def plan_of(seed: int, profile: Profile) -> Plan:
     """The plan that a seed makes of a profile."""
-    return Plan(seed, profile, plan_deeds(profile, random.Random(seed)))
+    return Plan(seed, profile, plan_actions(profile, random.Random(seed)))
 
 
 class Stage:
@@ -130,7 +130,7 @@ class _Episode:
         self._server.read()
         for place in range(profile.workers):
             self._hire(place)
-        producer = Producer(world, self._server, self._judge, self._plan.deeds)
+        producer = Producer(world, self._server, self._judge, self._plan.actions)
         self._plan_mishaps()
         chaos_end_ns = world.now_ns + profile.chaos_ms * MS
         world.run(chaos_end_ns, lambda: False)
@@ -226,7 +226,7 @@ class _Episode:
 
     def _work_ms(self) -> int:
         """All runs that the jobs may need, one after the other."""
-        jobs = [(job, checked(job.options)) for deed in self._plan.deeds for job in deed.jobs]
+        jobs = [(job, checked(job.options)) for action in self._plan.actions for job in action.jobs]
         runs = sum(options.attempts * (self._profile.handler_ms[1] + options.backoff_ms + 100) for _, options in jobs)
         crashes = sum(options.crashes_max for job, options in jobs if "crash" in str(job.payload))
         again = 2 if self._profile.dropped else 1

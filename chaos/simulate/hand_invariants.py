@@ -22,7 +22,7 @@ def check_administration(delivery: Delivery, book: Book) -> None:
     op_id = getattr(operation, "op_id", "")
     if not op_id:
         return
-    what = operation.deed if isinstance(operation, Alter) else type(operation).__name__.lower()
+    what = operation.action if isinstance(operation, Alter) else type(operation).__name__.lower()
     busy = getattr(delivery.reply, "busy", False)
     if getattr(delivery.reply, "result", "") == "done" and not busy:
         if op_id in book.operations or delivery.now_ms > getattr(operation, "not_after_ms", 0):
@@ -37,7 +37,7 @@ def check_administration(delivery: Delivery, book: Book) -> None:
         for item in delivery.reply.items:
             _altered(delivery, operation, item.job, done=item.done)
             token = delivery.before.run(item.job).token
-            if item.done and token and operation.deed == "cancel":
+            if item.done and token and operation.action == "cancel":
                 book.cancelled.add((item.job, token))
 
 
@@ -46,23 +46,23 @@ def _jobs(operation: Operation) -> tuple[str, ...]:
 
 
 def _altered(delivery: Delivery, operation: Alter, job: str, *, done: bool) -> None:
-    before, after, deed = delivery.before, delivery.after, operation.deed
+    before, after, action = delivery.before, delivery.after, operation.action
     seen = state_of(before, job)
     if not done:
         if any(name in after.changed for name in ("job:" + job, "run:" + job)) or before.places.get(job) != after.places.get(job):
-            raise Found("by hand", f"{job} was {seen}, is not to be touched by a {deed}, and is changed", (job,))
+            raise Found("by hand", f"{job} was {seen}, is not to be touched by {action}, and is changed", (job,))
         return
     if seen != operation.state:
-        raise Found("by hand", f"a {deed} of {job}, which was seen {operation.state}, is done while it is {seen}", (job,))
+        raise Found("by hand", f"a {action} of {job}, which was seen {operation.state}, is done while it is {seen}", (job,))
     envelope, places = after.job(job), after.places.get(job, [])
-    if deed in ("cancel", "remove", "discard"):
+    if action in ("cancel", "remove", "discard"):
         left = places or after.run(job).token or (seen != "finished" and (envelope is None or envelope.kind != "T"))
         if left:
-            rule = "cancel" if deed == "cancel" else "by hand"
-            raise Found(rule, f"{job} is told to be ended by a {deed}, and something of it lives on", (job,))
+            rule = "cancel" if action == "cancel" else "by hand"
+            raise Found(rule, f"{job} is told to be ended by {action}, and something of it lives on", (job,))
     elif not places or not places[0].startswith("lane:"):
-        raise Found("by hand", f"{job} is to run again by a {deed}, and stands in {places}", (job,))
-    elif deed == "requeue" and (after.run(job).failures or after.run(job).crashes):
+        raise Found("by hand", f"{job} is to run again by {action}, and stands in {places}", (job,))
+    elif action == "requeue" and (after.run(job).failures or after.run(job).crashes):
         raise Found("charge", f"{job} runs again by a requeue and does not have all its chances", (job,))
 
 

@@ -7,13 +7,13 @@ from collections import Counter
 from chaos.simulate.book import Book
 from chaos.simulate.calls_invariants import check_call, check_mark, token_of
 from chaos.simulate.clear_invariants import check_obliterated
-from chaos.simulate.deeds import Deed
 from chaos.simulate.due_invariants import check_back_off
 from chaos.simulate.incarnations import Incarnations
 from chaos.simulate.keys_invariants import check_keys
 from chaos.simulate.line import Outcome, describe_name
 from chaos.simulate.lock_invariants import read_locks
 from chaos.simulate.places import places_of
+from chaos.simulate.planned_actions import PlannedAction
 from chaos.simulate.profile import PIECE_WORDS
 from chaos.simulate.server import Delivery, SimulatedServer
 from chaos.simulate.state import State
@@ -254,13 +254,13 @@ class Judge:
                 (lease.job, others[0]),
             )
 
-    def cleared(self, deed: Deed, result: object) -> None:
-        """What the caller of a deed that removes many jobs hears."""
-        if deed.clear is not None and self._profile.exact:
-            does, _ = deed.clear
+    def cleared(self, action: PlannedAction, result: object) -> None:
+        """What the caller of an action that removes many jobs hears."""
+        if action.clear is not None and self._profile.exact:
+            does, _ = action.clear
             self._counts[f"{does} over"] += 1
             if does == "obliterate" and result is True:
-                check_obliterated(self._server.state, self.book, f"producer.call{deed.number}")
+                check_obliterated(self._server.state, self.book, f"producer.call{action.number}")
 
     def told(self, job: str, nonce: bytes, told: str) -> None:
         """What a producer hears: `created` is true, and after `nothing was applied` nothing ever is."""

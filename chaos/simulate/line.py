@@ -145,7 +145,7 @@ class Line:
         fault = chance.fault(self.name, number, world.profile.network)
         if now_ns < self.process.cut_until_ns:
             self.process.disturbed(self.process.cut_until_ns)
-            return
+            return None
         lost = False
         if fault is not None:
             late_ms = spread_ms(fault.size, 5, world.profile.late_ms_most)
@@ -172,6 +172,7 @@ class Line:
             world.note(self.name, f"{fault.kind} of {what}#{number}", told, fault=True)
         if not lost:
             self._dispatch(message, there_ns)
+        return None
 
     def _dispatch(self, message: Message, there_ns: int) -> None:
         self._world.at(there_ns, self._arrive, message)

@@ -8,7 +8,7 @@ from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
 from engine.operations import Reap
-from engine.operations.workers import Beat, Beaten, TellTook
+from engine.operations.workers import Beat, Beaten, ReportRunTimes
 
 
 def check_members(delivery: Delivery, book: Book, *, beats_for_ms: int, lease_ms: int, clock_runs: bool) -> None:
@@ -19,7 +19,7 @@ def check_members(delivery: Delivery, book: Book, *, beats_for_ms: int, lease_ms
     elif isinstance(operation, Reap) and operation.orphans:
         _orphans(delivery, beats_for_ms, lease_ms, clock_runs)
         book.orphaned.update((job, delivery.before.run(job).token) for job in taken_of(delivery))
-    elif isinstance(operation, TellTook):
+    elif isinstance(operation, ReportRunTimes):
         _times(delivery, operation)
 
 
@@ -62,7 +62,7 @@ def _orphans(delivery: Delivery, beats_for_ms: int, lease_ms: int, clock_runs: b
             raise Found("live member", f"the lease of {job} is taken, which was renewed {ago_ms:.0f} ms ago", (job,))
 
 
-def _times(delivery: Delivery, report: TellTook) -> None:
+def _times(delivery: Delivery, report: ReportRunTimes) -> None:
     """What a report says is added once, and all of it."""
     before, after = delivery.before, delivery.after
     told = int(before.views.get("told:" + report.incarnation, "0"))

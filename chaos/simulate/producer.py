@@ -8,8 +8,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
-from chaos.simulate.deeds import Clear, Deed, Hold, asked_by
 from chaos.simulate.line import Line, Outcome, Process
+from chaos.simulate.planned_actions import Clear, Hold, PlannedAction, asked_by
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
 from engine.drivers.delivery import DEADLINE_MS
@@ -48,43 +48,43 @@ class Rest(NamedTuple):
 
 
 class Producer(Process):
-    """Carries out deeds, each on a connection of its own, and tells the judge what its caller was told."""
+    """Carries out actions, each on a connection of its own, and tells the judge what its caller was told."""
 
-    def __init__(self, world: World, server: SimulatedServer, judge: Judge, deeds: tuple[Deed, ...]) -> None:
+    def __init__(self, world: World, server: SimulatedServer, judge: Judge, actions: tuple[PlannedAction, ...]) -> None:
         super().__init__(world, "producer")
         self._server = server
         self._judge = judge
         self._clock = ServerClock()
         self.open = 0
-        self.does(deeds)
+        self.does(actions)
 
-    def does(self, deeds: tuple[Deed, ...]) -> None:
-        """Take on more deeds, from now on."""
-        for deed in deeds:
+    def does(self, actions: tuple[PlannedAction, ...]) -> None:
+        """Take on more actions, from now on."""
+        for action in actions:
             self.open += 1
-            self.at(self.world.now_ns + deed.at_ms * MS, self._begin, deed)
+            self.at(self.world.now_ns + action.at_ms * MS, self._begin, action)
 
-    def _begin(self, deed: Deed) -> None:
-        line = self._server.knows(Line(self, self._server.arrive, f"call{deed.number}", self._clock))
-        act = self._administer if deed.asks is not None else self._enqueue if deed.jobs else self._carry_out
+    def _begin(self, action: PlannedAction) -> None:
+        line = self._server.knows(Line(self, self._server.arrive, f"call{action.number}", self._clock))
+        act = self._administer if action.asks is not None else self._enqueue if action.jobs else self._carry_out
         if self._clock.known:
-            act(deed, line)
+            act(action, line)
         else:
-            line.greet(lambda: act(deed, line))
+            line.greet(lambda: act(action, line))
 
-    def _administer(self, deed: Deed, line: Line, *, first: bool = True) -> None:
+    def _administer(self, action: PlannedAction, line: Line, *, first: bool = True) -> None:
         def done(outcome: Outcome) -> None:
             if not isinstance(outcome, EngineError) and first and outcome.came_late:
-                self._administer(deed, line, first=False)
+                self._administer(action, line, first=False)
                 return
             self.open -= 1
 
-        line.carry(self._server.model.call(asked_by(deed, self._not_after_ms())), done)
+        line.carry(self._server.model.call(asked_by(action, self._not_after_ms())), done)
 
-    def _carry_out(self, deed: Deed, line: Line) -> None:
+    def _carry_out(self, action: PlannedAction, line: Line) -> None:
         """What `Queue.carry_out` does."""
-        steps = self._steps(deed)
-        op_ids = count(deed.number + 1 << 32)
+        steps = self._steps(action)
+        op_ids = count(action.number + 1 << 32)
 
         def go_on(outcome: Outcome | None, answer: Any = None) -> None:
             try:
@@ -92,12 +92,12 @@ class Producer(Process):
                     ask = steps.throw(outcome) if isinstance(outcome, EngineError) else steps.send(answer)
             except StopIteration as end:
                 self.open -= 1
-                self.world.note("producer", f"has done call {deed.number}", end.value)
-                self._judge.cleared(deed, end.value)
+                self.world.note("producer", f"has done call {action.number}", end.value)
+                self._judge.cleared(action, end.value)
                 return
             except EngineError as error:
                 self.open -= 1
-                self.world.note("producer", f"cannot do call {deed.number}", type(error).__name__)
+                self.world.note("producer", f"cannot do call {action.number}", type(error).__name__)
                 return
             if isinstance(ask, Rest):
                 self.at(self.world.now_ns + ask.length_ms * MS, go_on, None)
@@ -117,32 +117,32 @@ class Producer(Process):
 
         line.carry(self._server.model.call(ask.operation(self._not_after_ms())), done)
 
-    def _steps(self, deed: Deed) -> Generator[Ask | Rest, Any, Any]:
+    def _steps(self, action: PlannedAction) -> Generator[Ask | Rest, Any, Any]:
         model = self._server.model
-        if deed.clear is not None:
-            return _clearing(*deed.clear)
-        if deed.hand is not None:
-            does, job = deed.hand
+        if action.clear is not None:
+            return _clearing(*action.clear)
+        if action.hand is not None:
+            does, job = action.hand
             return altering.altering(model, does, job, None)
-        if deed.lock is not None:
-            return _holding(model, deed.lock)
-        if deed.read:
-            return _reading(model, deed.read)
-        assert deed.schedule is not None
-        change, name, every_ms = deed.schedule
+        if action.lock is not None:
+            return _holding(model, action.lock)
+        if action.read:
+            return _reading(model, action.read)
+        assert action.schedule is not None
+        change, name, every_ms = action.schedule
         if change == "put":
             timing = scheduling.timing(None, "UTC", every_ms, 0, 0)
-            overlap = "skip" if deed.number % 2 else "allow"
+            overlap = "skip" if action.number % 2 else "allow"
             options = {"attempts": 2, "backoff_ms": 50, "result_ttl_ms": 500, "error_ttl_ms": 30_000}
-            payload = {"does": "ok", "of": f"{name} by call {deed.number % 4}"}
+            payload = {"does": "ok", "of": f"{name} by call {action.number % 4}"}
             job = scheduling.template_job(self.world.profile.names[0], payload, BYTES_MAX, options, BUILT_IN, model)
             return scheduling.putting(model, name, timing, scheduling.policy("once", 2000, overlap), job, None)
         return scheduling.removing(name) if change == "remove" else scheduling.enabling(model, name, change == "enable")
 
-    def _enqueue(self, deed: Deed, line: Line) -> None:
-        nonce = b"%08d" % (deed.number + 1)
-        drafts = producing.drafts(deed.jobs, BYTES_MAX)
-        if deed.many:
+    def _enqueue(self, action: PlannedAction, line: Line) -> None:
+        nonce = b"%08d" % (action.number + 1)
+        drafts = producing.drafts(action.jobs, BYTES_MAX)
+        if action.many:
             self._many(drafts, nonce, line)
         else:
             self._one(drafts[0], nonce, line, first=True)

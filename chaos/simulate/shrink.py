@@ -1,4 +1,4 @@
-"""Makes a failing episode small: leaves out faults, deeds and jobs as long as the same invariant stays broken (ddmin)."""
+"""Makes a failing episode small: leaves out faults, actions and jobs as long as the same invariant stays broken (ddmin)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from chaos.simulate.chance import Fault
-from chaos.simulate.deeds import Deed
 from chaos.simulate.episode import Plan, Result, Stage
+from chaos.simulate.planned_actions import PlannedAction
 from chaos.simulate.world import MS
 
 T = TypeVar("T")
@@ -36,15 +36,15 @@ class Shrinker:
             return self.plan, self.result
         for _ in range(2):
             before = self.plan
-            self._less(tuple(self.plan.deeds), self._with_deeds)
+            self._less(tuple(self.plan.actions), self._with_actions)
             self._less(tuple(self.plan.faults or ()), self._with_faults)
             self._fewer_jobs()
             if self.plan == before or self._late():
                 break
         return self.plan, self.result
 
-    def _with_deeds(self, deeds: Sequence[Deed]) -> Plan:
-        return replace(self.plan, deeds=tuple(deeds))
+    def _with_actions(self, actions: Sequence[PlannedAction]) -> Plan:
+        return replace(self.plan, actions=tuple(actions))
 
     def _with_faults(self, faults: Sequence[Fault]) -> Plan:
         return replace(self.plan, faults=tuple(faults))
@@ -67,13 +67,13 @@ class Shrinker:
                 pieces = min(len(items), pieces * 2)
 
     def _fewer_jobs(self) -> None:
-        for at in range(len(self.plan.deeds)):
-            while len(self.plan.deeds[at].jobs) > 1 and not self._late():
-                deed = self.plan.deeds[at]
-                for leave_out in range(len(deed.jobs)):
-                    fewer = replace(deed, jobs=deed.jobs[:leave_out] + deed.jobs[leave_out + 1 :])
-                    deeds = (*self.plan.deeds[:at], fewer, *self.plan.deeds[at + 1 :])
-                    if self._try(self._with_deeds(deeds)):
+        for at in range(len(self.plan.actions)):
+            while len(self.plan.actions[at].jobs) > 1 and not self._late():
+                action = self.plan.actions[at]
+                for leave_out in range(len(action.jobs)):
+                    fewer = replace(action, jobs=action.jobs[:leave_out] + action.jobs[leave_out + 1 :])
+                    actions = (*self.plan.actions[:at], fewer, *self.plan.actions[at + 1 :])
+                    if self._try(self._with_actions(actions)):
                         break
                 else:
                     break

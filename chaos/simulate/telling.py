@@ -46,7 +46,7 @@ from engine.operations import (
     Tick,
     Ticked,
 )
-from engine.operations.workers import Beat, Beaten, TookTold
+from engine.operations.workers import Beat, Beaten, RunTimesReported
 
 
 def leases_of(operation: Operation) -> tuple[Lease, ...]:
@@ -113,14 +113,14 @@ def results_of(delivery: Delivery) -> list[str]:
         case Marked():
             return [f"mark {reply.result}"]
         case AlteredJobs(result="done") if isinstance(operation, Alter):
-            return [f"{operation.deed} {item.result}" for item in reply.items]
+            return [f"{operation.action} {item.result}" for item in reply.items]
         case Ticked():
             return [f"tick {reply.result}"] + ["tick passed by"] * (reply.skipped > 0)
         case LockReply():
             return [f"{name.replace('lock', ' lock')} {reply.result}"]
         case Seen():
             return [f"look {reply.state}{' with a record' if reply.record else ''}"]
-        case Beaten() | TookTold():
+        case Beaten() | RunTimesReported():
             return [f"{name} {reply.result}"]
         case Cleaned(removed=0):
             return ["clean found none"]
@@ -160,7 +160,7 @@ def tell(delivery: Delivery) -> str:
             return f"{leases_of(operation)[0].job} {reply.result}"
         case AlteredJobs() if isinstance(operation, Alter):
             said = ", ".join(f"{item.job} {item.result}, was {item.state}" for item in reply.items)
-            return f"{operation.deed} {reply.result}: {said or ' '.join(operation.jobs)}"
+            return f"{operation.action} {reply.result}: {said or ' '.join(operation.jobs)}"
         case ScheduleChanged():
             return f"{reply.result}: {getattr(operation, 'schedule', '')} {reply.found}"
         case Ticked() if isinstance(operation, Tick):

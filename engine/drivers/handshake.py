@@ -60,7 +60,7 @@ def raise_errors(replies: Sequence[Any]) -> None:
 def parse_info(section: bytes) -> dict[str, str]:
     """`key:value` lines of an INFO reply."""
     pairs = (line.split(":", 1) for line in section.decode(errors="replace").splitlines() if ":" in line)
-    return {key: value for key, value in pairs}
+    return dict(pairs)
 
 
 def check_server(info: dict[str, str]) -> None:

@@ -112,11 +112,11 @@ class BananasModel(Foreign):
     def _cron_lock(self, operation: AcquireLock | ExtendLock | ReleaseLock) -> Call[Any]:
         keys = BananasKeys(self.keys.wire, self.layout == "live")
         lock = keys.cron_lock(operation.name.removeprefix(_CRON))
-        deed = "release" if isinstance(operation, ReleaseLock) else "extend" if isinstance(operation, ExtendLock) else "acquire"
+        action = "release" if isinstance(operation, ReleaseLock) else "extend" if isinstance(operation, ExtendLock) else "acquire"
         # What the operation has no field for does not matter to what it does.
         given: dict[str, Any] = {slot: 0 for slot in ("counter", "ttl_ms", "not_after_ms") if not hasattr(operation, slot)}
         named = {"lock": lock, "kept": self.keys.lock(operation.name), "op": self.keys.op(operation.token)}
-        return self.bound(operation, "cron_lock", **named, deed=deed, **given)
+        return self.bound(operation, "cron_lock", **named, action=action, **given)
 
     def new_id(self) -> str:
         """An id for a job that was given none."""

@@ -276,8 +276,7 @@ def _waits(backoff: Any, attempts: int) -> Sequence[int]:
     if given.get("type") != "exponential" or not wait_ms:
         # Node runs a job with a back-off that it does not know again at once.
         return [0]
-    waits = [min((2**n - 1) * wait_ms, validate.DURATION_MS_MAX) for n in range(1, min(max(attempts, 2), _WAITS_MAX))]
-    return waits
+    return [min((2**n - 1) * wait_ms, validate.DURATION_MS_MAX) for n in range(1, min(max(attempts, 2), _WAITS_MAX))]
 
 
 def _ms(value: Any) -> int:

@@ -155,12 +155,12 @@ class Lanes(Scripted):
     def alter(self, operation: Alter) -> Call[Any]:
         """The call that does something to jobs by hand: a script for each thing, and one for all that end a job."""
         jobs = operation.jobs
-        if operation.deed == "run_now":
+        if operation.action == "run_now":
             return self.bound(operation, "run_now", ([self.keys.job(job) for job in jobs],), (jobs,))
         groups = (self.job_keys(jobs),)
-        if operation.deed == "requeue":
+        if operation.action == "requeue":
             return self.bound(operation, "requeue", groups, (jobs,))
-        outcome = _CANCELLED if operation.deed == "cancel" else _DISCARDED
+        outcome = _CANCELLED if operation.action == "cancel" else _DISCARDED
         return self.bound(operation, "discard", groups, (jobs,), outcome=outcome)
 
     def _enqueue(self, operation: Enqueue) -> Call[Any]:

@@ -13,6 +13,7 @@ from engine.operations import (
     Alter,
     Altered,
     AlteredJobs,
+    AwaitEnds,
     Beat,
     Bury,
     Claim,
@@ -25,6 +26,7 @@ from engine.operations import (
     DueSchedule,
     EnableSchedule,
     Ended,
+    EndedJobs,
     EndResult,
     Enqueue,
     Enqueued,
@@ -41,23 +43,19 @@ from engine.operations import (
     FinishedAndClaimed,
     Forget,
     Forgotten,
-    Hear,
-    Heard,
     Inspect,
     Inspected,
-    Learned,
     Lease,
     LeasedJob,
     Listing,
+    ListRunTimes,
     ListSchedules,
-    ListTook,
     ListWorkers,
     Look,
     Looked,
     MakeTestQueue,
     Mark,
     Marked,
-    News,
     NoteProgress,
     Operation,
     Page,
@@ -67,12 +65,15 @@ from engine.operations import (
     Promoted,
     PutSchedule,
     ReadEvents,
+    ReadWorkerUpdates,
     Reap,
     Reaped,
     Release,
     ReleaseLock,
     RemoveSchedule,
+    ReplicationProbe,
     Reply,
+    ReportRunTimes,
     Resume,
     Retry,
     Seen,
@@ -81,10 +82,9 @@ from engine.operations import (
     SetRetention,
     SetWorker,
     Snapshot,
-    TellTook,
     Tick,
-    Witness,
     Woken,
+    WorkerUpdates,
 )
 
 _END_RESULTS = {b"ok": "ok", b"repeated": "repeated", b"stale": "stale", b"cancelled": "cancelled", b"void": "void"}
@@ -127,14 +127,14 @@ def progress(raw: Any) -> bytes | None:
     raise ScriptFault(f"ReadProgress: reply outside the contract: {raw!r:.200}")
 
 
-def heard(operation: Hear, raw: Any) -> Heard:
+def heard(operation: AwaitEnds, raw: Any) -> EndedJobs:
     """An XREAD reply."""
     try:
         entries: list[Any] = raw[0][1] if raw else []
         jobs = [fields[1].decode() for _, fields in entries]
-        return Heard(tuple(filter(None, jobs)), entries[-1][0].decode() if entries else operation.after)
+        return EndedJobs(tuple(filter(None, jobs)), entries[-1][0].decode() if entries else operation.after)
     except (TypeError, ValueError, IndexError, AttributeError) as error:
-        raise ScriptFault(f"Hear: reply outside the contract ({error}): {raw!r:.200}") from error
+        raise ScriptFault(f"AwaitEnds: reply outside the contract ({error}): {raw!r:.200}") from error
 
 
 def event_page(operation: ReadEvents, raw: Any) -> EventPage:
@@ -180,10 +180,10 @@ def _parse(operation: Operation, raw: Any, decode: Decode) -> Reply:
             promoted = int(raw[2][0]) if raw[2] else 0
             buried = tuple(job.decode() for job in raw[2][1:])
             return Promoted(_srv_us(raw), promoted, int(raw[1]), buried, _due(raw[3]), int(raw[4]))
-        case News():
+        case ReadWorkerUpdates():
             flat = [text.decode() for text in raw[4]]
             targets = tuple(zip(flat[::2], flat[1::2], strict=True))
-            return Learned(_srv_us(raw), int(raw[1]), int(raw[2]), None if raw[3] < 0 else int(raw[3]), targets)
+            return WorkerUpdates(_srv_us(raw), int(raw[1]), int(raw[2]), None if raw[3] < 0 else int(raw[3]), targets)
         case Reap():
             return _reaped(raw)
         case Pause() | Resume() | SetLimit() | SetWorker() | SetRetention() | SetEvents():
@@ -194,7 +194,16 @@ def _parse(operation: Operation, raw: Any, decode: Decode) -> Reply:
             return lanes_schedules.ticked(_srv_us(raw), raw)
         case ListSchedules():
             return lanes_schedules.listed(_srv_us(raw), raw)
-        case Beat() | ListWorkers() | AcquireLock() | ExtendLock() | ReleaseLock() | Witness() | TellTook() | ListTook():
+        case (
+            Beat()
+            | ListWorkers()
+            | AcquireLock()
+            | ExtendLock()
+            | ReleaseLock()
+            | ReplicationProbe()
+            | ReportRunTimes()
+            | ListRunTimes()
+        ):
             return lanes_workers.parse(operation, _srv_us(raw), raw)
         case Alter():
             return _altered(operation, raw)

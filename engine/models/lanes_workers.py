@@ -10,17 +10,17 @@ from engine.operations import (
     Beat,
     Beaten,
     ExtendLock,
-    ListedTook,
+    ListedRunTimes,
     ListedWorker,
     ListedWorkers,
-    ListTook,
+    ListRunTimes,
     ListWorkers,
     LockReply,
     ReleaseLock,
-    TellTook,
-    TookItem,
-    TookTold,
-    Witness,
+    ReplicationProbe,
+    ReportRunTimes,
+    RunTimes,
+    RunTimesReported,
     WorkersOperation,
     WorkersReply,
 )
@@ -39,13 +39,15 @@ def parse(operation: WorkersOperation, srv_us: int, raw: Any) -> WorkersReply | 
             leader, flat = raw[1], raw[2]
             found = [_listed(flat[at : at + 3], leader) for at in range(0, len(flat), 3)]
             return ListedWorkers(srv_us, tuple(found))
-        case TellTook():
-            return TookTold(srv_us, cast("Any", _word(raw[1], _TOLD)))
-        case ListTook():
-            return ListedTook(srv_us, tuple((name.decode(), int(since_ms), _took(name, flat)) for name, since_ms, flat in raw[1]))
+        case ReportRunTimes():
+            return RunTimesReported(srv_us, cast("Any", _word(raw[1], _TOLD)))
+        case ListRunTimes():
+            return ListedRunTimes(
+                srv_us, tuple((name.decode(), int(since_ms), _took(name, flat)) for name, since_ms, flat in raw[1])
+            )
         case AcquireLock() | ExtendLock() | ReleaseLock():
             return LockReply(srv_us, cast("Any", _word(raw[1], _LOCKED)), int(raw[2]), int(raw[3]))
-        case Witness():
+        case ReplicationProbe():
             return True
 
 
@@ -56,15 +58,15 @@ def _listed(raw: Sequence[bytes], leader: bytes) -> ListedWorker:
     return ListedWorker(incarnation.decode(), int(float(until_ms)), int(words[1]), int(words[2]), words[3], incarnation == leader)
 
 
-def _took(name: bytes, flat: Sequence[bytes]) -> tuple[TookItem, ...]:
+def _took(name: bytes, flat: Sequence[bytes]) -> tuple[RunTimes, ...]:
     fields = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
-    items: list[TookItem] = []
+    items: list[RunTimes] = []
     for outcome in ("ok", "failed"):
         start = f"{outcome}:".encode()
         mine = {field.removeprefix(start): number for field, number in fields.items() if field.startswith(start)}
         total_us, most_us = mine.pop(b"total_us", 0), mine.pop(b"most_us", 0)
         buckets = sorted((int(bucket), runs) for bucket, runs in mine.items())
-        items.append(TookItem(name.decode(), cast("Any", outcome), total_us, most_us, tuple(buckets)))
+        items.append(RunTimes(name.decode(), cast("Any", outcome), total_us, most_us, tuple(buckets)))
     return tuple(items)
 
 

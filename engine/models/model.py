@@ -43,7 +43,7 @@ class Model(Protocol):
         ...
 
     @property
-    def FINDINGS(self) -> tuple[Finding, ...]:
+    def FINDINGS(self) -> tuple[Finding, ...]:  # noqa: N802  a constant of the models
         """What its wire cannot be protected from."""
         ...
 

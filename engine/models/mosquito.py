@@ -124,7 +124,7 @@ class MosquitoModel(Foreign):
         """Type, unique text and its time, then name and text of each field."""
         given = mosquito_fields.parameters(job.payload, job.options)
         unique = mosquito_fields.unique_text(job.name, given, job.options.dedup)
-        extra = mosquito_fields.extra(job.options)
+        extra = mosquito_fields.extra(job.options)  # noqa: S610  not a query
         if extra:
             given = [*given, ("ironclaim", extra.encode())]
         flat = [word for pair in given for word in pair]

@@ -13,11 +13,11 @@ from engine.models.lanes_keys import LanesKeys
 from engine.models.slots import FilledSlots
 from engine.operations import (
     Alter,
+    AwaitEnds,
     Beat,
     Count,
     Enqueue,
     Extend,
-    Hear,
     Inspect,
     Lease,
     NoteQueue,
@@ -25,13 +25,13 @@ from engine.operations import (
     PutSchedule,
     ReadEvents,
     ReadProgress,
+    ReportRunTimes,
     SetRetention,
-    TellTook,
 )
 from engine.scripts import Script
 
 #: Names with times of a queue; what is told of more of them goes under one.
-TOOK_NAMES_MAX = 1_000
+RUN_TIMES_NAMES_MAX = 1_000
 
 
 class Scripted(FilledSlots):
@@ -65,14 +65,14 @@ class Scripted(FilledSlots):
                 return self.about_leases(operation, leases, [token(lease) for lease in leases])
             case Beat():
                 return self.bound(operation, argument_groups=(operation.others,))
-            case TellTook(items=items):
+            case ReportRunTimes(items=items):
                 words = [
                     word for item in items for word in (*item[:4], " ".join(f"{bucket} {runs}" for bucket, runs in item.buckets))
                 ]
                 names = [keys.took_by(item.name) for item in items]
                 others = keys.took_by("*")
                 return self.bound(
-                    operation, key_groups=(names,), argument_groups=(words,), others=others, names_max=TOOK_NAMES_MAX
+                    operation, key_groups=(names,), argument_groups=(words,), others=others, names_max=RUN_TIMES_NAMES_MAX
                 )
             case SetRetention(bounds=bounds):
                 return self.bound(operation, argument_groups=([word for bound in bounds for word in bound],))
@@ -88,7 +88,7 @@ class Scripted(FilledSlots):
                 return self.bound(operation, argument_groups=(classes,))
             case ReadProgress():
                 return Call(None, (), ("HGET", keys.run(operation.job), "progress"), lanes_replies.progress, operation)
-            case Hear():
+            case AwaitEnds():
                 block_ms = min(operation.block_ms, self.hear_ms)
                 words = ("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.wait(operation.token), operation.after)
                 return Call(None, (), words, partial(lanes_replies.heard, operation), operation, block_ms)

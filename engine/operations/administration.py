@@ -109,7 +109,7 @@ class SetEvents(Declaration, script="set_events"):
 
 
 #: What is done to a job by hand: `run_now` ends its delay, `requeue` its death; the others end the job.
-Deed = Literal["cancel", "remove", "discard", "requeue", "run_now"]
+AdminAction = Literal["cancel", "remove", "discard", "requeue", "run_now"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Alter(Declaration, script="alter", label="change of a job"):
 
     op_id: str
     not_after_ms: int
-    deed: Deed
+    action: AdminAction
     jobs: tuple[str, ...]
     state: str
 

@@ -56,7 +56,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Hear(Declaration, label="wait for a result"):
+class AwaitEnds(Declaration, label="wait for a result"):
     """Block until something is told to a token's stream after entry `after`; at most `block_ms`."""
 
     token: str
@@ -65,7 +65,7 @@ class Hear(Declaration, label="wait for a result"):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class EndedJobs:
     """Ids of jobs that have ended, and the entry after which to listen next."""
 
     jobs: tuple[str, ...]
@@ -101,5 +101,5 @@ class EventPage:
     after: str
 
 
-ResultsOperation = NoteProgress | ReadProgress | ReadEvents | Look | Hear
-ResultsReply = Seen | Heard | EventPage
+ResultsOperation = NoteProgress | ReadProgress | ReadEvents | Look | AwaitEnds
+ResultsReply = Seen | EndedJobs | EventPage

@@ -76,7 +76,7 @@ class Woken:
 
 
 @dataclass(frozen=True, slots=True)
-class News(Declaration, script="news"):
+class ReadWorkerUpdates(Declaration, script="news"):
     """Ask what is new to a worker that knows this version: classes with targets, and what is set for the worker."""
 
     version: int
@@ -84,7 +84,7 @@ class News(Declaration, script="news"):
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class WorkerUpdates:
     """The news: classes with their targets (JSON), how many handlers the worker runs at once (0: as it was started), and its
     pause (None: there is none, 0: until it is resumed, else the ms that are left)."""
 
@@ -95,5 +95,5 @@ class Learned:
     targets: tuple[tuple[str, str], ...]
 
 
-SweepsOperation = Promote | Reap | Wait | News
-SweepsReply = Promoted | Reaped | Woken | Learned
+SweepsOperation = Promote | Reap | Wait | ReadWorkerUpdates
+SweepsReply = Promoted | Reaped | Woken | WorkerUpdates

@@ -108,7 +108,7 @@ class LockReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Witness(Declaration, script="witness"):
+class ReplicationProbe(Declaration, script="witness"):
     """Write one key, whatever else there is to write (rule 8)."""
 
 
@@ -121,7 +121,7 @@ def bucket_end_ns(bucket: int) -> float:
     return 2 ** (bucket / 2)
 
 
-class TookItem(NamedTuple):
+class RunTimes(NamedTuple):
     """How long runs of one name and outcome took: all together, the longest of them, and how many by bucket (see `Durations`)."""
 
     name: str
@@ -132,17 +132,17 @@ class TookItem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TellTook(Declaration, script="tell_took", patient=False):
+class ReportRunTimes(Declaration, script="tell_took", patient=False):
     """What a worker has measured since its last report. (incarnation, counter) is the identity; void after `not_after_ms`."""
 
     incarnation: str
     counter: int
     not_after_ms: int
-    items: tuple[TookItem, ...]
+    items: tuple[RunTimes, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TookTold:
+class RunTimesReported:
     """`ok`, or `repeated` for another copy of a report that was added; `refused`: it came too late and was not."""
 
     srv_us: int
@@ -150,7 +150,7 @@ class TookTold:
 
 
 @dataclass(frozen=True, slots=True)
-class ListTook(Declaration, script="took"):
+class ListRunTimes(Declaration, script="took"):
     """One page of the names with times."""
 
     offset: int
@@ -158,12 +158,12 @@ class ListTook(Declaration, script="took"):
 
 
 @dataclass(frozen=True, slots=True)
-class ListedTook:
+class ListedRunTimes:
     """For each name: the name, the time of its first report (ms), and its outcomes, one item for each."""
 
     srv_us: int
-    names: tuple[tuple[str, int, tuple[TookItem, ...]], ...]
+    names: tuple[tuple[str, int, tuple[RunTimes, ...]], ...]
 
 
-WorkersOperation = Beat | ListWorkers | AcquireLock | ExtendLock | ReleaseLock | Witness | TellTook | ListTook
-WorkersReply = Beaten | ListedWorkers | LockReply | TookTold | ListedTook
+WorkersOperation = Beat | ListWorkers | AcquireLock | ExtendLock | ReleaseLock | ReplicationProbe | ReportRunTimes | ListRunTimes
+WorkersReply = Beaten | ListedWorkers | LockReply | RunTimesReported | ListedRunTimes

@@ -9,12 +9,12 @@ from __future__ import annotations
 from engine import validate
 from engine.errors import Malformed, ScriptFault
 from engine.models.model import Model
-from engine.operations import Alter, Altered, AlteredJobs, Deed, Inspect, Inspected
+from engine.operations import AdminAction, Alter, Altered, AlteredJobs, Inspect, Inspected
 from engine.queue import administering
 from engine.queue.steps import DeadlineBound, Steps
 
 #: States in which a job may be for each action.
-ALLOWED: dict[Deed, tuple[str, ...]] = {
+ALLOWED: dict[AdminAction, tuple[str, ...]] = {
     "cancel": ("waiting", "blocked", "delayed", "active"),
     "remove": ("waiting", "blocked", "delayed", "dead", "finished"),
     "discard": ("dead",),
@@ -28,37 +28,37 @@ PIECE = 100
 _TRIES = 5
 
 
-def altering(model: Model, deed: Deed, job: object, expected_state: object) -> Steps[Altered]:
+def altering(model: Model, action: AdminAction, job: object, expected_state: object) -> Steps[Altered]:
     """Do something to one job, if it is in a state that allows it. Raises Malformed."""
     checked = validate.known_id(job)
-    expected = None if expected_state is None else check_state(expected_state, ALLOWED[deed])
+    expected = None if expected_state is None else check_state(expected_state, ALLOWED[action])
     altered: Altered | None = None
     for _ in range(_TRIES):
         state = expected
         if state is None:
             reply: Inspected = yield model.call(Inspect((checked,), whole=False))
             state = reply.items[0].state
-        if state not in ALLOWED[deed]:
+        if state not in ALLOWED[action]:
             return Altered(checked, "changed", state)
-        (altered,) = yield from alter(deed, (checked,), state)
+        (altered,) = yield from alter(action, (checked,), state)
         if expected is not None or altered.result != "changed":
             break
     if altered is None:
-        raise ScriptFault(f"{deed}: a reply without the job")
+        raise ScriptFault(f"{action}: a reply without the job")
     return altered
 
 
-def alter(deed: Deed, jobs: tuple[str, ...], state: str) -> Steps[tuple[Altered, ...]]:
+def alter(action: AdminAction, jobs: tuple[str, ...], state: str) -> Steps[tuple[Altered, ...]]:
     """Do something to at most `PIECE` jobs, as far as they are in this state; what came of each, in their order."""
     op_id = administering.new_op_id()
 
     def operation(not_after_ms: int) -> Alter:
-        return Alter(op_id, not_after_ms, deed, jobs, state)
+        return Alter(op_id, not_after_ms, action, jobs, state)
 
     sent = yield DeadlineBound(operation)
     administering.conclude(sent)
     if not isinstance(sent.reply, AlteredJobs) or len(sent.reply.items) != len(jobs):
-        raise ScriptFault(f"{deed}: a reply of type {type(sent.reply).__name__}")
+        raise ScriptFault(f"{action}: a reply of type {type(sent.reply).__name__}")
     return sent.reply.items
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.errors import Malformed
-from engine.operations import BUCKET_MAX, TookItem, bucket_end_ns
+from engine.operations import BUCKET_MAX, RunTimes, bucket_end_ns
 
 _MS = 1_000_000
 
@@ -60,7 +60,7 @@ class HandlerTimes:
     failed: Durations
 
 
-def handler_times(name: str, since_ms: int, items: Iterable[TookItem]) -> HandlerTimes:
+def handler_times(name: str, since_ms: int, items: Iterable[RunTimes]) -> HandlerTimes:
     """What the server has counted of one name."""
     found = {
         item.outcome: Durations(sum(runs for _, runs in item.buckets), item.total_us, item.most_us, item.buckets)

@@ -15,7 +15,7 @@ from engine.hooks import EnqueueHooks
 from engine.models.binding import bind
 from engine.models.model import Model, Spec
 from engine.observer import Observer
-from engine.operations import Enqueue, Witness
+from engine.operations import Enqueue, ReplicationProbe
 from engine.options import JobOptions
 from engine.parameters import JobName, Parameters, TypedJob
 from engine.queue import producing
@@ -58,7 +58,7 @@ class QueueSettings:
         self.model: Model = bind(model, self.name, prefix, self.lua)
         wait_ms = validate.integer("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
         #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.
-        self.durability = Durability(self.model.call(Witness()), wait_ms) if validate.durability(durability) else None
+        self.durability = Durability(self.model.call(ReplicationProbe()), wait_ms) if validate.durability(durability) else None
         self.serializers = Serializers(serializer, serializers)
         #: What is to be done before and after each enqueue.
         self.hooks = EnqueueHooks()

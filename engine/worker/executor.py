@@ -1,4 +1,4 @@
-"""Executes the step machine with threads: whoever has news for it takes the decision, under a lock, and carries on with what
+"""Executes the step machine with threads: whoever has an event for it takes the decision, under a lock, and carries on with what
 comes of it.
 
 A few callers run the machine's calls, and one of them the inline handlers. A caller that brings a reply sends the next call or
@@ -80,7 +80,7 @@ class Decided:
 
 
 #: For the thread in `Executor.run`; None: look at the time again.
-News = queue.SimpleQueue[Event | Over | None]
+Events = queue.SimpleQueue[Event | Over | None]
 Task = Send | Departed | Run
 
 
@@ -89,7 +89,14 @@ class Executor:
     the log. With `max_memory_mb` it asks for a stop when the process holds more."""
 
     def __init__(
-        self, steps: WorkerSteps, driver: SyncDriver, waiting: SyncDriver, news: News, *, worker: str = "", max_memory_mb: int = 0
+        self,
+        steps: WorkerSteps,
+        driver: SyncDriver,
+        waiting: SyncDriver,
+        events: Events,
+        *,
+        worker: str = "",
+        max_memory_mb: int = 0,
     ) -> None:
         self._steps = steps
         self._worker = worker
@@ -105,7 +112,7 @@ class Executor:
         # Calls that left while their caller runs inline handlers: it takes the replies itself afterwards, unless that lasts.
         self._parked: deque[Departed] = deque()
         self._parked_until_ns = 0
-        self._news = news
+        self._events = events
         self._said: dict[str, tuple[str, int]] = {}
         self._wake_at_ns = 0
         self._sleeps_until_ns = 0
@@ -118,20 +125,20 @@ class Executor:
             thread.start()
             self._callers.append(thread)
         pid = os.getpid()
-        news: Event | Over | None = TimerFired()
-        while not isinstance(news, Over):
+        event: Event | Over | None = TimerFired()
+        while not isinstance(event, Over):
             if os.getpid() != pid:
                 pid = os.getpid()
                 self._feed(Forked())
             self._release_parked()
-            if isinstance(news, StopAsked):
+            if isinstance(event, StopAsked):
                 log.info("stopping: %d jobs in hand", self._steps.owned, extra=about(None, self._worker))
-            if news is not None:
-                self._feed(news)
-            news = self._too_large() or self._listen()
-        if isinstance(news.reason, BaseException):
-            raise news.reason
-        return news.reason
+            if event is not None:
+                self._feed(event)
+            event = self._too_large() or self._listen()
+        if isinstance(event.reason, BaseException):
+            raise event.reason
+        return event.reason
 
     def close(self, timeout_s: float) -> None:
         """Let the callers end. A call that the server never answers and a handler that does not return are not waited for."""
@@ -228,7 +235,7 @@ class Executor:
         """Wake the thread in `run` when it would sleep too long."""
         if self._wake_at_ns < self._sleeps_until_ns:
             self._sleeps_until_ns = 0
-            self._news.put(None)
+            self._events.put(None)
 
     def _tell_stuck(self, given_up: GiveUpHandler) -> None:
         job = given_up.job
@@ -246,7 +253,7 @@ class Executor:
     def _end(self, reason: StopReason | BaseException) -> None:
         if not self._over:
             self._over = True
-            self._news.put(Over(reason))
+            self._events.put(Over(reason))
 
     def _too_large(self) -> StopAsked | None:
         """Looks once a second at the memory that the process holds, where that has a bound."""
@@ -263,12 +270,12 @@ class Executor:
         return StopAsked("recycled")
 
     def _listen(self) -> Event | Over | None:
-        """The next news, at the latest TimerFired when the machine wants it."""
+        """The next event, at the latest TimerFired when the machine wants it."""
         with self._lock:
             self._sleeps_until_ns = self._wake_at_ns
         try:
             wait_ns = max(0, self._sleeps_until_ns - time.monotonic_ns())
-            return self._news.get(timeout=wait_ns / (1000 * MS))
+            return self._events.get(timeout=wait_ns / (1000 * MS))
         except queue.Empty:
             # It may want to sleep on, by what others have told it meanwhile.
             return TimerFired() if time.monotonic_ns() >= self._wake_at_ns else None

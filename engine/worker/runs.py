@@ -24,7 +24,9 @@ log = logging.getLogger("ironclaim.worker")
 class Tell(Protocol):
     """Tells a handler that its lease has ended."""
 
-    def __call__(self, *, cancelled: bool) -> None: ...
+    def __call__(self, *, cancelled: bool) -> None:
+        """It has ended; `cancelled`: by hand."""
+        ...
 
 
 class Runs:

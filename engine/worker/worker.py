@@ -30,7 +30,7 @@ from engine.queue.synchronous.queue import Queue
 from engine.routing import DEFAULT_ROUTE
 from engine.serializers import Serializers
 from engine.version import __version__
-from engine.worker.executor import Executor, News
+from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references
 from engine.worker.machine.concurrency import Gate, Share
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired
@@ -181,27 +181,27 @@ class Worker:
         self._child_max_jobs = child_max_jobs
         self._gate = gate
         self._share: Share | None = None
-        self._news = News()
+        self._events = Events()
         self._at_work = threading.Lock()
 
     def stop(self, *, at_once: bool = False) -> None:
         """Ask for a graceful stop: nothing more starts, unstarted leases go back uncharged, running handlers finish. `at_once`:
         they are not waited for, and their jobs run again when their leases are over. Safe from any thread and from a signal
         handler."""
-        self._news.put(StopAsked("at once" if at_once else "stopped"))
+        self._events.put(StopAsked("at once" if at_once else "stopped"))
 
     def pause(self) -> None:
         """Claim and start nothing more until `resume`; what runs goes on. Safe from any thread, and before `run`."""
-        self._news.put(PauseAsked(True))
+        self._events.put(PauseAsked(True))
 
     def resume(self) -> None:
         """End the pause."""
-        self._news.put(PauseAsked(False))
+        self._events.put(PauseAsked(False))
 
     def take_part(self, share: Share) -> None:
         """Share the places of a group: for WorkerGroup, before `run`."""
         self._share = share
-        share.poke = lambda: self._news.put(TimerFired())
+        share.poke = lambda: self._events.put(TimerFired())
 
     def run(self, *, burst: bool = False, delayed: bool = True) -> StopReason:
         """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job that it has a handler for
@@ -251,14 +251,14 @@ class Worker:
             elsewhere=elsewhere,
         )
         executor = Executor(
-            *(steps, self._queue.driver, waiting, self._news), worker=settings.name, max_memory_mb=self._max_memory_mb
+            *(steps, self._queue.driver, waiting, self._events), worker=settings.name, max_memory_mb=self._max_memory_mb
         )
         running = HandlerPool(
             self._handlers,
             self._queue.observer,
             executor.ended,
             batch_ended=executor.batch_ended,
-            say=self._news.put,
+            say=self._events.put,
             places=settings.concurrency,
             processes=self._processes,
             child_max_jobs=self._child_max_jobs,
@@ -268,7 +268,7 @@ class Worker:
         told = (settings.name, self._queue.name, settings.places, ", ".join(sorted(settings.classes)))
         log.info("worker %s: queue %s, %d jobs at once, runs %s", *told, extra=about(None, settings.name))
         try:
-            with stop_signals(lambda reason: self._news.put(StopAsked(reason))):
+            with stop_signals(lambda reason: self._events.put(StopAsked(reason))):
                 return executor.run(running)
         finally:
             running.close()

@@ -9,7 +9,7 @@
 --   op     string  op:<token>, what became of this token
 -- ARGV
 --   now_ms        '' or the time of a test
---   deed          acquire | extend | release
+--   action          acquire | extend | release
 --   token         identity of the call, and what the holder shows later
 --   counter       number: number of the renewal
 --   ttl_ms        number: how long the lock is held
@@ -23,17 +23,17 @@ local holder, was = redis.call('GET', lock), redis.call('GET', op)
 local fence, renewal = unpack(redis.call('HMGET', kept, 'fence', 'renewal'))
 fence, renewal = tonumber(fence or 0), tonumber(renewal or 0)
 local until_ms = now_ms + math.max(redis.call('PTTL', lock), 0)
-if deed == 'release' then
+if action == 'release' then
   if holder ~= token then return { srv_us, was == 'released' and was or 'lost', 0, 0 } end
   redis.call('SET', op, 'released', 'PXAT', string.format('%d', now_ms + 30000))
   redis.call('DEL', lock)
   return { srv_us, 'released', 0, 0 }
 end
 if holder == token and renewal >= counter then return { srv_us, 'held', fence, until_ms } end
-if deed == 'extend' and holder ~= token or deed == 'acquire' and was then return { srv_us, 'lost', 0, 0 } end
+if action == 'extend' and holder ~= token or action == 'acquire' and was then return { srv_us, 'lost', 0, 0 } end
 if now_ms > not_after_ms then return { srv_us, 'refused', 0, 0 } end
 if holder and holder ~= token then return { srv_us, 'taken', 0, until_ms } end
-if deed == 'acquire' then fence = math.max(fence + 1, now_ms) end
+if action == 'acquire' then fence = math.max(fence + 1, now_ms) end
 redis.call('HSET', kept, 'fence', string.format('%d', fence), 'renewal', counter)
 redis.call('PEXPIREAT', kept, string.format('%d', now_ms + ttl_ms + 86400000))
 redis.call('SET', op, 'held', 'PXAT', string.format('%d', math.max(not_after_ms, now_ms) + 20000))

@@ -17,7 +17,7 @@
 --   settings      what else the format wants to know
 --   not_after_ms  number: server time after which this call is void
 --   op_id         identity of the call, which its tombstones carry
---   deed          cancel | remove | discard | requeue | run_now
+--   action          cancel | remove | discard | requeue | run_now
 --   state         waiting | blocked | delayed | active | dead | finished
 --   items         1 for each item: id
 -- REPLY srv_us, done | repeated | refused, for each item: done | changed | held | corrupt, the state that it was in, the id of the job
@@ -33,7 +33,7 @@ model.check()
 local redo = redis.call('GET', op) == 'begun'
 local known = not redo and administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, told_before(op) } end
-local told, deeds, ends = {}, {}, deed ~= 'requeue' and deed ~= 'run_now'
+local told, actions, ends = {}, {}, action ~= 'requeue' and action ~= 'run_now'
 for at = 1, #KEYS - 4 do
   local id, run = ARGV[10 + at], KEYS[4 + at]
   local now, _, ended = place_of(run, id, model)
@@ -51,18 +51,18 @@ for at = 1, #KEYS - 4 do
   elseif not ends and not (job and job.kind == 'J') then
     result = 'corrupt'
   end
-  if result == 'done' then deeds[#deeds + 1] = { id = id, run = run, job = job, at = #told + 1 } end
+  if result == 'done' then actions[#actions + 1] = { id = id, run = run, job = job, at = #told + 1 } end
   for _, word in ipairs({ result, mine and state or now, '-' }) do told[#told + 1] = word end
 end
 local keep = redis.call('HGET', stats, 'events')
 local events, wakes = keep and { keep = keep }, false
-if #deeds > 0 then redis.call('SET', op, 'begun', 'PXAT', not_after_ms + 20000) end
-for _, item in ipairs(deeds) do
+if #actions > 0 then redis.call('SET', op, 'begun', 'PXAT', not_after_ms + 20000) end
+for _, item in ipairs(actions) do
   local name = item.job and item.job.name or ''
   if ends then
-    local outcome = deed == 'cancel' and 'cancelled' or 'discarded'
+    local outcome = action == 'cancel' and 'cancelled' or 'discarded'
     end_by_hand(prefix, item.id, item.job, state, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, model, events)
-  elseif deed == 'requeue' then
+  elseif action == 'requeue' then
     -- Nobody else has the right to stand in its way but a unique job, and that is told before anything is written.
     local holder = model.requeue(item.id, item.job, redo)
     if type(holder) == 'string' then

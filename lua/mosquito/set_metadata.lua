@@ -22,9 +22,9 @@ for at = 3, #ARGV, 3 do
 end
 local values = {}
 for at = 3, #ARGV, 3 do
-  local deed, field, value = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  if deed == 'set' then redis.call('HSET', metadata, field, value)
-  elseif deed == 'add' then values[#values + 1] = string.format('%d', redis.call('HINCRBY', metadata, field, value))
+  local action, field, value = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  if action == 'set' then redis.call('HSET', metadata, field, value)
+  elseif action == 'add' then values[#values + 1] = string.format('%d', redis.call('HINCRBY', metadata, field, value))
   else redis.call('HDEL', metadata, field) end
 end
 redis.call('SET', op, table.concat(values, ' '), 'PXAT', not_after_ms + 20000)

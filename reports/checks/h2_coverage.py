@@ -23,7 +23,7 @@ from reports.channels import coverage
 from reports.channels.frames import ChannelFrames
 from reports.checks.base import Check, Flag, sentence
 from reports.facts import KILLS, MS, SLOT_NS, Run
-from reports.file_facts import Deed
+from reports.file_facts import ObservedCall
 from reports.frames import Frames
 from reports.windows import Window, windows
 
@@ -33,31 +33,31 @@ if TYPE_CHECKING:
 #: What a slow network adds to a call: 50 ms in each direction, less a tenth for the timers that add it.
 SLOW_MS = 90
 
-#: True when a deed belongs to the window of a fault.
-Fits = Callable[[Deed, Window], bool]
+#: True when a call belongs to the window of a fault.
+Fits = Callable[[ObservedCall, Window], bool]
 
 
-def after(deed: Deed, window: Window) -> bool:
+def after(call: ObservedCall, window: Window) -> bool:
     """It was answered after the heal."""
-    return window.heal_ns <= deed.done_ns <= window.next_ns
+    return window.heal_ns <= call.done_ns <= window.next_ns
 
 
-def inside(deed: Deed, window: Window) -> bool:
+def inside(call: ObservedCall, window: Window) -> bool:
     """It was sent and answered while the fault was in force."""
-    return window.inject_ns <= deed.first_send_ns and deed.done_ns <= window.heal_ns
+    return window.inject_ns <= call.first_send_ns and call.done_ns <= window.heal_ns
 
 
-def slow(deed: Deed, window: Window) -> bool:
+def slow(call: ObservedCall, window: Window) -> bool:
     """It was sent and answered while the network was slow, and took as long as it must."""
-    return inside(deed, window) and deed.took_ns >= SLOW_MS * MS
+    return inside(call, window) and call.took_ns >= SLOW_MS * MS
 
 
-def across(deed: Deed, window: Window) -> bool:
+def across(call: ObservedCall, window: Window) -> bool:
     """It was under way at some time while the fault was in force."""
-    return deed.first_send_ns <= window.heal_ns and window.inject_ns <= deed.done_ns <= window.next_ns
+    return call.first_send_ns <= window.heal_ns and window.inject_ns <= call.done_ns <= window.next_ns
 
 
-#: Kind of fault -> the deeds that it must have brought about, each by some process that it hits.
+#: Kind of fault -> the calls that it must have brought about, each by some process that it hits.
 WANTED: dict[str, tuple[tuple[str, Fits, str], ...]] = {
     "worker-freeze": (("finish stale", after, "no finish of a zombie was refused"),),
     "net-latency": (("extend ok", slow, "no renewal was sent and answered while the network was slow"),),
@@ -77,7 +77,7 @@ def doubts(run: Run) -> list[str]:
     for entry in run.plan:
         fault, name, window = str(entry.get("fault")), str(entry.get("name")), by_fault.get(str(entry.get("fault")))
         for what, fits, words in () if run.of_channels else WANTED.get(name, ()):
-            if window is None or not any(fits(deed, window) for deed in done(run, what, window)):
+            if window is None or not any(fits(call, window) for call in done(run, what, window)):
                 found.append(f"{fault}: {words}")
         if name == "net-down" and (window is None or not any(came_back(run, target, window) for target in window.targets)):
             found.append(f"{fault}: no process that was cut off connected again and was answered")
@@ -86,10 +86,10 @@ def doubts(run: Run) -> list[str]:
     return found
 
 
-def done(run: Run, what: str, window: Window) -> list[Deed]:
-    """The deeds of one kind of all processes that a fault hits."""
+def done(run: Run, what: str, window: Window) -> list[ObservedCall]:
+    """The observed calls of one kind of all processes that a fault hits."""
     files = [file for target in window.targets for file in run.files_of(target)]
-    return [deed for file in files for deed in file.deeds if deed.what == what]
+    return [call for file in files for call in file.observed_calls if call.what == what]
 
 
 def came_back(run: Run, process: str, window: Window) -> bool:

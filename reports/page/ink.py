@@ -90,7 +90,7 @@ def legend(drawn: Figure, *panels: Axes) -> None:
     """One line of keys at the top of the figure, for the labels of its panels."""
     keyed = [pair for panel in panels for pair in zip(*panel.get_legend_handles_labels(), strict=True)]
     once = {label: handle for handle, label in reversed(keyed)}
-    labels = [label for label in dict.fromkeys(label for _, label in keyed)]
+    labels = list(dict.fromkeys(label for _, label in keyed))
     handles = [once[label] for label in labels]
     place: Any = {"loc": "upper left", "bbox_to_anchor": (0.045, 1.0), "handlelength": 1.6, "columnspacing": 1.6}
     drawn.legend(handles, labels, ncols=len(labels) or 1, **place)

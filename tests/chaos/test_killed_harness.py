@@ -125,7 +125,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Harness]]:
         for start in range(0, MOMENTS, TOGETHER):
             group = [Harness(moment, folder) for moment in planned[start : start + TOGETHER]]
             started += group
-            wait_for(lambda group=group: all([harness.killed() for harness in group]), "their moments", timeout_s=120)
+            wait_for(lambda group=group: all(harness.killed() for harness in group), "their moments", timeout_s=120)
         yield started
     finally:
         for harness in started:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from chaos.mutants import MUTANTS
 from chaos.planting import ENGINE, Edit, anchors, planted
 from chaos.simulate.patching import changed_methods
 from chaos.simulate.removals import REMOVALS
-from engine.scripts import load_script, scripts_folder
+from engine.scripts import linked_functions, load_script, scripts_folder
 from engine.worker.machine.sweeping import Sweeping
 
 
@@ -35,6 +37,27 @@ def test_each_anchor_exists_once_and_is_used() -> None:
     defects = (*MUTANTS.values(), *channel_mutants.MUTANTS.values(), *REMOVALS)
     assert {edit.anchor for defect in defects for edit in defect.edits} == set(files)
     assert {name for name, found in files.items() if len(found) != 1} == set()
+
+
+def test_scripts_with_a_planted_defect_load(tmp_path: Path) -> None:
+    """What a defect leaves unused, or names and nobody has any more, the loader would refuse: then it is found by nobody."""
+    lua = tmp_path / "lua"
+    shutil.copytree(scripts_folder(), lua)
+    for defect in (*MUTANTS.values(), *channel_mutants.MUTANTS.values(), *REMOVALS):
+        for path, text in planted(defect.edits, lua).items():
+            if path.suffix == ".lua":
+                clean = path.read_text()
+                path.write_text(text)
+                load = load_script if path.parent.name != "modules" else load_modules
+                load(path)
+                path.write_text(clean)
+
+
+def load_modules(path: Path) -> None:
+    """All functions of a changed module, with those of Lanes and of the formats."""
+    linked_functions(
+        re.findall(r"^local function (\w+)", path.read_text(), re.MULTILINE), [path.parent.parent, path.parents[2] / "lanes"]
+    )
 
 
 def test_the_server_gets_no_anchor() -> None:

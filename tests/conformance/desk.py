@@ -9,12 +9,12 @@ from typing import Any
 
 from engine.models.model import Spec
 from engine.operations import (
+    AdminAction,
     Alter,
     Altered,
     Bury,
     Claim,
     Clean,
-    Deed,
     Era,
     Failure,
     Finish,
@@ -81,13 +81,13 @@ class ModelDesk(Desk):
         reply = self.run(Inspect((self.ids[label],)))
         return job_info(self.queue.model, self.ids[label], reply.items[0], reply.srv_us)
 
-    def alter_operation(self, deed: Deed, state: str, *labels: str) -> Alter:
+    def alter_operation(self, action: AdminAction, state: str, *labels: str) -> Alter:
         jobs = tuple(self.ids.get(label, label) for label in labels)
-        return Alter(self._op_id(), self.now_ms + 10_000, deed, jobs, state)
+        return Alter(self._op_id(), self.now_ms + 10_000, action, jobs, state)
 
-    def alter(self, deed: Deed, state: str, *labels: str) -> tuple[Altered, ...]:
+    def alter(self, action: AdminAction, state: str, *labels: str) -> tuple[Altered, ...]:
         """What came of it, sent once."""
-        reply = self.run(self.alter_operation(deed, state, *labels))
+        reply = self.run(self.alter_operation(action, state, *labels))
         assert reply.result == "done"
         return reply.items
 

@@ -68,14 +68,14 @@ FACES: dict[type[Any], Face] = {
     operations.RemoveSchedule: lambda queue: queue.schedules.remove("s"),
     operations.ListSchedules: lambda queue: queue.schedules.list(),
     operations.Look: lambda queue: queue.results.get("4711"),
-    operations.Hear: lambda queue: queue.results.wait("4711", wait_ms=1),
+    operations.AwaitEnds: lambda queue: queue.results.wait("4711", wait_ms=1),
     operations.ReadProgress: lambda queue: queue.results.progress("4711"),
     operations.Inspect: lambda queue: queue.jobs.get("4711"),
     operations.Page: lambda queue: queue.jobs.list("waiting"),
     operations.Count: lambda queue: queue.counts(),
     operations.Listing: lambda queue: queue.snapshot(),
     operations.ListWorkers: lambda queue: queue.workers.list(),
-    operations.ListTook: lambda queue: queue.stats(),
+    operations.ListRunTimes: lambda queue: queue.stats(),
     operations.AcquireLock: lambda queue: queue.locks.acquire("l"),
 }
 

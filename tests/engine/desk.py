@@ -27,26 +27,26 @@ from engine.operations import (
     Extend,
     Failure,
     Finish,
-    Learned,
     Lease,
     LeasedJob,
     Limit,
     Mark,
     MarkResult,
-    News,
     Operation,
     Options,
     Pause,
     Promote,
     Promoted,
+    ReadWorkerUpdates,
     Reap,
     Reaped,
+    ReportRunTimes,
     Resume,
     Retry,
+    RunTimes,
     SetLimit,
     SetWorker,
-    TellTook,
-    TookItem,
+    WorkerUpdates,
 )
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
 from engine.queue.synchronous.queue import Queue
@@ -265,8 +265,8 @@ class Desk:
         """Set something for a worker; None removes it."""
         return SetWorker(self._op_id(), self.now_ms + 10_000, field, value)
 
-    def news(self, version: int = 0, worker: str = "w") -> Learned:
-        return self.run(News(version, worker))
+    def news(self, version: int = 0, worker: str = "w") -> WorkerUpdates:
+        return self.run(ReadWorkerUpdates(version, worker))
 
     def finish(self, *leases: Lease) -> list[tuple[str, str]]:
         ended: Ended = self.run(Finish(leases))
@@ -297,10 +297,10 @@ class Desk:
     def beat(self, worker: str = "a", **more: Any) -> Beaten:
         return self.run(self.beat_operation(worker, **more))
 
-    def took_operation(self, *items: TookItem, worker: str = "a") -> TellTook:
+    def took_operation(self, *items: RunTimes, worker: str = "a") -> ReportRunTimes:
         """The next report of a worker of how long its handlers took; without items: one run of `main`."""
-        given = items or (TookItem("main", "ok", 5_000, 5_000, ((45, 1),)),)
-        return TellTook(worker * 16, self._count(f"reports of {worker}"), self.now_ms + 30_000, given)
+        given = items or (RunTimes("main", "ok", 5_000, 5_000, ((45, 1),)),)
+        return ReportRunTimes(worker * 16, self._count(f"reports of {worker}"), self.now_ms + 30_000, given)
 
     def promote_operation(self, worker: str = "s", *, limit: int = 100) -> Promote:
         """The next promotion of a worker."""

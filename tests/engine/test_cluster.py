@@ -14,11 +14,11 @@ from engine.call import Call
 from engine.models.lanes import Lanes
 from engine.operations import (
     AcquireLock,
+    AdminAction,
     Alter,
     Bury,
     Clean,
     Count,
-    Deed,
     Drop,
     EnableSchedule,
     Enqueue,
@@ -31,23 +31,25 @@ from engine.operations import (
     Inspect,
     Lease,
     Listing,
+    ListRunTimes,
     ListSchedules,
-    ListTook,
     ListWorkers,
     Look,
     MakeTestQueue,
     Mark,
-    News,
     NoteProgress,
     Operation,
     Page,
     Pause,
     PutSchedule,
+    ReadWorkerUpdates,
     Release,
     ReleaseLock,
     RemoveSchedule,
+    ReplicationProbe,
     Resume,
     Retry,
+    RunTimes,
     SetEvents,
     SetLimit,
     SetRetention,
@@ -55,9 +57,7 @@ from engine.operations import (
     Tick,
     TickPolicy,
     Timing,
-    TookItem,
     Value,
-    Witness,
 )
 from engine.testing.cluster import EmbeddedCluster
 from tests.engine.cluster_desk import ClusterDesk, NotNow
@@ -395,14 +395,14 @@ def workers(desk: ClusterDesk) -> Operation:
 def tell_took(desk: ClusterDesk) -> Operation:
     """One name has times already, the other one is new; so is the hash of the names that have no room."""
     busy(desk)
-    desk.run(desk.took_operation(TookItem("*", "ok", 1, 1, ((3, 1),))))
+    desk.run(desk.took_operation(RunTimes("*", "ok", 1, 1, ((3, 1),))))
     desk.run(desk.took_operation())
-    return desk.took_operation(TookItem("main", "ok", 7, 7, ((45, 1),)), TookItem("new", "failed", 7, 7, ((45, 1),)))
+    return desk.took_operation(RunTimes("main", "ok", 7, 7, ((45, 1),)), RunTimes("new", "failed", 7, 7, ((45, 1),)))
 
 
 def took(desk: ClusterDesk) -> Operation:
     desk.run(tell_took(desk))
-    return ListTook(0, 100)
+    return ListRunTimes(0, 100)
 
 
 def lock_acquire(desk: ClusterDesk) -> Operation:
@@ -422,7 +422,7 @@ def lock_release(desk: ClusterDesk) -> Operation:
 
 def witness(desk: ClusterDesk) -> Operation:
     busy(desk)
-    return Witness()
+    return ReplicationProbe()
 
 
 def enqueue_routed(desk: ClusterDesk) -> Operation:
@@ -439,7 +439,7 @@ def enqueue_many_routed(desk: ClusterDesk) -> Operation:
 def news(desk: ClusterDesk) -> Operation:
     busy(desk)
     desk.enqueue("new", route="gpu")
-    return News(0, "a")
+    return ReadWorkerUpdates(0, "a")
 
 
 def set_worker(desk: ClusterDesk) -> Operation:
@@ -451,8 +451,8 @@ def set_worker_repeated(desk: ClusterDesk) -> Operation:
     return repeated(desk, set_worker(desk))
 
 
-def alter(desk: ClusterDesk, deed: Deed, state: str, *jobs: str) -> Operation:
-    return Alter(desk.op_id(), desk.now_ms + 10_000, deed, jobs, state)
+def alter(desk: ClusterDesk, action: AdminAction, state: str, *jobs: str) -> Operation:
+    return Alter(desk.op_id(), desk.now_ms + 10_000, action, jobs, state)
 
 
 def cancel(desk: ClusterDesk) -> Operation:
@@ -731,7 +731,7 @@ def created_by(operation: Operation) -> set[str]:
 def ended_by_hand(operation: Operation, places: Mapping[str, set[str]]) -> set[str]:
     """Jobs that the operation has ended: they have a tombstone, and nobody runs them any more."""
     match operation:
-        case Alter(deed="cancel" | "discard"):
+        case Alter(action="cancel" | "discard"):
             return {job for job in operation.jobs if places[job] == {"ended"}}
         case Clean():
             return {job for job, at in places.items() if job[:-1] in ("waits", "promote", "limited") and at == {"ended"}}
@@ -790,7 +790,7 @@ def test_rule_01_a_script_loses_and_doubles_nothing_while_its_slot_moves(
     accepted = Counter(accepted_by(operation, answers[-1]))
     accepted.update(drain(desk))
     check_ended(desk, {job for job in jobs - by_hand if before.get(job) != {"ended"}}, accepted)
-    assert not by_hand & set(accepted) and (by_hand or getattr(operation, "deed", "") not in ("cancel", "discard"))
+    assert not by_hand & set(accepted) and (by_hand or getattr(operation, "action", "") not in ("cancel", "discard"))
 
 
 # -- all of it at once

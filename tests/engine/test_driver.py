@@ -297,7 +297,7 @@ def test_an_error_of_a_script_is_told_at_once_and_leaves_the_connection_usable(q
 def test_a_text_that_cannot_be_sent_is_the_callers_fault_and_harms_no_later_call(queue: Queue) -> None:
     queue.enqueue("work", {}, id="a")
     (job,) = claim(queue).jobs
-    with pytest.raises(Exception):  # noqa: B017  what it raises is redis-py's affair; what follows is ours
+    with pytest.raises(Exception):  # noqa: B017, PT011  what it raises is redis-py's affair; what follows is ours
         queue.driver.run(queue.model.call(Retry((Failure(job.lease, "\ud800", 0),))))
     assert queue.counts().active == 1
 

@@ -112,7 +112,7 @@ def test_rule_21_what_would_be_taken_again_at_once_stays(desk: Desk) -> None:
 
 
 def test_rule_21_a_slow_handler_holds_up_no_other_job_while_workers_idle(desk: Desk) -> None:
-    """Without the rule 49 jobs wait a minute in the hand of a worker whose only handler is busy."""
+    """Without rule 21, 49 jobs wait a minute in the hand of a worker whose only handler is busy."""
 
     def handle(job: LeasedJob) -> int:
         return 60_000 if job.lease.job == "slow" else 1

@@ -77,7 +77,7 @@ def test_rule_26_what_has_not_started_never_starts(desk: Desk, state: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("deed", "state"),
+    ("action", "state"),
     [
         ("cancel", "waiting"),
         ("cancel", "delayed"),
@@ -90,7 +90,7 @@ def test_rule_26_what_has_not_started_never_starts(desk: Desk, state: str) -> No
     ],
 )
 @pytest.mark.feature("BL25")
-def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: Desk, deed: Any, state: str) -> None:
+def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: Desk, action: Any, state: str) -> None:
     desk.enqueue("dead", "finished")
     dead, finished = (job.lease for job in desk.claim())
     desk.run(Bury((Failure(dead, "no"),)))
@@ -100,10 +100,10 @@ def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: Desk,
     desk.enqueue("delayed", delay_ms=5000)
     desk.enqueue("waiting")
     others = [job for job in ("waiting", "delayed", "active", "dead", "finished") if job != state]
-    if deed == "run_now":
+    if action == "run_now":
         others = [job for job in others if job != "delayed"]
     before = desk.dump()
-    operation = alter(desk, deed, state, *others, "nobody")
+    operation = alter(desk, action, state, *others, "nobody")
     reply = desk.run(operation)
     assert [(item.result, item.state) for item in reply.items] == [("changed", job) for job in others] + [("changed", "gone")]
     after = desk.dump()

@@ -20,8 +20,8 @@ from engine.operations import (
     Operation,
     Release,
     ReleaseLock,
+    ReplicationProbe,
     Retry,
-    Witness,
 )
 from engine.queue.synchronous.queue import Queue
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
@@ -52,7 +52,7 @@ def mutations(desk: Desk, name: str) -> Operation:
         extend = ExtendLock("nightly", "f" * 16, 1, 60_000, desk.now_ms + 10_000)
         return {"lock acquire": acquire, "lock extend": extend, "lock release": ReleaseLock("nightly", "f" * 16)}[name]
     if name == "witness":
-        return Witness()
+        return ReplicationProbe()
     if name == "orphans":
         desk.beat("a", lease_ms=3_600_000)
         desk.enqueue("j1", "j2")

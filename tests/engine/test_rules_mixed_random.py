@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.mixed_sides import NAMES
 from tests.engine.helpers.mixed_state import IDLE, keys_by_kind
-from tests.engine.helpers.mixed_users import DEEDS, PER_MS
+from tests.engine.helpers.mixed_users import ACTIONS, PER_MS
 from tests.engine.helpers.mixed_walk import MixedWalk
 from tests.walks import examples
 
@@ -73,7 +73,7 @@ STEPS = (
     (5, step("end", st.just("retry"), st.sampled_from((0, 300)), PICK)),
     (7, step("time", st.sampled_from((1, 300, 3_000)), st.sampled_from((1, 4)))),
     (6, step("sweep")),
-    (7, step("alter", st.sampled_from(sorted(DEEDS)), PICK)),
+    (7, step("alter", st.sampled_from(sorted(ACTIONS)), PICK)),
     (3, step("alter", st.just("cancel"), PICK)),
     (3, step("limit", st.sampled_from(sorted(PER_MS)), st.integers(0, 2), st.sampled_from((0, 0, 1, 3)), st.just("sliding"))),
     (1, step("limit", st.sampled_from(sorted(PER_MS)), st.integers(0, 1), st.integers(1, 2), st.just("fixed"))),

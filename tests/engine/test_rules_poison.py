@@ -196,7 +196,7 @@ def test_rule_12_one_worker_runs_one_job_with_a_crash_behind_it_at_a_time(desk: 
     worker = fleet.start(concurrency=6)
     fleet.run(5000)
     assert running == {"c1", "j1", "j2", "j3"}
-    assert set(job for _, job in worker.starts) == running
+    assert {job for _, job in worker.starts} == running
     # The others are left to other workers.
     assert desk.places("c2") == desk.places("c3") == {"lane"}
     before = fleet.sent.total()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ScriptFault
-from engine.operations import Count, EnqueueMany, News
+from engine.operations import Count, EnqueueMany, ReadWorkerUpdates
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, ready, take_markers
 
@@ -147,7 +147,7 @@ def test_rule_22_whoever_knows_no_better_is_told_of_a_new_class(desk: Desk) -> N
     assert desk.news(1).version == 1
     assert news_lists(desk) == ["0"], "nobody who knows the present version is woken"
     assert 0 < desk.redis.pexpiretime(desk.keys.news(0)) <= desk.now_ms + 60_000, "it does not lie there for ever"
-    again = desk.call(News(0, "w"))
+    again = desk.call(ReadWorkerUpdates(0, "w"))
     assert desk.send(again) == desk.send(again)
     assert desk.redis.llen(desk.keys.news(0)) == 1
     desk.run(desk.enqueue_many_of(("j4", "k")))

@@ -182,7 +182,7 @@ def test_a_worker_ticks_and_runs_what_it_ticked_to_the_millisecond(queue: Queue)
         seen.append((job.id, queue.driver.server_now_ms()))
 
     queue.schedules.put("pulse", "beat", None, every_ms=200)
-    with _running(Worker(queue, handlers)):
+    with _Running(Worker(queue, handlers)):
         wait_until(lambda: len(seen) >= 5, "the schedules tick")
     ticks = [int(job.rpartition(":")[2]) for job, _ in seen]
     assert [after - before for before, after in pairwise(ticks)] == [200] * (len(ticks) - 1)
@@ -223,7 +223,7 @@ def test_many_schedulers_and_workers_make_one_job_a_tick(queue: Queue, ironclaim
 def test_a_scheduler_promotes_reaps_and_ticks_and_runs_nothing(queue: Queue) -> None:
     queue.schedules.put("s", "clean", None, every_ms=100)
     queue.enqueue("clean", None, delay_ms=50)
-    with _running(Scheduler(queue, sweep_ms=20)):
+    with _Running(Scheduler(queue, sweep_ms=20)):
         wait_until(lambda: queue.counts().waiting >= 3, "the schedules tick")
     counts = queue.counts()
     assert (counts.active, counts.finished, counts.delayed) == (0, 0, 0)
@@ -238,7 +238,7 @@ def test_rule_29_ticks_leave_rows_and_a_schedule_that_was_set_aside_is_told(
     with raw_client(ironclaim_url) as client:
         client.hset("ic:{q}:cron:bad", "timing", "{}")
     recorded = Queue("q", url=ironclaim_url, observer=recorder)
-    with _running(Scheduler(recorded)):
+    with _Running(Scheduler(recorded)):
         wait_until(lambda: queue.counts().waiting >= 2, "the schedules tick")
     recorder.close()
     rows = raw_rows(tmp_path / "p.jsonl")
@@ -261,7 +261,7 @@ def test_a_schedulers_bounds(queue: Queue, field: str, given: dict[str, Any]) ->
         Scheduler(queue, **given)
 
 
-class _running:
+class _Running:
     """A worker in a thread, stopped at the end."""
 
     def __init__(self, worker: Worker) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.operations import Claim, Extend, Finish, Learned, News, Promoted, Reaped, Woken
+from engine.operations import Claim, Extend, Finish, Promoted, ReadWorkerUpdates, Reaped, Woken, WorkerUpdates
 from engine.worker.machine.events import Forked, Send
 from tests.engine.helpers.machine import MS, Machine, lost, started
 
@@ -52,9 +52,9 @@ def test_rule_22_a_marker_of_the_news_that_is_taken_while_they_are_asked_for_is_
     machine.give()
     machine.answer("sweep", Reaped(machine.srv_us, 1000, ()))
     machine.answer("sweep", Promoted(machine.srv_us, 0, 1000, version=1))
-    learned = Learned(machine.srv_us, 1, 0, None, ())
+    learned = WorkerUpdates(machine.srv_us, 1, 0, None, ())
     for more in (True, False):
-        assert machine.out["sweep"].operation == News(0, "w")
+        assert machine.out["sweep"].operation == ReadWorkerUpdates(0, "w")
         if more:
             machine.answer("wake", Woken(marker=False, news=True))
         machine.answer("sweep", learned)

@@ -13,8 +13,18 @@ import pytest
 
 from engine import AsyncQueue, BatchFailed, Durations, Handlers, Malformed, NewJob, Queue, Worker, WrongKeyType
 from engine.command.main import main
-from engine.models.scripted import TOOK_NAMES_MAX
-from engine.operations import BUCKET_MAX, Beat, Beaten, ListTook, NoteQueue, TellTook, TookItem, TookTold, bucket_end_ns
+from engine.models.scripted import RUN_TIMES_NAMES_MAX
+from engine.operations import (
+    BUCKET_MAX,
+    Beat,
+    Beaten,
+    ListRunTimes,
+    NoteQueue,
+    ReportRunTimes,
+    RunTimes,
+    RunTimesReported,
+    bucket_end_ns,
+)
 from engine.worker.machine.events import Forked, HandlerEnded, Send, StopAsked
 from engine.worker.machine.reports import ITEMS_MAX, RunStatistics
 from tests.engine.desk import Desk, desk
@@ -27,8 +37,8 @@ pytestmark = pytest.mark.feature("MQ36")
 
 def item(
     name: str = "main", outcome: Any = "ok", total_us: int = 10, most_us: int = 7, buckets: Any = ((3, 1), (5, 2))
-) -> TookItem:
-    return TookItem(name, outcome, total_us, most_us, buckets)
+) -> RunTimes:
+    return RunTimes(name, outcome, total_us, most_us, buckets)
 
 
 def times(desk: Desk, name: str = "main") -> dict[bytes, bytes]:
@@ -98,7 +108,7 @@ def test_rule_01_a_report_that_is_cut_off_anywhere_and_sent_again_adds_nothing_t
 
 def test_with_too_many_names_the_rest_goes_under_one(desk: Desk) -> None:
     with desk.redis.pipeline() as pipe:
-        for number in range(TOOK_NAMES_MAX - 1):
+        for number in range(RUN_TIMES_NAMES_MAX - 1):
             pipe.zadd(desk.keys.took, {f"n{number}": 1})
         pipe.execute()
     report = desk.took_operation(item("last"), item("more1"), item("more2", most_us=99), item("last", "failed"), item("n5"))
@@ -106,9 +116,9 @@ def test_with_too_many_names_the_rest_goes_under_one(desk: Desk) -> None:
     assert times(desk, "last")[b"failed:5"] == b"2" and times(desk, "n5")[b"ok:5"] == b"2"
     assert times(desk, "*") == {b"ok:total_us": b"20", b"ok:most_us": b"99", b"ok:3": b"2", b"ok:5": b"4"}
     assert not desk.redis.exists(desk.keys.took_by("more1"), desk.keys.took_by("more2"))
-    assert desk.redis.zcard(desk.keys.took) == TOOK_NAMES_MAX + 1 and desk.redis.zscore(desk.keys.took, "*") == desk.now_ms
+    assert desk.redis.zcard(desk.keys.took) == RUN_TIMES_NAMES_MAX + 1 and desk.redis.zscore(desk.keys.took, "*") == desk.now_ms
     found = {entry.name: entry for entry in desk.queue.stats()}
-    assert len(found) == TOOK_NAMES_MAX + 1 and found["*"].succeeded.count == 6 and found["n6"].succeeded.count == 0
+    assert len(found) == RUN_TIMES_NAMES_MAX + 1 and found["*"].succeeded.count == 6 and found["n6"].succeeded.count == 0
 
 
 @pytest.mark.parametrize("key", ["took", "took:main", "took:*", "told:" + "a" * 16])
@@ -138,7 +148,7 @@ def test_both_faces_read_every_name_in_order(desk: Desk) -> None:
     found = desk.queue.stats()
     assert [entry.name for entry in found] == [f"n{number:03}" for number in range(250)]
     assert found[7].succeeded == Durations(3, 10, 7, ((3, 1), (5, 2))) and found[7].failed == Durations(0, 0, 0, ())
-    assert found[7].since_ms == desk.now_ms and desk.run(ListTook(249, 5)).names[0][0] == "n249"
+    assert found[7].since_ms == desk.now_ms and desk.run(ListRunTimes(249, 5)).names[0][0] == "n249"
 
     async def other() -> Any:
         async with AsyncQueue("desk", url=desk.queue.url) as queue:
@@ -215,7 +225,7 @@ def _clock() -> Any:
     return Machine().clock
 
 
-def reported(took: RunStatistics, now_ns: int = 0) -> TellTook:
+def reported(took: RunStatistics, now_ns: int = 0) -> ReportRunTimes:
     report = took.next_report("a" * 16, now_ns, last=True)
     assert report is not None
     return report
@@ -285,8 +295,8 @@ def sweep_until(machine: Machine, kind: type[Any], ms: int = 11_000) -> Any:
             return operation
         if isinstance(operation, Beat):
             beaten(machine)
-        elif isinstance(operation, TellTook):
-            machine.answer("sweep", TookTold(machine.srv_us, "ok"))
+        elif isinstance(operation, ReportRunTimes):
+            machine.answer("sweep", RunTimesReported(machine.srv_us, "ok"))
         elif operation is not None:
             machine.sweep()
         else:
@@ -304,15 +314,15 @@ def test_the_machine_tells_runs_that_returned_raised_or_were_given_up() -> None:
     machine.wait(7)
     machine.on(HandlerEnded(jobs[0].lease, None))
     machine.on(HandlerEnded(jobs[1].lease, "boom"))
-    report = sweep_until(machine, TellTook)
+    report = sweep_until(machine, ReportRunTimes)
     told = {entry.outcome: entry for entry in report.items}
     assert told["ok"].most_us == 7_000 and sum(runs for _, runs in told["ok"].buckets) == 1
     assert sum(runs for _, runs in told["failed"].buckets) == 2 and 5_000_000 <= told["failed"].most_us < 9_000_000
     assert report.incarnation == "0000000000000001" and report.counter == 1
-    machine.answer("sweep", TookTold(machine.srv_us, "ok"))
+    machine.answer("sweep", RunTimesReported(machine.srv_us, "ok"))
     machine.on(HandlerEnded(slow.lease, None))
-    with pytest.raises(AssertionError, match="no TellTook"):
-        sweep_until(machine, TellTook, 25_000)
+    with pytest.raises(AssertionError, match="no ReportRunTimes"):
+        sweep_until(machine, ReportRunTimes, 25_000)
 
 
 def test_a_worker_that_stops_tells_before_it_leaves_and_does_not_wait_for_a_deaf_server() -> None:
@@ -324,9 +334,9 @@ def test_a_worker_that_stops_tells_before_it_leaves_and_does_not_wait_for_a_deaf
         machine.give()
         machine.wake(marker=False)
         machine.on(StopAsked())
-        assert isinstance(machine.out["sweep"].operation, TellTook)
+        assert isinstance(machine.out["sweep"].operation, ReportRunTimes)
         if answered:
-            machine.answer("sweep", TookTold(machine.srv_us, "ok"))
+            machine.answer("sweep", RunTimesReported(machine.srv_us, "ok"))
         else:
             machine.fail("sweep")
         leave = machine.out["sweep"].operation
@@ -344,7 +354,7 @@ def test_after_a_fork_the_child_does_not_tell_what_its_parent_has_measured() -> 
     machine.wake(marker=False)
     machine.on(StopAsked())
     sent = [type(action.call.operation) for action in machine.log if isinstance(action, Send)]
-    assert sent.count(Beat) == 2 and TellTook not in sent
+    assert sent.count(Beat) == 2 and ReportRunTimes not in sent
 
 
 def test_a_worker_without_beats_tells_nothing() -> None:

@@ -12,7 +12,7 @@ import pytest
 from engine import Malformed, Queue, Target, Worker
 from engine.call import Call
 from engine.observer import Outcome
-from engine.operations import Learned
+from engine.operations import WorkerUpdates
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.producing import raw_client
@@ -30,7 +30,7 @@ class Hearing:
         self.told = threading.Event()
 
     def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
-        if isinstance(outcome.reply, Learned):
+        if isinstance(outcome.reply, WorkerUpdates):
             self.told.set()
 
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -302,7 +302,7 @@ def test_so_many_handlers_at_once_as_are_set_from_afar(queue: Queue) -> None:
             queue.workers.set_concurrency("w", None)
             queue.workers.set_concurrency(None, None)
     with raw_client(queue.url) as client:
-        assert [field for field in client.hkeys(queue.model.keys.settings)] == ["version"]
+        assert list(client.hkeys(queue.model.keys.settings)) == ["version"]
 
 
 @pytest.mark.feature("BL21")

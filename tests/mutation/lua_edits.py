@@ -141,7 +141,7 @@ class Loading:
     def accepts(self, edit: Edit) -> bool:
         """Whether the edited files, all of Lua, load."""
         try:
-            return all([self._loads(change.file.removeprefix("lua/"), edit) for change in edit.changes])
+            return all(self._loads(change.file.removeprefix("lua/"), edit) for change in edit.changes)
         except (ScriptFault, redis.ResponseError):
             return False
 

@@ -1,4 +1,4 @@
-"""README's table of what was run, the package's metadata and the check of a new connection name the same versions."""
+"""The table of what was run, the package's metadata and the check of a new connection name the same versions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 def run(product: str) -> list[tuple[int, ...]]:
     """The versions of the table's rows, lowest first."""
-    readme = (ROOT / "README.md").read_text()
-    found = re.findall(rf"^\| {product} ([\d.]+) \|", readme, re.MULTILINE)
+    page = (ROOT / "docs" / "operating.md").read_text()
+    found = re.findall(rf"^\| {product} ([\d.]+) \|", page, re.MULTILINE)
     return sorted(tuple(int(part) for part in version.split(".")) for version in found)
 
 

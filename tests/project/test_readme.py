@@ -1,4 +1,4 @@
-"""The README's snippets run as they stand, against a real server."""
+"""The Python snippets of the README and of docs/ run as they stand, against a real server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import engine
 from tests.engine.helpers.producing import raw_client
 
 ROOT = Path(__file__).resolve().parents[2]
-SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SNIPPETS = [snippet for page in PAGES for snippet in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
 #: Snippets that a test of their own looks into, by words that only they have; each of the others is a program that must end well.
 SPECIAL = {
     "FACE": "def welcome(job):",

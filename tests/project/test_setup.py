@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -35,7 +34,7 @@ def steps() -> list[str]:
 
 
 @pytest.fixture
-def setup(tree: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def setup(tree: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The set-up of the copied tree as a module, with the slow parts (venv, pip, java) replaced by notes of their names."""
     loader = importlib.machinery.SourceFileLoader("ironclaim_setup", str(tree / ".ci" / "setup"))
     spec = importlib.util.spec_from_loader(loader.name, loader)
@@ -53,7 +52,7 @@ def setup(tree: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setattr(module, "check_java", lambda: None)
     monkeypatch.setattr(module, "check_toxiproxy", lambda: None)
     monkeypatch.setattr(sys, "argv", ["setup"])
-    yield module
+    return module
 
 
 def test_the_second_time_does_nothing(setup: ModuleType, steps: list[str]) -> None:

@@ -50,15 +50,15 @@ class Simulation:
     slow_s: dict[str, float] = field(default_factory=dict)
     raw: list[dict[str, object]] = field(default_factory=list)
 
-    def at(self, at: float, deed: Callable[[float], None]) -> None:
+    def at(self, at: float, act: Callable[[float], None]) -> None:
         """Do something then."""
-        heapq.heappush(self.agenda, (at, next(self.numbers), deed))
+        heapq.heappush(self.agenda, (at, next(self.numbers), act))
 
     def run(self) -> None:
         """Everything up to the end."""
         while self.agenda:
-            at, _, deed = heapq.heappop(self.agenda)
-            deed(at)
+            at, _, act = heapq.heappop(self.agenda)
+            act(at)
 
     def healed_s(self, at: float, *targets: str) -> float | None:
         """When the fault ends that hits one of these now; None when none does."""
@@ -69,7 +69,7 @@ class Simulation:
         """Publish one message; a fault that is in the way makes it late."""
         proc = f"publisher-{1 + number % 2}"
 
-        def deed(intended: float) -> None:
+        def act(intended: float) -> None:
             sent = intended + self.chance.expovariate(2_500)
             took, sends = 0.0004 + self.chance.expovariate(3_000), 1
             if (healed := self.healed_s(sent, "server", proc)) is not None:
@@ -83,7 +83,7 @@ class Simulation:
 
             self.at(served, serve)
 
-        return deed
+        return act
 
     def ring(self, channel: str, at: float) -> None:
         """Wake whoever waits for a message of this channel."""
@@ -98,7 +98,7 @@ class Simulation:
             at = healed + self.chance.uniform(0.1, 0.8)
             since = at - 0.001
 
-        def deed(now: float) -> None:
+        def act(now: float) -> None:
             given = self.story.fetch(proc, channel, subscriber, since, took=now - since + 0.0003, served=now)
             forgets = self.chance.random() < 0.02 and now < self.length_s
             if given and not forgets:
@@ -107,7 +107,7 @@ class Simulation:
             then = self.look if rest_s or forgets else self.rest
             self.at(now + 0.002 + rest_s, lambda at: then(channel, subscriber, at))
 
-        self.at(at, deed)
+        self.at(at, act)
 
     def rest(self, channel: str, subscriber: str, at: float) -> None:
         """Wait for the next message; look at once when one has come meanwhile."""

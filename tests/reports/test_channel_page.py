@@ -157,7 +157,7 @@ def test_a_browser_shows_it_whole_and_asks_nobody(window: Browser, run: Path) ->
     assert list(numbers) == DRAWN and all(count >= 3 for count in numbers.values()), numbers
 
 
-@pytest.mark.parametrize("width, dark", [(360, False), (1280, True)])
+@pytest.mark.parametrize(("width", "dark"), [(360, False), (1280, True)])
 def test_it_can_be_read_on_a_phone_and_in_the_dark(window: Browser, run: Path, width: int, dark: bool) -> None:
     window.open(run / page.FILE, width=width, dark=dark)
     assert window.run("return document.documentElement.scrollWidth") <= width

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from reports import load
 from reports.checks.h2_coverage import doubts
 from reports.facts import Process, Run, Stage
-from reports.file_facts import CALL_SLOT_NS, Deed, FileFacts
+from reports.file_facts import CALL_SLOT_NS, FileFacts, ObservedCall
 from reports.folder import history_files
 from tests.reports.conftest import Checked
 from tests.reports.good_run import cast, freeze, healthy, traffic
@@ -39,9 +39,9 @@ def run_with(name: str, files: dict[str, dict[str, Any]]) -> Run:
 STAGES = (("inject", INJECT_NS), ("witness", INJECT_NS + S), ("heal", HEAL_NS), ("healed", HEALED_NS))
 
 
-def deeds(*told: tuple[str, float, float]) -> dict[str, Any]:
-    """The facts of a file with these deeds, times in s."""
-    return {"deeds": tuple(Deed(what, round(sent * S), round(done * S)) for what, sent, done in told)}
+def observed_calls(*told: tuple[str, float, float]) -> dict[str, Any]:
+    """The facts of a file with these calls, times in s."""
+    return {"observed_calls": tuple(ObservedCall(what, round(sent * S), round(done * S)) for what, sent, done in told)}
 
 
 def worker(**facts: Any) -> dict[str, dict[str, Any]]:
@@ -50,15 +50,15 @@ def worker(**facts: Any) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "deed"),
+    ("name", "call"),
     [("worker-freeze", ("finish stale", 20.1, 20.2)), ("net-latency", ("extend ok", 10.1, 19.9))],
 )
-def test_one_deed_in_its_window_is_enough(name: str, deed: tuple[str, float, float]) -> None:
-    assert doubts(run_with(name, worker(**deeds(deed)))) == []
+def test_one_call_in_its_window_is_enough(name: str, call: tuple[str, float, float]) -> None:
+    assert doubts(run_with(name, worker(**observed_calls(call)))) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "deed"),
+    ("name", "call"),
     [
         ("worker-freeze", ("finish stale", 9.0, 9.1)),
         ("worker-freeze", ("finish stale", 31.0, 31.1)),
@@ -68,19 +68,19 @@ def test_one_deed_in_its_window_is_enough(name: str, deed: tuple[str, float, flo
         ("net-latency", ("extend ok", 15.0, 15.089)),
     ],
 )
-def test_the_deed_of_another_time_or_kind_proves_nothing(name: str, deed: tuple[str, float, float]) -> None:
-    found = doubts(run_with(name, worker(**deeds(deed))))
+def test_the_call_of_another_time_or_kind_proves_nothing(name: str, call: tuple[str, float, float]) -> None:
+    found = doubts(run_with(name, worker(**observed_calls(call))))
     assert len(found) == 1 and found[0].startswith(f"1-{name}: no ")
 
 
 def test_a_renewal_under_latency_counts_from_the_send_that_was_answered() -> None:
-    renewal = Deed("extend ok", 15 * S, round(18.05 * S), 18 * S)
+    renewal = ObservedCall("extend ok", 15 * S, round(18.05 * S), 18 * S)
     words = "1-net-latency: no renewal was sent and answered while the network was slow"
-    assert doubts(run_with("net-latency", worker(deeds=(renewal,)))) == [words]
+    assert doubts(run_with("net-latency", worker(observed_calls=(renewal,)))) == [words]
 
 
-def test_the_deed_of_a_process_that_was_not_hit_proves_nothing() -> None:
-    run = run_with("worker-freeze", {"worker-1": deeds(("finish stale", 20.1, 20.2))})
+def test_the_call_of_a_process_that_was_not_hit_proves_nothing() -> None:
+    run = run_with("worker-freeze", {"worker-1": observed_calls(("finish stale", 20.1, 20.2))})
     assert doubts(run) == ["1-worker-freeze: no finish of a zombie was refused"]
 
 
@@ -89,13 +89,13 @@ REPEATS = (("claim repeated", 10.5, 15.6), ("finish repeated", 9.9, 20.6))
 
 def test_a_lost_reply_must_have_been_repeated_to_each_kind_of_call() -> None:
     """Calls that were under way when the fault came count, and those that were answered only after it had healed."""
-    enqueue = deeds(("enqueue repeated", 19.9, 25.0))
-    assert doubts(run_with("net-reply-lost", {"worker-2": deeds(*REPEATS), "producer-1": enqueue})) == []
-    assert doubts(run_with("net-reply-lost", {"worker-2": deeds(*REPEATS)})) == [
+    enqueue = observed_calls(("enqueue repeated", 19.9, 25.0))
+    assert doubts(run_with("net-reply-lost", {"worker-2": observed_calls(*REPEATS), "producer-1": enqueue})) == []
+    assert doubts(run_with("net-reply-lost", {"worker-2": observed_calls(*REPEATS)})) == [
         "1-net-reply-lost: no enqueue was answered by a repeat"
     ]
-    late = deeds(("enqueue repeated", 20.1, 20.2))
-    assert len(doubts(run_with("net-reply-lost", {"worker-2": deeds(*REPEATS), "producer-1": late}))) == 1
+    late = observed_calls(("enqueue repeated", 20.1, 20.2))
+    assert len(doubts(run_with("net-reply-lost", {"worker-2": observed_calls(*REPEATS), "producer-1": late}))) == 1
     assert len(doubts(run_with("net-reply-lost", {}))) == 3
 
 
@@ -125,7 +125,7 @@ def test_a_planned_fault_that_never_came_is_in_doubt() -> None:
     ]
 
 
-def test_deeds_are_found_in_the_rows(tmp_path: Path, spark: SparkSession) -> None:
+def test_observed_calls_are_found_in_the_rows(tmp_path: Path, spark: SparkSession) -> None:
     """Among others: a claim that repeats says so of the call, the others of their jobs."""
     story = healthy(tmp_path / "run")
     story.enqueue("again", 30, result="repeated", took=0.5)
@@ -136,13 +136,13 @@ def test_deeds_are_found_in_the_rows(tmp_path: Path, spark: SparkSession) -> Non
     run = story.write()
     files = history_files(run)
     facts = load.learn(load.read_rows(spark, files), files, story.spec).files
-    assert facts["producer-1.jsonl"].deeds == (Deed("enqueue repeated", ns(30), ns(30.5)),)
-    assert [(deed.what, deed.first_send_ns) for deed in facts["worker-1.jsonl"].deeds] == [
+    assert facts["producer-1.jsonl"].observed_calls == (ObservedCall("enqueue repeated", ns(30), ns(30.5)),)
+    assert [(call.what, call.first_send_ns) for call in facts["worker-1.jsonl"].observed_calls] == [
         ("claim repeated", ns(31)),
         ("extend ok", ns(32)),
         ("finish repeated", ns(34)),
     ]
-    assert [deed.what for deed in facts["worker-3.jsonl"].deeds] == ["finish stale"]
+    assert [call.what for call in facts["worker-3.jsonl"].observed_calls] == ["finish stale"]
     assert facts["worker-1.jsonl"].connected_ns == (ns(0),)
     sent, done = ns(30) // CALL_SLOT_NS, ns(30.5) // CALL_SLOT_NS
     assert (sent, done) in facts["producer-1.jsonl"].calls

@@ -277,7 +277,7 @@ def test_the_tail_is_what_follows_the_last_newline(tmp_path: Path, content: byte
 
 def test_a_snapshot_must_list_every_job_of_every_state_but_done() -> None:
     """`done` is bounded, and what it lists only adds to what is known."""
-    whole: dict[str, tuple[int, int]] = {state: (3, 3) for state in STATES}
+    whole: dict[str, tuple[int, int]] = dict.fromkeys(STATES, (3, 3))
     assert Snapshot(0, 0, {**whole, "done": (900, 100)}).gaps() == []
     assert Snapshot(0, 0, {**whole, "dead": (4, 3)}).gaps() == ["lists 3 of 4 jobs in state dead"]
     del whole["delayed"]

@@ -23,7 +23,7 @@ def run_of(*phases: tuple[str, int], stages: tuple[Stage, ...] = ()) -> Run:
     return Run({}, {}, stages=stages, phases=tuple(Phase(name, at_s * S) for name, at_s in phases))
 
 
-@pytest.mark.parametrize("length_s, width_s", [(1, 1), (80, 1), (600, 1), (601, 2), (86_400, 300), (10_000_000, 16_667)])
+@pytest.mark.parametrize(("length_s", "width_s"), [(1, 1), (80, 1), (600, 1), (601, 2), (86_400, 300), (10_000_000, 16_667)])
 def test_a_long_run_has_wider_buckets_not_more(length_s: int, width_s: int) -> None:
     found = axis(run_of(("lead-in", 100), ("end", 100 + length_s)))
     assert (found.width_s, found.start_ns) == (width_s, 100 * S)

@@ -155,7 +155,7 @@ def test_ticks_that_fire_once_each_and_late_ones_together(story: Story, checked:
     tick(story, "worker-3", 40.02, 1000, result="moved")
     tick(story, "worker-3", 41.5, 1500, 2000, reply="info")
     tick(story, "worker-4", 42.0, 2500)
-    assert checked(story.write(), "J15", "J5", "J16", "J4") == {check: ("valid", "") for check in ("J15", "J5", "J16", "J4")}
+    assert checked(story.write(), "J15", "J5", "J16", "J4") == dict.fromkeys(("J15", "J5", "J16", "J4"), ("valid", ""))
 
 
 @pytest.mark.slow

@@ -71,7 +71,8 @@ BY_HAND = (
         (
             Edit(
                 "tick-checks-version-and-time",
-                "if was[2] ~= expected_ms or was[3] ~= '1' or math.max(last_ms, tonumber(expected_ms)) > now_ms then",
+                "if not version or was[2] ~= expected_ms or was[3] ~= '1' "
+                "or math.max(last_ms, tonumber(expected_ms)) > now_ms then",
             ),
         ),
         ("tick",),
@@ -83,7 +84,7 @@ BY_HAND = (
         (
             Edit(
                 "all-parents-ended-before-the-child",
-                "do helpers.unblock_job(prefix, known, child, now_ms, turn, wakes, helpers) end",
+                "do unblock_job(prefix, known, child, now_ms, turn, wakes, events) end",
             ),
         ),
         ("parent open",),

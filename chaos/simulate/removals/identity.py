@@ -33,7 +33,7 @@ IDENTITY = (
             ),
             Edit(
                 "picked-job-knows-its-limit",
-                "limit = head.limit, ran = run[1], lane_name = head.name, cost = metered and helpers.envelope_cost(raw) }",
+                "limit = head.limit, ran = run[1], lane_name = head.name, cost = metered and envelope_cost(raw) }",
             ),
         ),
         ("one place",),

@@ -81,7 +81,7 @@ LANES = (
         (
             Edit(
                 "reaped-lease-frees-its-slot",
-                "if state[5] == 'none' then helpers.free_slots(prefix, state[5], id, turn, wakes, helpers) end",
+                "if state[5] == 'none' then free_slots(prefix, state[5], id, turn, wakes) end",
             ),
         ),
         ("held",),
@@ -189,7 +189,7 @@ LANES = (
     Removal(
         23,
         "a dead job keeps its unique key",
-        (Edit("dead-job-frees-its-unique-key", "local _ = job, helpers"),),
+        (Edit("dead-job-frees-its-unique-key", "local _ = job"),),
         ("unique left",),
         ("unique",),
     ),

@@ -51,7 +51,7 @@ LOCKS = (
     Removal(
         9,
         "who has lost a lock gives back that of its holder",
-        (Edit("only-the-holder-releases-a-lock", "if redis.call('HGET', lock, 'token') then"),),
+        (Edit("only-the-holder-releases-a-lock", "if token and redis.call('HGET', lock, 'token') then"),),
         ("lock",),
         ("locks",),
     ),

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Generator
 
 from engine.errors import EngineError
-from engine.operations import Hear, Heard
+from engine.operations import AwaitEnds, EndedJobs
 from engine.queue.asynchronous.calls import AsyncBlockingCalls, AsyncQueueCalls
 from engine.queue.results import BLOCK_MS, FIRST_ENTRY
 
@@ -76,7 +76,7 @@ class AsyncEndListeners:
         after = FIRST_ENTRY
         while True:
             try:
-                heard: Heard = await self._blocking.run(Hear(token, after, BLOCK_MS))
+                heard: EndedJobs = await self._blocking.run(AwaitEnds(token, after, BLOCK_MS))
                 after, told = heard.after, heard.jobs
             except EngineError:
                 # The server is away, or something is wrong with it: those who wait look, and meet it themselves.

@@ -19,7 +19,7 @@ from engine.errors import Malformed, ScriptFault
 from engine.handlers import BATCH_MAX
 from engine.models.model import Spec
 from engine.observer import Observer
-from engine.operations import Count, Counts, Enqueued, ListedTook, Listing, ListTook, MakeTestQueue, Snapshot, Window
+from engine.operations import Count, Counts, Enqueued, ListedRunTimes, Listing, ListRunTimes, MakeTestQueue, Snapshot, Window
 from engine.options import JobOptions, checked
 from engine.parameters import JobName
 from engine.queue import administering, clearing, producing, registry
@@ -271,7 +271,7 @@ class AsyncQueue(AsyncQueueCalls):
         found: dict[str, HandlerTimes] = {}
         for page in range(_STATS_PAGES_MAX):
             async with self.driver.turns:
-                reply: ListedTook = await self.driver.run(self.model.call(ListTook(page * _STATS_PAGE, _STATS_PAGE)))
+                reply: ListedRunTimes = await self.driver.run(self.model.call(ListRunTimes(page * _STATS_PAGE, _STATS_PAGE)))
             found.update({name: handler_times(name, since_ms, items) for name, since_ms, items in reply.names})
             if len(reply.names) < _STATS_PAGE:
                 break

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 from collections.abc import Generator
 
-from engine.operations import Hear, Heard
+from engine.operations import AwaitEnds, EndedJobs
 from engine.queue.results import FIRST_ENTRY
 from engine.queue.synchronous.calls import BlockingCalls, QueueCalls
 
@@ -21,7 +21,7 @@ class EndListener:
 
     def rest(self, most_ms: int) -> None:
         """Wait until the job may have ended; at most so long. Raises ServerUnavailable, OutcomeUnknown."""
-        heard: Heard = self._blocking.run(Hear(self.token, self._after, most_ms))
+        heard: EndedJobs = self._blocking.run(AwaitEnds(self.token, self._after, most_ms))
         self._after = heard.after
 
 

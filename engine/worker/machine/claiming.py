@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from engine.operations import Claim, Claimed, Learned, Wait
+from engine.operations import Claim, Claimed, Wait, WorkerUpdates
 from engine.routing import DEFAULT_ROUTE, matching
 from engine.server_clock import ServerClock
 from engine.worker.machine.events import Settings
@@ -82,7 +82,7 @@ class Claiming:
     def hungry(self, hungry: bool) -> None:
         self._hungry = hungry
 
-    def learned(self, reply: Learned) -> None:
+    def learned(self, reply: WorkerUpdates) -> None:
         """The classes with targets, of which some may match this worker."""
         self.version = reply.version
         # anchor: only-matching-classes-are-claimed

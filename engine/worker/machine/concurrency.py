@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from engine.operations import Learned
+from engine.operations import WorkerUpdates
 from engine.worker.machine.events import MS, Settings
 
 #: What is taken ahead fills this time.
@@ -219,7 +219,7 @@ class Allowance:
         self._paused_until_ns: int | None = None
         self._ask_at_ns = 0
 
-    def learned(self, reply: Learned, done_ns: int) -> None:
+    def learned(self, reply: WorkerUpdates, done_ns: int) -> None:
         """What is set from afar. More handlers than the worker was started with it cannot run."""
         self.pooled = min(reply.concurrency, self._concurrency) if reply.concurrency else self._concurrency
         if not reply.pause_ms:

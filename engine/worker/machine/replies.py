@@ -18,26 +18,26 @@ from engine.operations import (
     Failure,
     Finish,
     FinishedAndClaimed,
-    Learned,
     Lease,
     LeasedJob,
     Mark,
     Marked,
-    News,
     NoteProgress,
     Operation,
     Promote,
     Promoted,
+    ReadWorkerUpdates,
     Reap,
     Reaped,
     Release,
+    ReportRunTimes,
     Retry,
-    TellTook,
+    RunTimesReported,
     Tick,
     Ticked,
-    TookTold,
     Wait,
     Woken,
+    WorkerUpdates,
 )
 from engine.outcomes import TIMED_OUT, Verdict, ending
 from engine.worker.machine import backoff
@@ -84,7 +84,7 @@ class ReplyHandling(State):
             case Beaten() if isinstance(operation, Beat):
                 self._heartbeat.answered(operation)
                 self._sweeping.beaten(reply, event.done_ns)
-            case TookTold():
+            case RunTimesReported():
                 self._statistics.answered()
             case Reaped():
                 self._sweeping.reaped(operation, reply, event.done_ns)
@@ -94,7 +94,7 @@ class ReplyHandling(State):
                 self._sweeping.promoted(reply, event.done_ns)
                 if reply.version != self._claiming.version:
                     self._sweeping.learn(self._claiming.version)
-            case Learned():
+            case WorkerUpdates():
                 self._claiming.learned(reply)
                 self._sweeping.learned(self._claiming.classes)
                 self._allowance.learned(reply, event.done_ns)
@@ -177,11 +177,11 @@ class ReplyHandling(State):
                 self._call_slots.pause("work", now_ns)
             case Tick() if event.fault:
                 self._sweeping.tick_failed(now_ns)
-            case Promote() | Reap() | News() | Count() | Tick():
+            case Promote() | Reap() | ReadWorkerUpdates() | Count() | Tick():
                 self._sweeping.failed(now_ns)
             case Beat():
                 self._heartbeat.failed(operation, now_ns)
-            case TellTook():
+            case ReportRunTimes():
                 self._statistics.unanswered(now_ns, fault=event.fault)
             case Extend():
                 self._renewing.soon(now_ns)

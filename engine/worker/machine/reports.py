@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from engine.operations import BUCKET_MAX, Beat, Lease, NoteProgress, NoteQueue, TellTook, TookItem
+from engine.operations import BUCKET_MAX, Beat, Lease, NoteProgress, NoteQueue, ReportRunTimes, RunTimes
 from engine.server_clock import ServerClock
 from engine.worker.machine.events import MS, Settings
 from engine.worker.machine.lease_table import LeaseTable
@@ -153,7 +153,7 @@ class RunStatistics:
         self._ok: dict[str, list[int]] = {}
         self._failed: dict[str, list[int]] = {}
         # The report that is out; it may be sent again at `_at_ns`.
-        self._out: TellTook | None = None
+        self._out: ReportRunTimes | None = None
 
     def succeeded(self, name: str, took_ns: int) -> None:
         """A handler has returned. Called for every job: 0.13 us."""
@@ -174,7 +174,7 @@ class RunStatistics:
         row[_TOTAL] += took_ns
         row[_MOST] = max(row[_MOST], took_ns)
 
-    def next_report(self, incarnation: str, now_ns: int, *, last: bool = False) -> TellTook | None:
+    def next_report(self, incarnation: str, now_ns: int, *, last: bool = False) -> ReportRunTimes | None:
         """The report that is due, or has to be sent again; with `last` whatever there is to tell. None where reports are off."""
         if now_ns < self._at_ns and (self._out is not None or not last):
             return None
@@ -190,7 +190,7 @@ class RunStatistics:
         if not items:
             return None
         self._counter += 1
-        self._out = TellTook(incarnation, self._counter, now_ms + _VOID_MS, items)
+        self._out = ReportRunTimes(incarnation, self._counter, now_ms + _VOID_MS, items)
         return self._out
 
     def answered(self) -> None:
@@ -210,8 +210,8 @@ class RunStatistics:
         self._failed.clear()
         self._out = None
 
-    def _take(self) -> tuple[TookItem, ...]:
-        items: list[TookItem] = []
+    def _take(self) -> tuple[RunTimes, ...]:
+        items: list[RunTimes] = []
         told: tuple[tuple[Literal["ok", "failed"], dict[str, list[int]]], ...] = (("ok", self._ok), ("failed", self._failed))
         for outcome, rows in told:
             while rows and len(items) < ITEMS_MAX:
@@ -219,5 +219,5 @@ class RunStatistics:
                 buckets = {bucket: runs for bucket, runs in enumerate(row[:BUCKET_MAX]) if runs}
                 if longest := sum(row[BUCKET_MAX:_TOTAL]):
                     buckets[BUCKET_MAX] = longest
-                items.append(TookItem(name, outcome, row[_TOTAL] // 1000, row[_MOST] // 1000, tuple(buckets.items())))
+                items.append(RunTimes(name, outcome, row[_TOTAL] // 1000, row[_MOST] // 1000, tuple(buckets.items())))
         return tuple(items)

@@ -94,8 +94,7 @@ class WorkerSteps(ReplyHandling, Planning):
                 self._take_new_incarnation()
             case TimerFired():
                 pass
-        for lease in self._lease_table.run_out(now_ns):
-            actions.append(LoseLease(lease, self._starved_ms))
+        actions.extend(LoseLease(lease, self._starved_ms) for lease in self._lease_table.run_out(now_ns))
         if self._timeouts:
             self._time_out(now_ns, actions)
         if isinstance(event, Answered) and isinstance(event.reply, Extended) and not starved:

@@ -9,10 +9,10 @@ from engine.operations import (
     Beaten,
     Count,
     DueSchedule,
-    News,
     Operation,
     Promote,
     Promoted,
+    ReadWorkerUpdates,
     Reap,
     Reaped,
     Tick,
@@ -120,7 +120,7 @@ class Sweeping:
         """There is something new to who knows this version. `marker`: others wait for the marker that told so, and asking is what
         leaves it for them (news.lua); so after those that are on their way the news are asked for once more."""
         if not self.asking:
-            self._rest.insert(0, News(version, self._settings.name))
+            self._rest.insert(0, ReadWorkerUpdates(version, self._settings.name))
             self.asking = True
         elif marker:
             self._taken = version

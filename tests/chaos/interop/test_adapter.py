@@ -194,7 +194,7 @@ def test_recording_leaves_bull_as_it_is(worked: Adapter, ironclaim_url: str) -> 
         assert client.smembers("bull:mail:failed") == {"4"}
         assert client.hget("bull:mail:3", "returnvalue") == '{"done":true}'
         assert client.hget("bull:mail:2", "attemptsMade") == "1"
-        assert not [key for key in client.scan_iter("bull:mail:*:lock")]
+        assert not list(client.scan_iter("bull:mail:*:lock"))
 
 
 def test_a_long_run_extends_its_lock(adapter: Adapter, port: int) -> None:

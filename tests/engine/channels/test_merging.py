@@ -4,7 +4,7 @@ the test takes one away, by a carrier of steps without threads."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -106,8 +106,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    yield Desk()
+def desk() -> Desk:
+    return Desk()
 
 
 def ids(found: Fetched) -> list[str]:

@@ -126,7 +126,7 @@ def proven(told: Told) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "reply, left",
+    ("reply", "left"),
     [
         (AcknowledgeReply(1, "OK", CLOCK_MIN + 1, CLOCK_MAX, 0), [CLOCK_MIN, CLOCK_MIN + 1]),
         (AcknowledgeReply(1, "stale", CLOCK_MIN + 1, CLOCK_MAX - 2, 0, beyond=True), [CLOCK_MAX - 1, CLOCK_MIN, CLOCK_MIN + 1]),

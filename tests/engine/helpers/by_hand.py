@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from engine.operations import Alter, Altered, Bury, Clean, Deed, Era, Failure, Forget, SetEvents, SetRetention
+from engine.operations import AdminAction, Alter, Altered, Bury, Clean, Era, Failure, Forget, SetEvents, SetRetention
 from tests.engine.desk import Desk
 
 
-def alter(desk: Desk, deed: Deed, state: str, *jobs: str) -> Alter:
-    return Alter(new_op_id(desk), desk.now_ms + 10_000, deed, jobs, state)
+def alter(desk: Desk, action: AdminAction, state: str, *jobs: str) -> Alter:
+    return Alter(new_op_id(desk), desk.now_ms + 10_000, action, jobs, state)
 
 
-def altered(desk: Desk, deed: Deed, state: str, *jobs: str) -> tuple[Altered, ...]:
+def altered(desk: Desk, action: AdminAction, state: str, *jobs: str) -> tuple[Altered, ...]:
     """What came of it, sent once."""
-    reply = desk.run(alter(desk, deed, state, *jobs))
+    reply = desk.run(alter(desk, action, state, *jobs))
     assert reply.result == "done"
     return reply.items
 

@@ -10,8 +10,8 @@ from tests.engine.helpers.mixed_sides import Side
 
 #: Windows of one length a target: what becomes of a window whose length changes is not told.
 PER_MS = {"n:mail": 700, "n:sms": 300, "k:*": 500, "k:a": 500}
-#: From which states each deed takes a job.
-DEEDS = {
+#: From which states each action takes a job.
+ACTIONS = {
     "cancel": ("waiting", "blocked", "delayed", "active"),
     "remove": ("waiting", "blocked", "delayed", "dead", "finished"),
     "run_now": ("delayed",),
@@ -42,34 +42,34 @@ class Users(Side):
         unsure = self.oracle.blurred(found.holder, self.now_ms)
         assert (found.result, told[1] if unsure else found.state, found.holder) == told
 
-    def alter(self, deed: str, pick: int) -> None:
+    def alter(self, action: str, pick: int) -> None:
         """Mostly to a job whose state allows it."""
         now_ms = self.now_ms
         sure = [job for job in self.ids if not self.oracle.blurred(job, now_ms)]
-        fit = [job for job in sure if self.oracle.known(job, now_ms)[0] in DEEDS[deed]] if pick % 5 else []
+        fit = [job for job in sure if self.oracle.known(job, now_ms)[0] in ACTIONS[action]] if pick % 5 else []
         job = fit[pick % len(fit)] if fit else self.known(pick)
         if not job:
             return
         state = self.oracle.known(job, now_ms)[0]
-        owner: Any = self.desk.queue.dead if deed in ("requeue", "discard") else self.desk.queue.jobs
-        found: Altered = getattr(owner, deed)(job)
-        if state not in DEEDS[deed]:
+        owner: Any = self.desk.queue.dead if action in ("requeue", "discard") else self.desk.queue.jobs
+        found: Altered = getattr(owner, action)(job)
+        if state not in ACTIONS[action]:
             assert found == Altered(job, "changed", state)
             return
-        holder = self._altered(deed, job, state)
+        holder = self._altered(action, job, state)
         assert found == Altered(job, "held" if holder else "done", state, holder or None)
 
-    def _altered(self, deed: str, job: str, state: str) -> str:
+    def _altered(self, action: str, job: str, state: str) -> str:
         work = self.oracle.works.get(job)
-        if deed == "requeue":
+        if action == "requeue":
             return self.oracle.requeue(job, self.now_ms)
-        if deed == "run_now" and work:
+        if action == "run_now" and work:
             work.state, work.at_ms = "waiting", 0
         elif state == "finished":
             self.oracle.done.pop(job, None)
         elif work:
             self.over += [work.lease] if work.lease else []
-            self.oracle.end_by_hand(job, "cancelled" if deed == "cancel" else "discarded", self.now_ms)
+            self.oracle.end_by_hand(job, "cancelled" if action == "cancel" else "discarded", self.now_ms)
         return ""
 
     def clean(self, state: str, older_than_ms: int) -> None:

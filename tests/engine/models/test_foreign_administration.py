@@ -9,7 +9,7 @@ import pytest
 
 from engine import Queue
 from engine.models.model import Spec
-from engine.operations import Bury, Deed, Era, Extend, Failure, Retry, TellTook, TookItem
+from engine.operations import AdminAction, Bury, Era, Extend, Failure, ReportRunTimes, Retry, RunTimes
 from tests.conformance.desk import STATES, ModelDesk, label_of
 from tests.conformance.models import FOREIGN, each
 from tests.engine.desk import LEASE_MS
@@ -72,7 +72,7 @@ def test_rule_26_what_has_not_started_never_starts(desk: ModelDesk, name: str) -
 
 
 @pytest.mark.parametrize(
-    ("deed", "name"),
+    ("action", "name"),
     [
         ("cancel", "waiting"),
         ("cancel", "delayed"),
@@ -84,21 +84,21 @@ def test_rule_26_what_has_not_started_never_starts(desk: ModelDesk, name: str) -
         ("run_now", "delayed"),
     ],
 )
-def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: ModelDesk, deed: Deed, name: str) -> None:
+def test_rule_07_a_job_that_is_in_another_state_by_now_is_left_alone(desk: ModelDesk, action: AdminAction, name: str) -> None:
     desk.one_of_each()
     others = [job for job in STATES if job != name]
     before = desk.dump()
-    operation = desk.alter_operation(deed, name, *others, "nobody")
+    operation = desk.alter_operation(action, name, *others, "nobody")
     reply = desk.run(operation)
     assert [(item.result, item.state) for item in reply.items] == [("changed", job) for job in others] + [("changed", "gone")]
     assert changed_keys(desk, before) == {desk.keys.op(operation.op_id)}
 
 
-@pytest.mark.parametrize("deed", ["cancel", "remove", "discard", "requeue", "run_now"])
-def test_rule_07_a_second_copy_changes_nothing_and_a_late_one_is_refused(desk: ModelDesk, deed: Deed) -> None:
-    name = {"cancel": "waiting", "run_now": "delayed"}.get(deed, "dead")
+@pytest.mark.parametrize("action", ["cancel", "remove", "discard", "requeue", "run_now"])
+def test_rule_07_a_second_copy_changes_nothing_and_a_late_one_is_refused(desk: ModelDesk, action: AdminAction) -> None:
+    name = {"cancel": "waiting", "run_now": "delayed"}.get(action, "dead")
     desk.one_of_each()
-    operation = desk.alter_operation(deed, name, name)
+    operation = desk.alter_operation(action, name, name)
     call = desk.call(operation)
     first = desk.send(call)
     assert first.result == "done" and first.items[0].done
@@ -113,17 +113,17 @@ def test_rule_07_a_second_copy_changes_nothing_and_a_late_one_is_refused(desk: M
     assert changed_keys(desk, before) == set()
 
 
-@pytest.mark.parametrize("deed", ["cancel", "remove", "requeue", "run_now"])
-def test_rule_01_cut_off_after_any_write_the_next_copy_does_the_rest(desk: ModelDesk, deed: Deed, spec: Spec) -> None:
-    name = {"cancel": "active", "run_now": "delayed"}.get(deed, "dead")
+@pytest.mark.parametrize("action", ["cancel", "remove", "requeue", "run_now"])
+def test_rule_01_cut_off_after_any_write_the_next_copy_does_the_rest(desk: ModelDesk, action: AdminAction, spec: Spec) -> None:
+    name = {"cancel": "active", "run_now": "delayed"}.get(action, "dead")
     for writes in range(40):
         desk.begin()
         desk.one_of_each()
-        operation = desk.alter_operation(deed, name, name)
+        operation = desk.alter_operation(action, name, name)
         was_cut = desk.cut_off(operation, writes)
         desk.run(operation)
-        assert sum(found.count(name) for found in desk.listed().values()) == (deed in ("requeue", "run_now")), writes
-        if deed in ("requeue", "run_now"):
+        assert sum(found.count(name) for found in desk.listed().values()) == (action in ("requeue", "run_now")), writes
+        if action in ("requeue", "run_now"):
             assert sorted(desk.take()) == sorted(("waiting", name)), writes
         desk.queue.close()
         if not was_cut:
@@ -243,8 +243,8 @@ def test_obliterate_leaves_nothing_but_what_workers_know(spec: Spec, ironclaim_u
     queue = desk.queue
     queue.schedules.put("s", "main", {}, every_ms=HOUR_MS)
     queue.pause("main")
-    items = tuple(TookItem(name, "ok", 2_000, 2_000, ((3, 1),)) for name in ("main", "other", "third"))
-    desk.run(TellTook("a" * 16, 1, desk.now_ms + HOUR_MS, items))
+    items = tuple(RunTimes(name, "ok", 2_000, 2_000, ((3, 1),)) for name in ("main", "other", "third"))
+    desk.run(ReportRunTimes("a" * 16, 1, desk.now_ms + HOUR_MS, items))
     assert len([key for key in desk.dump() if ":took:" in key]) == len(items)
     assert queue.obliterate() is False
     assert desk.state("active") == "active"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -45,8 +44,8 @@ class Hand:
 
 
 @pytest.fixture(params=["live", "document"])
-def layout(request: pytest.FixtureRequest) -> Iterator[Layout]:
-    yield request.param
+def layout(request: pytest.FixtureRequest) -> Layout:
+    return request.param
 
 
 def live_through(layout: Layout, url: str) -> dict[str, str]:

@@ -21,8 +21,8 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture(params=["live", "document"])
-def layout(request: pytest.FixtureRequest) -> Iterator[Layout]:
-    yield request.param
+def layout(request: pytest.FixtureRequest) -> Layout:
+    return request.param
 
 
 @pytest.fixture

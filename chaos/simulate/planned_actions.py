@@ -15,7 +15,16 @@ from engine.queue.producing import NewJob
 
 Change = Literal["put", "enable", "disable", "remove"]
 _CHANGES: tuple[Change, ...] = ("put", "put", "disable", "enable", "enable", "remove")
-_BY_HAND: tuple[operations.Deed, ...] = ("cancel", "cancel", "cancel", "remove", "requeue", "requeue", "discard", "run_now")
+_BY_HAND: tuple[operations.AdminAction, ...] = (
+    "cancel",
+    "cancel",
+    "cancel",
+    "remove",
+    "requeue",
+    "requeue",
+    "discard",
+    "run_now",
+)
 #: Only so many jobs have children: scripts look at a few of them at random, and here at all.
 _PARENTS = 8
 _SCHEDULES = ("daily", "nightly")
@@ -40,7 +49,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class PlannedAction:
     """One call: its jobs, as one `enqueue` or one `enqueue_many`; or `asks`, an administration call that lacks only the time
     after which it is void; or `hand`, what is done to which job; or `schedule`: put, enable, disable or remove, of which name,
     and how often it ticks; or `clear`, what is removed, and how; or `lock`, which one is held, and how; or `read`, the
@@ -51,24 +60,24 @@ class Deed:
     jobs: tuple[NewJob, ...] = ()
     many: bool = False
     asks: Pause | Resume | SetLimit | None = None
-    hand: tuple[operations.Deed, str] | None = None
+    hand: tuple[operations.AdminAction, str] | None = None
     schedule: tuple[Change, str, int] | None = None
     clear: tuple[Clear, Mapping[str, Any]] | None = None
     lock: Hold | None = None
     read: str = ""
 
 
-def plan_deeds(profile: Profile, chooser: random.Random) -> tuple[Deed, ...]:
+def plan_actions(profile: Profile, chooser: random.Random) -> tuple[PlannedAction, ...]:
     """What the producers of an episode will do."""
-    deeds = _administration(profile, chooser)
-    deeds += _schedules(profile, chooser, len(deeds))
-    deeds += _clears(profile, chooser, len(deeds))
-    first = len(deeds)
+    actions = _administration(profile, chooser)
+    actions += _schedules(profile, chooser, len(actions))
+    actions += _clears(profile, chooser, len(actions))
+    first = len(actions)
     made: list[str] = []
     while len(made) < profile.jobs:
         at_ms = int(chooser.random() * profile.chaos_ms)
-        if chooser.random() < 0.3 and len(deeds) > first:
-            at_ms = deeds[-1].at_ms + chooser.randrange(3)
+        if chooser.random() < 0.3 and len(actions) > first:
+            at_ms = actions[-1].at_ms + chooser.randrange(3)
         many = chooser.random() < profile.bulk
         names: list[str] = []
         for _ in range(chooser.randint(2, profile.bulk_most) if many else 1):
@@ -79,13 +88,13 @@ def plan_deeds(profile: Profile, chooser: random.Random) -> tuple[Deed, ...]:
             else:
                 made.append(f"j{len(made) + 1}")
                 names.append(made[-1])
-        jobs = tuple(_job(profile, name, f"{name} by call {len(deeds)}", chooser) for name in names)
+        jobs = tuple(_job(profile, name, f"{name} by call {len(actions)}", chooser) for name in names)
         if profile.kin and not many and chooser.random() < profile.kin:
             jobs = (_child(jobs[0], made, chooser),)
-        deeds.append(Deed(at_ms, len(deeds), jobs, many))
-    deeds += _by_hand(profile, deeds, chooser)
-    deeds += _reads(profile, made, len(deeds), chooser)
-    return (*deeds, *_locks(profile, len(deeds), chooser))
+        actions.append(PlannedAction(at_ms, len(actions), jobs, many))
+    actions += _by_hand(profile, actions, chooser)
+    actions += _reads(profile, made, len(actions), chooser)
+    return (*actions, *_locks(profile, len(actions), chooser))
 
 
 def _child(job: NewJob, made: list[str], chooser: random.Random) -> NewJob:
@@ -96,46 +105,46 @@ def _child(job: NewJob, made: list[str], chooser: random.Random) -> NewJob:
     return job
 
 
-def _by_hand(profile: Profile, deeds: list[Deed], chooser: random.Random) -> list[Deed]:
-    made = [(deed.at_ms, job) for deed in deeds for job in deed.jobs]
-    found: list[Deed] = []
+def _by_hand(profile: Profile, actions: list[PlannedAction], chooser: random.Random) -> list[PlannedAction]:
+    made = [(action.at_ms, job) for action in actions for job in action.jobs]
+    found: list[PlannedAction] = []
     for number in range(profile.hands):
         at_ms, job = chooser.choice(made)
         does = chooser.choice(_BY_HAND)
         # The dead are older.
         later_ms = chooser.randint(500, 12_000) if does in ("requeue", "discard") else chooser.randint(0, 4000)
-        found.append(Deed(at_ms + later_ms, len(deeds) + number, hand=(does, str(job.id))))
+        found.append(PlannedAction(at_ms + later_ms, len(actions) + number, hand=(does, str(job.id))))
     return found
 
 
-def _reads(profile: Profile, made: list[str], first: int, chooser: random.Random) -> list[Deed]:
+def _reads(profile: Profile, made: list[str], first: int, chooser: random.Random) -> list[PlannedAction]:
     times_ms = [int(chooser.random() * (profile.chaos_ms + 5000)) for _ in range(profile.reads)]
-    return [Deed(at_ms, first + at, read=chooser.choice(made)) for at, at_ms in enumerate(times_ms)]
+    return [PlannedAction(at_ms, first + at, read=chooser.choice(made)) for at, at_ms in enumerate(times_ms)]
 
 
-def _locks(profile: Profile, first: int, chooser: random.Random) -> list[Deed]:
-    deeds: list[Deed] = []
+def _locks(profile: Profile, first: int, chooser: random.Random) -> list[PlannedAction]:
+    actions: list[PlannedAction] = []
     for at in range(profile.locks):
         ttl_ms = chooser.choice((50, 400, 3000))
         # Some are too late to renew it.
         waits_ms = tuple(int(ttl_ms * chooser.choice((0.1, 0.5, 0.9, 1.02, 1.5))) for _ in range(chooser.randint(1, 4)))
         hold = Hold(chooser.choice(_LOCKS), ttl_ms, waits_ms, chooser.random() < 0.7)
-        deeds.append(Deed(int(chooser.random() * profile.chaos_ms), first + at, lock=hold))
-    return deeds
+        actions.append(PlannedAction(int(chooser.random() * profile.chaos_ms), first + at, lock=hold))
+    return actions
 
 
-def _schedules(profile: Profile, chooser: random.Random, first: int) -> list[Deed]:
-    deeds: list[Deed] = []
+def _schedules(profile: Profile, chooser: random.Random, first: int) -> list[PlannedAction]:
+    actions: list[PlannedAction] = []
     for at in range(profile.schedules):
         name = chooser.choice(_SCHEDULES)
         change: Change = "put" if at < 2 else chooser.choice(_CHANGES)
         at_ms = int(chooser.random() * profile.chaos_ms / (4 if at < 2 else 1))
-        deeds.append(Deed(at_ms, first + at, schedule=(change, name, chooser.choice((700, 1500, 4000)))))
-    return deeds
+        actions.append(PlannedAction(at_ms, first + at, schedule=(change, name, chooser.choice((700, 1500, 4000)))))
+    return actions
 
 
-def _clears(profile: Profile, chooser: random.Random, first: int) -> list[Deed]:
-    deeds: list[Deed] = []
+def _clears(profile: Profile, chooser: random.Random, first: int) -> list[PlannedAction]:
+    actions: list[PlannedAction] = []
     for at in range(profile.clears + profile.bounds):
         does: Clear = chooser.choice(_CLEARS) if at < profile.clears else "retention"
         how: dict[str, Any] = {}
@@ -150,39 +159,41 @@ def _clears(profile: Profile, chooser: random.Random, first: int) -> list[Deed]:
             case "retention":
                 most, age_ms = chooser.choice((0, 1, 3)), chooser.choice((500, 4000, 60_000))
                 how = {"done_max": most, "done_age_ms": age_ms, "dead_max": most, "dead_age_ms": age_ms}
-        deeds.append(Deed(int(chooser.random() * profile.chaos_ms), first + at, clear=(does, how)))
-    return deeds
+        actions.append(PlannedAction(int(chooser.random() * profile.chaos_ms), first + at, clear=(does, how)))
+    return actions
 
 
-def remove_schedules(names: tuple[str, ...], first_number: int) -> tuple[Deed, ...]:
+def remove_schedules(names: tuple[str, ...], first_number: int) -> tuple[PlannedAction, ...]:
     """No schedule ticks any more in the end."""
-    return tuple(Deed(0, first_number + at, schedule=("remove", name, 0)) for at, name in enumerate(names))
+    return tuple(PlannedAction(0, first_number + at, schedule=("remove", name, 0)) for at, name in enumerate(names))
 
 
-def resume_all(profile: Profile, first_number: int) -> tuple[Deed, ...]:
+def resume_all(profile: Profile, first_number: int) -> tuple[PlannedAction, ...]:
     """Whatever is paused in the end is resumed."""
     names = ("*", *profile.names)
-    return tuple(Deed(0, first_number + at, asks=Resume(_op_id(first_number + at), 0, name)) for at, name in enumerate(names))
+    return tuple(
+        PlannedAction(0, first_number + at, asks=Resume(_op_id(first_number + at), 0, name)) for at, name in enumerate(names)
+    )
 
 
-def _administration(profile: Profile, chooser: random.Random) -> list[Deed]:
-    deeds: list[Deed] = []
+def _administration(profile: Profile, chooser: random.Random) -> list[PlannedAction]:
+    actions: list[PlannedAction] = []
     windows = {kind: (chooser.choice((400, 1000, 2500)), chooser.choice(("fixed", "sliding"))) for kind in "nk"}
     targets = [f"n:{name}" for name in profile.names] + [f"k:{key}" for key in profile.keys] + ["k:*"] * bool(profile.keys)
     for at in range(profile.limits):
         at_ms = int(chooser.random() * profile.chaos_ms / (4 if at < 3 else 1))
         target = chooser.choice(targets)
         limit = None if at >= 3 and chooser.random() < 0.3 else _limit(profile, chooser, *windows[target[0]])
-        deeds.append(Deed(at_ms, len(deeds), asks=SetLimit(_op_id(len(deeds)), 0, target, limit)))
+        actions.append(PlannedAction(at_ms, len(actions), asks=SetLimit(_op_id(len(actions)), 0, target, limit)))
     for _ in range(profile.pauses):
         at_ms = int(chooser.random() * profile.chaos_ms)
         name = chooser.choice(("*", *profile.names))
         length_ms = chooser.choice((0, 500, 4000))
-        deeds.append(Deed(at_ms, len(deeds), asks=Pause(_op_id(len(deeds)), 0, name, length_ms)))
+        actions.append(PlannedAction(at_ms, len(actions), asks=Pause(_op_id(len(actions)), 0, name, length_ms)))
         if chooser.random() < 0.7:
             later_ms = at_ms + chooser.randint(1, 4000)
-            deeds.append(Deed(later_ms, len(deeds), asks=Resume(_op_id(len(deeds)), 0, name)))
-    return deeds
+            actions.append(PlannedAction(later_ms, len(actions), asks=Resume(_op_id(len(actions)), 0, name)))
+    return actions
 
 
 def _limit(profile: Profile, chooser: random.Random, per_ms: int, window: Any) -> Limit:
@@ -238,9 +249,9 @@ def _job(profile: Profile, name: str, text: str, chooser: random.Random) -> NewJ
     )
 
 
-def asked_by(deed: Deed, not_after_ms: int) -> Operation:
-    """The administration call of a deed, with the time after which it is void."""
-    asks = deed.asks
+def asked_by(action: PlannedAction, not_after_ms: int) -> Operation:
+    """The administration call of an action, with the time after which it is void."""
+    asks = action.asks
     assert asks is not None
     match asks:
         case Pause():

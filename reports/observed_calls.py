@@ -12,20 +12,20 @@ from reports.file_facts import CALL_SLOT_NS, LAG_STEP_NS
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-#: Operation -> results of its items that make it a deed: `finish stale`, say. A run has few of each, and extends once in a while.
-DEEDS = {"enqueue": ("repeated",), "claim": ("repeated",), "finish": ("repeated", "stale"), "extend": ("ok",)}
+#: Operation -> results of its items that make it a call: `finish stale`, say. A run has few of each, and extends once in a while.
+OBSERVED = {"enqueue": ("repeated",), "claim": ("repeated",), "finish": ("repeated", "stale"), "extend": ("ok",)}
 
 
-def deeds() -> Column:
-    """The deeds of a row with their instants; null for a row that is none."""
+def observed_calls() -> Column:
+    """The observed calls of a row with their instants; null for a row that is none."""
     f, results = F.col("f"), F.col("items.result")
     told = []
-    for operation, wanted in DEEDS.items():
+    for operation, wanted in OBSERVED.items():
         for result in wanted:
             # A claim says of the call that it repeats, also when nothing is left to repeat.
             some = F.array_contains(results, result) | ((F.col("result") == result) & F.lit(operation == "claim"))
             told.append(F.when((f == operation) & F.coalesce(some, F.lit(False)), F.lit(f"{operation} {result}")))
-    ok = F.col("readable") & (F.col("type") == "ok") & f.isin(*DEEDS)
+    ok = F.col("readable") & (F.col("type") == "ok") & f.isin(*OBSERVED)
     what = F.when(ok, F.array_compact(F.array(*told)))
     return F.when(F.size(what) > 0, F.struct(what.alias("what"), "first_send_ns", "done_ns", "last_send_ns"))
 

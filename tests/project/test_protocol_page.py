@@ -1,0 +1,27 @@
+"""docs/protocol.md has each rule that code, scripts and tests cite, and names tests that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "protocol.md").read_text()
+
+
+def sources() -> list[Path]:
+    folders = ("engine", "chaos", "bench", "reports", "lua", "tests")
+    return [path for folder in folders for suffix in ("py", "lua") for path in sorted((ROOT / folder).rglob(f"*.{suffix}"))]
+
+
+def test_each_rule_that_is_cited_has_its_section() -> None:
+    headings = re.findall(r"^### Rule (\d+): (.+)$", PAGE, re.MULTILINE)
+    assert [int(number) for number, _ in headings] == list(range(1, 38))
+    assert len({name for _, name in headings}) == 37
+    cited = {int(number) for path in sources() for number in re.findall(r"(?:\b[Rr]ules? |test_rule_)(\d+)", path.read_text())}
+    assert cited <= set(range(1, 38)) and len(cited) > 25
+
+
+def test_the_files_that_it_names_exist() -> None:
+    named = set(re.findall(r"`((?:tests|engine|lua|chaos|reports)/[\w/.]+\.(?:py|lua))`", PAGE))
+    assert named and not {file for file in named if not (ROOT / file).is_file()}
