@@ -1,4 +1,4 @@
-"""A call: one operation as a value. Building one does no I/O; a driver runs it (DESIGN 3.1)."""
+"""A call: one operation as a value. Building one does no I/O; a driver runs it (docs/architecture.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The logical clock of a channel: whole numbers from -(2^53 - 1) to 2^53 - 1 in a circle (seeds/dsps.md, "Clock overflow
-handling").
+"""The logical clock of a channel: whole numbers from -(2^53 - 1) to 2^53 - 1 in a circle, as DSPS defines it.
 
 The one place in Python where clocks are compared (`clock_after` of `lua/dsps/modules/clock.lua` is its twin). After the
 largest comes the smallest, so `<` says nothing: of two different clocks the later one is that which is reached first, less

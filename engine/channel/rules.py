@@ -57,5 +57,5 @@ def expire_ms(rules: Iterable[ChannelRule], channel: str) -> int:
 
 
 def ttl_s(expire_ms: int) -> int:
-    """The life of keys in whole seconds: T of seeds/dsps.md as it runs."""
+    """The time to live of a channel's keys, in whole seconds: `expire_ms` with DSPS's margin, rounded up."""
     return -(-(expire_ms + _MARGIN_MS) // 1000)

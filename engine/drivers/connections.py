@@ -1,6 +1,7 @@
 """Connections to one Redis or Valkey server, each made fit for the engine by a handshake before its first call.
 
-The client's own retries are off: redis-py re-sends EVALSHA by default, and re-sending is the engine's decision (DESIGN 3.1).
+The client's own retries are off: redis-py re-sends EVALSHA by default, and re-sending is the engine's decision
+(`engine.drivers.delivery`).
 """
 
 from __future__ import annotations

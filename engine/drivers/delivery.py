@@ -1,4 +1,4 @@
-"""What a driver does next with one call: send it, wait, or give up. Pure decisions, no socket (DESIGN 3.1, 3.2).
+"""What a driver does next with one call: send it, wait, or give up. Pure decisions, no socket (rules 5 and 31).
 
 Every call of the engine carries an identity that makes a second send harmless, so a call without an answer is sent again
 until its deadline. What is unknown after that is said to be unknown.

@@ -2,7 +2,7 @@
 
 The engine opens connections of its own in either case. Of a client it takes the address, the database, the credentials and TLS;
 not its pool, whose connections answer in the client's own way, not its retries, which would send a call again behind the
-engine's back (DESIGN 3.1), and not its timeouts and `decode_responses`.
+engine's back, and not its timeouts and `decode_responses`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DSPS: a durable channel (seeds/dsps.md), with the keys, values, lives and replies of the original, next to its clients.
+"""DSPS: a durable channel, with the keys, values, lives and replies of the original, next to its clients.
 
 Choices, where the original loses something or its document and its server differ (wire-models 2.3 and 6.1):
 

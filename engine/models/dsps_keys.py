@@ -1,4 +1,4 @@
-"""The keys of a DSPS channel: the one place that writes them, each with its Redis type and what it holds (seeds/dsps.md).
+"""The keys of a DSPS channel: the one place that writes them, each with its Redis type and what it holds.
 
 The braces are the hash tag: one channel is one slot. Keys with `.ironclaim` are ours; clients of the original pass them by: they
 look for no keys, and their names hold no dot. They end with the clock, so that neither is taken for a loss of the other.

@@ -1,4 +1,4 @@
-"""Lanes, the default model: a pure mapping from operations to calls of the scripts in `lua/lanes` (DESIGN 3.5, 3.6).
+"""Lanes, the default model: a pure mapping from operations to calls of the scripts in `lua/lanes`.
 
 A class is a job's name with what it wants of a worker, a lane is a class with a key (rule 18).
 """

@@ -1,4 +1,4 @@
-"""The keys of Lanes: the one place that writes a colon. Each with its Redis type and what it holds (DESIGN 3.6).
+"""The keys of Lanes: the one place that writes a colon. Each with its Redis type and what it holds.
 
 One queue is one hash slot, so it lives on one node and uses one core of it (rule 27).
 """

@@ -1,4 +1,4 @@
-"""Mosquito keyspaces (seeds/mosquito.md). A live one needs `Mosquito(layout="live")`: the default, "document", keeps sorted sets
+"""Mosquito keyspaces. A live one needs `Mosquito(layout="live")`: the default, "document", keeps sorted sets
 where Crystal's runners keep lists, and each refuses the other's keys.
 
 `document` is the design document's: waiting, pending, scheduled and dead are sorted sets. Waiting is scored by arrival in ms

@@ -1,4 +1,4 @@
-"""Operations on a channel of DSPS, and their replies (seeds/dsps.md). Clocks are those of `engine.channel.clock`.
+"""Operations on a channel of DSPS, and their replies. Clocks are those of `engine.channel.clock`.
 
 What all have in common: `ttl_s` is the life of keys that are written or renewed, in whole seconds; `seen` is the latest clock of
 this channel that the caller has been told of, None where it knows none: a server whose clock is behind it has gone back, and goes

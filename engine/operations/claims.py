@@ -30,10 +30,10 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class Claim(Declaration, script="claim"):
-    """Lease up to `limit` jobs of these classes, at most 16. At most `crashed_max` of them have a crash behind them: a worker
-    runs one of those at a time, and the others may be run elsewhere (rule 12). With `priorities` only
-    jobs with one from the first to the second. `worker`: what the worker is, for models that look at the routing of each
-    job (None: nothing special). (incarnation, counter) is the identity (rule 4).
+    """Lease up to `limit` jobs of these classes, of which a worker names at most 15 (rule 22). At most `crashed_max` of the jobs
+    have a crash behind them: a worker runs one of those at a time, and the others may be run elsewhere (rule 12). With
+    `priorities` only jobs with one from the first to the second. `worker`: what the worker is, for models that look at the
+    routing of each job (None: nothing special). (incarnation, counter) is the identity (rule 4).
     """
 
     incarnation: str

@@ -1,5 +1,6 @@
 #!lua
--- Declare an empty queue as made for tests: only then do scripts take `now_ms` from their caller (DESIGN 3.4).
+-- Declare an empty queue as made for tests: only then do scripts take `now_ms` from their caller. On any other
+-- queue the time is the server's, so that no caller can move it.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

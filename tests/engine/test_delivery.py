@@ -1,4 +1,4 @@
-"""What the driver decides about one call, without a socket (DESIGN 3.1, 3.2; rules 5, 27 and 31)."""
+"""What the driver decides about one call, without a socket (rules 5, 27 and 31)."""
 
 from __future__ import annotations
 

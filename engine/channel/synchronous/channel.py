@@ -1,6 +1,6 @@
 # Generated from engine/channel/asynchronous/channel.py by "make generate"; do not edit.
 """A durable channel: publish with ids of your own, any number of subscribers each with a cursor, messages that come again
-until they are acknowledged (DESIGN 3.7)."""
+until they are acknowledged (docs/guides/channels.md)."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ class Queue(QueueCalls):
         raise ScriptFault(f"snapshot: more than {_SNAPSHOT_PAGES_MAX * _SNAPSHOT_PAGE} jobs in one state")
 
     def use_test_clock(self, now_ms: int) -> None:
-        """Give the scripts this time instead of the server's (DESIGN 3.4). Only on a queue that has never held a job, or one
+        """Give the scripts this time instead of the server's. Only on a queue that has never held a job, or one
         that this was called on before; anything else is Malformed. The time lies in 2100 or later: keys expire by the
         server's own clock, so an expiry in its past would delete what the script has just written."""
         now = validate.integer("now_ms", now_ms, TEST_CLOCK_LEAST_MS, 2**52)

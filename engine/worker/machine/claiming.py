@@ -10,7 +10,7 @@ from engine.routing import DEFAULT_ROUTE, matching
 from engine.server_clock import ServerClock
 from engine.worker.machine.events import Settings
 
-#: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is that of the news.
+#: Blocking on 1,000 lists costs the server 0.4 ms: at most 16, and one of them is the worker's own, on which it hears of updates.
 CLASSES_PER_CALL_MAX = 15
 
 

@@ -1,4 +1,5 @@
-"""What a worker does next: pure code with events in, calls and timers out (DESIGN 3.1).
+"""What a worker does next: pure code with events in, calls and timers out
+(docs/decisions/state-machine.md).
 
 Threads, sockets and signals only execute it: the same machine runs in the worker process, inside a Locust user under gevent,
 and step by step in a simulator. Every `now_ns` is monotonic.

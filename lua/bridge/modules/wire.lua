@@ -67,7 +67,7 @@ local function bridge_matches(target, worker)
   return #wanted == 0 or (met > 0 and (target.mode == 'any' or met == #wanted))
 end
 
--- BridgeMQ's wire: all that is known of its keys and its JSON (seeds/bridge.md). `w` is what the shared scripts ask for; names that
+-- BridgeMQ's wire: all that is known of its keys and its JSON. `w` is what the shared scripts ask for; names that
 -- begin with `at_` are keys. Methods that write say so.
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local w = { root = root, prefix = prefix, now_ms = now_ms }
