@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,13 +59,18 @@ def servers() -> dict[str, Path | None]:
     return {name: Path(program) if program else None for name, program in found.items()}
 
 
-def start_module(module: str, *arguments: str) -> subprocess.Popen[bytes]:
-    """A child process of this harness, on the client's core, that ends with it. What it prints is for its parent to read."""
+def start_module(module: str, *arguments: str, tree: Path = ROOT) -> subprocess.Popen[bytes]:
+    """A child process that runs a module of this harness, or of the checkout in `tree`; see `start_program`."""
+    return start_program(["-m", module, *arguments], tree)
+
+
+def start_program(arguments: Sequence[str], tree: Path, *, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """A Python process on the client's core that imports from `tree` and ends with its parent, which reads what it prints."""
     return start_guarded(
-        [sys.executable, "-m", module, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
+        [sys.executable, *arguments],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        stdin=stdin,
         stdout=subprocess.PIPE,
     )
 

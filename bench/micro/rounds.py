@@ -45,6 +45,14 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return median(mine / other for mine, other in zip(ours, theirs, strict=True))
 
 
+def ratio_interval(ours: Sequence[float], theirs: Sequence[float], *, seed: int = 1, draws: int = 1000) -> tuple[float, float]:
+    """95 % interval of `ratio`, from resampling the rounds."""
+    random_draws = random.Random(seed)
+    ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
+    medians = [median(random_draws.choices(ratios, k=len(ratios))) for _ in range(draws)]
+    return quantile(medians, 0.025), quantile(medians, 0.975)
+
+
 def quantile(values: Sequence[float], share: float) -> float:
     """The smallest value that at least this share of the values does not exceed."""
     ordered = sorted(values)
