@@ -41,6 +41,8 @@ def _beat(delivery: Delivery, beat: Beat, reply: Beaten, book: Book, clock_runs:
         raise Found("member", f"{incarnation} has left and is still listed")
     if beat.until_ms and beat.until_ms > delivery.now_ms and incarnation not in listed:
         raise Found("member", f"{incarnation} beats and is not listed")
+    if beat.until_ms and beat.until_ms <= delivery.now_ms and incarnation in listed and incarnation not in before.zset("workers"):
+        raise Found("member", f"a beat of {incarnation} that counts no more has listed it")
     if listed.get(incarnation, 0) > max(delivery.now_ms + beat.ttl_ms, before.zset("workers").get(incarnation, 0)):
         raise Found("member", f"{incarnation} is listed for longer than its beat counts")
 

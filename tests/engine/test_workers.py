@@ -231,11 +231,16 @@ def test_bad_input_is_refused_before_anything_is_sent() -> None:
             call()
 
 
-def test_an_old_beat_that_arrives_late_lists_nobody_for_long(desk: Desk) -> None:
-    call = desk.call(desk.beat_operation())
-    desk.tick(TTL_MS + 1)
-    desk.send(call)
-    assert desk.run(ListWorkers(0, 10)).workers[0].until_ms <= desk.now_ms
+def test_rule_07_a_beat_that_ran_out_on_its_way_lists_nobody_and_takes_no_lead(desk: Desk) -> None:
+    gone = desk.call(desk.beat_operation("a"))
+    desk.tick(TTL_MS - 1)
+    desk.beat("b")
+    desk.run(replace(desk.beat_operation("b"), until_ms=0))
+    desk.tick(1)
+    reply = desk.send(gone)
+    assert (reply.result, reply.leads) == ("repeated", False)
+    for key in (desk.keys.workers, desk.keys.worker("a" * 16), desk.keys.leader):
+        assert not desk.redis.exists(key)
 
 
 def test_who_died_before_the_clock_stepped_back_is_not_listed_until_it_is_there_again(desk: Desk) -> None:

@@ -15,6 +15,13 @@ MEMBERS = (
     ),
     Removal(
         7,
+        "a beat that ran out on its way lists who is gone",
+        (Edit("beat-that-ran-out-lists-nobody", ""),),
+        ("member",),
+        ("beats",),
+    ),
+    Removal(
+        7,
         "a late copy of a report of times is added once more",
         (Edit("repeated-report-counts-once", ""),),
         ("times",),

@@ -238,6 +238,9 @@ local function note_beat(keys, beat, now_ms)
   end
   -- anchor: late-beat-is-ignored
   if last >= tonumber(beat.counter) then return reply(beat.until_ms > 0 and 'repeated' or 'left') end
+  -- The time that it counted for was over when it arrived: it would list a worker that may long be gone, and where none is left to
+  -- look for its leases, for ever. Nor does it say that the server was not stalled.
+  if beat.until_ms > 0 and beat.until_ms <= now_ms then return reply('repeated') end -- anchor: beat-that-ran-out-lists-nobody
   if beat.until_ms == 0 then
     redis.call('ZREM', keys.workers, beat.incarnation)
     if leads == beat.incarnation then redis.call('DEL', keys.leader) end
