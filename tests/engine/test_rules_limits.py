@@ -481,6 +481,44 @@ def test_rule_10_thousands_of_rests_an_hour_ahead_end(desk: Desk) -> None:
     check(desk)
 
 
+def test_rule_10_a_limit_that_was_changed_an_hour_ahead_keeps_no_sweep_busy(desk: Desk) -> None:
+    desk.set_limit("k:*", concurrency=1)
+    desk.enqueue("j0", "j1", key="k")
+    assert names(jobs(desk)) == ["j0"] and jobs(desk) == []
+    assert parked(desk) == {"main/k": "k:k"}
+    desk.reap()
+    desk.tick(-HOUR_MS)
+    waits_ms: list[int] = []
+    for _ in range(3):
+        waits_ms.append(desk.reap().sleep_ms)
+        desk.tick(10)
+    assert waits_ms[-1] > 0, f"the next sweep may wait, not {waits_ms}"
+
+
+def test_rule_10_hundreds_of_limits_with_parked_lanes_an_hour_ahead_hear_of_a_change(desk: Desk) -> None:
+    many = 250
+    keys = sorted(f"k{number}" for number in range(many))
+    # More than one sweep looks at, and first in its order: those whose own limit leaves them no room, whatever that for all says.
+    own = keys[:120]
+    desk.set_limit("k:*", concurrency=1)
+    for key in own:
+        desk.set_limit(f"k:{key}", concurrency=1)
+    desk.run(desk.enqueue_many_of(*((f"{key}-{at}", key) for key in keys for at in (0, 1))))
+    first = [job for _ in range(5) for job in desk.claim(limit=100)]
+    desk.claim(limit=300)
+    assert (len(first), len(parked(desk))) == (many, many)
+    desk.reap()
+    desk.tick(-HOUR_MS)
+    desk.reap()
+    desk.tick(10)
+    desk.set_limit("k:*", concurrency=2)
+    for _ in range(5):
+        desk.reap()
+        desk.tick(10)
+    assert set(parked(desk)) == {f"main/{key}" for key in own}
+    check(desk)
+
+
 def test_rule_10_held_slots_an_hour_ahead_come_down_with_their_leases(desk: Desk) -> None:
     desk.set_limit("k:k", concurrency=1)
     desk.enqueue("j0", "j1", key="k")

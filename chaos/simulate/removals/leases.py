@@ -45,6 +45,13 @@ LEASES = (
         ("clock and kills",),
     ),
     Removal(
+        10,
+        "a limit that was changed before the clock stepped back keeps the sweeps busy",
+        (Edit("limit-change-follows-the-clock", "changed_ms = now_ms + 1"),),
+        ("busy loop",),
+        ("limits and clock",),
+    ),
+    Removal(
         11,
         "the first sweep after a stall reaps",
         (Edit("no-reap-after-a-stall", "local _ = no_reap_before_ms"),),

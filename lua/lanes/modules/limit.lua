@@ -87,8 +87,18 @@ end
 -- a call: the next claim makes them anew where they are due (rule 10). Returns whether some wait to be looked at.
 local function mend_limits(prefix, sweep, now_ms, turn, wakes)
   local kept, rest = redis.call('HMGET', sweep, 'rests_from_ms', 'limits_changed_ms'), prefix .. 'rest'
-  local more = false
+  local blocking = prefix .. 'blocking'
+  local more, changed_ms = false, tonumber(kept[2] or 0)
+  -- A change that a clock which stepped back has left ahead of now was made now: else each sweep would ask for another one at once
+  -- until the clock has caught up (rule 10).
+  if changed_ms > now_ms + 1 then
+    changed_ms = now_ms + 1
+    redis.call('HSET', sweep, 'limits_changed_ms', changed_ms) -- anchor: limit-change-follows-the-clock
+  end
   if kept[1] then
+    -- Limits with parked lanes are looked at in the order of their last look: one that is ahead of now would come last for ever.
+    local ahead = redis.call('ZRANGE', blocking, '(' .. string.format('%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 1000)
+    for _, limit in ipairs(ahead) do redis.call('ZADD', blocking, 'XX', 0, limit) end
     local page = redis.call('ZRANGE', rest, kept[1], '+inf', 'BYSCORE', 'LIMIT', 0, PIECE, 'WITHSCORES')
     for at = 1, #page, 2 do
       if string.sub(page[at], 1, 2) == 'l:' then
@@ -100,7 +110,9 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
       end
     end
     more = #page == 2 * PIECE
-    if more then redis.call('HSET', sweep, 'rests_from_ms', page[2 * PIECE]) else redis.call('HDEL', sweep, 'rests_from_ms') end
+    local from_ms = more and page[2 * PIECE] or #ahead == 1000 and kept[1]
+    if from_ms then redis.call('HSET', sweep, 'rests_from_ms', from_ms) else redis.call('HDEL', sweep, 'rests_from_ms') end
+    more = from_ms ~= false
   end
   local pauses = redis.call('HGETALL', prefix .. 'paused')
   for at = 1, #pauses, 2 do
@@ -114,7 +126,7 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
     -- Its marker is due when it ends, whatever has brought it forward.
     if tonumber(until_ms) > now_ms then redis.call('ZADD', rest, 'NX', until_ms, 'w:' .. pauses[at]) end
   end
-  local limits = redis.call('ZRANGE', prefix .. 'blocking', 0, 99)
+  local limits = redis.call('ZRANGE', blocking, 0, 99)
   local keys = #limits
   local named = {}
   for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
@@ -138,12 +150,12 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
         end
       end
       if redis.call('ZCARD', parked) > 0 then
-        redis.call('ZADD', prefix .. 'blocking', now_ms, limit)
+        redis.call('ZADD', blocking, now_ms, limit)
       else
-        redis.call('ZREM', prefix .. 'blocking', limit)
+        redis.call('ZREM', blocking, limit)
       end
     end
   end
-  local oldest = redis.call('ZRANGE', prefix .. 'blocking', 0, 0, 'WITHSCORES')
-  return more or oldest[2] ~= nil and tonumber(oldest[2]) < math.min(tonumber(kept[2] or 0), now_ms + 1)
+  local oldest = redis.call('ZRANGE', blocking, 0, 0, 'WITHSCORES')
+  return more or oldest[2] ~= nil and tonumber(oldest[2]) < changed_ms
 end
