@@ -25,7 +25,6 @@ from typing import Any, Literal, assert_never, cast
 
 from engine.call import Call
 from engine.channel import clock
-from engine.errors import ScriptFault
 from engine.models.dsps_keys import DspsKeys
 from engine.models.model import Finding
 from engine.models.slots import FilledSlots
@@ -100,14 +99,9 @@ class DspsModel(FilledSlots):
             case Subscribe() | Unsubscribe() | Fetch():
                 return self.bound(operation)
 
-    def parse(self, operation: ChannelOperation, raw: Any) -> ChannelReply:
-        """The reply of an operation's script as a value. Raises ScriptFault."""
-        try:
-            return _parsed(operation, raw)
-        except ScriptFault:
-            raise
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise ScriptFault(f"{type(operation).__name__}: the reply {raw!r:.200} is outside its contract ({error})") from error
+    def read_reply(self, operation: ChannelOperation, raw: Any) -> ChannelReply:
+        """As its script documents it."""
+        return _parsed(operation, raw)
 
 
 def _parsed(operation: ChannelOperation, raw: Any) -> ChannelReply:

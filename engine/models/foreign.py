@@ -19,7 +19,6 @@ from engine.errors import UnsupportedFeature
 from engine.models import (
     envelope,
     foreign_replies,
-    lanes_replies,
     lanes_schedules,
 )
 from engine.models.fields import pack, unpack
@@ -99,10 +98,6 @@ class Foreign(Scripted):
         """A new job as packed fields, the body first: what `item.fields` of the wire's `admit` and `add` holds."""
         raise NotImplementedError
 
-    def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
-        """A job from the body that the wire has read: a string, or a flat list of fields and values. Raises ScriptFault."""
-        raise NotImplementedError
-
     def sibling(self, queue: str) -> Self:
         """The same model of another queue."""
         other = type(self)(queue, self.keys.root, lua=self._lua, layout=self.layout, settings=self.settings)
@@ -148,11 +143,11 @@ class Foreign(Scripted):
         parts = unpack(raw) or [b""]
         return envelope.decode(parts[0], Lease("", 0, ""), 0, (0, 0, 0))
 
-    def parse(self, operation: Operation, raw: Any) -> Reply:
-        """The reply of an operation's script as a value."""
+    def read_reply(self, operation: Operation, raw: Any) -> Reply:
+        """As the operation declares it; the replies of enqueues have a form of their own."""
         if isinstance(operation, Enqueue | EnqueueMany):
             return foreign_replies.enqueued(operation, raw)
-        reply = lanes_replies.parse(operation, raw, self.decode)
+        reply = super().read_reply(operation, raw)
         # Sets and lists do not stand in the order of time: behind a young job there may be an old one.
         return replace(reply, ordered=False) if isinstance(reply, Cleaned) else reply
 

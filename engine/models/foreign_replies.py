@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from engine.errors import ScriptFault
 from engine.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Woken
 
 _LETTERS = {"c": "created", "r": "repeated", "d": "duplicate", "x": "refused"}
@@ -15,13 +14,10 @@ _WORDS = 5
 def enqueued(operation: Enqueue | EnqueueMany, raw: Any) -> Enqueued | EnqueuedMany:
     """What came of each job of a call. One that had no id has got one."""
     jobs = (operation,) if isinstance(operation, Enqueue) else operation.jobs
-    try:
-        srv_us, flat = int(raw[0]), [word if isinstance(word, int) else word.decode() for word in raw[1]]
-        if len(flat) != _WORDS * len(jobs):
-            raise ValueError(f"{len(flat)} words for {len(jobs)} jobs")
-        items = tuple(_item(srv_us, flat[at : at + _WORDS]) for at in range(0, len(flat), _WORDS))
-    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
-        raise ScriptFault(f"{type(operation).__name__}: reply outside the contract ({error}): {raw!r:.200}") from error
+    srv_us, flat = int(raw[0]), [word if isinstance(word, int) else word.decode() for word in raw[1]]
+    if len(flat) != _WORDS * len(jobs):
+        raise ValueError(f"{len(flat)} words for {len(jobs)} jobs")
+    items = tuple(_item(srv_us, flat[at : at + _WORDS]) for at in range(0, len(flat), _WORDS))
     return items[0] if isinstance(operation, Enqueue) else EnqueuedMany(srv_us, items)
 
 

@@ -6,6 +6,7 @@ A class is a job's name with what it wants of a worker, a lane is a class with a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from engine import validate
 from engine.call import Call
 from engine.class_names import class_target
 from engine.errors import ScriptFault
-from engine.models import envelope, lanes_replies, lanes_schedules
+from engine.models import envelope, lanes_schedules
 from engine.models.ids import random_id, random_ids
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Finding
@@ -32,11 +33,11 @@ from engine.operations import (
     Options,
     Reap,
     Release,
-    Reply,
     Retry,
     Tick,
     Value,
     Wait,
+    Woken,
 )
 from engine.options import PLAIN
 from engine.scripts import load_folder, scripts_folder
@@ -106,10 +107,6 @@ class Lanes(Scripted):
         """That envelope."""
         return envelope.decode(raw, Lease("", 0, ""), 0, (0, 0, 0))
 
-    def parse(self, operation: Operation, raw: Any) -> Reply:
-        """The reply of an operation's script as a value."""
-        return lanes_replies.parse(operation, raw)
-
     def call(self, operation: Operation) -> Call[Any]:
         """The call that carries out an operation. Raises UnsupportedFeature for one that the model lacks."""
         match operation:
@@ -144,7 +141,7 @@ class Lanes(Scripted):
                 lists = [*map(self.keys.wake, operation.classes)]
                 news = "" if operation.version is None else self.keys.news(operation.version)
                 words = ("BLPOP", *lists, *([news] if news else []), operation.block_ms / 1000)
-                return Call(None, (), words, lambda raw: lanes_replies.woken(raw, news), operation, operation.block_ms)
+                return Call(None, (), words, partial(_woken, news), operation, operation.block_ms)
             case _:
                 return super().call(operation)
 
@@ -186,7 +183,7 @@ class Lanes(Scripted):
             *("" if self.now_ms is None else self.now_ms, keys.prefix, operation.job, name, lane, target),
             *(options.unique, options.dedup, options.dedup_ms, options.wait_ms, operation.not_after_ms, head, tail),
         )
-        return Call(script, bound, arguments, lambda raw: lanes_replies.parse(operation, raw), operation)
+        return Call(script, bound, arguments, partial(self.parse, operation), operation)
 
     def _enqueue_many(self, operation: EnqueueMany) -> Call[Any]:
         keys, first = self.keys, operation.jobs[0]
@@ -267,7 +264,13 @@ class Lanes(Scripted):
             *(claim.lease_ms, claim.not_after_ms, claim.owner, claim.sleep_max_ms, claim.crashed_max, least, most),
             *(len(classes), *classes, *(word for lease in leases for word in lease[1:]), *results),
         )
-        return Call(script, bound, arguments, lambda raw: lanes_replies.parse(operation, raw), operation)
+        return Call(script, bound, arguments, partial(self.parse, operation), operation)
 
     def _lease_keys(self, leases: Sequence[Lease]) -> list[str]:
         return self.job_keys(lease.job for lease in leases)
+
+
+def _woken(news: str, raw: Any) -> Woken:
+    """A BLPOP reply. `news`: the list of the worker updates, '' where it was not waited for."""
+    is_news = raw is not None and raw[0] in (news, news.encode())
+    return Woken(raw is not None and not is_news, is_news)

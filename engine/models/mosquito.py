@@ -27,6 +27,7 @@ Choices, where the originals differ or leave something out:
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,9 @@ from engine.operations import (
     Enqueue,
     Lease,
     LeasedJob,
-    MetadataSet,
     Operation,
     Options,
     ReadMetadata,
-    Reply,
     SetLimit,
     SetMetadata,
 )
@@ -135,7 +134,7 @@ class MosquitoModel(Foreign):
         match operation:
             case ReadMetadata():
                 words = ("HGETALL", self.wire.metadata(operation.name))
-                return Call(None, (), words, _metadata, operation)
+                return Call(None, (), words, partial(self.parse, operation), operation)
             case SetMetadata():
                 items: list[object] = []
                 for field, value in operation.fields:
@@ -146,19 +145,6 @@ class MosquitoModel(Foreign):
             case _:
                 return super().call(operation)
 
-    def parse(self, operation: Operation, raw: Any) -> Reply:
-        """The reply of an operation's script as a value."""
-        if isinstance(operation, SetMetadata):
-            result: Any = raw[1].decode()
-            return MetadataSet(raw[0], result, tuple(int(word) for word in (raw[2] if len(raw) > 2 else ())))
-        return super().parse(operation, raw)
-
     def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
         """A job from the flat list of its hash."""
         return mosquito_fields.decode(raw, lease, deadline_ms, counters)
-
-
-def _metadata(raw: Any) -> dict[str, str]:
-    """An HGETALL reply."""
-    texts = [word.decode(errors="replace") for word in raw]
-    return dict(zip(texts[::2], texts[1::2], strict=True))

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from engine.call import Call
-from engine.errors import UnsupportedFeature
-from engine.models import lanes_replies, lanes_schedules
+from engine.errors import ScriptFault, UnsupportedFeature
+from engine.models import lanes_schedules
 from engine.models.lanes_keys import LanesKeys
 from engine.models.slots import FilledSlots
 from engine.operations import (
@@ -18,13 +18,16 @@ from engine.operations import (
     Count,
     Enqueue,
     Extend,
+    Failure,
     Inspect,
     Lease,
+    LeasedJob,
     NoteQueue,
     Operation,
     PutSchedule,
     ReadEvents,
     ReadProgress,
+    Reply,
     ReportRunTimes,
     SetRetention,
 )
@@ -44,6 +47,21 @@ class Scripted(FilledSlots):
     def __init__(self, keys: LanesKeys, scripts: Mapping[str, Script], constants: Mapping[str, object]) -> None:
         super().__init__(keys, scripts, constants)
         self.keys = keys
+
+    def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
+        """A job as the model stores it; `counters` are claims, failures, crashes. Raises ScriptFault."""
+        raise NotImplementedError
+
+    def read_reply(self, operation: Operation, raw: Any) -> Reply | Any:
+        """As the operation declares it."""
+        return operation.parse(raw, self._decode_or_fail)
+
+    def _decode_or_fail(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob | Failure:
+        """A claimed job, or why it cannot be read: one bad job must not hold up the batch that it came with."""
+        try:
+            return self.decode(raw, lease, deadline_ms, counters)
+        except ScriptFault as fault:
+            return Failure(lease, str(fault))
 
     def template(self, job: Enqueue) -> bytes:
         """What a schedule keeps of the job that each of its ticks enqueues."""
@@ -87,16 +105,16 @@ class Scripted(FilledSlots):
             case Count(classes=classes):
                 return self.bound(operation, argument_groups=(classes,))
             case ReadProgress():
-                return Call(None, (), ("HGET", keys.run(operation.job), "progress"), lanes_replies.progress, operation)
+                return Call(None, (), ("HGET", keys.run(operation.job), "progress"), partial(self.parse, operation), operation)
             case AwaitEnds():
                 block_ms = min(operation.block_ms, self.hear_ms)
                 words = ("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.wait(operation.token), operation.after)
-                return Call(None, (), words, partial(lanes_replies.heard, operation), operation, block_ms)
+                return Call(None, (), words, partial(self.parse, operation), operation, block_ms)
             case ReadEvents():
                 return self._read_events(operation)
             case NoteQueue():
                 words = ("ZADD", keys.queues, "GT", operation.used_ms, keys.queue)
-                return Call(None, (), words, lambda raw: True, operation, patient=operation.patient)
+                return Call(None, (), words, partial(self.parse, operation), operation, patient=operation.patient)
             case _ if operation.script in self.scripts:
                 return self.bound(operation)
             case _:
@@ -114,7 +132,7 @@ class Scripted(FilledSlots):
         else:
             block = ("BLOCK", operation.block_ms) if operation.block_ms else ()
             words = ("XREAD", "COUNT", operation.limit, *block, "STREAMS", self.keys.events, operation.after)
-        return Call(None, (), words, partial(lanes_replies.event_page, operation), operation, operation.block_ms)
+        return Call(None, (), words, partial(self.parse, operation), operation, operation.block_ms)
 
 
 def token(lease: Lease) -> tuple[object, ...]:

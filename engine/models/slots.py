@@ -56,7 +56,14 @@ class FilledSlots:
         self._fillings: dict[tuple[str, type[Any]], _Filling] = {}
 
     def parse(self, operation: Any, raw: Any) -> Reply:
-        """The reply of an operation's script as a value."""
+        """The raw reply of an operation as a value. Raises ScriptFault for one outside its contract."""
+        try:
+            return self.read_reply(operation, raw)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise ScriptFault(f"{type(operation).__name__}: reply outside the contract ({error}): {raw!r:.200}") from error
+
+    def read_reply(self, operation: Any, raw: Any) -> Reply:
+        """As `parse`, with the errors that a wrong reply leads to."""
         raise NotImplementedError
 
     def bound(

@@ -4,11 +4,13 @@ identity (rule 7), and a time after which it is void."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from engine.operations.declaration import Declaration
+from engine.operations.raw_replies import one_of, server_us
 
 AdministeredResult = Literal["done", "repeated", "refused"]
+ADMINISTERED_RESULTS = get_args(AdministeredResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,18 @@ class Administered:
         return self.result == "refused"
 
 
+class Administration(Declaration):
+    """The base of administrative calls whose reply is their result alone."""
+
+    __slots__ = ()
+
+    def parse(self, raw: Any, decode: object) -> Administered:
+        """The raw reply as a value."""
+        return Administered(server_us(raw), one_of(raw[1], ADMINISTERED_RESULTS))
+
+
 @dataclass(frozen=True, slots=True)
-class Pause(Declaration, script="pause", slots={"class": "class_name"}):
+class Pause(Administration, script="pause", slots={"class": "class_name"}):
     """Claim nothing of a class (`*`: of the queue) until it is resumed, or for `length_ms`. `op_id` is the identity (rule 7)."""
 
     op_id: str
@@ -40,7 +52,7 @@ class Pause(Declaration, script="pause", slots={"class": "class_name"}):
 
 
 @dataclass(frozen=True, slots=True)
-class Resume(Declaration, script="resume", slots={"class": "class_name"}):
+class Resume(Administration, script="resume", slots={"class": "class_name"}):
     """End a pause. `op_id` is the identity."""
 
     op_id: str
@@ -69,7 +81,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class SetLimit(Declaration, script="set_limit", slots={"limit": "target", "definition": "limit.words"}):
+class SetLimit(Administration, script="set_limit", slots={"limit": "target", "definition": "limit.words"}):
     """Define a limit (None: remove it) for a name (`n:<name>`), for a key (`k:<key>`) or for every key without its own (`k:*`).
     `op_id` is the identity."""
 
@@ -80,7 +92,7 @@ class SetLimit(Declaration, script="set_limit", slots={"limit": "target", "defin
 
 
 @dataclass(frozen=True, slots=True)
-class SetWorker(Declaration, script="set_worker"):
+class SetWorker(Administration, script="set_worker"):
     """Set how many handlers a worker runs at once (`c:<worker>`, `c:*` for every worker without its own), or pause it for so many
     ms (`p:<worker>`, 0 = until it is resumed); None removes that. `op_id` is the identity."""
 
@@ -91,7 +103,7 @@ class SetWorker(Declaration, script="set_worker"):
 
 
 @dataclass(frozen=True, slots=True)
-class SetRetention(Declaration, script="set_retention"):
+class SetRetention(Administration, script="set_retention"):
     """Bounds of what is kept of ended jobs, by their field. `op_id` is the identity."""
 
     op_id: str
@@ -100,7 +112,7 @@ class SetRetention(Declaration, script="set_retention"):
 
 
 @dataclass(frozen=True, slots=True)
-class SetEvents(Declaration, script="set_events"):
+class SetEvents(Administration, script="set_events"):
     """Keep about so many events of the queue from now on; 0: none. `op_id` is the identity."""
 
     op_id: str
@@ -123,13 +135,30 @@ class Alter(Declaration, script="alter", label="change of a job"):
     jobs: tuple[str, ...]
     state: str
 
+    def parse(self, raw: Any, decode: object) -> AlteredJobs:
+        """The raw reply as a value: three words for each job, of which a call that was refused has none."""
+        result = one_of(raw[1], ADMINISTERED_RESULTS)
+        words = [word.decode() for word in raw[2]]
+        jobs = () if result == "refused" else self.jobs
+        if len(words) != 3 * len(jobs):
+            raise ValueError(f"{len(words)} words for {len(jobs)} jobs")
+        items: list[Altered] = []
+        for job, altered, state, holder in zip(jobs, words[::3], words[1::3], words[2::3], strict=True):
+            found = one_of(altered.encode(), _ALTERED_RESULTS)
+            items.append(Altered(job, found, state, None if holder == "-" else holder))
+        return AlteredJobs(server_us(raw), result, tuple(items))
+
+
+AlteredResult = Literal["done", "changed", "held", "corrupt"]
+_ALTERED_RESULTS = get_args(AlteredResult)
+
 
 class Altered(NamedTuple):
     """What came of one job: `done`; `changed` when it was in another `state`; `held` when the job `holder` has its unique key by
     now; `corrupt` when nobody can read it, so that it cannot run."""
 
     job: str
-    result: Literal["done", "changed", "held", "corrupt"]
+    result: AlteredResult
     state: str
     holder: str | None = None
 
@@ -168,6 +197,15 @@ class Clean(Declaration, script="clean", slots={"era_sequence": "era.sequence", 
     limit: int
     most: int
 
+    def parse(self, raw: Any, decode: object) -> Cleaned:
+        """The raw reply as a value; only a call that was carried out has numbers."""
+        result = one_of(raw[1], ADMINISTERED_RESULTS)
+        numbers = [int(word) for word in raw[2:]]
+        if not numbers:
+            return Cleaned(server_us(raw), result)
+        removed, kept, *era = numbers
+        return Cleaned(server_us(raw), result, removed, kept, Era(*era))
+
 
 @dataclass(frozen=True, slots=True)
 class Cleaned(Administered):
@@ -189,6 +227,14 @@ class Forget(Declaration, script="forget", label="obliterate"):
     phase: Literal["begin", "end"]
     force: bool
 
+    def parse(self, raw: Any, decode: object) -> Forgotten:
+        """The raw reply as a value."""
+        busy = raw[1] == b"busy"
+        result = "done" if busy else one_of(raw[1], ADMINISTERED_RESULTS)
+        if len(raw) < 5:
+            return Forgotten(server_us(raw), result, None, busy)
+        return Forgotten(server_us(raw), result, Era(int(raw[2]), int(raw[3])), busy, int(raw[4]) == 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Forgotten(Administered):
@@ -202,6 +248,10 @@ class Forgotten(Administered):
 @dataclass(frozen=True, slots=True)
 class MakeTestQueue(Declaration, script="make_test_queue"):
     """Allow `now_ms` on a queue that has never held a job."""
+
+    def parse(self, raw: Any, decode: object) -> bool:
+        """Whether it is allowed now."""
+        return raw[1] == b"made"
 
 
 AdministrationOperation = (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from engine.operations.declaration import Declaration
 from engine.operations.jobs import LEASE_SLOTS, Lease, Options
+from engine.operations.raw_replies import one_of, server_us
 
 #: How a job ends that is neither finished nor dead.
 DropOutcome = Literal["discarded", "skipped", "rerouted"]
@@ -48,6 +50,30 @@ class Claim(Declaration, script="claim"):
     priorities: tuple[int, int] | None = None
     worker: Attributes | None = None
 
+    def parse(self, raw: Any, decode: Decode) -> Claimed:
+        """The raw reply as a value."""
+        return self.claimed(server_us(raw), raw[2:], decode)
+
+    def claimed(self, srv_us: int, raw: Any, decode: Decode) -> Claimed:
+        """What the claim leased, from the part of a reply that tells it."""
+        nonce = f"{self.incarnation}:{self.counter}"
+        flat = raw[3]
+        jobs: list[LeasedJob] = []
+        unreadable: list[Failure] = []
+        if len(flat) % 7:
+            raise ValueError(f"{len(flat)} values for jobs of 7 each")
+        values = iter(flat)
+        for id, fence, deadline_ms, claims, failures, crashes, sealed in zip(*[values] * 7, strict=True):
+            lease = Lease(id.decode(), fence, nonce)
+            job = decode(sealed, lease, deadline_ms, (claims, failures, crashes))
+            if isinstance(job, LeasedJob):
+                jobs.append(job)
+            else:
+                unreadable.append(job)
+        result = one_of(raw[0], _CLAIM_RESULTS)
+        corrupt = tuple(name.decode() for name in raw[2])
+        return Claimed(srv_us, result, int(raw[1]), tuple(jobs), corrupt, tuple(unreadable))
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -69,6 +95,13 @@ class Finish(Declaration, script="finish"):
     claim: Claim | None = None
     values: tuple[Value, ...] = ()
 
+    def parse(self, raw: Any, decode: Decode) -> Ended | FinishedAndClaimed:
+        """The raw reply as a value."""
+        ended = _ended(raw, len(self.leases))
+        if self.claim is None:
+            return ended
+        return FinishedAndClaimed(ended.srv_us, ended, self.claim.claimed(ended.srv_us, raw[2:], decode))
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -88,12 +121,20 @@ class Retry(Declaration, script="retry"):
 
     failures: tuple[Failure, ...]
 
+    def parse(self, raw: Any, decode: Decode) -> Ended:
+        """The raw reply as a value."""
+        return _ended(raw, len(self.failures))
+
 
 @dataclass(frozen=True, slots=True)
 class Bury(Declaration, script="bury"):
     """End leases of jobs that must not run again by themselves."""
 
     failures: tuple[Failure, ...]
+
+    def parse(self, raw: Any, decode: Decode) -> Ended:
+        """The raw reply as a value."""
+        return _ended(raw, len(self.failures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +144,20 @@ class Drop(Declaration, script="drop", label="end of a job"):
     leases: tuple[Lease, ...]
     outcomes: tuple[DropOutcome, ...]
 
+    def parse(self, raw: Any, decode: Decode) -> Ended:
+        """The raw reply as a value."""
+        return _ended(raw, len(self.leases))
+
 
 @dataclass(frozen=True, slots=True)
 class Release(Declaration, script="release"):
     """Give leases back, uncharged."""
 
     leases: tuple[Lease, ...]
+
+    def parse(self, raw: Any, decode: Decode) -> Ended:
+        """The raw reply as a value."""
+        return _ended(raw, len(self.leases))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +168,14 @@ class Extend(Declaration, script="extend"):
     renewal: int
     lease_ms: int
     not_after_ms: int
+
+    def parse(self, raw: Any, decode: Decode) -> Extended:
+        """The raw reply as a value."""
+        flat = raw[1]
+        items: list[tuple[EndResult, int]] = [(_END_RESULTS[flat[at]], int(flat[at + 1])) for at in range(0, len(flat), 2)]
+        if len(items) != len(self.leases):
+            raise ValueError(f"{len(items)} items for {len(self.leases)} leases")
+        return Extended(server_us(raw), tuple(items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +188,17 @@ class Mark(
 
     lease: Lease
 
+    def parse(self, raw: Any, decode: Decode) -> Marked:
+        """The raw reply as a value."""
+        return marked(raw)
+
 
 ClaimResult = Literal["leased", "empty", "repeated", "void", "stale"]
 EndResult = Literal["ok", "repeated", "stale", "cancelled", "void"]
 MarkResult = Literal["ok", "repeated", "stale"]
+_CLAIM_RESULTS, _MARK_RESULTS = get_args(ClaimResult), get_args(MarkResult)
+_END_RESULTS: dict[bytes, EndResult] = {result.encode(): result for result in get_args(EndResult)}
+_FINISHED: tuple[EndResult, str] = ("ok", "finished")
 
 
 class LeasedJob(NamedTuple):
@@ -152,6 +216,11 @@ class LeasedJob(NamedTuple):
     claims: int
     failures: int
     crashes: int
+
+
+#: Reads a job as a model stores it: body, lease, end of the lease (server ms), and claims, failures and crashes so far. A Failure
+#: says why it cannot be read.
+Decode = Callable[[Any, Lease, int, tuple[int, int, int]], LeasedJob | Failure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +268,25 @@ class Marked:
 
     srv_us: int
     result: MarkResult
+
+
+def marked(raw: Any) -> Marked:
+    """The raw reply of a script that writes down something about a lease, as a value."""
+    return Marked(server_us(raw), one_of(raw[1], _MARK_RESULTS))
+
+
+def _ended(raw: Any, count: int) -> Ended:
+    """The raw reply of a script that ends `count` leases, as a value: a result and an outcome for each."""
+    srv_us, flat = server_us(raw), raw[1]
+    # A number stands for so many finishes that are all ok.
+    items = (_FINISHED,) * flat if isinstance(flat, int) else tuple(_ends(flat))
+    if len(items) != count:
+        raise ValueError(f"{len(items)} items for {count} leases")
+    return Ended(srv_us, items)
+
+
+def _ends(flat: Any) -> list[tuple[EndResult, str]]:
+    return [(_END_RESULTS[flat[at]], flat[at + 1].decode()) for at in range(0, len(flat), 2)]
 
 
 ClaimsOperation = Claim | Finish | Retry | Bury | Drop | Release | Extend | Mark

@@ -1,10 +1,11 @@
-"""What each operation declares beside its fields: the script that carries it out, and how its fields fill the script's slots."""
+"""What each operation declares beside its fields: the script that carries it out, how its fields fill the script's slots, and how
+the script's reply is read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class Declaration:
@@ -32,3 +33,10 @@ class Declaration:
         for name, value in declared.items():
             if value is not None:
                 setattr(cls, name, value)
+
+    def parse(self, raw: Any, decode: Any) -> Any:
+        """The raw reply as a value. `decode` reads a job as the model stores it (see `engine.operations.claims.Decode`).
+
+        Raises TypeError, ValueError, IndexError, KeyError or AttributeError for a reply outside the script's contract.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no reply")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from engine.class_names import class_of
 from engine.operations.declaration import Declaration
+from engine.operations.raw_replies import one_of, server_us
 
 #: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or as a list says.
 Backoff = Literal["fixed", "exponential", "linear", "geometric", "custom"]
@@ -105,6 +106,10 @@ class Enqueue(NamedTuple):
         """The lane: jobs of a class that share a key."""
         return f"{self.class_name}/{self.options.key}" if self.options.key else self.class_name
 
+    def parse(self, raw: Any, decode: object) -> Enqueued:
+        """The raw reply as a value."""
+        return Enqueued(server_us(raw), self.job, one_of(raw[1], _RESULTS), raw[2].decode(), int(raw[3]), raw[4].decode())
+
 
 @dataclass(frozen=True, slots=True)
 class EnqueueMany(Declaration, script="enqueue_many"):
@@ -112,8 +117,30 @@ class EnqueueMany(Declaration, script="enqueue_many"):
 
     jobs: tuple[Enqueue, ...]
 
+    def parse(self, raw: Any, decode: object) -> EnqueuedMany:
+        """The raw reply as a value: one letter for each job, and three values for each duplicate."""
+        srv_us, letters, known = server_us(raw), raw[1], raw[2]
+        if len(letters) != len(self.jobs) or len(known) != 3 * letters.count(b"d"):
+            raise ValueError(f"{len(letters)} letters and {len(known)} values for {len(self.jobs)} jobs")
+        if not known:
+            # Of most calls no job is a duplicate, and this takes half the time.
+            pairs = zip(self.jobs, map(_LETTERS.__getitem__, letters), strict=True)
+            return EnqueuedMany(srv_us, tuple([Enqueued(srv_us, job.job, result, "", 0, job.job) for job, result in pairs]))
+        items: list[Enqueued] = []
+        states = iter(known)
+        for job, letter in zip(self.jobs, letters, strict=True):
+            result = _LETTERS[letter]
+            if result == "duplicate":
+                items.append(Enqueued(srv_us, job.job, result, next(states).decode(), int(next(states)), next(states).decode()))
+            else:
+                items.append(Enqueued(srv_us, job.job, result, "", 0, job.job))
+        return EnqueuedMany(srv_us, tuple(items))
+
 
 EnqueueResult = Literal["created", "repeated", "duplicate", "refused", "orphan"]
+_RESULTS = get_args(EnqueueResult)
+#: Results of a bulk enqueue by the letter that the script gives for each.
+_LETTERS: dict[int, Any] = {ord(result[0]): result for result in ("created", "repeated", "duplicate")} | {ord("x"): "refused"}
 
 
 class Enqueued(NamedTuple):

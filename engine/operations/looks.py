@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.operations.declaration import Declaration
+from engine.operations.raw_replies import server_us
+
+#: States of jobs as a snapshot lists them, and how many digits of the sequence stand before an id among the delayed ones.
+_STATES = ("waiting", "delayed", "active", "dead", "done", "blocked")
+_DUE_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +18,10 @@ class Count(Declaration, script="counts", label="counts"):
     """Count the jobs in each state; with classes, of the waiting ones only those in them."""
 
     classes: tuple[str, ...] = ()
+
+    def parse(self, raw: Any, decode: object) -> Counts:
+        """The raw reply as a value."""
+        return Counts(server_us(raw), *(int(number) for number in raw[1:10]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,15 @@ class Listing(Declaration, script="listing", label="snapshot"):
     offset: int
     limit: int
 
+    def parse(self, raw: Any, decode: object) -> Snapshot:
+        """The raw reply as a value: ids and scores of each state."""
+        states: dict[str, list[tuple[str, int]]] = {}
+        for state, flat in zip(_STATES, raw[1:7], strict=True):
+            skip = _DUE_DIGITS if state == "delayed" else 0
+            pairs = [(flat[at].decode()[skip:], int(float(flat[at + 1]))) for at in range(0, len(flat), 2)]
+            states[state] = [(job, 0) for job, _ in pairs] if state == "waiting" else pairs
+        return Snapshot(server_us(raw), states)
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -69,6 +87,12 @@ class Page(Declaration, script="page", label="list of jobs", slots={"newest": "n
     newest_first: bool = False
     names: bool = False
 
+    def parse(self, raw: Any, decode: object) -> Paged:
+        """The raw reply as a value."""
+        words = [word.decode() for word in raw[2]] if not self.names else []
+        names = {name.decode(): int(count) for name, count in zip(raw[2][::2], raw[2][1::2], strict=True)} if self.names else {}
+        return Paged(server_us(raw), int(raw[1]), tuple(words), names)
+
 
 @dataclass(frozen=True, slots=True)
 class Paged:
@@ -86,6 +110,16 @@ class Inspect(Declaration, script="inspect", label="look at jobs"):
 
     jobs: tuple[str, ...]
     whole: bool = True
+
+    def parse(self, raw: Any, decode: object) -> Inspected:
+        """The raw reply as a value."""
+        if not 1 <= len(raw) - 1 <= len(self.jobs):
+            raise ValueError(f"{len(raw) - 1} items for {len(self.jobs)} jobs")
+        items: list[Looked] = []
+        for state, fence, at_ms, envelope, flat in raw[1:]:
+            run = {flat[at].decode(): flat[at + 1] for at in range(0, len(flat), 2)}
+            items.append(Looked(state.decode(), int(fence), int(at_ms), envelope, run))
+        return Inspected(server_us(raw), tuple(items))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from engine.operations.administration import Administered
+from engine.operations.administration import ADMINISTERED_RESULTS, Administered
 from engine.operations.declaration import Declaration
+from engine.operations.raw_replies import one_of, server_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +15,11 @@ class ReadMetadata(Declaration):
     """All that is kept for a name."""
 
     name: str
+
+    def parse(self, raw: Any, decode: object) -> dict[str, str]:
+        """The fields of an HGETALL reply."""
+        texts = [word.decode(errors="replace") for word in raw]
+        return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,11 @@ class SetMetadata(Declaration, script="set_metadata"):
     name: str
     fields: tuple[tuple[str, str | None], ...]
     added: tuple[tuple[str, int], ...] = ()
+
+    def parse(self, raw: Any, decode: object) -> MetadataSet:
+        """The raw reply as a value."""
+        values = tuple(int(word) for word in (raw[2] if len(raw) > 2 else ()))
+        return MetadataSet(server_us(raw), one_of(raw[1], ADMINISTERED_RESULTS), values)
 
 
 @dataclass(frozen=True, slots=True)

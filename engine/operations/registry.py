@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from engine.operations.declaration import Declaration
 
@@ -12,6 +13,10 @@ class NoteQueue(Declaration, patient=False):
     """List the queue as used at a time."""
 
     used_ms: int
+
+    def parse(self, raw: object, decode: object) -> Literal[True]:
+        """It is listed, now or before."""
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
+from engine.operations.claims import Marked, marked
 from engine.operations.declaration import Declaration
 from engine.operations.jobs import LEASE_SLOTS, Lease
+from engine.operations.raw_replies import one_of, server_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +24,22 @@ class NoteProgress(
     count: int
     body: bytes
 
+    def parse(self, raw: Any, decode: object) -> Marked:
+        """The raw reply as a value."""
+        return marked(raw)
+
 
 @dataclass(frozen=True, slots=True)
 class ReadProgress(Declaration):
     """Read how far a job has come."""
 
     job: str
+
+    def parse(self, raw: Any, decode: object) -> bytes | None:
+        """The HGET reply; None where nothing is noted."""
+        if raw is None or isinstance(raw, bytes):
+            return raw
+        raise TypeError("neither a text nor nothing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +49,16 @@ class Look(Declaration, script="look", label="look at a result", slots={"id": "j
     job: str
     token: str = ""
 
+    def parse(self, raw: Any, decode: object) -> Seen:
+        """The raw reply as a value."""
+        state, fence, ended_ms, record, error = raw[1:6]
+        return Seen(
+            server_us(raw), one_of(state, _SEEN_STATES), int(fence), int(ended_ms), record, error.decode(errors="replace")
+        )
+
 
 SeenState = Literal["pending", "finished", "discarded", "rejected", "dead", "kept", "gone"]
+_SEEN_STATES = get_args(SeenState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +83,12 @@ class AwaitEnds(Declaration, label="wait for a result"):
     after: str
     block_ms: int
 
+    def parse(self, raw: Any, decode: object) -> EndedJobs:
+        """The jobs of an XREAD reply."""
+        entries: list[Any] = raw[0][1] if raw else []
+        jobs = [fields[1].decode() for _, fields in entries]
+        return EndedJobs(tuple(filter(None, jobs)), entries[-1][0].decode() if entries else self.after)
+
 
 @dataclass(frozen=True, slots=True)
 class EndedJobs:
@@ -80,6 +106,17 @@ class ReadEvents(Declaration):
     after: str
     limit: int
     block_ms: int
+
+    def parse(self, raw: Any, decode: object) -> EventPage:
+        """The events of an XREAD reply; with `$` the last entry of an XREVRANGE reply."""
+        if self.after == "$":
+            return EventPage((), raw[0][0].decode() if raw else "0-0")
+        events: list[Event] = []
+        for at, flat in raw[0][1] if raw else ():
+            found = dict(zip(flat[::2], flat[1::2], strict=True))
+            words = [found[field].decode(errors="replace") for field in (b"kind", b"job", b"name", b"detail")]
+            events.append(Event(at.decode(), int(at.partition(b"-")[0]), *words))
+        return EventPage(tuple(events), events[-1].id if events else self.after)
 
 
 class Event(NamedTuple):

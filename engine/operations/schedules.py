@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
-from engine.operations.administration import Administered
+from engine.operations.administration import ADMINISTERED_RESULTS, Administered
 from engine.operations.declaration import Declaration
 from engine.operations.jobs import Enqueue
+from engine.operations.raw_replies import one_of, server_us
 
 #: What becomes of ticks that nobody saw in time: none runs, the last one runs for all, or all of them run.
 Missed = Literal["skip", "once", "all"]
@@ -37,8 +39,21 @@ class TickPolicy:
     overlap: Overlap = "allow"
 
 
+class ScheduleChange(Declaration):
+    """The base of the calls that change a schedule."""
+
+    __slots__ = ()
+
+    def parse(self, raw: Any, decode: object) -> ScheduleChanged:
+        """The raw reply as a value."""
+        result, found = one_of(raw[1], ADMINISTERED_RESULTS), raw[2].decode()
+        if found not in _FOUND and result != "refused":
+            raise ValueError(f"{result} {found}")
+        return ScheduleChanged(server_us(raw), result, found)
+
+
 @dataclass(frozen=True, slots=True)
-class PutSchedule(Declaration, script="put_schedule", slots={"name": "schedule"}):
+class PutSchedule(ScheduleChange, script="put_schedule", slots={"name": "schedule"}):
     """Define a schedule. One that is there with the same definition stays as it is; with the same timing it keeps its next
     tick and its anchor. `job` is what each tick enqueues, its id and nonce aside; `enabled` None: as it is, a new one is.
     `op_id` is the identity (rule 7)."""
@@ -55,7 +70,7 @@ class PutSchedule(Declaration, script="put_schedule", slots={"name": "schedule"}
 
 
 @dataclass(frozen=True, slots=True)
-class EnableSchedule(Declaration, script="enable_schedule", slots={"name": "schedule"}):
+class EnableSchedule(ScheduleChange, script="enable_schedule", slots={"name": "schedule"}):
     """Let a schedule tick from `next_ms` on (0: not any more), if this version of it is there. `op_id` is the identity."""
 
     op_id: str
@@ -66,7 +81,7 @@ class EnableSchedule(Declaration, script="enable_schedule", slots={"name": "sche
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveSchedule(Declaration, script="remove_schedule", slots={"name": "schedule"}):
+class RemoveSchedule(ScheduleChange, script="remove_schedule", slots={"name": "schedule"}):
     """Forget a schedule; jobs that it has made stay. `op_id` is the identity."""
 
     op_id: str
@@ -80,6 +95,9 @@ class ScheduleChanged(Administered):
     room for another one). A `repeated` call tells what its first copy met."""
 
     found: str = ""
+
+
+_FOUND = ("new", "changed", "same", "full", "gone", "other")
 
 
 class DueSchedule(NamedTuple):
@@ -115,8 +133,13 @@ class Tick(Declaration, script="tick", slots={"name": "schedule", "error_text": 
         """The identity, as the script keeps it."""
         return f"{self.incarnation}:{self.counter}"
 
+    def parse(self, raw: Any, decode: object) -> Ticked:
+        """The raw reply as a value."""
+        return Ticked(server_us(raw), one_of(raw[1], _TICK_RESULTS), tuple(job.decode() for job in raw[3]), int(raw[2]))
+
 
 TickResult = Literal["ticked", "repeated", "moved"]
+_TICK_RESULTS = get_args(TickResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +161,18 @@ class ListSchedules(Declaration, script="schedules", slots={"name": "schedule"})
     offset: int = 0
     limit: int = 100
 
+    def parse(self, raw: Any, decode: object) -> SchedulePage:
+        """The raw reply as a value."""
+        flat = raw[2]
+        if len(flat) % _FIELDS:
+            raise ValueError(f"{len(flat)} words for schedules of {_FIELDS} each")
+        items = tuple(StoredSchedule.read(flat[at : at + _FIELDS]) for at in range(0, len(flat), _FIELDS))
+        return SchedulePage(server_us(raw), items, raw[1] == 1)
+
+
+#: Values of one schedule in the reply.
+_FIELDS = 14
+
 
 @dataclass(frozen=True, slots=True)
 class StoredSchedule:
@@ -158,6 +193,20 @@ class StoredSchedule:
     missed: int
     skipped: int
     error: str
+
+    @classmethod
+    def read(cls, words: Sequence[bytes]) -> StoredSchedule:
+        """From the values of a reply, in its order."""
+        texts = [word.decode(errors="replace") for word in words]
+        name, version, timing, policy, _, enabled, anchor_ms, next_ms, last_ms, last_job, count, missed, skipped, error = texts
+        times_ms = (number(anchor_ms), number(next_ms), number(last_ms))
+        counts = (number(count), number(missed), number(skipped))
+        return cls(name, number(version), timing, policy, words[4], enabled == "1", *times_ms, last_job, *counts, error)
+
+
+def number(word: str) -> int:
+    """A number of a schedule's state; 0 where there is none, or something else: one bad schedule must not hide the others."""
+    return int(word) if word.isdecimal() else 0
 
 
 @dataclass(frozen=True, slots=True)

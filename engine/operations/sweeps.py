@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from engine.operations.declaration import Declaration
 from engine.operations.jobs import Lease
-from engine.operations.schedules import DueSchedule
+from engine.operations.raw_replies import one_of, server_us
+from engine.operations.schedules import DueSchedule, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,17 @@ class Promote(Declaration, script="promote", slots={"most_ms": "sleep_max_ms"}):
     counter: int
     limit: int
     sleep_max_ms: int
+
+    def parse(self, raw: Any, decode: object) -> Promoted:
+        """The raw reply as a value: six words for each schedule that is due."""
+        promoted = int(raw[2][0]) if raw[2] else 0
+        corrupt = tuple(job.decode() for job in raw[2][1:])
+        texts = [word.decode(errors="replace") for word in raw[3]]
+        due = [
+            DueSchedule(name, version, number(expected_ms), number(anchor_ms), timing, policy)
+            for name, version, expected_ms, anchor_ms, timing, policy in zip(*[iter(texts)] * 6, strict=True)
+        ]
+        return Promoted(server_us(raw), promoted, int(raw[1]), corrupt, tuple(due), int(raw[4]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,19 @@ class Reap(Declaration, script="reap", slots={"most_ms": "sleep_max_ms"}):
     sleep_max_ms: int
     done_max: int
     orphans: bool = False
+
+    def parse(self, raw: Any, decode: object) -> Reaped:
+        """The raw reply as a value: five words for each lease."""
+        leases: list[tuple[Lease, int]] = []
+        jobs: dict[str, list[str]] = {kind: [] for kind in _REAPED_KINDS}
+        for kind, job, fence, nonce, crashes in zip(*[iter(raw[2])] * 5, strict=True):
+            jobs[one_of(kind, _REAPED_KINDS)].append(job.decode())
+            if nonce != b"-":
+                leases.append((Lease(job.decode(), int(fence), nonce.decode()), int(crashes)))
+        return Reaped(server_us(raw), int(raw[1]), tuple(leases), tuple(jobs["buried"]), tuple(jobs["corrupt"]))
+
+
+_REAPED_KINDS = ("reaped", "buried", "corrupt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +107,12 @@ class ReadWorkerUpdates(Declaration, script="news"):
 
     version: int
     worker: str
+
+    def parse(self, raw: Any, decode: object) -> WorkerUpdates:
+        """The raw reply as a value."""
+        flat = [text.decode() for text in raw[4]]
+        targets = tuple(zip(flat[::2], flat[1::2], strict=True))
+        return WorkerUpdates(server_us(raw), int(raw[1]), int(raw[2]), None if raw[3] < 0 else int(raw[3]), targets)
 
 
 @dataclass(frozen=True, slots=True)

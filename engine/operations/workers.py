@@ -3,10 +3,12 @@ write that a replica is waited for with."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from engine.operations.declaration import Declaration
+from engine.operations.raw_replies import one_of, server_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,14 @@ class Beat(Declaration, script="beat", patient=False):
     about: str
     others: tuple[str, ...] = ()
 
+    def parse(self, raw: Any, decode: object) -> Beaten:
+        """The raw reply as a value."""
+        return Beaten(server_us(raw), one_of(raw[1], _BEAT_RESULTS), raw[2] == 1, raw[3] == 1)
+
+
+BeatResult = Literal["ok", "repeated", "left"]
+_BEAT_RESULTS = get_args(BeatResult)
+
 
 @dataclass(frozen=True, slots=True)
 class Beaten:
@@ -29,7 +39,7 @@ class Beaten:
     may have left leases."""
 
     srv_us: int
-    result: Literal["ok", "repeated", "left"]
+    result: BeatResult
     leads: bool
     orphaned: bool
 
@@ -40,6 +50,11 @@ class ListWorkers(Declaration, script="workers"):
 
     offset: int
     limit: int
+
+    def parse(self, raw: Any, decode: object) -> ListedWorkers:
+        """The raw reply as a value: the leader, then three values for each worker."""
+        triples = zip(*[iter(raw[2])] * 3, strict=True)
+        return ListedWorkers(server_us(raw), tuple(ListedWorker.read(values, raw[1]) for values in triples))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +68,14 @@ class ListedWorker:
     about: str
     leads: bool
 
+    @classmethod
+    def read(cls, values: Sequence[bytes], leader: bytes) -> ListedWorker:
+        """From the values of a reply: incarnation, until_ms and the last heartbeat."""
+        incarnation, until_ms, beat = values
+        # Of a former incarnation, and of a heartbeat that has run out, only the time is known.
+        words = beat.decode().split(" ", 3) if beat.count(b" ") >= 3 else ["", "0", "0", "{}"]
+        return cls(incarnation.decode(), int(float(until_ms)), int(words[1]), int(words[2]), words[3], incarnation == leader)
+
 
 @dataclass(frozen=True, slots=True)
 class ListedWorkers:
@@ -62,8 +85,22 @@ class ListedWorkers:
     workers: tuple[ListedWorker, ...]
 
 
+class LockOperation(Declaration):
+    """The base of the calls about locks."""
+
+    __slots__ = ()
+
+    def parse(self, raw: Any, decode: object) -> LockReply:
+        """The raw reply as a value."""
+        return LockReply(server_us(raw), one_of(raw[1], _LOCK_RESULTS), int(raw[2]), int(raw[3]))
+
+
+LockResult = Literal["held", "released", "taken", "lost", "refused"]
+_LOCK_RESULTS = get_args(LockResult)
+
+
 @dataclass(frozen=True, slots=True)
-class AcquireLock(Declaration, script="lock_acquire", slots={"op": "token"}):
+class AcquireLock(LockOperation, script="lock_acquire", slots={"op": "token"}):
     """Take a lock that nobody holds, for `ttl_ms`. The token is the identity."""
 
     name: str
@@ -73,7 +110,7 @@ class AcquireLock(Declaration, script="lock_acquire", slots={"op": "token"}):
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendLock(Declaration, script="lock_extend"):
+class ExtendLock(LockOperation, script="lock_extend"):
     """Hold a lock for `ttl_ms` from now. (token, counter) is the identity."""
 
     name: str
@@ -84,7 +121,7 @@ class ExtendLock(Declaration, script="lock_extend"):
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseLock(Declaration, script="lock_release", slots={"op": "token"}):
+class ReleaseLock(LockOperation, script="lock_release", slots={"op": "token"}):
     """Give a lock back. The token is the identity."""
 
     name: str
@@ -97,7 +134,7 @@ class LockReply:
     more; `refused`: the call came too late."""
 
     srv_us: int
-    result: Literal["held", "released", "taken", "lost", "refused"]
+    result: LockResult
     fence: int = 0
     until_ms: int = 0
 
@@ -110,6 +147,10 @@ class LockReply:
 @dataclass(frozen=True, slots=True)
 class ReplicationProbe(Declaration, script="witness"):
     """Write one key, whatever else there is to write (rule 8)."""
+
+    def parse(self, raw: object, decode: object) -> Literal[True]:
+        """It is written."""
+        return True
 
 
 #: Of the buckets that runs are counted in by their length, the last: all runs beyond 2^47 ns (39 hours) are there.
@@ -130,6 +171,19 @@ class RunTimes(NamedTuple):
     most_us: int
     buckets: tuple[tuple[int, int], ...]
 
+    @classmethod
+    def read(cls, name: bytes, flat: Sequence[bytes]) -> tuple[RunTimes, ...]:
+        """Those of one name, from the fields of its hash: `ok:total_us`, `ok:most_us`, `ok:<bucket>`, and so for `failed`."""
+        fields = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
+        items: list[RunTimes] = []
+        for outcome in ("ok", "failed"):
+            start = f"{outcome}:".encode()
+            mine = {field.removeprefix(start): number for field, number in fields.items() if field.startswith(start)}
+            total_us, most_us = mine.pop(b"total_us", 0), mine.pop(b"most_us", 0)
+            buckets = sorted((int(bucket), runs) for bucket, runs in mine.items())
+            items.append(cls(name.decode(), cast("Any", outcome), total_us, most_us, tuple(buckets)))
+        return tuple(items)
+
 
 @dataclass(frozen=True, slots=True)
 class ReportRunTimes(Declaration, script="tell_took", patient=False):
@@ -140,13 +194,21 @@ class ReportRunTimes(Declaration, script="tell_took", patient=False):
     not_after_ms: int
     items: tuple[RunTimes, ...]
 
+    def parse(self, raw: Any, decode: object) -> RunTimesReported:
+        """The raw reply as a value."""
+        return RunTimesReported(server_us(raw), one_of(raw[1], _REPORT_RESULTS))
+
+
+ReportResult = Literal["ok", "repeated", "refused"]
+_REPORT_RESULTS = get_args(ReportResult)
+
 
 @dataclass(frozen=True, slots=True)
 class RunTimesReported:
     """`ok`, or `repeated` for another copy of a report that was added; `refused`: it came too late and was not."""
 
     srv_us: int
-    result: Literal["ok", "repeated", "refused"]
+    result: ReportResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +217,11 @@ class ListRunTimes(Declaration, script="took"):
 
     offset: int
     limit: int
+
+    def parse(self, raw: Any, decode: object) -> ListedRunTimes:
+        """The raw reply as a value."""
+        names = tuple((name.decode(), int(since_ms), RunTimes.read(name, flat)) for name, since_ms, flat in raw[1])
+        return ListedRunTimes(server_us(raw), names)
 
 
 @dataclass(frozen=True, slots=True)
