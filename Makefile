@@ -48,7 +48,7 @@ help:
 	@echo '  BUSY=2                            bench, test, test-all: on a machine that is kept busy by so many processes'
 	@echo '  SERVER=redis                      bench, interop, all tests, simulate and soak: redis-server on PATH instead of the bundled Valkey'
 	@echo 'make doctor                         each tool, its version and path, or the line that installs it'
-	@echo 'make check                          ruff and pyright'
+	@echo 'make check                          ruff, pyright, and luacheck for the scripts'
 	@echo 'make docs                           the pages of docs/ with the reference of the API, in build/docs'
 	@echo 'make format                         let ruff format the sources'
 	@echo 'make generate                       make the synchronous queue and channel from the asyncio ones (engine/*/asynchronous)'
@@ -67,6 +67,7 @@ $(error SERVER=$(SERVER): it must be valkey or redis)
 endif
 test test-all test-nightly: TOOLS += browser node
 interop: TOOLS += node
+check: TOOLS := luacheck
 
 bench: setup
 	@$(BESIDE)$(BIN)/python -m chaos $(if $(filter all,$(MODEL)),compare --seed $(SEED),bench --seed $(SEED) $(if $(MODEL),--model $(MODEL)) $(if $(MUTANT),--mutant $(MUTANT)))
@@ -132,6 +133,7 @@ docs: setup
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python .ci/lua_check
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: setup

@@ -1,7 +1,8 @@
-"""The options of a job: their names, defaults and bounds in one table, checked in one place and before any I/O.
+"""The options of a job: their types, bounds and meaning in one table, checked in one place and before any I/O.
 
-An option is a row of `OPTIONS`, a field of `JobOptions` (what callers may write) and a field of `engine.operations.Options` (what
-the engine reads). `tests/engine/test_options.py` walks the table and tries every bound from both sides.
+An option is a row of `JobOptions` (what callers may write) and a field of `engine.operations.Options` (what the engine reads,
+with its default). The checks, the room in the envelope and the reference page follow from the two. `tests/engine/test_options.py`
+walks the table and tries every bound from both sides.
 """
 
 from __future__ import annotations
@@ -10,80 +11,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict, get_args, get_type_hints
 
 from engine import validate
 from engine.errors import Malformed
 from engine.operations import Backoff, Options, ParentFailure
 from engine.routing import Target, route_text, target_text
-
-
-class JobOptions(TypedDict, total=False):
-    """What may be said about a job when it is enqueued; `engine/options.py` has the bounds."""
-
-    #: Not claimable before this has passed, by the server's clock.
-    delay_ms: int
-    #: Not claimable before this time, by the server's clock: ms since 1970, or a datetime with a zone. A past one is now.
-    run_at_ms: int | datetime | None
-    #: When the producer says that the job was made, ms since 1970; only handlers read it. 0 = when it was enqueued.
-    timestamp_ms: int
-    #: 1 to 10, 10 first: strict, and in the order of arrival among equals.
-    priority: int
-    #: Before its equals instead of behind them.
-    lifo: bool
-    #: Runs, the first one included, before the job is dead.
-    attempts: int
-    #: The wait after a run that failed; how it grows says `backoff`.
-    backoff_ms: int
-    #: By the failed runs n: `fixed`; `exponential`, times 2^(n-1); `linear`, times n; `geometric`, times n squared; `custom`, as
-    #: `backoff_delays_ms` says.
-    backoff: Backoff
-    #: No wait is longer. 0: for those that grow an hour, or `backoff_ms` where that is longer.
-    backoff_max_ms: int
-    #: For `custom`: the wait after the first failed run, the second, and so on; the last one is that of all further ones.
-    backoff_delays_ms: Sequence[int] | None
-    #: The share of a wait that is left to chance, 0 to 1, so that not all come back at once. None: 0.5 for `exponential`, else 0.
-    jitter: float | None
-    #: Workers lost in its handler before the job is dead.
-    crashes_max: int
-    #: A run that takes longer has failed, 0 = never. A function in a thread cannot be stopped: what comes of it is refused.
-    timeout_ms: int
-    #: Travel untouched: traces, tenants, whatever a handler wants to know.
-    headers: Mapping[str, str] | None
-    #: What makes bytes of the payload: `json`, `raw` (bytes as they are), or the name of one that the queue was given.
-    serializer: str | None
-    #: A tenant or limit key: jobs of one name take turns by it, and limits may be set for it (rules 18 and 20).
-    key: str | None
-    #: Keeps a second job with this text out until the first has ended (rule 23).
-    unique: str | None
-    #: Keeps a second job with this text out until `dedup_ms` have passed since the first (rule 23).
-    dedup: str | None
-    dedup_ms: int
-    #: Ids of jobs of this queue that have to finish before this one is claimable (rule 25); at most 100.
-    needs: Sequence[str] | None
-    #: When one of those is buried, discarded or rerouted: `bury` this job too, or `ignore` that.
-    on_parent_failure: ParentFailure
-    #: Exceptions that end the job without another run, by the name of a class or of a base of it, with its module or without.
-    skip_on: Sequence[str] | None
-    #: Exceptions that send the job on instead: to another name, `"gpu"`, or to a name of another queue, `"big:gpu"`.
-    reroute_on: Mapping[str, str] | None
-    #: A routing key: only workers that have it among their `routes` run the job; without one it is `default`.
-    route: str | None
-    #: Which workers may run the job, by their server, stack, capabilities and region (rule 18).
-    target: Target | Mapping[str, Any] | None
-    #: How long what its handler returns is kept; 0: not at all.
-    result_ttl_ms: int
-    #: How long the error of a dead job is kept as its result; 0: not at all.
-    error_ttl_ms: int
-    #: Places that the job takes in the windows of rate limits, 1 to 1,000; of a rate below that all (rule 20).
-    cost: int
+from engine.validate import ATTEMPTS_MAX, BACKOFF_MS_MAX, CRASHES_LEAST, CRASHES_MAX, DURATION_MS_MAX, INSTANT_MS_MAX
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
     """A whole number in [least, most]."""
 
-    default: int
     least: int
     most: int
 
@@ -96,8 +36,6 @@ class Whole:
 class Flag:
     """True or False."""
 
-    default: bool = False
-
     def check(self, name: str, value: object) -> bool:
         """The value. Raises Malformed."""
         if not isinstance(value, bool):
@@ -107,9 +45,8 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of some words."""
+    """One of the words of a Literal."""
 
-    default: str
     words: tuple[str, ...]
 
     def check(self, name: str, value: object) -> str:
@@ -121,54 +58,85 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Anything else: None is the default, and `function` turns another value into what the engine reads, or raises Malformed.
-
-    `nothing` is what the engine reads for None.
-    """
+    """Anything else: None stands for the default, and `function` turns another value into what the engine reads, or raises
+    Malformed."""
 
     function: Callable[[str, object], Any]
-    nothing: Any = ""
-    default: None = None
 
     def check(self, name: str, value: object) -> Any:
         """The value as the engine reads it. Raises Malformed."""
-        return self.nothing if value is None else self.function(name, value)
+        return getattr(PLAIN, name) if value is None else self.function(name, value)
 
 
-#: Every option of a job, with its default as a caller gives it and its bound.
-OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
-    "delay_ms": Whole(0, 0, validate.DURATION_MS_MAX),
-    "run_at_ms": Checked(validate.instant_ms, 0),
-    "timestamp_ms": Whole(0, 0, validate.INSTANT_MS_MAX),
-    "priority": Whole(5, 1, 10),
-    "lifo": Flag(),
-    "attempts": Whole(3, 1, validate.ATTEMPTS_MAX),
-    "backoff_ms": Whole(1000, 0, validate.BACKOFF_MS_MAX),
-    "backoff": Choice("fixed", ("fixed", "exponential", "linear", "geometric", "custom")),
-    "backoff_max_ms": Whole(0, 0, validate.DURATION_MS_MAX),
-    "backoff_delays_ms": Checked(validate.delays, ()),
-    "jitter": Checked(validate.share, None),
-    "crashes_max": Whole(3, validate.CRASHES_LEAST, validate.CRASHES_MAX),
-    "timeout_ms": Whole(0, 0, validate.BACKOFF_MS_MAX),
-    "headers": Checked(validate.headers, ()),
-    "serializer": Checked(validate.text),
-    "key": Checked(validate.limit_key),
-    "unique": Checked(validate.text),
-    "dedup": Checked(validate.text),
-    "dedup_ms": Whole(0, 0, validate.DURATION_MS_MAX),
-    "needs": Checked(validate.parents, ()),
-    "on_parent_failure": Choice("bury", ("bury", "ignore")),
-    "skip_on": Checked(validate.error_names, ()),
-    "reroute_on": Checked(validate.reroutes, ()),
-    "route": Checked(route_text),
-    "target": Checked(target_text),
-    "result_ttl_ms": Whole(3_600_000, 0, validate.DURATION_MS_MAX),
-    "error_ttl_ms": Whole(86_400_000, 0, validate.DURATION_MS_MAX),
-    "cost": Whole(1, 1, 1000),
-}
+class JobOptions(TypedDict, total=False):
+    """What may be said about a job when it is enqueued, each option with its bound: `Whole(least, most)`, or what checks it."""
+
+    delay_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
+    """Not claimable before this has passed, by the server's clock."""
+    run_at_ms: Annotated[int | datetime | None, Checked(validate.instant_ms)]
+    """Not claimable before this time, by the server's clock: ms since 1970, or a datetime with a zone. A past one means now."""
+    timestamp_ms: Annotated[int, Whole(0, INSTANT_MS_MAX)]
+    """When the producer made the job, ms since 1970; only handlers read it. 0: when it was enqueued."""
+    priority: Annotated[int, Whole(1, 10)]
+    """1 to 10, default 5. Higher ones are claimed first, strictly; equal ones in the order of arrival."""
+    lifo: Annotated[bool, Flag()]
+    """Claim it before jobs of the same priority instead of after them."""
+    attempts: Annotated[int, Whole(1, ATTEMPTS_MAX)]
+    """How many runs may fail, the first one included, before the job is dead. Default 3."""
+    backoff_ms: Annotated[int, Whole(0, BACKOFF_MS_MAX)]
+    """The wait after a failed run, default 1,000; `backoff` says how it grows."""
+    backoff: Annotated[Backoff, Choice(get_args(Backoff))]
+    """How the wait grows with the failed runs n: `fixed`; `exponential`, times 2^(n-1); `linear`, times n; `geometric`, times n
+    squared; `custom`, as listed in `backoff_delays_ms`."""
+    backoff_max_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
+    """The longest wait. 0: for waits that grow one hour, or `backoff_ms` where that is longer."""
+    backoff_delays_ms: Annotated[Sequence[int] | None, Checked(validate.delays)]
+    """For `custom`: the wait after the first failed run, after the second, and so on. The last one holds for all further runs."""
+    jitter: Annotated[float | None, Checked(validate.share)]
+    """The random share of each wait, 0 to 1, so that not all jobs come back at once. None: 0.5 for `exponential`, else 0."""
+    crashes_max: Annotated[int, Whole(CRASHES_LEAST, CRASHES_MAX)]
+    """How many workers may be lost while they run the job before it is dead. Default 3."""
+    timeout_ms: Annotated[int, Whole(0, BACKOFF_MS_MAX)]
+    """A run that takes longer has failed; 0: no limit. A function in a thread cannot be stopped, but its result is refused."""
+    headers: Annotated[Mapping[str, str] | None, Checked(validate.headers)]
+    """Pairs of texts that travel with the job untouched: traces, tenants."""
+    serializer: Annotated[str | None, Checked(validate.text)]
+    """What turns the payload into bytes: `json`, `raw` (bytes as they are), or a name that the queue was given."""
+    key: Annotated[str | None, Checked(validate.limit_key)]
+    """A tenant or limit key: jobs of one name take turns by key, and limits may be set for a key (rules 18 and 20)."""
+    unique: Annotated[str | None, Checked(validate.text)]
+    """While the first job with this text has not ended, an enqueue of a second one is a duplicate (rule 23)."""
+    dedup: Annotated[str | None, Checked(validate.text)]
+    """Within `dedup_ms` of the first job with this text, an enqueue of a second one is a duplicate (rule 23)."""
+    dedup_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
+    """The length of the window of `dedup`."""
+    needs: Annotated[Sequence[str] | None, Checked(validate.parents)]
+    """Ids of at most 100 jobs of this queue that have to finish before this one can be claimed (rule 25)."""
+    on_parent_failure: Annotated[ParentFailure, Choice(get_args(ParentFailure))]
+    """When one of `needs` is buried, discarded or rerouted: `bury` this job as well (default), or `ignore` it."""
+    skip_on: Annotated[Sequence[str] | None, Checked(validate.error_names)]
+    """Exceptions that end the job without another run: names of a class or of one of its bases, with or without the module."""
+    reroute_on: Annotated[Mapping[str, str] | None, Checked(validate.reroutes)]
+    """Exceptions that send the job on instead: to another name, `"gpu"`, or to a name of another queue, `"big:gpu"`."""
+    route: Annotated[str | None, Checked(route_text)]
+    """A routing key: only workers that have it among their `routes` run the job. None: `default`."""
+    target: Annotated[Target | Mapping[str, Any] | None, Checked(target_text)]
+    """Which workers may run the job, by their server, stack, capabilities and region (rule 18)."""
+    result_ttl_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
+    """How long the handler's return value is kept, default one hour; 0: not at all."""
+    error_ttl_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
+    """How long the error of a dead job is kept as its result, default one day; 0: not at all."""
+    cost: Annotated[int, Whole(1, 1000)]
+    """How much of a rate limit's window the job uses up, 1 to 1,000. One that costs more than the whole rate uses all of it
+    (rule 20)."""
+
 
 #: The options of a job that has none of its own.
 PLAIN = Options()
+#: What checks each option.
+OPTIONS: Mapping[str, Whole | Flag | Choice | Checked] = {
+    name: get_args(hint)[1] for name, hint in get_type_hints(JobOptions, include_extras=True).items()
+}
 
 
 def checked(given: Mapping[str, object], defaults: Options = PLAIN) -> Options:

@@ -236,12 +236,20 @@ def _functions(folders: Iterable[Path]) -> Mapping[str, Function]:
 
 def _module(path: Path) -> Iterable[Function]:
     """The functions of one module. Raises ScriptFault for code outside of them: it would run in every script that uses one."""
-    source = _ANCHOR.sub("", path.read_text())
+    return _parsed(path.name, path.read_text())
+
+
+# Several models use the modules of Lanes, and a test that changes one script leaves its modules as they are.
+@lru_cache(maxsize=128)
+def _parsed(module: str, source: str) -> Iterable[Function]:
+    source = _ANCHOR.sub("", source)
     for line in _LINE_OF_CODE.findall(_FUNCTION.sub("", source)):
-        raise ScriptFault(f"module {path.name}: {line!r} is not inside a function")
+        raise ScriptFault(f"module {module}: {line!r} is not inside a function")
+    functions: list[Function] = []
     for text, name in _FUNCTION.findall(source):
         used, declared = _names(text)
-        yield Function(name, path.name, text, frozenset(used - declared - {name}))
+        functions.append(Function(name, module, text, frozenset(used - declared - {name})))
+    return tuple(functions)
 
 
 def _link(user: str, name: str, functions: Mapping[str, Function], linked: dict[str, str], users: tuple[str, ...]) -> None:

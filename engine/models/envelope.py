@@ -30,8 +30,9 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple, cast, get_type_hints
 
 from engine.class_names import class_of
 from engine.errors import ScriptFault
@@ -220,29 +221,42 @@ def _compact(value: Any) -> str:
 
 
 class Extra(NamedTuple):
-    """An option that few jobs have, as a part of a JSON object. `read` raises ValueError for what `write` never makes."""
+    """How an option that few jobs have stands in the JSON object. `read` raises ValueError for what `write` never makes."""
 
     default: Any
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
 
 
-#: By the names of their fields in Options.
+#: By the type of an option: what makes JSON of its value, and what reads it.
+_JSON: Mapping[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    int: (int, _read_whole),
+    str: (str, _read_text),
+    float | None: (float, _read_share),
+    tuple[int, ...]: (list, _read_wholes),
+    tuple[str, ...]: (list, _read_texts),
+    tuple[tuple[str, str], ...]: (dict, _read_pairs),
+}
+#: Options with a place of their own in the envelope, and those that decide about the enqueue and do not travel.
+_FIXED = {
+    "priority",
+    "lifo",
+    "attempts",
+    "backoff_ms",
+    "timeout_ms",
+    "backoff",
+    "crashes_max",
+    "key",
+    "unique",
+    "on_parent_failure",
+}
+_NOT_STORED = {"delay_ms", "run_at_ms", "dedup", "dedup_ms"}
+_HINTS = get_type_hints(Options)
+#: All other options, by their names. A target is JSON already.
 _EXTRAS: dict[str, Extra] = {
-    "headers": Extra((), dict, _read_pairs),
-    "serializer": Extra("", str, _read_text),
-    "timestamp_ms": Extra(0, int, _read_whole),
-    "backoff_max_ms": Extra(0, int, _read_whole),
-    "backoff_delays_ms": Extra((), list, _read_wholes),
-    "jitter": Extra(None, float, _read_share),
-    "needs": Extra((), list, _read_texts),
-    "skip_on": Extra((), list, _read_texts),
-    "reroute_on": Extra((), dict, _read_pairs),
-    "route": Extra("", str, str),
-    "target": Extra("", json.loads, _compact),
-    "result_ttl_ms": Extra(3_600_000, int, _read_whole),
-    "error_ttl_ms": Extra(86_400_000, int, _read_whole),
-    "cost": Extra(1, int, _read_whole),
+    field.name: Extra(field.default, *((json.loads, _compact) if field.name == "target" else _JSON[_HINTS[field.name]]))
+    for field in fields(Options)
+    if field.name not in _FIXED | _NOT_STORED
 }
 
 

@@ -51,9 +51,9 @@ if turned or not upto then
   begin_anew(meta, string.format('%d', position), era)
 elseif upto ~= start and clock_steps(upto, start) <= 100 then
   -- Published by foreign clients.
-  local found, foreign_ms = look_around(bodies, clock_ahead(upto, 1), 1, clock_steps(upto, start))
+  local foreign, foreign_ms = look_around(bodies, clock_ahead(upto, 1), 1, clock_steps(upto, start))
   note_longest(meta, foreign_ms, true)
-  index_all(live, found)
+  index_all(live, foreign)
   upto, longest_ms = start, math.max(longest_ms, foreign_ms)
 end
 local whole = upto == position

@@ -26,7 +26,8 @@ local reply, bytes = { srv_us }, 0
 for at = 1, #KEYS - 2 do
   local id, run = ARGV[7 + at], KEYS[2 + at]
   local state, fence = place_of(run, id, model)
-  local job, over, at_ms = model.read(id), nil, 0
+  local job, over = model.read(id), nil
+  local at_ms
   -- In no structure of the format, and nobody holds it: with no time of a lease it is shown as stuck.
   if state == 'gone' and model.stuck and model.stuck(id) then state = 'active' end
   if state == 'active' then

@@ -40,12 +40,12 @@ local old, kept, lanes, wakes = {}, 0, {}, {}
 for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms)) do
   if #old >= most then break end
   local job = state ~= 'finished' and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. entry.id, 0, 700))
-  local known = job and job.kind == 'J'
+  local readable = job and job.kind == 'J'
   -- What a clock which stepped back has left ahead of now is no younger for it: where any age will do, it goes (rule 10).
   -- anchor: clean-keeps-the-young
-  local stays = timed and entry.score > (known and now_ms - older_than_ms or before_ms) and not (all and entry.score > now_ms)
+  local stays = timed and entry.score > (readable and now_ms - older_than_ms or before_ms) and not (all and entry.score > now_ms)
   -- anchor: clean-keeps-what-came-later
-  if known then stays = stays or job.sequence > era_sequence or not (timed or all) and job.enqueued_ms > before_ms end
+  if readable then stays = stays or job.sequence > era_sequence or not (timed or all) and job.enqueued_ms > before_ms end
   -- What nobody can read has no age. It goes when everything goes.
   if job and job.kind == 'corrupt' then stays = stays or not (timed or all) end
   if job and job.kind ~= 'T' and state == 'dead' then stays = stays or redis.call('ZSCORE', active, entry.id) end

@@ -708,6 +708,9 @@ def drain(desk: ClusterDesk) -> dict[str, int]:
         while jobs := desk.claim("z", classes=("main", "main@gpu", "main@gpu1", "main@gpu2")):
             for job, (result, _) in zip(jobs, desk.finish(*[job.lease for job in jobs]), strict=True):
                 accepted[job.lease.job] = accepted.get(job.lease.job, 0) + (result == "ok")
+        counts = desk.run(Count())
+        if not (counts.waiting or counts.delayed or counts.active or counts.blocked):
+            break
     return accepted
 
 

@@ -93,11 +93,11 @@ def cases() -> Iterator[tuple[str, Any, Any]]:
     """Name, value inside the bound, what the engine reads."""
     for name, option in OPTIONS.items():
         match option:
-            case Whole(_, least, most):
+            case Whole(least, most):
                 yield from ((name, value, int(value)) for value in (least, most, float(most)) if value or name not in COMPANIONS)
             case Flag():
                 yield from ((name, value, value) for value in (False, True))
-            case Choice(_, words):
+            case Choice(words):
                 yield from ((name, word, word) for word in words)
             case Checked():
                 yield from ((name, value, read) for value, read in EXAMPLES[name][0])
@@ -106,11 +106,11 @@ def cases() -> Iterator[tuple[str, Any, Any]]:
 def bad_cases() -> Iterator[tuple[str, Any]]:
     for name, option in OPTIONS.items():
         match option:
-            case Whole(_, least, most):
+            case Whole(least, most):
                 yield from ((name, value) for value in (least - 1, most + 1, -(10**18), *NOT_WHOLE))
             case Flag():
                 yield from ((name, value) for value in (1, 0, None, "yes"))
-            case Choice(_, words):
+            case Choice(words):
                 yield from ((name, value) for value in (words[0].upper(), "", None, 0, [words[0]]))
             case Checked():
                 yield from ((name, value) for value in EXAMPLES[name][1])
@@ -158,7 +158,8 @@ def test_an_option_that_does_not_exist(queue: Queue) -> None:
 
 def test_the_table_the_callers_type_and_the_engines_type_have_the_same_names() -> None:
     assert set(OPTIONS) == set(get_type_hints(JobOptions)) == {field.name for field in fields(Options)}
-    assert checked({name: option.default for name, option in OPTIONS.items()}) == PLAIN == Options()
+    defaults = {name: None if isinstance(option, Checked) else getattr(PLAIN, name) for name, option in OPTIONS.items()}
+    assert checked(defaults) == PLAIN == Options()
     assert {name for name, option in OPTIONS.items() if isinstance(option, Checked)} == set(EXAMPLES)
 
 

@@ -10,6 +10,7 @@ from redis.exceptions import OutOfMemoryError
 from engine.errors import ScriptFault, ServerUnavailable
 from engine.operations import (
     Bury,
+    Count,
     Enqueue,
     EnqueueMany,
     Extend,
@@ -146,6 +147,9 @@ def drain(desk: Desk) -> dict[str, int]:
         jobs = desk.claim("z")
         for job, (result, _) in zip(jobs, desk.finish(*[job.lease for job in jobs]) if jobs else [], strict=True):
             accepted[job.lease.job] = accepted.get(job.lease.job, 0) + (result == "ok")
+        counts = desk.run(Count())
+        if not (counts.waiting or counts.delayed or counts.active or counts.blocked):
+            break
     return accepted
 
 

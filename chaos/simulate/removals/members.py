@@ -33,7 +33,7 @@ MEMBERS = (
         (
             Edit(
                 "clean-keeps-what-came-later",
-                "if known then stays = stays or not (timed or all) and job.enqueued_ms > before_ms end",
+                "if readable then stays = stays or not (timed or all) and job.enqueued_ms > before_ms end",
             ),
         ),
         ("clean",),

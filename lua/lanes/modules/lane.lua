@@ -89,9 +89,10 @@ local function leave_lane(prefix, lane, now_ms)
     for at = 1, #ids, PIECE do redis.call('ZREM', lane.zset, unpack(ids, at, math.min(at + PIECE - 1, #ids))) end
   end
   local head = redis.call('ZRANGE', lane.zset, 0, 0, 'WITHSCORES')
-  local room, until_ms, ahead = 1, nil, nil
+  local room, until_ms = 1, nil
   -- Asked once more: what was taken counts by now.
   if lane.blocked then
+    local ahead
     room, until_ms, ahead = limit_room(prefix, lane.blocked.limit, lane.blocked.definition, now_ms, lane.blocked.need)
     rate_back(prefix, lane.blocked.limit, ahead, now_ms)
   end

@@ -98,9 +98,9 @@ local function promote_due(prefix, turn, now_ms, limit, events)
   end
   -- anchor: resting-lanes-return-on-time
   for _, member in ipairs(redis.call('ZRANGE', rest, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
-    local name, wake = string.sub(member, 3), nil
+    local name = string.sub(member, 3)
     if string.sub(member, 1, 2) == 'l:' then
-      wake = ready_lane(prefix, name, turn)
+      local wake = ready_lane(prefix, name, turn)
       if wake then wakes[wake] = true end
     else
       local classes = name == '*' and table.concat(redis.call('HKEYS', prefix .. 'classes'), ' ')
@@ -186,7 +186,8 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
   end
   if not some then return {}, false end
   -- On from the last lease that was looked at, or, where that has ended or was renewed, from all that had its score.
-  local rank, page = kept[4] and redis.call('ZSCORE', keys.active, kept[4]) == kept[3] and redis.call('ZRANK', keys.active, kept[4]), nil
+  local rank = kept[4] and redis.call('ZSCORE', keys.active, kept[4]) == kept[3] and redis.call('ZRANK', keys.active, kept[4])
+  local page
   if rank then
     page = redis.call('ZRANGE', keys.active, rank + 1, rank + limit, 'WITHSCORES')
   else

@@ -136,6 +136,9 @@ def drain(desk: ForeignDesk) -> dict[str, int]:
         jobs = desk.claim("z")
         for job, (result, _) in zip(jobs, desk.finish(*[job.lease for job in jobs]) if jobs else [], strict=True):
             accepted[job.lease.job] = accepted.get(job.lease.job, 0) + (result == "ok")
+        counts = desk.run(Count())
+        if not (counts.waiting or counts.delayed or counts.active):
+            break
     return accepted
 
 
