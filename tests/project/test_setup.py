@@ -225,4 +225,4 @@ def test_an_unknown_tool_is_one_clear_line(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["setup", "kafka"])
     assert setup.main() == 1
-    assert capfd.readouterr().err == "setup: kafka: it must be one of browser, node, redis\n"
+    assert capfd.readouterr().err == "setup: kafka: it must be one of browser, luacheck, node, redis\n"
