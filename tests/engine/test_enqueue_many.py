@@ -16,7 +16,7 @@ from engine import Malformed, NewJob, OutcomeUnknown, PartlyEnqueued, Queue, Scr
 from engine.history import HistoryFile
 from engine.models.lanes import Lanes
 from engine.operations import EnqueueMany
-from engine.options import OPTIONS, checked
+from engine.options import PLAIN
 from engine.queue import producing
 from engine.recorder import Recorder
 from engine.testing import EmbeddedServer, free_port
