@@ -1,4 +1,4 @@
-"""A worker that is set up as those of Bananas are: by environment variables (BN21-BN26, BN32).
+"""A worker configured by the environment variables of Bananas (BN21-BN26, BN32).
 
     settings = read(os.environ)
     with Queue("jobs", settings.model, url=settings.url) as queue:
@@ -49,7 +49,7 @@ _SWEEP_MS_MAX = 2000
 
 @dataclass(frozen=True, slots=True)
 class BananasWorker:
-    """What the environment asks for: where the server is, the model, and the settings of a Worker."""
+    """The configuration in the environment: the server, the model, and the settings of a Worker."""
 
     mode: str
     url: str
@@ -64,7 +64,7 @@ class BananasWorker:
 
 
 def read(environ: Mapping[str, str], *, layout: Layout = "document") -> BananasWorker:
-    """The settings that the environment has. Raises Malformed, naming the variable."""
+    """Read the settings from the environment. Raises Malformed, naming the variable."""
     mode = _text(environ, "WORKER_MODE", "default")
     if mode not in MODES:
         raise Malformed("WORKER_MODE", mode, ", ".join(MODES))

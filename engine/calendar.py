@@ -43,7 +43,7 @@ class Unreadable(ValueError):
 
 
 class UnknownZone(Unreadable):
-    """This machine does not know its zone; another one may."""
+    """This machine does not know the time zone; another one may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Calendar:
 
     def _match(self, least_s: int) -> int:
         """The first time of day from here on that the expression names, in seconds of a clock without zone."""
-        # A copy: it notes where it is, and threads share the calendar.
+        # A copy: the iterator has state, and threads share the calendar.
         return int(copy.copy(self.cron).get_next(float, start_time=float(least_s - 1)))
 
     def _transition(self, from_s: int, until_s: int) -> int | None:
@@ -166,7 +166,7 @@ def calendar(timing: Timing) -> Calendar:
         raise Unreadable("one of cron, every_ms and months")
     if not timing.cron:
         return Calendar(timing, zone)
-    # Loaded with the first expression: a worker without schedules spares it.
+    # Loaded with the first expression: a worker without schedules does not need it.
     from croniter import croniter
 
     expression = timing.cron.lower()

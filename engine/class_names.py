@@ -18,7 +18,7 @@ def class_of(name: str, route: str, target: str) -> str:
 
 
 def class_target(route: str, target: str) -> str:
-    """What the hash of the classes says of a class: JSON, '' for one that asks for nothing."""
+    """The value of a class in the hash `classes`: its target as JSON, '' for a class that any worker may run."""
     if not (route or target):
         return ""
     wanted: dict[str, Any] = {"route": route} if route else {}

@@ -1,4 +1,4 @@
-"""What the engine raises: one root, few classes. Expected outcomes (duplicate, stale, nothing waiting) are return values."""
+"""The exceptions of the engine, under one root. Expected outcomes (duplicate, stale, nothing waiting) are return values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Malformed(EngineError, ValueError):
 
 
 class LeaseLost(EngineError):
-    """The lease of this job has ended: another worker may run it. Nothing of what this token sends is applied."""
+    """The lease of this job has ended: another worker may run it. Calls with its token are not applied."""
 
 
 class OutcomeUnknown(EngineError):

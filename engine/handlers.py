@@ -1,4 +1,4 @@
-"""Handlers by job name, how one is called, and what a run that has failed leaves behind."""
+"""The registry of handlers by job name, how a handler is called, and the record of a failed run."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Handlers:
             given = self._backoff(leased.failures + 1, fault.error)
             delay_ms = None if given is None else validate.integer("backoff", given, 0, validate.DURATION_MS_MAX)
         except Exception:
-            # The failed run must be told all the same.
+            # The failed run must be recorded all the same.
             log.exception("job %s: the back-off of its handlers failed, so the job's own is taken", leased.lease.job)
             return fault
         return fault._replace(verdict=fault.verdict._replace(delay_ms=delay_ms))
@@ -140,7 +140,7 @@ class Handlers:
 
 
 def _takes_a_job(handler: object) -> bool:
-    """Whether it can be called with one argument. True where Python cannot tell, as for some functions in C."""
+    """Whether a function can be called with one argument. True where Python does not know, as for some functions in C."""
     if not callable(handler):
         return False
     try:
@@ -155,14 +155,14 @@ def _takes_a_job(handler: object) -> bool:
 
 
 def call_plain(handler: Handler, job: Job) -> bytes | None:
-    """Run a plain handler; its result. Raises what it raises, TypeError when it returns something that still waits to be run, and
-    Malformed when its result is no JSON or too long."""
+    """Run a plain handler and return its result. Raises what it raises, TypeError when it returns a coroutine or
+    the like, and Malformed when its result is no JSON or too long."""
     result = call_here(handler, job, job.name)
     return None if result is None else job.encode_result(result)
 
 
 def call_here(handler: Callable[[Any], object], jobs: object, name: str) -> object:
-    """Call a plain handler; what it returns, as it is. Raises what it raises, and TypeError as above."""
+    """Call a plain handler and return its value unchanged. Raises what it raises, and TypeError as above."""
     pid = os.getpid()
     try:
         result = handler(jobs)
@@ -195,14 +195,14 @@ def end_fork(failure: BaseException | None) -> NoReturn:
 
 
 class Lost(NamedTuple):
-    """A lease that has ended under its handler, as it is told to a child process; `cancelled`: by hand (rule 26)."""
+    """The message to a child process that the lease of its job has ended; `cancelled`: by a cancel (rule 26)."""
 
     lease: Lease
     cancelled: bool
 
 
 class Fault(NamedTuple):
-    """What a run that failed leaves behind: what was raised, in short, and where, as text that can travel."""
+    """The record of a failed run, as text: the exception in one line, and where it was raised."""
 
     error: str
     trace: str
@@ -210,7 +210,7 @@ class Fault(NamedTuple):
 
 
 def fault_of(failure: BaseException) -> Fault:
-    """What a handler raised, with the end of its stack trace, where it was raised: at most `validate.TRACE_BYTES_MAX` bytes."""
+    """The record of an exception, with the end of its stack trace: at most `validate.TRACE_BYTES_MAX` bytes."""
     try:
         lines = "".join(traceback.format_exception(failure))
     except BaseException:
@@ -226,15 +226,15 @@ def bounded(trace: str) -> str:
 
 
 def describe(failure: BaseException) -> str:
-    """What a handler raised, as text that can travel: bounded, and without characters that UTF-8 cannot carry."""
+    """An exception as text that can be stored: bounded, and without characters that UTF-8 cannot encode."""
     try:
         text = f"{type(failure).__name__}: {failure}"
     except BaseException:
-        # Whatever its text raises, also SystemExit: this thread still has to say that the run has failed.
+        # Whatever its text raises, also SystemExit: this thread still has to record the failed run.
         text = type(failure).__name__
     return bounded_error(text)
 
 
 def bounded_error(text: str) -> str:
-    """A short error that can travel."""
+    """A short error text that can be stored."""
     return text[:_ERROR_CHARACTERS_MAX].encode(errors="replace").decode()

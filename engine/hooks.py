@@ -1,4 +1,4 @@
-"""What a service wants done around every run and every enqueue: traces, counters, database sessions.
+"""Hooks of a service around every run and every enqueue: traces, counters, database sessions.
 
 Hooks are plain functions, called in the order in which they were given, in the thread (or on the loop) that runs the handler or
 enqueues: they must be short. With child processes they run in the worker, not in the child.

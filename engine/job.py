@@ -1,4 +1,4 @@
-"""The job as its handler sees it: what was enqueued, which run this is, and what the handler can say and ask while it runs."""
+"""The job that a handler gets: its payload and options, the number of the run, and what the handler can ask for while it runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.operations import LeasedJob
 from engine.serializers import BUILT_IN, Serializers
 from engine.worker.machine.events import MoreTime, Progressed
 
-#: Takes what a handler tells its worker while it runs.
+#: Takes the messages of a running handler to its worker.
 Say = Callable[[MoreTime | Progressed], None]
 
 _UNREAD = object()
@@ -30,14 +30,14 @@ class Job:
         self._leased = leased
         self._serializers = serializers
         self._say = say
-        # The three are made when somebody asks: most handlers want one of them at most.
+        # Made on first use: most handlers need one of them at most.
         self._payload: Any = _UNREAD
         self._lost = self._cancelled = False
         self._lost_event: threading.Event | None = None
 
     @property
     def payload(self) -> Any:
-        """What was enqueued: the same value each time. Raises ValueError where the bytes are no JSON, or were written by a
+        """The payload, the same value each time. Raises ValueError where the bytes are no JSON, or were written by a
         serialiser that this worker does not know."""
         if self._payload is _UNREAD:
             self._payload = self._serializers.read(self._leased.options.serializer, self._leased.payload)
@@ -56,12 +56,12 @@ class Job:
 
     @property
     def cancelled_by_hand(self) -> bool:
-        """Whether the lease has ended because somebody cancelled the job (rule 26): then no other worker runs it. The worker
-        hears of it with its next renewal, a third of a lease later at most."""
+        """Whether the lease has ended because the job was cancelled (rule 26): then no other worker runs it. The worker learns it
+        from its next renewal, at most a third of a lease later."""
         return self._cancelled
 
     def lose(self, *, cancelled: bool = False) -> None:
-        """The lease has ended; called by the worker."""
+        """Mark the lease as ended; called by the worker."""
         self._cancelled = cancelled
         self._lost = True
         if self._lost_event is not None:
@@ -107,17 +107,17 @@ class Job:
 
     @property
     def attempts(self) -> int:
-        """How many runs may fail."""
+        """How many runs may fail before the job is dead."""
         return self._leased.options.attempts
 
     @property
     def token(self) -> tuple[int, str]:
-        """Fence and nonce of this claim: what tells one run from all others."""
+        """Fence and nonce of this claim, which identify the run."""
         return self._leased.lease.fence, self._leased.lease.nonce
 
     @property
     def timeout_ms(self) -> int:
-        """How long this run may take, 0 = as long as it wants."""
+        """The timeout of this run in ms; 0: none."""
         return self._leased.options.timeout_ms
 
     @property
@@ -127,17 +127,17 @@ class Job:
 
     @property
     def timestamp_ms(self) -> int:
-        """When its producer says that it was made; when it was enqueued, where that was not said."""
+        """When the producer made the job, by its own clock; when it was enqueued, where that was not given."""
         return self._leased.options.timestamp_ms or self._leased.enqueued_ms
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the producer gave as headers."""
+        """The headers that the producer gave."""
         return dict(self._leased.options.headers)
 
     @property
     def parents(self) -> tuple[str, ...]:
-        """Ids of the jobs that this one needed, as it named them."""
+        """Ids of the jobs that this one needed, in the order given."""
         return self._leased.options.needs
 
     @property
@@ -152,12 +152,12 @@ class Job:
 
     @property
     def crashes(self) -> int:
-        """Leases of this job that ran out so far."""
+        """Leases of this job that expired so far."""
         return self._leased.crashes
 
     @property
     def cancelled(self) -> bool:
-        """Whether the worker knows that this run is of no use any more: its lease has ended."""
+        """Whether the worker knows that the lease of this run has ended, so that its result will be refused."""
         return self._lost
 
     def progress(self, percent: float, message: str | None = None, data: object = None) -> None:
@@ -175,7 +175,7 @@ class Job:
             self._say(Progressed(self._leased.lease, told[1:]))
 
     def encode_result(self, result: object) -> bytes | None:
-        """What the handler returned, as it is kept; None: nothing is. Raises Malformed; called by the worker."""
+        """The handler's return value as it is stored; None: nothing is stored. Raises Malformed; called by the worker."""
         if result is None or not self._leased.options.result_ttl_ms:
             return None
         return validate.json_bytes("result", result, validate.RESULT_BYTES_MAX)

@@ -20,7 +20,7 @@ from uuid import UUID
 
 
 class Kind(NamedTuple):
-    """How a value of one type travels. `write` and `read` raise ValueError or TypeError for what is not of it."""
+    """Writes values of one type as JSON and reads them. `write` and `read` raise ValueError or TypeError for others."""
 
     name: str
     write: Callable[[Any], Any]

@@ -1,4 +1,4 @@
-"""What the engine tells an observer. With none set it costs nothing; `engine.recorder` turns it into history rows."""
+"""The interface of observers of the engine. Without one it costs nothing; `engine.recorder` writes history rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """Who answered on a new connection."""
+    """The server behind a new connection."""
 
     run_id: str
     replid: str
@@ -38,15 +38,15 @@ class Observer(Protocol):
     """Called from many threads. It must not raise."""
 
     def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: int | None) -> object:
-        """Before the first send. The returned ticket comes back in `completed`."""
+        """Called before the first send. The returned ticket is passed to `completed`."""
         ...
 
     def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
-        """After the reply, or after giving up."""
+        """Called after the reply, or after giving up."""
         ...
 
     def connected(self, server: ServerIdentity) -> None:
-        """After each handshake."""
+        """Called after each handshake."""
         ...
 
     def configured(self, config: Mapping[str, object]) -> None:
@@ -54,9 +54,9 @@ class Observer(Protocol):
         ...
 
     def handler_started(self, job: LeasedJob, start_ns: int) -> object:
-        """Before a handler runs. The returned ticket comes back in `handler_ended`."""
+        """Called before a handler runs. The returned ticket is passed to `handler_ended`."""
         ...
 
     def handler_ended(self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None) -> None:
-        """After a handler returned (error None) or raised."""
+        """Called after a handler returned (error None) or raised."""
         ...

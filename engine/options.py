@@ -156,7 +156,7 @@ def checked(given: Mapping[str, object], defaults: Options = PLAIN) -> Options:
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """The name that was meant perhaps, for the end of a message."""
+    """The known name that is most similar, for the end of a message."""
     found = get_close_matches(str(name), known, 1)
     return f", perhaps {found[0]}" if found else ""
 

@@ -1,4 +1,4 @@
-"""What a handler may raise to say how its run ends, and what a worker makes of whatever a handler has raised. Pure code.
+"""Exceptions with which a handler decides how its run ends, and how a worker treats any other exception. Pure code.
 
 Any other exception is a failed run: the job waits for its back-off and runs again, or is dead when its attempts are used up.
 """
@@ -29,7 +29,7 @@ class Bury(Exception):
 
 
 class Discard(Exception):
-    """Raised by a handler: this job ends here, and nobody need look at it: it is neither finished nor dead."""
+    """Raised by a handler: this job ends here, neither finished nor dead."""
 
 
 class Verdict(NamedTuple):
@@ -48,14 +48,14 @@ FAILED = Verdict()
 
 
 class Ending(NamedTuple):
-    """How a lease ends whose run has failed. `target` of a reroute: a name, or a queue, a colon and a name."""
+    """How the lease of a failed run ends. `target` of a reroute: a name, or a queue, a colon and a name."""
 
     kind: Literal["retry", "bury", "discarded", "skipped", "rerouted"]
     target: str = ""
 
 
 def verdict_of(failure: BaseException) -> Verdict:
-    """The verdict of what a handler has raised."""
+    """The verdict about an exception of a handler."""
     kinds: list[str] = []
     for kind in type(failure).__mro__[:_KINDS_MAX]:
         if issubclass(kind, BaseException):
@@ -76,7 +76,7 @@ TIMED_OUT = verdict_of(TimeoutError())
 
 
 def ending(options: Options, verdict: Verdict) -> Ending:
-    """What becomes of the job: what the handler said goes before the job's rules, and those before another run."""
+    """How the job goes on: the handler's own decision comes first, then the rules of the job, then another run."""
     if verdict.end == "bury":
         return Ending("bury")
     if verdict.end == "discard":

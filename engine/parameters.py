@@ -77,7 +77,7 @@ class Parameters:
             elif parameter.default is inspect.Parameter.empty:
                 raise Malformed(f"payload.{name}", None, f"given, a value of type {self._kinds[name].name}")
             else:
-                # The default of today, not that of who enqueued it: keyword arguments behind it need their places.
+                # The default of this process, not of the one that enqueued the job: arguments behind it need their places.
                 found[name] = parameter.default
         return found
 
@@ -112,7 +112,7 @@ def _read(kind: Kind) -> Callable[[Any], Any]:
 
 
 def _read_text(kind: Kind) -> Callable[[Any], Any]:
-    """How a value of this type is read from a text that may be no JSON: as text where the type is one, else as what it spells."""
+    """Read a value of this type from a text that may be no JSON: as a text where the type is one, else as what it spells."""
 
     def read(text: str) -> Any:
         try:

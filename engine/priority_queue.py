@@ -29,7 +29,7 @@ class PriorityQueue:
     def __init__(self, name: str, *, prefix: str = "bull", **settings: Any) -> None:
         words: tuple[JobPriority, ...] = get_args(JobPriority)
         self.queues: dict[JobPriority, Queue] = {
-            # What has no priority given is `normal`, and says nothing of it.
+            # A job without a priority is `normal`, and its options do not mention it.
             word: Queue(f"{name}:prio:{word}", Bull(prefix, "" if word == "normal" else word), **settings)
             for word in reversed(words)
         }

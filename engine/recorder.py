@@ -52,7 +52,7 @@ from engine.operations import (
 
 
 class Ticket:
-    """What an invoke row leaves for its completion row: the two share these fields."""
+    """The fields that an invoke row shares with its completion row."""
 
     __slots__ = ("intended_ns", "rows")
 
@@ -75,7 +75,7 @@ class Recorder:
         self.file.close()
 
     def connected(self, server: ServerIdentity) -> None:
-        """A connection row: which server, which era."""
+        """Write a connection row: the server and its era."""
         self.file.append(
             [
                 f'"kind":"connection","server_run_id":{text(server.run_id)},"replid":{text(server.replid)},'
@@ -84,11 +84,11 @@ class Recorder:
         )
 
     def configured(self, config: Mapping[str, object]) -> None:
-        """A configuration row."""
+        """Write a configuration row."""
         self.file.append([f'"kind":"configuration","config":{text(json.dumps(dict(config), sort_keys=True))}'])
 
     def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: int | None) -> object:
-        """The invoke rows of a call, all in one write before it is sent. A fused call has two rows with one call id."""
+        """Write the invoke rows of a call, all in one write before it is sent. A fused call has two rows with one call id."""
         parts = _parts(call.operation)
         if not parts:
             return None
@@ -107,7 +107,7 @@ class Recorder:
         return ticket
 
     def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
-        """The completion rows of a call: they repeat the invoke's fields and add what came of it."""
+        """Write the completion rows of a call: they repeat the invoke's fields and add what came of it."""
         if not isinstance(ticket, Ticket):
             return
         srv_us = getattr(outcome.reply, "srv_us", None)
@@ -128,14 +128,14 @@ class Recorder:
         self.file.append(bodies)
 
     def handler_started(self, job: LeasedJob, start_ns: int) -> object:
-        """The invoke row of a handler's run."""
+        """Write the invoke row of a run."""
         row = f'"kind":"operation","f":"handle","op":"{self.file.proc}-{self._number()}.0","queue":"{self._queue}"'
         item = f'{_token(job.lease)},"name":"{job.name}"'
         self.file.append([f'{row},"type":"invoke","first_send_ns":{start_ns},"items":[{{{item}}}]'])
         return f"{row}|{item}"
 
     def handler_ended(self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None) -> None:
-        """The completion row of a handler's run: ok when it returned, fail when it raised."""
+        """Write the completion row of a run: ok when the handler returned, fail when it raised."""
         row, item = str(ticket).split("|", 1)
         kind = "ok" if error is None else "fail"
         reason = "" if error is None else f',"error":{text(error)}'

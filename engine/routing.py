@@ -144,7 +144,7 @@ def matching(targets: Iterable[tuple[str, str]], names: Iterable[str], worker: A
         try:
             wanted: Any = json.loads(text)
         except ValueError:
-            # Nobody of ours writes such a one: what it asks for cannot be known, so nobody takes it.
+            # The engine writes no such target; what it asks for cannot be known, so no worker takes it.
             continue
         if isinstance(wanted, dict) and matches(cast("dict[str, Any]", wanted), worker):
             found.append(class_name)

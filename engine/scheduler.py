@@ -15,7 +15,7 @@ from engine.worker.worker import Worker
 
 
 class Scheduler(Worker):
-    """Sweeps a queue until it is told to stop, at least every `sweep_ms`, and runs nothing. Any number may run at once, beside
+    """Sweeps a queue until it is stopped, at least every `sweep_ms`, and runs nothing. Any number may run at once, beside
     any number of workers: no tick fires twice. Raises Malformed for settings out of bounds."""
 
     def __init__(self, queue: Queue, *, name: str = "", sweep_ms: int = 1000) -> None:

@@ -28,8 +28,8 @@ class Texts(dict[str, str]):
 
 
 class Serializer(Protocol):
-    """Yours: `name` stands in the envelope of each job that it wrote, so it must not change as long as one of them lives. With
-    child processes it has to be something that `pickle` can send to them."""
+    """A serialiser of the service: `name` stands in the envelope of each job that it wrote, so it must not change while one of
+    them exists. With child processes it has to be something that `pickle` can send to them."""
 
     @property
     def name(self) -> str:
@@ -37,7 +37,7 @@ class Serializer(Protocol):
         ...
 
     def dumps(self, value: Any, /) -> bytes:
-        """A payload as bytes. What it raises is Malformed for who enqueues."""
+        """A payload as bytes. What it raises becomes a Malformed of the enqueue."""
         ...
 
     def loads(self, data: bytes, /) -> Any:
@@ -46,7 +46,7 @@ class Serializer(Protocol):
 
 
 class Serializers:
-    """Those that a queue knows: JSON, raw bytes, and the given ones. `default` writes where a job does not say; None: JSON."""
+    """The serialisers of a queue: JSON, raw bytes, and the given ones. `default` is for jobs that name none; None: JSON."""
 
     def __init__(self, default: Serializer | None = None, others: Iterable[Serializer] = ()) -> None:
         self._by_name: dict[str, Serializer] = {}
@@ -65,7 +65,7 @@ class Serializers:
 
     @property
     def own(self) -> bool:
-        """Whether there are others than JSON and raw bytes."""
+        """Whether the queue has serialisers beside JSON and raw bytes."""
         return bool(self._by_name)
 
     def write(self, payload: object, options: Options, most: int) -> tuple[bytes, Options]:

@@ -22,7 +22,7 @@ class ServerClock:
 
     @property
     def known(self) -> bool:
-        """Whether any reply has been seen."""
+        """Whether any reply has arrived."""
         return self._offset_us is not None
 
     def now_ms(self, now_ns: int) -> int:

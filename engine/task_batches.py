@@ -30,13 +30,13 @@ class _Calls(NamedTuple):
     unfit: dict[str, BaseException | str]
 
     def returned(self, what: object) -> object:
-        """What the handler returns when the function has returned this. Raises BatchFailed for those that do not fit."""
+        """The results by job, from the return value of the function. Raises BatchFailed for jobs whose payload does not fit."""
         if not self.unfit:
             return what
         raise BatchFailed(self.unfit, by_id(self.jobs, what))
 
     def failed(self, failure: BatchFailed) -> BatchFailed:
-        """What the handler raises when the function has raised this."""
+        """The exception of the batch, from the exception of the function."""
         return BatchFailed({**self.unfit, **failure.failures}, failure.results)
 
 

@@ -1,4 +1,4 @@
-"""Bounds of everything that a caller gives, checked in one place and before any I/O. Each failure is a Malformed."""
+"""The bounds of all arguments of callers, checked in one place and before any I/O. Each failure is a Malformed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def job_id(value: object) -> str:
 
 
 def known_id(value: object) -> str:
-    """The id of a job that is there, also one that the engine has made."""
+    """The id of an existing job, also one that the engine has made."""
     return _matching("id", value, _KNOWN_ID)
 
 
@@ -162,7 +162,7 @@ def lua_folder(value: object) -> Path | None:
 
 
 def attributes(value: object) -> dict[str, Any]:
-    """What a worker says of itself: a mapping of text to JSON."""
+    """Attributes of a worker: a mapping of text to JSON."""
     bound = f"a mapping of text to JSON values of at most {ATTRIBUTES_BYTES_MAX} bytes"
     if value is None:
         return {}

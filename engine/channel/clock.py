@@ -18,14 +18,14 @@ CLOCKS = 2 * CLOCK_MAX + 1
 
 
 def check(field: str, value: object) -> int:
-    """A clock. Raises Malformed for what is no whole number in range."""
+    """Check a clock. Raises Malformed for anything but a whole number in range."""
     if isinstance(value, bool) or not isinstance(value, int) or not CLOCK_MIN <= value <= CLOCK_MAX:
         raise Malformed(field, value, f"a whole number from {CLOCK_MIN} to {CLOCK_MAX}")
     return value
 
 
 def parse(raw: bytes | str | int) -> int:
-    """A clock as a server has it, in decimal digits. Raises ScriptFault."""
+    """Read a clock from a server, in decimal digits. Raises ScriptFault."""
     try:
         value = int(raw)
     except ValueError as error:

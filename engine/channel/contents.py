@@ -36,7 +36,7 @@ class RawJson:
         self.text = _read(text)
 
     def compact(self) -> str:
-        """Without the space between its tokens."""
+        """The JSON without white space between its tokens."""
         return _SPACE.sub(lambda found: found.group(1) or "", self.text)
 
     def __repr__(self) -> str:
@@ -48,7 +48,7 @@ def written(content: object) -> bytes:
     try:
         text = content.compact() if isinstance(content, RawJson) else _to_json(content)
         if _TO_ESCAPE.search(text) is not None:
-            # They occur in strings alone.
+            # These characters occur in strings only.
             text = _TO_ESCAPE.sub(lambda found: _ESCAPES[found.group()], text)
         data = text.encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -117,7 +117,7 @@ def _refuse(word: str) -> NoReturn:
 
 
 def _number(spelling: str) -> None:
-    """Numbers stay as they are spelled; their size is no matter."""
+    """Keep a number as it is spelled, however large."""
 
 
 #: Reads for errors alone. Python's own reader takes NaN and the infinities.

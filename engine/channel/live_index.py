@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 
 class LiveIndex:
-    """Clocks, each once. Some whose messages have expired may still be among them."""
+    """A set of clocks in order. Clocks of expired messages may still be among them."""
 
     def __init__(self) -> None:
         # Each half grows at its end: a single list would be moved as a whole for each message after the wrap.

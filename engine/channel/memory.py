@@ -126,18 +126,18 @@ class OpenMemory:
         return [self.send(ask) for ask in asks]
 
     def listen(self, listener: Listener) -> None:
-        """Listener it after each publish."""
+        """Call the listener after each publish."""
         if listener not in self._stops:
             self._stops[listener] = self._storage.listen(self._channel, listener)
 
     def unlisten(self, listener: Listener) -> None:
-        """Listener it no more."""
+        """Stop calling the listener."""
         stop = self._stops.pop(listener, None)
         if stop is not None:
             stop()
 
     def close(self) -> None:
-        """Listener nobody any more."""
+        """Stop calling listeners."""
         for listener in list(self._stops):
             self.unlisten(listener)
 
@@ -163,5 +163,5 @@ class AsyncOpenMemory:
         return self._open.send_many(asks)
 
     async def close(self) -> None:
-        """Listener nobody any more."""
+        """Stop calling listeners."""
         self._open.close()

@@ -1,4 +1,4 @@
-"""What MemoryStorage keeps of its channels, and what each operation does with it: the rules of `lua/dsps`, in Python. Without a
+"""The state of the channels in a MemoryStorage, and what each operation does to it: the rules of `lua/dsps`, in Python. Without a
 lock and without a clock: everything happens at the instant that the caller names.
 """
 
@@ -150,7 +150,7 @@ class MemoryState:
         if isinstance(found, str):
             return FetchReply(now_us, found)
         clock, cursor = found
-        # Where there is nothing to acknowledge, saying once that it went back is all that can be done.
+        # With nothing to acknowledge, the caller can only be informed once that the clock went back.
         told = cursor._replace(era=clock.era, life=clock.life) if cursor.clock == clock.clock else cursor
         end_us = _end_us(now_us, operation.ttl_s)
         self._keep(channel, clock, end_us)
@@ -219,7 +219,7 @@ class MemoryState:
         return now
 
     def _begun(self) -> _Clock:
-        """Of a channel that is created."""
+        """The state of a channel that is created."""
         self._channel_lives += 1
         return _Clock(0, 0, self._channel_lives)
 
@@ -239,7 +239,7 @@ class MemoryState:
         self._lengthen(_Key(channel, "clock"), clock._replace(turned=False), end_us)
 
     def _lengthen(self, key: _Key, value: object, end_us: int) -> None:
-        """Set what others use as well, who may keep it for longer: their messages and cursors must not outlive the clock."""
+        """Extend a life that other callers may have set longer: their messages and cursors must not outlive the clock."""
         self._values.put(key, value, max(end_us, self._values.end(key)))
 
     def _add(self, channel: str, message: NewMessage, at: int, end_us: int) -> None:

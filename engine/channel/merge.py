@@ -1,4 +1,4 @@
-"""What several storages brought, merged into one batch: each message once, in the order of the storages where they agree. Pure
+"""Merges the replies of several storages into one batch: each message once, in the order of the storages where they agree. Pure
 functions.
 """
 
@@ -13,7 +13,7 @@ from engine.channel.values import Message
 
 
 class Part(NamedTuple):
-    """What one storage brought: as a batch, and where the subscriber and the channel are in it."""
+    """The reply of one storage: a batch, and where the subscriber and the channel are in it."""
 
     batch: Batch
     cursor: int
@@ -42,7 +42,7 @@ def holders(parts: Mapping[str, Part]) -> dict[str, dict[str, int]]:
 
 
 def merge(parts: Mapping[str, Part], old: set[str], most: int) -> Merged:
-    """At most so many messages. Their clocks are those of the first storage that brought them."""
+    """Merge at most `most` messages. Each has the clock of the first storage that brought it."""
     order: list[Message] = []
     for part in parts.values():
         order = _woven(order, part.batch.messages)

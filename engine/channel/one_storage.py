@@ -1,4 +1,4 @@
-"""What a channel with one storage does, as steps: one operation for each call, and nothing on top of it."""
+"""The steps of a channel with one storage: one operation for each call."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class OneStorage:
         return replies.unsubscribed(sent_of(sent))
 
     def fetch(self, subscriber: str, most: int, waited_ms: int = 0) -> Steps[tuple[Fetched, bool]]:
-        """One look: what it brought, and whether nobody should wait for more. Raises ChannelNotFound, SubscriptionNotFound."""
+        """Poll once. Returns messages, and whether to return them at once. Raises ChannelNotFound, SubscriptionNotFound."""
         until_ns = time.monotonic_ns() + _SEARCH_MS * 1_000_000
         while True:
             sent = sent_of((yield Send(self._id, self._session.fetch(subscriber, most, waited_ms))))

@@ -1,5 +1,5 @@
-"""How a fetch waits: it looks, rests until a storage tells of a publication, and looks again. No wake-up is lost, because who
-rests has been listening since before the look, and a storage that could not tell for a while tells as soon as it can again."""
+"""How a fetch waits: it polls, rests until a storage reports a publication, and polls again. No wake-up is lost: a waiting
+call has been listening since before its poll, and a storage that could not tell for a while tells as soon as it can again."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _NUMBERS = itertools.count()
 
 
 class _Ticket:
-    """What an invoke row leaves for its completion row."""
+    """The fields that an invoke row shares with its completion row."""
 
     __slots__ = ("crcs", "intended_ns", "row")
 
@@ -56,7 +56,7 @@ class ChannelRecorder(Recorder):
         self._channel = channel
 
     def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: int | None) -> object:
-        """The invoke row of a call. What only reads is not recorded."""
+        """Write the invoke row of a call. Operations that only read are not recorded."""
         operation = call.operation
         told = _told(operation)
         if not told:
@@ -71,7 +71,7 @@ class ChannelRecorder(Recorder):
         return ticket
 
     def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
-        """The completion row: it repeats the invoke's fields and adds what came of it."""
+        """Write the completion row: it repeats the fields of the invoke row and adds the result."""
         if not isinstance(ticket, _Ticket):
             return
         operation = call.operation
@@ -104,7 +104,7 @@ def _intended(intended_ns: int | None) -> str:
 
 
 def _told(operation: Operation) -> str:
-    """What both rows say of an operation; nothing for what is not recorded."""
+    """The fields of an operation in both rows; empty for one that is not recorded."""
     match operation:
         case Publish():
             return f',"ttl_s":{operation.ttl_s}'
@@ -168,7 +168,7 @@ def _era(reply: PublishReply | FetchReply | AcknowledgeReply | SubscribeReply) -
 
 
 def _lost(reply: FetchReply) -> int:
-    """Clocks that the fetch has passed over: nothing was there any more."""
+    """The clocks that the fetch has passed over because their messages have expired."""
     end = reply.items[-1][0] if reply.items else reply.upto
     if end is None or reply.cursor is None or not after(end, reply.cursor):
         return 0
@@ -190,7 +190,7 @@ def _delivered(at: int, body: bytes) -> str:
         name, content = body[len(_HEAD) : end].decode(errors="replace"), body[end + len(_BETWEEN) : -1]
         return f'{{"message":{text(name)},"clock":{at},"crc":{zlib.crc32(content)}}}'
     try:
-        # Others may write the two in another order, and with spaces.
+        # Other clients may write the two fields in another order, and with spaces.
         found = json.loads(body)
         name, content = found["id"], json.dumps(found["content"], separators=(",", ":"), ensure_ascii=False)
     except (ValueError, LookupError, TypeError, RecursionError):

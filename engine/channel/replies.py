@@ -1,4 +1,4 @@
-"""What the reply of one storage means to who called: pure functions, for channels with one storage and with several."""
+"""Turns the reply of a storage into the result of a call: pure functions, for channels with one storage and with several."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 class Batch(NamedTuple):
-    """What one fetch of one storage brought. `upto`: the clock that a receipt stands for, None where there is nothing to
+    """The result of one fetch of one storage. `upto`: the clock that a receipt stands for, None where there is nothing to
     acknowledge; `proof`: what tells it from the same clock of another history. `news`: the clock went back, and this object has
     not told this subscriber yet."""
 
@@ -50,7 +50,7 @@ class Batch(NamedTuple):
 
     @property
     def speaks(self) -> bool:
-        """Whether nobody should wait for more before it is told."""
+        """Whether to return it at once instead of waiting for more."""
         return bool(self.messages or self.lost or self.corrupt or self.news)
 
 
@@ -63,7 +63,7 @@ def reply_of(sent: Sent, kind: type[R]) -> R:
 
 
 def published(session: SessionState, sent: Sent) -> list[Published | EngineError]:
-    """What came of each message of a call."""
+    """The result of each message of a call."""
     reply = reply_of(sent, PublishReply)
     era_changed = session.learn(sent) or reply.turned
     found: list[Published | EngineError] = []
@@ -76,7 +76,7 @@ def published(session: SessionState, sent: Sent) -> list[Published | EngineError
 
 
 def concluded(results: Sequence[Published | EngineError], count: int) -> list[Published]:
-    """What came of all messages, of which those that were not sent have no result. Raises the failure of all, else
+    """The results of all messages; those that were not sent have none. Raises the failure of all, else
     PartlyPublished."""
     answered = [result for result in results if isinstance(result, Published)]
     failures = [result for result in results if not isinstance(result, Published)]
@@ -106,7 +106,7 @@ def unsubscribed(sent: Sent) -> bool:
 
 
 def batch(session: SessionState, subscriber: str, sent: Sent) -> Batch | None:
-    """What a fetch brought; None where channel or subscriber are missing: `missing` says which."""
+    """The result of a fetch; None where the channel or the subscriber is missing: `missing` says which."""
     reply = reply_of(sent, FetchReply)
     session.learn(sent)
     if reply.result != "ok":
@@ -139,7 +139,7 @@ def batch(session: SessionState, subscriber: str, sent: Sent) -> Batch | None:
 
 
 def acknowledged(session: SessionState, operation: Acknowledge, sent: Sent) -> Acknowledged | None:
-    """What came of an acknowledgement; None where channel or subscriber are missing."""
+    """The result of an acknowledgement; None where the channel or the subscriber is missing."""
     reply = reply_of(sent, AcknowledgeReply)
     session.learn(sent)
     session.acknowledged(operation, reply)
@@ -156,7 +156,7 @@ def missing(channel: str, subscriber: str, reply: Any) -> EngineError:
 
 
 def _refused(what: str, sent: Sent) -> EngineError:
-    """Of a call that came too late, twice."""
+    """The error of a call that came too late, twice."""
     if sent.definite:
         return ServerUnavailable(f"{what}: the call came too late, nothing was applied")
     return OutcomeUnknown(f"{what}: refused as late after an unanswered send")

@@ -35,7 +35,7 @@ _MARGIN_MS = 1_000
 
 
 class SessionState:
-    """What is remembered of one storage. `ttl_s`: the life of this channel's keys."""
+    """The state that is kept about one storage. `ttl_s`: the life of this channel's keys."""
 
     def __init__(self, ttl_s: int, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         #: In whole seconds.
@@ -53,7 +53,7 @@ class SessionState:
 
     @property
     def seen(self) -> int | None:
-        """The latest clock, as long as the channel cannot have expired since it was told."""
+        """The latest known clock, while the channel cannot have expired since."""
         return self._latest if self._now_ns() - self._renewed_ns < self._trusted_ns else None
 
     def publish(self, messages: tuple[NewMessage, ...]) -> Callable[[int], ChannelOperation]:
@@ -85,7 +85,7 @@ class SessionState:
         return AskOld(subscriber, messages)
 
     def learn(self, sent: Sent) -> bool:
-        """Take what a reply says of the clock. Whether that has gone back since the last one, as far as its era tells."""
+        """Learn the clock of a reply. Returns whether that has gone back since the last one, as far as its era tells."""
         reply: Any = sent.reply
         if getattr(reply, "clock", None) is None or isinstance(reply, OldReply):
             return False
@@ -100,7 +100,7 @@ class SessionState:
         return changed
 
     def fetched(self, subscriber: str, reply: FetchReply) -> int | None:
-        """Take what a fetch of this subscriber says of its era; that of the fetch before it."""
+        """Learn the era from a fetch of this subscriber. Returns that of the fetch before it."""
         before = self._eras.get(subscriber)
         if len(self._eras) >= _ERAS_MAX:
             self._eras.clear()

@@ -1,4 +1,4 @@
-"""What a channel with several storages does, as steps: it writes to all and reads from all, and one that works is enough.
+"""The steps of a channel with several storages: it writes to all and reads from all, and one that works is enough.
 Messages are told apart by their ids, for each storage has clocks of its own.
 
 What that cannot hide: a storage that was away lacks what was published meanwhile, and an unsubscribe that it missed is undone as
@@ -73,7 +73,7 @@ class SeveralStorages:
         return any(_succeeded(_each(answers, lambda _, sent: replies.unsubscribed(sent))).values())
 
     def fetch(self, subscriber: str, most: int, waited_ms: int = 0) -> Steps[tuple[Fetched, bool]]:
-        """One look: what it brought, and whether nobody should wait for more. Raises ChannelNotFound, SubscriptionNotFound."""
+        """Poll once. Returns messages, and whether to return them at once. Raises ChannelNotFound, SubscriptionNotFound."""
         until_ns = self._now_ns() + _SEARCH_NS
         while True:
             parts = yield from self._parts(subscriber, most, waited_ms)
@@ -157,7 +157,7 @@ class SeveralStorages:
         return _each(answers, lambda id, sent: replies.subscribed(self._sessions[id], sent))
 
     def _parts(self, subscriber: str, most: int, waited_ms: int) -> Steps[dict[str, Part]]:
-        """What each storage brought that knows the subscriber; those that do not are given it."""
+        """The reply of each storage that knows the subscriber; in the others it is created."""
         answers = yield from self._ask(
             lambda id: [self._sessions[id].fetch(subscriber, most, waited_ms)], None, None, _has_messages
         )
@@ -218,7 +218,7 @@ class SeveralStorages:
 
 
 def _each(answers: _Answers, read: Callable[[str, Sent], R]) -> dict[str, R | EngineError]:
-    """What came of the one operation in each storage."""
+    """The result of a single operation in each storage."""
     found: dict[str, R | EngineError] = {}
     for id, (answer,) in answers.items():
         try:
@@ -229,7 +229,7 @@ def _each(answers: _Answers, read: Callable[[str, Sent], R]) -> dict[str, R | En
 
 
 def _succeeded(found: Mapping[str, R | EngineError]) -> dict[str, R]:
-    """Those that worked. Raises when none did."""
+    """The results of the storages that worked. Raises when none did."""
     worked = {id: came for id, came in found.items() if not isinstance(came, EngineError)}
     if not worked:
         raise _worst([came for came in found.values() if isinstance(came, EngineError)])
@@ -237,7 +237,7 @@ def _succeeded(found: Mapping[str, R | EngineError]) -> dict[str, R]:
 
 
 def _worst(errors: Sequence[EngineError]) -> EngineError:
-    """The error to raise of several: that something may have been applied says more than that something was not."""
+    """The error to raise of several: one that leaves the outcome open comes before one that does not."""
     return next((error for error in errors if isinstance(error, OutcomeUnknown)), errors[0])
 
 

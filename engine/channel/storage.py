@@ -1,4 +1,4 @@
-"""What a channel needs of a place that holds its messages: a server, or this process's memory. A channel may have several.
+"""The interface of places that hold the messages of a channel: a server, or this process's memory. A channel may have several.
 
 A **storage** is what a service gives (`RedisStorage`, `MemoryStorage`); one may serve many channels. Opened for one of them it
 runs operations, and tells its listeners when something was published. Its clocks are its own: those of another storage say
@@ -26,7 +26,7 @@ class Opening:
 
 
 class Storage(Protocol):
-    """Where messages are. Opening one does no I/O, and raises Malformed for settings that cannot be."""
+    """A place for messages. Opening one does no I/O, and raises Malformed for settings that cannot be."""
 
     def open(self, opening: Opening) -> OpenStorage:
         """For `Channel`."""

@@ -1,5 +1,5 @@
-"""Suspect cursors: of subscribers that a storage had lost and was given back. What it says of their older messages is not
-believed. No I/O.
+"""Suspect cursors: those of subscribers that a storage had lost and that were created in it again. What it reports about their
+older messages is not trusted. No I/O.
 
 Such a subscriber begins at the clock that the storage has at that moment, so everything published before counts as old there,
 also what nobody has fetched yet. Other storages still deliver that, and would be told not to. Which messages these are is known
@@ -55,7 +55,7 @@ class SuspectCursors:
             del self._suspects[subscriber, storage]
 
     def believed(self, subscriber: str, storage: str, places: Mapping[str, int]) -> bool:
-        """Whether this storage is believed that a message is old, which others have at these clocks."""
+        """Whether to trust this storage that a message is old, which other storages have at these clocks."""
         suspicion = self._suspects.get((subscriber, storage))
         if suspicion is None:
             return True

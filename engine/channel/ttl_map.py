@@ -1,4 +1,4 @@
-"""Values with a life, as a server's keys have one: what MemoryStorage keeps everything in. A plain data structure without a lock.
+"""A mapping whose values expire, as a server's keys do; the store of MemoryStorage. A plain data structure without a lock.
 
 What has ended is not found any more from that instant on, and leaves the memory a little later, when somebody sweeps.
 """
@@ -27,36 +27,36 @@ class TtlMap(Generic[K, V]):
         self._added = 0
 
     def __len__(self) -> int:
-        """How many are in memory, found or not."""
+        """How many values are in memory, expired ones included."""
         return len(self._values)
 
     def get(self, key: K, now: int) -> V | None:
-        """The value, None where there is none (any more)."""
+        """The value; None where there is none or it has expired."""
         found = self._values.get(key)
         return found[0] if found is not None and now < found[1] else None
 
     def end(self, key: K) -> int:
-        """When it ends or has ended; 0 for one that is not in memory."""
+        """When the value expires or has expired; 0 for one that is not in memory."""
         found = self._values.get(key)
         return 0 if found is None else found[1]
 
     def has(self, key: K) -> bool:
-        """Whether a value is in memory, alive or not."""
+        """Whether a value is in memory, expired or not."""
         return key in self._values
 
     def put(self, key: K, value: V, end: int) -> None:
-        """Set a value and its life."""
+        """Set a value and when it expires."""
         self._values[key] = (value, end)
         if key not in self._watched:
             self._watched.add(key)
             self._look_at(key, end)
 
     def delete(self, key: K) -> None:
-        """Forget a value; there need not be one."""
+        """Delete a value, if there is one."""
         self._values.pop(key, None)
 
     def sweep(self, now: int) -> list[K]:
-        """Forget some of those that have ended; which."""
+        """Delete some of the expired values. Returns their keys."""
         gone: list[K] = []
         for _ in range(SWEPT_MAX):
             if not self._looks or now < self._looks[0][0]:

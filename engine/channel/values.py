@@ -1,4 +1,4 @@
-"""What a channel gives its users: results of its calls, as plain values."""
+"""The results of a channel's calls, as plain values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What came of a message: `created`, or `duplicate` when its id was there already; then that one's content counts. `clock`
+    """The result of a publish: `created`, or `duplicate` when its id was there already; then that one's content counts. `clock`
     is its place in the channel. `era` counts how often the channel's clock has been found to have gone back, as a restored backup
     makes it; `era_changed`: it did since this object heard of it last, and messages may have been lost."""
 

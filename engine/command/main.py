@@ -1,4 +1,4 @@
-"""The command line: which commands there are, and what their failures look like."""
+"""The entry point of the command line: its commands, and how their failures are shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.run(options)
     except (EngineError, OSError) as error:
         if isinstance(error, BrokenPipeError):
-            # Whoever read has read enough; the interpreter shall not complain when it flushes.
+            # The reader of the pipe has closed it; the interpreter must not complain when it flushes.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         complain(str(error))

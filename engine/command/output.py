@@ -1,4 +1,4 @@
-"""What a command prints: a table for people, or JSON for programs."""
+"""The output of commands: a table for people, or JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ironclaim queues` and `ironclaim workers`: what there is on a server, and who works on a queue."""
+"""`ironclaim queues` and `ironclaim workers`: the queues of a server, and the workers of a queue."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _workers(options: argparse.Namespace) -> int:
 
 
 def _row(worker: WorkerInfo, whole: bool) -> dict[str, Any]:
-    """Whole for programs, what people want to see first for the others."""
+    """A row of the output: all fields for programs, the most important ones for people."""
     row = {
         "worker": worker.name,
         "alive": worker.alive,

@@ -31,7 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look again and again."""
+    """Show the queue until it is interrupted."""
     if not 0.1 <= options.every_s <= 3600:
         raise Malformed("--every-s", options.every_s, "0.1 to 3600")
     live = sys.stdout.isatty() and not options.json
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _looks(queue: Queue, every_s: float) -> Iterator[dict[str, Any]]:
-    """What there is to see, and the rates since the look before."""
+    """The present numbers, and the rates since the previous ones."""
     before: Counts | None = None
     while True:
         counts = queue.counts()

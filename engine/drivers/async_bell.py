@@ -15,7 +15,7 @@ from engine.errors import Malformed
 
 
 class AsyncBell:
-    """One topic, for the tasks of one event loop at a time. What an earlier loop has left behind is of no use."""
+    """One topic, for the tasks of one event loop at a time. Connections of an earlier loop are dropped."""
 
     def __init__(self, endpoint: Endpoint, topic: str) -> None:
         # A read waits until something comes; how long, says each wait for it.
@@ -31,11 +31,11 @@ class AsyncBell:
 
     @property
     def live(self) -> bool:
-        """Whether the server has confirmed that it tells of everything that is published from now on."""
+        """Whether the server has confirmed the subscription: no later publication is missed."""
         return self._live
 
     def listen(self, ring: Ring) -> None:
-        """Ring this one from now on; it must be short and not raise. Raises Malformed as `AsyncConnections` does."""
+        """Call the listener at each publication; it must be short and not raise. Raises Malformed as `AsyncConnections` does."""
         owner = (asyncio.get_running_loop(), os.getpid())
         if self._owner != owner:
             if self._owner is not None and self._owner[0].is_running() and self._owner[1] == owner[1]:
@@ -47,7 +47,7 @@ class AsyncBell:
             self._task = owner[0].create_task(self._run(), name=f"ironclaim-bell-{self._topic}")
 
     def unlisten(self, ring: Ring) -> None:
-        """Ring it no more."""
+        """Stop calling the listener."""
         self._rings.pop(ring, None)
         self._left_s = time.monotonic()
 
@@ -65,7 +65,7 @@ class AsyncBell:
 
     @property
     def _leaves(self) -> bool:
-        """Whether nobody has waited for a while."""
+        """Whether nothing has listened for a while, so that the connection can be closed."""
         return not self._rings and time.monotonic() - self._left_s > LINGER_S
 
     async def _run(self) -> None:
@@ -77,7 +77,7 @@ class AsyncBell:
                 pause_s = PAUSE_FIRST_S
                 await self._listen(connection)
             except FAILURES:
-                # Whoever waits looks meanwhile, and meets what is wrong with the server there.
+                # Callers that wait poll meanwhile, and get the server's error there.
                 pass
             finally:
                 was_live, self._live = self._live, False
@@ -99,7 +99,7 @@ class AsyncBell:
         self._ring()
 
     async def _listen(self, connection: Connection) -> None:
-        """Until nobody waits any more. Raises what says that the connection has ended."""
+        """Listen while there are listeners. Raises the error with which the connection ended."""
         while not self._leaves:
             try:
                 async with asyncio.timeout(PING_AFTER_S):
@@ -112,6 +112,6 @@ class AsyncBell:
                 self._ring()
 
     async def _read(self, connection: Connection) -> list[Any]:
-        """The next thing that the server says."""
+        """Read the next message of the server."""
         said = await connection.read_response(disconnect_on_error=False)
         return cast("list[Any]", said) if isinstance(said, list) and said else [said]

@@ -48,7 +48,7 @@ class AsyncConnections:
 
     @property
     def turns(self) -> asyncio.Semaphore:
-        """Held while a call runs, so that a thousand tasks do not open a thousand connections."""
+        """A semaphore to hold while a call runs: a thousand tasks must not open a thousand connections."""
         self._belong()
         return self._turns
 
@@ -108,7 +108,7 @@ class AsyncConnections:
             raise_errors(await self._ask(connection, missing))
 
     async def _ask(self, connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[Any]:
-        """What a new connection answers to these."""
+        """Send commands on a new connection and read the replies."""
         await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
         replies: list[Any] = []
         async with self.patience() as patience:

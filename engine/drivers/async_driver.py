@@ -51,11 +51,11 @@ class AsyncDriver:
 
     @property
     def turns(self) -> asyncio.Semaphore:
-        """Bounds the calls that run at once, in the order of their coming."""
+        """A semaphore that bounds the calls that run at once, first come first served."""
         return self._connections.turns
 
     async def run(self, call: Call[T], intended_ns: int | None = None) -> T:
-        """The parsed reply. Raises OutcomeUnknown, ServerUnavailable, ScriptFault or UnsafeServer."""
+        """Run a call and return the parsed reply. Raises OutcomeUnknown, ServerUnavailable, ScriptFault or UnsafeServer."""
         return cast("T", (await self.send(call, intended_ns)).reply)
 
     async def send(self, call: Call[Any], intended_ns: int | None = None, *, again: bool = False) -> Sent:
@@ -104,7 +104,7 @@ class AsyncDriver:
             pause_s = settle(waiting, await self._exchange(waiting))
 
     async def _exchange(self, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
-        """Send calls once, in one piece; their replies, as `settle` takes them."""
+        """Send calls once, in one write. Returns their replies, as `settle` takes them."""
         try:
             connection = await self._connections.take()
         except FAILURES as error:

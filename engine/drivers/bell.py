@@ -41,7 +41,7 @@ class Bell:
         _BELLS.add(self)
 
     def _begin(self) -> None:
-        """Silent: at first, and in a forked child, where another thread may have held the lock for ever."""
+        """Begin without a connection: at first, and in a forked child, where another thread may have held the lock for ever."""
         self._lock = threading.Lock()
         self._rings: dict[Ring, None] = {}
         self._left_s = 0.0
@@ -50,12 +50,12 @@ class Bell:
 
     @property
     def live(self) -> bool:
-        """Whether the server has confirmed that it tells of everything that is published from now on."""
+        """Whether the server has confirmed the subscription: no later publication is missed."""
         listener = self._listener
         return listener is not None and listener.live
 
     def listen(self, ring: Ring) -> None:
-        """Ring this one from now on; from any thread, so it must be short and not raise."""
+        """Call the listener at each publication from now on, in the reading thread; it must be short and not raise."""
         if self._pid != os.getpid():
             # A fork that Python did not make, so no hook was called.
             self._begin()
@@ -66,13 +66,13 @@ class Bell:
                 self._listener.start()
 
     def unlisten(self, ring: Ring) -> None:
-        """Ring it no more."""
+        """Stop calling the listener."""
         with self._lock:
             self._rings.pop(ring, None)
             self._left_s = time.monotonic()
 
     def ring(self) -> None:
-        """Ring all."""
+        """Call all listeners."""
         with self._lock:
             rings = tuple(self._rings)
         for ring in rings:
@@ -86,7 +86,7 @@ class Bell:
             listener.stop()
 
     def leaves(self, listener: _Listener) -> bool:
-        """Whether this listener is to end: another one has its place, or nobody has waited for a while."""
+        """Whether this thread has to end: another one has replaced it, or nothing has listened for a while."""
         with self._lock:
             if self._listener is listener and not self._rings and time.monotonic() - self._left_s > LINGER_S:
                 self._listener = None
@@ -111,7 +111,7 @@ class _Listener:
         threading.Thread(target=self._run, name=f"ironclaim-bell-{self._topic}", daemon=True).start()
 
     def stop(self) -> None:
-        """End it now, from another thread."""
+        """End it now; called from another thread."""
         self._ended.set()
         self.live = False
         # Not disconnected: the thread that reads it does that, and redis-py's connections are not for two.
@@ -128,7 +128,7 @@ class _Listener:
                 pause_s = PAUSE_FIRST_S
                 self._listen()
             except FAILURES:
-                # Whoever waits looks meanwhile, and meets what is wrong with the server there.
+                # Callers that wait poll meanwhile, and get the server's error there.
                 self._silence()
                 self._ended.wait(pause_s)
                 pause_s = min(PAUSE_MOST_S, pause_s * 2)
@@ -144,7 +144,7 @@ class _Listener:
         self._bell.ring()
 
     def _listen(self) -> None:
-        """Until it is to end. Raises what says that the connection has ended."""
+        """Listen until it has to end. Raises the error with which the connection ended."""
         connection = self._connection
         while not self._bell.leaves(self):
             if not connection.can_read(PING_AFTER_S):
@@ -155,12 +155,12 @@ class _Listener:
                 self._bell.ring()
 
     def _read(self) -> list[Any]:
-        """The next thing that the server says."""
+        """Read the next message of the server."""
         said = self._connection.read_response(disconnect_on_error=False)
         return cast("list[Any]", said) if isinstance(said, list) and said else [said]
 
     def _silence(self) -> None:
-        """What is published from now on is not heard."""
+        """Note that publications are missed from now on."""
         was_live, self.live = self.live, False
         connection, self._connection = self._connection, None
         if connection is not None:

@@ -1,4 +1,4 @@
-"""What redis-py's exceptions say about one send: an error that the server sent, or a connection that failed."""
+"""Classifies redis-py's exceptions: an error that the server sent, or a connection that failed."""
 
 from __future__ import annotations
 

@@ -51,14 +51,14 @@ class Connections:
         _POOLS.add(self)
 
     def _begin(self) -> None:
-        """With no connection: at first, and in a forked child, where another thread may have held the lock for ever."""
+        """Begin without connections: at first, and in a forked child, where another thread may have held the lock for ever."""
         self._lock = threading.Lock()
         self._idle: list[tuple[Connection, int]] = []
         self._turns = threading.BoundedSemaphore(self._most) if self._most else None
         self._pid = os.getpid()
 
     def take_idle(self) -> Connection | None:
-        """A connection that was used a moment ago, so that nobody needs to wait for it, or None."""
+        """A connection that was used a moment ago and needs no check, or None."""
         if self._turns is not None and not self._turns.acquire(blocking=False):
             return None
         with self._lock:
@@ -95,7 +95,7 @@ class Connections:
         self._turn_over()
 
     def drop(self, connection: Connection) -> None:
-        """Close a connection that was taken and is of no more use: a reply may still come on it."""
+        """Close a connection that was taken and on which a reply may still come."""
         connection.disconnect()
         self._turn_over()
 
@@ -130,7 +130,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _ask(connection: Connection, commands: Sequence[tuple[object, ...]]) -> list[Any]:
-    """What a new connection answers to these."""
+    """Send commands on a new connection and read the replies."""
     connection.send_packed_command(connection.pack_commands(commands), check_health=False)
     replies: list[Any] = []
     read_replies(connection, len(commands), replies)

@@ -57,7 +57,7 @@ class SyncDriver:
         self._connections = Connections(endpoint, Handshake(scripts, self.clock, observer), patience_ms=patience_ms)
 
     def run(self, call: Call[T], intended_ns: int | None = None) -> T:
-        """The parsed reply. Raises OutcomeUnknown, ServerUnavailable, ScriptFault or UnsafeServer."""
+        """Run a call and return the parsed reply. Raises OutcomeUnknown, ServerUnavailable, ScriptFault or UnsafeServer."""
         return cast("T", self.send(call, intended_ns).reply)
 
     def send(self, call: Call[Any], intended_ns: int | None = None, *, again: bool = False) -> Sent:
@@ -125,7 +125,7 @@ class SyncDriver:
         self._connections.close()
 
     def _carry(self, in_flight: Sequence[InFlightCall], replies: Sequence[Any]) -> None:
-        """Take what the first send brought, and send again until each call has ended."""
+        """Settle the replies of the first send, and send again until each call has ended."""
         pause_s = settle(in_flight, replies)
         while waiting := [in_flight_call for in_flight_call in in_flight if not in_flight_call.ended]:
             self._pause(pause_s)
@@ -134,7 +134,7 @@ class SyncDriver:
             pause_s = settle(waiting, self._exchange(waiting))
 
     def _exchange(self, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
-        """Send calls once, in one piece; their replies, as `settle` takes them."""
+        """Send calls once, in one write. Returns their replies, as `settle` takes them."""
         try:
             connection = self._connections.take()
         except FAILURES as error:
@@ -151,12 +151,12 @@ class SyncDriver:
         return self._read(connection, in_flight)
 
     def _commands(self, in_flight: Sequence[InFlightCall]) -> list[tuple[object, ...]]:
-        """What goes out for these calls."""
+        """The commands of these calls."""
         commands = [in_flight_call.call.words() for in_flight_call in in_flight]
         return commands if self._durability is None else [*commands, *self._durability.after(in_flight)]
 
     def _read(self, connection: Any, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
-        """The replies of calls that were sent on a connection, which goes back to the others."""
+        """Read the replies of calls that were sent on a connection, and return the connection to the pool."""
         replies: list[Any] = []
         count = len(in_flight) + (len(self._durability.after(in_flight)) if self._durability is not None else 0)
         try:

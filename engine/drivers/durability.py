@@ -16,7 +16,7 @@ from engine.drivers.in_flight import InFlightCall
 
 
 class NotReplicated(Exception):
-    """No replica has confirmed what a call wrote: stands for the reply of a call whose fate a failover would decide."""
+    """Stands for the reply of a call that no replica has confirmed: a failover would decide whether it was applied."""
 
 
 class Durability:
@@ -27,7 +27,7 @@ class Durability:
         self._words: tuple[tuple[object, ...], ...] = (witness.words(), ("WAIT", 1, wait_ms))
 
     def after(self, in_flight: Sequence[InFlightCall]) -> tuple[tuple[object, ...], ...]:
-        """The commands that follow these calls."""
+        """The commands to send behind these calls."""
         return self._words if any(_writes(in_flight_call.call) for in_flight_call in in_flight) else ()
 
     def judge(self, in_flight: Sequence[InFlightCall], replies: Sequence[Any]) -> Sequence[Any]:

@@ -43,7 +43,7 @@ _TAKEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectOptions:
-    """How patiently, and over how many connections, a queue speaks with its server.
+    """Timeouts, retries and the number of connections between a queue and its server.
 
     `timeout_ms`: a reply that takes longer counts as lost, and its call is sent again; 10 to 600,000. `connect_timeout_ms`: the
     same for a new connection. `deadline_ms`: how long a call is sent again before it raises; 10 to 15,000, because the server
@@ -140,7 +140,7 @@ def _of_client(client: object, asynchronous: bool) -> dict[str, Any]:
 
 
 def _shown(address: Mapping[str, Any], connection_class: Any) -> str:
-    """Where a client leads, without its password."""
+    """The address of a client, without its password, for messages."""
     if "path" in address:
         return f"unix://{address['path']}?db={address.get('db') or 0}"
     scheme = "rediss" if "SSL" in connection_class.__name__ else "redis"

@@ -1,4 +1,4 @@
-"""What every new connection says first, and what the answers must be. No socket: the connections of each client carry it out.
+"""The first commands of every new connection, and the check of their replies. No socket: the connections send them.
 
 It refuses servers that would lose jobs, sees to it that every script is there (rule 28), and learns the server's time (rule 3).
 """

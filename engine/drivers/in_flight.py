@@ -41,11 +41,11 @@ class Sent(NamedTuple):
 
 
 class NotSent(Exception):
-    """No connection could be had: stands for the reply of a call that did not leave. Its cause says why."""
+    """Stands for the reply of a call that was not sent because there was no connection; its cause says why."""
 
 
 def not_sent(cause: Exception) -> NotSent:
-    """Why no connection could be had."""
+    """A NotSent with this cause."""
     error = NotSent(str(cause))
     error.__cause__ = cause
     return error
@@ -105,7 +105,7 @@ class InFlightCall:
         self._done_ns = 0
 
     def leaves_again(self) -> None:
-        """The call is about to be sent once more."""
+        """Count another send of the call."""
         self._last_send_ns = time.monotonic_ns()
 
     def returns(self, reply: Any) -> float:
@@ -141,7 +141,7 @@ class InFlightCall:
         return not self._again if self._delivery is None else self._delivery.definite
 
     def _step(self, error: Exception) -> float | EngineError:
-        """The pause before the next send, or how the call ends."""
+        """Decide the pause before the next send, or end the call."""
         if self._delivery is None:
             self._delivery = Delivery(self._first_send_ns, random.random, self._deadline_ms, unanswered=int(self._again))
         delivery, what = self._delivery, _name(self.call)
@@ -215,5 +215,5 @@ class FirstContact:
 
 
 def _name(call: Call[Any]) -> str:
-    """What was called, in words that people know."""
+    """The name of the operation in error messages."""
     return call.operation.label or _INNER_CAPITAL.sub(" ", type(call.operation).__name__).lower()

@@ -193,7 +193,7 @@ class Foreign(Scripted):
         return [self.keys.run(job) for job in jobs]
 
     def alter(self, operation: Alter) -> Call[Any]:
-        """The call that does something to jobs by hand."""
+        """The call of an admin action on jobs."""
         return self.bound(operation, "alter", (self.job_keys(operation.jobs),), (operation.jobs,))
 
     def _enqueue(self, operation: Enqueue | EnqueueMany, jobs: Sequence[Enqueue]) -> Call[Any]:

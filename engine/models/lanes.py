@@ -150,7 +150,7 @@ class Lanes(Scripted):
         return [key for job in jobs for key in (self.keys.job(job), self.keys.run(job))]
 
     def alter(self, operation: Alter) -> Call[Any]:
-        """The call that does something to jobs by hand: a script for each thing, and one for all that end a job."""
+        """The call of an admin action: each has its script, and those that end a job share one."""
         jobs = operation.jobs
         if operation.action == "run_now":
             return self.bound(operation, "run_now", ([self.keys.job(job) for job in jobs],), (jobs,))
@@ -161,7 +161,7 @@ class Lanes(Scripted):
         return self.bound(operation, "discard", groups, (jobs,), outcome=outcome)
 
     def _enqueue(self, operation: Enqueue) -> Call[Any]:
-        """In the header's order by hand: binding by name would take a tenth of the whole enqueue."""
+        """Built in the order of the header: binding by name would take a tenth of the whole enqueue."""
         script, keys, options = self.scripts["enqueue"], self.keys, operation.options
         if script.keys != _ENQUEUE_KEYS or script.arguments != _ENQUEUE_ARGUMENTS:
             raise ScriptFault("script enqueue: its header has other slots than the model")
@@ -242,7 +242,7 @@ class Lanes(Scripted):
         return [self.keys.result(leases[value.item].job) for value in values], words
 
     def _claim(self, operation: Claim | Finish, claim: Claim, leases: Sequence[Lease], values: Sequence[Value] = ()) -> Call[Any]:
-        """In the header's order by hand, as an enqueue."""
+        """Built in the order of the header, as an enqueue."""
         script, classes = self.scripts["claim"], claim.classes
         if script.keys != _CLAIM_KEYS or script.arguments != _CLAIM_ARGUMENTS:
             raise ScriptFault("script claim: its header has other slots than the model")

@@ -1,4 +1,4 @@
-"""Schedules in Lanes: what their operations say to the scripts, and how a schedule is written down (rule 24)."""
+"""Schedules as the scripts store them (rule 24)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def sealed(job: Enqueue) -> bytes:
 
 
 def written(value: Timing | TickPolicy) -> str:
-    """What is not as by default, as JSON."""
+    """The fields that differ from their defaults, as JSON."""
     given = {field.name: getattr(value, field.name) for field in fields(value)}
     kept = {field.name: given[field.name] for field in fields(value) if given[field.name] != field.default}
     return json.dumps(kept, separators=(",", ":"), sort_keys=True)
 
 
 def read(kind: type[T], text: str) -> T:
-    """What `written` has written. Raises ValueError for anything else."""
+    """Read what `written` has written. Raises ValueError for anything else."""
     given: Any = json.loads(text)
     known = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
     if not isinstance(given, dict):

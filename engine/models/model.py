@@ -1,4 +1,4 @@
-"""What a queue, its parts and its workers need of a model: the mapping of one queue to one data model in Redis."""
+"""The interface of a model: the mapping of one queue to one data model in Redis, as queues and workers use it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """What the model is called: lanes, bridge, bananas, bull or mosquito."""
+        """The name of the model: lanes, bridge, bananas, bull or mosquito."""
         ...
 
     @property
@@ -39,27 +39,27 @@ class Model(Protocol):
 
     @property
     def scripts(self) -> Mapping[str, Script]:
-        """All that a connection has to know."""
+        """The scripts that each connection loads."""
         ...
 
     @property
     def FINDINGS(self) -> tuple[Finding, ...]:  # noqa: N802  a constant of the models
-        """What its wire cannot be protected from."""
+        """What the wire format cannot be protected from."""
         ...
 
     @property
     def defaults(self) -> Options:
-        """The options of a job that is given none: what the wire says by saying nothing."""
+        """The options of a job that is given none: the defaults of the wire format."""
         ...
 
     @property
     def routes_at_claim(self) -> bool:
-        """Whether each claim looks at the routing of each job, so that a class is no more than a name."""
+        """Whether each claim checks the routing of each job, so that a class is just a name."""
         ...
 
     @property
     def hear_ms(self) -> int:
-        """After how long who waits for the end of a job looks again: at the latest then it is known."""
+        """How often a wait for the end of a job polls, in ms: at the latest then the end is known."""
         ...
 
     @property
@@ -89,7 +89,7 @@ class Model(Protocol):
         ...
 
     def new_ids(self) -> Iterator[str]:
-        """The same, for many jobs."""
+        """Ids as of `new_id`, for many jobs."""
         ...
 
     def check_id(self, value: object) -> str:
@@ -97,7 +97,7 @@ class Model(Protocol):
         ...
 
     def schedule_id(self, schedule: str, moment: str) -> str:
-        """The id of the job that a schedule makes at a tick, or `now-...` by hand."""
+        """The id of the job that a schedule makes: `moment` is its tick, or `now-...` for `run_now`."""
         ...
 
     def template(self, job: Enqueue) -> bytes:
@@ -105,12 +105,12 @@ class Model(Protocol):
         ...
 
     def read_template(self, raw: bytes) -> LeasedJob:
-        """What `template` has written. Raises ScriptFault."""
+        """Read what `template` has written. Raises ScriptFault."""
         ...
 
 
 class Spec(Protocol):
-    """A model as a queue is given it: its settings, without a queue."""
+    """The settings of a model, without a queue: what `Queue(model=...)` takes."""
 
     @property
     def prefix(self) -> str:

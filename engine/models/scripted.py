@@ -1,4 +1,4 @@
-"""What the models of queues do alike: the operations whose calls follow from their declarations, or nearly so."""
+"""The base of the models of queues: the operations whose calls follow from their declarations, or nearly so."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Scripted(FilledSlots):
     """Calls of one queue's scripts."""
 
     name: str
-    #: Who waits for the end of a job looks again after this time.
+    #: A wait for the end of a job polls this often.
     hear_ms = 5_000
 
     def __init__(self, keys: LanesKeys, scripts: Mapping[str, Script], constants: Mapping[str, object]) -> None:
@@ -68,11 +68,11 @@ class Scripted(FilledSlots):
         raise NotImplementedError
 
     def job_keys(self, jobs: Iterable[str]) -> list[str]:
-        """The keys of jobs that scripts about jobs in hand are given."""
+        """The keys that scripts about leased jobs get for each job."""
         raise NotImplementedError
 
     def alter(self, operation: Alter) -> Call[Any]:
-        """The call that does something to jobs by hand."""
+        """The call of an admin action on jobs."""
         raise NotImplementedError
 
     def call(self, operation: Operation) -> Call[Any]:
@@ -121,7 +121,7 @@ class Scripted(FilledSlots):
                 raise UnsupportedFeature(f"{self.name} has no {type(operation).__name__}")
 
     def about_leases(self, operation: Operation, leases: Iterable[Lease], items: Iterable[Iterable[object]]) -> Call[Any]:
-        """The call of an operation on leases: `items` is what its script is told of each."""
+        """The call of an operation on leases: `items` are the arguments for each."""
         words = [word for item in items for word in item]
         return self.bound(operation, key_groups=(self.job_keys(lease.job for lease in leases),), argument_groups=(words,))
 
@@ -136,5 +136,5 @@ class Scripted(FilledSlots):
 
 
 def token(lease: Lease) -> tuple[object, ...]:
-    """What a script is told of a lease: id, fence, nonce."""
+    """The arguments of a script for one lease: id, fence, nonce."""
     return (lease.job, lease.fence, lease.nonce)

@@ -63,7 +63,7 @@ class FilledSlots:
             raise ScriptFault(f"{type(operation).__name__}: reply outside the contract ({error}): {raw!r:.200}") from error
 
     def read_reply(self, operation: Any, raw: Any) -> Reply:
-        """As `parse`, with the errors that a wrong reply leads to."""
+        """As `parse`, with whatever error a reply outside the contract leads to."""
         raise NotImplementedError
 
     def bound(
@@ -144,7 +144,7 @@ def _made(key_of: Callable[[Any], object], value: Source) -> Source:
 
 
 def _field(kind: type[Any], path: str) -> Source:
-    """What scripts are told of a field: None as '', true as 1. Raises AttributeError when operations of that kind lack it."""
+    """Reads a field as scripts get it: None as '', true as 1. Raises AttributeError when operations of that kind lack it."""
     first, *further = path.split(".")
     getattr(kind, first)
 

@@ -1,4 +1,4 @@
-"""A queue changed by hand: pauses, limits, retention, jobs altered one by one or in numbers. Each call has an `op_id`, its
+"""Admin actions on a queue: pauses, limits, retention, and changes of single jobs or of many. Each call has an `op_id`, its
 identity (rule 7), and a time after which it is void."""
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class SetEvents(Administration, script="set_events"):
     keep: int
 
 
-#: What is done to a job by hand: `run_now` ends its delay, `requeue` its death; the others end the job.
+#: Admin actions on a job: `run_now` ends its delay, `requeue` makes a dead one wait again; the others end the job.
 AdminAction = Literal["cancel", "remove", "discard", "requeue", "run_now"]
 
 

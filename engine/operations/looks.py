@@ -1,4 +1,4 @@
-"""A queue looked at: counts, pages of jobs, and what is known of one. Nothing here changes a key."""
+"""Read-only views of a queue: counts, pages of jobs, and the description of one. Nothing here changes a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of jobs: progress, how they have ended, and the events of a queue, each with how to wait for it."""
+"""Progress of jobs, their results, and the events of a queue, each with the operation that waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers do for all the others: promotions, reaps, the waits for work, and the news for workers, each with its reply."""
+"""The maintenance that every worker does: promotions, reaps, waits for work, and updates for workers, each with its reply."""
 
 from __future__ import annotations
 

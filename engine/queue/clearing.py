@@ -27,7 +27,7 @@ _MOVING = ("active", "blocked", "delayed", "waiting", "dead", "finished")
 
 
 def cleaning(state: object, older_than_ms: object, limit: object) -> Steps[int]:
-    """Remove the jobs of one state that are old enough; how many there were. Raises Malformed."""
+    """Remove the jobs of one state that are old enough. Returns how many. Raises Malformed."""
     if not isinstance(state, str) or state not in CLEANED:
         raise Malformed("state", state, f"one of {', '.join(CLEANED)}")
     age_ms = validate.integer("older_than_ms", older_than_ms, 0, validate.DURATION_MS_MAX)
@@ -37,7 +37,7 @@ def cleaning(state: object, older_than_ms: object, limit: object) -> Steps[int]:
 
 
 def draining(delayed: object) -> Steps[int]:
-    """Remove the jobs that wait; how many there were. Raises Malformed."""
+    """Remove the jobs that wait. Returns how many. Raises Malformed."""
     if not isinstance(delayed, bool):
         raise Malformed("delayed", delayed, "True or False")
     removed, era = yield from _clean("waiting", 0, 2**48, None)
@@ -48,7 +48,7 @@ def draining(delayed: object) -> Steps[int]:
 
 
 def obliterating(force: object) -> Steps[bool]:
-    """Remove everything; False when jobs are in hand. Raises Malformed."""
+    """Remove everything. Returns False, with nothing removed, when jobs are leased. Raises Malformed."""
     if not isinstance(force, bool):
         raise Malformed("force", force, "True or False")
     begun = yield from _forget("begin", force)
@@ -90,7 +90,7 @@ def _clean(state: str, age_ms: int, most: int, era: Era | None) -> Steps[tuple[i
 
 
 def _piece(state: str, age_ms: int, era: Era | None, offset: int, most: int) -> Callable[[int], Clean]:
-    """The operation of one piece; it keeps its identity when it came late and is sent again."""
+    """The operation of one piece. It keeps its identity when it is sent again after it came late."""
     op_id = administering.new_op_id()
     return lambda not_after_ms: Clean(op_id, not_after_ms, state, age_ms, era, offset, PIECE, most)
 

@@ -1,4 +1,4 @@
-"""What is known of a job, for people and for tools: its state, its envelope and what its runs have left behind."""
+"""The description of a job for monitoring: its state, its envelope and the record of its runs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def state_of(looked: Looked, srv_us: int) -> JobState:
 
 
 def job_info(model: Model, job: str, looked: Looked, srv_us: int) -> JobInfo:
-    """What was found of a job that is not gone."""
+    """Build the description of a job that exists."""
     state = state_of(looked, srv_us)
     if state in _ENDED:
         return JobInfo(job, state, looked.fence, ended_ms=looked.at_ms)

@@ -31,12 +31,12 @@ class Lock:
 
 
 def new_token() -> str:
-    """What the caller of one `acquire` is known by."""
+    """A random token that identifies the caller of one `acquire`."""
     return os.urandom(8).hex()
 
 
 def acquiring(name: object, ttl_ms: object) -> Steps[Lock | None]:
-    """Take a lock; None when somebody holds it. Raises Malformed and OutcomeUnknown."""
+    """Take a lock. Returns None when it is held already. Raises Malformed and OutcomeUnknown."""
     lock_name, length_ms = validate.lock_name(name), validate.integer("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
     token = new_token()
 
@@ -50,7 +50,7 @@ def acquiring(name: object, ttl_ms: object) -> Steps[Lock | None]:
 
 
 def extending(lock: object, ttl_ms: object) -> Steps[Lock]:
-    """Hold it for longer. Raises LeaseLost when it has run out, Malformed and OutcomeUnknown."""
+    """Hold a lock for longer. Raises LeaseLost when it has expired, Malformed and OutcomeUnknown."""
     held, length_ms = _lock(lock), validate.integer("ttl_ms", ttl_ms, 10, TTL_MS_MAX)
     count = held.renewals + 1
 
@@ -67,7 +67,7 @@ def extending(lock: object, ttl_ms: object) -> Steps[Lock]:
 
 
 def releasing(model: Model, lock: object) -> Steps[bool]:
-    """Give it back; False when it was not held any more."""
+    """Release a lock. Returns False when it was not held any more."""
     held = _lock(lock)
     reply = _reply((yield model.call(ReleaseLock(held.name, held.token))))
     return reply.result == "released"

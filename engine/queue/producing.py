@@ -1,4 +1,4 @@
-"""What a producer does, without I/O: checks jobs, makes calls of them, and decides what their answers mean."""
+"""The producer without I/O: checks jobs, builds the calls, and interprets the replies."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def drafts(jobs: object, payload_bytes_max: int, serializers: Serializers = BUIL
 
 
 def enqueued(sent: Sent) -> Enqueued:
-    """What came of an enqueue. Raises UnknownParent, and OutcomeUnknown for a refusal that an unanswered copy may belie."""
+    """The result of an enqueue. Raises UnknownParent, and OutcomeUnknown for a refusal when a copy may have been applied."""
     if not isinstance(sent.reply, Enqueued):
         raise ScriptFault(f"Enqueue: a reply of type {type(sent.reply).__name__}")
     if (refusal := _refusal(sent.reply, sent.definite)) is not None:
@@ -250,7 +250,7 @@ def _parts(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
 
 
 def _refusal(item: Enqueued, definite: bool) -> EngineError | None:
-    """What a refusal says: of a late call only when it came after an unanswered send."""
+    """The error for a refused call: a late one is reported only when it followed an unanswered send."""
     if item.result == "orphan":
         # An earlier copy that was applied would have been repeated, and one that was not can do nothing any more.
         return UnknownParent(item.job, item.holder)

@@ -1,4 +1,4 @@
-"""How jobs have ended: what their handlers returned, or the error of a dead one; and waiting for that without losing a wake-up.
+"""Results of jobs: what a handler returned, or the error of a dead job; and waiting for one without losing a wake-up.
 
 Who waits looks and registers in one step of the server (`look.lua`), and then blocks on a stream of its own, which the script
 that ends the job writes to. Reading a stream takes nothing away, so a lost reply is read again; and every block is followed
@@ -51,7 +51,7 @@ class Result:
 
 
 def result_of(job: str, seen: Seen) -> Result | None:
-    """The result in a look; None for a job that has not ended, or that nobody knows."""
+    """The result in a reply; None for a job that has not ended or is not known."""
     if seen.state in ("pending", "gone", "rejected"):
         return None
     record = _record(seen)
@@ -93,7 +93,7 @@ class Progress:
 
 
 def progress_of(raw: bytes | None) -> Progress | None:
-    """What was noted, None where nothing was. Raises ScriptFault."""
+    """The stored progress; None without any. Raises ScriptFault."""
     if raw is None:
         return None
     try:
@@ -104,7 +104,7 @@ def progress_of(raw: bytes | None) -> Progress | None:
 
 
 class Waiting:
-    """One wait, without I/O: when to look, how long to block, and what the answers mean. Raises Malformed."""
+    """One wait, without I/O: when to poll, how long to block, and what the replies mean. Raises Malformed."""
 
     def __init__(self, job: object, wait_ms: object) -> None:
         self.job = validate.known_id(job)
@@ -112,7 +112,7 @@ class Waiting:
         self._until_s = time.monotonic() + self._wait_ms / 1000
 
     def take(self, seen: Seen) -> Result | None:
-        """What a look says; None: block for `block_ms`, then look again. Raises UnknownJob and TimedOut."""
+        """Interpret a reply. Returns None to block for `block_ms` and poll again. Raises UnknownJob and TimedOut."""
         if seen.state in ("gone", "rejected"):
             raise UnknownJob(f"job {self.job}: the server knows no such job")
         found = result_of(self.job, seen)
@@ -121,16 +121,16 @@ class Waiting:
         return found
 
     def failed(self, error: EngineError) -> None:
-        """A look was not answered. Raises that error when no time is left."""
+        """Note that a poll was not answered. Raises its error when no time is left."""
         if self.left_ms <= 0:
             raise error
 
     @property
     def left_ms(self) -> int:
-        """What is left of the time to wait."""
+        """The time left to wait, in ms."""
         return int((self._until_s - time.monotonic()) * 1000)
 
     @property
     def block_ms(self) -> int:
-        """How long to block before the next look."""
+        """How long to block before the next poll, in ms."""
         return max(1, min(BLOCK_MS, self.left_ms))

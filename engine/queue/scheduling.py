@@ -1,4 +1,4 @@
-"""What a queue does about its schedules, without I/O: checks, the steps of each change, and what is told of a schedule."""
+"""Schedules of a queue without I/O: checks, the steps of each change, and the description of a schedule."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Schedule:
 
     @property
     def payload(self) -> Any:
-        """What its jobs are given. Raises ValueError where the bytes are no JSON, and whatever another serialiser raises."""
+        """The payload of its jobs. Raises ValueError where the bytes are no JSON, and whatever another serialiser raises."""
         return self.serializers.read(self.options.serializer, self.payload_bytes)
 
 
@@ -98,7 +98,7 @@ def putting(model: Model, name: object, timing: Timing, policy: TickPolicy, job:
 
 
 def removing(name: object) -> Steps[bool]:
-    """Forget a schedule."""
+    """Remove a schedule."""
     schedule = check_name(name)
     op_id = administering.new_op_id()
 
@@ -110,7 +110,7 @@ def removing(name: object) -> Steps[bool]:
 
 
 def enabling(model: Model, name: object, enabled: bool) -> Steps[bool]:
-    """Let a schedule tick from now on, or not any more."""
+    """Enable or disable a schedule."""
     schedule = check_name(name)
     for _ in range(_TRIES):
         page: SchedulePage = yield model.call(ListSchedules(schedule))
@@ -149,7 +149,7 @@ def schedule_of(stored: StoredSchedule, model: Model, serializers: Serializers) 
 
 
 def _found(sent: Sent) -> str:
-    """What a change met. Raises OutcomeUnknown for a refusal that an unanswered copy may belie."""
+    """The state that a change found. Raises OutcomeUnknown for a refusal while an unanswered copy may be applied."""
     if not isinstance(sent.reply, ScheduleChanged):
         raise ScriptFault(f"schedule: a reply of type {type(sent.reply).__name__}")
     if not sent.reply.done:
@@ -171,7 +171,7 @@ def _flag(value: object) -> bool | None:
 
 
 def timing(cron: object, zone: object, every_ms: object, months: object, start_ms: object) -> Timing:
-    """When it ticks, checked. Raises Malformed."""
+    """Check when a schedule ticks. Raises Malformed."""
     if cron is not None and (not isinstance(cron, str) or not 0 < len(cron) <= _CRON_CHARACTERS_MAX):
         raise Malformed("cron", cron, f"an expression of 1 to {_CRON_CHARACTERS_MAX} characters")
     if not isinstance(zone, str) or not _ZONE.fullmatch(zone):
@@ -202,7 +202,7 @@ def timing(cron: object, zone: object, every_ms: object, months: object, start_m
 
 
 def policy(missed: object, late_ms: object, overlap: object) -> TickPolicy:
-    """What it does about late ticks and its own jobs, checked. Raises Malformed."""
+    """Check what a schedule does about late ticks and overlapping jobs. Raises Malformed."""
     kinds: dict[object, Missed] = {"skip": "skip", "once": "once", "all": "all"}
     overlaps: dict[object, Overlap] = {"allow": "allow", "skip": "skip"}
     if not isinstance(missed, str) or missed not in kinds:
@@ -220,7 +220,7 @@ def template_job(
     serializers: Serializers,
     model: Model,
 ) -> Enqueue:
-    """What each tick enqueues, checked. Raises Malformed, also for an option that does not travel with the job."""
+    """Check the job that each tick enqueues. Raises Malformed, also for an option that is not stored with a job."""
     draft = producing.draft(job_name, payload, payload_bytes_max, None, options, serializers, model)._replace(job="template")
     for name in ("delay_ms", "run_at_ms"):
         if getattr(draft.options, name):
@@ -236,7 +236,7 @@ def template_job(
 
 
 def template(queue: QueueSettings, name: JobName, payload: object, options: JobOptions) -> Enqueue:
-    """What each tick of a schedule of this queue enqueues, checked. Raises Malformed."""
+    """Check the job that each tick of a schedule of this queue enqueues. Raises Malformed."""
     tasks, given = queue.parameters, cast("Mapping[str, object]", options)
     if isinstance(name, TypedJob):
         given, tasks = {**name.options, **given}, {**tasks, name.name: name.parameters}

@@ -1,4 +1,4 @@
-"""The settings of a queue, and the checks of what is put into it, without I/O."""
+"""The settings of a queue, and the checks of the jobs that are enqueued, without I/O."""
 
 from __future__ import annotations
 
@@ -115,6 +115,6 @@ def check_payload(tasks: Mapping[str, Parameters], serializers: Serializers, job
     try:
         arrives = serializers.read(job.options.serializer, job.payload)
     except Exception:
-        # A serialiser that only writes here: its workers will see.
+        # This process cannot read what its serialiser writes; workers check the payload.
         return
     parameters.item(arrives)

@@ -1,4 +1,4 @@
-"""Steps: what a call of a queue does in several calls of the server, as a generator without I/O, written once.
+"""Steps: operations that take several calls, as generators without I/O, written once for both interfaces.
 
 They yield what is to be sent and are sent what came of it. `carry_out` of a queue runs them, and so does the simulator, which
 interrupts them anywhere.

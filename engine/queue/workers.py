@@ -1,4 +1,4 @@
-"""The workers of a queue: who lives, since when, and what each has in hand, as their beats tell it (BQ02 to BQ04, MQ30).
+"""The workers of a queue: which are alive, since when, and what each has leased, from their heartbeats (BQ02 to BQ04, MQ30).
 
 A worker beats every 10 s unless told otherwise, and is taken for dead when three beats in a row have not come; then a sweep looks
 for leases that it has left behind, and the next beat may find it gone from the list. A worker that stops takes its leave at once.
@@ -41,7 +41,7 @@ class WorkerInfo:
 
 
 def worker_info(listed: ListedWorker, now_ms: int) -> WorkerInfo:
-    """What a worker's last beat told, at this server time. Raises ScriptFault."""
+    """The description of a worker from its last heartbeat, at this server time. Raises ScriptFault."""
     try:
         about = cast("dict[str, Any]", json.loads(listed.about))
         return WorkerInfo(

@@ -15,7 +15,7 @@ End = tuple[BaseException | None, bytes | None]
 
 
 class Said(Exception):
-    """A job has failed, with a text instead of an exception."""
+    """A failure of one job that was given as a text instead of an exception."""
 
 
 def ends(jobs: Sequence[Job], returned: object, failure: BaseException | None) -> list[End]:
@@ -48,7 +48,7 @@ def by_id(jobs: Sequence[Job], returned: object) -> Mapping[str, object]:
 
 
 def faults(found: Sequence[End]) -> list[tuple[Fault | None, bytes | None]]:
-    """The same as it travels out of a child process: jobs that failed by one exception have one fault."""
+    """The ends as a child process sends them: jobs that failed by the same exception share one fault."""
     known: dict[int, Fault] = {}
     told: list[tuple[Fault | None, bytes | None]] = []
     for failure, result in found:
@@ -59,7 +59,7 @@ def faults(found: Sequence[End]) -> list[tuple[Fault | None, bytes | None]]:
 
 
 def fault_in_batch(failure: BaseException) -> Fault:
-    """What a failure leaves behind; of a text the text."""
+    """The record of a failure; of a text the text itself."""
     return Fault(bounded_error(str(failure)), "") if isinstance(failure, Said) else fault_of(failure)
 
 
@@ -73,6 +73,6 @@ def _kept(jobs: Sequence[Job], results: Mapping[str, object], failures: Mapping[
         try:
             found.append((None, job.encode_result(results.get(job.id))))
         except Exception as wrong:
-            # Only the job whose result cannot be kept has failed.
+            # Only the job whose result cannot be stored has failed.
             found.append((wrong, None))
     return found

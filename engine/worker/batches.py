@@ -33,7 +33,7 @@ class Batch:
 
     @staticmethod
     def of(start: Start) -> Run:
-        """What this start is about."""
+        """The batch of a Start action."""
         return Batch(start.batch) if start.batch else start.job
 
 
@@ -55,7 +55,7 @@ class _One:
     result: bytes | None = None
 
     def enter(self, hooks: RunHooks) -> None:
-        """What is to be done before. A job whose hook raises has failed, and its handler does not get it."""
+        """Call the hooks before the run. A job whose hook raises has failed, and the handler does not get it."""
         context = hooks.entered(self.job)
         try:
             context.__enter__()
@@ -64,7 +64,7 @@ class _One:
             self.failure = failure
 
     def leave(self) -> None:
-        """What is to be done after, with what the handler said of this job."""
+        """Call the hooks after the run, with the result or failure of this job."""
         if self.context is None:
             return
         failure = self.failure
@@ -86,7 +86,7 @@ class BatchRuns:
         self._ended = ended
 
     def run_plain(self, batch: Batch, child: Child | None, *, inline: bool) -> Run | None:
-        """Run a plain function, here or in a child process; what follows."""
+        """Run a plain function, here or in a child process. Returns the next start of this place."""
         ones = self._enter(batch)
         going = [one for one in ones if one.failure is None]
         jobs = [one.job for one in going]
@@ -104,7 +104,7 @@ class BatchRuns:
         return self._leave(ones, inline=inline)
 
     def _run_in(self, child: Child, name: str, batch: list[LeasedJob]) -> list[End]:
-        """How each job ended in the child process. When that dies, all have failed."""
+        """The end of each job in the child process. When the process dies, all of them have failed."""
         reference = reference_of(self._handlers.find(name))
         child.start()
         for leased in batch:
@@ -153,7 +153,7 @@ class BatchRuns:
 
     def _leave(self, ones: list[_One], *, inline: bool) -> Run | None:
         told: list[HandlerEnded] = []
-        # One exception may be about all of them: its trace is written, and logged, once.
+        # One exception may have failed all of them: its trace is stored, and logged, once.
         known: dict[int, Fault] = {}
         for one in ones:
             one.leave()

@@ -35,7 +35,7 @@ Answer = tuple[Fault | None, bytes | None]
 
 
 class ChildFailed(Exception):
-    """A run in a child process has failed; hooks hear of it as an exception with its text."""
+    """A run in a child process has failed; hooks get this exception with the text of the original one."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.error)
@@ -92,7 +92,7 @@ class Child:
         return self._run(reference, job, (job,))[0]
 
     def run_batch(self, reference: tuple[str, str], jobs: Sequence[LeasedJob]) -> list[Answer]:
-        """The same for a handler that takes batches: the answer of each job."""
+        """As `run`, for a handler of batches: the answer for each job."""
         return self._run(reference, list(jobs), jobs)
 
     def _run(self, reference: tuple[str, str], work: LeasedJob | list[LeasedJob], jobs: Sequence[LeasedJob]) -> list[Answer]:
@@ -112,7 +112,7 @@ class Child:
             killed, self._killed = self._killed, False
         self._jobs += len(jobs)
         if killed and self._process is not None:
-            # It was told to die when its answer was on the way.
+            # It was killed when its answer was already on the way.
             self._died()
         elif self._max_jobs and self._jobs >= self._max_jobs:
             self._end()
@@ -136,7 +136,7 @@ class Child:
 
     @property
     def busy(self) -> bool:
-        """Whether it has a job, or one is on its way to it."""
+        """Whether the process has a job, or one has been sent to it."""
         return bool(self._leases)
 
     def kill(self, lease: Lease) -> None:
@@ -147,11 +147,11 @@ class Child:
                 self._process.kill()
 
     def lose(self, lease: Lease, *, cancelled: bool = False) -> None:
-        """Let the handler be told that its lease has ended. Does not wait."""
+        """Notify the handler that its lease has ended. Does not wait."""
         self._lost.put(Lost(lease, cancelled))
 
     def _tell_lost(self) -> None:
-        """Tell the handler that runs; what was lost before it started is of no use any more."""
+        """Notify the running handler. Leases that were lost before it started do not matter to it."""
         while not self._lost.empty():
             lost = self._lost.get()
             if lost.lease in self._leases:
@@ -179,7 +179,7 @@ class Child:
             process.wait()
 
     def _died(self) -> str:
-        """Make sure that it is dead, and say how it ended."""
+        """Make sure that the process is dead. Returns how it ended, for a message."""
         with self._lock:
             process, self._process = self._process, None
             self._pipe.close()
@@ -192,7 +192,7 @@ class Child:
 
 
 def reference_of(handler: Callable[..., object]) -> tuple[str, str]:
-    """Where another process finds a handler: module and name. Raises Malformed for one that it would not find."""
+    """Module and name by which another process imports a handler. Raises Malformed where it could not."""
     module, name = getattr(handler, "__module__", ""), getattr(handler, "__qualname__", "")
     found: Any = sys.modules.get(module)
     for part in name.split("."):

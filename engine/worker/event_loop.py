@@ -28,7 +28,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
-        # Each coroutine starts with the context variables of now, not with those of whoever starts it: another handler may.
+        # Each coroutine starts with the context variables of now, not with those of the handler that started it.
         self._context = contextvars.copy_context()
 
     def run(self, start: Start) -> None:

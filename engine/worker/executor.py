@@ -1,5 +1,5 @@
-"""Executes the step machine with threads: whoever has an event for it takes the decision, under a lock, and carries on with what
-comes of it.
+"""Executes the step machine with threads: the thread that brings an event processes it under a lock, and executes what
+follows.
 
 A few callers run the machine's calls, and one of them the inline handlers. A caller that brings a reply sends the next call or
 runs the next handler itself: each hand-over to another thread costs a switch and a wait for the interpreter lock. While a handler
@@ -57,7 +57,7 @@ SAY_AGAIN_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """A call whose first send is done; its reply is still to be taken."""
+    """A call that was sent and whose reply has not been read."""
 
     send: Send
     flight: Flight
@@ -118,7 +118,7 @@ class Executor:
         self._sleeps_until_ns = 0
 
     def run(self, running: HandlerPool) -> StopReason:
-        """Work until the machine is done; why it is. Raises what ends the worker before that."""
+        """Work until the machine has ended. Returns the reason. Raises what ended the worker before that."""
         self._running = running
         for number in range(CALLERS):
             thread = threading.Thread(target=self._serve, name=f"caller-{number}", daemon=True)
@@ -159,7 +159,7 @@ class Executor:
         return self._follow(event, inline)
 
     def batch_ended(self, ends: tuple[HandlerEnded, ...], inline: bool) -> Run | None:
-        """The same of a batch: how each of its jobs did."""
+        """As `ended`, for a batch: the end of each of its jobs."""
         return self._follow(BatchEnded(ends), inline)
 
     def _follow(self, event: HandlerEnded | BatchEnded, inline: bool) -> Run | None:
@@ -182,7 +182,7 @@ class Executor:
                 return None
 
     def _feed(self, event: Event) -> None:
-        """Tell the machine, and let the callers do what comes of it."""
+        """Process an event, and have the callers execute the actions."""
         decided = self._decide(event)
         for send in decided.sends:
             self._pass_on(send)
@@ -277,13 +277,13 @@ class Executor:
             wait_ns = max(0, self._sleeps_until_ns - time.monotonic_ns())
             return self._events.get(timeout=wait_ns / (1000 * MS))
         except queue.Empty:
-            # It may want to sleep on, by what others have told it meanwhile.
+            # Events of other threads may have moved the time of its next wake-up.
             return TimerFired() if time.monotonic_ns() >= self._wake_at_ns else None
 
     # -- calling
 
     def _pass_on(self, send: Send, *, park: bool = False) -> None:
-        """Let a caller run this call. A claim or a finish leaves here and now: the server works on it meanwhile. `park`: this
+        """Have a caller run this call. A claim or a finish leaves here and now: the server works on it meanwhile. `park`: this
         caller goes on to run handlers, and takes the reply after them if they are short; to wake another one would cost more."""
         if send.slot not in ("work", "finish"):
             self._tasks.put(send)
@@ -291,7 +291,7 @@ class Executor:
         try:
             departed = Departed(send, self._driver.depart(send.call, again=send.again))
         except Exception:
-            # A defect of ours. Whoever runs handlers goes on; the caller that takes the call up meets it again, and says so.
+            # A defect of ours. The thread that runs handlers goes on; the caller that takes the call up fails again, and logs it.
             self._tasks.put(send)
             return
         if not park:
@@ -308,14 +308,14 @@ class Executor:
             return self._parked.popleft() if self._parked else None
 
     def _release_parked(self) -> None:
-        """A handler lasts: other callers take the replies."""
+        """Hand over unread replies to other callers: the handler in this thread takes long."""
         while self._parked and time.monotonic_ns() >= self._parked_until_ns:
             departed = self._take_parked()
             if departed is not None:
                 self._tasks.put(departed)
 
     def _serve(self) -> None:
-        """A caller's thread."""
+        """The main function of a caller's thread."""
         try:
             self._take_up()
         except BaseException as failure:
@@ -331,7 +331,7 @@ class Executor:
             log.warning("%s", error)
 
     def _take_up(self) -> None:
-        """Take up what is to be done, and what comes of it."""
+        """Execute what was decided, and what follows from it."""
         task: Task | None = None
         while True:
             task = task or self._take_parked() or self._tasks.get()
@@ -350,7 +350,7 @@ class Executor:
                 self._pass_on(send, park=busy)
 
     def _call(self, task: Send | Departed) -> Event | None:
-        """Run a call to its end."""
+        """Run a call until it is answered or has failed."""
         started_ns = time.monotonic_ns()
         send = task.send if isinstance(task, Departed) else task
         try:
@@ -387,7 +387,7 @@ def _is_final(error: EngineError, operation: Operation) -> bool:
 
 
 def _tell_reaped(reaped: Reaped, worker: str) -> None:
-    """Nobody else says that a job is dead: the workers that it killed cannot."""
+    """Log jobs that a sweep has buried: the workers that they killed cannot do it."""
     if reaped.leases:
         first = reaped.leases[0][0]
         text = "%d leases ran out, their workers are gone or stand still; the first: job %s"
@@ -397,7 +397,7 @@ def _tell_reaped(reaped: Reaped, worker: str) -> None:
 
 
 def _why(lost: LoseLease) -> str:
-    """What to do about a lease that nobody renewed because nothing in this process could run (rule 14)."""
+    """Advice for a lease that was not renewed because the process was blocked (rule 14)."""
     if not lost.starved_ms:
         return ""
     return (

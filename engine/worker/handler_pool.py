@@ -1,7 +1,7 @@
 """Runs the handlers of a worker's jobs: coroutines on a loop of their own, plain functions in threads or in child processes, and
 inline ones in the thread that asks for it.
 
-Who has run one job runs the next, without a way through another thread. Whatever a handler raises is a failed run and never ends
+A thread that has run one job runs the next. Whatever a handler raises is a failed run and never ends
 the worker.
 """
 
@@ -85,7 +85,7 @@ class HandlerPool:
             following = self._run_plain(following, None, inline=True)
 
     def close(self) -> None:
-        """Take no more work. Functions that still run in threads go on; coroutines are cancelled, child processes killed."""
+        """Stop. Functions that still run in threads go on; coroutines are cancelled and child processes killed."""
         for _ in range(self._places):
             self._work.put(None)
         self._loop.close()
@@ -107,7 +107,7 @@ class HandlerPool:
                 following = self._run_plain(following, child, inline=False)
 
     def _run_plain(self, leased: Run, child: Child | None, *, inline: bool) -> Run | None:
-        """Run a plain function; what follows."""
+        """Run a plain function. Returns the next start of this place."""
         if isinstance(leased, Batch):
             assert self._batches is not None
             return self._batches.run_plain(leased, child, inline=inline)
@@ -123,14 +123,14 @@ class HandlerPool:
             else:
                 result = self._call(leased, job, child)
         except BaseException as failure:
-            # Also SystemExit: in a thread it would end only this thread, and the job would be held for ever.
+            # Also SystemExit: it would end only this thread, and the job would be held for ever.
             fault = self.runs.failed(leased, failure)
         if self._hooks:
             self._hooks.ended(job, None if fault is None else fault.error)
         return self._ends(leased, ticket, start_ns, fault, inline=inline, result=result)
 
     def _call(self, leased: LeasedJob, job: Job, child: Child | None) -> bytes | None:
-        """Run a plain function, here or in a child process; its result. Raises what it raises, or ChildFailed."""
+        """Run a plain function, here or in a child process, and return its result. Raises what it raises, or ChildFailed."""
         if child is None:
             return call_plain(self._handlers.find(leased.name), job)
         reference = reference_of(self._handlers.find(leased.name))

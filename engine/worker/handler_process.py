@@ -44,7 +44,7 @@ class Orders:
         self._lost: dict[Lease, Lost] = {}
 
     def begins(self, batch: Sequence[LeasedJob], serializers: Serializers) -> list[Job]:
-        """A handler is about to run."""
+        """Register the handler that is about to run."""
         jobs = {leased.lease: Job(leased, self.say, serializers) for leased in batch}
         with self._lock:
             self._running = jobs
@@ -55,7 +55,7 @@ class Orders:
         return list(jobs.values())
 
     def say(self, said: object) -> None:
-        """Tell the worker, from whichever thread of the handler."""
+        """Send a message to the worker. Safe from all threads of the handler."""
         with self._saying:
             self._pipe.send(said)
 
@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def _run(orders: Orders, reference: tuple[str, str], work: Work, serializers: Serializers) -> list[Answer]:
-    """For each job what the handler raised, and what it returned."""
+    """Run a handler. Returns for each job what it raised and what it returned."""
     batch = work if isinstance(work, list) else [work]
     try:
         handler: Any = import_module(reference[0])
@@ -119,8 +119,8 @@ def _ends(handler: Any, jobs: list[Job]) -> list[End]:
 
 
 def _end_with_parent(parent: int) -> None:
-    """SIGKILL when the worker is gone, where the kernel can do it; elsewhere the pipe says it, unless a handler holds the
-    interpreter lock."""
+    """Have the kernel send SIGKILL when the worker is gone. Where it cannot, the closed pipe ends this process, unless a handler
+    holds the interpreter lock."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

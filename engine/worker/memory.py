@@ -11,7 +11,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def rss_mb() -> float:
-    """Megabytes of memory that this process holds now; where the kernel does not tell, the most that it has held."""
+    """The resident memory of this process in MB; where the kernel does not report it, the maximum so far."""
     try:
         with open(_STATM) as statm:
             return int(statm.read().split()[1]) * _PAGE / 1e6

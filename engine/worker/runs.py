@@ -1,4 +1,4 @@
-"""The runs under way: how each handler is told that its lease has ended, how it is stopped, what is logged and recorded of it."""
+"""The runs in progress: notifies handlers that a lease has ended, stops handlers, and logs and records runs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ log = logging.getLogger("ironclaim.worker")
 
 
 class Tell(Protocol):
-    """Tells a handler that its lease has ended."""
+    """Notifies a handler that its lease has ended."""
 
     def __call__(self, *, cancelled: bool) -> None:
-        """It has ended; `cancelled`: by hand."""
+        """The lease has ended; `cancelled`: because the job was cancelled (rule 26)."""
         ...
 
 
@@ -38,15 +38,15 @@ class Runs:
         self._say = say
         self._serializers = serializers
         self._worker = worker
-        # How to tell a handler that runs that its lease has ended, and the leases that have.
+        # What notifies each running handler of the end of its lease, and the leases that have ended.
         self._tell: dict[Lease, Tell] = {}
         self._lost: dict[Lease, bool] = {}
-        # The same for those that have used up their time; a thread cannot be stopped and is not in here.
+        # What stops each handler that has timed out; threads cannot be stopped and are not in here.
         self._stop: dict[Lease, Callable[[], None]] = {}
         self._stopped: set[Lease] = set()
 
     def lose(self, lease: Lease, *, cancelled: bool = False) -> None:
-        """Tell the handler of this lease that it has ended, and whether because its job was cancelled."""
+        """Notify the handler of this lease that the lease has ended, and whether because its job was cancelled."""
         # The handler's thread registers and then looks in here: one of the two sees the other.
         self._lost[lease] = cancelled
         tell = self._tell.get(lease)
@@ -54,34 +54,34 @@ class Runs:
             tell(cancelled=cancelled)
 
     def stop(self, leased: LeasedJob) -> None:
-        """The handler of this job has used up its time: cancel the coroutine, kill the child process. Does not wait."""
+        """Stop the handler of this job, which has timed out: cancel the coroutine or kill the child process. Does not wait."""
         self._stopped.add(leased.lease)
         stop = self._stop.get(leased.lease)
         if stop is not None:
             stop()
 
     def begins(self, leased: LeasedJob) -> tuple[int, object]:
-        """A run begins: when, and the observer's ticket."""
+        """Record the begin of a run. Returns its time, monotonic ns, and the observer's ticket."""
         if self._observer is None:
             return 0, None
         start_ns = time.monotonic_ns()
         return start_ns, self._observer.handler_started(leased, start_ns)
 
     def stoppable(self, leased: LeasedJob, stop: Callable[[], None]) -> None:
-        """How to stop the handler that is about to run, should it use up its time."""
+        """Register what stops the handler that is about to run, should it time out."""
         if leased.options.timeout_ms:
             self._stop[leased.lease] = stop
             if leased.lease in self._stopped:
                 stop()
 
     def job(self, leased: LeasedJob) -> Job:
-        """What a handler sees, which hears when its lease has ended."""
+        """The Job that a handler gets; it is notified when its lease has ended."""
         job = Job(leased, self._say, self._serializers)
         self.register(leased.lease, job.lose)
         return job
 
     def register(self, lease: Lease, tell: Tell) -> None:
-        """How to tell the handler of this lease that it has ended."""
+        """Register what notifies the handler of the end of its lease."""
         self._tell[lease] = tell
         cancelled = self._lost.get(lease)
         if cancelled is not None:
@@ -107,7 +107,7 @@ class Runs:
         return fault
 
     def over(self, leased: LeasedJob, ticket: object, start_ns: int, fault: Fault | None) -> None:
-        """A handler has ended: nothing is told to it any more."""
+        """Forget a handler that has ended: nothing notifies or stops it any more."""
         lease = leased.lease
         self._tell.pop(lease, None)
         if self._stop:

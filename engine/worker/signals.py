@@ -26,7 +26,7 @@ def stop_signals(ask: Callable[[StopReason], None]) -> Generator[list[int]]:
         came.append(number)
         ask("stopped" if len(came) == 1 else "at once")
         if len(came) > 1:
-            # Should even that take too long, the next one is not for us.
+            # Should even that take too long, the next signal ends the process.
             for other in NUMBERS:
                 signal.signal(other, signal.SIG_DFL)
 

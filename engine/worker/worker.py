@@ -172,7 +172,7 @@ class Worker:
         child_max_jobs: int = 0,
         gate: Gate | None = None,
     ) -> None:
-        """What a run needs; the settings are checked."""
+        """Check the settings and build what a run needs."""
         self._queue = queue
         self._handlers = handlers
         self._settings = settings
@@ -278,7 +278,7 @@ class Worker:
 
 
 def _about(settings: Settings, attributes: Mapping[str, Any]) -> dict[str, object]:
-    """What a beat tells people about a worker, beside what it has leased."""
+    """What a heartbeat says about the worker, beside its leases."""
     return {
         "name": settings.name,
         "host": socket.gethostname(),
@@ -301,7 +301,7 @@ def _check_travels(serializers: Serializers) -> None:
 
 
 def _ask(gate: Gate, worker: str) -> bool | int:
-    """A gate that raises is closed: what it guards against may be why it does."""
+    """Ask the gate. One that raises counts as closed: what it guards against may be the reason."""
     try:
         return gate()
     except Exception:

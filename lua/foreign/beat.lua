@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Tell that a worker lives, what it is and what it has in hand, or with until_ms 0 that it has ended: among our own keys, and where the
--- format has a registry of workers or a leader, there too.
+-- Record the heartbeat of a worker: that it lives, what it is and which jobs it has; or, with until_ms 0, that it has ended: in the
+-- engine's own keys and, where the format has a registry of workers or a leader, there as well.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Tell that a worker lives, what it is and what it has in hand, or with until_ms 0 that it has ended. Whoever beats while nobody leads
--- leads from then on: that only saves work, for it decides whose sweeps come at once.
+-- Record the heartbeat of a worker: that it lives, what it is and which jobs it has; or, with until_ms 0, that it has ended. A worker
+-- whose heartbeat finds no leader becomes the leader, whose sweeps come at once; that only saves work.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

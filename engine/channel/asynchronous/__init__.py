@@ -1,1 +1,1 @@
-"""The asyncio interface of a channel, written by hand: `make generate` makes `synchronous` of it."""
+"""The asyncio interface of a channel; `make generate` makes the synchronous one from it."""

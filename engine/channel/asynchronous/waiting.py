@@ -21,21 +21,21 @@ class AsyncWaiter:
         self._closed = False
 
     def wake(self) -> None:
-        """Wake it; from any thread."""
+        """Wake the task. Safe from any thread."""
         if threading.get_ident() == self._thread:
             self._woken.set()
         else:
-            # A loop that is closed has nobody who waits.
+            # In a closed loop no task waits.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._woken.set)
 
     def close(self) -> None:
-        """Wake it for the last time: the channel is closed."""
+        """Wake the task for the last time: the channel is closed."""
         self._closed = True
         self.wake()
 
     async def rest(self, most_ms: int) -> bool:
-        """Wait until it is woken, or was since the last rest was over; at most so long. False when the channel is closed."""
+        """Wait until it is woken, or was since the last rest, for at most this time. Returns False when the channel is closed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(most_ms / 1000):
                 await self._woken.wait()
@@ -44,7 +44,7 @@ class AsyncWaiter:
 
 
 async def ask_at_once(asked: Round, ask: Callable[[str], Coroutine[Any, Any, Answers]]) -> dict[str, Answers]:
-    """Ask several storages at once, each in a task of its own; the answers of those that gave them in time."""
+    """Ask several storages at once, each in a task of its own. Returns the answers that came in time."""
     tasks = {id: asyncio.create_task(ask(id)) for id in asked.asks}
     left, until_s = set(tasks.values()), None
     loop = asyncio.get_running_loop()

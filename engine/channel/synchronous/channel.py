@@ -126,7 +126,7 @@ class Channel(ChannelSettings):
         return self._carry_out(self._plan.are_old(check_id("subscriber", subscriber), message_ids(ids)))
 
     def close(self) -> None:
-        """Close the idle connections, and wake those who wait in `fetch`: they return without messages."""
+        """Close the idle connections, and wake all waiting `fetch` calls: they return without messages."""
         for waiter in tuple(self._waiters):
             waiter.close()
         for storage in self._open.values():
@@ -134,7 +134,7 @@ class Channel(ChannelSettings):
 
     @contextmanager
     def _listening(self) -> Generator[Waiter]:
-        """A waiter that is told of publications from before the first look on, so that none goes unheard in between."""
+        """A waiter that is woken by publications from before the first poll on, so that none is missed in between."""
         waiter = Waiter()
         self._waiters.add(waiter)
         try:

@@ -66,6 +66,6 @@ class OpenRedis:
         self._driver.close()
 
     def _calls(self, asks: Sequence[Ask]) -> list[Call[Any]]:
-        """The calls of these, as of now."""
+        """The calls of these operations, as of now."""
         not_after_ms = self._driver.not_after_ms()
         return [self._model.call(ask(not_after_ms) if callable(ask) else ask) for ask in asks]

@@ -1,5 +1,5 @@
 # Generated from engine/channel/asynchronous/storage.py by "make generate"; do not edit.
-"""One channel in one storage: what runs its operations, and tells of publications."""
+"""One channel in one storage: runs its operations and calls listeners after publications."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class OpenStorage(Protocol):
 
     @property
     def live(self) -> bool:
-        """Whether listeners are called for every message that is published from now on. Whoever waits while that is not so looks
-        from time to time; they are called as well when it becomes so, and when it ends."""
+        """Whether listeners are called for every message that is published from now on. While it is
+        not so, waiting calls poll. Listeners are called as well when it begins and when it ends."""
         ...
 
     def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
@@ -32,7 +32,7 @@ class OpenStorage(Protocol):
         ...
 
     def listen(self, listener: Listener) -> None:
-        """Call `listener` after each publication from now on. Waits for nothing: until `live`, some may go unheard."""
+        """Call `listener` after each publication from now on. Does not wait: until `live`, publications may be missed."""
         ...
 
     def unlisten(self, listener: Listener) -> None:

@@ -1,4 +1,4 @@
-"""What all calls of a queue and of its parts go through."""
+"""The base of a queue and of its parts: how their calls are sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AsyncQueueCalls(QueueSettings):
     _noted = False
 
     async def carry_out(self, steps: Steps[T]) -> T:
-        """Run steps to their end, and return what they return: for the engine's own parts."""
+        """Run steps to their end and return their result; for the engine's own parts."""
         answer: Any = None
         try:
             while True:
@@ -60,13 +60,13 @@ class AsyncQueueCalls(QueueSettings):
 
 
 class AsyncPart:
-    """A part of a queue, as `queue.jobs` is one."""
+    """A part of a queue, such as `queue.jobs`."""
 
     def __init__(self, queue: AsyncQueueCalls) -> None:
         self._queue = queue
 
     async def _run(self, operation: Operation) -> Any:
-        """The reply of an operation that needs no deadline. Raises ServerUnavailable, OutcomeUnknown."""
+        """Run an operation that needs no deadline, and return its reply. Raises ServerUnavailable, OutcomeUnknown."""
         async with self._queue.driver.turns:
             return await self._queue.driver.run(self._queue.model.call(operation))
 
@@ -80,7 +80,7 @@ class AsyncBlockingCalls:
         self._driver = AsyncDriver(queue.endpoint, (), clock=queue.driver.clock, block_ms_max=BLOCK_MS)
 
     async def run(self, operation: Operation) -> Any:
-        """The reply of an operation that blocks for at most `BLOCK_MS`. Raises ServerUnavailable, OutcomeUnknown."""
+        """Run an operation that blocks for at most `BLOCK_MS`, and return its reply. Raises ServerUnavailable, OutcomeUnknown."""
         return await self._driver.run(self._build(operation))
 
     async def close(self) -> None:

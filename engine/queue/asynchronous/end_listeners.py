@@ -1,4 +1,4 @@
-"""Who listens for the ends of jobs under asyncio: one task and one connection, however many tasks wait."""
+"""Listens for the ends of jobs under asyncio: one task and one connection, however many tasks wait."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class AsyncEndListener:
         self._told = asyncio.Event()
 
     def tell(self) -> None:
-        """Its job may have ended."""
+        """Wake the task: its job may have ended."""
         self._told.set()
 
     async def rest(self, most_ms: int) -> None:
-        """Wait until the job may have ended; at most so long."""
+        """Wait until the job may have ended, for at most this time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(most_ms, self._model_ms) / 1000):
                 await self._told.wait()
@@ -48,10 +48,10 @@ class AsyncEndListeners:
 
     @contextlib.contextmanager
     def listening_for(self, job: str) -> Generator[AsyncEndListener]:
-        """A listener for the end of this job, from before the first look on, so that nothing is told in between."""
+        """A listener for the end of this job, from before the first look on, so that no end is missed in between."""
         loop = asyncio.get_running_loop()
         if self._task is None or self._task.done() or self._loop is not loop:
-            # Whatever an earlier task or loop has left is of no use; a fresh stream begins at its first entry.
+            # State of an earlier task or loop is dropped; a new stream begins at its first entry.
             self._loop, self._by_job, self._token = loop, {}, secrets.token_hex(8)
             self._task = loop.create_task(self._listen(self._token, self._by_job))
         by_job, listener = self._by_job, AsyncEndListener(self._token, self._model_ms)
@@ -79,7 +79,7 @@ class AsyncEndListeners:
                 heard: EndedJobs = await self._blocking.run(AwaitEnds(token, after, BLOCK_MS))
                 after, told = heard.after, heard.jobs
             except EngineError:
-                # The server is away, or something is wrong with it: those who wait look, and meet it themselves.
+                # The server fails: the tasks that wait poll, and get the error themselves.
                 told = tuple(by_job)
             for job in told:
                 for listener in by_job.get(job, ()):

@@ -1,4 +1,4 @@
-"""What happens in a queue, as it happens, for those who watch: off unless switched on, then an entry of a stream for each.
+"""The events of a queue, for monitoring: off unless switched on, then an entry of a stream for each.
 
 The script that does a thing writes its entry, last and only where it changes something: a call that is sent twice tells once, and
 one that the server cut off just before the end may have told nothing. Kinds, and what their `detail` says:
@@ -28,19 +28,19 @@ _ENTRY = re.compile(r"\d{1,20}(-\d{1,20})?\Z", re.ASCII)
 
 
 class AsyncEvents(AsyncPart):
-    """What happens in a queue: `queue.events`. See `engine.queue.asynchronous.events` for the kinds."""
+    """The events of a queue: `queue.events`. See `engine.queue.asynchronous.events` for the kinds."""
 
     def __init__(self, queue: AsyncQueueCalls) -> None:
         super().__init__(queue)
         self._blocking = AsyncBlockingCalls(queue)
 
     async def on(self, keep: int = 10_000) -> None:
-        """Write down what happens from now on. The last `keep` events stay (at most 1,000,000), and up to 100 more: the server
+        """Record events from now on. The last `keep` events stay (at most 1,000,000), and up to 100 more: the server
         drops them by pages. Each costs a write of the script that tells it, and some 100 bytes. Raises as `queue.pause` does."""
         await self._queue.carry_out(administering.sending(administering.set_events(keep)))
 
     async def off(self) -> None:
-        """Write down nothing any more, and forget what was. Raises as `queue.pause` does."""
+        """Stop recording events and delete those that were recorded. Raises as `queue.pause` does."""
         await self._queue.carry_out(administering.sending(administering.set_events(None)))
 
     async def last(self) -> str:

@@ -13,7 +13,7 @@ from engine.queue.job_info import JobInfo, JobState, job_info, state_of
 
 
 class _AsyncJobsPart(AsyncPart):
-    """What looks at many jobs."""
+    """The base of the parts that list jobs."""
 
     async def _list(self, state: str, offset: object, limit: object, newest_first: object) -> builtins.list[JobInfo]:
         """One page of the jobs in a state. Raises Malformed."""
@@ -25,7 +25,7 @@ class _AsyncJobsPart(AsyncPart):
         return await self._look(page.jobs, state)
 
     async def _look(self, jobs: tuple[str, ...], state: str) -> builtins.list[JobInfo]:
-        """Those of the jobs that are still in the state."""
+        """Read these jobs; those that have left the state meanwhile are left out."""
         found: list[JobInfo] = []
         while jobs:
             reply: Inspected = await self._run(Inspect(jobs[: altering.PIECE]))
@@ -41,7 +41,7 @@ class AsyncJobs(_AsyncJobsPart):
     """The jobs of one queue."""
 
     async def get(self, id: str) -> JobInfo | None:
-        """All that is known of a job; None when the server knows nothing of it (any more). Raises as `enqueue` does."""
+        """Return what is known of a job; None when the server does not know it, or no longer. Raises as `enqueue` does."""
         job = validate.known_id(id)
         reply: Inspected = await self._run(Inspect((job,)))
         looked = reply.items[0]
@@ -116,7 +116,7 @@ class AsyncDead(_AsyncJobsPart):
         held or corrupt stay dead."""
         wanted = None if name is None else validate.job_name(name)
         most = validate.integer("limit", limit, 1, validate.DEAD_MAX)
-        # Who dies again meanwhile is not looked at twice.
+        # A job that dies again meanwhile is not requeued twice.
         left: int = (await self._run(Count())).dead
         offset = done = 0
         while left > 0 and done < most:

@@ -15,9 +15,9 @@ class AsyncLocks(AsyncPart):
         return await self._queue.carry_out(locks.acquiring(name, ttl_ms))
 
     async def extend(self, lock: Lock, *, ttl_ms: int = 30_000) -> Lock:
-        """Hold it for `ttl_ms` from now on. Raises LeaseLost when it has run out."""
+        """Hold a lock for `ttl_ms` from now on. Raises LeaseLost when it has expired."""
         return await self._queue.carry_out(locks.extending(lock, ttl_ms))
 
     async def release(self, lock: Lock) -> bool:
-        """Give it back; False when it was not held any more."""
+        """Release a lock. Returns False when it was not held any more."""
         return await self._queue.carry_out(locks.releasing(self._queue.model, lock))

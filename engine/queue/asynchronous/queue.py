@@ -1,4 +1,4 @@
-"""A queue: what is enqueued, counted and administered, and its parts as attributes."""
+"""A queue: enqueue, count and administer jobs; its parts are attributes."""
 
 from __future__ import annotations
 
@@ -278,13 +278,13 @@ class AsyncQueue(AsyncQueueCalls):
         return [found[name] for name in sorted(found)]
 
     async def metrics(self) -> str:
-        """What `counts` and `stats` say, in Prometheus' text format 0.0.4: `ironclaim_jobs` by state, the counters
+        """The numbers of `counts` and `stats` in Prometheus' text format 0.0.4: `ironclaim_jobs` by state, the counters
         `ironclaim_jobs_finished_total` and `ironclaim_jobs_buried_total`, and the histogram `ironclaim_run_seconds` by name and
         outcome; for a service to serve beside its own."""
         return exposition(self.name, await self.counts(), await self.stats())
 
     async def snapshot(self) -> Snapshot:
-        """The ids of every state, in pages of 1,000; one page is one instant, several are not."""
+        """The ids of the jobs in every state, in pages of 1,000. One page is consistent, several are not."""
         states: dict[str, list[tuple[str, int]]] = {}
         srv_us = 0
         for page in range(_SNAPSHOT_PAGES_MAX):

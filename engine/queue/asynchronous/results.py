@@ -30,13 +30,13 @@ class AsyncResults(AsyncPart):
         return result_of(job, await self._run(Look(job)))
 
     async def progress(self, id: str) -> Progress | None:
-        """What the handler of this job has told last with `job.progress`, in its present run or an earlier one that failed; None
-        where it told nothing, and when the job has finished. Raises as `get` does."""
+        """The progress that the handler of this job reported last with `job.progress`, in this run or an earlier
+        one; None without any, and when the job has finished. Raises as `get` does."""
         return progress_of(await self._run(ReadProgress(validate.known_id(id))))
 
     async def wait(self, id: str, *, wait_ms: int = 30_000) -> Result:
-        """Wait until this job has ended, and say how. No wake-up is lost, whenever the job ends and whatever becomes of the
-        connection meanwhile.
+        """Wait until this job has ended and return its result. No wake-up is lost, whenever the job ends and whatever happens to
+        the connection meanwhile.
 
         Raises TimedOut when that takes longer than `wait_ms`, UnknownJob for an id that the server does not know, and
         ServerUnavailable or OutcomeUnknown when the server is away at the end of that time, then up to 10 s later.

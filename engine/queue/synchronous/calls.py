@@ -1,5 +1,5 @@
 # Generated from engine/queue/asynchronous/calls.py by "make generate"; do not edit.
-"""What all calls of a queue and of its parts go through."""
+"""The base of a queue and of its parts: how their calls are sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class QueueCalls(QueueSettings):
     _noted = False
 
     def carry_out(self, steps: Steps[T]) -> T:
-        """Run steps to their end, and return what they return: for the engine's own parts."""
+        """Run steps to their end and return their result; for the engine's own parts."""
         answer: Any = None
         try:
             while True:
@@ -56,13 +56,13 @@ class QueueCalls(QueueSettings):
 
 
 class Part:
-    """A part of a queue, as `queue.jobs` is one."""
+    """A part of a queue, such as `queue.jobs`."""
 
     def __init__(self, queue: QueueCalls) -> None:
         self._queue = queue
 
     def _run(self, operation: Operation) -> Any:
-        """The reply of an operation that needs no deadline. Raises ServerUnavailable, OutcomeUnknown."""
+        """Run an operation that needs no deadline, and return its reply. Raises ServerUnavailable, OutcomeUnknown."""
         return self._queue.driver.run(self._queue.model.call(operation))
 
 
@@ -75,7 +75,7 @@ class BlockingCalls:
         self._driver = SyncDriver(queue.endpoint, (), clock=queue.driver.clock, block_ms_max=BLOCK_MS)
 
     def run(self, operation: Operation) -> Any:
-        """The reply of an operation that blocks for at most `BLOCK_MS`. Raises ServerUnavailable, OutcomeUnknown."""
+        """Run an operation that blocks for at most `BLOCK_MS`, and return its reply. Raises ServerUnavailable, OutcomeUnknown."""
         return self._driver.run(self._build(operation))
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from engine.queue.synchronous.calls import Part
 
 
 class _JobsPart(Part):
-    """What looks at many jobs."""
+    """The base of the parts that list jobs."""
 
     def _list(self, state: str, offset: object, limit: object, newest_first: object) -> builtins.list[JobInfo]:
         """One page of the jobs in a state. Raises Malformed."""
@@ -26,7 +26,7 @@ class _JobsPart(Part):
         return self._look(page.jobs, state)
 
     def _look(self, jobs: tuple[str, ...], state: str) -> builtins.list[JobInfo]:
-        """Those of the jobs that are still in the state."""
+        """Read these jobs; those that have left the state meanwhile are left out."""
         found: list[JobInfo] = []
         while jobs:
             reply: Inspected = self._run(Inspect(jobs[: altering.PIECE]))
@@ -42,7 +42,7 @@ class Jobs(_JobsPart):
     """The jobs of one queue."""
 
     def get(self, id: str) -> JobInfo | None:
-        """All that is known of a job; None when the server knows nothing of it (any more). Raises as `enqueue` does."""
+        """Return what is known of a job; None when the server does not know it, or no longer. Raises as `enqueue` does."""
         job = validate.known_id(id)
         reply: Inspected = self._run(Inspect((job,)))
         looked = reply.items[0]
@@ -117,7 +117,7 @@ class Dead(_JobsPart):
         held or corrupt stay dead."""
         wanted = None if name is None else validate.job_name(name)
         most = validate.integer("limit", limit, 1, validate.DEAD_MAX)
-        # Who dies again meanwhile is not looked at twice.
+        # A job that dies again meanwhile is not requeued twice.
         left: int = (self._run(Count())).dead
         offset = done = 0
         while left > 0 and done < most:

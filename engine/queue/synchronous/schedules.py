@@ -65,15 +65,15 @@ class Schedules(Part):
         return self._queue.carry_out(scheduling.putting(self._queue.model, name, timing, policy, job, enabled))
 
     def remove(self, name: str) -> bool:
-        """Forget a schedule; jobs that it has made stay. False when there is none of this name."""
+        """Remove a schedule; its jobs stay. Returns False when there is none of this name."""
         return self._queue.carry_out(scheduling.removing(name))
 
     def enable(self, name: str) -> bool:
-        """Let it tick again, from the next tick after now on. False when there is none of this name."""
+        """Let a schedule tick again, from its next tick on. Returns False when there is none of this name."""
         return self._queue.carry_out(scheduling.enabling(self._queue.model, name, True))
 
     def disable(self, name: str) -> bool:
-        """Do not let it tick until it is enabled; jobs that it has made stay. False when there is none of this name."""
+        """Stop the ticks of a schedule until it is enabled; its jobs stay. Returns False when there is none of this name."""
         return self._queue.carry_out(scheduling.enabling(self._queue.model, name, False))
 
     def run_now(self, name: str) -> Enqueued | None:
@@ -89,7 +89,7 @@ class Schedules(Part):
         return self._queue.carry_out(producing.enqueuing(partial(run.operation, nonce)))
 
     def get(self, name: str) -> Schedule | None:
-        """The schedule and its state, None when there is none of this name."""
+        """Return a schedule with its state; None when there is none of this name."""
         page: SchedulePage = self._run(ListSchedules(scheduling.check_name(name)))
         return schedule_of(page.items[0], self._queue.model, self._queue.serializers) if page.items else None
 
@@ -98,7 +98,7 @@ class Schedules(Part):
         found: dict[str, Schedule] = {}
         for offset in range(0, lanes_schedules.SCHEDULES_MAX, _PAGE):
             page: SchedulePage = self._run(ListSchedules("", offset, _PAGE))
-            # One that has ticked between two pages may come again.
+            # A schedule that has ticked between two pages may come twice.
             for stored in page.items:
                 found[stored.schedule] = schedule_of(stored, self._queue.model, self._queue.serializers)
             if not page.more:

@@ -1,5 +1,5 @@
 # Generated from engine/queue/asynchronous/workers.py by "make generate"; do not edit.
-"""The workers of a queue: who lives, since when, and what each has in hand, as their beats tell it (BQ02 to BQ04, MQ30)."""
+"""The workers of a queue: which are alive, since when, and what each has leased, from their heartbeats (BQ02 to BQ04, MQ30)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Workers(Part):
     """The workers of a queue, as `queue.workers`."""
 
     def list(self, *, offset: int = 0, limit: int = LIMIT_MAX) -> list[WorkerInfo]:
-        """The workers, those whose beats end first at the front: at most `limit` (1 to 1,000) from rank `offset` on."""
+        """List the workers, those whose heartbeats expire first: at most `limit` (1 to 1,000) from rank `offset` on."""
         first = validate.integer("offset", offset, 0, 2**31)
         return (self._page(first, validate.integer("limit", limit, 1, LIMIT_MAX)))[0]
 
     def get(self, name: str) -> WorkerInfo | None:
-        """The worker of this name or incarnation, the one that beat last where several have it; None when there is none."""
+        """Return the worker of this name or incarnation, the latest where several have it; None when there is none."""
         wanted = validate.worker_name(name)
         offset, more = 0, True
         while more:
@@ -48,7 +48,7 @@ class Workers(Part):
         self._queue.carry_out(administering.sending(administering.pause_worker(name, None)))
 
     def _page(self, offset: int, limit: int) -> tuple[builtins.list[WorkerInfo], bool]:
-        """The workers of one answer, and whether there may be more."""
+        """The workers of one reply, and whether there may be more."""
         reply: ListedWorkers = self._run(ListWorkers(offset, limit))
         # What has no name is a former incarnation of a worker that is listed anyway, or was forgotten.
         found = [worker_info(listed, reply.srv_us // 1000) for listed in reply.workers if listed.ttl_ms]

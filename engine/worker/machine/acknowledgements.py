@@ -26,7 +26,7 @@ class Reroute(NamedTuple):
 
     @property
     def queue(self) -> str:
-        """The other queue, '' for the job's own."""
+        """The queue that the job goes to; '' for its own."""
         queue, colon, _ = self.target.partition(":")
         return queue if colon else ""
 
@@ -42,12 +42,12 @@ class Rerouting:
         return bool(self._waiting)
 
     def add(self, job: LeasedJob, failure: Failure, target: str) -> None:
-        """This one goes elsewhere."""
+        """Append a job."""
         self._waiting.append(Reroute(job, failure, target))
 
     @property
     def first(self) -> Reroute:
-        """The next one."""
+        """The job that is rerouted next, if any."""
         return self._waiting[0]
 
     def enqueue(self, now_ms: int) -> Enqueue:
@@ -62,11 +62,11 @@ class Rerouting:
         return Enqueue(f"{lease.job}>reroute", name, job.payload, nonce, now_ms + SEND_MS, options)
 
     def answered(self) -> Reroute:
-        """The first one is there, or can never be."""
+        """Remove the first job: it has been enqueued at its target, or never can be."""
         return self._waiting.popleft()
 
     def leases(self) -> list[Lease]:
-        """To be renewed while they wait."""
+        """Leases of the jobs that wait; they have to be renewed meanwhile."""
         return [reroute.job.lease for reroute in self._waiting]
 
 
@@ -96,43 +96,43 @@ class PendingAcknowledgements:
         return bool(ends or self.rerouting)
 
     def finish(self, lease: Lease, now_ns: int) -> None:
-        """A handler has returned."""
+        """Add the finish of a job whose handler has returned."""
         if not self._finishes:
             self._finishes_since_ns = now_ns
         self._finishes.append(lease)
 
     def keep(self, job: LeasedJob, result: bytes, took_ns: int) -> None:
-        """The handler of a finish has returned something."""
+        """Store the return value that is sent with a finish."""
         self._values[job.lease] = (job.options.result_ttl_ms, took_ns // MS, result)
 
     def retry(self, failure: Failure) -> None:
-        """A handler has raised."""
+        """Add the failure of a run."""
         self._failures.append(failure)
 
     def release(self, leases: Iterable[Lease]) -> None:
-        """These do not start here."""
+        """Give back the leases of jobs that will not start in this worker."""
         self._releases.extend(leases)
 
     def bury(self, failures: Iterable[Failure]) -> None:
-        """These cannot be run, or must not run again."""
+        """Bury jobs that cannot run, or must not run again."""
         self._burials.extend(failures)
 
     def drop(self, lease: Lease, outcome: DropOutcome) -> None:
-        """This one ends without a finish."""
+        """End a job without a finish."""
         self._drops.append((lease, outcome))
 
     def has_finish(self, lease: Lease | None) -> bool:
-        """Whether the end of this lease is not told yet."""
+        """Whether the finish of this lease has not been sent."""
         return lease in self._finishes
 
     @property
     def finishes(self) -> int:
-        """Finishes that wait."""
+        """How many finishes wait."""
         return len(self._finishes)
 
     @property
     def linger_until_ns(self) -> int | None:
-        """When the finishes go at the latest (rule 21)."""
+        """The latest time to send the finishes, monotonic ns (rule 21); None without any."""
         return self._finishes_since_ns + LINGER_MS * MS if self._finishes else None  # anchor: finishes-linger-briefly
 
     def lingers(self, startable: int, now_ns: int, *, more: int = 0) -> bool:
@@ -143,7 +143,7 @@ class PendingAcknowledgements:
         return in_time and count + more < startable  # anchor: finishes-linger-while-handlers-are-busy
 
     def take_end(self) -> Operation | None:
-        """The next call that ends leases and waits for nothing."""
+        """The next call that ends leases and is not delayed."""
         if self._failures:
             failures, self._failures = tuple(self._failures[:FAILURES_MAX]), self._failures[FAILURES_MAX:]
             return Retry(failures)
@@ -182,7 +182,7 @@ class PendingAcknowledgements:
         return leases, tuple(values)
 
     def leases(self) -> list[Lease]:
-        """To be renewed all the same, or else they would be reaped while they wait."""
+        """Leases whose ends have not been sent; without renewals they would be reaped meanwhile."""
         if not (self._failures or self._burials or self._drops or self.rerouting):
             return [*self._finishes, *self._releases]
         told = [failure.lease for failure in (*self._failures, *self._burials)]

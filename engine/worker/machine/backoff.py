@@ -27,7 +27,7 @@ def delay_ms(options: Options, failures: int, draw: Callable[[], float]) -> int:
 
 
 def _grown_ms(options: Options, failures: int) -> int:
-    """The wait without bound and chance."""
+    """The wait before the upper bound and the jitter are applied."""
     match options.backoff:
         case "fixed":
             return options.backoff_ms

@@ -26,36 +26,36 @@ class CallSlots:
         self._failures: dict[Slot, int] = {}
 
     def tick(self, now_ns: int) -> None:
-        """Pauses that are over end."""
+        """End the pauses whose time is over."""
         if self._again_at_ns:
             self._again_at_ns = {slot: at_ns for slot, at_ns in self._again_at_ns.items() if at_ns > now_ns}
 
     def busy(self, slot: Slot) -> bool:
-        """Whether it carries a call."""
+        """Whether the slot carries a call."""
         return slot in self._busy
 
     def free(self, slot: Slot) -> bool:
-        """Whether a call may be sent: it carries none, and no pause is on."""
+        """Whether a call may be sent: the slot carries none and is not paused."""
         return slot not in self._busy and slot not in self._again_at_ns
 
     def pauses(self) -> list[int]:
-        """When pauses end of slots that carry nothing."""
+        """When the pauses of idle slots end, monotonic ns."""
         if not self._again_at_ns:
             return []
         return [at_ns for slot, at_ns in self._again_at_ns.items() if slot not in self._busy]
 
     def returned(self, event: Answered | Unanswered) -> None:
-        """Its call came back."""
+        """The call of the slot was answered or has failed."""
         self._busy.discard(event.slot)
         if isinstance(event, Answered):
             self._failures.pop(event.slot, None)
 
     def first_send_ns(self, event: Answered) -> int:
-        """A call that had to be sent again is counted from its very first send (rule 9)."""
+        """When the call was sent for the first time, monotonic ns: a lease counts from there (rule 9)."""
         return self._first_send_ns.get(event.slot, event.first_send_ns)
 
     def settled(self, slot: Slot) -> None:
-        """No copy of the slot's last call is unanswered."""
+        """Note that no copy of the slot's last call is unanswered."""
         self._first_send_ns.pop(slot, None)
 
     def pause(self, slot: Slot, now_ns: int) -> None:
@@ -73,7 +73,7 @@ class CallSlots:
 
     @property
     def resending(self) -> bool:
-        """Whether a call waits to be sent again."""
+        """Whether a call of the slot waits to be sent again."""
         return bool(self._again)
 
     def drop_claim(self) -> None:
@@ -90,6 +90,6 @@ class CallSlots:
         return call is not None
 
     def send(self, slot: Slot, call: Call[Any], actions: list[Action], *, again: bool = False) -> None:
-        """The slot carries this call from now on."""
+        """Send a call on the slot."""
         self._busy.add(slot)
         actions.append(Send(slot, call, again))

@@ -1,4 +1,4 @@
-"""A worker's claims: under which identity, of which classes, and whether there is reason for one. Pure code, a part of the step
+"""A worker's claims: their identity, the classes that they name, and whether one is worth sending. Pure code, a part of the step
 machine."""
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class ClassTurns:
 
     @property
     def groups(self) -> int:
-        """How many there are."""
+        """The number of groups."""
         return len(self._groups)
 
     def current(self) -> tuple[str, ...]:
-        """The classes of the next call."""
+        """The classes that the next call names."""
         return self._groups[self._at]
 
     def claimed(self, *, more: bool) -> bool:
@@ -70,12 +70,12 @@ class Claiming:
         self._hungry = True
         #: A claim is on its way.
         self.asking = False
-        # Work was heard of since the last claim was built: that claim may have been answered before the work came.
+        # A marker came since the last claim was built: that claim may have been answered before the work came.
         self._heard = False
 
     @property
     def hungry(self) -> bool:
-        """Whether there is reason for a claim."""
+        """Whether a claim may find work."""
         return self._hungry and bool(self.classes)
 
     @hungry.setter
@@ -93,18 +93,18 @@ class Claiming:
             self.hear(True)
 
     def take_new_incarnation(self) -> None:
-        """Another process uses this one."""
+        """Go on under a new incarnation: another process uses the present one."""
         self.incarnation = self._new_incarnation()
         self._counter = 0
         self.hungry = True
 
     def hear(self, of_work: bool) -> None:
-        """Something happened after which there may be work."""
+        """Note that there may be work."""
         self.hungry = self._hungry or of_work
         self._heard = self._heard or of_work
 
     def waited(self, *, marker: bool) -> None:
-        """A wait for a marker ended."""
+        """Note the end of a wait for a marker."""
         self._turns.waited(marker=marker)
         self.hear(marker)
 
@@ -117,7 +117,7 @@ class Claiming:
         self.hungry = self._turns.claimed(more=more)
 
     def next_claim(self, limit: int, crashed_max: int, now_ns: int) -> Claim:
-        """The next claim, which goes out now. The server's time must be known."""
+        """Build the next claim, which is sent now. The server's time must be known."""
         self._counter += 1
         self._heard = False
         self.asking = True

@@ -36,7 +36,7 @@ class Prefetch:
         self._grown = 1
 
     def ended(self, took_ns: int) -> None:
-        """A handler has ended after this time."""
+        """Count a run that took this long, in ns."""
         self._mean_ns += (took_ns - self._mean_ns) * (_NEWEST if self._mean_ns else 1)
         grown = min(2 * self._grown, self._most)
         if not self._mean_ns or grown * self._mean_ns > self._places * FILL_MS * MS:
@@ -57,7 +57,7 @@ class Prefetch:
         return min(self._most, self._grown, self._fill(turning))
 
     def _fill(self, handlers: int) -> int:
-        """What so many handlers work off in the time to fill; 1 as long as nothing was measured."""
+        """Jobs that so many handlers finish in the time to fill; 1 before anything was measured."""
         if not self._mean_ns:
             return min(1, handlers)
         return int(handlers * FILL_MS * MS / self._mean_ns)
@@ -95,12 +95,12 @@ class Share:
         self._sharing.report(self, held, asking=asking, hungry=hungry)
 
     def answered(self, jobs: int) -> None:
-        """A claim has brought so many jobs."""
+        """Note how many jobs a claim has brought."""
         self._sharing.answered(self, jobs)
 
     @property
     def full(self) -> bool:
-        """Whether no place is free."""
+        """Whether all places of the group are taken."""
         return self._sharing.free <= 0
 
 
@@ -126,11 +126,11 @@ class Sharing:
 
     @property
     def free(self) -> int:
-        """Places that nobody has and nobody has asked for."""
+        """Places that are neither taken nor claimed for."""
         return self._places - sum(share.held + share.asked for share in self.shares)
 
     def allow(self, share: Share, want: int, held: int) -> int:
-        """Grant free places one by one, as long as it is this one's turn."""
+        """Grant free places one by one, as long as it is this queue's turn."""
         with self._lock:
             # A machine has one claim on its way at most, so the one before this is answered.
             share.held, share.asked = held, 0
@@ -147,12 +147,12 @@ class Sharing:
         return granted
 
     def answered(self, share: Share, jobs: int) -> None:
-        """What a queue was granted and has not used counts for nothing."""
+        """Take back the turns that a queue was granted and has not used."""
         with self._lock:
             share.passed -= max(0, share.asked - jobs) / self._weights[share.number]
 
     def report(self, share: Share, held: int, *, asking: bool, hungry: bool) -> None:
-        """Take in what one has come to, and tell those that wait for it."""
+        """Record the state of one queue, and wake the queues that may claim now."""
         with self._lock:
             before = self.free
             if hungry:
@@ -166,13 +166,13 @@ class Sharing:
             other.poke()
 
     def _begins_to_want(self, share: Share) -> None:
-        """Who had nothing to do has saved up no turns."""
+        """Start counting the turns of a queue that was idle: it has saved up none."""
         if not share.hungry:
             share.hungry = True
             share.passed = max(share.passed, min((other.passed for other in self._wanting(share)), default=share.passed))
 
     def _to_poke(self, share: Share) -> Share | None:
-        """Whose turn it is, unless it is this one's or a claim of it is on its way."""
+        """The queue whose turn it is; None when it is the caller's or its claim is on the way."""
         other = self._next()
         return None if other is None or other is share or other.asked else other
 
@@ -180,7 +180,7 @@ class Sharing:
         return [other for other in self.shares if other is not share and other.hungry]
 
     def _next(self) -> Share | None:
-        """Whose turn it is."""
+        """The queue whose turn it is."""
         # One whose claim is on its way may want more, and its answer says so: the others wait for that, or else whoever is
         # answered fastest would have the most turns.
         now_s = time.monotonic()
@@ -220,7 +220,7 @@ class Allowance:
         self._ask_at_ns = 0
 
     def learned(self, reply: WorkerUpdates, done_ns: int) -> None:
-        """What is set from afar. More handlers than the worker was started with it cannot run."""
+        """Apply what an administrator has set. A worker cannot run more handlers than it was started with."""
         self.pooled = min(reply.concurrency, self._concurrency) if reply.concurrency else self._concurrency
         if not reply.pause_ms:
             self._paused_until_ns = reply.pause_ms
@@ -249,7 +249,7 @@ class Allowance:
         return most if self.share is None or most <= 0 else self.share.allow(most, leased)
 
     def next_ns(self, now_ns: int) -> int | None:
-        """When a pause ends or the gate is asked again."""
+        """When a pause ends or the gate is asked again, monotonic ns."""
         if not self._paused_until_ns and not self._ask_at_ns:
             return None
         times = [at_ns for at_ns in (self._paused_until_ns or 0, self._ask_at_ns) if at_ns > now_ns]

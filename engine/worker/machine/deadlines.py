@@ -1,4 +1,4 @@
-"""What falls due while jobs run: renewals of their leases, the timeouts of their handlers, and the grace of a worker that stops.
+"""What falls due while jobs run: renewals of leases, timeouts of handlers, and the grace period of a worker that stops.
 Pure code, a part of the step machine."""
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Renewing:
         self.at_ns = now_ns + self._every_ns
 
     def soon(self, now_ns: int) -> None:
-        """The last one came to nothing."""
+        """Retry the renewal soon: the last one failed."""
         self.at_ns = now_ns + RESEND_MS * MS
 
     def came_late(self, done_ns: int) -> None:
-        """The last one came too late to count. Its reply has set the clock right, so the next one need not wait."""
+        """Renew at once: the last renewal came too late to count, and its reply has set the clock right."""
         self.at_ns = min(self.at_ns, done_ns + RESEND_MS * MS)
 
     def begin(self, now_ns: int) -> None:
-        """A renewal is due: the next one follows."""
+        """Begin a renewal and schedule the next one."""
         self.at_ns = now_ns + self._every_ns  # anchor: leases-are-renewed-early
 
     def next_renewal(self, leases: list[Lease], now_ns: int) -> Extend | None:
-        """The call, None when there is nothing to renew."""
+        """The call of the renewal; None when there is nothing to renew."""
         if not leases or not self._clock.known:
             return None
         self._count += 1
@@ -70,7 +70,7 @@ class Timeouts:
         return bool(self._until_ns)
 
     def began(self, job: LeasedJob, now_ns: int) -> None:
-        """The handler of this job starts now."""
+        """Start the timeout of a job whose handler starts now."""
         if job.options.timeout_ms:
             self._jobs[job.lease] = job
             start_up_ms = START_UP_MS if job.name in self._spawned else 0
@@ -82,17 +82,17 @@ class Timeouts:
             self._until_ns[lease] = now_ns + for_ms * MS
 
     def ended(self, lease: Lease) -> None:
-        """The handler has returned or raised."""
+        """Forget the timeout of a job whose handler has ended."""
         if self._jobs.pop(lease, None) is not None:
             self._until_ns.pop(lease, None)
             self._told.discard(lease)
 
     def next_ns(self) -> int | None:
-        """When the next one is due."""
+        """When the next timeout is due, monotonic ns."""
         return min(self._until_ns.values()) if self._until_ns else None
 
     def due(self, now_ns: int) -> tuple[list[LeasedJob], list[LeasedJob]]:
-        """Jobs whose handlers are to be stopped, and those that are given up."""
+        """The jobs whose handlers have to be stopped now, and those whose handlers are given up."""
         stop: list[LeasedJob] = []
         give_up: list[LeasedJob] = []
         for lease in [lease for lease, until_ns in self._until_ns.items() if until_ns <= now_ns]:
@@ -133,7 +133,7 @@ class Stopping:
         self.on = False
 
     def ask(self, reason: StopReason, now_ns: int) -> None:
-        """Stop. A second one changes nothing, unless it says that handlers are not to be waited for."""
+        """Stop. A second call changes nothing unless it says not to wait for handlers."""
         if reason == "at once":
             self._until_ns = min(self._until_ns, now_ns) if self.on else now_ns
             self.reason = reason
@@ -142,13 +142,13 @@ class Stopping:
         self.on = True
 
     def job_ended(self, now_ns: int) -> None:
-        """A worker that was told to ends after so many jobs."""
+        """Count a job: a worker may be set to end after a number of them."""
         self._jobs += 1
         if self._max_jobs and self._jobs >= self._max_jobs:
             self.ask("recycled", now_ns)
 
     def next_ns(self, now_ns: int) -> int | None:
-        """When to look again."""
+        """When the grace period ends, monotonic ns."""
         if not self.on:
             return None
         return self._until_ns if now_ns < self._until_ns else self._until_ns + GOODBYE_MS * MS

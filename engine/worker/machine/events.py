@@ -1,4 +1,4 @@
-"""What goes into and comes out of a worker's step machine: its settings, the events, and the actions."""
+"""The input and output of a worker's step machine: its settings, the events, and the actions."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class PauseAsked:
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """A handler tells how far it has come; `body` as in NoteProgress."""
+    """A handler reports its progress; `body` as in NoteProgress."""
 
     lease: Lease
     body: bytes
@@ -153,7 +153,7 @@ class Forked:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The instant that `wake_at_ns` named has come."""
+    """The time that `wake_at_ns` named has come."""
 
 
 Event = Answered | Unanswered | HandlerEnded | BatchEnded | StopAsked | MoreTime | Progressed | PauseAsked | Forked | TimerFired
@@ -195,14 +195,14 @@ class LoseLease:
 
 @dataclass(frozen=True, slots=True)
 class StopHandler:
-    """The handler of this job has used up its time: cancel it or kill its process, where that can be done."""
+    """The handler of this job has timed out: cancel it or kill its process, where that can be done."""
 
     job: LeasedJob
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUpHandler:
-    """It went on all the same: its run is told as failed, and its place is taken until it returns, as those of `stuck` are."""
+    """The handler did not stop: its run is recorded as failed. Its place is taken until it returns, as those of `stuck` are."""
 
     job: LeasedJob
     stuck: int
@@ -210,7 +210,7 @@ class GiveUpHandler:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """Nothing is left to do."""
+    """End the worker: nothing is left to do."""
 
     reason: StopReason = "stopped"
 

@@ -45,7 +45,7 @@ class LeaseTable:
         return count
 
     def add(self, jobs: Iterable[LeasedJob], first_send_ns: int, now_ns: int) -> None:
-        """Take claimed jobs in."""
+        """Add claimed jobs."""
         until_ns = first_send_ns + self._lease_ns
         for job in jobs:
             run_queue = self._queue_of(job)
@@ -54,7 +54,7 @@ class LeaseTable:
                 run_queue.crashed += 1
 
     def resize(self, pooled: int) -> None:
-        """So many handlers of the pool may run at once. Where more of them run, they go on."""
+        """Set how many handlers of the pool may run at once. Handlers that already run go on."""
         self.pooled.places = pooled
 
     def begin(self, now_ns: int) -> Begun:
@@ -126,11 +126,11 @@ class LeaseTable:
         return ending.job, job, now_ns - ending.since_ns
 
     def is_marking(self, lease: Lease) -> bool:
-        """Whether this job still waits for its mark."""
+        """Whether the call that marks this job as started is unanswered."""
         return self._marking is not None and self._marking.job.lease == lease
 
     def marked(self, lease: Lease) -> None:
-        """The mark was answered: the job is the next to start."""
+        """Let the job start next: its mark was answered."""
         if self._marking is not None and self.is_marking(lease):
             self._marking.marked = True
             run_queue = self._queue_of(self._marking.job)
@@ -139,7 +139,7 @@ class LeaseTable:
             self._marking = None
 
     def unmark(self, lease: Lease) -> list[Lease]:
-        """The mark cannot be set: the job leaves the table."""
+        """Remove a job whose mark cannot be set."""
         if not self.is_marking(lease):
             return []
         self._marking = None
@@ -147,7 +147,7 @@ class LeaseTable:
         return [lease]
 
     def give_back(self) -> list[Lease]:
-        """Everything that has not started leaves the table."""
+        """Remove all jobs that have not started; they are given back."""
         leases: list[Lease] = []
         for run_queue in self.run_queues:
             leases += [held.job.lease for held in run_queue.ready]
@@ -193,7 +193,7 @@ class LeaseTable:
 
     @property
     def has_crashed(self) -> bool:
-        """Whether a job with a crash behind it is leased."""
+        """Whether a job that has crashed before is leased."""
         return self._crashed is not None or self.pooled.crashed > 0 or self.inline.crashed > 0
 
     @property
@@ -203,7 +203,7 @@ class LeaseTable:
 
     @property
     def busy(self) -> bool:
-        """Whether no place is free, of whichever kind."""
+        """Whether no handler of any kind is free."""
         return all(run_queue.free <= 0 for run_queue in self.run_queues)
 
     def ahead(self, measured: int) -> int:
@@ -221,7 +221,7 @@ class LeaseTable:
         return wanted - len(self)
 
     def oldest_wait_ns(self) -> int | None:
-        """Since when a job waits for a free handler."""
+        """Since when the oldest job waits for a free handler, monotonic ns."""
         since_ns: int | None = None
         for run_queue in self.run_queues:
             held = run_queue.oldest() if run_queue.ready else None
@@ -236,11 +236,11 @@ class LeaseTable:
         return sorted([*self.pooled.running_since_ns(), *self.inline.running_since_ns()])
 
     def leases(self) -> list[Lease]:
-        """Leases to renew: all but those that are known to be lost."""
+        """The leases to renew: all that are not known to be lost."""
         return [held.job.lease for held in self._all() if not held.lost]
 
     def renewed(self, leases: Iterable[Lease], first_send_ns: int) -> None:
-        """A renewal was answered for these."""
+        """Extend the leases whose renewal was answered."""
         known = {held.job.lease: held for held in self._all()}
         for lease in leases:
             if lease in known:
@@ -275,7 +275,7 @@ class LeaseTable:
         return over
 
     def next_end_ns(self) -> int | None:
-        """When the next lease of a running job runs out by this worker's clock."""
+        """When the next lease of a running job ends on this worker's clock, monotonic ns."""
         end_ns: int | None = None
         for run_queue in self.run_queues:
             for held in run_queue.running.values():

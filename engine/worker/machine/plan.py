@@ -1,4 +1,4 @@
-"""What the step machine decides once it has taken an event in: which jobs start, which call each slot carries. Pure code."""
+"""What the step machine decides after an event: which jobs start and which call each slot carries. Pure code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.worker.machine.state import State
 
 
 class Planning(State):
-    """Looks at what is there, and adds what is to be done to the actions."""
+    """Looks at the state and appends actions."""
 
     def _start_jobs(self, now_ns: int, actions: list[Action]) -> None:
         if self._stopping.on or self._allowance.paused(now_ns):

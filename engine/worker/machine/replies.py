@@ -1,4 +1,4 @@
-"""What the step machine learns: from answers, from calls that failed, and from handlers that have ended. Pure code."""
+"""How the step machine handles answers, failed calls, and handlers that have ended. Pure code."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from engine.worker.machine.state import State
 
 
 class ReplyHandling(State):
-    """Takes in what has happened. Nothing is sent here: what the server has to hear is added to the pending acknowledgements."""
+    """Updates the state. Nothing is sent from here: what has to be sent is added to the pending acknowledgements."""
 
     def _learn(self, event: Answered, now_ns: int, actions: list[Action]) -> None:
         operation, reply = event.call.operation, event.reply

@@ -41,11 +41,11 @@ class Heartbeat:
         self.at_ns: int | None = now_ns if settings.beat_ms else None
 
     def due(self, now_ns: int) -> bool:
-        """Whether it is time for a beat."""
+        """Whether a heartbeat is due."""
         return self.at_ns is not None and now_ns >= self.at_ns and self._clock.known
 
     def next_beat(self, incarnation: str, leases: Iterable[Lease], now_ns: int) -> Beat:
-        """The beat that is due."""
+        """Build the heartbeat that is due."""
         self.at_ns = now_ns + self._interval_ms * MS
         now_ms = self._clock.now_ms(now_ns)
         self._started_ms = self._started_ms or now_ms
@@ -58,20 +58,20 @@ class Heartbeat:
         return Beat(incarnation, self._counter, ttl_ms, now_ms + ttl_ms, self._settings.lease_ms, about, tuple(sorted(others)))
 
     def next_note(self, now_ns: int) -> NoteQueue | None:
-        """With the beats, now and then: that the queue is in use."""
+        """The call that lists the queue as used, once a minute beside the heartbeats; else None."""
         if not self._counter or now_ns < self._note_at_ns:
             return None
         self._note_at_ns = now_ns + _NOTE_MS * MS
         return NoteQueue(self._clock.now_ms(now_ns))
 
     def next_leave(self, incarnation: str) -> Beat:
-        """The last one: nothing is leased any more."""
+        """The last heartbeat, which removes the worker from the list: nothing is leased any more."""
         self._counter += 1
         self.at_ns = None
         return Beat(incarnation, self._counter, self._interval_ms * BEATS_MISSED, 0, self._settings.lease_ms, "{}")
 
     def leaves(self, now_ns: int) -> bool:
-        """Whether an idle worker that stops still has to wait for its leave."""
+        """Whether an idle worker that stops still waits for the answer to its last heartbeat."""
         if self._gone or not self._counter:
             return False
         if self._leaving_since_ns is None:
@@ -80,15 +80,15 @@ class Heartbeat:
 
     @property
     def leaving_until_ns(self) -> int | None:
-        """Until when it waits for its leave."""
+        """Until when the worker waits for that answer, monotonic ns."""
         return None if self._leaving_since_ns is None or self._gone else self._leaving_since_ns + LEAVE_MS * MS
 
     def answered(self, beat: Beat) -> None:
-        """A beat was heard."""
+        """Note that a heartbeat was answered."""
         self._gone = self._gone or not beat.until_ms
 
     def failed(self, beat: Beat, now_ns: int) -> None:
-        """A beat was not answered."""
+        """Send again soon: a heartbeat was not answered."""
         if not beat.until_ms:
             self._gone = True
         elif self.at_ns is not None:
@@ -105,20 +105,20 @@ class Heartbeat:
 
 
 class ProgressReports:
-    """The progress that handlers have reported and that is not noted yet: the newest of each job that runs."""
+    """Progress that handlers have reported and that has not been sent: the newest of each running job."""
 
     def __init__(self, lease_table: LeaseTable) -> None:
         self._lease_table = lease_table
-        # How far jobs have come that run, and is not noted yet; and how often something was.
+        # Progress by lease that has not been sent, and how many reports were sent.
         self._told: dict[Lease, bytes] = {}
         self._count = 0
 
     def tell(self, lease: Lease, body: bytes) -> None:
-        """A handler has come so far."""
+        """Keep the progress that a handler reports; it replaces an older report of the same run."""
         self._told[lease] = body
 
     def next_operation(self) -> NoteProgress | None:
-        """The newest that a handler which still runs has told of its progress."""
+        """The call for one report of a job that still runs; None without any."""
         while self._told:
             lease, body = self._told.popitem()
             if self._lease_table.queue_running(lease) is not None:
@@ -194,18 +194,18 @@ class RunStatistics:
         return self._out
 
     def answered(self) -> None:
-        """The report was added, now or by an earlier copy, or never will be."""
+        """Drop the report: it was added, by this copy or an earlier one, or never will be."""
         self._out = None
 
     def unanswered(self, now_ns: int, *, fault: bool) -> None:
-        """Nobody knows whether it was. `fault`: the server cannot add it."""
+        """Send the report again later, or with `fault` drop it: the server cannot add it."""
         if fault:
             self._out = None
         else:
             self._at_ns = now_ns + _AGAIN_MS * MS
 
     def forget(self) -> None:
-        """The process is another one: the one that it was copied from tells what was measured."""
+        """Drop all numbers after a fork: the process that was copied reports them."""
         self._ok.clear()
         self._failed.clear()
         self._out = None

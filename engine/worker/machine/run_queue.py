@@ -81,7 +81,7 @@ class RunQueue:
         return batch, too_late
 
     def pop(self, lease: Lease) -> Held:
-        """The handler of this job has ended."""
+        """Remove a job whose handler has ended."""
         held = self.running.pop(lease)
         self.followers -= held.follows
         return held
@@ -89,8 +89,8 @@ class RunQueue:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What may begin now: handlers to start, leases to give back because too little is left of them, and the lease of a job that
-    starts once it is marked."""
+    """What may begin now: handlers to start, leases to give back because they end too soon, and the lease of a job that starts
+    once it is marked."""
 
     started: tuple[Start, ...] = ()
     too_late: tuple[Lease, ...] = ()

@@ -1,4 +1,4 @@
-"""What the step machine is made of, and what its layers ask of these parts together. Pure code."""
+"""The state of the step machine, and the questions that its layers ask of several parts of it. Pure code."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ class State:
 
     @property
     def owned(self) -> int:
-        """The same without those that were given up: nothing more is to be told of them."""
+        """As `leased`, without the jobs whose handlers were given up: nothing more is sent about those."""
         return len(self._lease_table) - self._lease_table.stuck
 
     @property
     def _unacknowledged(self) -> bool:
-        """Whether a call about jobs is out, or has to go out."""
+        """Whether a call about jobs is unanswered or has not been sent."""
         busy = self._call_slots.busy("work") or self._call_slots.busy("finish")
         return bool(self._acknowledgements) or self._call_slots.resending or busy
 
@@ -106,6 +106,6 @@ class State:
 
     @property
     def _free(self) -> int:
-        """Jobs that there is room for, with the handlers that may run at once as it is set now."""
+        """How many more jobs there is room for, with the present limit of handlers."""
         wanted = self._inline_places + self._allowance.pooled + self._ahead
         return wanted - self.leased if self._allowance.share is not None else self._lease_table.room(wanted)

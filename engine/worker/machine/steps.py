@@ -36,7 +36,7 @@ class WorkerSteps(ReplyHandling, Planning):
     """The machine of one worker. Feed it events with `on`; execute the actions in their order; call again at `wake_at_ns`."""
 
     def wake_at_ns(self, now_ns: int) -> int:
-        """When to feed TimerFired if nothing happens before."""
+        """When to feed TimerFired if no event comes first, monotonic ns."""
         times: list[int | None] = [self._timeouts.next_ns(), self._allowance.next_ns(now_ns), *self._call_slots.pauses()]
         if not self._call_slots.busy("renew"):
             times.append(self._renewing.at_ns)
@@ -64,7 +64,7 @@ class WorkerSteps(ReplyHandling, Planning):
         return over_ns if over_ns > now_ns else now_ns + WAIT_MS_MAX * MS // 2
 
     def on(self, event: Event, now_ns: int) -> list[Action]:
-        """Take one event in; say what to do."""
+        """Process one event. Returns the actions to execute, in order."""
         actions: list[Action] = []
         starved = self._was_starved(now_ns)
         self._call_slots.tick(now_ns)
@@ -148,7 +148,7 @@ class WorkerSteps(ReplyHandling, Planning):
         return True
 
     def _report(self, share: Share, now_ns: int) -> None:
-        """Tell the other queues what this one leaves to them."""
+        """Report this queue's use of the group's places, so that other queues can claim."""
         able = self._clock.known and not self._stopping.on and not self._allowance.closed(now_ns)
         able = able and (self._call_slots.free("work") or self._call_slots.busy("work"))
         share.report(self.leased, asking=self._claiming.asking, hungry=able and self._claiming.hungry)

@@ -55,7 +55,7 @@ def zone_unknown(due: DueSchedule) -> bool:
 
 
 def _wanted(seen: list[int], more: bool, now_ms: int, policy: TickPolicy) -> tuple[int, ...]:
-    """Which of the due ticks make a job. All of them while none is late."""
+    """The due ticks that make a job: all of them unless some are late."""
     in_time = [tick_ms for tick_ms in seen if now_ms - tick_ms <= policy.late_ms]
     if len(in_time) == len(seen) and not more:
         return tuple(seen)
@@ -99,7 +99,7 @@ class Sweeping:
         self._taken: int | None = None
 
     def next_operation(self, incarnation: str, now_ns: int) -> Operation | None:
-        """The next call of the sweep that is on, or the first one of a sweep that is due."""
+        """The next call of the running sweep, or the first one of a sweep that is due."""
         if not self._rest and now_ns >= self.at_ns:
             most_ms = self._settings.sweep_ms
             self.at_ns = now_ns + most_ms * MS
@@ -126,7 +126,7 @@ class Sweeping:
             self._taken = version
 
     def learned(self, classes: tuple[str, ...]) -> None:
-        """The news are known."""
+        """Note that the updates have been read."""
         self.asking = False
         self.classes = classes
         if self._taken is not None:
@@ -134,7 +134,7 @@ class Sweeping:
             self._taken = None
 
     def reaped(self, operation: Operation, reply: Reaped, done_ns: int) -> None:
-        """A part of a sweep was answered."""
+        """Note the reply of a reap."""
         if isinstance(operation, Reap) and operation.orphans:
             self._orphaned = not reply.sleep_ms
             if self._orphaned:
@@ -144,7 +144,7 @@ class Sweeping:
             self._reply_ms = reply.sleep_ms
 
     def beaten(self, reply: Beaten, done_ns: int) -> None:
-        """A beat was heard: whether this worker leads, and whether others have stopped beating and may have left leases."""
+        """Note the reply of a heartbeat: whether this worker leads, and whether workers have died that may have left leases."""
         self.leads = reply.leads
         if reply.orphaned:  # anchor: orphans-are-looked-for
             self._orphaned = True
@@ -173,16 +173,16 @@ class Sweeping:
         self.not_after(done_ns, max(self._reply_ms, FOLLOW_MS) if self._left else self._reply_ms)
 
     def not_after(self, done_ns: int, sleep_ms: int) -> None:
-        """A reply said that something falls due after so long."""
+        """Sweep after this time at the latest: a reply said that something falls due then."""
         least_ms = 1 if self.leads else min(FOLLOW_MS, self._settings.sweep_ms)
         self.at_ns = min(self.at_ns, done_ns + max(least_ms, sleep_ms) * MS)
 
     def tick_failed(self, now_ns: int) -> None:
-        """The server refused a tick: the other schedules are not held up by it, and it is tried again by the next sweep."""
+        """Skip a tick that the server refused. The other schedules go on, and the next sweep tries it again."""
         self.at_ns = max(self.at_ns, now_ns + self._settings.sweep_ms * MS)
 
     def failed(self, now_ns: int) -> None:
-        """A call of the sweep was not answered: the rest of it is dropped, the next one begins anew."""
+        """Drop the rest of a sweep of which a call was not answered; the next sweep starts from the beginning."""
         self._rest.clear()
         self.asking = False
         self.at_ns = now_ns + self._settings.sweep_ms * MS

@@ -1,4 +1,4 @@
--- What scripts begin with: the time, the types of their keys, and whether a call was carried out before.
+-- The begin of scripts: the time, the check of key types, and whether a call was carried out before.
 
 -- The script's one clock: microseconds of the server, or the time that a test gave, on queues that were made for tests.
 local function server_us(given_ms, sweep)
@@ -21,7 +21,7 @@ local function settled(prefix)
   if type(there) == 'table' then error({ err = 'TRYAGAIN the slot of the queue is on the move' }) end
 end
 
--- Rule 1: a key of the wrong type must stop the script before its first write. Each read tells, and the error names the key.
+-- Rule 1: a key of the wrong type must stop the script before its first write. Each read shows it, and the error names the key.
 local function check_types(zsets, hashes, lists, strings)
   local pcall, wrong, wanted, found = redis.pcall, nil, nil, nil
   for _, key in ipairs(zsets) do
@@ -41,19 +41,19 @@ local function check_types(zsets, hashes, lists, strings)
     if type(found) == 'table' then wrong, wanted = key, 'string' break end
   end
   if not wrong then return end
-  -- Any other error is the server's own to tell.
+  -- Any other error is reported as the server gives it.
   if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then error(found) end
   error({ err = 'WRONGTYPE the key ' .. wrong .. ' is a ' .. redis.call('TYPE', wrong).ok .. ', it must be a ' .. wanted })
 end
 
--- What an administration call has to do (rule 7): nil when this copy shall do it, else its reply: 'repeated' for a copy of one that was
--- done, 'refused' for one that comes too late. `op` is the call's record.
+-- Whether to carry out an admin action (rule 7). Returns nil to do so, else the reply: 'repeated' for a copy of one that was done,
+-- 'refused' for one that comes too late. `op` is the record of the call.
 local function administered(op, not_after_ms, now_ms)
   if redis.call('EXISTS', op) == 1 then return 'repeated' end
   if now_ms > not_after_ms then return 'refused' end -- anchor: late-admin-action-is-void
 end
 
--- What an administration call has told when it was done: the words of its record.
+-- The reply of an admin action that was carried out before: the words of its record.
 local function told_before(op)
   local words = {}
   for word in string.gmatch(redis.call('GET', op) or '', '%S+') do words[#words + 1] = word end

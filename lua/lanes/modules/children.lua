@@ -1,7 +1,7 @@
--- Jobs that need others: what they wait for, what their parents came to, and the results that they may read.
+-- Jobs that need other jobs (their parents): what they wait for, how the parents ended, and the results that they may read.
 
--- Let a new job wait for its parents (rule 25); its envelope is written after this. Cut off in between, the end of a parent finds an
--- entry without a job and clears it away. A parent that is lost already is told by the next sweep like one that is lost later.
+-- Let a new job wait for its parents (rule 25); its envelope is written afterwards. If the script is cut off in between, the end of a
+-- parent finds an entry without a job and removes it. A parent that is lost already is handled by the next sweep, as one lost later.
 local function block_job(prefix, id, waits_for, lost, now_ms)
   redis.call('SADD', prefix .. 'feeding', unpack(waits_for))
   for _, parent in ipairs(waits_for) do redis.call('SADD', prefix .. 'feeds:' .. parent, id) end
@@ -23,8 +23,9 @@ local function parent_fate(prefix, job, id)
   if redis.call('ZSCORE', prefix .. 'dead', id) then return 'lost' end
 end
 
--- The last parent of a job has ended: the job goes into its lane, or into `due` while its delay lasts (rule 25). The place first, and
--- out of `blocked` last: cut off in between, it is found there again; what was claimed or buried meanwhile is not placed twice.
+-- Make a job claimable whose last parent has ended: it goes into its lane, or into `due` while its delay lasts (rule 25), and leaves
+-- `blocked` last: if the script is cut off in between, it is found there again. A job that was claimed or buried meanwhile is not
+-- placed twice.
 -- The wake lists that gain work are added to `wakes`.
 local function unblock_job(prefix, job, id, now_ms, turn, wakes, events)
   if redis.call('HEXISTS', prefix .. 'run:' .. id, 'fence') == 0 and not redis.call('ZSCORE', prefix .. 'dead', id) then
@@ -68,10 +69,10 @@ local function read_parents(prefix, keys_at, flags)
   return waits_for, lost, nil, results
 end
 
--- Tell at most `most` jobs that a parent of theirs has ended (rule 25): who has no other parent left goes on, who must not go on
--- without it is buried, and so are its own children in a later call. `handing` holds the parents, `+` (finished) or `-` before their
--- id, until all of their children are told. Returns whether some are left; wake lists that gain work are added to `wakes`. An id that
--- is used again has two kinds of children: those that are older than the new job waited for the one before.
+-- Handle the ends of parents for at most `most` of their children (rule 25): a child without another open parent becomes claimable; one
+-- that must not run without the parent is buried, and so are its own children in a later call. `handing` holds the ended parents, `+`
+-- (finished) or `-` before their id, until all of their children are handled. Returns whether some are left; wake lists that gain work
+-- are added to `wakes`. When an id is used again, children that are older than the new job waited for the job before.
 local function hand_over(prefix, now_ms, turn, most, wakes, events)
   local handing, blocked, looks = prefix .. 'handing', prefix .. 'blocked', 10000
   for _, member in ipairs(redis.call('ZRANGE', handing, 0, 99)) do
@@ -94,7 +95,7 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
       local known = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. child, 0, 700))
       if job and job.sequence and known and known.sequence and known.sequence < job.sequence then fate = before end
       if fate == 'open' then
-        -- It stays.
+        -- The entry stays.
       elseif not redis.call('ZSCORE', blocked, child) or not known or known.kind == 'T' then
         -- It was removed, or an enqueue was cut off before it made the job.
         if not (known and known.kind ~= 'T') and not redis.call('ZSCORE', prefix .. 'active', child) then drop_run(prefix, child) end
@@ -110,7 +111,7 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
         redis.call('ZREM', blocked, child)
         redis.call('DEL', needs)
       else
-        -- It may read what its parent has left, however late it runs: let_go.
+        -- The child may read the parent's result, however late it runs: see let_go.
         if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, child) end -- anchor: waiting-child-keeps-the-results
         redis.call('SREM', needs, parent)
         -- anchor: all-parents-ended-before-the-child
@@ -132,10 +133,10 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
   return redis.call('EXISTS', handing) == 1
 end
 
--- Results of parents stay until none of their children waits or runs any more (rule 25). One that is kept has 2^48 ms more than its own
--- time, which it gets back here: no word but its expiry says so, hence nothing is lost with a call that was cut off. `keeping` holds the
--- parents by the time of the last look, of which this takes the `most` oldest; `heirs` of each are the children that were told of its
--- end, `feeds` those that were not. Returns whether so much was let go, or looked at in vain, that more of it may follow at once.
+-- Release results of parents: each is kept until none of its children waits or runs any more (rule 25). The expiry of a kept result is
+-- 2^48 ms later than its own, which is restored here; nothing else records it, so a call that is cut off loses nothing. `keeping` holds
+-- the parents by the time of their last check, and this checks the `most` oldest; `heirs` of a parent are the children that know of its
+-- end, `feeds` those that do not. Returns whether so many were released, or checked in vain, that a next call may find more at once.
 local function release_results(prefix, now_ms, most)
   local keeping, more_ms, looks, gone = prefix .. 'keeping', 281474976710656, 10 * most, 0
   for _, parent in ipairs(redis.call('ZRANGE', keeping, 0, most - 1)) do
@@ -167,8 +168,8 @@ local function release_results(prefix, now_ms, most)
   return looks == 0 or 2 * gone >= most
 end
 
--- Look at a few of the jobs that others wait for (rule 25): one that has ended, and did not say so, is noted in `handing`. So nothing
--- that ends a job in a new way, or loses one, can leave its children waiting for ever.
+-- Check a few of the jobs that others wait for (rule 25): one that has ended without an entry in `handing` gets it. So children never
+-- wait for ever, even if something ends a job in a new way or loses one.
 local function mend_feeding(prefix, now_ms)
   for _, parent in ipairs(redis.call('SRANDMEMBER', prefix .. 'feeding', 10)) do
     local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. parent, 0, 700))
@@ -177,8 +178,8 @@ local function mend_feeding(prefix, now_ms)
   end
 end
 
--- Keep the results of parents that have ended before their child comes (rule 25), until `let_go` finds that it has ended too. `found`:
--- pairs of parent and the time until which its result lives. Cut off before the child is made, the next look lets them go.
+-- Keep the results of parents that ended before their child is enqueued (rule 25), until `let_go` finds that the child has ended too.
+-- `found`: pairs of parent and expiry of its result. If the script is cut off before the child exists, the next check releases them.
 local function keep_results(prefix, child, found, now_ms)
   for at = 1, #found, 2 do
     local parent, until_ms = found[at], found[at + 1]

@@ -1,6 +1,6 @@
--- Jobs: their states, how they are made, how they end by hand or by retention, and keys that keep a second one out.
+-- Jobs: their states, how they are made, how admin actions and retention end them, and keys that keep duplicates out.
 
--- What became of a job: its state and its last fence. `job` is what envelope_open made of it; nil: it is gone.
+-- The state of a job and its last fence. `job` is its opened envelope; nil: it is gone.
 local function job_state(prefix, job, id)
   if not job then return 'gone', 0 end
   if job.kind == 'T' then return job.outcome, tonumber(job.fence) end
@@ -12,8 +12,8 @@ local function job_state(prefix, job, id)
   return redis.call('ZSCORE', prefix .. 'blocked', id) and 'blocked' or 'waiting', fence
 end
 
--- The state of a job for people: as job_state has it, and `finished` also for one of which only `done` still knows. `job` is what
--- envelope_open made of it.
+-- The state of a job for monitoring: as job_state, and `finished` also for one of which only the entry in `done` is left. `job` is its
+-- opened envelope.
 local function state_of(prefix, job, id)
   local state, fence = job_state(prefix, job, id)
   if state == 'rejected' or state == 'orphaned' then state = 'gone' end
@@ -72,7 +72,7 @@ local function make_job(prefix, id, sealed, job, now_ms, turn, wakes, events)
   if events then table.insert(events, { 'created', id, job.name, 'waiting' }) end
 end
 
--- End a job by hand (rule 26): its token dies first, then a tombstone that outlives every late copy takes the place of its envelope
+-- End a job by an admin action (rule 26): its token dies first, then a tombstone that outlives every late copy takes the place of its envelope
 -- (rule 3), then what it held comes free, and its index entries go last. Cut off in between, what is left leads to a tombstone, and
 -- whatever finds it drops it: a claim, a promotion, a sweep.
 -- job: what envelope_open made of it; ending: outcome (2 discarded, 7 cancelled), op_id, not_after_ms; `wakes` gains the lists to push.
@@ -80,7 +80,7 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   local run, active = prefix .. 'run:' .. id, prefix .. 'active'
   local kept = redis.call('HMGET', run, 'fence', 'limits', 'seal')
   if redis.call('ZSCORE', active, id) then redis.call('HSET', run, 'nonce', '') end -- anchor: cancel-revokes-the-lease
-  -- Who finds what a call that was cut off has left learns from the seal which unique key is to come free (drop_run).
+  -- If this call is cut off, the seal tells the script that cleans up which unique key to free (drop_run).
   if job.unique and not kept[3] then
     redis.call('HSET', run, 'seal', job.enqueue_nonce .. struct.pack('>I6', job.not_after_ms) .. job.unique)
   end
@@ -89,10 +89,10 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
       #ending.op_id, ending.op_id)
     redis.call('SET', prefix .. 'job:' .. id, tombstone, 'PXAT', math.max(job.not_after_ms or 0, ending.not_after_ms, now_ms) + 20000)
   end
-  -- Of a job that a copy which was cut off has ended only the seal still knows its key.
+  -- If an earlier copy was cut off after it ended the job, only the seal still has the key.
   local key = job.unique or kept[3] and #kept[3] > 14 and string.sub(kept[3], 15) or nil
   free_unique(prefix, { unique = key }, id)
-  -- Those that wait for it hear of it from the next sweep (rule 25).
+  -- Jobs that wait for it are handled by the next sweep (rule 25).
   if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
   if kept[2] and kept[2] ~= '' then free_slots(prefix, kept[2], id, turn, wakes) end
   redis.call('DEL', run, prefix .. 'result:' .. id, prefix .. 'needs:' .. id)
@@ -145,22 +145,22 @@ local function forget_all(prefix, now_ms)
   for _, name in ipairs(redis.call('ZRANGE', prefix .. 'took', 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
   redis.call('DEL', prefix .. 'took', prefix .. 'classes', prefix .. 'routed', prefix .. 'parked', prefix .. 'rest', prefix .. 'blocking', prefix .. 'stats',
     prefix .. 'events', prefix .. 'handing', prefix .. 'witness')
-  -- Whose pause or number of handlers was set learns that it is no more.
+  -- Workers whose pause or concurrency was set learn that it is gone.
   local set = {}
   for _, field in ipairs(redis.call('HKEYS', prefix .. 'settings')) do
     if field ~= 'version' then set[#set + 1] = field end
   end
-  -- Told before they go: cut off in between, the next copy still finds them and tells it once more.
+  -- Before the keys are deleted: if this call is cut off in between, the next copy still finds them and does it again.
   if set[1] then tell_news(prefix, now_ms) end
   for at = 1, #set, PIECE do redis.call('HDEL', prefix .. 'settings', unpack(set, at, math.min(at + PIECE - 1, #set))) end
   redis.call('ZREMRANGEBYSCORE', prefix .. 'workers', '-inf', '(' .. string.format('%d', now_ms))
-  -- Nobody waits for these jobs any more.
+  -- No job waits for these any more.
   local feeding = redis.call('SRANDMEMBER', prefix .. 'feeding', PIECE)
   for _, parent in ipairs(feeding) do
     redis.call('UNLINK', prefix .. 'feeds:' .. parent)
     redis.call('SREM', prefix .. 'feeding', parent)
   end
-  -- Whatever their children are taken for: the caller asks again until none is left.
+  -- The caller repeats the call until none is left.
   for _, parent in ipairs(redis.call('ZRANGE', prefix .. 'keeping', 0, 199)) do
     redis.call('UNLINK', prefix .. 'heirs:' .. parent, prefix .. 'feeds:' .. parent)
   end
@@ -168,9 +168,9 @@ local function forget_all(prefix, now_ms)
   return redis.call('EXISTS', prefix .. 'feeding', prefix .. 'keeping') > 0
 end
 
--- The job that keeps another one from being enqueued (rule 23), '' for a key that is not asked for: the holder of its unique key,
--- unless that has ended, is dead, gone, or does not name the key any more; or the job that opened the window of its dedup key, whatever
--- became of it. Returns id, state and fence, or nil.
+-- The job that makes another one a duplicate (rule 23): the holder of its unique key, unless that has ended, is dead, gone, or has
+-- another key by now; or the job that opened the window of its dedup key, whatever its state. Keys are '' where there are none.
+-- Returns id, state and fence, or nil.
 local function unique_holder(prefix, unique, dedup, id)
   local holder = unique ~= '' and redis.call('GET', prefix .. 'unique:' .. unique)
   if holder and holder ~= id then
@@ -185,7 +185,7 @@ local function unique_holder(prefix, unique, dedup, id)
   end
 end
 
--- The job has ended or is dead: its unique key comes free, if it is still its own (rule 23).
+-- Free the unique key of a job that has ended or is dead, if it still holds it (rule 23).
 local function free_unique(prefix, job, id)
   if not job.unique then return end
   local key = prefix .. 'unique:' .. job.unique

@@ -76,7 +76,7 @@ local function lanes_of(prefix)
   return lanes
 end
 
--- The last writes of a claim on one lane: what was taken leaves it; then it is ready for its next job, parked, or forgotten.
+-- The last writes of a claim on one lane: remove the claimed jobs; then the lane is ready for its next job, parked, or empty.
 -- lane: name, class, zset, jobs, skipped, unread, blocked (the limit that it ran into), turn, ended (a chain of those skipped whose job
 -- has ended and has left its `run`: a cancel that was cut off).
 local function leave_lane(prefix, lane, now_ms)
@@ -90,7 +90,7 @@ local function leave_lane(prefix, lane, now_ms)
   end
   local head = redis.call('ZRANGE', lane.zset, 0, 0, 'WITHSCORES')
   local room, until_ms = 1, nil
-  -- Asked once more: what was taken counts by now.
+  -- Checked again: the new leases count by now.
   if lane.blocked then
     local ahead
     room, until_ms, ahead = limit_room(prefix, lane.blocked.limit, lane.blocked.definition, now_ms, lane.blocked.need)
@@ -101,7 +101,7 @@ local function leave_lane(prefix, lane, now_ms)
   elseif room <= 0 then
     local limit = lane.blocked.limit
     local waits = until_ms and 'rest' or limit
-    -- The place where it waits, the word that it waits, and only then out of the ready ones: it is always found somewhere.
+    -- First the place where it waits, then the note in `parked`, and last out of the ready ones: it is always found somewhere.
     if waits == 'rest' then
       redis.call('ZADD', prefix .. 'rest', until_ms, 'l:' .. lane.name)
     else
@@ -116,8 +116,8 @@ local function leave_lane(prefix, lane, now_ms)
   end
 end
 
--- Let the lanes of a key come back, at most one a class: something about the limit of the key has changed. Claims see what it allows
--- now. The wake lists that gain work are added to `wakes`.
+-- Make the parked lanes of a key ready, at most one per class, because the limit of the key has changed; claims check the new limit.
+-- The wake lists that gain work are added to `wakes`.
 local function lanes_back(prefix, key, turn, wakes)
   for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
     local lane = class .. '/' .. key

@@ -1,7 +1,7 @@
 -- Leases: tokens, how long they last at most, and their ends.
 
--- What a token may still do (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with `cancelled`
--- where that was why. The third value are the
+-- The state of a token (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with `cancelled`
+-- where that was the reason. The third value are the
 -- limits that the lease counts against, where it is held. `job` is the opened envelope or tombstone of the same id, `fence` and
 -- `nonce` are strings.
 local function token_state(run, job, fence, nonce)

@@ -1,8 +1,8 @@
--- What sweeps do: promotions, reaps, orphans, and when the next sweep has something to do.
+-- Sweeps: promotions, reaps, orphans, and the time until the next sweep is needed.
 
--- What a sweep has already moved and told: its words, so that another copy of the call repeats them (no words for a copy that is
--- older than that). Returns nil for a sweep that has moved nothing yet. Without the record the reply that got lost would have
--- been the only witness of the leases that it took.
+-- The words of a sweep's reply when it has already been carried out, so that another copy of the call repeats them; no words for a copy
+-- of an older sweep. Returns nil for a sweep that has moved nothing yet. Without the record a lost reply would have been the only
+-- trace of the leases that it took.
 local function swept_before(record, counter)
   local words = {}
   for word in string.gmatch(redis.call('GET', record) or '', '%S+') do words[#words + 1] = word end
@@ -30,12 +30,12 @@ local function sweep_clock(sweep, active, now_ms, most_ms)
     if recent_least_ms > 0 then least_ms = recent_least_ms end
     recent_ms, recent_least_ms, forgot_ms = 0, 0, now_ms
   end
-  -- Nobody swept for half of the shortest lease: the server stood still, and its workers must be heard before their leases are
-  -- taken. Twice the caller's own interval is the least, for a sweeper that is slower than that would otherwise never reap; and
-  -- who was waited for is not waited for again in the next breath, or sweeps that always come late would never reap either.
+  -- No sweep for half of the shortest lease: the server was stalled, and its workers must be able to renew before their leases are
+  -- taken. The bound is at least twice the caller's own interval, or a sweeper that is slower would never reap; and after a wait there
+  -- is no second one at once, or sweeps that always come late would never reap either.
   local gap_ms, half_ms = now_ms - last_ms, math.floor(lease_ms / 2)
   local no_reap_before_ms = math.min(tonumber(kept[5] or 0), now_ms + half_ms) -- anchor: no-reap-time-follows-the-clock
-  -- But a gap that began when sweeps had come in time since the wait did is another stall, whose workers are waited for, once.
+  -- But when sweeps came in time after the wait, a new gap is another stall, whose workers are waited for, once.
   local waits, from_ms = tonumber(kept[8] or 0), math.min(tonumber(kept[9] or 0), now_ms)
   local again = no_reap_before_ms > last_ms and now_ms >= no_reap_before_ms
   local heard = again and (last_ms <= from_ms or waits > 1)
@@ -173,7 +173,7 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
     'last_beat_ms')
   -- A call that was on its way when the server stood still arrives before the first beat that could tell of it (beat.lua).
   local stalled = now_ms - tonumber(kept[6] or now_ms) > tonumber(kept[5] or 0) / 2
-  -- Who has stopped since the pass began is for the next one.
+  -- Workers that have stopped since the pass began are for the next pass.
   local until_ms = string.format('%d', math.min(tonumber(kept[2] or now_ms), now_ms))
   local gone, shown, some = {}, {}, false
   if not stalled and now_ms >= tonumber(kept[1] or 0) then -- anchor: orphans-are-left-after-a-stall
@@ -223,7 +223,7 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
   return taken, full
 end
 
--- What a beat changes (beat.lua): who lives, who leads, and until when nobody is taken for dead. Returns the result, whether this worker
+-- Apply a heartbeat (beat.lua): the list of live workers, the leader, and the time before which no worker is taken for dead. Returns the result, whether this worker
 -- leads, and whether workers have stopped beating whose leases nobody has looked for.
 -- keys: sweep, workers, worker, leader
 -- beat: incarnation, counter, ttl_ms, until_ms, lease_ms, about, others
@@ -252,13 +252,13 @@ local function note_beat(keys, beat, now_ms)
   end
 
   local longest_ms = math.max(tonumber(kept[1] or 0), beat.ttl_ms)
-  -- Nobody has beaten for half of the time that a beat counts: the server stood still or nobody was there, and whoever lives must be
-  -- heard before it is taken for dead (rule 11). The clock stepped back: what it has not reached yet counts as now (rule 10).
+  -- No heartbeat for half of the time that one counts: the server was stalled or no worker was there, and live workers must be able to
+  -- send theirs before they are taken for dead (rule 11). The clock stepped back: what it has not reached yet counts as now (rule 10).
   local last_ms = math.min(tonumber(kept[2] or now_ms), now_ms)
   quiet_ms = math.min(quiet_ms, now_ms + longest_ms)
   if now_ms - last_ms > longest_ms / 2 then quiet_ms = now_ms + math.floor(longest_ms / 2) end
   redis.call('HSET', keys.sweep, 'beat_ttl_ms', longest_ms, 'last_beat_ms', now_ms, 'no_orphans_before_ms', quiet_ms)
-  -- Who has stopped since the clock stepped back is not taken for alive until it is there again (rule 10).
+  -- A worker that has stopped since the clock stepped back must not count as alive until the clock is there again (rule 10).
   local latest_ms = string.format('%d', now_ms + longest_ms)
   -- anchor: stopped-members-are-removed
   for _, other in ipairs(redis.call('ZRANGE', keys.workers, '(' .. latest_ms, '+inf', 'BYSCORE', 'LIMIT', 0, 100)) do
@@ -285,7 +285,7 @@ local function mend_dead(prefix)
   local page = redis.call('ZRANGE', dead, from, from + 99)
   local stay = from
   for _, id in ipairs(page) do
-    -- A foreign value in place of a job is for those to tell who come across it.
+    -- A foreign value in place of a job is reported by the scripts that need the job.
     local kind = redis.pcall('GETRANGE', prefix .. 'job:' .. id, 1, 1)
     if kind ~= '' and kind ~= 'T' then
       stay = stay + 1
