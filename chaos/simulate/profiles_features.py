@@ -68,6 +68,17 @@ FEATURES = (
     _limited("limits and kills", process={"kill": 0.01, "freeze": 0.003}, handler_ms=(50, 4000)),
     _limited("limits and failover", pauses=3, server={"failover": 0.004}, handler_ms=(50, 4000)),
     _limited("limits and clock", pauses=3, server={"clock back": 0.003, "clock forward": 0.002}, poison=0.0),
+    # Often a limit for all keys was changed shortly before the clock steps back, while lanes wait for slots.
+    _limited(
+        "limits set anew and clock",
+        limits=20,
+        jobs=40,
+        network=QUIET,
+        process=QUIET,
+        server={"clock back": 0.01},
+        poison=0.0,
+        handler_ms=(500, 6000),
+    ),
     _limited(
         "rates",
         rated=True,

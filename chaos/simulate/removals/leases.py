@@ -49,7 +49,7 @@ LEASES = (
         "a limit that was changed before the clock stepped back keeps the sweeps busy",
         (Edit("limit-change-follows-the-clock", "changed_ms = now_ms + 1"),),
         ("busy loop",),
-        ("limits and clock",),
+        ("limits set anew and clock",),
     ),
     Removal(
         11,
