@@ -1,1 +1,1 @@
-"""Load for Ironclaim: the seeded workload, its handlers, and the Locust users that send it."""
+"""Load for Ironclaim: the seeded workload, the handlers of its jobs, and the Locust users that send it."""

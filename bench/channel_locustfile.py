@@ -1,17 +1,17 @@
-"""Open-loop load on channels, and subscribers beside it; a normal locustfile.
+"""Locustfile for channels: publishers as open-loop load, and subscribers.
 
-    locust -f bench/channel_locustfile.py --subscribers 20 -u 22    by hand: web page, and a server of its own without --host
+    locust -f bench/channel_locustfile.py --subscribers 20 -u 22    interactive: web page, and an own server without --host
     locust -f bench/channel_locustfile.py --headless -u 4 -t 60s --host redis://127.0.0.1:6379 --seed 1 Publisher
     locust -f bench/channel_locustfile.py --headless -u 102 -t 60s --host redis://127.0.0.1:6379 --share consumer-1 Subscriber
 
-Publishers: the schedule paces, not Locust. The seeded plan says what is published when, the users take turns at it, and the total
-rate is --rate times that of the plan whatever their number. With --processes, or with --part and --parts, each process sends its
-part of the same schedule. Response times count from the intended instant.
+Publishers: the schedule sets the pace, not Locust. The seeded plan fixes each publish and its instant; the users take turns at
+it, so the total rate is --rate times that of the plan, whatever the number of users. With --processes, or with --part and
+--parts, each process sends its part of the same schedule. Response times count from the intended instant.
 
-Subscribers: each user is the next subscriber of --share; --subscribers takes so many of the users, naming the class takes all.
-The time of a `delivery` is that from the intended publish to the receipt.
+Subscribers: each user runs the next subscriber of --share. --subscribers N makes N of the users subscribers; naming the class
+makes all of them subscribers. The time of a `delivery` is that from the intended publish to the answer of the fetch.
 
-Locust's numbers are the live view; verdicts come from --history and --subscriber-history.
+Locust's numbers are only a live view; verdicts are decided from --history and --subscriber-history.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from locust.env import Environment
 from locust.exception import StopUser
 from locust.runners import MasterRunner, WorkerRunner
 
-# After locust, which makes the sockets cooperative when it is imported.
+# Import after locust, which makes the sockets cooperative when it is imported.
 import engine
 from bench.channels.opening import Place
 from bench.channels.publishing import Publishing
@@ -39,12 +39,12 @@ from bench.locust_process import REFUSED_EXIT_CODE, fire, history_of, id_prefix,
 from bench.workload import WorkloadError
 from engine.testing import EmbeddedServer, ServerFailed, ServerMissing
 
-#: The driver re-sends for up to 10 s before it gives up.
+#: Longer than the 10 s for which the driver re-sends before it gives up.
 STOP_TIMEOUT_S = 12.0
 
 
 class Load:
-    """The load of this Locust process: listens to Locust's events, and is what its users ask what to do."""
+    """The load of this Locust process: handles Locust's events, and gives its users their work."""
 
     def __init__(self) -> None:
         self._server: EmbeddedServer | None = None
@@ -64,11 +64,11 @@ class Load:
         )
         hidden: Any = partial(add, include_in_web_ui=False)
         hidden("--part", type=int, default=0, help="which part of the schedule, from 0 (default 0)")
-        hidden("--parts", type=int, default=1, help="how many parts (default 1)")
+        hidden("--parts", type=int, default=1, help="number of parts (default 1)")
         hidden("--history", default="", help="write the history of the publishes to this new file")
         hidden("--lua", default="", help="folder of scripts to use instead of the engine's own")
-        hidden("--subscribers", type=int, default=0, help="so many of the users subscribe (default 0)")
-        hidden("--share", default=LOCUST_SHARE, help=f"whose subscribers: {', '.join(SHARES)} (default {LOCUST_SHARE})")
+        hidden("--subscribers", type=int, default=0, help="number of users that subscribe (default 0)")
+        hidden("--share", default=LOCUST_SHARE, help=f"share of subscribers: {', '.join(SHARES)} (default {LOCUST_SHARE})")
         hidden("--subscriber-history", default="", help="write the history of the subscribers to this new file")
 
     def prepare(self, environment: Environment, **_: Any) -> None:
@@ -89,11 +89,11 @@ class Load:
             sys.exit(REFUSED_EXIT_CODE)
 
     def begin(self, environment: Environment, **_: Any) -> None:
-        """A start: by the command line, or by the button on the page."""
+        """Locust's start event, from the command line or the button on the page."""
         options = options_of(environment)
         runner: Any = environment.runner
         if not isinstance(runner, WorkerRunner):
-            # decided once; a master sends its options to all its processes
+            # Set once, by the master, which sends its options to all its processes.
             options.load_parts = runner.worker_count
             options.load_prefix = id_prefix(options, "%m%d%H%M%S")
         if isinstance(runner, MasterRunner):
@@ -118,29 +118,29 @@ class Load:
             refuse(environment, error)
 
     def start(self) -> None:
-        """The first user is there: the schedule counts from now."""
+        """Called by each user when it starts; the first call fixes the instant from which the schedule counts."""
         if self._publishing is not None:
             self._publishing.start()
 
     def pace(self) -> None:
-        """Send the next publish at its instant. Raises StopUser when there is none."""
+        """Send the next publish at its instant. Raises StopUser when the schedule has ended."""
         if self._publishing is None or not self._publishing.pace():
             raise StopUser
 
     def subscribe(self, environment: Environment) -> None:
-        """Be the next subscriber of the share until the load ends. Raises StopUser then, or when there is none any more."""
+        """Run the next subscriber of the share until the load ends. Raises StopUser then, or when none is left."""
         options = options_of(environment)
         planned = of_share(options.share)
         if self._readers is None or self._numbers >= len(planned):
             raise StopUser
         reader = self._readers.reader(planned[self._numbers])
         self._numbers += options.load_parts
-        # Locust kills its users at the end of the load; a subscriber is not to be killed but stopped, so it is ours.
+        # Locust kills its users at the end of the load, but a subscriber must stop gracefully, so it runs in its own greenlet.
         gevent.spawn(reader.run).join()
         raise StopUser
 
     def end(self, **_: Any) -> None:
-        """The stop: by the command line, by the button, or by a signal. Nothing is published any more before readers stop."""
+        """Locust's stop event, from the command line, the button or a signal. Publishing stops before the readers do."""
         publishing, self._publishing = self._publishing, None
         if publishing is not None:
             publishing.stop()
@@ -149,7 +149,7 @@ class Load:
             readers.stop(STOP_TIMEOUT_S)
 
     def quit(self, **_: Any) -> None:
-        """The end of the Locust process, after the load has ended."""
+        """The Locust process exits, after the load has ended."""
         server, self._server = self._server, None
         if server is not None:
             server.stop()
@@ -167,13 +167,13 @@ def _workload(options: Namespace, id_prefix: str) -> ChannelWorkload:
 
 
 def _place(environment: Environment, given: str, number: int) -> Place:
-    """Each of several processes writes a history of its own: publisher-1.jsonl, publisher-1-2.jsonl, publisher-1-3.jsonl."""
+    """Where this process publishes. Each process has its own history: publisher-1.jsonl, publisher-1-2.jsonl and so on."""
     options = options_of(environment)
     return Place(environment.host or "", Path(options.lua) if options.lua else None, history_of(given, number))
 
 
 def _share_out(environment: Environment, subscribers: int) -> None:
-    """Who subscribes: --subscribers of the users, or all when the command line names only that class."""
+    """Set the number of subscribers: --subscribers of the users, or all if the command line names only that class."""
     if Publisher not in environment.user_classes:
         return
     if subscribers > 0:
@@ -191,7 +191,7 @@ events.quit.add_listener(load.quit)
 
 
 class Publisher(User):
-    """A user that publishes: it takes the next call of the schedule, waits for its instant, starts the send and comes back."""
+    """A user that publishes: it takes the next publish of the schedule, waits for its instant, and starts the send."""
 
     wait_time = constant(0)
 
@@ -204,7 +204,7 @@ class Publisher(User):
 
 
 class Subscriber(User):
-    """A user that reads: it fetches and acknowledges, as a subscriber in a plain process does."""
+    """A user that fetches and acknowledges, as a subscriber in a plain process does."""
 
     wait_time = constant(0)
 

@@ -1,7 +1,7 @@
-"""One Locust consumer user: the engine's own worker, on greenlets, with its calls and handlers shown as Locust requests.
+"""One Locust consumer user: the engine's worker on greenlets, with its calls and handler runs shown as Locust requests.
 
-Locust has patched threads, queues and sockets when this is imported, so `engine.Worker` executes the same step machine as in a
-worker process, and each of its threads is a greenlet. Import locust before this module.
+Import locust before this module: it patches threads, queues and sockets, so that `engine.Worker` runs the same code as in a
+worker process, with a greenlet for each of its threads.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from engine.observer import Observer, Outcome, ServerIdentity
 from engine.operations import LeasedJob, Wait
 from engine.recorder import Recorder
 
-#: A consumer that was told to stop gets this long for the handlers that run, and then this much more for their ends.
+#: When a consumer stops, its running handlers get GRACE_MS; then the calls that end their leases get the remaining time.
 GRACE_MS = 10_000
 STOP_TIMEOUT_S = GRACE_MS / 1000 + 5.0
 
-#: What Locust calls a handler's run; the name beside it is the job's. Calls of the engine go by their operation.
+#: Request type of a handler run in Locust, where the request name is the job's name. Calls of the engine have their operation
+#: as type.
 HANDLE = "handle"
 
 logger = logging.getLogger(__name__)
@@ -37,16 +38,16 @@ Report = Callable[[str, str, float, Exception | None], None]
 
 
 class NotAnswered(Exception):
-    """A call ended without an answer."""
+    """Failure of a call that got no answer."""
 
 
 class FailedRun(Exception):
-    """A handler raised."""
+    """Failure of a handler run that raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where jobs come from and how they are worked on. `lua` None: the own scripts; `history` None: nothing is recorded."""
+    """The queue to consume and the worker's settings. `lua` None: the engine's own scripts; `history` None: record nothing."""
 
     queue: str
     url: str
@@ -62,12 +63,12 @@ class Source:
 class Consumption:
     """One worker on greenlets, from `start` to `stop`.
 
-    Raises FileExistsError when the history file is there already, other OSError when it cannot be written, and
-    engine.EngineError for a wrong setting.
+    Raises FileExistsError when the history file already exists, another OSError when it cannot be written, and
+    engine.EngineError for an invalid setting.
     """
 
     def __init__(self, source: Source, report: Report) -> None:
-        # Everything that can be wrong shows before the history file exists.
+        # Check all settings before the history file is created.
         queue(source.model, source.queue, url=source.url, lua=source.lua).close()
         self._recorder: Recorder | None = None
         if source.history is not None:
@@ -89,15 +90,15 @@ class Consumption:
         self._greenlet = gevent.Greenlet(self._run)
 
     def start(self) -> None:
-        """Begin to claim."""
+        """Start claiming."""
         self._greenlet.start()
 
     def join(self) -> None:
-        """Wait until the worker has ended, by `stop` or by a failure of its own."""
+        """Wait until the worker has ended, through `stop` or through a failure."""
         self._greenlet.join()
 
     def stop(self) -> None:
-        """Stop gracefully, and close the history. What still runs after the grace keeps its lease until that runs out."""
+        """Stop gracefully, and close the history. A job that still runs after the grace keeps its lease until it expires."""
         self._worker.stop()
         self._greenlet.join(timeout=STOP_TIMEOUT_S)
         if not self._greenlet.dead:
@@ -115,7 +116,7 @@ class Consumption:
 
 
 class Reporter:
-    """An observer that tells Locust what it hears, and passes it on to the recorder."""
+    """An observer that reports calls and handler runs to Locust, and passes them on to the recorder."""
 
     def __init__(self, report: Report, recorder: Observer | None) -> None:
         self._report = report
@@ -126,7 +127,7 @@ class Reporter:
         return None if self._recorder is None else self._recorder.invoked(call, first_send_ns, intended_ns)
 
     def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
-        """After the reply, or after giving up. A wait for work is no request: its length says nothing."""
+        """After the reply, or after giving up. A blocking wait for work is not reported, because its duration means nothing."""
         if self._recorder is not None:
             self._recorder.completed(call, ticket, outcome)
         if not isinstance(call.operation, Wait):
@@ -149,7 +150,7 @@ class Reporter:
         return None if self._recorder is None else self._recorder.handler_started(job, start_ns)
 
     def handler_ended(self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None) -> None:
-        """After a handler returned or raised. A planned failure is a failed request, too: Locust's page shows what happened."""
+        """After a handler returned or raised. Planned failures are reported as failed requests as well."""
         if self._recorder is not None:
             self._recorder.handler_ended(job, ticket, start_ns, end_ns, error)
         self._report(HANDLE, job.name, (end_ns - start_ns) / 1e6, None if error is None else FailedRun(error))

@@ -1,9 +1,9 @@
-"""Handlers of the workload: each does what its job's payload says, so that a run is as reproducible as its seed.
+"""Handlers of the workload: each does what its job's payload says, so that the same seed gives the same run.
 
     IRONCLAIM_SINK=worker-1.sink.jsonl IRONCLAIM_PROC=worker-1 python -m engine worker bench.handlers:handlers --queue bench
 
-The sink is the second witness of a run: one `effect` row per successful run, written by the handler and not by the engine.
-It is opened when this module is imported, so that its file exists even if the worker is killed before its first effect.
+The sink is the second witness of a drill: one `effect` row per successful handler run, written by the handler and not by the
+engine. It is opened when this module is imported, so that its file exists even if the worker is killed before its first effect.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import engine
 from bench.workload import NAMES, plan_of
 from engine.recorder import Sink
 
-#: Environment variables that name the sink's file and the process that writes it. Without the first there is no sink.
+#: Environment variables for the sink's file and the name of the process that writes it. Without the first there is no sink.
 SINK_VARIABLE = "IRONCLAIM_SINK"
 PROC_VARIABLE = "IRONCLAIM_PROC"
 
 
 class PlannedFailure(Exception):
-    """The workload wants this run to fail."""
+    """Raised by a handler run that fails as planned by the workload."""
 
 
 def open_sink(environment: Mapping[str, str]) -> Sink | None:
-    """The sink that the environment asks for, closed at the end of the process; None when it asks for none."""
+    """The sink named by the environment, closed at process exit; None without one."""
     path = environment.get(SINK_VARIABLE)
     if not path:
         return None
@@ -39,11 +39,12 @@ def open_sink(environment: Mapping[str, str]) -> Sink | None:
 
 
 def run_planned(job: engine.Job, sink: Sink | None) -> None:
-    """Wait `work_ms`, fail the first `fail_first` runs, else write the effect.
+    """Wait `work_ms`, then raise PlannedFailure in the first `fail_first` runs, else write the effect.
 
-    A handler whose lease was lost writes its effect as well: it cannot know in time, and the checks need the late traffic.
+    A handler writes its effect even if its lease was lost meanwhile: it cannot know in time, and the checks need such late
+    effects.
     """
-    # the wait stands for I/O: it holds a slot and no processor
+    # The wait simulates I/O: it occupies a slot but no CPU.
     plan = plan_of(job.payload)
     time.sleep(plan["work_ms"] / 1000)
     if job.failures < plan["fail_first"]:
@@ -58,7 +59,7 @@ handlers = engine.Handlers()
 
 
 def run(job: engine.Job) -> None:
-    """The handler of every name: the payload alone decides."""
+    """The handler of every job name; its behaviour depends only on the payload."""
     run_planned(job, _sink)
 
 

@@ -1,4 +1,4 @@
-"""What both locustfiles do alike: options, refusals, reports to Locust, and a history file for each process."""
+"""Functions shared by both locustfiles: options, refusal to start, reports to Locust, and one history file per process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def options_of(environment: Environment) -> Namespace:
-    """The options of the command line, or of the page."""
+    """The options from the command line or the page. Raises RuntimeError when Locust was not started from its command line."""
     options = environment.parsed_options
     if options is None:
         raise RuntimeError("this locustfile needs Locust's command line")
@@ -25,7 +25,7 @@ def options_of(environment: Environment) -> Namespace:
 
 
 def refuse(environment: Environment, error: Exception) -> None:
-    """Say why the load cannot begin, and end it: the process where nobody looks at a page."""
+    """Log why the load cannot start, and stop it; when headless, also end the process."""
     logger.error("the load was not started: %s", error)
     runner: Any = environment.runner
     if options_of(environment).headless:
@@ -33,25 +33,25 @@ def refuse(environment: Environment, error: Exception) -> None:
         end = runner.quit
     else:
         end = runner.stop
-    # in another greenlet, since stopping ends the one that starts the users
+    # In another greenlet, because stopping kills the one that starts the users.
     gevent.spawn(end)
 
 
 def id_prefix(options: Namespace, stamp: str) -> str:
-    """What ids begin with: on the page the same seed is started again and again, and an id that was used before would be a
-    duplicate. `stamp`: a format of strftime."""
+    """The prefix of ids. With the page the start time is added, because the same seed may be started repeatedly and ids would
+    be duplicates. `stamp`: a format of strftime."""
     prefix = options.id_prefix or f"b{options.seed}"
     return prefix if options.headless else f"{prefix}-{datetime.now(UTC).strftime(stamp)}"
 
 
 def history_of(given: str, number: int) -> Path | None:
-    """Each of several processes writes a history of its own: producer-1.jsonl, producer-1-2.jsonl, producer-1-3.jsonl."""
+    """The history file of one of several processes: producer-1.jsonl, producer-1-2.jsonl, producer-1-3.jsonl."""
     path = Path(given) if given else None
     return path if path is None or number <= 0 else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
 
 
 def fire(environment: Environment, kind: str, name: str, response_ms: float | None, failure: Exception | None) -> None:
-    """Tell Locust of a request."""
+    """Report a request to Locust."""
     environment.events.request.fire(
         request_type=kind, name=name, response_time=response_ms, response_length=0, exception=failure, context={}
     )

@@ -1,16 +1,17 @@
-"""Open-loop load on one queue, and consumers beside it; a normal locustfile.
+"""Locustfile for one queue: producers as open-loop load, and consumers.
 
-    locust -f bench/locustfile.py --consumers 1            by hand: web page, and a server of its own unless --host is given
+    locust -f bench/locustfile.py --consumers 1            interactive: web page, and an own server without --host
     locust -f bench/locustfile.py --headless -u 4 -t 60s --host redis://127.0.0.1:6379 --queue bench --seed 1 --rate 120
     locust -f bench/locustfile.py --headless -u 2 -t 60s --host redis://127.0.0.1:6379 --queue bench Consumer
 
-Producers: the schedule paces, not Locust. The seeded workload says what is sent when, the users take turns at sending it, and the
-total rate is --rate whatever their number. With --processes or --master/--worker each process sends its part of the same
-schedule. Response times count from the intended instant.
+Producers: the schedule sets the pace, not Locust. The seeded workload fixes each job and its instant; the users take turns at
+sending, so the total rate is --rate whatever the number of users. With --processes or --master/--worker each process sends its
+part of the same schedule. Response times count from the intended instant.
 
-Consumers: each user is a worker of the engine on greenlets. --consumers takes so many of the users; naming the class takes all.
+Consumers: each user is a worker of the engine on greenlets. --consumers N makes N of the users consumers; naming the class
+makes all of them consumers.
 
-Locust's numbers are the live view; verdicts come from --history and --consumer-history.
+Locust's numbers are only a live view; verdicts are decided from --history and --consumer-history.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from locust.env import Environment
 from locust.exception import StopUser
 from locust.runners import MasterRunner, WorkerRunner
 
-# After locust, which makes the sockets cooperative when it is imported.
+# Import after locust, which makes the sockets cooperative when it is imported.
 import engine
 from bench.consumption import Consumption, Source
 from bench.locust_process import REFUSED_EXIT_CODE, fire, history_of, id_prefix, options_of, refuse
@@ -40,7 +41,7 @@ DEFAULT_RATE_PER_S = 120.0
 
 
 class Load:
-    """The load of this Locust process: listens to Locust's events, and is what its users ask for the next job."""
+    """The load of this Locust process: handles Locust's events, and gives its users their work."""
 
     def __init__(self) -> None:
         self._server: EmbeddedServer | None = None
@@ -62,10 +63,10 @@ class Load:
             type=int,
             default=0,
             include_in_web_ui=False,
-            help="keep results and errors so long (default: as usual)",
+            help="keep results and errors this many ms (default: the engine's)",
         )
         consumer: Any = partial(add, include_in_web_ui=False)
-        consumer("--consumers", type=int, default=0, help="so many of the users consume (default 0)")
+        consumer("--consumers", type=int, default=0, help="number of users that consume (default 0)")
         consumer("--consumer-history", default="", help="write the history of the first consumer to this new file")
         consumer("--consumer-concurrency", type=int, default=8, help="handlers at once in each consumer (default 8)")
         consumer("--lease-ms", type=int, default=9_000, help="lease of the consumers' jobs (default 9000)")
@@ -88,11 +89,11 @@ class Load:
             sys.exit(REFUSED_EXIT_CODE)
 
     def begin(self, environment: Environment, **_: Any) -> None:
-        """A start: by the command line, or by the button on the page."""
+        """Locust's start event, from the command line or the button on the page."""
         options = options_of(environment)
         runner: Any = environment.runner
         if not isinstance(runner, WorkerRunner):
-            # decided once; a master sends its options to all its processes
+            # Set once, by the master, which sends its options to all its processes.
             options.load_parts = runner.worker_count
             options.load_prefix = id_prefix(options, "%Y%m%d-%H%M%S")
         try:
@@ -112,30 +113,30 @@ class Load:
             refuse(environment, error)
 
     def start(self) -> None:
-        """The first user is there: the schedule counts from now."""
+        """Called by each user when it starts; the first call fixes the instant from which the schedule counts."""
         if self._production is not None:
             self._production.start()
 
     def pace(self) -> None:
-        """Send the next job at its instant. Raises StopUser when there is none."""
+        """Send the next job at its instant. Raises StopUser when the schedule has ended."""
         if self._production is None or not self._production.pace():
             raise StopUser
 
     def consume(self, environment: Environment) -> None:
-        """Be a worker until the load ends. Raises StopUser when it cannot begin, or when the worker has ended."""
+        """Run a worker until the load ends. Raises StopUser when it cannot start, or when it has ended."""
         try:
             consumption = Consumption(_source(environment, number=len(self._consumptions)), _consumer_report(environment))
         except (engine.EngineError, OSError) as error:
             refuse(environment, error)
             raise StopUser from error
-        # Locust kills its users at the end of the load; the worker is not to be killed but stopped, so it is ours.
+        # Locust kills its users at the end of the load, but a worker must stop gracefully, so it runs outside of the user.
         self._consumptions.append(consumption)
         consumption.start()
         consumption.join()
         raise StopUser
 
     def end(self, **_: Any) -> None:
-        """The stop: by the command line, by the button, or by a signal. Nothing is sent any more before a consumer stops."""
+        """Locust's stop event, from the command line, the button or a signal. Sending stops before the consumers do."""
         production, self._production = self._production, None
         if production is not None:
             production.stop()
@@ -143,7 +144,7 @@ class Load:
         gevent.joinall([gevent.spawn(consumption.stop) for consumption in consumptions])
 
     def quit(self, **_: Any) -> None:
-        """The end of the Locust process, after the load has ended."""
+        """The Locust process exits, after the load has ended."""
         server, self._server = self._server, None
         if server is not None:
             server.stop()
@@ -163,7 +164,7 @@ def _workload(options: Namespace, id_prefix: str = "") -> Workload:
 
 
 def _destination(environment: Environment, *, part: int = 0) -> Destination:
-    """Each of several processes writes a history of its own: producer-1.jsonl, producer-1-2.jsonl, producer-1-3.jsonl."""
+    """Where this process sends. Each process has its own history: producer-1.jsonl, producer-1-2.jsonl and so on."""
     options = options_of(environment)
     return Destination(
         queue=options.queue,
@@ -176,7 +177,8 @@ def _destination(environment: Environment, *, part: int = 0) -> Destination:
 
 
 def _source(environment: Environment, *, number: int) -> Source:
-    """Each consumer writes a history of its own: consumer-1.jsonl, consumer-1-2.jsonl; in another process consumer-1-p2.jsonl."""
+    """The source of one consumer. Each has its own history: consumer-1.jsonl, consumer-1-2.jsonl; in a second process
+    consumer-1-p2.jsonl."""
     options = options_of(environment)
     runner: Any = environment.runner
     given = Path(options.consumer_history) if options.consumer_history else None
@@ -197,7 +199,7 @@ def _source(environment: Environment, *, number: int) -> Source:
 
 
 def _share_out(environment: Environment, consumers: int) -> None:
-    """Who is a consumer: --consumers of the users, or all when the command line names only that class."""
+    """Set the number of consumers: --consumers of the users, or all if the command line names only that class."""
     if Producer not in environment.user_classes:
         return
     if consumers > 0:
@@ -207,7 +209,7 @@ def _share_out(environment: Environment, consumers: int) -> None:
 
 
 def _check_users(environment: Environment, options: Namespace) -> None:
-    """Each process sends a part of the schedule, so each needs a producer."""
+    """Raise WorkloadError unless each process has a producer: each must send its part of the schedule."""
     if Producer not in environment.user_classes:
         return
     users = options.num_users or 1
@@ -233,7 +235,7 @@ events.quit.add_listener(load.quit)
 
 
 class Producer(User):
-    """A user that sends: it takes the next job of the schedule, waits for its instant, starts the send and comes back."""
+    """A user that produces: it takes the next job of the schedule, waits for its instant, and starts the send."""
 
     wait_time = constant(0)
 
@@ -246,7 +248,7 @@ class Producer(User):
 
 
 class Consumer(User):
-    """A user that works: it claims jobs, runs their handlers and finishes them, as a worker process does."""
+    """A user that claims jobs, runs their handlers and finishes them, as a worker process does."""
 
     wait_time = constant(0)
 

@@ -1,7 +1,7 @@
-"""The models that load can be put on, and what of the workload each of them can carry.
+"""The models that the load can run on, and the features of the workload that each of them supports.
 
-What a model lacks is asked of the model itself, so that the load never asks for a feature that would be refused; the same answers
-go into the spec of a run, so that the judge expects no more than was asked for.
+The features are read from the model's own declaration, so the load never uses one that would be refused. They are also written
+to the spec of a run, so that the judge only checks features that were used.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from engine.operations import Options
 LANES = "lanes"
 NAMES = (LANES, "bridge", "bananas", "bull", "mosquito")
 
-#: Channels, which carry no jobs: load on them is in `bench.channels`.
+#: The model of channels, which have no jobs; their load is in `bench.channels`.
 DSPS = "dsps"
 
-#: How the names of processes begin that run an original client. What a model declares is about what those do: it covers no
-#: violation of jobs that the engine alone has had in its hands.
+#: Name prefix of the processes that run an original client. The declared findings of a model apply only to jobs that such a
+#: process has leased, not to jobs that only the engine has leased.
 FOREIGN = "foreign-"
 
-#: A payload that not every wire can hold.
+#: A payload that not every wire format can hold.
 _NESTED = b'{"a":{"b":[1]}}'
 
 
 class ModelMissing(ValueError):
-    """A model that does not exist; the message names those that do."""
+    """The model does not exist; the message names those that do."""
 
 
 def queue(
     model: str, name: str, *, url: str, lua: Path | None = None, observer: Observer | None = None, connections_max: int = 0
 ) -> engine.Queue:
-    """A queue of that model; no I/O yet. `connections_max`: most calls at once, 0 = no bound.
+    """A queue of this model, without I/O so far. `connections_max`: maximum number of concurrent calls, 0 = no bound.
 
-    Raises ModelMissing, and engine.EngineError naming the setting that is wrong."""
+    Raises ModelMissing, and engine.EngineError naming the invalid setting."""
     bound = () if model == LANES else (_spec(model),)
     connect = engine.ConnectOptions(connections_max=connections_max)
     return engine.Queue(name, *bound, url=url, lua=lua, observer=observer, connect=connect)
 
 
 def _spec(model: str) -> Any:
-    """The model's settings, all as they are by default."""
+    """The model's settings with their defaults. Raises ModelMissing."""
     found = getattr(engine.models, model.capitalize(), None) if model in NAMES else None
     if found is None:
         raise ModelMissing(f"model {model!r} does not exist; choose from {', '.join(NAMES)}")
@@ -57,25 +57,26 @@ def _spec(model: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a model carries. `options`: names of JobOptions, None = all; `lacks`: names of operations that it has not."""
+    """The features of a model. `options`: names of the supported JobOptions, None = all; `lacks`: names of missing
+    operations."""
 
     options: Collection[str] | None = None
     lacks: Collection[str] = ()
     findings: tuple[dict[str, Any], ...] = ()
-    #: A payload holds texts by name, and nothing else.
+    #: True when a payload can only be a flat mapping of names to strings.
     texts_only: bool = False
 
     def payload(self, wanted: dict[str, Any]) -> dict[str, Any]:
-        """The payload as the model can carry it; `workload.plan_of` makes the one that is meant of it again."""
+        """The payload in a form that the model supports; `workload.plan_of` restores the original."""
         return {PLAN_TEXT: json.dumps(wanted, separators=(",", ":"))} if self.texts_only else wanted
 
     def option(self, name: str) -> bool:
-        """Whether a job may have this option."""
+        """True when the model supports this option of jobs."""
         return self.options is None or name in self.options
 
     def options_of(self, job: PlannedJob, hopeless: Collection[str]) -> dict[str, Any]:
-        """The options of a planned job, of those that the model carries. `hopeless`: jobs that end dead by plan; where a job
-        shares its parents' fate it is not given those, for the check is about the order."""
+        """The options of a planned job that the model supports. `hopeless`: jobs that end dead by plan. Where a job fails with
+        its parents, these are not used as parents, because the check is about the order only."""
         alone = self.option("on_parent_failure")
         wanted: dict[str, Any] = {
             "delay_ms": job.delay_ms,
@@ -91,12 +92,12 @@ class Carried:
         return {name: value for name, value in wanted.items() if self.option(name)}
 
     def operation(self, name: str) -> bool:
-        """Whether the model has this operation."""
+        """True when the model has this operation."""
         return name not in self.lacks
 
     def features(self) -> dict[str, Any]:
-        """What a load on it uses, as fields of a run's spec."""
-        # Limits of keys are of Lanes' lanes alone: what others call a key is not what a lease is counted against.
+        """The features that the load uses, as fields of a run's spec."""
+        # Only Lanes has limits of keys: in other models leases do not count against the key of a job.
         limits = [one for one in LIMITS if "key" not in one or self.options is None] if self.operation("SetLimit") else []
         scheduled = self.operation("PutSchedule") and self.operation("Tick")
         return {
@@ -110,7 +111,7 @@ class Carried:
 
 
 def carried(model: str) -> Carried:
-    """What the model carries. Raises ModelMissing."""
+    """The features of a model. Raises ModelMissing."""
     if model == LANES:
         return Carried()
     with queue(model, "any", url="redis://127.0.0.1:1") as unconnected:

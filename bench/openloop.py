@@ -1,8 +1,8 @@
-"""Open-loop sending: every job has its intended instant, and a slow server does not slow the schedule down.
+"""Open-loop sending: every job has its intended instant, and a slow server does not delay the schedule.
 
-A closed loop (send, wait for the answer, pause) hides an outage: while the server stands still it sends nothing, so nothing is
-slow. Here each send has a greenlet of its own, started at its intended instant, however many are still unanswered; what cannot
-be sent in time is handed to `drop` and thereby counted.
+A closed loop (send, wait for the answer, pause) hides an outage: while the server hangs, it sends nothing, so nothing is
+measured as slow. Here each send has its own greenlet, started at its intended instant, however many sends are still unanswered.
+Jobs that cannot be sent in time are passed to `drop` and so are counted.
 
 Times are CLOCK_MONOTONIC nanoseconds. Import locust (which patches the sockets) before anything that sends.
 """
@@ -16,19 +16,19 @@ from typing import Generic, Protocol, TypeVar
 import gevent
 from gevent.pool import Pool, PoolFull
 
-#: Sends that may be unanswered at one time. At 120 jobs/s that is four seconds of standstill: a fault of the network and its
-#: aftermath take three.
+#: Maximum number of unanswered sends. At 120 jobs/s that is four seconds without answers; a network fault and the reconnects
+#: after it take three.
 IN_FLIGHT_MAX = 512
-#: A job this late is not sent any more: it would measure the backlog of the sender instead of the server.
+#: A job later than this is dropped: its latency would measure the sender's backlog instead of the server.
 LATE_MAX_MS = 1000
 
 
 class Planned(Protocol):
-    """What has a place in a schedule."""
+    """An entry of a schedule."""
 
     @property
     def offset_ms(self) -> float:
-        """When it is meant to be sent, counted from the start."""
+        """The intended instant of its send, in ms from the start."""
         ...
 
 
@@ -36,13 +36,13 @@ Job = TypeVar("Job", bound=Planned)
 
 
 class OpenLoop(Generic[Job]):
-    """A schedule on its way out, shared by any number of pacers (the Locust users of one process).
+    """A schedule that is being sent, shared by any number of pacers (the Locust users of one process).
 
-    Pacers take turns at one iterator, so the total rate and the jobs are those of the schedule whether one or fifty of them
-    pace, also while users come and go. Safe between greenlets of one thread: nothing yields between a look and its change.
+    Pacers take turns at one iterator, so the total rate and the jobs are those of the schedule, whatever the number of pacers
+    and even if it changes. Safe between greenlets of one thread: nothing yields between a read and the dependent write.
 
-    `send(job, intended_ns)` runs in a greenlet and must not raise; `drop(job, intended_ns, why)` is called for each job of the
-    schedule that was not sent in time.
+    `send(job, intended_ns)` runs in its own greenlet and must not raise; `drop(job, intended_ns, why)` is called for each job
+    that was not sent in time.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class OpenLoop(Generic[Job]):
         self._stopped = False
 
     def start(self) -> None:
-        """Fix the instant that all offsets count from; the first call decides."""
+        """Fix the instant from which all offsets count; later calls have no effect."""
         if self._start_ns is None:
             self._start_ns = self._clock_ns()
 
     def pace(self) -> bool:
-        """Wait for the instant of the next job and start its send, or drop it. False when the schedule has ended.
+        """Wait for the instant of the next job, then start its send or drop it. Return False when the schedule has ended.
 
-        A pacer that is killed while it waits gives its job back to the others.
+        A pacer that is killed while it waits returns its job to the schedule.
         """
         if self._stopped or (job := self._take()) is None:
             return False
@@ -86,7 +86,8 @@ class OpenLoop(Generic[Job]):
         return True
 
     def finish(self, timeout_s: float) -> int:
-        """Stop the schedule now: send or drop what is due, wait up to timeout_s for the answers. Returns sends given up."""
+        """Stop the schedule: send or drop the jobs that are due, wait up to timeout_s for the answers. Return the number of
+        sends that were given up."""
         self._stopped = True
         stop_ns = self._clock_ns()
         while self._start_ns is not None and (job := self._take()) is not None and self._intended_ns(job) <= stop_ns:

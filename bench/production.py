@@ -1,6 +1,6 @@
-"""One start of the load: a queue, its recorder, and the schedule on its way out.
+"""One run of the load: a queue, its recorder, and the schedule that is sent.
 
-Import locust before this module: it makes the sockets cooperative, and a greenlet that waits for an answer must not stop the
+Import locust before this module: it makes the sockets cooperative, so that a greenlet waiting for an answer does not block the
 others.
 """
 
@@ -23,17 +23,17 @@ from bench.workload import PlannedJob, Workload
 from engine.history import HistoryFile, text
 from engine.recorder import Recorder
 
-#: The driver re-sends for up to 10 s before it calls an outcome unknown; a stop waits a little longer than that.
+#: How long a stop waits: slightly longer than the 10 s for which the driver re-sends before it reports an unknown outcome.
 FINISH_TIMEOUT_S = 12.0
 WARM_UP_MAX_S = 2.0
 
-#: Most calls at once over connections of their own; others wait for their turn. After an outage each connection must be made
-#: again, which takes 2 ms of our only core: with one for each of 300 unanswered sends, new ones left a second late. A call takes
-#: at most a quarter of a second where the network is slow, so with this many for each job of a second none waits then.
+#: Connections per job/s; further concurrent calls wait for a free one. After an outage each connection must be opened again,
+#: which takes 2 ms of the only core of this process: with one for each of 300 unanswered sends, new sends were a second late.
+#: A call on a slow network takes at most 0.25 s, so with this many connections no call has to wait then.
 CONNECTIONS_S = 0.25
 CONNECTIONS_MIN = 16
 
-#: What Locust calls the operation; the name beside it is the job's.
+#: Request type in Locust; the request name is the job's name.
 REQUEST_TYPE = "enqueue"
 
 logger = logging.getLogger(__name__)
@@ -43,17 +43,17 @@ Report = Callable[[str, float | None, Exception | None], None]
 
 
 class NotEnqueued(Exception):
-    """The server answered, and the job was not created."""
+    """The server answered, but the job was not created."""
 
 
 class Dropped(Exception):
-    """The job was not sent, because it could not be sent in time."""
+    """The job was not sent, because it was overdue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where the jobs go, and the file that gets the history. `history` None: nothing is recorded; `lua` None: the own scripts;
-    `retention_ms`: how long results and errors are kept, 0 = as the engine has it."""
+    """The queue that gets the jobs, and the history file. `history` None: record nothing; `lua` None: the engine's own scripts;
+    `retention_ms`: how long results and errors are kept, 0 = the engine's default."""
 
     queue: str
     url: str
@@ -63,15 +63,16 @@ class Destination:
     model: str = LANES
 
     def connect(self, recorder: Recorder | None = None, connections_max: int = 0) -> engine.Queue:
-        """A queue of this destination; no I/O yet. Raises ModelMissing, and engine.EngineError for a wrong setting."""
+        """A queue of this destination, without I/O so far. Raises ModelMissing, and engine.EngineError for an invalid
+        setting."""
         return queue(self.model, self.queue, url=self.url, lua=self.lua, observer=recorder, connections_max=connections_max)
 
 
 class Production:
     """Sends part `part` of `parts` of a workload, open loop, until `stop`.
 
-    Raises FileExistsError when the history file is there already (two runs in one file would be judged as one), other OSError
-    when it cannot be written, and engine.EngineError for a wrong setting.
+    Raises FileExistsError when the history file already exists (two runs in one file would be judged as one), another OSError
+    when it cannot be written, and engine.EngineError for an invalid setting.
     """
 
     def __init__(self, workload: Workload, destination: Destination, *, part: int, parts: int, report: Report) -> None:
@@ -79,7 +80,7 @@ class Production:
         self._report = report
         self._history: HistoryFile | None = None
         self._recorder: Recorder | None = None
-        destination.connect().close()  # a wrong setting shows before the history file exists
+        destination.connect().close()  # check the settings before the history file is created
         if destination.history is not None:
             self._history = _new_history(destination.history)
             self._recorder = Recorder(self._history, queue=destination.queue)
@@ -91,15 +92,16 @@ class Production:
         self._loop = OpenLoop(jobs, send=self._send, drop=self._drop)
 
     def warm_up(self) -> None:
-        """Connect and load the scripts before the clock runs, so that the first jobs do not measure that. Takes at most 2 s."""
+        """Connect and load the scripts before the schedule starts, so that the first jobs do not include that. Takes at most 2
+        s."""
         gevent.spawn(self._ask_server).join(timeout=WARM_UP_MAX_S)
 
     def start(self) -> None:
-        """Fix the instant from which the schedule counts; the first call decides."""
+        """Fix the instant from which the schedule counts; later calls have no effect."""
         self._loop.start()
 
     def pace(self) -> bool:
-        """Wait for the next job's instant and start its send. False when there is nothing more to send."""
+        """Wait for the next job's instant and start its send. Return False when the schedule has ended."""
         return self._loop.pace()
 
     def stop(self) -> None:
@@ -115,7 +117,7 @@ class Production:
         try:
             self._queue.counts()
         except engine.EngineError as error:
-            logger.warning("the load starts although the server does not answer well: %s", error)
+            logger.warning("starting the load although the server did not answer correctly: %s", error)
 
     def _send(self, job: PlannedJob, intended_ns: int) -> None:
         failure: Exception | None = None
@@ -127,20 +129,20 @@ class Production:
                 intended_ns=intended_ns,
                 **self._options(job),
             )
-            # A job that the holder of its unique key keeps out is part of the plan.
+            # A job that is refused because another job holds its unique key is expected, not a failure.
             if not reply.created and not (job.unique and reply.holder != job.id):
                 failure = NotEnqueued(f"the server answered {reply.result}")
         except engine.UnknownParent:
-            # Its parent was not sent, or is on its way: with so many sends at once that is part of the plan, too.
+            # Its parent was dropped or is still in flight; with concurrent sends that is expected, not a failure.
             pass
         except gevent.GreenletExit:
             failure = NotEnqueued("no answer before the end of the load")
-        except Exception as error:  # whatever it was, it is a failed send and never the end of the load
+        except Exception as error:  # any error is a failed send and must not end the load
             failure = error
         self._report(job.name, (time.monotonic_ns() - intended_ns) / 1e6, failure)
 
     def _options(self, job: PlannedJob) -> dict[str, Any]:
-        """The options of a job, of those that the model carries."""
+        """The options of a job that the model supports."""
         if job.fail_first >= job.attempts:
             self._hopeless.add(job.id)
         kept = {name: value for name, value in self._kept.items() if self._carried.option(name)}
@@ -153,7 +155,7 @@ class Production:
 
 
 def connections(rate_per_s: float) -> int:
-    """Over how many connections a process sends so many jobs per second."""
+    """The number of connections with which a process sends this many jobs per second."""
     return max(CONNECTIONS_MIN, math.ceil(rate_per_s * CONNECTIONS_S))
 
 

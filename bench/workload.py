@@ -1,9 +1,9 @@
-"""The seeded workload: which job is sent when, and what its handler will do. Pure arithmetic, no I/O.
+"""The seeded workload: the instant of each job, and what its handler will do. Pure arithmetic, no I/O.
 
-Arrivals are Poisson, not evenly spaced: independent producers arrive that way, and only their bursts queue behind each other,
-so evenly spaced arrivals would hide queueing delay. Each job takes a fixed number of draws and only `Random.random()` is
-used, the one generator that Python promises not to change; so the same seed gives the same jobs in every process, and
-another rate moves the instants of the jobs but not their content.
+Arrivals are Poisson: independent producers behave that way, and only bursts make jobs queue, so evenly spaced arrivals would
+hide queueing delay. Each job takes a fixed number of draws, and only `Random.random()` is used, the one generator whose
+sequence Python guarantees. So the same seed gives the same jobs in every process, and another rate changes the instants of the
+jobs but not their content.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from typing import Any
 #: Names of the jobs; `bench.handlers` has a handler for each.
 NAMES = ("email", "thumbnail", "report")
 
-#: Usual size of an encoded payload: 200 bytes give or take 50, as small job payloads are in practice.
+#: Usual size of an encoded payload: 200 bytes, give or take 50, as is typical of small job payloads.
 SMALL_BYTES = (150, 250)
-#: Size of the few large payloads, equally likely on a logarithmic scale.
+#: Size of the few large payloads, uniform on a logarithmic scale.
 LARGE_BYTES = (1024, 16 * 1024)
-#: How long a delayed job is delayed.
+#: Least and greatest delay of a delayed job.
 DELAY_MS = (50, 2000)
-#: Priority of two jobs in three; the others are spread evenly over all ten.
+#: Priority of two jobs in three; the others are spread evenly over all ten priorities.
 USUAL_PRIORITY = 5
 USUAL_PRIORITY_SHARE = 2 / 3
-#: Tenants, the keys of keyed jobs: few, so that the limit of each key is reached.
+#: Tenants, used as keys of keyed jobs: few, so that the limit of each key is reached.
 KEYS = tuple(f"tenant-{number}" for number in range(1, 7))
-#: Unique keys: few, so that some jobs meet the key of one that has not ended.
+#: Unique keys: few, so that some jobs are refused because a job with the same key has not ended.
 UNIQUE_KEYS = tuple(f"only-{number}" for number in range(1, 5))
-#: Limits of concurrency that belong to the workload, as arguments of `Queue.set_limit`: reached in bursts, and while a backlog is
-#: worked off, and far above what the load needs on average (a third of the jobs has the name, one in twenty a tenant).
+#: Concurrency limits of the workload, as arguments of `Queue.set_limit`. They are reached in bursts and while a backlog is
+#: processed, but are far above what the load needs on average (a third of the jobs has the name, one in twenty a tenant).
 LIMITS: tuple[dict[str, Any], ...] = ({"name": "report", "concurrency": 6}, {"key": "*", "concurrency": 2})
-#: Schedules that belong to the workload: their ticks lie `every_ms` apart, and each makes a short job.
+#: Schedules of the workload: they tick every `every_ms`, and each tick creates a short job.
 SCHEDULES: tuple[dict[str, Any], ...] = ({"name": "beat", "every_ms": 500},)
 SCHEDULED_PAYLOAD: dict[str, Any] = {"index": -1, "work_ms": 5, "fail_first": 0, "pad": ""}
-#: The one parameter of a payload on a wire that holds texts alone.
+#: Name of the only field of a payload in a wire format that holds only strings.
 PLAN_TEXT = "plan"
-#: A job that needs others needs one or two of those that were sent this many jobs before it at most.
+#: A job with parents has one or two, each at most this many jobs before it.
 PARENTS_BACK = 6
-#: What routed jobs want of a worker; the drill's worker processes have it, the consumers inside Locust have not.
+#: The capability that routed jobs require; the drill's worker processes have it, the consumers inside Locust do not.
 CAPABILITY = "heavy"
-#: Width of the spread of handler times (log-logistic: long right tail, closed form). 0.4 puts the mean a third over the median.
+#: Spread of handler times (log-logistic: long right tail, closed form). With 0.4 the mean is a third above the median.
 WORK_SPREAD = 0.4
-#: Each worker slot must stay this idle, so that the time to recover measures recovery and not a backlog.
+#: Largest share of the worker slots that the load may keep busy, so that recovery times do not measure a backlog.
 OFFERED_LOAD_MAX = 0.6
 
 _ID_PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
@@ -60,7 +60,7 @@ class WorkloadError(ValueError):
 
 
 def plan_of(payload: Any) -> dict[str, Any]:
-    """What a payload tells the handler, also where it came as one text."""
+    """The handler's instructions in a payload, also when they were encoded as one string."""
     return json.loads(payload[PLAN_TEXT]) if PLAN_TEXT in payload else payload
 
 
@@ -68,7 +68,7 @@ def plan_of(payload: Any) -> dict[str, Any]:
 class PlannedJob:
     """One job to send: `offset_ms` after the start of the schedule, with the arguments of `Queue.enqueue`.
 
-    `payload` tells the handler what to do: `work_ms` to wait, `fail_first` runs to fail before one succeeds.
+    `payload` holds the handler's instructions: wait `work_ms`, and fail the first `fail_first` runs.
     """
 
     index: int
@@ -90,7 +90,7 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a run sends. `jobs_max` None means without end. Shares are fractions of all jobs.
+    """The jobs of a run. `jobs_max` None = no end. Shares are fractions of all jobs.
 
     Raises WorkloadError naming field, value and bound.
     """
@@ -139,9 +139,9 @@ class Workload:
             raise WorkloadError(f"id_prefix: {self.id_prefix!r} is not 1 to 100 of A-Z a-z 0-9 _ . : - (and not cron:...)")
 
     def jobs(self, part: int = 0, parts: int = 1) -> Iterator[PlannedJob]:
-        """The jobs in order of their instants; of `parts` senders, sender `part` gets the indexes with index % parts == part.
+        """The jobs in order of their instants. Of `parts` senders, sender `part` gets the indexes with index % parts == part.
 
-        Senders need not talk to each other: together they send every index once.
+        Together the senders send every index once, without communication.
         """
         _check_whole("parts", parts, 1, 10_000)
         _check_whole("part", part, 0, parts - 1)
@@ -150,7 +150,7 @@ class Workload:
     def _jobs(self, part: int, parts: int) -> Iterator[PlannedJob]:
         rng = random.Random(self.seed)
         pad_source = "".join(string.ascii_letters[int(rng.random() * 52)] for _ in range(_PAD_SOURCE_BYTES))
-        # the sum is kept in mean gaps, so that another rate scales the instants exactly
+        # The sum is in units of the mean gap, so that another rate scales the instants exactly.
         gaps = 0.0
         index = 0
         while self.jobs_max is None or index < self.jobs_max:
@@ -191,7 +191,7 @@ class Workload:
         return min(self.work_max_ms, round(self.work_median_ms * (draw / (1.0 - draw)) ** WORK_SPREAD))
 
     def _fail_first(self, draw: float, how_often: float) -> int:
-        """Runs that fail before one succeeds; as many as there are attempts means that none does and the job ends dead."""
+        """Number of runs that fail before one succeeds. If it equals the attempts, no run succeeds and the job ends dead."""
         if draw < self.hopeless_share:
             return self.attempts
         if draw < self.hopeless_share + self.failing_share:
@@ -205,7 +205,8 @@ class Workload:
         return SMALL_BYTES[0] + int(size * (SMALL_BYTES[1] - SMALL_BYTES[0] + 1))
 
     def _delay_ms(self, draw: float) -> int:
-        """One draw decides whether and how long: below the share, its place inside the share is the delay."""
+        """One draw decides whether the job is delayed and for how long: below the share, its position in the share gives the
+        delay."""
         if draw >= self.delayed_share:
             return 0
         return DELAY_MS[0] + int(draw / self.delayed_share * (DELAY_MS[1] - DELAY_MS[0] + 1))
@@ -218,18 +219,18 @@ class Workload:
         return tuple(f"{self.id_prefix}-{index - each}" for each in sorted({back, 1 + PARENTS_BACK // 2}))
 
     def mean_work_ms(self) -> float:
-        """Expected handler time of one run, in ms: the mean of the quantiles."""
+        """Expected handler time of one run in ms: the mean of the quantiles."""
         return sum(self._work_ms((step + 0.5) / _MEAN_STEPS) for step in range(_MEAN_STEPS)) / _MEAN_STEPS
 
     def mean_runs(self) -> float:
-        """Expected handler runs of one job: failing ones run again, hopeless ones until their attempts are used up."""
+        """Expected handler runs of one job: failing jobs run again, hopeless ones until their attempts are used up."""
         once = sum(min(failed, self.attempts - 1) for failed in (1, 2)) / 2
         return 1 + self.failing_share * once + self.hopeless_share * (self.attempts - 1)
 
     def offered_load(self, workers: int, concurrency: int) -> float:
-        """Share of the handler slots of `workers` that the workload keeps busy; 1.0 is all they can run.
+        """Share of the handler slots of `workers` that the workload keeps busy; 1.0 = all slots.
 
-        Slot seconds asked for per second (rate x runs per job x handler time) over slots.
+        Required slot seconds per second (rate x runs per job x handler time), divided by the slots.
         """
         _check_whole("workers", workers, 1, 10_000)
         _check_whole("concurrency", concurrency, 1, 10_000)
@@ -237,7 +238,7 @@ class Workload:
 
 
 def _one_of(words: tuple[str, ...], draw: float, share: float) -> str | None:
-    """One draw decides whether and which: below the share, its place inside the share is the word."""
+    """One draw decides whether a word is chosen and which: below the share, its position in the share selects the word."""
     return words[int(draw / share * len(words))] if draw < share else None
 
 

@@ -7,12 +7,12 @@ import sys
 
 from reports.interrupts import INTERRUPTS
 
-#: Exit code of unknown; what defines it is not imported yet when it is needed.
+#: Exit code of unknown. A literal, because the module that defines it may not be imported yet when an interrupt needs it.
 UNKNOWN = 2
 
 
 def run() -> int:
-    """Run the command. Signals are taken over before the slow imports."""
+    """Run the command and return its exit code. The signal handlers are installed before the slow imports."""
     INTERRUPTS.install()
     # Py4J logs a traceback for the call that a signal cuts off.
     logging.disable()

@@ -1,7 +1,7 @@
-"""What each fault cost: jobs lost and doubled, stale finishes refused, and how long until work went on.
+"""The cost of each fault: jobs lost and doubled, stale finishes refused, and the time until work went on.
 
-An event belongs to the fault that was injected last before it: a loss to the last instant at which its job moved, a doubled job
-to its last finish, a refusal to its answer. What happened before the first fault belongs to none.
+An event is counted under the latest fault injected before it. A lost job counts at the instant of its last state change, a
+doubled job at its last finish, a refused finish at its reply. Events before the first fault are counted under no fault.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from reports.windows import Window, windows
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-#: Faults that take a worker away from the jobs in its hands.
+#: Faults that stop a worker while it holds leases.
 OF_WORKERS = ("worker-kill", "worker-freeze")
 
 
 def by_fault(frames: Frames) -> list[dict[str, Any]]:
-    """One line per fault. `recovery_ms`: after a kill or a freeze until the last job in hand ran elsewhere, after a fault of the
-    network from its heal until each worker that it hit had finished a job again; null where that never was."""
+    """One line per fault. `recovery_ms`: for a kill or a freeze, from the inject until the last leased job ran on another
+    worker; for a network fault, from its heal until each worker that it hit had finished a job again; null if that never
+    happened."""
     found = windows(frames.run)
     if not found:
         return []
@@ -47,7 +48,7 @@ def by_fault(frames: Frames) -> list[dict[str, Any]]:
 
 
 def counted(frames: Frames, found: tuple[Window, ...]) -> tuple[dict[str, int], dict[str, int]]:
-    """Jobs that J4 calls lost and J6 calls doubled, by fault."""
+    """Count by fault the jobs that J4 reports as lost and those that J6 reports as doubled."""
     last = frames.events.where(accepted_finish()).groupBy("job").agg(F.max("done_ns").alias("again_ns"))
     jobs = frames.jobs.join(last, "job", "left")
     lost = F.when(condition(frames.run, "lost"), fault_at(F.col("moved_ns"), found))
@@ -57,20 +58,21 @@ def counted(frames: Frames, found: tuple[Window, ...]) -> tuple[dict[str, int], 
 
 
 def condition(run: Run, kind: str) -> Column:
-    """When a check calls a job that; never where it has nothing to go by."""
+    """The condition of the J4 or J6 flag of this kind; false when neither check has such a flag in this run."""
     flags = [*j4_conservation.flags(run).get("jobs", []), *j6_exactly_once.flags(run).get("jobs", [])]
     return next((flag.condition for flag in flags if flag.kind == kind), F.lit(False))
 
 
 def stale_finishes(frames: Frames, found: tuple[Window, ...]) -> dict[str, int]:
-    """Finishes that were refused, by fault."""
+    """Count by fault the finishes that were refused as stale."""
     refused = frames.events.where((F.col("f") == "finish") & (F.col("result") == "stale"))
     rows = refused.groupBy(fault_at(F.col("done_ns"), found).alias("fault")).agg(F.count(F.lit(1)).alias("n")).collect()
     return {row["fault"]: row["n"] for row in rows}
 
 
 def ran_elsewhere(frames: Frames, found: tuple[Window, ...]) -> dict[str, float]:
-    """From the blow until the last of the jobs in hand started in another worker; of those that did."""
+    """Per kill or freeze: ms from the inject until the last leased job started on another worker. Jobs that never did are left
+    out."""
     recovered: dict[str, float] = {}
     for window in (one for one in found if one.name in OF_WORKERS):
         at_ns = F.lit(window.inject_ns).cast("bigint")
@@ -84,7 +86,7 @@ def ran_elsewhere(frames: Frames, found: tuple[Window, ...]) -> dict[str, float]
 
 
 def back_at_work(frames: Frames, found: tuple[Window, ...]) -> dict[str, float]:
-    """From the heal until the last of the workers that were hit had finished a job again."""
+    """Per network fault: ms from the heal until every worker that was hit had finished a job again."""
     healed = [window for window in found if window.name not in OF_WORKERS]
     finishes = frames.events.where(accepted_finish())
     workers = {process.name for process in frames.run.processes if process.role == "worker"}
@@ -99,7 +101,7 @@ def back_at_work(frames: Frames, found: tuple[Window, ...]) -> dict[str, float]:
 
 
 def fault_at(instant: Column, found: tuple[Window, ...]) -> Column:
-    """The fault that was injected last before an instant; null before the first."""
+    """The latest fault injected before an instant; null before the first fault."""
     name = F.lit(None).cast("string")
     for window in found:
         name = F.when(instant >= F.lit(window.inject_ns).cast("bigint"), F.lit(window.fault)).otherwise(name)

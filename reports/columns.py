@@ -1,4 +1,4 @@
-"""What the rows of a lease, and those of a job, come to: the aggregates that the frames `tokens` and `jobs` are made of."""
+"""The aggregates over the rows of a lease and over the rows of a job, from which the frames `tokens` and `jobs` are built."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from reports.meaning import (
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-#: Rows this much after a snapshot's instant still count as before it: it was not taken in one instant.
+#: Rows up to this much after a snapshot's instant still count as before it, because taking a snapshot lasts a while.
 SNAPSHOT_SLACK_NS = 1_000 * MS
 
 
 def srv_ms() -> Column:
-    """The server's time of a reply as its scripts count it."""
+    """The server's time of a reply in ms, rounded down as the scripts do."""
     return F.expr("srv_us div 1000")
 
 
 def srv_from_ms() -> Column:
-    """The earliest server time at which a call can have happened: a foreign client knows it only as an interval."""
+    """The earliest server time in ms at which a call can have happened: a foreign client records only an interval."""
     return F.expr("coalesce(srv_from_us, srv_us) div 1000")
 
 
 def token_columns() -> list[Column]:
-    """What a lease's own rows say about it."""
+    """Aggregates over the rows of one lease."""
     f, reply = F.col("f"), F.col("type")
     first_ns, done_ns, ok = F.col("first_send_ns"), F.col("done_ns"), F.coalesce(F.col("result") == "ok", F.lit(False))
     extended = (f == "extend") & (reply == "ok") & ok
@@ -80,7 +80,8 @@ def token_columns() -> list[Column]:
 
 
 def ran_columns() -> list[Column]:
-    """Who handled a job under its lease, and the order of the calls that were answered `ok`: the first end, the latest calls."""
+    """The processes that handled a job under this lease; and of the calls that were answered `ok`, the first end and the latest
+    calls."""
     f, accepted = F.col("f"), accepted_call() & F.col("first_send_ns").isNotNull() & F.col("done_ns").isNotNull()
     proc = F.when((f == "handle") | (F.col("kind") == "effect") | accepted_finish(), F.col("proc"))
     ended, sent = F.struct("done_ns", "era", "f"), F.struct("first_send_ns", "era", "f")
@@ -96,7 +97,7 @@ def ran_columns() -> list[Column]:
 
 
 def claim_columns() -> list[Column]:
-    """How a lease came about, and by which server time its job may run again after a retry that ended it."""
+    """The claim of a lease; and, if a retry ended the lease, the server time from which its job may run again."""
     claim, proc = leased(), F.when(leased(), F.col("proc"))
     retried = (F.col("f") == "retry") & (F.col("type") == "ok") & (F.col("result") == "ok") & (F.col("outcome") == "retried")
     again = F.struct(srv_ms().alias("srv_ms"), (srv_from_ms() + F.col("delay_ms")).alias("due_ms"))
@@ -117,16 +118,18 @@ def claim_columns() -> list[Column]:
 
 
 def lease_end() -> Column:
-    """When a lease ends as its worker counts it. A claim that a later call repeats has less than its lease left."""
+    """When a lease ends by its worker's clock. When the reply is a repeat of an earlier claim, less than the full lease is
+    left."""
     left_ms = F.least("lease_ms", F.col("deadline_ms") - srv_ms())
     return F.col("first_send_ns") + left_ms * MS
 
 
 def job_columns(run: Run) -> list[Column]:
-    """What all rows of a job say about it.
+    """Aggregates over all rows of one job.
 
-    changed_ns: the last instant before the deadline snapshot at which it may have become claimable or was claimed; moved_ns: the
-    last one at all at which it may have changed its state; enqueue_due_ns: when its enqueue wanted it claimable at the latest.
+    changed_ns: the last instant before the deadline snapshot at which the job may have become claimable or was claimed.
+    moved_ns: the last instant in the whole run at which it may have changed state. enqueue_due_ns: the latest instant at which
+    it becomes claimable according to its enqueue.
     """
     f, result, reply = F.col("f"), F.col("result"), F.col("type")
     first_ns, done_ns, delay_ns = F.col("first_send_ns"), F.col("done_ns"), F.coalesce(F.col("delay_ms"), F.lit(0)) * MS
@@ -171,11 +174,11 @@ def job_columns(run: Run) -> list[Column]:
 
 
 def enqueue_columns() -> list[Column]:
-    """The calls that the server says created the job, and when it first said that another had."""
-    told, result = (F.col("f") == "enqueue") & (F.col("type") == "ok"), F.col("result")
+    """The enqueues answered with `created`, and the first instant at which an enqueue was answered with `duplicate`."""
+    answered_ok, result = (F.col("f") == "enqueue") & (F.col("type") == "ok"), F.col("result")
     return [
-        F.collect_set(F.when(told & (result == "created"), F.struct("era", "op", "position"))).alias("creations"),
-        F.min(F.when(told & (result == "duplicate") & F.col("holder").isNull(), F.col("done_ns"))).alias("duplicate_ns"),
+        F.collect_set(F.when(answered_ok & (result == "created"), F.struct("era", "op", "position"))).alias("creations"),
+        F.min(F.when(answered_ok & (result == "duplicate") & F.col("holder").isNull(), F.col("done_ns"))).alias("duplicate_ns"),
         F.max(F.when(created_by_it(), F.col("unique"))).alias("unique"),
         F.first(F.when(sent_enqueue(), F.col("needs")), ignorenulls=True).alias("needs"),
         F.max(F.when(sent_enqueue(), F.col("wants"))).alias("wants"),
@@ -185,9 +188,9 @@ def enqueue_columns() -> list[Column]:
 
 
 def open_columns() -> list[Column]:
-    """The calls that may have ended a lease without an answer, and the retries with a delay; the leases that are known.
+    """The unanswered calls that may have ended a lease, the retries with a delay, and the known leases.
 
-    A job whose retry was never answered is due after its delay, and no later than if that were applied at the last moment.
+    For an unanswered retry the latest due time is used: its delay, counted from the last instant at which it can be applied.
     """
     f, delay_ms, open_end = F.col("f"), F.coalesce("delay_ms", F.lit(0)), F.col("f").isin(*ENDS) & unanswered()
     delayed = may_have_ended() & (f == "retry") & (delay_ms > 0)
@@ -203,7 +206,7 @@ def open_columns() -> list[Column]:
 
 
 def server_columns() -> list[Column]:
-    """When the job was there to be claimed, and when it was first claimed, by the server's clock."""
+    """When the job became claimable, and when it was first claimed, by the server's clock."""
     claim = leased()
     created = (F.col("f") == "enqueue") & (F.col("type") == "ok") & (F.col("result") == "created")
     may_run_ms = F.when(F.col("due_ms") > 0, F.col("due_ms")).otherwise(F.col("enqueued_ms"))
@@ -215,8 +218,8 @@ def server_columns() -> list[Column]:
 
 
 def payload_columns() -> list[Column]:
-    """Every crc32 of the payload that each of enqueue, claim and sink saw, and whether one saw none."""
-    # Who ticks a schedule does not see the payload.
+    """Every crc32 of the payload recorded at the enqueue, the claim and the sink, and whether one of these rows lacks it."""
+    # The process that ticks a schedule does not see the payload, so its row has no crc32.
     seen = {"enqueue": sent_enqueue() & F.col("schedule").isNull(), "claim": leased(), "sink": F.col("kind") == "effect"}
     found = [F.collect_set(F.when(condition, F.col("crc"))).alias(f"{where}_crcs") for where, condition in seen.items()]
     unsummed = (seen["enqueue"] | seen["claim"] | seen["sink"]) & F.col("crc").isNull()
@@ -224,7 +227,7 @@ def payload_columns() -> list[Column]:
 
 
 def listed_columns() -> list[Column]:
-    """Where the snapshots list a job."""
+    """The states under which the snapshots list a job."""
     final, state, due_ms = F.col("kind") == "final", F.col("state"), F.col("due_ms")
     at_end, at_deadline = final & (F.col("snapshot") == "end"), final & (F.col("snapshot") == "deadline")
     return [
@@ -238,6 +241,6 @@ def listed_columns() -> list[Column]:
 
 
 def before_deadline(run: Run) -> Column:
-    """True for events that can have happened before the deadline snapshot was taken."""
+    """True for events that may have happened before the deadline snapshot was taken."""
     deadline = run.snapshots.get("deadline")
     return F.col("first_send_ns") < F.lit(deadline.t_ns + SNAPSHOT_SLACK_NS if deadline else NEVER_NS)

@@ -1,4 +1,4 @@
-"""The command line: arguments, the table on stdout, one line for whatever goes wrong, and the exit code."""
+"""The command line: arguments, the table on stdout, one line on stderr for any error, and the exit code."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def compared(folder: Path) -> int:
-    """Print the table of a comparison, and draw its page; the exit code."""
+    """Print the table of a comparison, write its page, and return the exit code."""
     try:
         tell(compare(folder))
     except CannotJudge as error:
@@ -68,7 +68,8 @@ def compared(folder: Path) -> int:
 
 
 def tell(text: str) -> None:
-    """Print and flush; characters that stdout has not come as escapes. Raises OSError when it takes nothing."""
+    """Print and flush; characters that stdout cannot encode are escaped. Raises OSError when stdout is closed or not
+    writable."""
     out = sys.stdout
     if out is None:
         raise OSError("stdout is closed")
@@ -77,14 +78,14 @@ def tell(text: str) -> None:
     try:
         print(text, flush=True)
     except OSError:
-        # What is still buffered must not fail once more when the interpreter ends.
+        # Send what is still buffered to /dev/null, or the flush at interpreter exit fails again.
         with suppress(OSError), open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), out.fileno())
         raise
 
 
 def complain(line: str) -> int:
-    """One line on stderr, the verdict on stdout, and the exit code of unknown."""
+    """Print one line on stderr and `verdict: unknown` on stdout; return the exit code of unknown."""
     with suppress(OSError):
         print(f"judge: {line}", file=sys.stderr, flush=True)
     with suppress(OSError):

@@ -17,10 +17,10 @@ from reports.verdict import place
 FILE = "compare.json"
 PAGE_FILE = "compare.html"
 
-#: The newest compare.json that is read here.
+#: The compare.json schema that this module reads.
 COMPARE_SCHEMA = 1
 
-#: What stands for a number that could not be had.
+#: Placeholder for a value that could not be measured.
 UNKNOWN = "?"
 
 TITLE = "The models side by side"
@@ -33,7 +33,7 @@ LEAD = (
 
 
 class Line(NamedTuple):
-    """One row of the table: the group that it is in, what it tells, and a cell for each model."""
+    """One row of the table: its group, its title, and a cell for each model."""
 
     group: str
     title: str
@@ -41,7 +41,8 @@ class Line(NamedTuple):
 
 
 def compare(folder: Path) -> str:
-    """Write the page of a comparison, and return it as plain text. Raises CannotJudge."""
+    """Write the page of a comparison and return its table as plain text. Raises CannotJudge when compare.json cannot be
+    read."""
     found = read(folder)
     page = PAGE.format(title=safe(f"{TITLE}: {found['id']}"), policy=POLICY, style=style_sheet(), body=body(found))
     place(folder / PAGE_FILE, page)
@@ -49,7 +50,7 @@ def compare(folder: Path) -> str:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """What was measured. Raises CannotJudge."""
+    """The content of compare.json. Raises CannotJudge when it is missing, not JSON or of another schema."""
     try:
         found = json.loads((folder / FILE).read_text("utf-8"))
     except OSError as error:
@@ -67,7 +68,7 @@ def lines(models: Sequence[Mapping[str, Any]]) -> list[Line]:
 
 
 def verdicts(models: Sequence[Mapping[str, Any]]) -> list[Line]:
-    """What became of the jobs of the drill."""
+    """The rows of the drill: verdict, counts of jobs by outcome, and throughput."""
 
     def measure(name: str) -> tuple[str, ...]:
         return each(models, lambda one: one["verdict"]["measures"][name])
@@ -103,7 +104,7 @@ def costs(models: Sequence[Mapping[str, Any]]) -> list[Line]:
 
 
 def faults(models: Sequence[Mapping[str, Any]]) -> list[Line]:
-    """What each kind of fault cost."""
+    """The cost of each kind of fault."""
     kinds = dict.fromkeys(
         line["name"] for one in models if one["verdict"] for line in one["verdict"]["measures"].get("by_fault", ())
     )
@@ -122,7 +123,7 @@ def faults(models: Sequence[Mapping[str, Any]]) -> list[Line]:
 
 
 def each(models: Sequence[Mapping[str, Any]], value: Callable[[Mapping[str, Any]], Any]) -> tuple[str, ...]:
-    """A cell for each model; a question mark for what it has not."""
+    """A cell for each model; a question mark for a value that the model lacks."""
     found: list[str] = []
     for one in models:
         try:
@@ -133,7 +134,7 @@ def each(models: Sequence[Mapping[str, Any]], value: Callable[[Mapping[str, Any]
 
 
 def dig(costs: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """A value inside of others. Raises KeyError and TypeError."""
+    """Look up a nested value. Raises KeyError or TypeError when it is not there."""
     value: Any = costs
     for name in path:
         value = value[name]
@@ -141,12 +142,12 @@ def dig(costs: Mapping[str, Any], path: Sequence[str]) -> Any:
 
 
 def whole(value: float) -> int:
-    """Bytes have no decimals."""
+    """Round to whole bytes."""
     return round(value)
 
 
 def shown(value: object) -> str:
-    """A value as it stands in the table."""
+    """A value as shown in the table."""
     if value is None:
         return UNKNOWN
     if isinstance(value, float):
@@ -155,14 +156,14 @@ def shown(value: object) -> str:
 
 
 def render(found: Mapping[str, Any]) -> str:
-    """The table as plain text, then what is wrong and what was declared."""
+    """The table as plain text, followed by the remarks."""
     models = found["models"]
     names = tuple(one["model"] for one in models)
-    told = lines(models)
+    table = lines(models)
     rows: list[list[str]] = []
-    for group in dict.fromkeys(line.group for line in told):
+    for group in dict.fromkeys(line.group for line in table):
         rows.append([group, *[""] * len(names)])
-        rows += [[f"  {line.title}", *line.cells] for line in told if line.group == group]
+        rows += [[f"  {line.title}", *line.cells] for line in table if line.group == group]
     title = f"comparison {found['id']}  seed {found['seed']}" + ("  quick" if found.get("quick") else "")
     sections = [grid(title, ("", *names), rows, right=range(1, len(names) + 1)), remarks(models)]
     return "\n\n".join("\n".join(section) for section in sections if section)
@@ -173,9 +174,9 @@ def remarks(models: Sequence[Mapping[str, Any]]) -> list[str]:
     found: list[str] = []
     for one in models:
         verdict = one["verdict"] or {"reasons": [], "findings": []}
-        said = [*one["trouble"], *verdict["reasons"]]
-        said += [f"declared, {f['rows']} rows: {f['name']}: {f['text']}" for f in verdict["findings"]]
-        found += [f"  {one['model']}: {words}" for words in said]
+        texts = [*one["trouble"], *verdict["reasons"]]
+        texts += [f"declared, {f['rows']} rows: {f['name']}: {f['text']}" for f in verdict["findings"]]
+        found += [f"  {one['model']}: {text}" for text in texts]
     return ["remarks", *found] if found else []
 
 
@@ -191,7 +192,7 @@ def body(found: Mapping[str, Any]) -> str:
             rows.append(f'<tr><th scope="rowgroup" colspan="{len(models) + 1}"><strong>{safe(group)}</strong></th></tr>')
         cells = "".join(f'<td class="number">{UNTOLD if cell == UNKNOWN else safe(cell)}</td>' for cell in line.cells)
         rows.append(f'<tr><th scope="row">{safe(line.title)}</th>{cells}</tr>')
-    said = "".join(f"<li>{safe(words.strip())}</li>" for words in remarks(models)[1:])
+    items = "".join(f"<li>{safe(remark.strip())}</li>" for remark in remarks(models)[1:])
     quick = " Small numbers, for trying things out." if found.get("quick") else ""
     return "\n".join(
         [
@@ -201,14 +202,14 @@ def body(found: Mapping[str, Any]) -> str:
             f'<thead><tr><th scope="col">measured</th>{heads}</tr></thead><tbody>',
             *rows,
             "</tbody></table></div></section>",
-            f'<section id="remarks"><h2>Remarks</h2><ul>{said}</ul></section>' if said else "",
+            f'<section id="remarks"><h2>Remarks</h2><ul>{items}</ul></section>' if items else "",
             f'<section id="machine"><h2>Machine</h2><p>{safe(machine(found))}</p></section></main>',
         ]
     )
 
 
 def machine(found: Mapping[str, Any]) -> str:
-    """What it was measured on."""
+    """The machine and the versions that were measured, in one line."""
     card, versions = found["machine"], found["versions"]
     return (
         f"{card['cores']} cores, {card['memory_bytes'] / 2**30:.1f} GiB, {card['kernel']}; load before: {card['load'][0]}; "

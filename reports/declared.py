@@ -1,8 +1,8 @@
-"""Declared findings: what a model's wire format cannot protect, said before the run, and told apart from violations.
+"""Declared findings: guarantees that a model's wire format cannot give, listed in the spec and kept apart from violations.
 
-`findings` of the spec: each with a `name`, `text` for people, and `checks`, ids of J checks or `id:kind` for one kind of their
-violations. `procs` narrows it to jobs that were in the hands of a process whose name begins with one of these. A finding covers
-violations that are proved, of its checks and of those jobs, and nothing else: what is unknown stays unknown.
+`findings` of the spec: each has a `name`, a human-readable `text`, and `checks`: ids of J or P checks, or `id:kind` for one
+kind of their violations. `procs` narrows it to jobs leased by a process whose name starts with one of these prefixes. A finding
+covers only proved violations of its checks and jobs; rows of level unknown stay unknown.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Finding:
 
     name: str
     text: str
-    #: (check, kind); an empty kind is all of them.
+    #: (check, kind); an empty kind stands for all kinds.
     checks: tuple[tuple[str, str], ...]
     procs: tuple[str, ...] = ()
 
 
 def declared(spec: Mapping[str, Any]) -> list[Finding]:
-    """The findings of a spec that `reports.folder.spec_faults` has nothing to say against."""
+    """The findings of a spec that `reports.folder.spec_faults` has accepted."""
     return [
         Finding(
             str(one["name"]),
@@ -59,7 +59,7 @@ def with_findings(rows: DataFrame, frames: AnyFrames) -> DataFrame:
 
 
 def covers(finding: Finding) -> Column:
-    """True for a row that a finding describes, whatever its level."""
+    """True for a row that a finding describes, whatever the row's level."""
     about = F.lit(False)
     for check, kind in finding.checks:
         about = about | ((F.col("check") == check) & (F.lit(not kind) | (F.col("kind") == kind)))
@@ -73,9 +73,10 @@ def covers(finding: Finding) -> Column:
 
 
 def hands(frames: AnyFrames) -> DataFrame:
-    """Job, as the subject of a violation, with the processes that had a lease of it; or subscriber, with those it fetched in."""
+    """Per job, the processes that held a lease of it; in a channel run, per subscriber, the processes that fetched for it. The
+    column `subject` matches the subject of violation rows."""
     if isinstance(frames, ChannelFrames):
-        who = F.concat_ws("/", "channel", "subscriber").alias("subject")
-        return frames.calls.where(F.col("f") == "fetch").groupBy(who).agg(F.collect_set("proc").alias("hands"))
+        subject = F.concat_ws("/", "channel", "subscriber").alias("subject")
+        return frames.calls.where(F.col("f") == "fetch").groupBy(subject).agg(F.collect_set("proc").alias("hands"))
     held = frames.events.where(F.col("fence").isNotNull() & ~F.coalesce(F.col("f") == "reap", F.lit(False)))
     return held.groupBy(F.col("job").alias("subject")).agg(F.collect_set("proc").alias("hands"))

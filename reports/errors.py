@@ -1,24 +1,25 @@
-"""The one error of the judge, and how a Spark failure becomes one line."""
+"""The exception of the judge, and the conversion of a Spark failure to one line."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-#: An error that is passed on to people is cut to this many characters.
+#: Error lines for the user are cut to this many characters.
 LINE_MAX = 300
 
-#: How Py4J begins what it says about an exception of the JVM. The next line is the exception, then its stack and causes.
+#: First line of a Py4J error about a JVM exception. The next line is the exception, followed by its stack and causes.
 JAVA_CALL = "An error occurred while calling "
 CAUSE = "Caused by: "
 
 
 class CannotJudge(Exception):
-    """There is nothing to judge with or to judge; the message is one line that names it and what helps."""
+    """The run cannot be judged: an input or a tool is missing or broken. The message is one line that names it and the
+    remedy."""
 
 
 def one_line(error: BaseException) -> str:
-    """The line of an error that says most: Spark's `[CONDITION] ...` where there is one, else the first."""
+    """The most specific line of an error: Spark's `[CONDITION] ...` if there is one, else the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if lines and lines[0].startswith(JAVA_CALL):
         return java_line(lines)[:LINE_MAX]

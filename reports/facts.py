@@ -1,4 +1,4 @@
-"""What the driver knows about a run before it judges: the small, countable things. Everything that grows stays in Spark."""
+"""The small facts of a run that the driver keeps in memory. Data that grows with the run stays in Spark."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ CHANNELS = "dsps"
 #: Faults that kill a process.
 KILLS = ("worker-kill", "subscriber-kill")
 
-#: How the names of workers begin that run inside Locust.
+#: Name prefix of the workers that run inside Locust.
 CONSUMER = "consumer-"
 
-#: Roles of the processes that make the load.
+#: Roles of the processes that generate the load.
 LOAD = ("producer", "publisher")
 
-#: Silence of a process is told with this resolution, in nanoseconds.
+#: Length in ns of the time slots in which the judge records whether a process was active.
 SLOT_NS = 250 * MS
 
-#: Bounds of rule 37 at the default lease of 9 s, for a spec that does not say.
+#: Defaults of the spec's bounds of rule 37, in ms, for the default lease of 9 s.
 LEASE_MS = 9_000
 SWEEP_MS = 1_000
 RECOVERY_BOUND_MS = 11_000
@@ -61,7 +61,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage (inject, witness, heal, healed) of a fault; t_ns is the instant it is about."""
+    """One stage (inject, witness, heal, healed) of a fault; t_ns is when it happened, in monotonic ns."""
 
     fault: str
     name: str
@@ -84,7 +84,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Jobs that the load did not send, because it was too late for them; t_ns is when they should have been sent."""
+    """Jobs that the load generator dropped because they were overdue; t_ns is when they should have been sent."""
 
     t_ns: int
     count: int
@@ -92,14 +92,15 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A final snapshot: when, and per state the total that it states and the jobs that it lists."""
+    """A final snapshot: its time, and per state the total that it states and the number of jobs that it lists."""
 
     t_ns: int
     srv_us: int
     states: Mapping[str, tuple[int, int]]
 
     def gaps(self) -> list[str]:
-        """States that it lacks or lists in part. `done` may be listed in part: it is bounded, and only adds to what is known."""
+        """States that are missing or listed incompletely. `done` may be incomplete: its list is bounded, and checks only use
+        the jobs that it does list."""
         missing = [f"has no state {state}" for state in STATES if state not in self.states]
         partial = [
             f"lists {listed} of {total} jobs in state {state}"
@@ -117,7 +118,7 @@ class Kill:
     target: str
     inject_ns: int
     witness_ns: int
-    #: Leases that the harness saw in hand, as `job fence/nonce`.
+    #: Leases that the harness saw the process hold, as `job fence/nonce`.
     leases: tuple[str, ...] = ()
 
 
@@ -136,9 +137,9 @@ class Run:
     replids: frozenset[str] = frozenset()
     #: incarnation -> process that claimed under it.
     incarnations: Mapping[str, str] = field(default_factory=dict)
-    #: Leases that claims asked for, in ms.
+    #: Lease durations that claims asked for, in ms.
     leases_ms: frozenset[int] = frozenset()
-    #: Process -> the CPU that it used, from the samples.
+    #: Process -> its CPU usage, from the samples.
     cpu: Mapping[str, tuple[Usage, ...]] = field(default_factory=dict)
 
     @property
@@ -148,17 +149,17 @@ class Run:
 
     @property
     def dropped(self) -> int:
-        """Jobs that the load did not send."""
+        """Number of jobs that the load did not send."""
         return sum(drop.count for drop in self.drops)
 
     @property
     def killed(self) -> frozenset[str]:
-        """Names of the processes that a kill was seen to hit."""
+        """Names of the processes whose kill was witnessed."""
         return frozenset(kill.target for kill in self.kills)
 
     @property
     def kills(self) -> tuple[Kill, ...]:
-        """Every kill whose witness was had."""
+        """Every witnessed kill."""
         found: list[Kill] = []
         for stage in self.stages:
             if stage.name in KILLS and stage.stage == "witness" and stage.ok:
@@ -168,7 +169,7 @@ class Run:
 
     @property
     def last_heal_ns(self) -> int | None:
-        """When the last fault was healed; without any, `liveness_ms` before the deadline snapshot."""
+        """When the last fault was healed; without faults, `liveness_ms` before the deadline snapshot."""
         heals = [stage.t_ns for stage in self.stages if stage.stage == "heal"]
         if heals:
             return max(heals)
@@ -177,7 +178,7 @@ class Run:
 
     @property
     def live_workers(self) -> tuple[str, ...]:
-        """Workers that opened their file, were not killed, and had not stopped when the last fault was healed."""
+        """Workers that opened their history file, were not killed, and were still running when the last fault was healed."""
         heal_ns = self.last_heal_ns or 0
         alive: list[str] = []
         for process in self.processes:
@@ -190,19 +191,20 @@ class Run:
 
     @property
     def watched_ns(self) -> int:
-        """Until when what workers do not do is known: the deadline snapshot, or the end of the first worker that lived on."""
+        """End of the time for which missing rows of workers prove inactivity: the later of the deadline snapshot and the first
+        close of a live worker's file."""
         closed = [self.files[p.file].closed_ns for p in self.processes if p.role == "worker" and p.name in self.live_workers]
         deadline = self.snapshots.get("deadline")
         return max(min((at for at in closed if at is not None), default=0), deadline.t_ns if deadline else 0)
 
     @property
     def unsure_claimers(self) -> tuple[str, ...]:
-        """Processes that may hold leases of which the history says nothing: a claim of theirs has no known answer."""
+        """Processes with an unanswered claim: they may hold leases that the history does not show."""
         unsure = {file.name for file in self.files.values() if file.claims_unanswered}
         return tuple(process.name for process in self.processes if process.file in unsure)
 
     def files_of(self, process: str) -> list[FileFacts]:
-        """The files of a process that are there, its sink included."""
+        """The existing history files of a process, its sink included."""
         return [self.files[one.file] for one in self.processes if one.name == process and one.file in self.files]
 
     @property
@@ -227,7 +229,7 @@ class Run:
         return whole(self.spec, "liveness_ms", LIVENESS_MS)
 
     def has(self, flag: str) -> bool:
-        """True when some file has seen it: created, leased or finished."""
+        """True when some file has this flag of `FileFacts`, such as created, leased or finished."""
         return any(getattr(facts, flag) for facts in self.files.values())
 
 

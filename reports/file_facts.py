@@ -1,35 +1,35 @@
-"""What is known of one history file: its rows by count, its ends, and the few instants that checks ask for."""
+"""The facts of one history file: row counts, first and last rows, and the few instants that checks need."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: When calls were sent and answered is told with this resolution, in nanoseconds.
+#: Resolution, in ns, of the recorded send and answer times of calls.
 CALL_SLOT_NS = 50_000_000
 
-#: How late something was sent is told in steps of this, in nanoseconds.
+#: Resolution, in ns, of the recorded send lag.
 LAG_STEP_NS = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedCall:
-    """A call that H2 looks for, such as `finish stale`: it was answered in the way that it names. Times are monotonic ns."""
+    """A call that H2 looks for. `what` names the operation and its answer, such as `finish stale`. Times are monotonic ns."""
 
     what: str
     first_send_ns: int
     done_ns: int
-    #: The send that the answer belongs to; 0 = the first.
+    #: When the send that was answered went out; 0 = it was the first send.
     last_send_ns: int = 0
 
     @property
     def took_ns(self) -> int:
-        """From the send that was answered to the answer."""
+        """Time in ns from the send that was answered to the answer."""
         return self.done_ns - (self.last_send_ns or self.first_send_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """One history file as it lies on disk. Times are monotonic ns; None = the row that would say is not there."""
+    """One history file as it is on disk. Times are monotonic ns; None = the row that holds the value is missing."""
 
     name: str
     rows: int = 0
@@ -39,7 +39,8 @@ class FileFacts:
     seq_min: int | None = None
     seq_max: int | None = None
     seq_sum: int = 0
-    #: Sum of the squares: lines that were overwritten by others keep the count and the sum, not this one too.
+    #: Sum of the squared sequence numbers: a line overwritten by another can leave count and sum the same, but not this as
+    #: well.
     seq_square_sum: int = 0
     version_max: int = 0
     first_kind: str | None = None
@@ -59,29 +60,29 @@ class FileFacts:
     nameless: int = 0
     bootless: int = 0
     timeless: int = 0
-    #: Kinds of row and operations that the schema does not know; rows about leases, and effects, with an item without its token;
-    #: enqueues that do not say when they were meant to be sent.
+    #: Kinds of row and operations that the schema does not know; number of lease or effect rows with an item that lacks its
+    #: token (tokenless), and of enqueue or publish rows without an intended send time (unintended).
     unknown_kinds: tuple[str, ...] = ()
     unknown_operations: tuple[str, ...] = ()
     tokenless: int = 0
     unintended: int = 0
-    #: First and last instant at which an enqueue or publish row was written, and the last at which any row was.
+    #: When the first and the last enqueue or publish row was written, and when the last row of any kind was.
     enqueue_first_ns: int | None = None
     enqueue_last_ns: int | None = None
     last_ns: int | None = None
-    #: Parts of time, each SLOT_NS long and counted from 0, in which a row was written; those in which a call was answered.
+    #: Numbers of the time slots, each SLOT_NS long, in which a row was written; and of those in which a call was answered.
     slots: frozenset[int] = frozenset()
     answered_slots: frozenset[int] = frozenset()
-    #: How many slots some row lies before a row of an earlier block of lines.
+    #: Largest number of slots by which a row is older than a row of an earlier block of lines.
     slots_back: int = 0
-    #: Operation rows whose own instants are not in their order.
+    #: Number of operation rows whose instants (first send, last send, completion, write) are out of order.
     disordered: int = 0
-    #: When its process connected to a server, and which answers it got that a coverage may ask for.
+    #: When its process connected to a server, and the answered calls that H2 looks for.
     connected_ns: tuple[int, ...] = ()
     observed_calls: tuple[ObservedCall, ...] = ()
-    #: Calls that the server answered: (send, answer) in parts of time, each CALL_SLOT_NS long and counted from 0.
+    #: Answered calls as (send, answer), each in units of CALL_SLOT_NS.
     calls: frozenset[tuple[int, int]] = frozenset()
-    #: What was sent a step or more after it was meant to be: (part of time of SLOT_NS in which it was meant, whole steps).
+    #: Sends that were at least one LAG_STEP_NS late: (slot of SLOT_NS in which the send was due, lag in whole steps).
     lags: frozenset[tuple[int, int]] = frozenset()
-    #: Some claim of its process was sent and got no answer that is known.
+    #: True when a claim of its process has no recorded answer.
     claims_unanswered: bool = False

@@ -1,4 +1,4 @@
-"""Run every check and count what they found, in one pass over one frame of violation rows."""
+"""Run every check and count the violations, in one pass over one frame of violation rows."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Row
 
-#: Violations are few, or many and alike: they need no more partitions than this.
+#: Violation rows are few, or many of the same kind, so this many partitions suffice.
 PARTITIONS = 4
 
-#: Checks whose findings are holes in the history, or rows that do not belong together.
+#: Checks that report missing or contradictory rows of the history.
 HISTORY = ("H0", "H3")
 
-#: The finding of theirs that is about neither.
+#: The one kind of theirs that concerns the load and not the history.
 LATE_LOAD = ("H3", "late load")
 
-#: How the ids of the checks begin that judge what the engine did.
+#: Id prefixes of the checks that judge the engine.
 ENGINE = ("J", "P")
 
 
 def examine(frames: AnyFrames, tables: Path, checks: Sequence[Check] = CHECKS) -> list[Found]:
-    """Judge every check; the violation rows go to `tables/violations.parquet`. A check that crashes is in doubt, not passed."""
+    """Run every check and write the violation rows to `tables/violations.parquet`. A check that crashes is unknown, not
+    passed."""
     checks = [check for check in checks if check.judges(frames.run)]
     found = [Found(check, doubts_of(check, frames)) for check in checks]
     for one in found:
@@ -57,12 +58,12 @@ def examine(frames: AnyFrames, tables: Path, checks: Sequence[Check] = CHECKS) -
 
 
 def broken(rows: Iterable[Row]) -> bool:
-    """True when single operations show holes, too."""
+    """True when H0 or H3 violation rows show that the history has holes."""
     return any((row["check"], row["kind"]) != LATE_LOAD and row["check"] in HISTORY for row in rows)
 
 
 def doubts_of(check: Check, frames: AnyFrames) -> list[str]:
-    """Why a check cannot be judged."""
+    """The reasons why a check cannot be judged."""
     try:
         return list(check.doubts(frames.run))
     except Exception as error:
@@ -70,12 +71,12 @@ def doubts_of(check: Check, frames: AnyFrames) -> list[str]:
 
 
 def crashed(error: BaseException) -> str:
-    """A check that crashed is unknown, with its reason."""
+    """The doubt that makes a crashed check unknown, with the error."""
     return f"the check crashed: {one_line(error)}"
 
 
 def one_by_one(one: Found, frames: AnyFrames) -> list[Row]:
-    """When all checks together crashed: each by itself, so that a crash puts only its own check in doubt."""
+    """Evaluate one check on its own. Used after the joint pass crashed, so that a crash makes only its own check unknown."""
     try:
         return tally(with_findings(violations(frames, [one.check]), frames))
     except Exception as error:
@@ -84,7 +85,7 @@ def one_by_one(one: Found, frames: AnyFrames) -> list[Row]:
 
 
 def violations(frames: AnyFrames, checks: Sequence[Check]) -> DataFrame:
-    """Violation rows of some checks: each frame is passed over once for all of them."""
+    """Violation rows of the given checks, reading each frame once for all of them."""
     if not isinstance(frames, Frames):
         found = [flagged(frame, [(check.id, flag)]) for check in checks for frame, flag in check.channels(frames)]
         return reduce(DataFrame.unionByName, found or [flagged(frames.misuses.limit(0), [])]).coalesce(PARTITIONS)
@@ -99,7 +100,7 @@ def violations(frames: AnyFrames, checks: Sequence[Check]) -> DataFrame:
 
 
 def save(frame: DataFrame, path: Path) -> None:
-    """Write a table. Raises CannotJudge when the disk refuses."""
+    """Write a table. Raises CannotJudge when it cannot be written."""
     try:
         frame.write.mode("overwrite").parquet(str(path))
     except Exception as error:
@@ -107,7 +108,7 @@ def save(frame: DataFrame, path: Path) -> None:
 
 
 def level_of(level: str, *, absence: bool, whole: bool, finding: str) -> str:
-    """The level of a violation, as `leveled` puts it."""
+    """The level of one violation, by the same rules as `leveled`."""
     if level != "violated":
         return level
     if absence and not whole:
@@ -116,7 +117,8 @@ def level_of(level: str, *, absence: bool, whole: bool, finding: str) -> str:
 
 
 def leveled(rows: DataFrame, *, whole: bool) -> DataFrame:
-    """Violations that rest on absent rows prove nothing when the history has holes; those of a declared finding are it."""
+    """Set the final level: a violation that rests on absent rows becomes unproven when the history has holes, and one that a
+    declared finding covers becomes declared."""
     violated = F.col("level") == "violated"
     unproven = F.lit(not whole) & F.col("absence")
     level = F.when(violated & unproven, "unproven").when(violated & (F.col("finding") != ""), DECLARED)
@@ -124,7 +126,7 @@ def leveled(rows: DataFrame, *, whole: bool) -> DataFrame:
 
 
 def tally(rows: DataFrame) -> list[Row]:
-    """Per check, level, absence, kind and finding: the count `n` and the first examples by subject."""
+    """Per check, level, absence, kind and finding: the count `n` and the first examples in order of subject."""
     group = Window.partitionBy("check", "level", "absence", "kind", "finding")
     numbered = rows.withColumn("n", F.count(F.lit(1)).over(group))
     numbered = numbered.withColumn("place", F.row_number().over(group.orderBy("subject", "detail")))
@@ -133,7 +135,7 @@ def tally(rows: DataFrame) -> list[Row]:
 
 
 def enter(found: Sequence[Found], rows: Sequence[Row], *, whole: bool) -> None:
-    """Put the counted rows where they belong."""
+    """Add the counted rows to the results of their checks."""
     by_id = {one.check.id: one for one in found}
     for row in rows:
         one, finding = by_id[row["check"]], row["finding"]

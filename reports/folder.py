@@ -1,4 +1,4 @@
-"""What can be told of a run's folder without Spark: its spec, its history files, and how each ends."""
+"""What is read from a run's folder without Spark: its spec, its history files, and the end of each file."""
 
 from __future__ import annotations
 
@@ -10,39 +10,42 @@ from typing import Any
 
 from reports.errors import CannotJudge
 
-#: How far back one read looks for the last newline of a file.
+#: Bytes that one step reads when searching backwards for the last newline of a file.
 TAIL_BYTES = 65_536
 
-#: The newest spec.json that this judge reads.
+#: The spec.json schema that this judge reads.
 SPEC_SCHEMA = 1
 
-#: The model of runs that are about channels, and the largest clock of one.
+#: The model of channel runs, and the largest clock value of a channel.
 CHANNELS = "dsps"
 CLOCK_MAX = 2**53 - 1
 
 #: Fields of a spec that are whole numbers above 0.
 POSITIVE = ("lease_ms", "sweep_ms", "recovery_bound_ms", "liveness_ms", "workers")
 
-#: What a plan says of each fault.
+#: Fields that each fault of a plan must have.
 PLANNED = ("fault", "name", "target")
 
-#: What a declared finding may be about: a check of the engine, or `id:kind` for one kind of its violations.
+#: Syntax of the `checks` of a declared finding: a check of the engine, or `id:kind` for one kind of its violations.
 DECLARABLE = re.compile(r"[JP]\d+(:[a-z ]+)?")
 
-#: Rule 37: recovery within the lease and this much, nothing stuck after the lease and that much. The harness gives a lease of 9 s
-#: six seconds more; for a short lease the same share of it is enough, and this is the least that a busy machine needs.
+#: Rule 37: a job must run again within the lease plus RECOVERY_SLACK_MS, and nothing may be stuck after the lease plus a slack.
+#: For a lease of 9 s the harness uses a slack of 6 s; for a short lease the same share of it is enough, but at least this much,
+#: which a busy machine needs.
 RECOVERY_SLACK_MS = 2_000
 LIVENESS_SLACK_MS = 2_000
 
-#: A timer of Node ends at most a millisecond early, and the server's milliseconds begin at other instants than Node's.
+#: Greatest allowed `early_ms`: a Node timer fires up to 1 ms early, and rounding to whole ms differs between Node and the
+#: server.
 EARLY_MS_MAX = 2
 
-#: A wrong value is shown up to this many characters.
+#: A wrong value is cut to this many characters in messages.
 VALUE_MAX = 60
 
 
 def read_spec(run: Path) -> dict[str, Any]:
-    """The run's spec.json. Raises CannotJudge, also when it says what no harness writes: bounds decide what is a violation."""
+    """The run's spec.json. Raises CannotJudge when it is missing, not JSON or has invalid values: its bounds decide what is a
+    violation."""
     if not run.is_dir():
         raise CannotJudge(f"run folder {run} does not exist")
     try:
@@ -78,7 +81,7 @@ def spec_faults(spec: Mapping[str, Any]) -> list[str]:
             lacks = [name for name in PLANNED if not isinstance(entry, dict) or not isinstance(entry.get(name), str)]
             found += [f"plan[{number}] has no {name}, it must be a text" for name in lacks]
     found += findings_faults(spec.get("findings", []))
-    # A bound that nobody can read would be one that nothing is held to.
+    # An unreadable bound must not be ignored: the check that uses it would be skipped.
     if not is_whole(spec.get("delayed_p99_ms", 0)):
         found.append(f"delayed_p99_ms is {shown(spec, 'delayed_p99_ms')}, it must be a whole number, 0 = none")
     if not is_whole(early_ms := spec.get("early_ms", 0)) or early_ms > EARLY_MS_MAX:
@@ -93,7 +96,7 @@ def spec_faults(spec: Mapping[str, Any]) -> list[str]:
 
 
 def is_calibration(value: object) -> bool:
-    """Whether it can say how late this machine is: older specs have none."""
+    """True for a valid calibration, or for none at all, as in older specs."""
     lag_ms = value.get("lag_ms", 0) if isinstance(value, dict) else None
     return isinstance(lag_ms, int | float) and not isinstance(lag_ms, bool) and 0 <= lag_ms < float("inf")
 
@@ -116,7 +119,7 @@ def channel_faults(channels: object) -> list[str]:
 
 
 def findings_faults(findings: object) -> list[str]:
-    """What is wrong with the declared findings of a spec: a loose one would swallow violations that it does not describe."""
+    """What is wrong with the declared findings of a spec: an imprecise one would cover violations that it does not describe."""
     if not isinstance(findings, list):
         return ["findings is no list"]
     found: list[str] = []
@@ -137,17 +140,17 @@ def is_whole(value: object) -> bool:
 
 
 def is_text(value: object) -> bool:
-    """True for a text that says something."""
+    """True for a string that is not empty."""
     return isinstance(value, str) and bool(value)
 
 
 def shown(spec: Mapping[str, Any], name: str) -> str:
-    """The value of a field as its file has it, cut to a readable length."""
+    """The value of a field as JSON, cut to a readable length."""
     return json.dumps(spec[name])[:VALUE_MAX] if name in spec else "missing"
 
 
 def history_files(run: Path) -> list[Path]:
-    """The history files of a run by name. Raises CannotJudge when there is nothing in them, or one is no file."""
+    """The history files of a run, sorted by name. Raises CannotJudge when all are empty, or an entry is not a file."""
     folder = run / "history"
     if not folder.is_dir():
         raise CannotJudge(f"{run.name} has no history folder")
@@ -161,7 +164,7 @@ def history_files(run: Path) -> list[Path]:
 
 
 def torn_tail(path: Path) -> bytes:
-    """What stands after the last newline of a file: nothing, unless its writer was killed in mid-write."""
+    """The bytes after the last newline of a file. Not empty only if its writer was killed in the middle of a write."""
     with path.open("rb") as file:
         end = file.seek(0, 2)
         tail = b""
@@ -174,7 +177,7 @@ def torn_tail(path: Path) -> bytes:
 
 
 def is_object(line: bytes) -> bool:
-    """True when the bytes are one whole JSON object."""
+    """True when the bytes are one complete JSON object."""
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):

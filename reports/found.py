@@ -1,4 +1,4 @@
-"""What one check came to: how many violations of which level, the first examples, and the verdict that follows."""
+"""The result of one check: its violations by level, the first examples, and the verdict that follows."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ if TYPE_CHECKING:
 #: A check shows at most this many examples.
 EXAMPLES_MAX = 10
 
-#: The level of a violation that a declared finding covers, beside those of `reports.checks.base.Flag`.
+#: The level of a violation that a declared finding covers. The other levels are those of `reports.checks.base.Flag`.
 DECLARED = "declared"
 
 
 @dataclass
 class Found:
-    """What one check came to. `counts` is by (level, kind); examples are whole sentences, by level."""
+    """The result of one check. `counts` is by (level, kind); `examples` are whole sentences, by level."""
 
     check: Check
     doubts: list[str]
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
-    #: Rows are missing, and may hide a violation.
+    #: True when rows are missing that may hide a violation.
     hidden: bool = False
-    #: Violation rows by the declared finding that covers them, which is no violation then; and their first examples.
+    #: Per declared finding, the number of rows that it covers, which then do not count as violations; and their first examples.
     declared: dict[str, int] = field(default_factory=dict)
     declared_examples: dict[str, list[str]] = field(default_factory=dict)
 
     def total(self, level: str) -> int:
-        """Violation rows of one level."""
+        """Number of violation rows of one level."""
         return sum(count for (at, _), count in self.counts.items() if at == level)
 
     @property
     def verdict(self) -> str:
-        """False beats unknown beats true."""
+        """Violated if any violation is proved, else unknown if anything is in doubt, else valid."""
         if self.total("violated"):
             return "violated"
         return "unknown" if self.doubts or self.hidden or self.total("unknown") or self.total("unproven") else "valid"
 
     @property
     def why(self) -> str:
-        """Why it is not valid, in one line; empty when it is."""
+        """Why the check is not valid, in one line; empty when it is."""
         if self.verdict == "violated":
             return said(self.total("violated"), self.examples["violated"])
         reasons = list(self.doubts)
@@ -57,5 +57,5 @@ class Found:
 
 
 def said(count: int, examples: Sequence[str]) -> str:
-    """The first example, and how many there are."""
+    """The first example, with the count if there are more."""
     return examples[0] if count == 1 else f"{count} found, the first: {examples[0]}"

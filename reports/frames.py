@@ -1,7 +1,8 @@
-"""The frames that every check reads: events (one row per job of an operation), tokens (per lease), jobs, and in_hand.
+"""The frames that every check reads: events (one row per job of an operation), tokens (one per lease), jobs (one per job), and
+in_hand (one per lease held at a kill).
 
 All are partitioned by job once, so the windows and groups over a job, a token or both need no further shuffle (rule 36).
-Times are monotonic ns. A column that is null says that the history holds no such row.
+Times are monotonic ns. A null column means that the history has no such row.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ ITEM_COLUMNS = (
 
 @dataclass(frozen=True)
 class Frames:
-    """What the checks get. `run` holds the small facts."""
+    """The input of the checks. `run` holds the small facts."""
 
     run: Run
     events: DataFrame
@@ -77,12 +78,12 @@ AnyFrames = Frames | ChannelFrames
 
 
 def build(rows: DataFrame, run: Run) -> AnyFrames:
-    """All frames of a run, kept for later passes."""
+    """All frames of a run, cached for several passes."""
     return channel_frames.build(rows, run) if run.of_channels else of_jobs(rows, run)
 
 
 def of_jobs(rows: DataFrame, run: Run) -> Frames:
-    """The frames of a run with jobs."""
+    """The frames of a job run."""
     found = kept(events(rows, run), run)
     leases = kept(tokens(found, eras=len(run.replids) > 1), run)
     named = kept(jobs(found, run), run)
@@ -93,19 +94,19 @@ def events(rows: DataFrame, run: Run) -> DataFrame:
     """One row per job of an operation, effect or snapshot.
 
     An operation appears once: as its completion (type ok, fail or info), or as its invocation (type invoke) if it never had one.
-    A job that a completion leaves out was not answered: it appears as invoked, unless all of the operation failed.
+    A job that a completion leaves out was not answered: it appears as invoked, unless the whole operation failed.
     """
     usable = rows.where("readable").withColumn("era", era(run)).where(F.col("kind").isin("operation", "effect", "final"))
     # The tick of a schedule is the enqueue of its job.
     usable = usable.withColumn("f", F.when(F.col("f") == "tick", "enqueue").otherwise(F.col("f")))
     invoked = F.coalesce(F.col("type") == "invoke", F.lit(False))
     each = usable.select("*", F.posexplode("items").alias("position", "item"))
-    failed, told = (F.col("type") == "fail").alias("failed"), F.col("items.job").alias("told")
+    failed, reported = (F.col("type") == "fail").alias("failed"), F.col("items.job").alias("reported")
     answered = usable.where(~invoked & F.col("op").isNotNull()).select(
-        F.col("proc").alias("by"), F.col("op").alias("of"), failed, told
+        F.col("proc").alias("by"), F.col("op").alias("of"), failed, reported
     )
     same = (F.col("proc") == F.col("by")) & (F.col("op") == F.col("of"))
-    settled = same & (F.col("failed") | F.array_contains("told", F.col("item.job")))
+    settled = same & (F.col("failed") | F.array_contains("reported", F.col("item.job")))
     unanswered = each.where(invoked).join(answered, on=settled, how="left_anti")
     exploded = each.where(~invoked).unionByName(unanswered)
     chosen = [F.col(name) for name in ROW_COLUMNS] + [F.col(f"item.{name}") for name in ITEM_COLUMNS]
@@ -114,7 +115,7 @@ def events(rows: DataFrame, run: Run) -> DataFrame:
 
 
 def era(run: Run) -> Column:
-    """The era of the server that a row saw: the replid of its process's last connection row before it."""
+    """The era of the server at a row: the replid of the last connection row before it in the same file."""
     if len(run.replids) <= 1:
         return F.lit(next(iter(run.replids), ""))
     latest = Window.partitionBy("source").orderBy("seq").rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -122,10 +123,11 @@ def era(run: Run) -> Column:
 
 
 def tokens(events: DataFrame, *, eras: bool = False) -> DataFrame:
-    """One row per lease, the whole token (job, fence, nonce) being its identity, with what other leases of the job did.
+    """One row per lease, identified by its token (job, fence, nonce), with columns about other leases of the job.
 
-    The hold of a lease is [claim_done_ns, hold_end_ns): it is definite, the lease may have been held longer. `eras`: the server
-    had several. What a failover lost replaces nothing: then only claims of one era are compared.
+    The lease was certainly held during [claim_done_ns, hold_end_ns), and may have been held longer. `eras`: the server had
+    several eras. A claim that a failover lost does not replace an earlier lease, so then only claims of the same era are
+    compared.
     """
     grouped = events.where(F.col("fence").isNotNull()).groupBy("job", "fence", "nonce").agg(*token_columns())
     lease_end = F.coalesce("extend_end_ns", "claim_end_ns")
@@ -136,7 +138,7 @@ def tokens(events: DataFrame, *, eras: bool = False) -> DataFrame:
     newer = newest_first.rowsBetween(Window.unboundedPreceding, -1)
     older = newest_first.rowsBetween(1, Window.unboundedFollowing)
     holder = F.struct("hold_end_ns", "fence", "nonce", "proc")
-    # Two leases with one fence (rule 33): each is newer than the other, as neither is the older.
+    # Two leases with the same fence (rule 33): each counts as newer than the other.
     same, same_too = (F.coalesce(at("fence").over(newest_first) == F.col("fence"), F.lit(False)) for at in (F.lead, F.lag))
     twin_ns = F.when(same, F.lead("claim_done_ns").over(newest_first))
     newer_claim_ns = F.least(F.min("claim_done_ns").over(newer), twin_ns)
@@ -155,7 +157,7 @@ def tokens(events: DataFrame, *, eras: bool = False) -> DataFrame:
 
 
 def replaced(newest_first: WindowSpec) -> Column:
-    """When a newer claim was first answered in the era in which the server last accepted a call of the lease."""
+    """When a newer claim was first answered, counting only claims of the era in which the lease last had a call accepted."""
     claim = F.when(F.col("claim_done_ns").isNotNull(), F.struct("claim_done_ns", "claim_era", "fence", "nonce"))
     claims = F.collect_list(claim).over(newest_first.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
 
@@ -167,10 +169,10 @@ def replaced(newest_first: WindowSpec) -> Column:
 
 
 def jobs(events: DataFrame, run: Run) -> DataFrame:
-    """One row per job that is named anywhere in the history.
+    """One row per job that appears anywhere in the history.
 
-    finish_open, bury_open, drop_open: an unanswered call may have finished the job, buried or dropped it; due_ns: when its
-    enqueue and its retries wanted it to be claimable at the latest.
+    finish_open, bury_open, drop_open: an unanswered call may have finished, buried or dropped the job. due_ns: the latest
+    instant at which its enqueue and retries make it claimable.
     """
     open_ends = F.filter("ends", lambda end: ~F.exists("leases", lambda lease: superseded(end, lease)))
 
@@ -196,6 +198,6 @@ def jobs(events: DataFrame, run: Run) -> DataFrame:
 
 
 def superseded(end: Column, lease: Column) -> Column:
-    """The call did not end the lease that it names, or is long past: that one was reaped, or the job was claimed again since."""
+    """True when the call no longer matters: the lease that it names was reaped, or the job was claimed again later."""
     own = (lease["fence"] == end["fence"]) & (lease["nonce"] == end["nonce"]) & lease["reaped"]
     return (lease["era"] == end["era"]) & ((lease["fence"] > end["fence"]) | own)

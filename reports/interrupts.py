@@ -1,7 +1,7 @@
-"""SIGINT and SIGTERM end a judge alike: with its JVM and scratch files gone, and without a verdict.
+"""SIGINT and SIGTERM both end the judge: it stops its JVM, removes its scratch files and writes no verdict.
 
-A KeyboardInterrupt may come at a time when it would leave a JVM without an owner, or inside a finalizer that swallows it. So the
-signal is kept while `held`, and asked for again by `check` before a verdict is written.
+A KeyboardInterrupt at the wrong moment would orphan the JVM, or be swallowed by a finalizer. So signals are only counted inside
+`held`, and `check` raises for them before a verdict is written.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-#: Cleaning up is not interrupted before the signal has come this often.
+#: Clean-up is interrupted only by this many signals.
 PATIENCE = 3
 
 
 class Interrupts:
-    """What has been asked of this process by signal."""
+    """The SIGINT and SIGTERM signals that this process has received."""
 
     def __init__(self) -> None:
         self.asked = 0
         self._held = 0
 
     def install(self) -> None:
-        """Take over the signals. Only the main thread may."""
+        """Install the signal handlers. Call from the main thread only, as Python requires."""
         for number in SIGNALS:
             signal.signal(number, self._handle)
 
     def ignore(self) -> None:
-        """The work is done: signals change nothing any more."""
+        """Ignore signals from now on, because the work is done."""
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep signals for later."""
+        """Inside this block signals are only counted, and do not raise before the `PATIENCE`th; call `check` afterwards."""
         self._held += 1
         try:
             yield
@@ -44,7 +44,7 @@ class Interrupts:
             self._held -= 1
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt when a signal has come."""
+        """Raise KeyboardInterrupt if a signal has arrived."""
         if self.asked:
             raise KeyboardInterrupt
 
@@ -55,13 +55,13 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
-#: Those of this process.
+#: The signals of this process.
 INTERRUPTS = Interrupts()
 
 
 @contextmanager
 def blocked() -> Iterator[None]:
-    """Let no signal through to this thread, and put back the handlers of SIGINT and SIGTERM that the block replaced."""
+    """Block SIGINT and SIGTERM in this thread, and restore their handlers if the block replaced them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:

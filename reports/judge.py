@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 
 def to_stderr(line: str) -> None:
-    """Progress for people."""
+    """Print a progress line to stderr."""
     with suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
@@ -33,8 +33,8 @@ def to_stderr(line: str) -> None:
 def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = None, say: Say = to_stderr) -> dict[str, Any]:
     """Judge the run in that folder. Returns the content of verdict.json, which is also written there.
 
-    `spark` is a session to use instead of one of our own. What cannot be judged is unknown, with the reason as the only one.
-    Raises CannotJudge when it is not a run's folder, or when the verdict cannot be written.
+    `spark`: a session to use instead of starting one. A run that cannot be judged is unknown, with that one reason. Raises
+    CannotJudge when the folder is not that of a run, or when the verdict cannot be written.
     """
     if not run.is_dir():
         raise CannotJudge(f"run folder {run} does not exist")
@@ -63,7 +63,7 @@ def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = N
 
 
 def withdraw(run: Path) -> None:
-    """Remove what an older judge left, the verdict first. Raises CannotJudge."""
+    """Remove the files of an earlier judgement, the verdict first. Raises CannotJudge when one cannot be removed."""
     verdict.withdraw(run)
     try:
         page.withdraw(run)
@@ -72,7 +72,8 @@ def withdraw(run: Path) -> None:
 
 
 def publish(run: Path, decided: dict[str, Any], frames: AnyFrames | None, say: Say) -> None:
-    """Write the verdict, then draw the page, which cannot change it. Raises CannotJudge when the verdict cannot be written."""
+    """Write the verdict, then the page; a failure of the page does not change the verdict. Raises CannotJudge when the verdict
+    cannot be written."""
     INTERRUPTS.check()
     junit.write(run, decided)
     verdict.write(run, decided)
@@ -86,7 +87,8 @@ def publish(run: Path, decided: dict[str, Any], frames: AnyFrames | None, say: S
 def look(
     spark: SparkSession, run: Path, files: Sequence[Path], spec: dict[str, Any], say: Say
 ) -> tuple[dict[str, Any], AnyFrames | None]:
-    """The verdict and the frames that it rests on. PySpark is imported only here, so that a missing one is one clear line."""
+    """The verdict and the frames that it was decided on. PySpark is imported only here, so that its absence is reported as one
+    line."""
     from reports import findings, frames, load, measure
     from reports.channels import measure as channel_measure
 
@@ -109,7 +111,8 @@ def look(
 
 
 def tables_folder(run: Path) -> Path:
-    """The folder of the run's tables, made and tried. Raises CannotJudge: Spark's own words for it are no line for people."""
+    """Create the folder of the run's tables and test that it is writable. Raises CannotJudge if not: Spark's own error for this
+    is unreadable."""
     tables = run / "tables"
     try:
         tables.mkdir(exist_ok=True)

@@ -10,23 +10,23 @@ from xml.etree import ElementTree
 
 from reports.verdict import JUNIT, place
 
-#: Verdict of a check -> the element that tells of it.
+#: Verdict of a check -> the XML element that reports it.
 ELEMENTS = {"violated": "failure", "unknown": "error"}
 
-#: Characters that XML 1.0 has no place for.
+#: Characters that XML 1.0 does not allow.
 UNSPEAKABLE = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
 def write(run: Path, decided: Mapping[str, Any]) -> None:
-    """Put junit.xml in place in one step, whatever the verdict. Raises CannotJudge when the disk refuses."""
+    """Write junit.xml atomically, whatever the verdict. Raises CannotJudge when it cannot be written."""
     place(run / JUNIT, render(decided))
 
 
 def render(decided: Mapping[str, Any]) -> str:
-    """The document. A verdict that no check explains is a test case of its own."""
+    """The document. If no check has the overall verdict, an extra test case reports it."""
     cases = [(f"{check['id']} {check['name']}", check["verdict"], check["why"], check["examples"]) for check in decided["checks"]]
-    told = {one[1] for one in cases}
-    if decided["verdict"] not in told:
+    reported = {one[1] for one in cases}
+    if decided["verdict"] not in reported:
         cases.append(("verdict", decided["verdict"], "; ".join(decided["reasons"]), []))
     run = spoken(str(decided["spec"].get("id", "run")))
     counts = {name: str(sum(one[1] == level for one in cases)) for level, name in SUMS.items()}
@@ -45,5 +45,5 @@ SUMS = {"violated": "failures", "unknown": "errors"}
 
 
 def spoken(words: str) -> str:
-    """Words with a question mark for each character that XML cannot hold."""
+    """The text with a question mark for each character that XML does not allow."""
     return UNSPEAKABLE.sub("?", words)

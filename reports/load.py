@@ -1,4 +1,4 @@
-"""From files to the frame of rows and the small facts. The only module that reads the history."""
+"""Turn the history files into the frame of rows and the small facts. The only module that reads the history."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ if TYPE_CHECKING:
 PARTITION_BYTES = 64 * 1024 * 1024
 PARTITIONS_MIN = 4
 
-#: Below this size compiling the queries takes longer than interpreting them.
+#: Below this size, compiling the queries takes longer than interpreting them.
 COMPILE_BYTES = 16 * 1024 * 1024
 
-#: Rows in memory are packed from this size on: before, packing takes longer than it saves.
+#: Cached rows are compressed from this size on; below it, compressing takes longer than it saves.
 PACK_BYTES = 512 * 1024 * 1024
 
-#: The order of rows in a file is told by blocks of this many lines.
+#: The time order of the rows of a file is checked between blocks of this many lines.
 BLOCK_ROWS = 1_024
 
-#: Facts of a file that are lists of names.
+#: Fields of `FileFacts` that are lists of names.
 UNKNOWN = ("unknown_kinds", "unknown_operations")
 
-#: Columns without which a row means nothing.
+#: Columns that every readable row has.
 NEEDED = ("v", "seq", "kind", "proc", "t_ns")
 
 
 def read_rows(spark: SparkSession, files: Iterable[Path]) -> DataFrame:
-    """Every line of every file as a row of `engine.history`; `source` is its file, `readable` whether it can be used."""
+    """Every line of every file as a row of `engine.history`; `source` is its file, `readable` whether it parsed and has all
+    `NEEDED` columns."""
     paths = [literal(file.resolve()) for file in files]
     size = sum(file.stat().st_size for file in files)
     spark.conf.set("spark.sql.shuffle.partitions", str(max(PARTITIONS_MIN, -(-size // PARTITION_BYTES))))
@@ -58,7 +59,7 @@ def read_rows(spark: SparkSession, files: Iterable[Path]) -> DataFrame:
 
 
 def literal(path: Path) -> str:
-    """A path in which Spark sees no pattern."""
+    """The path with glob characters escaped, so that Spark takes it literally."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", str(path))
 
 
@@ -89,7 +90,7 @@ def learn(
 
 
 def summary_columns() -> list[Column]:
-    """The aggregates of one file. Lists hold only kinds of row of which a run has few."""
+    """The aggregates of one file. Rows are collected into lists only for kinds of which a run has few."""
     kind, seq, t_ns = (F.when(F.col("readable"), F.col(name)) for name in ("kind", "seq", "t_ns"))
     offer = F.col("f").isin("enqueue", "publish")
 
@@ -152,14 +153,15 @@ def summary_columns() -> list[Column]:
 
 
 def place(kind: Column) -> Column:
-    """Where a row stands in time and in its file, and whether it is an answer. Fault and phase rows tell other times."""
+    """The time slot and block of a row, and whether the row is an answer. Null for fault and phase rows, whose t_ns is not the
+    time of writing."""
     slot, block = F.expr(f"t_ns div {SLOT_NS}"), F.expr(f"seq div {BLOCK_ROWS}")
     written = kind.isNotNull() & ~kind.isin("fault", "phase")
     return F.when(written, F.struct(slot.alias("slot"), block.alias("block"), F.col("srv_us").isNotNull().alias("answered")))
 
 
 def disordered() -> Column:
-    """True for a row whose own instants contradict each other: first send, last send, completion, the write of the row."""
+    """True for a row whose instants are out of order: first send, last send, completion, write of the row."""
     first_ns, done_ns = F.col("first_send_ns"), F.col("done_ns")
     last_ns = F.coalesce("last_send_ns", "first_send_ns")
     wrong = (first_ns > last_ns, last_ns > done_ns, F.greatest(last_ns, done_ns) > F.col("t_ns"))
@@ -167,18 +169,18 @@ def disordered() -> Column:
 
 
 def answers(operation: str, *types: str) -> Column:
-    """Rows of an operation that are of one of those types."""
+    """Number of readable rows of an operation with one of these types."""
     return F.count_if(F.col("readable") & (F.col("f") == operation) & F.col("type").isin(*types))
 
 
 def named() -> Column:
-    """True for an operation row that says what it is about."""
+    """True for an operation row with f, op and a known type."""
     known = F.coalesce(F.col("type").isin("invoke", "ok", "fail", "info"), F.lit(False))
     return known & F.col("f").isNotNull() & F.col("op").isNotNull()
 
 
 def succeeded(operation: str, *results: str) -> Column:
-    """True when the operation was answered ok for some job."""
+    """True when the operation was answered ok for at least one job."""
     some = F.exists(
         "items", lambda item: item["result"].isin(*results) | (item["fence"].isNotNull() & F.lit(operation == "claim"))
     )
@@ -186,13 +188,13 @@ def succeeded(operation: str, *results: str) -> Column:
 
 
 def some_ok(condition: Column) -> Column:
-    """True when an operation was answered ok for which the condition holds."""
+    """True when an operation for which the condition holds was answered ok."""
     done = F.col("readable") & (F.col("kind") == "operation") & (F.col("type") == "ok") & condition
     return F.coalesce(F.max(done), F.lit(False))
 
 
 def file_facts(path: Path, summary: Row | None) -> FileFacts:
-    """What one file says, and what its last bytes show."""
+    """The facts of one file, from its aggregates and its last bytes."""
     tail = torn_tail(path)
     torn_corrupt = bool(tail) and not is_object(tail)
     if summary is None:
@@ -235,7 +237,7 @@ def file_facts(path: Path, summary: Row | None) -> FileFacts:
 
 
 def slots_back(places: Iterable[tuple[int, int]]) -> int:
-    """The most slots by which a row lies before some row of an earlier block."""
+    """The largest number of slots by which a row is older than a row of an earlier block."""
     back, latest, before, at = 0, 0, 0, -1
     for block, slot in sorted(places):
         if block > at:
@@ -246,14 +248,15 @@ def slots_back(places: Iterable[tuple[int, int]]) -> int:
 
 
 def stage(row: Row) -> Stage:
-    """A fault row. Only `ok` counts as seen; rows without a result are stages that merely happened."""
+    """A fault row as a `Stage`. A result other than `ok` means not seen; stages without a result, such as an inject, count as
+    done."""
     ok = row["result"] == "ok" or (row["result"] is None and row["stage"] in ("inject", "heal"))
     leases = tuple(f"{item['job']} {item['fence']}/{item['nonce']}" for item in row["items"] or () if item is not None)
     return Stage(row["fault"], row["name"], row["stage"], row["target"], ok, row["detail"] or "", row["t_ns"], leases)
 
 
 def snapshots(rows: Iterable[Row]) -> dict[str, Snapshot]:
-    """Final rows, put together by snapshot: every chunk repeats the total of its state."""
+    """Final rows merged by snapshot. A state may span several rows, each of which repeats the state's total."""
     found: dict[str, Snapshot] = {}
     for row in rows:
         name, state, srv_us = row["name"], row["state"], row["srv_us"] or 0

@@ -1,4 +1,4 @@
-"""What one row of the events says: conditions and instants that the frames are made of."""
+"""Conditions and instants of one row of the events frame, from which the other frames are built."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ ENDS = ("finish", "retry", "bury", "release", "drop")
 #: Calls with a token that neither finish the job nor prolong its lease.
 OTHER_CALLS = ("retry", "bury", "release", "drop", "mark")
 
-#: How a job ends that is neither finished nor dead: as its handler or a rule of its says.
+#: Outcomes of a job that ends neither finished nor dead, as requested by its handler or by one of its rules.
 DROPPED = ("discarded", "skipped", "rerouted")
 
-#: A reap buries a job after so many crashes at the earliest.
+#: A reap may bury a job only after at least this many crashes.
 POISON_CRASHES = 2
 
-#: No copy of an enqueue is applied later than this after its first send (rule 3).
+#: An enqueue is never applied later than this after its first send, resends included (rule 3).
 ENQUEUE_NS = 10_000 * MS
 
-#: Later than any time: an operation that was never answered may still take effect.
+#: Later than any instant of a run. Used for operations that were never answered: they may still take effect.
 NEVER_NS = 2**62
 
 
 def sent_enqueue() -> Column:
-    """An enqueue that created the job, or may have."""
+    """True for an enqueue that created the job, or may have."""
     refused = F.coalesce(F.col("result").isin("duplicate", "orphan", "refused", "moved", "skipped"), F.lit(False))
     return (F.col("f") == "enqueue") & (F.col("type") != "fail") & ~refused
 
 
 def created_by_it() -> Column:
-    """An enqueue that certainly created the job, or repeated that it had."""
+    """True for an enqueue that certainly created the job: answered `created`, or `repeated` on a resend."""
     return (F.col("f") == "enqueue") & (F.col("type") == "ok") & F.col("result").isin("created", "repeated")
 
 
 def changed(answered: Column) -> Column:
     """The latest instant at which an event can have made its job claimable; NEVER_NS while it was not answered.
 
-    An enqueue without an answer has an end all the same: no copy of it is applied after its deadline.
+    An unanswered enqueue still has a bound: it is never applied after its deadline.
     """
     delay_ns = F.coalesce(F.col("delay_ms"), F.lit(0)) * MS
     stale = F.coalesce(F.col("result") == "stale", F.lit(False))
@@ -55,7 +55,7 @@ def changed(answered: Column) -> Column:
 
 
 def accepted_finish() -> Column:
-    """The server said that this lease finished its job: by ok, or by repeating that outcome (rule 5)."""
+    """True when the server answered that this lease finished its job: `ok`, or a repeat of that outcome (rule 5)."""
     f, result = F.col("f"), F.col("result")
     finished = (f == "finish") & (result == "ok")
     repeated = f.isin(*ENDS) & (result == "repeated") & (F.col("outcome") == "finished")
@@ -63,61 +63,63 @@ def accepted_finish() -> Column:
 
 
 def dropped() -> Column:
-    """The server said that this lease ended its job for good without a finish: by ok, or by repeating that outcome."""
+    """True when the server answered that this lease ended its job for good without a finish: `ok`, or a repeat of that
+    outcome."""
     f, result = F.col("f"), F.col("result")
     repeated = f.isin(*ENDS) & (result == "repeated") & F.col("outcome").isin(*DROPPED)
     return (F.col("type") == "ok") & (((f == "drop") & (result == "ok")) | F.coalesce(repeated, F.lit(False)))
 
 
 def buried() -> Column:
-    """The server put the job among the dead: by a bury, by its last retry, by the reap of a poison job, as a corrupt envelope."""
+    """True when the server made the job dead: by a bury, its last retry, the reap of a poison job, or for a corrupt
+    envelope."""
     f, result = F.col("f"), F.col("result")
     ended = f.isin(*ENDS) & (((f == "bury") & (result == "ok")) | (F.col("outcome") == "buried"))
     return (F.col("type") == "ok") & (ended | ((f == "reap") & (result == "buried")) | corrupt())
 
 
 def corrupt() -> Column:
-    """A claim, promote or reap found that the envelope of the job cannot be read: it is dead, and nobody got it."""
+    """True when a claim, promote or reap found the job's envelope unreadable: the job is dead and was not delivered."""
     found = F.col("f").isin("claim", "promote", "reap") & (F.col("type") == "ok") & (F.col("result") == "corrupt")
     return F.coalesce(found, F.lit(False))
 
 
 def rightly_buried() -> Column:
-    """The server put the job among the dead, and had cause to: a reap may not do it for the first crash (rule 12)."""
+    """True when the server made the job dead for a valid reason: a reap may not do it after the first crash (rule 12)."""
     too_soon = F.coalesce((F.col("f") == "reap") & (F.col("crashes") < POISON_CRASHES), F.lit(False))
     return buried() & ~too_soon
 
 
 def leased() -> Column:
-    """A claim that was answered and handed the job out."""
+    """True for an answered claim that delivered the job."""
     return (F.col("f") == "claim") & (F.col("type") == "ok") & ~corrupt()
 
 
 def freshly_leased() -> Column:
-    """A claim that was answered and handed the job out, and is no repeat of an earlier one (rule 4)."""
+    """True for an answered claim that delivered the job and is not a repeat of an earlier claim (rule 4)."""
     return leased() & ~F.coalesce((F.col("answer") == "repeated") | (F.col("result") == "repeated"), F.lit(False))
 
 
 def accepted_call() -> Column:
-    """The server said `ok`: this very call with a token did what it asks for."""
+    """True for a call with a token that was answered `ok`: this call itself took effect."""
     return F.coalesce(
         F.col("f").isin(*ENDS, "mark", "extend") & (F.col("type") == "ok") & (F.col("result") == "ok"), F.lit(False)
     )
 
 
 def may_have_ended() -> Column:
-    """A call that ends a lease, unless it is known to have done nothing: it failed, or the server called its token stale."""
+    """True for a call that ends a lease, unless it certainly had no effect: it failed, or its token was answered as stale."""
     nothing = (F.col("type") == "fail") | F.coalesce(F.col("result") == "stale", F.lit(False))
     return F.col("f").isin(*ENDS) & ~nothing
 
 
 def answered() -> Column:
-    """The server decided about this job of the call."""
+    """True when the server's answer includes a result for this job."""
     return F.coalesce((F.col("type") == "ok") & F.col("result").isNotNull() & (F.col("result") != "unknown"), F.lit(False))
 
 
 def unanswered() -> Column:
-    """It may have happened and may not: no completion, an unknown one, or one that says nothing about this job."""
+    """True when the outcome is not known: no completion, an unknown one, or one without a result for this job."""
     return ~answered() & F.coalesce(F.col("type") != "fail", F.lit(True))
 
 

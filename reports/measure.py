@@ -1,4 +1,5 @@
-"""The numbers of a verdict: counts, exact percentiles per phase, recovery per kill, rates, the recorder's share."""
+"""The measures of a verdict: counts, exact percentiles per phase, recovery per kill, rates, and the recorder's share of
+time."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ from reports.verdict import NO_MEASURES
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
-#: Ranks of the send lag.
+#: Percentile ranks of the send lag.
 LAG_RANKS = (0.5, 0.99)
 
-#: The phase of all jobs together.
+#: Name of the line for all phases together.
 ALL = "all"
 
 
 def measures(frames: Frames) -> dict[str, Any]:
-    """Everything in `measures` of verdict.json but `lost` and `doubled`, which the checks count."""
+    """All `measures` of verdict.json except `lost` and `doubled`, which the checks count."""
     run = frames.run
     by_phase = {row["phase"]: row for row in summary(frames).collect()}
     total = by_phase[None]
@@ -54,8 +55,8 @@ def measures(frames: Frames) -> dict[str, Any]:
 def summary(frames: Frames) -> DataFrame:
     """One row per phase that has jobs, and one with phase null for all of them.
 
-    Latency is end to end: from the instant that the job should have been enqueued, its delay added, to the reply of the
-    accepted finish. A job counts for the phase that this intended instant falls in.
+    Latency is end to end: from the intended instant of the enqueue plus the job's delay to the reply of the accepted finish. A
+    job counts for the phase that contains this intended instant.
     """
     jobs = frames.jobs.where(F.col("created") | F.col("claim_done_ns").isNotNull())
     finished = F.col("accepted") | (F.array_contains("end_states", "done") & ~F.col("dropped"))
@@ -76,7 +77,7 @@ def summary(frames: Frames) -> DataFrame:
 
 
 def delayed(frames: Frames) -> dict[str, Any]:
-    """How late delayed jobs started, outside of faults. A run that demands nothing of them is not asked."""
+    """How late delayed jobs started, outside of faults. Not measured when the spec sets no bound for it."""
     if not allowed_ms(frames.run):
         return dict(NO_MEASURES["delayed"])
     row = lateness(frames).collect()[0]
@@ -84,7 +85,7 @@ def delayed(frames: Frames) -> dict[str, Any]:
 
 
 def phase_of(instant: Column, phases: Sequence[Phase]) -> Column:
-    """The name of the phase that an instant falls in."""
+    """The name of the phase that contains an instant."""
     name = F.lit("before")
     for phase in phases:
         name = F.when(instant >= F.lit(phase.t_ns).cast("bigint"), F.lit(phase.name)).otherwise(name)
@@ -92,18 +93,19 @@ def phase_of(instant: Column, phases: Sequence[Phase]) -> Column:
 
 
 def phase_names(phases: Sequence[Phase]) -> list[str]:
-    """Names of the phases in the order of their start, the time before the first included."""
+    """Names of the phases in order of their start, `before` (the time before the first phase) included."""
     return list(dict.fromkeys(["before", *(phase.name for phase in phases)]))
 
 
 def latency(phase: str, row: Row) -> dict[str, Any]:
-    """One line of the latency table. A percentile that falls among unfinished jobs is null: it has no end yet."""
+    """One line of the latency table. A percentile that falls among unfinished jobs is null."""
     p50_ms, _, p99_ms, *_ = shown(row["end_to_end"])
     return {"phase": phase, "n": row["enqueued"], "unfinished": row["unfinished"], "p50_ms": p50_ms, "p99_ms": p99_ms}
 
 
 def recovery(frames: Frames) -> list[dict[str, Any]]:
-    """One line per witnessed kill: jobs in hand, and the slowest of them in ms (null when one never ran again)."""
+    """One line per witnessed kill: the number of leased jobs, and the slowest recovery in ms (null when one never ran
+    again)."""
     kills = frames.run.kills
     if not kills:
         return []
@@ -129,7 +131,7 @@ def recovery(frames: Frames) -> list[dict[str, Any]]:
 
 
 def faults(run: Run) -> list[dict[str, Any]]:
-    """One line per fault, with what its witness saw."""
+    """One line per fault, with the detail that its witness recorded."""
     lines: list[dict[str, Any]] = []
     for fault in dict.fromkeys(stage.fault for stage in run.stages):
         stages = {stage.stage: stage for stage in run.stages if stage.fault == fault}
@@ -150,7 +152,7 @@ def faults(run: Run) -> list[dict[str, Any]]:
 
 
 def rates(total: Row, dropped: int) -> dict[str, float | None]:
-    """Jobs offered and finished per second, over the times in which they were."""
+    """Jobs offered and finished per second, each from the first to the last such event."""
     first_ns, last_ns, done_ns = total["first_ns"], total["last_ns"], total["done_ns"]
     return {
         "offered_per_s": per_s(total["enqueued"] + dropped, first_ns, last_ns),
@@ -159,14 +161,15 @@ def rates(total: Row, dropped: int) -> dict[str, float | None]:
 
 
 def per_s(count: int, start_ns: int | None, end_ns: int | None) -> float | None:
-    """A rate, or None where there is no span of time."""
+    """A rate per second, or None without a time span."""
     if start_ns is None or end_ns is None or end_ns <= start_ns:
         return None
     return round(count * 1e9 / (end_ns - start_ns), 2)
 
 
 def recorder_share(run: Run, of: Sequence[str] = ("worker", "producer", "sink")) -> float | None:
-    """The part of the life of the processes of these roles that their recorders took. A sink's life is that of its worker."""
+    """The share of the lifetime of the processes of these roles that their recorders took. A sink runs inside its worker, so
+    its lifetime is not added."""
     roles = {process.file: process.role for process in run.processes}
     recorded = [file for file in run.files.values() if roles.get(file.name) in of]
     lived_ns = sum(

@@ -1,4 +1,4 @@
-"""What checks look for in single rows: the few calls that show that a fault met the engine at work (H2), and late sends (H3)."""
+"""Aggregates of single rows for checks: the few calls that prove that a fault affected the engine (H2), and late sends (H3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reports.file_facts import CALL_SLOT_NS, LAG_STEP_NS
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-#: Operation -> results of its items that make it a call: `finish stale`, say. A run has few of each, and extends once in a while.
+#: Operation -> item results to observe, such as `finish stale`. A run has few of these.
 OBSERVED = {"enqueue": ("repeated",), "claim": ("repeated",), "finish": ("repeated", "stale"), "extend": ("ok",)}
 
 
@@ -22,7 +22,7 @@ def observed_calls() -> Column:
     told = []
     for operation, wanted in OBSERVED.items():
         for result in wanted:
-            # A claim says of the call that it repeats, also when nothing is left to repeat.
+            # A repeated claim has its result on the row, not on the items, because there may be no item left to repeat.
             some = F.array_contains(results, result) | ((F.col("result") == result) & F.lit(operation == "claim"))
             told.append(F.when((f == operation) & F.coalesce(some, F.lit(False)), F.lit(f"{operation} {result}")))
     ok = F.col("readable") & (F.col("type") == "ok") & f.isin(*OBSERVED)
@@ -31,14 +31,14 @@ def observed_calls() -> Column:
 
 
 def call() -> Column:
-    """When a call was sent that the server answered, and when it was answered, in parts of time; null for other rows."""
+    """Send and answer time of an answered call, in units of `CALL_SLOT_NS`; null for other rows."""
     answered = F.col("readable") & (F.col("kind") == "operation") & (F.col("type") == "ok") & (F.col("f") != "handle")
     sent, done = F.expr(f"coalesce(last_send_ns, first_send_ns) div {CALL_SLOT_NS}"), F.expr(f"done_ns div {CALL_SLOT_NS}")
     return F.when(answered & sent.isNotNull() & done.isNotNull(), F.struct(sent.alias("sent"), done.alias("done")))
 
 
 def lag() -> Column:
-    """How late an enqueue or a publish was sent, with when it was meant to be; null for rows of what was not late."""
+    """The intended slot and the lag, in steps of `LAG_STEP_NS`, of an enqueue or publish; null for rows that were not late."""
     sent = F.col("readable") & (F.col("kind") == "operation") & F.col("f").isin("enqueue", "publish")
     slot, steps = F.expr(f"intended_ns div {SLOT_NS}"), F.expr(f"(first_send_ns - intended_ns) div {LAG_STEP_NS}")
     return F.when(sent & (steps > 0), F.struct(slot.alias("slot"), steps.alias("steps")))

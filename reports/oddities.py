@@ -1,4 +1,4 @@
-"""Rows that no recorder of this schema writes. No check sees what they tell: they are as good as missing, and H0 names them."""
+"""Rows that no recorder of this schema writes. Checks ignore them, which is as bad as missing rows, so H0 reports them."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ OPERATIONS = (
     "acknowledge",
 )
 
-#: Operations whose answered items are about a lease, and so carry its token. A reap may bury a job that nobody holds.
+#: Operations whose answered items concern a lease and so carry its token. Reap is absent: it may bury a job without a lease.
 OF_LEASES = ("claim", *ENDS, "extend", "mark")
 
 
 def oddities() -> list[Column]:
-    """The aggregates of one file: names that nobody knows, and rows that lack what they are about."""
+    """The aggregates of one file: unknown kinds and operations, and rows that lack required fields."""
     readable, kind, f = F.col("readable"), F.col("kind"), F.col("f")
     operation = readable & (kind == "operation")
     return [
@@ -65,7 +65,7 @@ def oddities() -> list[Column]:
 
 
 def tokenless() -> Column:
-    """True for an answered row about leases, or an effect, with an item that lacks its token. What was found corrupt has none."""
+    """True for an effect, or an answered row about leases, with an item that lacks its token. Corrupt items need none."""
 
     def lacks(item: Column) -> Column:
         whole = item["fence"].isNotNull() & item["nonce"].isNotNull()

@@ -1,13 +1,13 @@
-"""Exact percentiles of the four series of latency, per phase and over all of them.
+"""Exact percentiles of the four latency series, per phase and over all phases.
 
-| series | of each job, in ms |
+| series | latency of each job, in ms |
 |---|---|
 | service | from the first send of its enqueue to the answer |
-| intended | from the instant at which it should have been sent to that answer: what a slow server does to others counts too |
-| queue_delay | by the server's clock: from when it could be claimed (enqueue, or the end of its delay) to its first claim |
-| end_to_end | from the intended instant, its delay added, to the answer of the accepted finish |
+| intended | from the instant at which it should have been sent to that answer: delay from earlier slow replies counts too |
+| queue_delay | by the server's clock: from when it became claimable (enqueue, or the end of its delay) to its first claim |
+| end_to_end | from the intended instant plus its delay to the answer of the accepted finish |
 
-What never came has no end: it counts as infinite, shown as null, and is not dropped.
+A job that never reached the end of a series counts as infinite there, shown as null; it is not left out.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from reports.facts import MS
 if TYPE_CHECKING:
     from pyspark.sql import Column, Row
 
-#: What never came takes this long, and so does what lies anywhere between it and a finite latency: no part of it is finite.
+#: Latency of a job that never got there. Interpolating between it and a finite latency gives infinity as well.
 NEVER_MS = inf
 
-#: Name -> the rank, in thousandths, so that what remains above it is counted exactly.
+#: Name -> rank in thousandths, as integers, so that the number of samples above it is exact.
 RANKS = {"p50_ms": 500, "p90_ms": 900, "p99_ms": 990, "p99_9_ms": 999, "max_ms": 1_000}
 
-#: A percentile with fewer samples above it than this is not stated.
+#: A percentile with fewer samples above it than this is not reported.
 TAIL_MIN = 10
 
 SERIES = ("service", "intended", "queue_delay", "end_to_end")
 
 
 def series() -> dict[str, Column]:
-    """The latency of a job in each series, in ms."""
+    """The latency of a job in each series, in ms, as columns."""
     answered_ns, sent_ns, intended_ns = F.col("created_done_ns"), F.col("enqueue_sent_ns"), F.col("intended_ns")
     due_ns = intended_ns + F.coalesce("delay_ns", F.lit(0))
     return {
@@ -48,18 +48,18 @@ def series() -> dict[str, Column]:
 
 
 def columns() -> list[Column]:
-    """The aggregates: one array of percentiles for each series, by sorting."""
+    """The aggregates: one array of exact percentiles for each series."""
     ranks = [rank / 1_000 for rank in RANKS.values()]
     return [F.percentile(F.coalesce(value, F.lit(NEVER_MS)), ranks).alias(name) for name, value in series().items()]
 
 
 def lines(phase: str, row: Row) -> list[dict[str, Any]]:
-    """One line per series: how many jobs, and what is known of them."""
+    """One line per series: the number of jobs and the percentiles."""
     return [{"phase": phase, "series": name, "n": row["enqueued"], **stated(row["enqueued"], row[name])} for name in SERIES]
 
 
 def stated(count: int, values_ms: Sequence[float] | None) -> dict[str, float | None]:
-    """The percentiles that so many samples can show; the greatest value is always one of them."""
+    """The percentiles that this number of samples supports, None for the others; the maximum is always included."""
     values = shown(values_ms or [NEVER_MS] * len(RANKS))
     enough = [count * (1_000 - rank) >= TAIL_MIN * 1_000 or rank == 1_000 for rank in RANKS.values()]
     return {name: value if ok else None for name, value, ok in zip(RANKS, values, enough, strict=True)}

@@ -1,4 +1,4 @@
-"""How long the jobs in hand at a kill took to run elsewhere: from waitpid to the next handler start (rule 37)."""
+"""Recovery time of the jobs leased by a killed process: from waitpid to the next handler start elsewhere (rule 37)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def in_hand(tokens: DataFrame, jobs: DataFrame, run: Run) -> DataFrame:
-    """One row per lease in hand at a witnessed kill: fault, target, job, witness_ns, recovery_ns (null: never ran again),
+    """One row per lease held at a witnessed kill: fault, target, job, witness_ns, recovery_ns (null: never ran again),
     allowed_ns, ended.
 
-    In hand: claimed by the killed process, or reaped under one of its incarnations, and neither ended by an answered call nor
-    lost to another worker before the kill. `ended`: it never ran again because its end was sent and not answered, so that call
-    did it (not if the lease was reaped: until then it was one), or because it is dead since the reap: buried as poison (rule 12;
-    whether it had the crashes for that is for J4).
+    Held: claimed by the killed process, or reaped under one of its incarnations, and neither ended by an answered call nor lost
+    to another worker before the kill. `ended`: the job had no reason to run again. Either a call that ends the lease was sent
+    and not answered, and took effect (not if the lease was reaped: a reap shows that it still existed); or the reap buried the
+    job as poison (rule 12; J4 checks whether it had enough crashes for that).
     """
     hits = tokens.withColumn("holder", F.coalesce("proc", holder_of(run.incarnations)))
     hits = hits.withColumn("kill", F.explode(F.array(*(kill_struct(*fields) for fields in kill_fields(run)))))
@@ -47,13 +47,13 @@ def in_hand(tokens: DataFrame, jobs: DataFrame, run: Run) -> DataFrame:
 
 
 def kill_fields(run: Run) -> list[tuple[str, str, int, int]]:
-    """The witnessed kills; one that matches nothing when there was none, so that the frame has its columns."""
+    """The witnessed kills. Without any, one dummy that matches nothing, so that the frame has its columns."""
     kills = [(kill.fault, kill.target, kill.inject_ns, kill.witness_ns) for kill in run.kills]
     return kills or [("", "", 0, 0)]
 
 
 def kill_struct(fault: str, target: str, inject_ns: int, witness_ns: int) -> Column:
-    """A kill as a literal."""
+    """A kill as a struct of literals."""
     return F.struct(
         F.lit(fault).alias("fault"),
         F.lit(target).alias("target"),
@@ -63,7 +63,7 @@ def kill_struct(fault: str, target: str, inject_ns: int, witness_ns: int) -> Col
 
 
 def holder_of(incarnations: Mapping[str, str]) -> Column:
-    """The process behind a nonce (`incarnation:counter`), for claims whose reply never came."""
+    """The process that a nonce (`incarnation:counter`) belongs to, for claims whose reply never came."""
     if not incarnations:
         return F.lit(None).cast("string")
     known = F.create_map(*(F.lit(text) for pair in incarnations.items() for text in pair))

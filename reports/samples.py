@@ -1,4 +1,4 @@
-"""What the sampler of the harness saw: once a second, how much CPU time each process has used."""
+"""The samples of the harness: the CPU time that each process has used, once a second."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from reports.facts import Usage
 
-#: Samples of processes, in the folder of a run.
+#: Path of the process samples in the folder of a run.
 FILE = Path("samples", "processes.jsonl")
 
 #: Nanoseconds in a second.
@@ -17,7 +17,7 @@ S = 1_000_000_000
 
 
 def cpu_usage(run: Path) -> dict[str, tuple[Usage, ...]]:
-    """Per process, the part of a core that it used from sample to sample; nothing for what was not sampled."""
+    """Per process, the share of a core that it used from sample to sample. Processes without samples are absent."""
     found: dict[str, list[Usage]] = {}
     before: dict[tuple[str, int], tuple[int, float]] = {}
     for row in samples(run / FILE):
@@ -34,7 +34,7 @@ def cpu_usage(run: Path) -> dict[str, tuple[Usage, ...]]:
 
 
 def samples(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file of samples that can be read."""
+    """The readable rows of a file of samples."""
     try:
         with path.open("rb") as file:
             for line in file:

@@ -6,7 +6,7 @@ from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructF
 
 from engine.history import ITEM_FIELDS, ROW_FIELDS, Field
 
-#: Where Spark puts the text of a line that does not fit the schema.
+#: Column in which Spark puts a line that does not fit the schema.
 CORRUPT = "_corrupt_record"
 
 

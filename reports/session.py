@@ -1,4 +1,4 @@
-"""One Spark session for one verdict: quiet, on the loopback, in UTC, its scratch files gone afterwards."""
+"""One Spark session per verdict: no console output, loopback only, in UTC, scratch files removed afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 JAVA_MIN = 17
 JAVA_HELP = "install the Debian package openjdk-17-jre-headless, or set JAVA_HOME to a Java 17 or newer"
 
-#: Small histories want few partitions and no adaptive planning, which costs more than it saves; ANSI: an overflow throws.
+#: For small histories adaptive planning costs more than it saves. ANSI mode: an overflow raises.
 SETTINGS = {
     "spark.app.name": "ironclaim-judge",
     "spark.driver.memory": "2g",
@@ -38,10 +38,11 @@ SETTINGS = {
 }
 
 
-#: PySpark logs every failed query here, with the whole Java stack, and Py4J each call that was cut off; we say it in one line.
+#: Loggers to silence: PySpark logs each failed query with its Java stack, Py4J each interrupted call. The judge prints one
+#: line.
 LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "py4j")
 
-#: Variables by which a foreign Spark, or its settings, would be taken.
+#: Environment variables that would select another Spark installation or its settings.
 FOREIGN = (
     "SPARK_HOME",
     "SPARK_CONF_DIR",
@@ -51,13 +52,14 @@ FOREIGN = (
     "PYSPARK_GATEWAY_SECRET",
 )
 
-#: What the JVM says, in the scratch folder.
+#: File for the JVM's output, in the scratch folder.
 LOG = "spark.log"
 
 
 @contextmanager
 def spark_session(master: str = "local[*]") -> Iterator[SparkSession]:
-    """A session that is stopped, with its JVM, when the block ends. What the JVM says goes to a scratch file, not the screen.
+    """A session that is stopped, with its JVM, when the block ends. The JVM's output goes to a scratch file, not to the
+    terminal.
 
     Raises CannotJudge when Java or PySpark is missing or the session does not start.
     """
@@ -88,7 +90,8 @@ def configuration(master: str, scratch: Path) -> Any:
 
 
 def launch(master: str, scratch: Path) -> Any:
-    """Start the JVM with its stderr in `scratch/spark.log`. Returns the gateway to it. Raises CannotJudge."""
+    """Start the JVM with its output in `scratch/spark.log` and return the gateway to it. Raises CannotJudge when PySpark is
+    missing or the JVM does not start."""
     try:
         from pyspark.java_gateway import launch_gateway
     except ImportError as error:
@@ -104,7 +107,7 @@ def launch(master: str, scratch: Path) -> Any:
 
 
 def connect(master: str, scratch: Path, gateway: Any) -> SparkSession:
-    """A session in the JVM. Raises CannotJudge."""
+    """A session in the JVM. Raises CannotJudge when it does not start."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -118,7 +121,7 @@ def connect(master: str, scratch: Path, gateway: Any) -> SparkSession:
 
 @contextmanager
 def without_environment() -> Iterator[None]:
-    """Settings of another Spark that this machine may have do not count: the judge brings its own."""
+    """Remove the variables of another Spark installation from the environment while the block runs."""
     foreign = {name: os.environ.pop(name) for name in FOREIGN if name in os.environ}
     try:
         yield
@@ -127,9 +130,9 @@ def without_environment() -> Iterator[None]:
 
 
 def stop(spark: SparkSession | None, gateway: Any) -> None:
-    """Stop the session and wait for the JVM to go, which it does when its stdin closes.
+    """Stop the session and wait for the JVM to exit, which it does when its stdin closes.
 
-    After an interrupt nothing is asked of the JVM any more: the call that was cut off may hold the connection.
+    After an interrupt no further call is made to the JVM: the interrupted call may still hold the connection.
     """
     if gateway is None:
         return
@@ -154,23 +157,23 @@ def stop(spark: SparkSession | None, gateway: Any) -> None:
 
 
 def require_java() -> None:
-    """Raise CannotJudge, naming what installs it, unless there is a Java that Spark can run on."""
+    """Raise CannotJudge, with the package to install, unless a Java that Spark can run on is found."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None:
         raise CannotJudge(f"Spark needs Java, and there is none on PATH: {JAVA_HELP}")
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         where = f"JAVA_HOME is {home}, where there is no" if home else f"{java} is no"
         raise CannotJudge(f"Spark needs Java, and {where} Java that runs: {JAVA_HELP}") from error
-    version = re.search(r'version "(?:1\.)?(\d+)', told)
+    version = re.search(r'version "(?:1\.)?(\d+)', output)
     if version is None or int(version[1]) < JAVA_MIN:
         found = f"version {version[1]}" if version else "of an unknown version"
         raise CannotJudge(f"Spark needs Java {JAVA_MIN} or newer, and {java} is {found}: {JAVA_HELP}")
 
 
 def last_line(path: Path) -> str:
-    """The last line of a log that has words in it, cut to a readable length."""
+    """The last non-empty line of a log, cut to a readable length."""
     lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1][:300] if lines else ""

@@ -1,4 +1,4 @@
-"""The verdict as plain text: what a person reads at the end of a run."""
+"""The verdict as plain text, printed at the end of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reports.facts import of_channels
 #: The phase that stands for all of them.
 ALL = "all"
 
-#: A reason or detail longer than this would wrap in most terminals; verdict.json has it whole.
+#: Reasons and details are cut to this length, because longer ones wrap in most terminals; verdict.json has the full text.
 WORDS_MAX = 110
 
 
@@ -32,21 +32,21 @@ def render(verdict: Mapping[str, Any]) -> str:
 
 
 def head(spec: Mapping[str, Any]) -> list[str]:
-    """Which run it is."""
+    """The line that identifies the run."""
     names = (("scenario", "scenario"), ("seed", "seed"), ("model", "model"), ("mutant", "mutant"), ("rate_per_s", "jobs/s"))
     words = [f"{label} {spec[name]}" for name, label in names if spec.get(name) not in (None, "")]
     return ["  ".join([f"run {spec['id']}", *words])] if "id" in spec else []
 
 
 def counts(measures: Mapping[str, Any]) -> list[str]:
-    """What became of the jobs."""
+    """Counts of the jobs by outcome."""
     titles = ("enqueued", "finished", "lost", "doubled", "refused stale", "dead", "not sent")
     names = ("enqueued", "finished", "lost", "doubled", "refused_stale", "dead", "dropped")
     return grid("jobs", titles, [[number(measures[name]) for name in names]], right=range(len(names)))
 
 
 def messages(measures: Mapping[str, Any]) -> list[str]:
-    """What became of the messages of a channel run."""
+    """Counts of the messages of a channel run by outcome."""
     titles = (
         "published",
         "deliveries",
@@ -66,7 +66,7 @@ def messages(measures: Mapping[str, Any]) -> list[str]:
 
 
 def deliveries(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Latency of deliveries by fan-out, over all phases; the page has them one by one."""
+    """Latency of deliveries by fan-out, over all phases; the page shows each phase."""
     names = ("p50_ms", "p99_ms", "p99_9_ms", "max_ms")
     whole = [line for line in lines if line["phase"] == ALL]
     body = [[line["series"], number(line["n"]), *(number(line[name]) for name in names)] for line in whole]
@@ -85,7 +85,7 @@ def latencies(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def recoveries(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How long the jobs in hand at each kill took to run elsewhere."""
+    """Per kill, the time until the jobs that the process held ran elsewhere."""
     body = [
         [line["fault"], line["target"], number(line["jobs"]), seconds(line["recovery_ms"]), seconds(line["bound_ms"])]
         for line in lines
@@ -95,7 +95,7 @@ def recoveries(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def faults(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Each fault and what its witness saw."""
+    """Each fault with the detail that its witness recorded."""
     body = [
         [
             line["fault"],
@@ -110,24 +110,24 @@ def faults(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def rates(measures: Mapping[str, Any]) -> list[str]:
-    """Rates, send lag, and what recording cost."""
+    """Rates, send lag, and the recorder's share of time."""
     each, lag, share = measures["rates"], measures["send_lag"], measures["recorder_share"]
     recorder = "?" if share is None else f"{share:.2%}"
-    told = ", ".join(f"{name.removesuffix('_per_s')} {number(per_s)}/s" for name, per_s in each.items())
+    listed = ", ".join(f"{name.removesuffix('_per_s')} {number(per_s)}/s" for name, per_s in each.items())
     lags = f"send lag p50 {number(lag['p50_ms'])} ms, p99 {number(lag['p99_ms'])} ms"
     return [
         "rates",
-        f"  {told}; {lags}; recorder {recorder} of the processes' time",
+        f"  {listed}; {lags}; recorder {recorder} of the processes' time",
         *delayed(measures["delayed"]),
     ]
 
 
 def delayed(late: Mapping[str, Any]) -> list[str]:
-    """How late delayed jobs started, where that was measured."""
+    """How late delayed jobs started, if that was measured."""
     if not late["n"]:
         return []
-    told = ", ".join(f"{name} {number(late[f'{name}_ms'])} ms" for name in ("p50", "p99", "max"))
-    return [f"  {late['n']} delayed jobs started {told} after they were due"]
+    lateness = ", ".join(f"{name} {number(late[f'{name}_ms'])} ms" for name in ("p50", "p99", "max"))
+    return [f"  {late['n']} delayed jobs started {lateness} after they were due"]
 
 
 def checks(lines: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -138,13 +138,13 @@ def checks(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def findings(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the model declares that its wire format cannot protect, and how often that was seen."""
+    """The declared findings of the model, and how many rows of each were seen."""
     body = [[line["name"], ", ".join(line["checks"]), number(line["rows"]), cut(line["text"])] for line in lines]
     return grid("declared findings", ("finding", "checks", "rows", "what it is"), body, right=(2,))
 
 
 def grid(title: str, heads: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """A titled table, columns padded to their widest cell; nothing when it has no lines."""
+    """A titled table, columns padded to their widest cell; empty when `body` is."""
     if not body:
         return []
     widths = [max(map(len, column)) for column in zip(heads, *body, strict=True)]
@@ -160,22 +160,22 @@ def grid(title: str, heads: Sequence[str], body: Sequence[Sequence[str]], right:
 
 
 def number(value: float | int | None) -> str:
-    """A count as it is, a measure with one decimal, `?` for what is not known."""
+    """A count as it is, a measure with one decimal, `?` for None."""
     if value is None:
         return "?"
     return str(value) if isinstance(value, int) else f"{value:.1f}"
 
 
 def endless(value_ms: float | None) -> str:
-    """A percentile; one that falls among jobs that never finished has no end."""
+    """A percentile in ms; `inf` for None: it falls among jobs that never finished."""
     return "inf" if value_ms is None else number(value_ms)
 
 
 def seconds(value_ms: float | None) -> str:
-    """ms as seconds; `?` for what has no end."""
+    """ms as seconds; `?` for None."""
     return "?" if value_ms is None else f"{value_ms / 1_000:.1f} s"
 
 
 def cut(words: str, limit: int = WORDS_MAX) -> str:
-    """Words cut to a length."""
+    """The text cut to a length."""
     return words if len(words) <= limit else words[: limit - 3] + "..."

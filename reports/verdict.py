@@ -1,4 +1,4 @@
-"""verdict.json: what the checks and measures come to, and how it gets to disk."""
+"""verdict.json: built from the checks and measures, and written to disk atomically."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from reports.found import DECLARED, EXAMPLES_MAX, Found
 SCHEMA = 1
 FILE = "verdict.json"
 
-#: What else is made of a verdict, and must not outlive it.
+#: Written from the verdict, and removed with it.
 JUNIT = "junit.xml"
 
 #: Verdict -> exit code.
 EXIT_CODES = {"valid": 0, "violated": 1, "unknown": 2}
 
-#: Measures that are what a check has found of that kind.
+#: (check, kind): measures that are the count of a check's violations of that kind.
 COUNTED = (("J4", "lost"), ("J6", "doubled"), ("P1", "lost"))
 
-#: Measures of a run that could not be looked at.
+#: Measures of a run that could not be judged.
 NO_MEASURES: dict[str, Any] = {
     **dict.fromkeys(("enqueued", "finished", "lost", "doubled", "refused_stale", "dead", "dropped")),
     **dict.fromkeys(("latency", "percentiles", "recovery", "faults", "by_fault"), ()),
@@ -34,12 +34,12 @@ NO_MEASURES: dict[str, Any] = {
 
 
 def merge(verdicts: Iterable[str]) -> str:
-    """False beats unknown beats true; nothing at all is unknown."""
+    """Violated beats unknown, and unknown beats valid; no verdicts at all give unknown."""
     return max(verdicts, key=("valid", "unknown", "violated").index, default="unknown")
 
 
 def decide(found: Sequence[Found], measures: Mapping[str, Any], spec: Mapping[str, Any], trouble: str = "") -> dict[str, Any]:
-    """The verdict of a run that could be looked at. Trouble with the measures makes it unknown too."""
+    """The verdict of a run that could be judged. `trouble`: why the measures failed, which also makes the verdict unknown."""
     by_id = {one.check.id: one for one in found}
     counted = {name: proved(by_id[check], name) for check, name in COUNTED if check in by_id}
     return {
@@ -55,12 +55,12 @@ def decide(found: Sequence[Found], measures: Mapping[str, Any], spec: Mapping[st
 
 
 def proved(one: Found, kind: str) -> int | None:
-    """How many violations of a kind are proved, declared ones as well; None where the check could not be judged."""
+    """Number of proved violations of a kind, declared ones included; None when the check is unknown."""
     return None if one.verdict == "unknown" else sum(one.counts.get((level, kind), 0) for level in ("violated", DECLARED))
 
 
 def finding_entry(finding: Mapping[str, Any], found: Sequence[Found]) -> dict[str, Any]:
-    """One declared finding as it stands in verdict.json: how often it was seen, and the first examples."""
+    """One declared finding as written to verdict.json, with its row count and first examples."""
     name = finding["name"]
     examples = [f"{one.check.id} {example}" for one in found for example in one.declared_examples.get(name, ())]
     rows = sum(one.declared.get(name, 0) for one in found)
@@ -68,12 +68,12 @@ def finding_entry(finding: Mapping[str, Any], found: Sequence[Found]) -> dict[st
 
 
 def ranked(found: Sequence[Found]) -> list[Found]:
-    """Violated checks first, then unknown ones."""
+    """Violated checks first, then unknown ones, then valid ones."""
     return sorted(found, key=lambda one: ("violated", "unknown", "valid").index(one.verdict))
 
 
 def check_entry(one: Found) -> dict[str, Any]:
-    """One check as it stands in verdict.json."""
+    """One check as written to verdict.json."""
     examples = [example for level in ("violated", "unknown", "unproven", "possible") for example in one.examples.get(level, [])]
     return {
         "id": one.check.id,
@@ -88,13 +88,14 @@ def check_entry(one: Found) -> dict[str, Any]:
 
 
 def undecided(reason: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The verdict of a run that could not be looked at."""
+    """The verdict of a run that could not be judged."""
     head = {"schema": SCHEMA, "verdict": "unknown", "reasons": [reason], "checks": [], "findings": []}
     return {**head, "measures": NO_MEASURES, "spec": dict(spec)}
 
 
 def withdraw(run: Path) -> None:
-    """Remove an older verdict first, so that a judge that dies leaves none that looks new. Raises CannotJudge."""
+    """Remove an older verdict before judging, so that a judge that crashes leaves no stale one. Raises CannotJudge when it
+    cannot be removed."""
     for name in (FILE, JUNIT):
         try:
             (run / name).unlink(missing_ok=True)
@@ -103,15 +104,15 @@ def withdraw(run: Path) -> None:
 
 
 def write(run: Path, verdict: Mapping[str, Any]) -> None:
-    """Put verdict.json in place in one step. Raises CannotJudge when the disk refuses."""
+    """Write verdict.json atomically. Raises CannotJudge when it cannot be written."""
     place(run / FILE, json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
 
 
 def place(path: Path, words: str) -> None:
-    """Put a text in place in one step. Raises CannotJudge when the disk refuses."""
+    """Write a text file atomically. Raises CannotJudge when it cannot be written."""
     fresh = path.with_name(f"{path.name}.new")
     try:
-        # Half a surrogate pair in a spec is written as an escape.
+        # A lone surrogate in a spec cannot be encoded, so it is written as an escape.
         fresh.write_text(words, "utf-8", "backslashreplace")
         fresh.replace(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The windows of a run's faults: whom each one hit, and from when to when."""
+"""The windows of a run's faults: the processes that each one hit, and when it was in force."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from reports.meaning import NEVER_NS
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-#: From when to when, in monotonic ns.
+#: Start and end in monotonic ns.
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One fault that was injected: in force from inject to heal, over when it was seen to have healed, in monotonic ns."""
+    """One injected fault: in force from inject_ns to heal_ns, seen to have healed at healed_ns, in monotonic ns."""
 
     fault: str
     name: str
@@ -31,12 +31,12 @@ class Window:
     healed_ns: int
     #: The inject of the next fault.
     next_ns: int
-    #: When it was seen to bite; None when it was not.
+    #: When it was seen to take effect; None when it was not.
     witness_ns: int | None = None
 
 
 def windows(run: Run) -> tuple[Window, ...]:
-    """The faults that were injected, in their order; one that was never healed lasts for ever."""
+    """The injected faults in order of inject; one that was never healed has no end."""
     found: list[Window] = []
     for fault in dict.fromkeys(stage.fault for stage in run.stages):
         rows = [stage for stage in run.stages if stage.fault == fault]
@@ -60,17 +60,17 @@ def windows(run: Run) -> tuple[Window, ...]:
 
 
 def followed(found: Sequence[Window]) -> tuple[Window, ...]:
-    """Each window with the inject of the next."""
+    """The windows, each with the inject of the following one as its `next_ns`."""
     return (*(replace(one, next_ns=later.inject_ns) for one, later in pairwise(found)), *found[-1:])
 
 
 def targets(names: str) -> tuple[str, ...]:
-    """The processes that a stage names, which a comma separates."""
+    """The processes that a stage names, separated by commas."""
     return tuple(name for name in names.split(",") if name)
 
 
 def within(instant: Column, spans: Sequence[Span]) -> Column:
-    """True for an instant in one of the spans."""
+    """True for an instant inside one of the spans."""
     condition = F.lit(False)
     for begin_ns, end_ns in spans:
         condition = condition | instant.between(F.lit(begin_ns), F.lit(end_ns))

@@ -1,8 +1,9 @@
-"""Subscribers of the load in a plain process, on threads: what a drill kills, and what reads beside Locust.
+"""Subscribers of the load in a plain process, on threads. A drill runs and kills these, beside the subscribers inside Locust.
 
     python -m bench.channels subscribe --host redis://127.0.0.1:6379 --seed 1 --share subscriber-1 --history subscriber-1.jsonl
 
-SIGUSR1: catch up, that is read at once whatever there is and do nothing else. SIGTERM, SIGINT: finish what is in hand, and end.
+SIGUSR1: catch up: read all available messages at once, without any pauses. SIGTERM, SIGINT: acknowledge what was fetched, and
+end.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from bench.workload import WorkloadError
 
 REFUSED_EXIT_CODE = 2
 FAILED_EXIT_CODE = 1
-#: The driver re-sends for up to 10 s before it gives up.
+#: Longer than the 10 s for which the driver re-sends before it gives up.
 STOP_TIMEOUT_S = 12.0
 
 
 class Tally:
-    """Counts what subscribers report, for one line at the end."""
+    """Counts the reports of subscribers, for one summary line at the end."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def report(self, kind: str, name: str, response_ms: float | None, failure: Exception | None) -> None:
-        """One delivery, acknowledgement or failure."""
+        """Count one delivery, acknowledgement or failure."""
         del name, response_ms
         with self._lock:
             self._counts[kind if failure is None else f"{kind}: {type(failure).__name__}"] += 1
@@ -46,7 +47,7 @@ class Tally:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; its exit code."""
+    """Run the command; returns its exit code."""
     options = _parser().parse_args(arguments)
     tally = Tally()
     try:
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(readers: Readers, made: Sequence[Reader], tally: Tally) -> int:
-    """Until a signal, or until a subscriber failed as none may."""
+    """Run until a signal arrives, or until a subscriber raises, which it must not. Return the exit code."""
     over = threading.Event()
     failed = threading.Event()
 
@@ -77,7 +78,7 @@ def _run(readers: Readers, made: Sequence[Reader], tally: Tally) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
     for reader in made:
-        # Who waits for messages when all is over is not waited for.
+        # Daemon threads: at exit, a subscriber that is waiting for messages is not joined.
         threading.Thread(target=run, args=(reader,), daemon=True).start()
     over.wait()
     readers.stop(STOP_TIMEOUT_S)
@@ -90,8 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     subscribe = commands.add_parser("subscribe", help="run the subscribers of a share until SIGTERM")
     subscribe.add_argument("--host", default="redis://127.0.0.1:6379", help="url of the server")
-    subscribe.add_argument("--seed", type=int, default=1, help="seed of what they do")
-    subscribe.add_argument("--share", default=SHARES[0], help=f"whose subscribers: {', '.join(SHARES)}")
+    subscribe.add_argument("--seed", type=int, default=1, help="seed of the subscribers' behaviour")
+    subscribe.add_argument("--share", default=SHARES[0], help=f"share of subscribers: {', '.join(SHARES)}")
     subscribe.add_argument("--history", type=Path, help="write the history to this new file")
     subscribe.add_argument("--lua", type=Path, help="folder of scripts to use instead of the engine's own")
     return parser

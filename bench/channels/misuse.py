@@ -1,7 +1,7 @@
-"""Acknowledgements that must not work, on purpose: what each kind hands in, and what came of it.
+"""Deliberately bad acknowledgements that must be refused: how each kind is forged, and the record of its answer.
 
-Only so is there evidence that receipts are checked: in a load that is well behaved throughout, a channel that takes everything
-looks like one that looks at what it is given.
+They give evidence that receipts are checked: under a load with only valid receipts, a channel that accepts any receipt looks
+the same as one that checks them.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import engine
 from engine.channel import clock, receipts
 from engine.channel.recorder import ChannelRecorder
 
-#: tampered: another clock under the checksum of this one. truncated: cut off. foreign: that of another subscriber for the same
-#: clock. old: acknowledged before. beyond: a clock that the channel has not reached.
+#: tampered: another clock with the checksum of this one. truncated: cut off. foreign: another subscriber's receipt for the same
+#: clock. old: already acknowledged. beyond: a clock that the channel has not reached.
 Misuse = Literal["tampered", "truncated", "foreign", "old", "beyond"]
 KINDS: tuple[Misuse, ...] = ("tampered", "truncated", "foreign", "old", "beyond")
 
-#: Further than any run publishes, and far less than half the circle.
+#: More messages than any run publishes, and far less than half the circle of clocks.
 _BEYOND = 2**40
 
 
 class Accepted(Exception):
-    """A receipt that must be refused was taken."""
+    """A receipt that must be refused was accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A receipt that a fetch gave, the era that it was given in, and how many clocks lead to it from the subscriber's cursor."""
+    """A receipt of a fetch, its era, and the number of clocks from the subscriber's cursor to it."""
 
     receipt: str
     era: int
@@ -38,23 +38,23 @@ class Handed:
 
     @property
     def storage(self) -> str:
-        """The first storage that it speaks of."""
+        """The first storage in the receipt."""
         return next(iter(receipts.read_outer(self.receipt)))
 
     def at(self, channel: str, subscriber: str) -> int:
-        """Its clock there."""
+        """The clock in the receipt for that storage."""
         return receipts.read_inner(channel, subscriber, receipts.read_outer(self.receipt)[self.storage])
 
 
 def forged(kind: Misuse, channel: str, subscriber: str, handed: Handed, old: Handed | None) -> tuple[str, int] | None:
-    """The receipt of this kind to hand in instead of the good one, and the clock that it names; None when there is none yet."""
+    """The bad receipt to use instead of the good one, and the clock that it names; None when none can be made yet."""
     at = handed.at(channel, subscriber)
     if kind == "old":
         if old is None or old.era != handed.era:
-            # Of an earlier era it may stand for a clock that has been reached a second time.
+            # A receipt of an earlier era may name a clock that has been reached a second time, and then it is valid.
             return None
         named = old.at(channel, subscriber)
-        # A restored server may have a cursor from before it was acknowledged: then it is good again.
+        # A restored server may have a cursor from before its acknowledgement: then the receipt is valid again.
         return None if clock.after(named, clock.ahead(at, -handed.covers)) else (old.receipt, named)
     if kind == "truncated":
         return handed.receipt[: len(handed.receipt) // 2], at
@@ -73,7 +73,7 @@ def forged(kind: Misuse, channel: str, subscriber: str, handed: Handed, old: Han
 def attempt(
     channel: engine.Channel, subscriber: str, kind: Misuse, forgery: tuple[str, int], recorder: ChannelRecorder | None
 ) -> str:
-    """Hand it in and record what came of it. Returns the result; EngineErrors count as results."""
+    """Acknowledge with it and record the answer. Return the result; an EngineError counts as a result."""
     receipt, named = forgery
     first_send_ns = time.monotonic_ns()
     try:
@@ -90,6 +90,6 @@ def attempt(
 
 
 def drawn(rng: random.Random, share: float) -> Misuse | None:
-    """One of the kinds in so many of all cases."""
+    """With probability `share` a random kind, else None."""
     draw = rng.random()
     return KINDS[int(draw / share * len(KINDS))] if draw < share else None

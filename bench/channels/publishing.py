@@ -1,6 +1,6 @@
-"""One start of the publishers: the channels, their recorders, and the schedule on its way out.
+"""One run of the publishers: the channels, their recorders, and the schedule that is sent.
 
-Import locust before this module: it makes the sockets cooperative, and a greenlet that waits for an answer must not stop the
+Import locust before this module: it makes the sockets cooperative, so that a greenlet waiting for an answer does not block the
 others.
 """
 
@@ -19,13 +19,13 @@ from bench.channels.workload import ChannelWorkload, PlannedMessage, PlannedPubl
 from bench.openloop import OpenLoop
 from engine.history import text
 
-#: The driver re-sends for up to 10 s before it calls an outcome unknown; a stop waits a little longer than that.
+#: How long a stop waits: slightly longer than the 10 s for which the driver re-sends before it reports an unknown outcome.
 FINISH_TIMEOUT_S = 12.0
 WARM_UP_MAX_S = 2.0
-#: Nobody reads these: only the server is asked.
+#: A subscriber that does not exist: the request only tests whether the server answers.
 _NOBODY = "nobody"
 
-#: What Locust calls the operation; the name beside it is the channel's group.
+#: Request type in Locust; the request name is the channel's group.
 PUBLISH = "publish"
 
 logger = logging.getLogger(__name__)
@@ -35,18 +35,18 @@ Report = Callable[[str, str, float | None, Exception | None], None]
 
 
 class NotPublished(Exception):
-    """There was no answer before the end."""
+    """The publish got no answer before the end of the load."""
 
 
 class Dropped(Exception):
-    """It was not sent, because it could not be sent in time."""
+    """The publish was not sent, because it was overdue."""
 
 
 class Publishing:
     """Sends part `part` of `parts` of a workload, open loop, until `stop`.
 
-    Raises FileExistsError when the history file is there already, other OSError when it cannot be written, and
-    engine.EngineError for a wrong setting.
+    Raises FileExistsError when the history file already exists, another OSError when it cannot be written, and
+    engine.EngineError for an invalid setting.
     """
 
     def __init__(self, workload: ChannelWorkload, place: Place, *, part: int, parts: int, report: Report) -> None:
@@ -67,7 +67,7 @@ class Publishing:
         self._loop.start()
 
     def pace(self) -> bool:
-        """Wait for the next publish's instant and start its send. False when there is nothing more to send."""
+        """Wait for the next publish's instant and start its send. Return False when the schedule has ended."""
         return self._loop.pace()
 
     def stop(self) -> None:
@@ -81,13 +81,13 @@ class Publishing:
             channel.close()
 
     def _ask(self, channel: engine.Channel) -> None:
-        """Asks for something that changes nothing, and is not recorded."""
+        """Send a request that changes nothing and is not recorded."""
         try:
             channel.are_old(_NOBODY, [_NOBODY])
         except LookupError:
             pass
         except engine.EngineError as error:
-            logger.warning("the load starts although the server does not answer well: %s", error)
+            logger.warning("starting the load although the server did not answer correctly: %s", error)
 
     def _send(self, planned: PlannedPublish, intended_ns: int) -> None:
         channel = self._channels[planned.channel]
@@ -101,7 +101,7 @@ class Publishing:
                 channel.publish_many(messages, intended_ns=intended_ns)
         except gevent.GreenletExit:
             failure = NotPublished("no answer before the end of the load")
-        except Exception as error:  # whatever it was, it is a failed send and never the end of the load
+        except Exception as error:  # any error is a failed send and must not end the load
             failure = error
         self._report(PUBLISH, self._groups[planned.channel], (time.monotonic_ns() - intended_ns) / 1e6, failure)
 
@@ -113,6 +113,6 @@ class Publishing:
 
 
 def content(message: PlannedMessage, start_ns: int) -> dict[str, Any]:
-    """What is published: with the instant at which it was meant to be, the first time, so that whoever gets it knows how old it
-    is. Monotonic times are those of one machine."""
+    """The published content, with the intended instant of its first publish, from which subscribers compute the latency. That
+    instant is monotonic time and so valid on one machine only."""
     return {"intended_ns": start_ns + round(message.offset_ms * 1_000_000), **message.content}

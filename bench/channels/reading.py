@@ -1,6 +1,6 @@
-"""One subscriber of the plan: fetches, works, acknowledges, again and again, in the way of its kind.
+"""One subscriber of the plan: fetches, works and acknowledges in a loop, as its kind requires.
 
-Threads in a plain process, greenlets inside Locust, which has patched what blocks here.
+Runs on threads in a plain process, and on greenlets inside Locust, which patches the blocking calls.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from engine.channel import clock
 from engine.channel.recorder import ChannelRecorder
 from engine.history import HistoryFile
 
-#: Waits of long polls: most are short, so that each process speaks with its server every now and then; some are long.
+#: Waits of long polls: most are short, so that each process contacts its server regularly; some are long.
 WAIT_MS = (500, 2_000)
 LONG_WAIT_MS = (5_000, 20_000)
 LONG_WAIT_SHARE = 0.25
-#: While it catches up nobody waits for long.
+#: Wait of a long poll while catching up.
 CATCH_UP_WAIT_MS = 500
-#: How long one who vanishes or lags is there, at least and at most, and then away.
+#: Least and greatest time for which a vanishing or lagging subscriber is present, and then for which it is away.
 THERE_S = (8.0, 20.0)
 AWAY_S = 20.0
-#: How long a slow one works on a batch, at least and at most.
+#: Least and greatest time for which a slow subscriber works on a batch.
 WORK_S = (0.2, 2.0)
-#: A lazy one comes back so soon for what it has not acknowledged; one who lags looks again so soon.
+#: Pause of a lazy subscriber before it fetches unacknowledged messages again, and of a lagging one between two fetches.
 LAZY_S = 0.2
 LAG_S = 1.0
-#: After an error.
+#: Pause after an error.
 BACKOFF_S = 0.2
-#: So many of all acknowledgements come with one before them that must not work.
+#: Share of acknowledgements that are preceded by a bad one that must be refused.
 MISUSE_SHARE = 0.02
-#: Of what is there when it is told to stop, it takes so many batches at most.
+#: Maximum number of batches that a subscriber still reads when it is stopped.
 LAST_FETCHES_MAX = 20
 
 DELIVERY = "delivery"
@@ -53,38 +53,38 @@ Report = Callable[[str, str, float | None, Exception | None], None]
 
 
 class Wishes:
-    """What the owner of subscribers wants of them all."""
+    """Requests to all subscribers of a process: catch up, or stop."""
 
     def __init__(self) -> None:
         self._hurry = threading.Event()
         self._stop = threading.Event()
 
     def catch_up(self) -> None:
-        """From now on everybody reads at once whatever there is, and does nothing else."""
+        """From now on all subscribers read all available messages at once, without any pauses."""
         self._hurry.set()
 
     def stop(self) -> None:
-        """Finish what is in hand, read what is left, and end."""
+        """Ask all subscribers to acknowledge what they have fetched, read what is left, and end."""
         self._stop.set()
         self._hurry.set()
 
     @property
     def hurry(self) -> bool:
-        """Whether everybody should catch up."""
+        """True when all subscribers should catch up."""
         return self._hurry.is_set()
 
     @property
     def stopping(self) -> bool:
-        """Whether everybody should end."""
+        """True when all subscribers should end."""
         return self._stop.is_set()
 
     def pause(self, seconds: float) -> None:
-        """Wait, not longer than there is time for it."""
+        """Wait for this time, but end at once when asked to stop or to catch up."""
         self._hurry.wait(seconds)
 
 
 class Reader:
-    """One subscriber. `idle`: it has nothing in hand, for it waits for messages or has `ended`."""
+    """One subscriber. `idle`: it has no unacknowledged messages, because it waits for messages or has `ended`."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Reader:
         self.ended = True
 
     def run(self) -> None:
-        """Read until told to stop, and then what is left. Raises nothing: whatever fails is reported and tried again."""
+        """Read until asked to stop, and then what is left. Does not raise: failures are reported and retried."""
         self._turn_ns = self._later_ns(*THERE_S)
         self.idle = self.ended = False
         try:
@@ -125,14 +125,14 @@ class Reader:
             self.idle = self.ended = True
 
     def _attempt(self, action: Callable[[], bool]) -> bool:
-        """One round; False as well when it failed."""
+        """Run one round; return its result, or False when it failed."""
         try:
             if not self._subscribed:
                 self._channel.subscribe(self._name)
                 self._subscribed = True
             return action()
         except LookupError:
-            # The channel or the subscriber outlived its life, or was not in what a server was restored from.
+            # The channel or the subscriber has expired, or was not in the snapshot that a server was restored from.
             self._subscribed, self._acknowledged = False, None
             return True
         except engine.EngineError as error:
@@ -141,7 +141,7 @@ class Reader:
             return False
 
     def _turn(self) -> bool:
-        """One round in the way of this kind."""
+        """One round, as this kind of subscriber requires."""
         away = self._kind in ("vanished", "lagging") and time.monotonic_ns() > self._turn_ns and not self._wishes.hurry
         if not away:
             return self._read(self._kind)
@@ -153,7 +153,7 @@ class Reader:
         return True
 
     def _read(self, kind: Kind) -> bool:
-        """Fetch, work, acknowledge. False when there was nothing."""
+        """Fetch, work, acknowledge. Return False when there was no message."""
         got = self._fetch(wait_ms=self._wait_ms())
         if got.receipt is None:
             return False
@@ -167,14 +167,14 @@ class Reader:
         return True
 
     def _last(self) -> bool:
-        """Take what is there, if there is anything."""
+        """Read a batch without waiting. Return True when there are more messages."""
         got = self._fetch(wait_ms=0)
         if got.receipt is not None:
             self._acknowledge(Handed(got.receipt, got.era, len(got.messages) + got.lost + got.corrupt))
         return got.more_messages
 
     def _lag(self) -> None:
-        """Keep the place, and let what is unread grow old."""
+        """Fetch without acknowledging for a while: the subscription stays alive, and unread messages pile up."""
         end_ns = time.monotonic_ns() + round(AWAY_S * 1e9)
         while time.monotonic_ns() < end_ns and not self._wishes.hurry:
             self._fetch(wait_ms=0, most=1)
@@ -208,7 +208,7 @@ class Reader:
     def _wait_ms(self) -> int:
         if self._wishes.hurry:
             return CATCH_UP_WAIT_MS
-        # Whoever loses what is late must not be late itself.
+        # A subscriber of short-lived messages must fetch often, or it loses more of them than planned.
         is_long = self._rng.random() < LONG_WAIT_SHARE and self._at.group != "short life"
         return round(self._between(*(LONG_WAIT_MS if is_long else WAIT_MS)))
 
@@ -222,8 +222,8 @@ class Reader:
 class Readers:
     """Subscribers of one process: their channels, and one history.
 
-    Raises FileExistsError when the history file is there already, other OSError when it cannot be written, and
-    engine.EngineError for a wrong setting.
+    Raises FileExistsError when the history file already exists, another OSError when it cannot be written, and
+    engine.EngineError for an invalid setting.
     """
 
     def __init__(self, place: Place, *, seed: int, report: Report) -> None:
@@ -237,7 +237,8 @@ class Readers:
         self._wishes = Wishes()
 
     def reader(self, planned: tuple[PlannedChannel, PlannedSubscriber]) -> Reader:
-        """One more, whose `run` is the caller's to start. Those of one channel share one object, as the users of a service do."""
+        """Create a subscriber; the caller starts its `run`. Subscribers of one channel share one channel object, as the users
+        of a service do."""
         channel = planned[0]
         if channel.name not in self._channels:
             self._channels[channel.name] = self._place.open(channel, self._history)
@@ -247,11 +248,11 @@ class Readers:
         return made
 
     def catch_up(self) -> None:
-        """Everybody reads at once whatever there is, and does nothing else."""
+        """Ask all subscribers to read all available messages at once, without any pauses."""
         self._wishes.catch_up()
 
     def stop(self, timeout_s: float) -> None:
-        """End everybody: who has something in hand acknowledges it, and who goes on to wait for messages is left alone."""
+        """Stop all subscribers: each acknowledges what it has fetched; those that only wait for messages are not waited for."""
         self._wishes.stop()
         start_s = time.monotonic()
         while (waited_s := time.monotonic() - start_s) < timeout_s and not self._over(waited_s):
@@ -264,6 +265,7 @@ class Readers:
             channel.close()
 
     def _over(self, waited_s: float) -> bool:
-        """Whether nobody is worth waiting for: a wait of one who catches up ends by itself."""
+        """True when each subscriber has ended or is in a long wait, which is not waited for. Waits while catching up are short
+        and end by themselves, so a subscriber counts as in a long wait only after `CATCH_UP_WAIT_MS`."""
         waits_for_long = waited_s * 1000 > CATCH_UP_WAIT_MS
         return all(reader.ended or (waits_for_long and reader.idle) for reader in self._readers)

@@ -1,8 +1,8 @@
-"""The seeded load on channels: which channels there are, who reads them and how, and which message is published when. Pure
+"""The seeded load on channels: the channels, their subscribers and how they read, and the instant of each publish. Pure
 arithmetic, no I/O.
 
-Arrivals are Poisson, and only `Random.random()` is used, with a fixed number of draws for each publish, for the reasons that
-`bench.workload` gives: one seed is the same load in every process, and another rate moves the instants but not what is sent.
+Arrivals are Poisson, and only `Random.random()` is used, with a fixed number of draws for each publish, for the reasons given
+in `bench.workload`: a seed gives the same load in every process, and another rate changes the instants but not the messages.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from typing import Any, Literal
 
 from bench.workload import WorkloadError
 
-#: What a subscriber does with what it fetches. usual: acknowledges each batch at once. slow: works on it for a while first.
-#: lazy: acknowledges every second fetch, so it is given everything twice. vanished: stays away for a while. lagging: goes on to
-#: fetch, and so keeps its place, but acknowledges nothing for a while.
+#: Behaviour of a subscriber. usual: acknowledges each batch at once. slow: works on it for a while first. lazy: acknowledges
+#: every second fetch, so it gets everything twice. vanished: stays away for a while. lagging: goes on fetching, which keeps
+#: its subscription alive, but acknowledges nothing for a while.
 Kind = Literal["usual", "slow", "lazy", "vanished", "lagging"]
 USUAL: Kind = "usual"
 
-#: Who runs which subscriber: two plain processes, and the users inside Locust.
+#: Shares of the subscribers: two plain processes, and the users inside Locust, each run one.
 PLAIN_SHARES = ("subscriber-1", "subscriber-2")
 LOCUST_SHARE = "consumer-1"
 SHARES = (*PLAIN_SHARES, LOCUST_SHARE)
 
-#: Channels that one subscriber reads: as many as a run needs so that one of their clocks wraps every few seconds.
+#: Number of channels with one subscriber: enough that one of their clocks wraps every few seconds of a run.
 SINGLES = 40
-#: How long an unread message lives: longer than any run, and shorter than a subscriber lags behind.
+#: Lifetime of an unread message: LONG_MS is longer than any run, SHORT_MS is shorter than a lagging subscriber's delay.
 LONG_MS = 1_800_000
 SHORT_MS = 1_000
 
-#: Size of a content: as small messages are in practice.
+#: Size of a message's content, as is typical of small messages.
 CONTENT_BYTES = (150, 250)
-#: Messages of a batch.
+#: Least and greatest number of messages in a batch.
 BATCH = (2, 6)
-#: A message that is published again is one of the last so many publishes of its channel.
+#: A repeated publish is one of this many latest publishes of its channel.
 REPEAT_BACK = 8
 
 _ID_PREFIX = re.compile(r"[0-9a-z][0-9a-z_-]{0,39}")
@@ -50,7 +50,7 @@ _DRAWS = 8
 
 @dataclass(frozen=True, slots=True)
 class PlannedSubscriber:
-    """`share`: who runs it, one of SHARES."""
+    """One subscriber. `share`: the process that runs it, one of SHARES."""
 
     name: str
     kind: Kind
@@ -59,7 +59,7 @@ class PlannedSubscriber:
 
 @dataclass(frozen=True, slots=True)
 class PlannedChannel:
-    """`rate_per_s`: calls that publish, at rate 1. `group`: those that are measured together."""
+    """One channel. `rate_per_s`: publish calls per second at rate 1. `group`: channels of a group are measured together."""
 
     name: str
     group: str
@@ -69,23 +69,23 @@ class PlannedChannel:
 
     @property
     def fan_out(self) -> int:
-        """How many read it."""
+        """Number of subscribers."""
         return len(self.subscribers)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its subscribers."""
+        """Names of its subscribers."""
         return tuple(subscriber.name for subscriber in self.subscribers)
 
     @property
     def slow(self) -> tuple[str, ...]:
-        """Subscribers whose latency says nothing: by plan they are late."""
+        """Names of the subscribers that are late by plan, whose latency is not measured."""
         return tuple(subscriber.name for subscriber in self.subscribers if subscriber.kind != USUAL)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessage:
-    """`offset_ms`: of the publish that it was first part of; a message that is published again is the same in every byte."""
+    """One message. `offset_ms`: that of its first publish. A message that is published again has exactly the same bytes."""
 
     id: str
     offset_ms: float
@@ -94,8 +94,8 @@ class PlannedMessage:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPublish:
-    """One call, `offset_ms` after the start of the schedule; several messages go as one batch. `sender`: whose part it is.
-    `new`: how many of the messages are published for the first time."""
+    """One publish call, `offset_ms` after the start of the schedule; several messages form one batch. `sender`: index that
+    decides which part of the load sends it. `new`: number of messages that are published for the first time."""
 
     index: int
     offset_ms: float
@@ -107,7 +107,7 @@ class PlannedPublish:
 
 @dataclass(frozen=True, slots=True)
 class ChannelWorkload:
-    """What a run publishes, without end, at `rate` times the rates of the channels. Shares are fractions of all calls.
+    """The publishes of a run, without end, at `rate` times the rates of the channels. Shares are fractions of all calls.
 
     Raises WorkloadError naming field, value and bound.
     """
@@ -138,17 +138,17 @@ class ChannelWorkload:
         return next(channel for channel in CHANNELS if channel.name == name)
 
     def publishes(self, part: int = 0, parts: int = 1) -> Iterator[PlannedPublish]:
-        """The publishes in order of their instants; of `parts` senders, sender `part` gets those that are its own.
+        """The publishes in order of their instants. Of `parts` senders, sender `part` gets those with sender % parts == part.
 
-        Senders need not talk to each other: together they send each once, and whatever is published again comes from the one that
-        has published it before.
+        Together the senders send each publish once, without communication. A repeated publish comes from the same sender as the
+        first one.
         """
         if not 1 <= parts <= 1_000 or not 0 <= part < parts:
             raise WorkloadError(f"part, parts: {part!r} of {parts!r} is not one of 1 to 1000 parts, counted from 0")
         return (publish for publish in self._publishes() if publish.sender % parts == part)
 
     def new_messages(self, until_ms: float) -> dict[str, int]:
-        """How many steps the clock of each channel takes until then, if everything is sent."""
+        """Channel -> number of steps that its clock takes until `until_ms`, if everything is sent."""
         counts = dict.fromkeys((channel.name for channel in CHANNELS), 0)
         for publish in takewhile(lambda publish: publish.offset_ms <= until_ms, self._publishes()):
             counts[publish.channel] += publish.new
@@ -159,7 +159,7 @@ class ChannelWorkload:
         pad_source = "".join(string.ascii_letters[int(rng.random() * 52)] for _ in range(_PAD_SOURCE_BYTES))
         total = sum(channel.rate_per_s for channel in CHANNELS)
         recent: dict[str, deque[PlannedPublish]] = {channel.name: deque(maxlen=REPEAT_BACK) for channel in CHANNELS}
-        # the sum is kept in mean gaps, so that another rate scales the instants exactly
+        # The sum is in units of the mean gap, so that another rate scales the instants exactly.
         gaps = 0.0
         index = 0
         while True:
@@ -199,7 +199,7 @@ def of_share(share: str) -> tuple[tuple[PlannedChannel, PlannedSubscriber], ...]
 
 
 def _channel_at(place: float) -> str:
-    """The channel in whose stretch of the summed rates the place lies."""
+    """The channel whose interval in the cumulated rates contains `place`."""
     for channel in CHANNELS:
         place -= channel.rate_per_s
         if place < 0:
@@ -217,28 +217,28 @@ def _content(index: int, part: int, size: float, start: float, pad_source: str) 
 
 
 def _single(number: int) -> PlannedChannel:
-    """A channel with one reader. Of the kinds that are late by plan there are a few of each."""
+    """A channel with one subscriber; a few of each kind that is late by plan."""
     kinds: dict[int, Kind] = {5: "slow", 6: "slow", 11: "lazy", 12: "lazy", 17: "vanished", 18: "vanished"}
     reader = PlannedSubscriber("reader", kinds.get(number % 20, USUAL), PLAIN_SHARES[(number + 1) % 2])
     return PlannedChannel(f"wrap-{number:02}", "fan-out 1", 1.0, LONG_MS, (reader,))
 
 
 def _ten(name: str) -> PlannedChannel:
-    """A channel with ten readers, in two processes."""
+    """A channel with ten subscribers, in two processes."""
     kinds: dict[int, Kind] = {3: "lazy", 6: "slow", 9: "vanished"}
     readers = [PlannedSubscriber(f"reader-{n:02}", kinds.get(n, USUAL), PLAIN_SHARES[(n + 1) % 2]) for n in range(1, 11)]
     return PlannedChannel(name, "fan-out 10", 4.0, LONG_MS, tuple(readers))
 
 
 def _hundred() -> PlannedChannel:
-    """A channel with a hundred readers, all inside Locust."""
+    """A channel with a hundred subscribers, all inside Locust."""
     kinds: dict[int, Kind] = {0: "slow", 10: "lazy", 20: "vanished"}
     readers = [PlannedSubscriber(f"reader-{n:03}", kinds.get(n % 50, USUAL), LOCUST_SHARE) for n in range(1, 101)]
     return PlannedChannel("fan-100", "fan-out 100", 1.0, LONG_MS, tuple(readers))
 
 
 def _short() -> PlannedChannel:
-    """A channel whose messages die soon, with one reader who loses some."""
+    """A channel whose messages expire soon, with one subscriber that loses some."""
     readers = (PlannedSubscriber("reader", USUAL, LOCUST_SHARE), PlannedSubscriber("laggard", "lagging", LOCUST_SHARE))
     return PlannedChannel("short", "short life", 2.0, SHORT_MS, readers)
 

@@ -1,5 +1,7 @@
-"""The micro-benchmarks of the engine, each as a ratio to something simpler that ran in the same minutes (`make bench-engine`).
+"""Micro-benchmarks of the engine, each reported as a ratio to a simpler baseline measured at the same time (`make
+bench-engine`).
 
-The server is on CPU 0 and the client on CPU 1, because a round trip between two cores costs more than one within a core, and a
-scheduler that changes its mind changes every number. What is compared takes turns, so that a neighbour disturbs both.
+The server is pinned to CPU 0 and the client to CPU 1, because a round trip between two cores costs more than one within a core,
+so migrations by the scheduler would change every number. Both sides of a comparison alternate, so that other load on the
+machine affects both.
 """

@@ -1,6 +1,6 @@
-"""A bare redis-py loop that enqueues with the engine's own script, and builds the same id and the same bytes.
+"""A bare redis-py loop that enqueues with the engine's script, and builds the same id and bytes as the engine.
 
-No driver, no validation, no operation: what the engine adds to it is what the engine costs.
+It has no driver, validation or operation objects, so the difference to it is the overhead of the engine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.call import Call
 from engine.models.ids import random_id
 from engine.queue import producing
 
-#: What differs from job to job. A slot beyond these that differs as well is new to this loop, and it refuses to run.
+#: Slots that differ between jobs. If any other slot differs, the script has changed, and this loop refuses to run.
 _OF_THE_JOB = {"job", "run", "id", "not_after_ms", "tail"}
 #: Bytes of the nonce and of `not_after_ms` at the beginning of the tail.
 _NONCE_BYTES, _VOID_BYTES = 8, 6
@@ -27,11 +27,11 @@ _DEADLINE_MS = 10_000
 
 
 class NewSlot(Exception):
-    """The enqueue script has a slot that this loop does not know, so it would not build the same bytes."""
+    """The script has a slot that this loop does not know, so it would not build the same bytes."""
 
 
 class BareEnqueue:
-    """The loop for one queue. It learns the arguments that never change from two calls that the model builds."""
+    """The loop for one queue. It takes the constant arguments from two calls that the model builds."""
 
     def __init__(self, queue: engine.Queue, plain: redis.Redis) -> None:
         self._plain = plain
@@ -50,14 +50,14 @@ class BareEnqueue:
         self._digest = str(plain.script_load(one.script.text))
         job = str(slots["id"])
         self._job_prefix, self._run_prefix = (str(slots[name]).removesuffix(job) for name in ("job", "run"))
-        # nonce and not_after_ms, then what all jobs share, then the payload
+        # The tail is nonce and not_after_ms, then a part that is equal for all jobs, then the payload.
         tail: Any = slots["tail"]
         self._middle = tail[_NONCE_BYTES + _VOID_BYTES : len(tail) - len(payload)]
         if tail != b"nonce--1" + (1).to_bytes(_VOID_BYTES, "big") + self._middle + payload:
             raise NewSlot("enqueue: the tail of the envelope has another layout than this loop builds")
 
     def run(self, jobs: int) -> None:
-        """Enqueue so many, one by one."""
+        """Enqueue this many jobs, one by one."""
         words, at, middle, dumps = self._words, self._at, self._middle, _encoder()
         at_job, at_run, at_id, at_void, at_tail = (at[name] for name in ("job", "run", "id", "not_after_ms", "tail"))
         evalsha, digest, key_count, new_id = self._plain.evalsha, self._digest, self._key_count, random_id
@@ -78,5 +78,5 @@ class BareEnqueue:
 
 
 def _encoder() -> Callable[[object], str]:
-    """As the engine makes bytes, made once."""
+    """A JSON encoder with the engine's settings, built once."""
     return json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode

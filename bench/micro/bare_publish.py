@@ -1,6 +1,6 @@
-"""A bare redis-py loop that publishes with the engine's own script, and builds the same bytes.
+"""A bare redis-py loop that publishes with the engine's script, and builds the same bytes as the engine.
 
-No driver, no validation, no operation: what the engine adds to it is what the engine costs.
+It has no driver, validation or operation objects, so the difference to it is the overhead of the engine.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from engine.models.dsps import DspsModel
 from engine.operations import NewMessage, Publish
 
 _DEADLINE_MS = 10_000
-#: Of keys of a channel with the usual rule: half an hour and the margin.
+#: Lifetime of the keys of a channel with the default expiry: half an hour and the margin.
 _LIFE_S = 1_815
 _IDS = ("message-one", "message-two")
-#: As a channel escapes its contents for the wire.
+#: The escapes that a channel applies to contents.
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 class BarePublish:
-    """The loop for one channel. It learns the words that never change from two calls that the model builds."""
+    """The loop for one channel. It takes the constant arguments from two calls that the model builds."""
 
     def __init__(self, channel: engine.Channel, plain: redis.Redis) -> None:
         self._plain = plain
@@ -50,7 +50,7 @@ class BarePublish:
         self._content_at = [at for at in range(len(one)) if _holds(one[at], content.decode())]
 
     def run(self, messages: int) -> None:
-        """Publish so many, one by one."""
+        """Publish this many messages, one by one."""
         words, evalsha, digest, key_count = self._words, self._plain.evalsha, self._digest, self._key_count
         templates = {at: words[at] if isinstance(words[at], str) else words[at].decode() for at in self._id_at}
         (void_at,) = self._void_at
@@ -69,5 +69,5 @@ class BarePublish:
 
 
 def _holds(word: object, text: str) -> bool:
-    """Whether a word of the call has the text in it."""
+    """True when an argument of the call contains the text."""
     return text in (word.decode() if isinstance(word, bytes) else str(word))

@@ -1,4 +1,4 @@
-"""The machine card of a run: without it a number means nothing."""
+"""The machine card of a run, without which its numbers cannot be interpreted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOOL_TIMEOUT_S = 10
 
 
 def machine_card(servers: dict[str, Path | None]) -> dict[str, Any]:
-    """Processor, cores, memory, versions, commit, and the load averages before the run."""
+    """CPU, cores, memory, versions, commit, and the load averages before the run."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -36,7 +36,7 @@ def machine_card(servers: dict[str, Path | None]) -> dict[str, Any]:
 
 
 def one_line(card: dict[str, Any]) -> str:
-    """The card as people read it."""
+    """The card as one readable line."""
     servers = ", ".join(version or f"no {name}" for name, version in card["servers"].items())
     packages = card["packages"]
     return (
@@ -61,14 +61,14 @@ def _package_version(name: str) -> str:
 
 
 def _server_version(binary: Path | None) -> str:
-    """`Valkey 9.1.2`, from what the program says; empty when there is none."""
+    """Name and version such as `Valkey 9.1.2`, from the program's output; empty without a program."""
     words = _output_of([str(binary), "--version"]).split() if binary else []
     number = next((word.removeprefix("v=") for word in words if word.startswith("v=")), "")
     return f"{words[0]} {number}" if number else ""
 
 
 def _commit() -> str:
-    """The commit of the working tree in short, with `+changes` when it is not clean; empty outside a repository."""
+    """The short hash of HEAD, with `+changes` when the working tree is not clean; empty outside a repository."""
     commit = _output_of(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]).strip()
     changed = commit and _output_of(["git", "-C", str(ROOT), "status", "--porcelain"]).strip()
     return f"{commit}+changes" if changed else commit

@@ -25,21 +25,22 @@ from bench.micro.rounds import columns, in_turns, quantile, ratio
 from engine.testing import EmbeddedServer
 
 BATCH = 100
-#: Connections of the publisher in batches that is held against DSPS for 20 hosts: while one waits for the server, another builds.
+#: Connections of the batch publisher that is compared with DSPS for 20 hosts: while one waits for the server, another builds
+#: a batch.
 CONNECTIONS = 2
 _IN_BATCHES = f"channel, batches of {BATCH}, {CONNECTIONS} connections"
-#: What DSPS publishes for 20 hosts, in its own load test (reference: messages a second).
+#: Messages per second that DSPS publishes for 20 hosts in its own load test.
 DSPS_PER_S = 7_394
 SUBSCRIBERS = 100
-#: Messages of one fetch, unless told otherwise.
+#: Default number of messages of one fetch.
 FETCH = 64
 _BLOCK = {"one": 400, "batch": 4_000}
 _RATE_PER_S = 100.0
 _WARM_UP = 50
 _TIMEOUT_S = 60
-#: The keys of our own index; foreign publishers leave none of them.
+#: Part of the names of our index's keys; foreign publishers do not write these.
 _OURS = ".ironclaim"
-#: Puts messages where a publish puts them, many at once: body and dedup, and the entry of the index where `index` is 1.
+#: Writes many messages at once as a publish would: body and dedup, and the index entry if `index` is 1.
 _FILL = """local channel, first, last, index = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 local prefix = 'c.{' .. channel .. '}.'
 for clock = first, last do
@@ -53,12 +54,12 @@ redis.call('SET', prefix .. 'clock', string.format('%d', last), 'EX', 3600)
 return last"""
 _FILL_STEP = 10_000
 
-Told = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured."""
+    """The amount of work to measure."""
 
     publishes: int
     batch_messages: int
@@ -68,11 +69,11 @@ class Size:
     backlog: int
 
 
-def measure(size: Size, told: Told) -> dict[str, Any]:
-    """All of it, each part on an empty server of its own."""
+def measure(size: Size, report: Report) -> dict[str, Any]:
+    """Measure all parts, each on an empty server of its own."""
     found: dict[str, Any] = {}
     for name, part in (("publish", publish), ("fetch", fetches), ("wake", wake), ("catching_up", catching_up)):
-        found[name] = part(size, told)
+        found[name] = part(size, report)
     published, woken, caught = found["publish"], found["wake"], found["catching_up"]
     ratios = {
         "publish": published["ratio"],
@@ -85,8 +86,9 @@ def measure(size: Size, told: Told) -> dict[str, Any]:
     return {**found, "ratios": ratios}
 
 
-def publish(size: Size, told: Told) -> dict[str, Any]:
-    """Messages a second: one by one on one connection, beside the bare loop; and in batches on one, and on two."""
+def publish(size: Size, report: Report) -> dict[str, Any]:
+    """Messages per second: one by one on one connection, alternating with the bare loop; and in batches on one and two
+    connections."""
     with pinned_server() as server, engine.Channel("publish", url=server.url) as channel:
         plain = client(server)
         channel.publish("warm-up", PAYLOAD)
@@ -121,7 +123,7 @@ def publish(size: Size, told: Told) -> dict[str, Any]:
             two.run(on_two_connections, size.batch_messages, plain)
             return one, two
 
-        sides = in_turns({"one": alternate, "batch": batches}, size.repeat, lambda text: told(f"publish: {text}"))
+        sides = in_turns({"one": alternate, "batch": batches}, size.repeat, lambda text: report(f"publish: {text}"))
     rows = {
         "channel, one by one": [mine.cost() for mine, _ in sides["one"]],
         "bare loop, one by one": [other.cost() for _, other in sides["one"]],
@@ -133,8 +135,8 @@ def publish(size: Size, told: Told) -> dict[str, Any]:
     return {"costs": costs, "ratio": ratio(ours, theirs)}
 
 
-def fetches(size: Size, told: Told) -> dict[str, float]:
-    """What the delivery of up to 64 messages to each of 100 subscribers costs: round trips, commands inside, microseconds."""
+def fetches(size: Size, report: Report) -> dict[str, float]:
+    """The cost of delivering up to 64 messages to each of 100 subscribers: round trips and microseconds of Redis per fetch."""
     with pinned_server() as server, engine.Channel("fetch", url=server.url) as channel:
         plain = client(server)
         names = [f"s{number}" for number in range(SUBSCRIBERS)]
@@ -147,32 +149,32 @@ def fetches(size: Size, told: Told) -> dict[str, float]:
             raise RuntimeError(f"{delivered} of {SUBSCRIBERS * FETCH} messages were delivered")
         calls, spent_us = evalsha_stats(plain)
         sent = _sent(plain)
-    told(f"fetch: {sent / SUBSCRIBERS:.2f} commands sent a fetch, {spent_us / calls:.1f} us of Redis for {FETCH} messages")
+    report(f"fetch: {sent / SUBSCRIBERS:.2f} commands sent a fetch, {spent_us / calls:.1f} us of Redis for {FETCH} messages")
     return {"calls_per_fetch": sent / SUBSCRIBERS, "redis_us_per_fetch": spent_us / calls}
 
 
 def _sent(plain: redis.Redis) -> float:
-    """Commands that clients sent since the last reset of the statistics, but for our own looks at them."""
+    """Commands that clients sent since the last reset of the statistics, without the two that read the statistics."""
     stats: Any = plain.info("stats")
     return float(stats["total_commands_processed"]) - _inside(plain) - 2
 
 
 def _inside(plain: redis.Redis) -> float:
-    """Commands that ran inside of scripts."""
+    """Number of commands that ran inside of scripts."""
     stats: Any = plain.info("commandstats")
     sent = ("cmdstat_evalsha", "cmdstat_info", "cmdstat_config|resetstat")
     return float(sum(one["calls"] for name, one in stats.items() if name not in sent))
 
 
-def wake(size: Size, told: Told) -> dict[str, Any]:
-    """Milliseconds from the call of `publish` to the message, at a hundred a second: of a long poll, and of bare pub/sub."""
+def wake(size: Size, report: Report) -> dict[str, Any]:
+    """Milliseconds from the call of `publish` to the message, at 100 messages/s: with a long poll, and with bare pub/sub."""
     samples: dict[str, list[float]] = {"channel": [], "bare": []}
     with pinned_server() as server:
         for number in range(size.slices):
             for role in ("channel", "bare") if number % 2 == 0 else ("bare", "channel"):
                 client(server).flushall()
                 samples[role] += _slice(server, role, size.wakes)
-            told(f"wake: slice {number + 1} of {size.slices} a side")
+            report(f"wake: slice {number + 1} of {size.slices} a side")
     shares = {"p50": 0.50, "p99": 0.99}
     return {"ms": {role: {name: quantile(found, share) for name, share in shares.items()} for role, found in samples.items()}}
 
@@ -194,14 +196,14 @@ def _slice(server: EmbeddedServer, role: str, wakes: int) -> list[float]:
             raise RuntimeError(f"wake: the {role} listener did not start")
         publisher = start("publisher")
         publisher.communicate(timeout=total / _RATE_PER_S + _TIMEOUT_S)
-        heard: list[float] = json.loads(listener.communicate(timeout=_TIMEOUT_S)[0])
-    if len(heard) != total:
-        raise RuntimeError(f"wake: the {role} listener heard {len(heard)} of {total} messages")
-    return heard[_WARM_UP:]
+        received_ms: list[float] = json.loads(listener.communicate(timeout=_TIMEOUT_S)[0])
+    if len(received_ms) != total:
+        raise RuntimeError(f"wake: the {role} listener received {len(received_ms)} of {total} messages")
+    return received_ms[_WARM_UP:]
 
 
-def catching_up(size: Size, told: Told) -> dict[str, Any]:
-    """A subscriber that is far behind: what it costs Redis, for each message that it gets, and the keys of the dearest call."""
+def catching_up(size: Size, report: Report) -> dict[str, Any]:
+    """The cost of a subscriber that is far behind: time of Redis per delivered message, and keys read by the costliest call."""
     shallow, deep = 1_000, size.backlog
     found = {
         "1,000 unread, our index": _catch_up(shallow, "unread", indexed=True),
@@ -212,18 +214,19 @@ def catching_up(size: Size, told: Told) -> dict[str, Any]:
         f"{deep:,} expired, foreign publishers": _catch_up(deep, "expired", indexed=False),
     }
     for title, row in found.items():
-        told(
+        report(
             f"catching up: {title}: {row['us_per_message']:,.1f} us a message, {row['calls']:.0f} calls, "
             f"{row['keys_most']:.0f} keys at most in a call, {row['first_ms']:,.1f} ms to the first message"
         )
-    # Time is not compared: behind a million messages each one is far from the processor's caches, and costs twice as much.
+    # Keys are compared, not times: with a million messages the data is not in the CPU caches, and each message costs twice as
+    # much.
     small, large = (found[title]["keys_per_message"] for title in list(found)[:2])
     return {"rows": found, "deep_over_shallow": large / small, "keys_most": max(row["keys_most"] for row in found.values())}
 
 
 def _catch_up(clocks: int, kind: str, *, indexed: bool) -> dict[str, float]:
-    """So many clocks behind: `unread` all of them live, `expired` none but the last 64, `dead` the same and the index has not
-    noticed yet."""
+    """A subscriber that is `clocks` behind. `unread`: all messages are alive; `expired`: only the last 64 are; `dead`: the
+    same, but the index still lists the expired ones."""
     with pinned_server() as server, engine.Channel("behind", url=server.url) as channel:
         plain = client(server)
         channel.subscribe("late")
@@ -243,7 +246,7 @@ def _catch_up(clocks: int, kind: str, *, indexed: bool) -> dict[str, float]:
 
 
 def _fill(plain: redis.Redis, channel: str, first: int, last: int, *, index: bool, bodies: bool) -> None:
-    """Put messages under these clocks, or move the clock alone."""
+    """Write messages with these clocks, or only set the clock."""
     content = json.dumps(PAYLOAD, separators=(",", ":"))
     for start in range(first if index or bodies else last, last + 1, _FILL_STEP):
         upto = min(start + _FILL_STEP - 1, last)
@@ -251,7 +254,7 @@ def _fill(plain: redis.Redis, channel: str, first: int, last: int, *, index: boo
 
 
 def _drain(channel: engine.Channel, plain: redis.Redis) -> dict[str, float]:
-    """Fetch and acknowledge until nothing is left; what the fetches cost."""
+    """Fetch and acknowledge until nothing is left; return the cost of the fetches."""
     messages, calls, spent_us, keys, keys_most, first_ms = 0, 0, 0.0, 0.0, 0.0, 0.0
     began_s = time.monotonic()
     more = True

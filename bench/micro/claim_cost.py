@@ -1,7 +1,6 @@
-"""What a claim costs the server per job, over the depth of the queue, over what it may not take, and over lanes.
+"""The server's cost of a claim per job, by queue depth, by the number of jobs that it may not claim, and by number of lanes.
 
-Only the claims are sent by EVALSHA, so its statistics count nothing else; what keeps the queue at its depth, and what ends the
-jobs afterwards, goes by EVAL.
+Only the claims are sent by EVALSHA, so its statistics count nothing else. Refilling the queue and finishing the jobs use EVAL.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from engine.operations import EnqueueMany, Finish, Lease
 from engine.queue import producing
 
 BATCH = 10
-#: Parts of a repetition.
+#: Number of blocks of a repetition.
 BLOCKS = 10
 
 _OTHER = "other"
@@ -30,14 +29,14 @@ _OTHER = "other"
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a queue looks like before the claims: how it is prepared, and the names that the worker claims."""
+    """How a queue is prepared before the claims, and the job names that the worker claims."""
 
     prepare: Callable[[engine.Queue], None]
     classes: tuple[str, ...] = (NAME,)
 
 
 def scenes(depths: Sequence[int], lanes: Sequence[int], barred: int, free: int) -> dict[str, dict[str, Scene]]:
-    """The three groups of the target, each with its scenes by title."""
+    """The three groups of scenes, one per target, each by title."""
     return {
         "claim_deep": {f"{depth:,} waiting": Scene(lambda queue, depth=depth: fill(queue, depth)) for depth in depths},
         "claim_blocked": {
@@ -54,20 +53,20 @@ def scenes(depths: Sequence[int], lanes: Sequence[int], barred: int, free: int) 
     }
 
 
-def measure(claims: int, repeat: int, groups: Mapping[str, Mapping[str, Scene]], told: Callable[[str], None]) -> dict[str, Any]:
-    """Microseconds of the server per claimed job, a value a repetition; max / min of each group's medians."""
+def measure(claims: int, repeat: int, groups: Mapping[str, Mapping[str, Scene]], report: Callable[[str], None]) -> dict[str, Any]:
+    """Microseconds of the server per claimed job, one value per repetition; and max / min of each group's medians."""
     found: dict[str, dict[str, list[float]]] = {}
     for name, group in groups.items():
         with ExitStack() as stack:
             cells = {title: stack.enter_context(Cell(scene)) for title, scene in group.items()}
-            # Blocks take turns, not whole repetitions: what disturbs one scene for a moment then disturbs all of them.
+            # Scenes alternate block by block, so that a short disturbance affects all of them.
             runs = {title: _bound(cell, max(1, claims // BLOCKS)) for title, cell in cells.items()}
             found[name] = {title: [] for title in cells}
             for turn in range(repeat):
                 blocks = in_turns(runs, BLOCKS, lambda _: None)
                 for title, values in blocks.items():
                     found[name][title].append(mean(values))
-                told(f"{name}: repetition {turn + 1} of {repeat}")
+                report(f"{name}: repetition {turn + 1} of {repeat}")
     spans = {name: _span([median(values) for values in cells.values()]) for name, cells in found.items()}
     return {"redis_us_per_job": found, "ratios": spans}
 
@@ -90,7 +89,7 @@ def _behind_limit(queue: engine.Queue, barred: int, free: int) -> None:
 
 
 def _behind_keys(queue: engine.Queue, keys: int, jobs: int, free: int) -> None:
-    """Lanes whose keys have every slot taken, with so many jobs each, and one lane without a key that may be claimed."""
+    """Lanes whose keys are at their limit, with `jobs` jobs each, and one claimable lane without a key."""
     queue.set_limit(key="*", concurrency=1)
     for number in range(keys):
         fill(queue, jobs, key=f"tenant-{number}", priority=10)
@@ -99,9 +98,9 @@ def _behind_keys(queue: engine.Queue, keys: int, jobs: int, free: int) -> None:
 
 
 def _among(queue: engine.Queue, lanes: int, most: int, free: int) -> None:
-    """All but one of the lanes blocked. Each blocked lane has a lease and a waiting job; where there are fewer lanes, a name
-    without lanes has as many more of both, so that the scenes differ in lanes only: keys and leases alone cost a claim more,
-    with one lane as with ten thousand."""
+    """All but one of the lanes are blocked, each with a lease and a waiting job. Scenes with fewer lanes get the missing leases
+    and jobs under a name without lanes, so that the scenes differ only in lanes: more keys and leases make any claim slower,
+    whatever the number of lanes."""
     others = most - lanes
     fill(queue, others, name=_OTHER)
     _use_up(Claims(queue, (_OTHER,), owner=3), others)
@@ -110,7 +109,7 @@ def _among(queue: engine.Queue, lanes: int, most: int, free: int) -> None:
 
 
 def _use_up(claims: Claims, slots: int) -> None:
-    """Take what the limits allow; the leases stay to the end."""
+    """Claim as many jobs as the limits allow, and keep the leases to the end."""
     taken = sum(map(len, claims.take_all()))
     if taken != slots:
         raise RuntimeError(f"claim cost: {taken} jobs could be claimed where the limits have {slots} slots")
@@ -130,7 +129,7 @@ class Cell:
             self._claims = Claims(self._queue, self._scene.classes)
             self._scene.prepare(self._queue)
             self._depth = self._free()
-            # A few claims that do not count: the first pays for what the preparation left behind.
+            # Warm-up claims: the first one does work left over from the preparation.
             self._finish([self._top_up(self._claims.take(BATCH)) for _ in range(20)])
             self._stack = stack.pop_all()
         return self
@@ -139,28 +138,28 @@ class Cell:
         self._stack.close()
 
     def run(self, claims: int) -> float:
-        """Claim so often; microseconds per job."""
+        """Run this many claims; return the server's microseconds per job."""
         self._plain.config_resetstat()
         taken = [self._top_up(self._claims.take(BATCH)) for _ in range(claims)]
         calls, usec = evalsha_stats(self._plain)
         jobs = sum(map(len, taken))
         if calls != claims or jobs != claims * BATCH:
             raise RuntimeError(f"claim cost: {calls} calls and {jobs} jobs, not {claims} and {claims * BATCH}")
-        # A job from elsewhere would have left one more in this lane.
+        # A job claimed from another lane would leave one more in this lane.
         if self._free() != self._depth:
             raise RuntimeError("claim cost: jobs were claimed that this worker may not take")
         self._finish(taken)
         return usec / jobs
 
     def _top_up(self, leases: tuple[Lease, ...]) -> tuple[Lease, ...]:
-        """Put as many jobs into the lane as were taken out of it."""
+        """Enqueue as many jobs into the lane as were claimed from it."""
         drafts = [producing.draft(NAME, PAYLOAD, self._queue.payload_bytes_max) for _ in leases]
         nonce, void_ms = os.urandom(8), self._queue.driver.not_after_ms()
         run_as_eval(self._plain, self._queue.model.call(EnqueueMany(tuple(draft.operation(nonce, void_ms) for draft in drafts))))
         return leases
 
     def _free(self) -> int:
-        """Jobs in the lane that the claims are for."""
+        """Number of jobs in the claimable lane."""
         return int(self._plain.zcard(self._queue.model.keys.lane(NAME)))  # pyright: ignore[reportArgumentType]
 
     def _finish(self, taken: list[tuple[Lease, ...]]) -> None:

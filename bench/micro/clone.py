@@ -1,7 +1,7 @@
-"""Very many waiting jobs of a foreign model, quickly: copies of one that the engine has put in.
+"""Creates very many waiting jobs of a foreign model quickly, as copies of one that the engine has enqueued.
 
-Where such a model keeps a job is read off the server, not known here: the keys that have its id in their name, and the lists and
-sorted sets that hold it. So this is a foreign client, too: it leaves nothing of the engine's own.
+The places of a job are found on the server: the keys with its id in their name, and the lists and sorted sets that contain it.
+As with an original client, no keys of the engine are written.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import redis
 import engine
 from bench.micro.payload import FLAT
 
-#: Keys of the engine's own have this in their name.
+#: Part of the names of the engine's own keys.
 _OURS = b"ironclaim:"
 _PIECE = 5_000
 _DIGITS = 9
 
-#: Strings and hashes are written with the new id in the place of the old; lists get it at the end at which new jobs arrive.
+#: Copies strings and hashes with the new id instead of the old one, and pushes it to lists at the end where new jobs arrive.
 _COPY = """
 local old, from, count, places = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), cjson.decode(ARGV[4])
 local stem = string.sub(old, 1, -10)
@@ -48,19 +48,20 @@ end
 
 
 class NotCopied(Exception):
-    """The copies are not what the engine sees as waiting jobs."""
+    """The engine does not count the copies as waiting jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a job is: bodies (its own keys, with what they hold) and indexes (where its id stands)."""
+    """The places of a job: bodies (its own keys with their content) and indexes (lists and sorted sets that contain its id)."""
 
     bodies: list[dict[str, Any]]
     indexes: list[dict[str, Any]]
 
 
 def fill(queue: engine.Queue, plain: redis.Redis, count: int, *, name: str) -> None:
-    """Put so many jobs of the name at the back of the queue. Raises NotCopied."""
+    """Add this many jobs of the name at the back of the queue. Raises NotCopied when the engine does not count them as
+    waiting."""
     before = queue.counts().waiting
     for id in (_id(name, before), _id(name, before + 1)):
         queue.enqueue(name, FLAT, id=id)
@@ -79,7 +80,7 @@ def _id(name: str, number: int) -> str:
 
 
 def places(plain: redis.Redis, template: str, later: str) -> Places:
-    """Where a job is that is waiting, and at which end of a list the one behind it stands."""
+    """The places of a waiting job, and the end of each list at which the job after it (`later`) is."""
     bodies: list[dict[str, Any]] = []
     indexes: list[dict[str, Any]] = []
     keys: Any = plain.scan_iter(count=1000)

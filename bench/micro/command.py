@@ -1,4 +1,4 @@
-"""`python -m bench.micro`: measures, writes JSON and a figure, prints the table and the line of ratios."""
+"""`python -m bench.micro`: measures, writes JSON and a figure, and prints the table and the line of ratios."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bench.micro.rounds import Cost
 
 FOLDER = ROOT / "runs" / "bench-engine"
 
-#: The numbers that each part answers for.
+#: Part -> the numbers that it measures.
 PARTS = {
     "scripts": (),
     "memory": ("bytes_valkey", "bytes_redis"),
@@ -32,22 +32,22 @@ PARTS = {
     "channels": ("publish", "publish_batch", "fetch_calls", "wake_ms", "catch_up", "catch_up_keys"),
 }
 
-#: Rounds of our floor beside another one, of which the best counts.
+#: Rounds of the comparison with another floor, of which the best counts.
 FLOOR_REPEAT = 5
 
-#: Jobs of a profile that goes one by one; four times as many where they go together.
+#: Jobs of a profile that enqueues one by one; profiles in bulk use four times as many.
 PROFILE_JOBS = 10_000
 
-#: A load average above this means that somebody else needs one of the two cores.
+#: A load average above this means that another program needs one of the two cores.
 QUIET_LOAD = 0.5
 
-#: Exit codes: everything that was asked for has a number (met or missed), something is unknown, or Ctrl-C.
+#: Exit codes: every requested number was measured (met or missed), some number is unknown, or Ctrl-C.
 MEASURED, UNKNOWN, INTERRUPTED = 0, 2, 130
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured."""
+    """The amount of work to measure."""
 
     repeat: int
     enqueue_jobs: int
@@ -105,8 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small numbers, one to two minutes: for trying things out")
     parser.add_argument("--only", choices=PARTS, action="append", help="measure this part alone (may be given more than once)")
     parser.add_argument("--profile", action="store_true", help="show where the client's time goes (a sampling profiler)")
-    parser.add_argument("--floor-file", type=Path, help="another program of the floor, which ours is held against")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the files go")
+    parser.add_argument("--floor-file", type=Path, help="another implementation of the floor, to compare ours with")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="folder for the files")
     options = parser.parse_args(arguments)
     try:
         check_cores()
@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Run:
-    """One run, from the card to the last line."""
+    """One run, from the machine card to the line of ratios."""
 
     def __init__(self, size: Size, parts: Sequence[str], profiled: bool, floor_file: Path | None, folder: Path) -> None:
         self._size, self._parts, self._profiled, self._floor_file = size, parts, profiled, floor_file
@@ -135,24 +135,24 @@ class Run:
         self._failed = False
 
     def run(self) -> int:
-        """Measure each part. One that fails is unknown, and the others go on."""
+        """Measure each part; return the exit code. A part that fails is unknown, and the others go on."""
         card = machine_card(self._servers)
         pin_client()
         print(one_line(card), flush=True)
         if card["load"][0] > QUIET_LOAD:
-            print(f"the machine is not quiet (load {card['load'][0]:g}): other programs are measured as well", flush=True)
+            print(f"the machine is not quiet (load {card['load'][0]:g}): other programs will disturb the numbers", flush=True)
         program = self._floor_file
         if program is not None:
             jobs, repeat = self._size.floor_jobs, FLOOR_REPEAT
             self._measure(
                 "floor_check",
                 (),
-                lambda told: floor_check.compare(program.absolute(), jobs, repeat, told),
+                lambda report: floor_check.compare(program.absolute(), jobs, repeat, report),
             )
         for name in self._parts:
             self._measure(name, PARTS[name], self._measurements()[name])
         if self._profiled:
-            self._measure("profile", (), lambda told: profile.measure(PROFILE_JOBS, told))
+            self._measure("profile", (), lambda report: profile.measure(PROFILE_JOBS, report))
         intervals = (self._found.get("pickup") or {}).get("interval", {})
         self._write(card, intervals)
         self._print(intervals)
@@ -161,30 +161,30 @@ class Run:
     def _measurements(self) -> dict[str, Callable[[Callable[[str], None]], dict[str, Any]]]:
         size = self._size
         return {
-            "scripts": lambda told: scripts.measure(size.script_rounds, self._base.with_suffix(".scripts.json"), told),
-            "memory": lambda told: memory.measure(self._servers, size.memory_jobs, told),
-            "enqueue": lambda told: enqueue.measure(size.enqueue_jobs, size.repeat, told),
-            "drain": lambda told: drain.measure(size.drain_jobs, size.repeat, told),
-            "claim_cost": lambda told: claim_cost.measure(
-                size.claims, size.repeat, claim_cost.scenes(size.depths, size.lanes, size.barred, size.free), told
+            "scripts": lambda report: scripts.measure(size.script_rounds, self._base.with_suffix(".scripts.json"), report),
+            "memory": lambda report: memory.measure(self._servers, size.memory_jobs, report),
+            "enqueue": lambda report: enqueue.measure(size.enqueue_jobs, size.repeat, report),
+            "drain": lambda report: drain.measure(size.drain_jobs, size.repeat, report),
+            "claim_cost": lambda report: claim_cost.measure(
+                size.claims, size.repeat, claim_cost.scenes(size.depths, size.lanes, size.barred, size.free), report
             ),
-            "pickup": lambda told: pickup.measure(size.pickup_slices, size.pickup_jobs, told),
-            "channels": lambda told: channels.measure(size.channels, told),
+            "pickup": lambda report: pickup.measure(size.pickup_slices, size.pickup_jobs, report),
+            "channels": lambda report: channels.measure(size.channels, report),
         }
 
     def _measure(self, name: str, keys: Sequence[str], work: Callable[[Callable[[str], None]], dict[str, Any]]) -> None:
         try:
-            self._found[name] = work(lambda text: self._tell(f"{name}: {text}"))
+            self._found[name] = work(lambda text: self._print_progress(f"{name}: {text}"))
         except Exception as error:
-            # What one part could not do is no reason to throw away the others.
+            # A failed part must not discard the results of the others.
             traceback.print_exc()
-            self._tell(f"{name}: {type(error).__name__}: {error}")
+            self._print_progress(f"{name}: {type(error).__name__}: {error}")
             self._found[name] = None
             self._failed = True
         ratios = (self._found[name] or {}).get("ratios", {})
         self._numbers |= {key: ratios.get(key) for key in keys}
 
-    def _tell(self, text: str) -> None:
+    def _print_progress(self, text: str) -> None:
         print(f"{time.monotonic() - self._started_s:6.0f} s  {text}", flush=True)
 
     def _write(self, card: dict[str, Any], intervals: dict[str, Any]) -> None:
@@ -199,7 +199,7 @@ class Run:
             "parts": self._found,
         }
         self._base.with_suffix(".json").write_text(json.dumps(whole, indent=1) + "\n")
-        # Here, because a part that is run alone should not wait for matplotlib.
+        # Imported late, because importing matplotlib is slow.
         from bench.micro.figure import draw
 
         draw(self._found, self._numbers, one_line(card), self._base.with_suffix(".png"))

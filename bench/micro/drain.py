@@ -1,4 +1,4 @@
-"""Drain: one worker process on a queue that was filled before, by path and by how much it takes ahead, next to the floor."""
+"""Drain: one worker process on a prefilled queue, by path and prefetch, compared with the floor."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from bench.micro.place import client, evalsha_stats, pinned_server, server_cpu_s
 from bench.micro.rounds import Cost, columns, in_turns, ratio
 from bench.models import LANES
 
-#: The floor's batch that the target names, and the paths and prefetches that are measured.
+#: The batch of the floor in the target, and the paths and prefetches that are measured.
 FLOOR_BATCH = 50
 FLOOR_BATCHES = (1, 10, FLOOR_BATCH)
-#: The worker's own default is what the target is for.
+#: The prefetch in the target: the worker's default.
 PREFETCH: int = inspect.signature(engine.Worker).parameters["prefetch"].default
 PREFETCHES = tuple(sorted({16, 64, PREFETCH, 256}))
 PATHS = ("inline", "threads", "asyncio")
 _TIMEOUT_S = 300
 
 
-def measure(jobs: int, repeat: int, told: Callable[[str], None]) -> dict[str, Any]:
-    """Jobs a second of each case, a value a repetition, and the ratio of the inline path to the floor."""
+def measure(jobs: int, repeat: int, report: Callable[[str], None]) -> dict[str, Any]:
+    """Jobs per second of each case, one value per repetition, and the ratio of the inline path to the floor."""
     with pinned_server() as server, engine.Queue("drain", url=server.url) as queue:
         plain = client(server)
         floor = Floor(plain, server.port)
@@ -47,13 +47,13 @@ def measure(jobs: int, repeat: int, told: Callable[[str], None]) -> dict[str, An
             return Cost(jobs / answer["seconds"], *per_job)
 
         def case(path: str, prefetch: int) -> Callable[[], Cost]:
-            # One at a time is ten times slower, and as exact with fewer jobs.
+            # One at a time is ten times slower, and fewer jobs give the same precision.
             return lambda: one(path, prefetch, jobs if prefetch > 1 else -(-jobs // 10))
 
         cases = {f"floor, batch {batch}": case("floor", batch) for batch in FLOOR_BATCHES}
         cases |= {f"inline, prefetch {prefetch}": case("inline", prefetch) for prefetch in PREFETCHES}
         cases |= {f"{path}, prefetch {PREFETCH}": case(path, PREFETCH) for path in PATHS if path != "inline"}
-        found = in_turns(cases, repeat, told)
+        found = in_turns(cases, repeat, report)
     costs = columns(found)
     rates = costs["jobs_per_s"]
     return {
@@ -65,7 +65,7 @@ def measure(jobs: int, repeat: int, told: Callable[[str], None]) -> dict[str, An
 def drain_once(
     url: str, queue: str, jobs: int, path: str, prefetch: int, profile: bool = False, model: str = LANES
 ) -> dict[str, Any]:
-    """Drain in a process of its own, and hear what it took: `seconds`, `cpu_s`, `profile`."""
+    """Drain in a child process, and return its result: `seconds`, `cpu_s`, `profile`."""
     child = start_module("bench.micro.drain_process", json.dumps(asdict(Order(url, queue, jobs, path, prefetch, profile, model))))
     try:
         output = child.communicate(timeout=_TIMEOUT_S)[0]

@@ -1,8 +1,8 @@
-"""One worker process that drains a queue, or the floor's drain, and prints what it took.
+"""One process that drains a queue with a worker, or runs the floor's drain, and prints the time that it took.
 
     python -m bench.micro.drain_process '{"url": "...", "queue": "drain", "jobs": 20000, "path": "inline", "prefetch": 64}'
 
-Time runs from the first handler's start until the server has no job that waits or is active: the end of the last job counts, too.
+Time counts from the first handler's start until the server has no waiting or active job, so it includes the last job's finish.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from bench.micro.place import pin_client
 from bench.micro.sampler import Sampler
 from bench.models import LANES
 
-#: A drain that takes longer has lost a job.
+#: A drain that takes longer is assumed to have lost a job.
 _DEADLINE_S = 120.0
 _POLL_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to drain, and how: path `floor` (in batches of `prefetch`), `inline`, `threads` or `asyncio`."""
+    """The queue to drain, and the path: `floor` (in batches of `prefetch`), `inline`, `threads` or `asyncio`."""
 
     url: str
     queue: str
@@ -45,7 +45,7 @@ class Order:
 
 
 class Tally:
-    """The handler: counts, and notes when the first run began and when the last one has been."""
+    """The handler: counts the runs, and records when the first one began and whether the last one has run."""
 
     def __init__(self, jobs: int) -> None:
         self._next = itertools.count(1).__next__
@@ -55,7 +55,7 @@ class Tally:
         self.last = threading.Event()
 
     def plain(self, _job: engine.Job) -> None:
-        """As a function."""
+        """The handler as a function."""
         count = self._next()
         if count == 1:
             self.first_ns, self.first_cpu_s = time.monotonic_ns(), time.process_time()
@@ -63,7 +63,7 @@ class Tally:
             self.last.set()
 
     async def coroutine(self, job: engine.Job) -> None:
-        """As a coroutine."""
+        """The handler as a coroutine."""
         self.plain(job)
 
 
@@ -80,7 +80,8 @@ def handlers_for(path: str, tally: Tally) -> engine.Handlers:
 
 
 def drain(order: Order) -> dict[str, Any]:
-    """Seconds from the first start to the last end, the processor time of all of it, and the profile if one was asked for."""
+    """Drain with a worker. Return the seconds from the first start to the last finish, the CPU time, and the profile if
+    requested."""
     tally = Tally(order.jobs)
     ended: list[tuple[int, float]] = []
     opened = (models.queue(order.model, order.queue, url=order.url) for _ in range(2))
@@ -114,7 +115,7 @@ def drain(order: Order) -> dict[str, Any]:
 
 
 def drain_floor(order: Order) -> dict[str, Any]:
-    """The same for the floor."""
+    """Like `drain`, for the floor."""
     plain = redis.Redis.from_url(order.url)
     floor, cpu_s = Floor(plain, int(plain.connection_pool.connection_kwargs["port"])), time.process_time()
     jobs, seconds = floor.drain(order.prefetch)

@@ -1,9 +1,9 @@
-"""Every script of Lanes by itself: one round trip on a server of its own, and what the server spent on it.
+"""Benchmark of each script of Lanes: one round trip on a private server, and the server's time in the script.
 
     python -m pytest bench/micro/each_script.py --benchmark-min-rounds=300
 
-The name keeps it out of the suite: nothing here can fail for being slow. What prepares a call goes by EVAL, so that the
-statistics of EVALSHA hold the measured calls alone.
+The file name keeps it out of the test suite, because nothing here fails for being slow. Preparing calls use EVAL, so that the
+statistics of EVALSHA contain only the measured calls.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _INCARNATION = "00000000000000b2"
 
 
 class Desk:
-    """One queue on its server, and what is needed before a script can do its work."""
+    """One queue on its server, with helpers that prepare what a script needs."""
 
     def __init__(self, queue: engine.Queue, plain: redis.Redis) -> None:
         self.queue, self.plain = queue, plain
@@ -91,7 +91,7 @@ class Desk:
         self.queue.driver.server_now_ms()
 
     def enqueues(self, count: int, **options: Any) -> tuple[Enqueue, ...]:
-        """Operations that create so many jobs."""
+        """Operations that create this many jobs."""
         drafts = [producing.draft(NAME, PAYLOAD, self.queue.payload_bytes_max, options=options) for _ in range(count)]
         nonce, void_ms = os.urandom(8), self.void_ms()
         return tuple(draft.operation(nonce, void_ms) for draft in drafts)
@@ -101,20 +101,20 @@ class Desk:
         return self.queue.driver.not_after_ms()
 
     def waiting(self, count: int = BATCH, **options: Any) -> None:
-        """So many jobs more."""
+        """Enqueue this many jobs."""
         run_as_eval(self.plain, self.queue.model.call(EnqueueMany(self.enqueues(count, **options))))
 
     def leased(self, count: int = BATCH) -> tuple[Lease, ...]:
-        """So many jobs in hand."""
+        """Enqueue and lease this many jobs."""
         self.waiting(count)
         return tuple(job.lease for job in run_as_eval(self.plain, self.claims.call(count)).jobs)
 
     def failed(self) -> tuple[Failure, ...]:
-        """Jobs in hand whose handlers failed."""
+        """Lease jobs, and return failures of their handlers."""
         return tuple(Failure(lease, "RuntimeError: planned", 60_000) for lease in self.leased())
 
     def counter(self) -> int:
-        """The next sweep's."""
+        """The counter of the next sweep."""
         self._counter += 1
         return self._counter
 
@@ -144,7 +144,7 @@ def _put_schedule(desk: Desk, name: str) -> PutSchedule:
 
 
 def _schedule(desk: Desk) -> tuple[PutSchedule, int]:
-    """A schedule that was put, and its version."""
+    """Create a schedule; return its operation and its version."""
     put = _put_schedule(desk, os.urandom(8).hex())
     run_as_eval(desk.plain, desk.queue.model.call(put))
     version: Any = desk.plain.hget(desk.queue.model.keys.schedule(put.schedule), "version")
@@ -164,7 +164,7 @@ def _tick(desk: Desk) -> Call[Any]:
 
 
 def _jobs(desk: Desk, count: int = BATCH, **options: Any) -> tuple[str, ...]:
-    """Ids of so many jobs more."""
+    """Enqueue this many jobs; return their ids."""
     made = desk.enqueues(count, **options)
     run_as_eval(desk.plain, desk.queue.model.call(EnqueueMany(made)))
     return tuple(job.job for job in made)
@@ -181,7 +181,7 @@ def _requeue(desk: Desk) -> Call[Any]:
 
 
 def _lock(desk: Desk) -> AcquireLock:
-    """A lock that was taken."""
+    """Take a lock, and return its operation."""
     name = os.urandom(8).hex()
     lock = AcquireLock(name, name, 60_000, desk.void_ms())
     run_as_eval(desk.plain, desk.queue.model.call(lock))
@@ -199,7 +199,7 @@ def _lock_release(desk: Desk) -> Call[Any]:
 
 
 def _report(desk: Desk) -> ReportRunTimes:
-    """How long handlers of some names took, each in a dozen buckets."""
+    """A report of handler run times for some names, each in a dozen buckets."""
     buckets = tuple((bucket, 100) for bucket in range(40, 52))
     items = tuple(RunTimes(f"{NAME}{at}", "ok", 1_000_000, 50_000, buckets) for at in range(BATCH))
     return ReportRunTimes(_INCARNATION, desk.counter(), desk.void_ms(), items)
@@ -214,7 +214,7 @@ def _op_id() -> str:
     return os.urandom(8).hex()
 
 
-#: Name of the benchmark, which begins with that of the script -> what builds the call.
+#: Name of the benchmark, which begins with the script's name -> function that builds the call.
 CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     "enqueue": lambda desk: desk.queue.model.call(desk.enqueues(1)[0]),
     f"enqueue_many {BULK}": lambda desk: desk.queue.model.call(EnqueueMany(desk.enqueues(BULK))),
@@ -273,20 +273,20 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
 
 @pytest.fixture(scope="module")
 def desk() -> Iterator[Desk]:
-    """A server on its core, this process on the other."""
+    """A desk with its server pinned to one core and this process to the other."""
     pin_client()
     with pinned_server() as server, engine.Queue("scripts", url=server.url) as queue:
         yield Desk(queue, client(server))
 
 
 def test_every_script_has_a_benchmark() -> None:
-    """A new script must come into the table above."""
+    """Every script must be in the table above."""
     assert {title.split()[0] for title in CALLS} == set(load_folder(scripts_folder() / "lanes"))
 
 
 @pytest.mark.parametrize("title", CALLS)
 def test_script(benchmark: Any, desk: Desk, title: str, request: pytest.FixtureRequest) -> None:
-    """One script: a call a round, each built and prepared outside the measured time."""
+    """One script: one call per round, built and prepared outside of the measured time."""
     desk.plain.flushall(asynchronous=False)
     desk.waiting(BULK)
     desk.plain.config_resetstat()

@@ -1,4 +1,4 @@
-"""Enqueue: one by one next to a bare loop with the same script, in bulk next to the floor's bulk."""
+"""Enqueue: one by one, compared with a bare loop on the same script; and in bulk, compared with the floor's bulk."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bench.micro.place import client, evalsha_stats, pinned_server, server_cpu_s
 from bench.micro.rounds import Cost, columns, in_turns, ratio
 
 BULK = 100
-#: Within a repetition the two sides alternate in blocks of this length (some 50 ms), so that both see the same neighbours.
+#: Within a repetition both sides alternate in blocks of this many jobs (some 50 ms), so that other load affects both equally.
 _BLOCK_JOBS = {"one": 400, "bulk": 2_000}
 
 
-def measure(jobs: int, repeat: int, told: Callable[[str], None]) -> dict[str, Any]:
-    """Jobs a second of each side, a value a repetition, and the two ratios."""
+def measure(jobs: int, repeat: int, report: Callable[[str], None]) -> dict[str, Any]:
+    """Jobs per second of each side, one value per repetition, and the two ratios."""
     with pinned_server() as server, engine.Queue("enqueue", url=server.url) as queue:
         plain = client(server)
         bare, floor = BareEnqueue(queue, plain), Floor(plain, server.port)
@@ -37,7 +37,7 @@ def measure(jobs: int, repeat: int, told: Callable[[str], None]) -> dict[str, An
             mine, other = Side(), Side()
             size = min(block, jobs)
             for number in range(2 * (jobs // size)):
-                # ours, theirs, theirs, ours, ...: a drift of the machine favours neither
+                # The order is ours, theirs, theirs, ours, ..., so that a drift of the machine favours neither side.
                 first = number % 4 in (0, 3)
                 (mine if first else other).run(ours if first else theirs, size, plain)
             return mine, other
@@ -46,7 +46,7 @@ def measure(jobs: int, repeat: int, told: Callable[[str], None]) -> dict[str, An
             "one": lambda: alternate(_BLOCK_JOBS["one"], one_by_one, bare.run),
             "bulk": lambda: alternate(_BLOCK_JOBS["bulk"], in_bulk, floor.bulk),
         }
-        found = in_turns(cases, repeat, told)
+        found = in_turns(cases, repeat, report)
     rows = {
         "engine, one by one": [mine for mine, _ in found["one"]],
         "bare loop, one by one": [other for _, other in found["one"]],
@@ -62,13 +62,13 @@ def measure(jobs: int, repeat: int, told: Callable[[str], None]) -> dict[str, An
 
 
 class Side:
-    """What one side of a comparison did in one repetition."""
+    """The measurements of one side of a comparison in one repetition."""
 
     def __init__(self) -> None:
         self._jobs, self._seconds, self._script_us, self._server_s, self._client_s = 0, 0.0, 0.0, 0.0, 0.0
 
     def run(self, work: Callable[[int], object], jobs: int, plain: Any) -> None:
-        """One block of it."""
+        """Run and measure one block."""
         plain.config_resetstat()
         server_s, client_s, started_ns = server_cpu_s(plain), time.process_time(), time.monotonic_ns()
         work(jobs)
@@ -79,7 +79,7 @@ class Side:
         self._jobs += jobs
 
     def cost(self) -> Cost:
-        """Of a job."""
+        """The cost per job."""
         return Cost(
             self._jobs / self._seconds,
             *(1e6 * seconds / self._jobs for seconds in (self._script_us / 1e6, self._server_s, self._client_s)),

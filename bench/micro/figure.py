@@ -1,4 +1,4 @@
-"""The numbers of one run as one figure."""
+"""Draws the numbers of one run as one figure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter
 
 from bench.micro.targets import TARGETS, Numbers, verdict
 
-# Okabe and Ito: people with any colour vision can tell them apart, and nothing is told by colour alone.
+# Colours of Okabe and Ito, distinguishable with any colour vision; no information is given by colour alone.
 _BLUE, _ORANGE, _GREEN, _GREY, _INK, _SOFT = "#0072b2", "#c04e00", "#00805d", "#8c959f", "#1b1f24", "#57606a"
 _SETTINGS: Any = {
     "font.size": 10,
@@ -36,7 +36,7 @@ _STATES = ("waiting", "active", "finished", "tombstone")
 
 
 def draw(parts: Mapping[str, Any], numbers: Numbers, subtitle: str, path: Path) -> None:
-    """Write the figure of what was measured; a panel without numbers says so."""
+    """Write the figure of what was measured; a panel without numbers is labelled `not measured`."""
     with rc_context(_SETTINGS):
         drawn = Figure(figsize=(13.5, 14), dpi=110, layout=ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.12))
         drawn.suptitle("Ironclaim next to its floor", x=0.012, ha="left", fontsize=16, fontweight="bold")
@@ -93,7 +93,7 @@ def _claim_cost(panel: Axes, part: Mapping[str, Any]) -> None:
         bound = 1.5 * min(middles)
         panel.hlines(bound, places[0] - 0.45, places[-1] + 0.45, color=_ORANGE, ls="--", lw=1.5)
         words = f"{name}: max / min {part['ratios'][name]:.2f}"
-        # At the top, out of the way of every whisker.
+        # At the top, where no whisker reaches.
         panel.text(places[0] - 0.45, 0.95, words, transform=panel.get_xaxis_transform(), fontsize=9.5)
         ticks += places
         labels += ["\n".join(wrap(title, 10)) for title in cells]
@@ -152,7 +152,7 @@ def _targets(panel: Axes, numbers: Numbers) -> None:
         panel.plot([reach], [at], marker="o" if met else "X", ms=9, color=_GREEN if met else _ORANGE)
         panel.annotate(
             f"{target.shown(value)} {'met' if met else 'missed'}",
-            # Right of what is drawn, so that no name of a row is in the way.
+            # To the right of the bar, where it does not cover the name of a row.
             (max(1.0, reach), at),
             xytext=(9, 0),
             textcoords="offset points",

@@ -1,6 +1,6 @@
-"""The engine floor: how fast a bare life cycle of jobs in Lua can go on this machine. No fencing, no retries, no limits.
+"""The engine floor: the speed of a minimal life cycle of jobs in Lua on this machine, without fencing, retries or limits.
 
-Its drain in batches of 50 is what the engine's worker is held against, its bulk what `enqueue_many` is.
+The engine's worker is compared with its drain in batches of 50, and `enqueue_many` with its bulk.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FILL = 500
 
 
 class Pipe(asyncio.Protocol):
-    """One socket, replies in order, one write a turn of the loop."""
+    """One socket with pipelining: replies in order, one write per iteration of the event loop."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -64,7 +64,7 @@ class Pipe(asyncio.Protocol):
             self._waiting.popleft().set_result(reply)
 
     def call(self, *words: Any) -> asyncio.Future[Any]:
-        """The reply of a command, later."""
+        """Send a command; return a future of its reply."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.append(future)
         if not self._out:
@@ -78,21 +78,21 @@ class Pipe(asyncio.Protocol):
 
 
 class Floor:
-    """The floor on one server."""
+    """The floor's operations on one server."""
 
     def __init__(self, plain: redis.Redis, port: int) -> None:
         self._plain, self._port = plain, port
         self._enqueue, self._claim, self._done = (str(plain.script_load(text)) for text in (_ENQUEUE, _CLAIM, _DONE))
 
     def fill(self, jobs: int) -> None:
-        """Put jobs there to drain."""
+        """Enqueue jobs to drain."""
         body = json.dumps(PAYLOAD)
         for start in range(0, jobs, _FILL):
             words = [word for at in range(start, min(start + _FILL, jobs)) for word in (at, body)]
             self._plain.evalsha(self._enqueue, 1, _WAITING, "-", *words)
 
     def bulk(self, jobs: int) -> float:
-        """Enqueue in bulks of 100, id and bytes built; the seconds that it took."""
+        """Enqueue in bulks of 100, building id and bytes; return the seconds that it took."""
         started_ns = time.monotonic_ns()
         for _ in range(0, jobs, 100):
             words: list[str] = ["-"]
@@ -102,11 +102,11 @@ class Floor:
         return (time.monotonic_ns() - started_ns) / 1e9
 
     def drain(self, batch: int) -> tuple[int, float]:
-        """Run every job that waits; how many there were, and the seconds from the first claim to the last end."""
+        """Run every waiting job; return their number, and the seconds from the first claim to the last finish."""
         return asyncio.run(self._drain(batch))
 
     def left(self) -> tuple[int, int]:
-        """Jobs that wait, and jobs that are active."""
+        """Numbers of waiting and of active jobs."""
         return int(self._plain.llen(_WAITING)), int(self._plain.zcard(_ACTIVE))  # pyright: ignore[reportArgumentType]
 
     async def _drain(self, batch: int) -> tuple[int, float]:

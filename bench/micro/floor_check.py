@@ -1,4 +1,4 @@
-"""Holds our floor against another implementation of it, run in the same minutes: theirs is a program that prints JSON lines."""
+"""Compares our floor with another implementation of it, run alternately: a program that prints JSON lines."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from engine.testing import server_binary
 
 _TIMEOUT_S = 300
 _THEIRS = {"bulk": "enqueue bulk of 100", "drain": f"drain, batch {FLOOR_BATCH}"}
-#: How far apart the two may be.
+#: Largest accepted relative difference of the two.
 APART_MAX = 0.10
 
 
-def compare(program: Path, jobs: int, repeat: int, told: Callable[[str], None]) -> dict[str, Any]:
-    """Jobs a second of both, a value a repetition, and the ratio of the best, ours / theirs: each runs for seconds on end, so a
-    neighbour takes more from one than from the other, and least from the best."""
+def compare(program: Path, jobs: int, repeat: int, report: Callable[[str], None]) -> dict[str, Any]:
+    """Jobs per second of both, one value per repetition, and the ratio of the best ones, ours / theirs. Each run takes seconds,
+    so other load on the machine can affect one side more; the best runs are affected least."""
     rates: dict[str, dict[str, list[float]]] = {name: {"ours": [], "theirs": []} for name in _THEIRS}
     with pinned_server() as server:
         plain = client(server)
@@ -39,7 +39,7 @@ def compare(program: Path, jobs: int, repeat: int, told: Callable[[str], None]) 
                     found["drain"] = jobs / drain_once(server.url, "", jobs, "floor", FLOOR_BATCH)["seconds"]
                 for name, rate in found.items():
                     rates[name][side].append(rate)
-            told(f"repetition {turn + 1} of {repeat}")
+            report(f"repetition {turn + 1} of {repeat}")
     ratios = {name: max(sides["ours"]) / max(sides["theirs"]) for name, sides in rates.items()}
     return {"jobs_per_s": rates, "ours_over_theirs": ratios, "close": all(abs(r - 1) <= APART_MAX for r in ratios.values())}
 

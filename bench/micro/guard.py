@@ -1,8 +1,8 @@
-"""`make bench-guard`: is this checkout as fast as the commit before it? Enqueue, claim, finish and drain of both, in one run.
+"""`make bench-guard`: tests whether this checkout is as fast as the commit before it, by enqueue, claim, finish and drain.
 
-The commit before is HEAD where the working tree has changes, and HEAD~1 where it has none; `--base` names another. Its files are
-unpacked into `runs/bench-guard/`, and either side is measured by its own processes on the same server, in turns of some 50 ms.
-What is shown is now / before, above 1 = faster than before, with a 95 % interval over the rounds.
+The commit before is HEAD if the working tree has changes, else HEAD~1; `--base` names another. Its files are unpacked into
+`runs/bench-guard/`. Each side is measured by its own processes on the same server, alternating in blocks of some 50 ms. The
+output is the speed now / before (above 1 = faster than before), with a 95 % interval over the rounds.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from bench.micro.place import ROOT, Unpinnable, check_cores, client, pin_client,
 from bench.micro.rounds import ratio, ratio_interval
 
 FOLDER = ROOT / "runs" / "bench-guard"
-#: Below this, with the whole interval, a part counts as slower: two runs of one commit differ by up to 3 %.
+#: A part counts as slower when its whole interval is below this: two runs of the same commit differ by up to 3 %.
 SLOWER_BELOW = 0.95
-#: Exit codes: nothing is slower, something is, it can't be measured here.
+#: Exit codes: no part is slower, some part is slower, cannot be measured here.
 AS_FAST, SLOWER, UNKNOWN = 0, 1, 2
 
-#: Parts whose blocks of calls one process answers, and the calls of a block: some 50 ms of each.
+#: Parts that are measured in blocks by one long-running process -> calls of a block, which take some 50 ms.
 BLOCKS = {"enqueue": 200, "claim": 200, "finish": 200}
 PARTS = (*BLOCKS, "drain")
 ROUNDS = {"enqueue": 40, "claim": 40, "finish": 40, "drain": 5}
@@ -38,7 +38,7 @@ DRAIN_JOBS = 20_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.micro.guard", description="The engine beside the commit before.")
+    parser = argparse.ArgumentParser(prog="python -m bench.micro.guard", description="Compare speed with the commit before.")
     parser.add_argument("--base", help="the commit to compare with (default: the one before this checkout)")
     parser.add_argument("--only", choices=PARTS, action="append", help="measure this part alone (may be given more than once)")
     options = parser.parse_args(arguments)
@@ -62,16 +62,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class NoCommit(Exception):
-    """There is no such commit here."""
+    """The commit does not exist in this repository."""
 
 
 def commit_before() -> str:
-    """HEAD where the working tree has changes, the commit before it where it has none. Raises NoCommit."""
+    """HEAD if the working tree has changes, else HEAD~1. Raises NoCommit outside a repository."""
     return "HEAD" if _git("status", "--porcelain", "--untracked-files=no") else "HEAD~1"
 
 
 def unpacked(commit: str, folder: Path) -> Path:
-    """The folder with the files of a commit, named for its short hash; unpacked unless it is there. Raises NoCommit."""
+    """The folder with the files of a commit, named by its short hash; unpacked unless it exists. Raises NoCommit."""
     target = folder / _git("rev-parse", "--short", f"{commit}^{{commit}}").decode().strip()
     if not target.exists():
         scratch = target.with_suffix(".part")
@@ -92,7 +92,7 @@ def _git(*arguments: str) -> bytes:
 
 
 def compare(base: Path, part: str, rounds: int, count: int) -> tuple[list[float], list[float]]:
-    """Seconds of each round of a part with `count` jobs, of this checkout and of the one in `base`."""
+    """Seconds of each round of a part with `count` jobs, for this checkout and for the one in `base`."""
     found: tuple[list[float], list[float]] = ([], [])
     with ExitStack() as stack:
         server = stack.enter_context(pinned_server())
@@ -101,9 +101,9 @@ def compare(base: Path, part: str, rounds: int, count: int) -> tuple[list[float]
         for side in sides:
             stack.callback(side.close)
         started_s = shown_s = time.monotonic()
-        # The first round pays for connections and caches, and does not count.
+        # The first round fills connections and caches, and does not count.
         for number in range(-1, rounds):
-            # now, before, before, now, ...: a drift of the machine favours neither
+            # The order is now, before, before, now, ..., so that a drift of the machine favours neither side.
             for which in (0, 1) if number % 2 else (1, 0):
                 seconds = sides[which].drain(count) if part == "drain" else sides[which].block(part, count)
                 if number >= 0:
@@ -123,7 +123,7 @@ class Side:
         self._child: subprocess.Popen[bytes] | None = None
 
     def block(self, part: str, count: int) -> float:
-        """Seconds of a block of calls in the process that answers orders."""
+        """Seconds of a block of calls, run in the child process of this side."""
         if self._child is None:
             program = Path(__file__).with_name("guard_process.py")
             self._child = start_program(["-P", str(program), self._url, self._queue], self._tree, stdin=subprocess.PIPE)
@@ -133,7 +133,7 @@ class Side:
         return self._answer(self._child.stdout.readline())["seconds"]
 
     def drain(self, count: int) -> float:
-        """Seconds of a drain by one worker process, which is filled before."""
+        """Fill the queue, and return the seconds of a drain by one worker process."""
         self.block("fill", count)
         order = {"url": self._url, "queue": self._queue, "jobs": count, "path": "inline", "prefetch": PREFETCH}
         child = start_module("bench.micro.drain_process", json.dumps(order), tree=self._tree)

@@ -1,10 +1,10 @@
-"""One checkout's engine, which answers orders for blocks of calls: the child process of `bench.micro.guard`.
+"""Runs and times blocks of calls with one checkout's engine: the child process of `bench.micro.guard`.
 
     PYTHONPATH=CHECKOUT python -P bench/micro/guard_process.py URL QUEUE
 
-Each line of standard input is an order such as `claim 400`; each line of standard output is the JSON of the seconds, and of the
-client's and the server's processor time in seconds, that the block took. It is run by its path and imports `engine` and
-`bench.micro` from PYTHONPATH, so the same program measures any commit that has `bench.micro.jobs.Claims`.
+Each line of standard input is a request such as `claim 400`; each line of standard output is JSON with the seconds that the
+block took, and the CPU seconds of client and server. The file is run by its path and imports `engine` and `bench.micro` from
+PYTHONPATH, so the same program measures any commit that has `bench.micro.jobs.Claims`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from engine.operations import Finish, Lease
 
 
 class Blocks:
-    """Blocks of calls on one queue. A block prepares what it needs, and leaves the queue empty, outside of what is timed."""
+    """Blocks of calls on one queue. A block prepares its jobs and empties the queue afterwards; neither is timed."""
 
     def __init__(self, queue: engine.Queue, plain: redis.Redis) -> None:
         self._queue, self._plain = queue, plain
         self._claims = Claims(queue)
 
     def fill(self, count: int) -> dict[str, float]:
-        """Fill the queue for a drain, which is not timed."""
+        """Fill the queue for a drain; not timed."""
         fill(self._queue, count)
         return {"seconds": 0.0}
 
@@ -71,7 +71,7 @@ class Blocks:
 
 
 def main(url: str, name: str) -> None:
-    """Answer orders until there are no more."""
+    """Run requests until standard input ends."""
     with engine.Queue(name, url=url) as queue, redis.Redis.from_url(url) as plain:
         blocks = Blocks(queue, plain)
         for line in sys.stdin:

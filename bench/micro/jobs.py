@@ -1,4 +1,4 @@
-"""Jobs in bulk, for the measurements that only need them to be there."""
+"""Creates and claims jobs in bulk, to prepare measurements."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from bench.micro.payload import NAME, PAYLOAD
 from engine.call import Call
 from engine.operations import Claim, Claimed, Finish, Lease
 
-#: Some 15 MB of drafts at once.
+#: Jobs that are built at once: some 15 MB of drafts.
 _PIECE = 10_000
-#: Longer than any measurement, so that no lease runs out in it.
+#: Longer than any measurement, so that no lease expires.
 LEASE_MS = 3_600_000
 _SLEEP_MAX_MS = 1_000
 
 
 def fill(queue: engine.Queue, count: int, **fields: Any) -> None:
-    """Put so many jobs into the queue; `fields` are those of NewJob."""
+    """Enqueue this many jobs; `fields` are those of NewJob."""
     named = {"name": NAME, "payload": PAYLOAD, **fields}
     for start in range(0, count, _PIECE):
         queue.enqueue_many([named for _ in range(min(_PIECE, count - start))])
 
 
 class Claims:
-    """Claims of one worker that does nothing else."""
+    """The claim calls of one worker."""
 
     def __init__(self, queue: engine.Queue, classes: tuple[str, ...] = (NAME,), *, owner: int = 1) -> None:
         self._queue = queue
@@ -36,7 +36,7 @@ class Claims:
         self._counter = 0
 
     def call(self, limit: int, leases: tuple[Lease, ...] = ()) -> Call[Any]:
-        """The next claim; with leases, fused with their finish."""
+        """The call of the next claim; if leases are given, fused with their finish."""
         self._counter += 1
         self._queue.driver.server_now_ms()
         claim = Claim(
@@ -52,12 +52,12 @@ class Claims:
         return self._queue.model.call(Finish(leases, claim) if leases else claim)
 
     def take(self, limit: int) -> tuple[Lease, ...]:
-        """Lease up to so many jobs."""
+        """Lease up to `limit` jobs."""
         claimed: Claimed = self._queue.driver.run(self.call(limit))
         return tuple(job.lease for job in claimed.jobs)
 
     def take_all(self) -> Iterator[tuple[Lease, ...]]:
-        """Lease every job that can be had, in pieces."""
+        """Lease every claimable job, in batches."""
         while leases := self.take(1_000):
             yield leases
 

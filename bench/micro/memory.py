@@ -1,4 +1,4 @@
-"""Memory of a job in each state: what the server's `used_memory` grew by, over the number of jobs."""
+"""Memory of a job in each state: the growth of the server's `used_memory` divided by the number of jobs."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from bench.micro.jobs import Claims, fill
 from bench.micro.place import client, pinned_server
 from engine.operations import Finish
 
-#: Tables that grow by doubling are still being moved for a moment after the last write.
+#: Wait after the last write, because the server rehashes its growing tables incrementally.
 _SETTLE_S = 0.15
 _SETTLE_MAX_S = 10.0
 
 
-def measure(binaries: dict[str, Path | None], jobs: int, told: Callable[[str], None]) -> dict[str, Any]:
-    """Bytes per job by server and state; None for a server that this machine lacks."""
+def measure(binaries: dict[str, Path | None], jobs: int, report: Callable[[str], None]) -> dict[str, Any]:
+    """Bytes per job by server and state; None for a server that is not installed."""
     found: dict[str, dict[str, float] | None] = {}
     for name, binary in binaries.items():
         found[name] = None if binary is None else _on(binary, jobs)
-        told(f"{name}: " + ("there is no such program" if binary is None else "measured"))
+        report(f"{name}: " + ("not installed" if binary is None else "measured"))
     waiting = {name: None if states is None else states["waiting"] for name, states in found.items()}
     return {"bytes_per_job": found, "ratios": {f"bytes_{name}": value for name, value in waiting.items()}}
 
@@ -32,7 +32,7 @@ def measure(binaries: dict[str, Path | None], jobs: int, told: Callable[[str], N
 def _on(binary: Path, jobs: int) -> dict[str, float]:
     with pinned_server(binary) as server, engine.Queue("memory", url=server.url) as queue:
         plain, claims = client(server), Claims(queue)
-        # Connections, scripts and the queue's own keys are not the jobs' memory.
+        # Create connections, scripts and the queue's own keys first, so that they do not count as memory of the jobs.
         fill(queue, 1_000)
         leases = claims.take(1_000)
         plain.flushall(asynchronous=False)
@@ -56,7 +56,7 @@ def _on(binary: Path, jobs: int) -> dict[str, float]:
 
 
 def settled(plain: redis.Redis) -> int:
-    """`used_memory` once it no longer changes."""
+    """`used_memory` after it has stopped changing."""
     end_s = time.monotonic() + _SETTLE_MAX_S
     before, now = -1, int(plain.info("memory")["used_memory"])  # pyright: ignore[reportIndexIssue]
     while abs(now - before) > 1024 and time.monotonic() < end_s:

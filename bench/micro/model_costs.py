@@ -1,9 +1,9 @@
-"""What a model costs: throughput, Redis commands and time of a job, bytes in each state, a claim over the depth of the queue.
+"""The costs of a model: throughput, Redis commands and time per job, bytes in each state, and claim cost by queue depth.
 
     python -m bench.micro.model_costs --model bull --out costs.json
 
-The same jobs, calls and numbers for every model, so that what is compared differs in the model alone. One worker's steady calls:
-enqueues one by one, then claims of ten jobs fused with the finish of the ten before.
+Jobs, calls and numbers are the same for every model, so that only the model differs. The calls are those of one worker under
+steady load: enqueues one by one, then claims of ten jobs, each fused with the finish of the previous ten.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ from engine.operations import Bury, Failure, Finish, Lease
 BATCH = 10
 OTHER = "other"
 
-#: Calls of EVALSHA in the claim cost are told apart from everything else, which goes by EVAL.
+#: Delay of the delayed jobs: longer than a measurement.
 _HOUR_MS = 3_600_000
 
-#: A claim of a foreign model looks at some of the jobs in front and goes on behind them the next time.
+#: Maximum number of claims until the first job is reached: a claim of a foreign model checks only some jobs, and the next one
+#: goes on behind them.
 LOOKS_MAX = 2_000
 
-#: The server commands that a client sends; all others in its statistics ran inside of scripts.
+#: The commands that the client sends; all others in the server's statistics ran inside of scripts.
 _SENT = ("evalsha",)
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured."""
+    """The amount of work to measure."""
 
     throughput_jobs: int = 4_000
     life_jobs: int = 1_000
@@ -60,25 +61,25 @@ class Size:
 
 QUICK = Size(throughput_jobs=500, life_jobs=100, memory_jobs=1_000, depths=(100, 1_000), barred=500, claims=20, repeat=1)
 
-Told = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-def measure(model: str, size: Size, told: Told) -> dict[str, Any]:
-    """All of it; each part on an empty server of its own."""
+def measure(model: str, size: Size, report: Report) -> dict[str, Any]:
+    """Measure all parts, each on an empty server of its own."""
     began_s = time.monotonic()
     found: dict[str, Any] = {"size": asdict(size)}
     for name, part in (("throughput", throughput), ("per_job", per_job), ("bytes", bytes_per_job), ("claim_us", claim_cost)):
-        found[name] = part(model, size, told)
+        found[name] = part(model, size, report)
     return {**found, "took_s": round(time.monotonic() - began_s, 1)}
 
 
 def fill(queue: engine.Queue, count: int, **fields: Any) -> None:
-    """Put so many jobs into the queue."""
+    """Enqueue this many jobs."""
     fill_with(queue, count, payload=FLAT, **fields)
 
 
-def throughput(model: str, size: Size, told: Told) -> dict[str, float]:
-    """Jobs per second of one producer, and of one worker process that drains them."""
+def throughput(model: str, size: Size, report: Report) -> dict[str, float]:
+    """Jobs per second of one producer, and of one worker process that drains the queue."""
     with ExitStack() as stack:
         server = stack.enter_context(pinned_server())
         queue = stack.enter_context(models.queue(model, "throughput", url=server.url))
@@ -93,12 +94,13 @@ def throughput(model: str, size: Size, told: Told) -> dict[str, float]:
             answer = drain_once(server.url, queue.name, size.throughput_jobs, "inline", PREFETCH, model=model)
             rates["drain_per_s"].append(size.throughput_jobs / answer["seconds"])
     found = {name: median(values) for name, values in rates.items()}
-    told(f"throughput: {found['enqueue_per_s']:,.0f} enqueued, {found['drain_per_s']:,.0f} drained per second")
+    report(f"throughput: {found['enqueue_per_s']:,.0f} enqueued, {found['drain_per_s']:,.0f} drained per second")
     return found
 
 
-def per_job(model: str, size: Size, told: Told) -> dict[str, dict[str, float]]:
-    """Commands that the server ran, inside of scripts as well, and its microseconds: of an enqueue, and of claim and finish."""
+def per_job(model: str, size: Size, report: Report) -> dict[str, dict[str, float]]:
+    """Commands that the server ran, including those inside of scripts, and its microseconds: per enqueue, and per claim and
+    finish."""
     with ExitStack() as stack:
         server = stack.enter_context(pinned_server())
         queue = stack.enter_context(models.queue(model, "life", url=server.url))
@@ -118,7 +120,7 @@ def per_job(model: str, size: Size, told: Told) -> dict[str, dict[str, float]]:
         run = _spent(plain, size.life_jobs)
     if done != size.life_jobs:
         raise RuntimeError(f"{model}: {done} of {size.life_jobs} jobs could be claimed")
-    told(
+    report(
         f"per job: {enqueue['commands'] + run['commands']:.1f} commands, {enqueue['redis_us'] + run['redis_us']:.1f} us of Redis"
     )
     return {"enqueue": enqueue, "claim_and_finish": run}
@@ -134,8 +136,8 @@ def _spent(plain: redis.Redis, jobs: int) -> dict[str, float]:
     }
 
 
-def bytes_per_job(model: str, size: Size, told: Told) -> dict[str, float]:
-    """What the server's `used_memory` grew by, over the jobs in a state; right after they came into it."""
+def bytes_per_job(model: str, size: Size, report: Report) -> dict[str, float]:
+    """Growth of the server's `used_memory` per job in each state, measured right after the jobs entered it."""
     found: dict[str, float] = {}
     with ExitStack() as stack:
         server = stack.enter_context(pinned_server())
@@ -164,12 +166,12 @@ def bytes_per_job(model: str, size: Size, told: Told) -> dict[str, float]:
         for leases in Claims(queue, owner=2).take_all():
             queue.driver.run(queue.model.call(Bury(tuple(Failure(lease, "RuntimeError: planned") for lease in leases))))
         per_job("dead")
-    told("bytes: " + ", ".join(f"{state} {count:,.0f}" for state, count in found.items()))
+    report("bytes: " + ", ".join(f"{state} {count:,.0f}" for state, count in found.items()))
     return found
 
 
-def claim_cost(model: str, size: Size, told: Told) -> dict[str, float]:
-    """Microseconds of the server per claimed job: over the depth of the queue, and behind jobs that the worker may not take."""
+def claim_cost(model: str, size: Size, report: Report) -> dict[str, float]:
+    """Microseconds of the server per claimed job: by queue depth, and behind jobs that the worker may not claim."""
     found: dict[str, float] = {}
     scenes = {f"{depth:,} waiting": (0, depth) for depth in size.depths}
     scenes[f"{size.barred:,} unmatchable in front"] = (size.barred, 1_000)
@@ -189,15 +191,16 @@ def claim_cost(model: str, size: Size, told: Told) -> dict[str, float]:
                 found[f"the first job behind {barred:,}"] = reach_us
             if not barred:
                 _block(queue, plain, claims, max(2, size.claims // 5))
-            # Who looks at the jobs in front a hundred at a time goes over all of them now and then: one long block holds it all.
+            # A model that checks a hundred of the jobs in front per claim starts over now and then; one long block covers all
+            # that.
             repeat, count = (1, size.repeat * size.claims + barred // 50) if barred else (size.repeat, size.claims)
             found[title] = median(_block(queue, plain, claims, count) for _ in range(repeat))
-            told(f"claim: {title}: {found[title]:.1f} us a job, the first after {looks} looks (filled in {took_s:.0f} s)")
+            report(f"claim: {title}: {found[title]:.1f} us a job, the first after {looks} looks (filled in {took_s:.0f} s)")
     return found
 
 
 def put(queue: engine.Queue, plain: redis.Redis, count: int, name: str) -> None:
-    """So many jobs at the back of the queue."""
+    """Add this many jobs at the back of the queue."""
     if queue.model.name == models.LANES:
         fill(queue, count, name=name)
     else:
@@ -205,7 +208,7 @@ def put(queue: engine.Queue, plain: redis.Redis, count: int, name: str) -> None:
 
 
 def _reach(queue: engine.Queue, plain: redis.Redis, claims: Claims) -> tuple[int, float]:
-    """Claim until there are jobs; how many claims that took, and the microseconds of all of them."""
+    """Claim until a claim delivers jobs; return the number of claims and the microseconds of all of them."""
     plain.config_resetstat()
     for looks in range(1, LOOKS_MAX + 1):
         if leases := claims.take(BATCH):
@@ -216,7 +219,7 @@ def _reach(queue: engine.Queue, plain: redis.Redis, claims: Claims) -> tuple[int
 
 
 def _block(queue: engine.Queue, plain: redis.Redis, claims: Claims, count: int) -> float:
-    """So many claims of ten jobs, as many put back behind; microseconds per job, those of empty claims as well."""
+    """Run this many claims of ten jobs, adding as many at the back; return the microseconds per job, empty claims included."""
     spent_us, jobs = 0.0, 0
     taken: list[tuple[Lease, ...]] = []
     for _ in range(count):
@@ -239,18 +242,18 @@ def _finish(queue: engine.Queue, leases: tuple[Lease, ...]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.micro.model_costs", description="What one model costs.")
+    parser = argparse.ArgumentParser(prog="python -m bench.micro.model_costs", description="Measure the costs of one model.")
     parser.add_argument("--model", choices=models.NAMES, default=models.LANES)
     parser.add_argument("--quick", action="store_true", help="small numbers, for trying things out")
-    parser.add_argument("--out", type=Path, required=True, help="where the JSON goes")
+    parser.add_argument("--out", type=Path, required=True, help="file for the JSON")
     options = parser.parse_args(arguments)
     pin_client()
     began_s = time.monotonic()
 
-    def told(text: str) -> None:
+    def report(text: str) -> None:
         print(f"{time.monotonic() - began_s:6.1f} s  {options.model}: {text}", flush=True)
 
-    found = measure(options.model, QUICK if options.quick else Size(), told)
+    found = measure(options.model, QUICK if options.quick else Size(), report)
     options.out.write_text(json.dumps(found, indent=1) + "\n")
     return 0
 

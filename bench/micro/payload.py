@@ -1,4 +1,4 @@
-"""The payload of every measurement: 200 bytes of compact JSON, the usual size of a job's arguments."""
+"""The payload of all measurements: 200 bytes of compact JSON, a typical size of a job's arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAYLOAD: dict[str, Any] = {
     "n": 1,
 }
 
-#: The same, for what has to fit every model: one of them holds texts, numbers and booleans alone.
+#: A flat variant that every model supports: one of them allows only strings, numbers and booleans.
 FLAT = {**PAYLOAD, "tags": ",".join(PAYLOAD["tags"])}
 
 #: Name of the measured jobs.
@@ -25,5 +25,5 @@ NAME = "bench"
 
 
 def compact(payload: object) -> bytes:
-    """The payload as the engine stores it."""
+    """The bytes of the payload as the engine stores them."""
     return json.dumps(payload, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""Pickup: from the call of `enqueue` to the handler at 100 jobs a second, in slices that alternate with a bare loop's."""
+"""Pickup time: from the call of `enqueue` to the handler at 100 jobs/s, in slices that alternate with those of a bare loop."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from engine.testing import EmbeddedServer
 
 RATE_PER_S = 100.0
 SHARES = {"p50": 0.50, "p99": 0.99}
-#: The first jobs of a slice find processes that have run nothing yet.
+#: The first jobs of a slice are not measured, because the processes are not warmed up.
 _WARM_UP_JOBS = 50
 _TIMEOUT_S = 60
 
 
-def measure(slices: int, jobs: int, told: Callable[[str], None]) -> dict[str, Any]:
-    """So many slices a side, of `jobs` samples each. Quantiles in ms over all slices, and their ratios with a 95 % interval."""
+def measure(slices: int, jobs: int, report: Callable[[str], None]) -> dict[str, Any]:
+    """Run `slices` slices per side with `jobs` samples each. Return quantiles in ms over all slices, and their ratios with a 95
+    % interval."""
     samples: dict[str, list[list[float]]] = {"worker": [], "bare": []}
     late_ms: list[float] = []
     with pinned_server() as server:
         plain = client(server)
         for number in range(slices):
-            # Neither side always comes first.
+            # Alternate which side comes first.
             for role in ("worker", "bare") if number % 2 == 0 else ("bare", "worker"):
                 picked, late = _slice(server, plain, role, jobs)
                 samples[role].append(picked)
                 late_ms += late
-            told(f"slice {number + 1} of {slices} a side")
+            report(f"slice {number + 1} of {slices} a side")
     found: dict[str, Any] = {"pickup_ms": {}, "interval": {}, "ratios": {}, "late_ms_p99": quantile(late_ms, 0.99)}
     pooled = {role: [value for slice_ in parts for value in slice_] for role, parts in samples.items()}
     for name, share in SHARES.items():

@@ -1,9 +1,9 @@
-"""The three processes of a pickup slice: a producer that keeps its schedule, and the two consumers that are compared.
+"""The three processes of a pickup slice: a producer with a fixed schedule, and the two consumers that are compared.
 
     python -m bench.micro.pickup_process '{"role": "worker", "url": "...", "queue": "pickup", "jobs": 1000, "rate_per_s": 100}'
 
 Roles: `producer`, `worker` (the engine's), `bare` (a redis-py loop: BLPOP, then the engine's claim script). A consumer prints
-"ready", and when it has seen every job, one JSON line.
+"ready", and one JSON line when it has run every job.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from bench.micro.place import pin_client
 from engine.operations import Lease
 
 _BLOCK_MS = 1_000
-#: Beyond the schedule.
+#: Time that a consumer waits beyond the schedule.
 _PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one process of a slice does."""
+    """The task of one process of a slice."""
 
     role: str
     url: str
@@ -42,12 +42,12 @@ class Order:
 
     @property
     def deadline_s(self) -> float:
-        """When a consumer gives up."""
+        """Time after which a consumer gives up."""
         return self.jobs / self.rate_per_s + _PATIENCE_S
 
 
 def produce(order: Order) -> dict[str, Any]:
-    """Enqueue at even intervals, whatever the server does. Returns how late each send was, in ms."""
+    """Enqueue at even intervals, however slow the server is. Return how late each send was, in ms."""
     late_ms: list[float] = []
     gap_ns = round(1e9 / order.rate_per_s)
     with engine.Queue(order.queue, url=order.url) as queue:
@@ -64,7 +64,8 @@ def produce(order: Order) -> dict[str, Any]:
 
 
 def work(order: Order) -> dict[str, Any]:
-    """Take jobs with the engine's worker, its handler inline. Returns the times from the call of `enqueue` to it, in ms."""
+    """Run jobs with the engine's worker and an inline handler. Return the times from the call of `enqueue` to the handler, in
+    ms."""
     pickup_ms: list[float] = []
     handlers = engine.Handlers()
     with engine.Queue(order.queue, url=order.url) as queue:
@@ -85,7 +86,8 @@ def work(order: Order) -> dict[str, Any]:
 
 
 def loop_bare(order: Order) -> dict[str, Any]:
-    """The same with nothing but redis-py: wait for a marker, claim, note the time, and end the jobs with the next claim."""
+    """Like `work`, with only redis-py: wait for a wake-up marker, claim, take the time, and finish the jobs with the next
+    claim."""
     pickup_ms: list[float] = []
     with engine.Queue(order.queue, url=order.url) as queue:
         claims, wake = Claims(queue), queue.model.keys.wake(NAME)
@@ -94,7 +96,7 @@ def loop_bare(order: Order) -> dict[str, Any]:
         print("ready", flush=True)
         leases: tuple[Lease, ...] = ()
         while len(pickup_ms) < order.jobs and time.monotonic() < end_s:
-            # Built before the wait: what happens after the marker is the claim alone.
+            # Build the call before the wait, so that only the claim remains after the marker arrives.
             call = claims.call(8, leases)
             if not leases and plain.blpop([wake], _BLOCK_MS / 1000) is None:
                 continue

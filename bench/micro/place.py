@@ -1,4 +1,4 @@
-"""Where things run: a private server on one core, everything else on another."""
+"""CPU pinning: a private server on one core, and the client processes on another."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ROOT = Path(__file__).parents[2]
 
 
 class Unpinnable(Exception):
-    """This process may not use two cores, so nothing measured here would mean anything."""
+    """This process may not use both cores, so measurements would be meaningless."""
 
 
 def check_cores() -> None:
-    """Raise Unpinnable unless both cores are there, also when this process was started on one of them."""
+    """Raise Unpinnable unless this process may use both cores."""
     os.sched_setaffinity(0, {SERVER_CPU, CLIENT_CPU})
     allowed = os.sched_getaffinity(0)
     if not {SERVER_CPU, CLIENT_CPU} <= allowed:
@@ -34,27 +34,27 @@ def check_cores() -> None:
 
 
 def pin_client() -> None:
-    """Keep this process, and those that it starts from now on, on the client's core."""
+    """Pin this process, and those that it starts from now on, to the client's core."""
     os.sched_setaffinity(0, {CLIENT_CPU})
 
 
 @contextmanager
 def pinned_server(binary: str | Path | None = None) -> Iterator[EmbeddedServer]:
-    """An empty server on its core."""
+    """An empty server, pinned to its core."""
     with EmbeddedServer(binary=binary) as server:
-        # Every thread of it, those for freeing memory as well.
+        # Pin every thread, including those that free memory in the background.
         for thread in Path(f"/proc/{server.pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), {SERVER_CPU})
         yield server
 
 
 def client(server: EmbeddedServer) -> redis.Redis:
-    """A plain redis-py client that never sends twice."""
+    """A plain redis-py client without retries."""
     return redis.Redis(port=server.port, retry=Retry(NoBackoff(), 0), protocol=2)
 
 
 def servers() -> dict[str, Path | None]:
-    """The two servers that memory is measured on, whatever the environment names; None for one that this machine lacks."""
+    """The two servers on which memory is measured, independent of the environment; None for one that is not installed."""
     found = {"valkey": bundled_binary() or shutil.which("valkey-server"), "redis": shutil.which("redis-server")}
     return {name: Path(program) if program else None for name, program in found.items()}
 
@@ -65,7 +65,7 @@ def start_module(module: str, *arguments: str, tree: Path = ROOT) -> subprocess.
 
 
 def start_program(arguments: Sequence[str], tree: Path, *, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    """A Python process on the client's core that imports from `tree` and ends with its parent, which reads what it prints."""
+    """Start a Python process on the client's core that imports from `tree` and ends with its parent; its stdout is a pipe."""
     return start_guarded(
         [sys.executable, *arguments],
         cwd=tree,
@@ -76,7 +76,7 @@ def start_program(arguments: Sequence[str], tree: Path, *, stdin: int = subproce
 
 
 def server_cpu_s(plain: redis.Redis) -> float:
-    """Processor time that the server has used so far, with what it spends on sockets."""
+    """CPU seconds that the server has used so far, in user and kernel mode."""
     cpu = plain.info("cpu")
     return float(cpu["used_cpu_user"]) + float(cpu["used_cpu_sys"])
 

@@ -1,4 +1,4 @@
-"""Where the client's time goes: enqueue in this process, the drain in one of its own."""
+"""Profiles of the client: enqueue in this process, and the drain in a child process."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bench.micro.sampler import Sampler
 _BULK = 100
 
 
-def measure(jobs: int, told: Callable[[str], None]) -> dict[str, Any]:
-    """Lines for people, by what was run."""
+def measure(jobs: int, report: Callable[[str], None]) -> dict[str, Any]:
+    """Readable lines of each profile, by title."""
     profiles: dict[str, list[str]] = {}
     with pinned_server() as server, engine.Queue("profile", url=server.url) as queue:
         plain = client(server)
@@ -35,10 +35,10 @@ def measure(jobs: int, told: Callable[[str], None]) -> dict[str, Any]:
             with Sampler() as sampler:
                 work()
             profiles[title] = sampler.lines()
-        told("enqueue")
+        report("enqueue")
         for path in PATHS:
             plain.flushall()
             fill(queue, 4 * jobs)
             profiles[f"drain, {path}"] = drain_once(server.url, queue.name, 4 * jobs, path, PREFETCH, profile=True)["profile"]
-        told("drain")
+        report("drain")
     return {"profiles": profiles}

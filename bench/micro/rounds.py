@@ -1,4 +1,4 @@
-"""Repetitions that take turns, and what is read from them."""
+"""Alternating repetitions, and the statistics over them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Cost(NamedTuple):
-    """What a job cost in one repetition. The two processors' times say what bounds the rate: the one that is close to the whole.
+    """The cost per job in one repetition. The rate is bounded by the process whose CPU time is close to the total time.
 
     `script_us` is the server's time inside scripts, part of `server_us`.
     """
@@ -24,29 +24,29 @@ class Cost(NamedTuple):
 
 
 def columns(rows: Mapping[str, Sequence[Cost]]) -> dict[str, dict[str, list[float]]]:
-    """Each field of the costs by row, as it is written down."""
+    """The costs as field -> row -> values, for the JSON file."""
     return {field: {name: [getattr(cost, field) for cost in costs] for name, costs in rows.items()} for field in Cost._fields}
 
 
-def in_turns(cases: Mapping[str, Callable[[], T]], repeat: int, told: Callable[[str], None]) -> dict[str, list[T]]:
-    """Run each case `repeat` times; each round begins with another case, so that none always runs first."""
+def in_turns(cases: Mapping[str, Callable[[], T]], repeat: int, report: Callable[[str], None]) -> dict[str, list[T]]:
+    """Run each case `repeat` times; each round starts with another case, so that none always runs first."""
     names = list(cases)
     results: dict[str, list[T]] = {name: [] for name in names}
     for turn in range(repeat):
         start = turn % len(names)
         for name in names[start:] + names[:start]:
             results[name].append(cases[name]())
-        told(f"repetition {turn + 1} of {repeat}")
+        report(f"repetition {turn + 1} of {repeat}")
     return results
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Median of the ratios of repetitions that ran next to each other: what slows a whole repetition down cancels out."""
+    """Median of the ratios of adjacent repetitions: a disturbance that slows both sides cancels out."""
     return median(mine / other for mine, other in zip(ours, theirs, strict=True))
 
 
 def ratio_interval(ours: Sequence[float], theirs: Sequence[float], *, seed: int = 1, draws: int = 1000) -> tuple[float, float]:
-    """95 % interval of `ratio`, from resampling the rounds."""
+    """95 % interval of `ratio`, by resampling the rounds."""
     random_draws = random.Random(seed)
     ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
     medians = [median(random_draws.choices(ratios, k=len(ratios))) for _ in range(draws)]
@@ -62,8 +62,8 @@ def quantile(values: Sequence[float], share: float) -> float:
 def interval(
     ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]], share: float, *, seed: int = 1, draws: int = 1000
 ) -> tuple[float, float]:
-    """95 % interval of the ratio of two quantiles, from resampling whole slices: samples within a slice share their
-    disturbances, so the slice is what was drawn independently."""
+    """95 % interval of the ratio of two quantiles, by resampling whole slices: samples within a slice share disturbances, so
+    only slices are independent."""
     random_draws = random.Random(seed)
     ratios: list[float] = []
     for _ in range(draws):

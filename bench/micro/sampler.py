@@ -1,9 +1,8 @@
-"""A small sampling profiler: which lines and functions a process's processor time goes to, in all of its threads.
+"""A small sampling profiler: the share of a process's CPU time in each line and function, over all of its threads.
 
-A timer of the process's own processor time sends a signal to the thread that runs, and the standard library's handler for crashes
-writes down that thread's stack, in C and without the interpreter lock: nothing waits, so nothing is sampled more often than it
-deserves. The kernel's tick bounds how often (250 times a second of processor time on most machines). C code counts for the line
-that called it.
+A timer on the process's CPU time signals the running thread, and `faulthandler` writes that thread's stack, in C and without
+the interpreter lock. So no sample is delayed to a later line, which would bias the result. The kernel's tick bounds the rate
+(250 samples per CPU second on most machines). C code counts for the line that called it.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from collections import Counter
 from pathlib import Path
 
 _EVERY_S = 0.001
-#: A function that is in nearly every sample is only the way to the others.
+#: A function in nearly every sample only calls the others, so it is left out.
 _ALWAYS = 0.99
 _HEAD = "Stack (most recent call first):"
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 
 
 class Sampler:
-    """Use as `with Sampler() as sampler:`, then ask for its lines. One at a time in a process."""
+    """Use as `with Sampler() as sampler:`, then call `lines`. Only one at a time in a process."""
 
     def __enter__(self) -> Sampler:
         self._output = tempfile.TemporaryFile("w+")
@@ -40,12 +39,12 @@ class Sampler:
         self._output.close()
 
     def lines(self, most: int = 15) -> list[str]:
-        """Shares of the samples: of lines by themselves, and of functions with what they call."""
+        """Shares of the samples: of single lines, and of functions including what they call."""
         return tell(self._text, most)
 
 
 def tell(text: str, most: int) -> list[str]:
-    """What the stacks of a run say, as lines for people."""
+    """The sampled stacks summed up as readable lines."""
     own: Counter[str] = Counter()
     under: Counter[str] = Counter()
     stacks = text.split(_HEAD)[1:]

@@ -1,4 +1,4 @@
-"""Runs the benchmarks of the single scripts, and reads what pytest-benchmark wrote about them."""
+"""Runs the benchmarks of the single scripts, and reads the output of pytest-benchmark."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NANO = 1e6
 
 
 class ScriptsFailed(Exception):
-    """The benchmarks of the scripts ended with an error; the message holds the last lines of what they said."""
+    """The benchmarks of the scripts failed; the message contains the last lines of their output."""
 
 
-def measure(rounds: int, output: Path, told: Callable[[str], None]) -> dict[str, Any]:
-    """Microseconds of each script: the median round trip, and the server's share. `output` gets pytest-benchmark's own file."""
+def measure(rounds: int, output: Path, report: Callable[[str], None]) -> dict[str, Any]:
+    """Microseconds of each script: the median round trip, and the server's part. `output`: path for pytest-benchmark's JSON."""
     options = [f"--benchmark-min-rounds={rounds}", f"--benchmark-json={output}", "--benchmark-columns=median"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *options, _FILE]
-    # Of a pytest that runs this: in one of several processes of its own, pytest-benchmark would measure nothing.
+    # Drop the variables of an outer pytest: as one of its parallel processes, pytest-benchmark would measure nothing.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S)
     if done.returncode:
@@ -34,5 +34,5 @@ def measure(rounds: int, output: Path, told: Callable[[str], None]) -> dict[str,
         row["params"]["title"]: {"us": row["stats"]["median"] * _NANO, "redis_us": row["extra_info"]["redis_us_per_call"]}
         for row in json.loads(output.read_text())["benchmarks"]
     }
-    told(f"{len(found)} benchmarks")
+    report(f"{len(found)} benchmarks")
     return {"scripts": found}

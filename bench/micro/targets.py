@@ -1,17 +1,17 @@
-"""The targets of the engine's micro-benchmarks, and how the numbers are told."""
+"""The targets of the engine's micro-benchmarks, and the output of the numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: What stands for a number that could not be had, and for one that nobody asked for.
+#: Placeholders for a number that could not be measured, and for one that was not requested.
 UNKNOWN, NOT_ASKED = "unknown", "-"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One number of the last line, and its bound."""
+    """One number of the line of ratios, and its bound."""
 
     key: str
     what: str
@@ -20,7 +20,7 @@ class Target:
     decimals: int = 3
 
     def met(self, value: float) -> bool:
-        """Whether the number itself, not what is printed of it, is within the bound."""
+        """True when the unrounded number is within the bound."""
         return value >= self.bound if self.at_least else value <= self.bound
 
     def shown(self, value: float) -> str:
@@ -28,7 +28,7 @@ class Target:
         return f"{value:.{self.decimals}f}"
 
     def reach(self, value: float) -> float:
-        """1 on the target, more when it is better."""
+        """The number relative to its target: 1 = on the target, above 1 = better."""
         return value / self.bound if self.at_least else self.bound / value
 
 
@@ -51,17 +51,17 @@ TARGETS = (
     Target("catch_up_keys", "keys of the dearest call of a fetch", 1_100, at_least=False, decimals=0),
 )
 
-#: Key -> number; None where it was asked for and could not be had; absent where nobody asked.
+#: Key -> number; None if it could not be measured; absent if it was not requested.
 Numbers = Mapping[str, float | None]
 
 
 def ratio_line(numbers: Numbers) -> str:
-    """The last line of a run."""
+    """The last output line of a run."""
     return "ratios: " + " ".join(f"{target.key}={_shown(target, numbers)}" for target in TARGETS)
 
 
 def table(numbers: Numbers, intervals: Mapping[str, tuple[float, float]] | None = None) -> list[str]:
-    """A line for each target: what it is, the number, the bound, and whether it is met."""
+    """A line for each target: title, number, bound, and verdict."""
     rows = [("", "measured", "target", "")]
     for target in TARGETS:
         shown = _shown(target, numbers)
@@ -74,7 +74,7 @@ def table(numbers: Numbers, intervals: Mapping[str, tuple[float, float]] | None 
 
 
 def verdict(target: Target, numbers: Numbers) -> str:
-    """`met`, `missed`, `unknown`, or nothing when nobody asked."""
+    """`met`, `missed`, `unknown`, or an empty string when the number was not requested."""
     if target.key not in numbers:
         return ""
     value = numbers[target.key]

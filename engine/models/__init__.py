@@ -1,13 +1,14 @@
-"""Models: each maps the engine's operations to calls on one data model in Redis. These are what a queue is given:
+"""Models: each maps the engine's operations to calls on one data model in Redis. A queue takes one of them:
 
     from engine import Queue, models
     queue = Queue("emails", models.Bull())
 
-`Lanes` is the engine's own and the default. The others are the keyspaces of four older job queues: a team with one of them puts
-jobs in and works them off with this engine, next to its old clients. What such a wire cannot hold is an `UnsupportedFeature`, and
-what it cannot be protected from stands in the docstring of the model's module. None but Lanes runs on a cluster.
+`Lanes` is the engine's own model and the default. The others are the keyspaces of four older job queues: a team that uses one
+of them can enqueue and process its jobs with this engine, next to its old clients. A feature that such a format cannot hold
+raises `UnsupportedFeature`; defects that the engine cannot prevent are the `FINDINGS` of the model's module. Only Lanes runs
+on a cluster.
 
-`Dsps` is no queue: it is what a channel is given, `Channel("orders", models.Dsps())`. It runs on a cluster.
+`Dsps` is not for queues but for channels: `Channel("orders", models.Dsps())`. It runs on a cluster.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Bananas", "Bridge", "Bull", "ChannelRule", "Dsps", "Finding", "Lanes", "Layout", "Mosquito"]
 
-#: Which names and types a model uses where its design document and the programs differ: those of the document, or those that the
-#: original programs write. Choose `live` for a keyspace that such programs use.
+#: Where a model's design document and the original programs differ in key names and types: those of the document, or those of
+#: the programs (`live`). Choose `live` for a keyspace that such programs use.
 Layout = Literal["document", "live"]
 
 
@@ -57,9 +58,9 @@ class Bridge:
 class Bananas:
     """Bananas: one keyspace is one queue, so the queue's name is a label that is not on the wire.
 
-    `adopt_after_ms`: what a foreign worker has left in `queue:processing` comes back after so long; 0 = never, for nothing tells
-    such an entry from a job that runs. `timeout_ms` bounds each run, as their workers do; 0 = not at all. The others say how many
-    seconds jobs live that have completed or are dead, and the results of both.
+    `adopt_after_ms`: jobs that a foreign worker has left in `queue:processing` come back after this time; 0 = never, because
+    such an entry looks like that of a running job. `timeout_ms` bounds each run, as in the original workers; 0 = no bound.
+    The others are the seconds for which completed and dead jobs, and the results of both, are kept.
     """
 
     layout: Layout = "document"
@@ -89,8 +90,8 @@ class Bananas:
 
 @dataclass(frozen=True, slots=True)
 class Bull:
-    """Bull 1.0.0: keys begin with the prefix and the queue's name. `priority`: the word that jobs carry as such in their opts
-    where the queue is one of the five of a priority queue (`engine.PriorityQueue`)."""
+    """Bull 1.0.0: keys begin with the prefix and the queue's name. `priority`: the `priority` in the opts of each job, if the
+    queue is one of the five of a priority queue (`engine.PriorityQueue`)."""
 
     prefix: str = "bull"
     priority: Literal["", "low", "normal", "medium", "high", "critical"] = ""
@@ -102,9 +103,9 @@ class Bull:
 
 @dataclass(frozen=True, slots=True)
 class Mosquito:
-    """Mosquito: the queue's name is inside of its keys. The hash of a job lives on for `success_ttl_s` after its end and for
-    `dead_ttl_s` after its death. `adopt_after_ms`: jobs in hand that name no runner (v2 has no names) come back after this time,
-    0 = never. `coordinate`: our leader holds the lock of the original's coordinators."""
+    """Mosquito: the queue's name is inside of its keys. The hash of a job is kept for `success_ttl_s` after a success and for
+    `dead_ttl_s` after its death. `adopt_after_ms`: active jobs without the id of a runner (v2 writes none) come back after this
+    time, 0 = never. `coordinate`: the engine's leader holds the lock of the original's coordinators."""
 
     layout: Layout = "document"
     prefix: str = "mosquito"
@@ -134,9 +135,9 @@ def _rules() -> tuple[ChannelRule, ...]:
 class Dsps:
     """DSPS, for channels: durable messages for any number of subscribers.
 
-    `rules` say how long messages of a channel are kept: of those that match its name, the one that keeps them longest; half an
-    hour for all, if nothing is said. `storage` is the name that receipts give the channel's server where it has no others; it
-    must stay as it is while receipts are out.
+    `rules` set how long messages of a channel are kept: of the rules that match its name, the one that keeps them longest
+    applies; the default is half an hour for all. `storage` is the name of the channel's only server in receipts; it must not
+    change while receipts may still come back.
     """
 
     rules: tuple[ChannelRule, ...] = field(default_factory=_rules)
@@ -155,7 +156,7 @@ class Dsps:
 
 
 def _bound(module: str, name: str) -> Any:
-    """The class of a bound model: whoever uses one need not load the others."""
+    """The class of a bound model, imported when it is used, so that a program loads only the models that it uses."""
     return getattr(import_module(f"engine.models.{module}"), name)
 
 

@@ -1,30 +1,31 @@
-"""Bananas. The default layout `document` talks past programs that write `bananas:queue:high`: for those it must be `live`.
+"""Bananas. The default layout `document` does not see jobs of programs that write `bananas:queue:high`: for those use `live`.
 
 One keyspace is one queue: the queue's name is a label that is not on the wire. No Cluster. The keys of both layouts, with types
 and units, are in `engine/models/bananas_keys.py`.
 
 Where the documents and the programs contradict each other:
 
-- A job is a string of JSON, as all programs write it. Jobs of ours have the bytes that Go writes; of others a change
-  rewrites single members and nothing else, so that payloads keep every byte.
+- A job is a string of JSON, as all programs write it. Jobs of this engine have the bytes that Go writes; in jobs of others a
+  change rewrites single members and nothing else, so that payloads keep every byte.
 - Priorities are strict over all routes of a worker, as the document promises, and routes of one priority take turns. (Its
   list of queues goes route by route.) 1 to 3 is `low`, 4 to 6 `normal`, 7 to 10 `high`; they read back as 2, 5 and 8.
 - `max_retries` counts executions: 3 of them, after waits of 2 s and 4 s, as the programs do. 0 is 1.
-- Due times are whole seconds, rounded up: never early, up to a second late. Fractions of others are respected.
-- A job that became due goes back to its route: programs with routes bring it to the default one. In `live` the lists
-  `route:default:queue:*`, where their scheduler leaves jobs that none of them reads, are read, never written.
-- A result is stored once a job has ended for good. Programs store a failure after each failed run; while the job is to run
-  again, such a one is no end, so nobody who waits here is told of it. A result keeps nothing of one before it.
-- A waiter registers before it looks, so nothing falls between; ends by foreign workers are seen by a look every 200 ms.
-- An entry without a job, or whose job cannot be read, goes to `queue:dead` with the record that Go leaves there, for 7 days.
-  One of `queue:scheduled` without a job is removed.
-- A cron job has an id. Those of foreign schedulers have none and share one key: they get one when a worker here finds them.
-- A lock `cron:<schedule>` of `queue.locks` is the one on the wire: whoever holds it keeps all schedulers from that schedule.
-- A tick is left out where a foreign scheduler has run it: those do so up to a second early, and tell by `last_run`.
-- A payload of bytes travels as the JSON text `proto:` and base64, and is given back as bytes: JSON has no place for the byte
-  that Go puts before protobuf, so Go itself cannot enqueue one.
+- Due times are whole seconds, rounded up: never early, up to a second late. Fractions in jobs of others are respected.
+- A job that became due goes back to its route: programs with routes move it to the default one. In `live` the lists
+  `route:default:queue:*`, where their scheduler leaves jobs that none of those programs reads, are read, never written.
+- A result is stored once a job has ended for good. The programs store a failure after each failed run; while the job will run
+  again, this is not its end, so a wait in this engine goes on. A result keeps no field of an earlier one.
+- A wait registers before it reads, so no end is missed in between; ends by foreign workers are found by polling every 200 ms.
+- An entry without a job, or whose job cannot be read, goes to `queue:dead` with the record that Go writes there, for 7 days.
+  An entry of `queue:scheduled` without a job is removed.
+- A cron job has an id. Those of foreign schedulers have none and share one key: they get one when a worker of this engine
+  finds them.
+- A lock `cron:<schedule>` of `queue.locks` is the one on the wire: while it is held, no scheduler runs that schedule.
+- A tick that a foreign scheduler has run is left out: those run it up to a second early, which `last_run` shows.
+- A payload of bytes is stored as the JSON text `proto:` and base64, and decoded to bytes: JSON cannot hold the byte that Go
+  puts before protobuf, so Go itself cannot enqueue one.
 
-`FINDINGS` has what this wire cannot be protected from.
+`FINDINGS` lists the defects of the format that the engine cannot prevent.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ from engine.models.model import Finding
 from engine.operations import AcquireLock, Enqueue, ExtendLock, Lease, LeasedJob, Operation, Options, ReleaseLock
 from engine.serializers import RAW
 
-#: The words on the wire, and what they read back as.
+#: The words on the wire, and the priorities as which they are read.
 PRIORITIES = {"high": 8, "normal": 5, "low": 2}
-#: As Go checks a routing key.
+#: The routing keys that Go accepts.
 _ROUTE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PROTO = b'"proto:'
 _CRON = "cron:"
@@ -70,22 +71,22 @@ class BananasModel(Foreign):
         Finding(
             "stranded-in-processing",
             ("J4", "J13"),
-            "A foreign worker that crashes, stops or runs into its timeout leaves its job in queue:processing, where it "
-            "cannot be told from one that runs. With adopt_after_ms such entries come back after that time; a foreign "
-            "worker that still runs one then runs it beside another.",
+            "A foreign worker that crashes, stops or reaches its timeout leaves its job in queue:processing, where it looks "
+            "like a running job. With adopt_after_ms such entries come back after that time; if a foreign worker still "
+            "runs one, it then runs twice at once.",
         ),
         Finding(
             "foreign-promotion-doubles",
             ("J1", "J6"),
-            "Foreign schedulers do not look whether they were the one to take a job out of queue:scheduled, so two of "
-            "them bring it to its list twice. A second entry of a job that has completed is dropped here; a foreign "
-            "worker takes one all the same.",
+            "Foreign schedulers do not check whether they were the one that removed a job from queue:scheduled, so two of "
+            "them push it to its list twice. The engine drops a second entry of a completed job; a foreign worker runs "
+            "it again.",
         ),
         Finding(
             "foreign-ends-unfenced",
             ("J3", "J6"),
-            "A foreign worker completes or fails a job without asking whether it still has it, so it can overwrite what a "
-            "worker here wrote.",
+            "A foreign worker completes or fails a job without checking whether it still holds it, so it can overwrite the "
+            "result of the engine's worker.",
         ),
         Finding(
             "cron-without-id",
@@ -94,11 +95,11 @@ class BananasModel(Foreign):
             "is seen.",
         ),
         Finding("whole-seconds", (), "queue:scheduled has whole seconds: a delayed job may start up to a second late."),
-        Finding("pause-is-ours", (), "Nothing on the wire says that a queue is paused: foreign workers go on."),
+        Finding("pause-is-ours", (), "The format has no pauses: foreign workers go on."),
         Finding(
             "routes-are-not-listed",
             (),
-            "No key lists the routing keys: jobs of one that no producer or worker here has named are not counted or listed.",
+            "No key lists the routing keys: jobs with one that the engine has never used are not counted or listed.",
         ),
     )
 
@@ -113,17 +114,17 @@ class BananasModel(Foreign):
         keys = BananasKeys(self.keys.wire, self.layout == "live")
         lock = keys.cron_lock(operation.name.removeprefix(_CRON))
         action = "release" if isinstance(operation, ReleaseLock) else "extend" if isinstance(operation, ExtendLock) else "acquire"
-        # What the operation has no field for does not matter to what it does.
+        # Slots without a field in the operation do not matter for its action.
         given: dict[str, Any] = {slot: 0 for slot in ("counter", "ttl_ms", "not_after_ms") if not hasattr(operation, slot)}
         named = {"lock": lock, "kept": self.keys.lock(operation.name), "op": self.keys.op(operation.token)}
         return self.bound(operation, "cron_lock", **named, action=action, **given)
 
     def new_id(self) -> str:
-        """An id for a job that was given none."""
+        """A new id for a job without one."""
         return str(uuid.uuid4())
 
     def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
-        """Raise UnsupportedFeature for what the wire cannot hold. Raises Malformed."""
+        """Raise UnsupportedFeature for an option that the format cannot hold, and Malformed for an invalid route or payload."""
         super().check(id, name, payload, options)
         if options.serializer not in ("", RAW):
             raise UnsupportedFeature(f"bananas has no serializer {options.serializer}: its jobs have no room for the name")
@@ -141,7 +142,7 @@ class BananasModel(Foreign):
         return pack(members, _word(options.priority), options.route or "default", options.attempts)
 
     def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
-        """A job from its JSON, whoever wrote it. Raises ScriptFault."""
+        """Decode a job from its JSON, whichever program wrote it. Raises ScriptFault."""
         try:
             text = cast("bytes", raw).decode(errors="surrogateescape")
             spans, read = _members(text)
@@ -156,7 +157,7 @@ class BananasModel(Foreign):
             serializer = ""
             if payload.startswith(_PROTO):
                 with suppress(binascii.Error):
-                    # What is no base64 is somebody's text that only looks like it.
+                    # A text that is no base64 only looks like bytes, and stays a text.
                     payload, serializer = binascii.a2b_base64(payload[len(_PROTO) : -1], strict_mode=True), RAW
             options = Options(
                 priority=priority,
@@ -185,7 +186,7 @@ def _quoted(text: str) -> str:
 
 
 def _members(text: str) -> tuple[dict[str, tuple[int, int]], dict[str, Any]]:
-    """Where the members of an object are in its text, and what they say; of a name that comes twice the last one counts."""
+    """The positions of an object's members in its text, and their values; of two members with one name the last one counts."""
     spans: dict[str, tuple[int, int]] = {}
     read: dict[str, Any] = {}
     at = _past(text, 0, "{")
@@ -203,7 +204,7 @@ def _members(text: str) -> tuple[dict[str, tuple[int, int]], dict[str, Any]]:
 
 
 def _past(text: str, at: int, mark: str, trim: bool = True) -> int:
-    """The place behind a mark, with spaces before it and, unless told otherwise, behind it."""
+    """The position behind a mark, after spaces before it and, with `trim`, behind it."""
     found = _SPACE.match(text, at)
     at = found.end() if found else at
     if not text.startswith(mark, at):
@@ -214,7 +215,7 @@ def _past(text: str, at: int, mark: str, trim: bool = True) -> int:
 
 
 def _time_ms(value: object) -> int:
-    """A time in ms since 1970; 0 for what is none, and for the year 1, which is Go's time that was never set."""
+    """A time in ms since 1970; 0 for any other value, and for the year 1, which is Go's zero time."""
     try:
         when = datetime.fromisoformat(value) if isinstance(value, str) else _EPOCH
         return max(0, int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))

@@ -1,4 +1,4 @@
-"""The keys of a Bananas keyspace, each with its Redis type and content, as `lua/bananas/modules/wire.lua` makes them."""
+"""The keys of a Bananas keyspace, each with its Redis type and content; `lua/bananas/modules/wire.lua` has the same names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BananasKeys:
-    """Key names of one keyspace; `root` is what they begin with, with its colon, `live` the layout."""
+    """Key names of one keyspace; `root` is their prefix with its colon, `live` whether the layout is `live`."""
 
     root: str = "bananas:"
     live: bool = False
@@ -31,7 +31,7 @@ class BananasKeys:
         return f"{self.root}result:notify:{id}"
 
     def cron_lock(self, schedule: str) -> str:
-        """String: token of the scheduler that runs a tick; originals let it live 5 minutes, in `live` 60 s."""
+        """String: token of the scheduler that runs a tick; the originals set an expiry of 5 minutes, in `live` 60 s."""
         return f"{self.root}{'schedule_lock' if self.live else 'cron:lock'}:{schedule}"
 
     def cron_state(self, schedule: str) -> str:
@@ -39,12 +39,12 @@ class BananasKeys:
         return f"{self.root}{'schedules' if self.live else 'cron:state'}:{schedule}"
 
     def taken_from(self, id: str) -> str:
-        """String, ours: the list that a job was taken from where that was not its own; for 7 days."""
+        """String, the engine's: the list that a job was taken from, if that was not the one of its route; for 7 days."""
         return f"{self.root}ironclaim:from:{id}"
 
     @property
     def processing(self) -> str:
-        """List: ids in hand, of all routes."""
+        """List: ids of active jobs, of all routes."""
         return f"{self.root}queue:processing"
 
     @property
@@ -54,30 +54,32 @@ class BananasKeys:
 
     @property
     def scheduled(self) -> str:
-        """Zset: id by the unix time in seconds at which it is due; whole ones by us and by Go, with fractions by others."""
+        """Zset: id by the unix time in seconds at which it is due; whole in this engine and Go, with fractions in others."""
         return f"{self.root}queue:scheduled"
 
     @property
     def routes(self) -> str:
-        """Set, ours: routing keys that were heard of, but the default one."""
+        """Set, the engine's: the known routing keys but the default one."""
         return f"{self.root}ironclaim:routes"
 
     @property
     def seq(self) -> str:
-        """String, ours: a number that orders delayed jobs of one millisecond, and names jobs that have no id."""
+        """String, the engine's: a number that orders delayed jobs of one millisecond, and names jobs that have no id."""
         return f"{self.root}ironclaim:seq"
 
     @property
     def done(self) -> str:
-        """Zset, ours: id by the time (ms) at which a worker here finished it; the last 1,000. The wire has no such list."""
+        """Zset, the engine's: id by the time (ms) at which one of its workers finished it; the last 1,000. The format has no
+        such list."""
         return f"{self.root}ironclaim:done"
 
     @property
     def adopting(self) -> str:
-        """Zset, ours: id by the time (ms) when it was first seen in `queue:processing` without a lease of ours."""
+        """Zset, the engine's: id by the time (ms) when it was first seen in `queue:processing` without a lease of the
+        engine."""
         return f"{self.root}ironclaim:adopting"
 
     @property
     def purge(self) -> str:
-        """String, ours: where a deletion goes on; for an hour."""
+        """String, the engine's: the position from which a deletion goes on; for an hour."""
         return f"{self.root}ironclaim:purge"

@@ -1,4 +1,4 @@
-"""The model of a queue, made of what its owner gave for it."""
+"""Makes the bound model of a queue from the arguments of `Queue`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.models.model import Model, Spec
 
 
 def bind(spec: Spec | None, queue: str, prefix: object, lua: Path | None) -> Model:
-    """The model of a queue; None is Lanes, and a prefix of None that of the model. Raises Malformed."""
+    """The model of a queue. None means Lanes, and a prefix of None the model's default. Raises Malformed."""
     spec = Lanes() if spec is None else spec
     if not hasattr(spec, "bind"):
         raise Malformed("model", spec, "one of engine.models, such as models.Bull()")

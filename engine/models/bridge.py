@@ -1,30 +1,29 @@
-"""BridgeMQ: `Queue("emails", models.Bridge())` puts jobs into a BridgeMQ keyspace and works them off, next to its own clients.
+"""BridgeMQ: `Queue("emails", models.Bridge())` enqueues and processes jobs in a BridgeMQ keyspace, next to its own clients.
 
 One keyspace (`<prefix>:`) is one queue: the queue's name is a label that is not on the wire. Keys, JSON and units are those of
-the original (`BridgeKeys` is the table); what the engine needs beside them lies under `<prefix>:ironclaim:`. Not for Redis
-Cluster.
+the original (`BridgeKeys` lists them); the engine's own keys are under `<prefix>:ironclaim:`. Not for Redis Cluster.
 
-What the wire says, and what is made of it:
+How the engine reads and writes the format:
 
-- `retry.attempts` are the runs after the first one, so `attempts=4` is written as 3. Jitter is a quarter to both sides and
-  knows no share: any `jitter` above 0 is written as true. A foreign job waits between its runs as its `backoff` says, which
-  the original never read; without one it runs again at once.
-- The value of a lock is the name of the worker, as documented; tokens and fences are ours and not on the wire. A foreign
-  client with the name of one of our workers could release its locks: names are the operator's to keep apart.
-- A type of jobs is paused by name for everybody; a pause of the whole queue (`*`) holds our workers alone.
-- `maxConcurrent` reads the counter that foreign clients keep as well; sweeps set one right that has leaked. `maxPerMinute`
+- `retry.attempts` is the number of runs after the first one, so `attempts=4` is written as 3. Jitter is always a quarter to
+  both sides: any `jitter` above 0 is written as true. A foreign job waits between its runs as its `backoff` says, which the
+  original never reads; without one it runs again at once.
+- The value of a lock is the name of the worker, as documented; tokens and fences are only in the engine's own keys. A foreign
+  client with the name of one of the engine's workers could release its locks: the operator must keep names distinct.
+- A pause of a type of jobs holds for all clients; a pause of the whole queue (`*`) holds for the engine's workers only.
+- `maxConcurrent` uses the counter that foreign clients use as well; sweeps correct a counter that has leaked. `maxPerMinute`
   counts the claims of limited jobs in a window of 60 s that begins with the first one.
-- `target`: all categories that ask for something must be met; of the capabilities one with `mode` any, all with any other
-  mode, as the claim script of the original has it (its second router differs). null asks for nothing, one text is a list of one.
-- A job that depends on others is claimed when all of them are completed; it is dead when one of them is.
-- Each tick of a schedule makes a job of its own, `cron:<name>:<tick ms>`; the original enqueues the one entry again and again.
-  Entries of foreign clients tick as well; who moves the score in `jobs:cron` has said when the next tick is.
-- `result` lives for 24 hours; data and status of a finished job are never deleted, as in the original, and are in no list of the
-  format. The engine lists the last 1,000 that its own side has finished, and cleans those when it is told to.
+- `target`: all categories with values must match; of the capabilities one with `mode` any, all with any other mode, as in the
+  claim script of the original (its second router differs). null means no requirement, a single text is a list of one.
+- A job that depends on others is claimed when all of them are completed; it is dead when one of them is dead.
+- Each tick of a schedule makes a job of its own, `cron:<name>:<tick ms>`; the original enqueues the same entry each time.
+  Entries of foreign clients tick as well; the score in `jobs:cron`, which any client may change, is the time of the next tick.
+- `result` is kept for 24 hours; data and status of a finished job are never deleted, as in the original, and are in no list
+  of the format. The engine lists the last 1,000 jobs that its own workers have finished, and can clean those.
 - A job that cannot be read is set aside: `deadletter`, status `dead`, the reason in its result.
 
-`FINDINGS` says what this wire cannot be protected from. The scripts of the original are in `lua/bridge/published`, for foreign
-clients.
+`FINDINGS` lists the defects of the format that the engine cannot prevent. The scripts of the original are in
+`lua/bridge/published`, for foreign clients.
 """
 
 from __future__ import annotations
@@ -44,7 +43,8 @@ from engine.operations import Backoff, Beat, Claim, Enqueue, Finish, Lease, Leas
 from engine.validate import ATTEMPTS_MAX, BACKOFF_MS_MAX, DURATION_MS_MAX
 
 _BACKOFFS: tuple[Backoff, ...] = ("fixed", "linear", "exponential")
-#: Jitter of the original: a quarter less to a quarter more. Of waits a quarter longer, the last 0.4 are left to chance.
+#: Jitter of the original: a quarter less to a quarter more. That is a wait longer by a quarter, of which the last 0.4 are
+#: random.
 _JITTER, _LONGER = 0.4, 5 / 4
 _TARGET = ("stack", "capabilities", "region", "server")
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
@@ -52,7 +52,7 @@ _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan
 
 @dataclass(frozen=True, slots=True)
 class BridgeKeys:
-    """The foreign keys of one keyspace; all times are ms since 1970 unless said otherwise."""
+    """The foreign keys of one keyspace; all times are ms since 1970 unless noted otherwise."""
 
     root: str
 
@@ -124,12 +124,12 @@ class BridgeKeys:
         return f"{self.root}workers:{name}"
 
     def heartbeat(self, name: str) -> str:
-        """String: time (ms) of the last beat, for three times as long as beats are apart (30 s)."""
+        """String: time (ms) of the last heartbeat; expires after three intervals of heartbeats (30 s)."""
         return f"{self.root}workers:heartbeat:{name}"
 
     @property
     def scheduler(self) -> str:
-        """String, for as long as a beat counts: incarnation of the worker that leads."""
+        """String, for as long as a heartbeat counts: incarnation of the leader."""
         return f"{self.root}scheduler:lock"
 
 
@@ -147,26 +147,26 @@ class BridgeModel(Foreign):
         Finding(
             "bridge-original-loop",
             ("J4", "J13"),
-            "The original's worker takes an id out of the list before it locks it and never enters it among the active ones: "
-            "when it dies in between, or in mid-job, the job is in no structure, and nobody can know of it.",
+            "The original's worker removes an id from the list before it locks it and never adds it to the active ones: "
+            "when it dies in between, or during the job, the job is in no structure and cannot be found.",
         ),
         Finding(
             "bridge-unfenced-foreign-end",
             ("J1", "J5"),
-            "A foreign client completes a job whatever became of its lock: one that outlives its lock writes its result over "
-            "that of the worker that has the job by then.",
+            "A foreign client completes a job without checking its lock: one whose lock has expired overwrites the result of "
+            "the worker that has the job by then.",
         ),
         Finding(
             "bridge-foreign-cron",
             ("J6",),
-            "A foreign scheduler's pass over jobs:cron leaves the score as it is until its client has moved it: where its "
-            "run has ended before our side ticks, the tick runs twice.",
+            "A foreign scheduler's pass over jobs:cron does not change the score until its client moves it: if its run has "
+            "ended before the engine ticks, the tick runs twice.",
         ),
         Finding(
             "bridge-finished-stay",
             (),
             "Data and status of finished jobs are never deleted, and no structure of the format lists them: memory grows with "
-            "every job, and only the last 1,000 that our side has finished can be cleaned.",
+            "every job, and only the last 1,000 that the engine has finished can be cleaned.",
         ),
     )
 
@@ -176,7 +176,7 @@ class BridgeModel(Foreign):
         return BridgeKeys(self.keys.wire)
 
     def new_id(self) -> str:
-        """An id for a job that was given none, as the original makes them."""
+        """A new id for a job without one, as the original makes them."""
         return str(uuid4())
 
     def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
@@ -196,7 +196,7 @@ class BridgeModel(Foreign):
         return super().call(operation)
 
     def encode(self, job: Enqueue) -> bytes:
-        """Priority, then the JSON between the id and the time of the enqueue, and what follows that time."""
+        """Priority, then the JSON between the id and the time of the enqueue, and the JSON after that time."""
         head, tail = _shape(job.name, job.options)
         return pack(job.options.priority, head + job.payload + tail, ',"attempts":0}')
 
@@ -213,7 +213,8 @@ class BridgeModel(Foreign):
         return LeasedJob(lease, deadline_ms, name, name, name, payload, options, enqueued_ms, 0, *counters)
 
     def read_template(self, raw: bytes) -> LeasedJob:
-        """As other models; one that a sweep has made of a foreign client's entry is that job's JSON alone. Raises ScriptFault."""
+        """As in other models; a template that a sweep has made of a foreign entry is only that job's JSON. Raises
+        ScriptFault."""
         try:
             sealed, item, *_ = unpack(raw)
             if sealed:
@@ -233,7 +234,7 @@ def _check_worker(name: object) -> None:
 
 @lru_cache(maxsize=1000)
 def _shape(name: str, options: Options) -> tuple[bytes, bytes]:
-    """What the JSON of all jobs with this name and these options has before and behind the payload."""
+    """The JSON before and behind the payload, which all jobs with this name and these options share."""
     backoff: dict[str, object] = {"type": options.backoff, "delay": options.backoff_ms}
     if options.backoff_max_ms:
         backoff["maxDelay"] = options.backoff_max_ms
@@ -261,7 +262,7 @@ def _shape(name: str, options: Options) -> tuple[bytes, bytes]:
 
 
 def _options(job: dict[str, Any]) -> Options:
-    """What a job's JSON asks for; what is of another type than the format has it counts as absent."""
+    """The options in a job's JSON; a value of another type than the format's counts as absent."""
     retry, target = _object(job.get("retry")), _object(job.get("target"))
     backoff = _object(retry.get("backoff"))
     kind: Any = backoff.get("type") if backoff.get("type") in _BACKOFFS else "fixed"
@@ -293,7 +294,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _whole(value: Any, least: int, most: int, default: int = 0) -> int:
-    """A number, or a text that is one, within bounds."""
+    """A number, or a text with a number, limited to the bounds; `default` for any other value."""
     try:
         return min(most, max(least, int(float(value))))
     except (TypeError, ValueError, OverflowError):

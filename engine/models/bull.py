@@ -1,19 +1,19 @@
-"""Bull 1.0.0: produce into, and work off, the keyspace of a live Bull queue, next to its Node clients.
+"""Bull 1.0.0: enqueue and process jobs in the keyspace of a live Bull queue, next to its Node clients.
 
-A job is a hash of nine fields as Node writes them. Bull's jobs have no names: one whose name is `__default__` is what Node writes
-for the same options, byte for byte, and a job of Node's has that name; any other name travels as `name` in its `opts`, which Node
-passes over. Numbers are the server's (`id`). An id of one's own may be neither a number nor a key of Bull's, and only for queues
-that no Node worker consumes: Node reads every id as a number.
+A job is a hash of nine fields as Node writes them. Bull's jobs have no names: a job with the name `__default__` is stored
+byte for byte as Node does for the same options, and a job of Node has that name; any other name is stored as `name` in its
+`opts`, which Node ignores. The server counts ids (`id`). A caller's own id must be neither a number nor a key of Bull, and is
+only for queues that no Node worker consumes: Node reads every id as a number.
 
-Back-off is Bull's: `fixed`, and `exponential` with (2^n - 1) times the delay after the n-th failure, both without chance.
-`delay_ms` counts from the server's time of the call, also beside `timestamp_ms`. What a handler returns is kept as it is, where
-Node's own workers write an empty text for 0, false and "". The wire does not say when a job has ended: retention goes by
-when it was made, and so does `clean` where Node has ended it. From 2039-09-07 on scores have no room for all bits of an id: what
-Node delays may start a millisecond late.
+Back-off is Bull's: `fixed`, and `exponential` with (2^n - 1) times the delay after the n-th failure, both without jitter.
+`delay_ms` counts from the server's time of the call, also beside `timestamp_ms`. A handler's result is stored unchanged,
+while Node's own workers write an empty text for 0, false and "". The format does not record when a job ended: retention uses
+the time when it was made, and so does `clean` for jobs that Node has ended. From 2039-09-07 on scores have no room for all
+bits of an id: jobs that Node delays may start a millisecond late.
 
-What the engine repairs: jobs of equal due times start in the order of their ids (Bull turns them round at 4095/4096), promotion
-and retry respect the pause, resume and pause keep both lists where Bull renames one over the other, and an id without a hash does
-not stay in `active` for ever. What Node does all the same, and the engine cannot keep it from, are the `FINDINGS`.
+What the engine repairs: jobs of equal due times start in the order of their ids (Bull reverses them at 4095/4096), promotion
+and retry respect the pause, resume and pause keep both lists where Bull overwrites one with the other, and an id without a
+hash does not stay in `active` for ever. `FINDINGS` lists the defects of Node's clients that the engine cannot prevent.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from engine.models.foreign import Foreign
 from engine.models.model import Finding
 from engine.operations import Enqueue, Lease, LeasedJob, Options
 
-#: The name of a job that Node has made, for Bull knows none.
+#: The name of a job that Node has made, because Bull has no names.
 UNNAMED = "__default__"
-#: Waits of an exponential back-off that are told to the engine; the last one is that of all further failures.
+#: Most waits of an exponential back-off that are listed; the last one applies to all further failures.
 _WAITS_MAX = 60
-_FORMS_MAX = 1000
+_PARSED_MAX = 1000
 _WHOLE = re.compile(r"\s*([+-]?\d+)")
 _BACKOFFS = ("fixed", "exponential")
 
 
 @dataclass(frozen=True, slots=True)
 class BullKeys:
-    """Bull's own keys of one queue: the one place that names them in Python. `root` ends with a colon."""
+    """Bull's own keys of one queue; no other Python module spells them. `root` ends with a colon."""
 
     root: str
 
@@ -57,7 +57,7 @@ class BullKeys:
         return f"{self.root}{id}"
 
     def lock(self, id: str) -> str:
-        """String with a time to live (ms): who runs the job; for us fence and nonce with a colon between."""
+        """String with a time to live (ms): the holder of the job; of this engine `<fence>:<nonce>`."""
         return f"{self.root}{id}:lock"
 
     @property
@@ -67,7 +67,7 @@ class BullKeys:
 
     @property
     def paused(self) -> str:
-        """List: what would be in `wait` if the queue were not paused. Also a channel: `paused` and `resumed`."""
+        """List: the jobs that would be in `wait` if the queue were not paused. Also a channel: `paused` and `resumed`."""
         return f"{self.root}paused"
 
     @property
@@ -101,7 +101,7 @@ class BullKeys:
         return f"{self.root}jobs"
 
 
-#: What an id must not be: the names of the keys above.
+#: The names of the keys above, which an id must not be.
 _RESERVED = frozenset({"id", "wait", "paused", "meta-paused", "active", "delayed", "completed", "failed", "jobs"})
 
 
@@ -109,20 +109,20 @@ FINDINGS = (
     Finding(
         "unfenced ends",
         ("J1", "J3", "J4", "J6", "J8"),
-        "A Node worker ends a job without asking who holds its lock: one that has stalled completes or fails what another"
-        " worker runs since. The end that the other one sends is refused, or both stand.",
+        "A Node worker ends a job without checking its lock: one that has stalled completes or fails a job that another"
+        " worker runs by now. The end that the other worker sends is refused, or both are stored.",
     ),
     Finding(
         "pop before lock",
         ("J1", "J2", "J6"),
-        "A Node worker takes a job into `active` and locks it with a second command. One that needs more than a second"
-        " between the two looks like one that was lost, and its job runs elsewhere as well.",
+        "A Node worker moves a job to `active` and locks it with a second command. If it needs more than a second between"
+        " the two, the job counts as lost and runs elsewhere as well.",
     ),
     Finding(
         "stalled check",
         ("J1", "J6", "J8"),
-        "A Node worker works through a list of active jobs that it has read before, and takes each that has no lock: also one"
-        " that has failed since, so it runs before its retry is due, and while it waits.",
+        "A Node worker goes through a list of active jobs that it has read before, and takes each that has no lock: also one"
+        " that has failed since, which so runs before its retry is due, and while it waits.",
     ),
     Finding(
         "overwriting resume",
@@ -155,7 +155,7 @@ FINDINGS = (
 
 
 class BullModel(Foreign):
-    """The mapping for one queue of Bull's. `settings`: the word that its jobs have as their priority, '' = none."""
+    """The mapping for one queue of Bull. `settings`: the `priority` that its jobs have in their opts, '' = none."""
 
     name = "bull"
     FINDINGS = FINDINGS
@@ -166,7 +166,7 @@ class BullModel(Foreign):
 
     @staticmethod
     def places(queue: str, prefix: str) -> tuple[str, str]:
-        """What Bull's keys of a queue begin with, and what follows `ironclaim:` in ours."""
+        """The prefix of Bull's keys of a queue, and the text that follows `ironclaim:` in the engine's own keys."""
         return f"{prefix}:{queue}:", ""
 
     @property
@@ -175,11 +175,11 @@ class BullModel(Foreign):
         return BullKeys(self.keys.wire)
 
     def new_id(self) -> str:
-        """The server gives it a number."""
+        """'': the server assigns a number."""
         return ""
 
     def check_id(self, value: object) -> str:
-        """A caller's id. Raises Malformed for one that Bull would give, or that is a key of Bull's."""
+        """Return a caller's id if it is valid. Raises Malformed for a number, which Bull may assign, and for a key of Bull."""
         id = validate.job_id(value)
         if re.fullmatch(r"[0-9]+", id):
             raise Malformed("id", value, "no number: Bull gives the numbers")
@@ -188,17 +188,17 @@ class BullModel(Foreign):
         return id
 
     def schedule_id(self, schedule: str, moment: str) -> str:
-        """A number as well: Node could not run it otherwise."""
+        """'': the server assigns a number here as well, because Node could not run any other id."""
         return ""
 
     def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
-        """Raise UnsupportedFeature for what Bull's jobs have no room for."""
+        """Raise UnsupportedFeature for options that Bull's jobs cannot hold."""
         super().check(id, name, payload, options)
         if options.backoff not in _BACKOFFS:
             raise UnsupportedFeature(f"bull has no back-off {options.backoff}: its workers know {' and '.join(_BACKOFFS)}")
 
     def encode(self, job: Enqueue) -> bytes:
-        """Data, opts, what of them follows the delay, attempts, timestamp ('' = the server's time), LIFO."""
+        """Data, opts, the part of opts that follows the delay, attempts, timestamp ('' = the server's time), LIFO."""
         options = job.options
         before: dict[str, Any] = {"lifo": True} if options.lifo else {}
         after: dict[str, Any] = {}
@@ -216,40 +216,40 @@ class BullModel(Foreign):
             after["name"] = job.name
         head, rest = _compact(before | after), ""
         if options.wait_ms:
-            # The script writes the delay: that of a job which is due at a time follows from the server's clock.
+            # The script inserts the delay, because for a job with a due time it depends on the server's clock.
             head = _compact(before)[:-1] + ("," if before else "") + '"delay":'
             rest = ("," if after else "") + _compact(after)[1:]
         return pack(job.payload, head, rest, options.attempts, options.timestamp_ms or "", int(options.lifo))
 
     def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
-        """A job from data, opts, attempts and timestamp as they stand in its hash. Raises ScriptFault for opts that Python cannot
+        """Decode a job from data, opts, attempts and timestamp of its hash. Raises ScriptFault for opts that Python cannot
         read."""
         try:
             data, opts, attempts, timestamp = cast("list[bytes]", raw)
-            form = _forms.get((opts, attempts))
-            if form is None:
-                form = _form(opts, attempts)
-                if len(_forms) >= _FORMS_MAX:
-                    _forms.clear()
-                _forms[opts, attempts] = form
+            parsed = _parsed.get((opts, attempts))
+            if parsed is None:
+                parsed = _parse_options(opts, attempts)
+                if len(_parsed) >= _PARSED_MAX:
+                    _parsed.clear()
+                _parsed[opts, attempts] = parsed
             enqueued_ms = max(0, min(_whole(timestamp, 0), validate.INSTANT_MS_MAX))
         except (ValueError, TypeError, RecursionError) as error:
             raise ScriptFault(f"job {lease.job} of Bull's: {error}") from error
-        name, options = form
+        name, options = parsed
         claims, failures, crashes = counters
-        # Bull goes on counting when a job whose runs are used up is retried by hand: one more is allowed.
+        # Bull keeps counting when an admin action retries a job whose runs are used up: one more run is allowed.
         failures = min(failures, options.attempts - 1)
         return LeasedJob(lease, deadline_ms, name, name, name, data, options, enqueued_ms, 0, claims, failures, crashes)
 
 
-#: By opts and attempts: most jobs of a queue have them in common.
-_forms: dict[tuple[bytes, bytes], tuple[str, Options]] = {}
+#: Cached by opts and attempts, because most jobs of a queue share them.
+_parsed: dict[tuple[bytes, bytes], tuple[str, Options]] = {}
 
 
-def _form(opts: bytes, attempts: bytes) -> tuple[str, Options]:
-    """The name and the options that Bull's two fields say."""
+def _parse_options(opts: bytes, attempts: bytes) -> tuple[str, Options]:
+    """The name and the options that Bull's two fields contain."""
     found: Any = json.loads(opts)
-    # Node reads null, a number or an array there as options of which none is set.
+    # Node treats null, a number or an array here as no options.
     known = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     name = known.get("name")
     most = max(1, min(_whole(attempts, 1), 2**31 - 1))
@@ -274,13 +274,13 @@ def _waits(backoff: Any, attempts: int) -> Sequence[int]:
     if given.get("type") == "fixed":
         return [wait_ms]
     if given.get("type") != "exponential" or not wait_ms:
-        # Node runs a job with a back-off that it does not know again at once.
+        # Node retries a job with an unknown back-off at once.
         return [0]
     return [min((2**n - 1) * wait_ms, validate.DURATION_MS_MAX) for n in range(1, min(max(attempts, 2), _WAITS_MAX))]
 
 
 def _ms(value: Any) -> int:
-    """A length as Node reads one; 0 for what is none."""
+    """A duration in ms as Node reads it; 0 for any other value."""
     try:
         number = float(value) if isinstance(value, int | float | str) else 0.0
     except (ValueError, OverflowError):
@@ -289,7 +289,7 @@ def _ms(value: Any) -> int:
 
 
 def _whole(text: bytes, otherwise: int) -> int:
-    """The whole number that a field begins with."""
+    """The whole number at the start of a field, else `otherwise`."""
     found = _WHOLE.match(text[:40].decode(errors="replace"))
     return int(found.group(1)) if found else otherwise
 

@@ -1,20 +1,22 @@
-"""DSPS: a durable channel, with the keys, values, lives and replies of the original, next to its clients.
+"""DSPS: a durable channel, with the keys, values, expiries and replies of the original, next to its clients.
 
-Choices, where the original loses something or its document and its server differ (wire-models 2.3 and 6.1):
+Choices where the original loses data, or where its document and its server differ (wire-models 2.3 and 6.1):
 
-- A subscriber whose unread messages have expired is not wedged: an index of living clocks says where to go on, and what foreign
-  clients publish without one is found in bounded work. The reply tells how far it went, so the caller knows what was lost.
-- Messages come in the order of the circle of clocks, and so does the clock that acknowledges them, also across the wrap.
-- A clock that is behind where these scripts, a caller or a cursor has seen it has not wrapped but gone back. It goes on after
-  the latest one that is known, so no clock is given twice, and its **era** is one higher. Messages from before stay; receipts of
-  the former era are stale, where the caller says of which era they are.
-- A restored server may be brought to where it was by publishers who had seen nothing of what is lost, and no clock tells. So what
-  a fetch ended with is held against what is there when its receipt comes: another message with that clock expires at another
-  time. Where keys were moved with the life that they had left, as a cluster may do with a slot, this is taken for a restore, and
-  what is in hand comes again.
-- Ids are looked up before the clock moves (the original moves it back); a duplicate renews the life of the clock as there.
+- A subscriber whose unread messages have expired is not stuck: an index of living messages gives the next clock, and messages
+  of foreign clients, which write no index, are found with bounded work. The reply includes the clock that the search reached,
+  so the caller knows which messages were lost.
+- Messages are delivered, and acknowledged, in the order of the circle of clocks, also across the wrap.
+- A clock that is behind one that these scripts, a caller or a cursor have seen has not wrapped but gone back. It goes on
+  after the latest known one, so no clock is assigned twice, and its **era** is one higher. Earlier messages stay; receipts of
+  the former era are stale, if the caller passes their era.
+- After a restore, publishers that have not seen the lost messages may bring the clock to its former value, and the clock does
+  not show it. So the last message of a fetch is compared when its receipt comes: another message with that clock has another
+  expiry. If keys were moved with their remaining time to live, as a cluster may do with a slot, this counts as a restore, and
+  unacknowledged messages are delivered again.
+- Ids are checked before the clock moves (the original moves it back); a duplicate renews the expiry of the clock, as in the
+  original.
 
-`FINDINGS` says what the wire cannot be protected from. Runs on a cluster: a channel is one slot.
+`FINDINGS` lists the defects of the format that the engine cannot prevent. Runs on a cluster: a channel is one slot.
 """
 
 from __future__ import annotations
@@ -52,20 +54,20 @@ FINDINGS = (
     Finding(
         "the original goes on after a lost clock from 1",
         ("P1", "P3", "P4"),
-        "When the clock's key is lost and a client of the original publishes before one of ours, it begins again at 1: it writes "
-        "over bodies that nobody has read, and subscribers whose cursors are later are not given what it publishes.",
+        "When the clock's key is lost and a client of the original publishes before one of this engine, the clock begins again "
+        "at 1: unread bodies are overwritten, and subscribers with later cursors do not receive what it publishes.",
     ),
     Finding(
         "the original acknowledges across the wrap with a receipt from before it",
         (),
-        "Its client is given the messages after the wrap once more.",
+        "Its client receives the messages after the wrap once more.",
     ),
     Finding(
         "receipts carry no era",
         ("P1", "P6"),
-        "A receipt from before the clock went back, handed in by another process than the one that fetched it, or long after, or "
-        "after a fetch of what has its clock now, may be taken for one of now: it acknowledges what has that clock. And one of "
-        "now that another process has fetched may be refused once, for one from before.",
+        "A receipt from before the clock went back may count as current, when another process than the fetching one sends it, "
+        "or it comes late, or after a fetch of the message that has its clock now: it then acknowledges that message. And a "
+        "current receipt that another process has fetched may be refused once, as one from before.",
     ),
 )
 _MISSING: Mapping[bytes, Missing] = {
@@ -100,7 +102,7 @@ class DspsModel(FilledSlots):
                 return self.bound(operation)
 
     def read_reply(self, operation: ChannelOperation, raw: Any) -> ChannelReply:
-        """As its script documents it."""
+        """Parse the reply as its script documents it."""
         return _parsed(operation, raw)
 
 

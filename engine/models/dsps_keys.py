@@ -1,7 +1,8 @@
-"""The keys of a DSPS channel: the one place that writes them, each with its Redis type and what it holds.
+"""The keys of a DSPS channel, each with its Redis type and content. No other module spells them.
 
-The braces are the hash tag: one channel is one slot. Keys with `.ironclaim` are ours; clients of the original pass them by: they
-look for no keys, and their names hold no dot. They end with the clock, so that neither is taken for a loss of the other.
+The braces are the hash tag: one channel is one slot. Keys with `.ironclaim` are the engine's. Clients of the original never
+touch them: they search for no keys, and their names hold no dot. These keys expire with the clock, so that the end of one is
+not taken for a loss of the other.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class DspsKeys:
 
     @property
     def bodies(self) -> str:
-        """What the keys of bodies begin with."""
+        """The prefix of the keys of bodies."""
         return f"{self.prefix}m."
 
     def body(self, clock: int) -> str:
@@ -48,11 +49,11 @@ class DspsKeys:
 
     @property
     def meta(self) -> str:
-        """Hash: `last`, the latest clock that our scripts know of; `era`, how often it went back; `upto` and `known`: the index
-        holds all living messages in (known, upto], and with known = `all` those before as well; `scan`, a search for others that
-        is under way: cursor, run id and goal; `longest_ms`, no message of the index lives longer; `ends`, by when all of it up to
-        some clocks will have expired: clock and ms, clock and ms; `r.<subscriber>`, the era that a subscriber knows of, 0 without
-        it."""
+        """Hash: `last`, the latest clock that the engine's scripts have seen; `era`, how often it went back; `upto` and
+        `known`: the index holds all living messages in (known, upto], and with known = `all` those before as well; `scan`, a
+        running search for others: cursor, run id and goal; `longest_ms`, no message of the index lives longer; `ends`, pairs
+        of a clock and the time (ms) by which all of the index up to it will have expired; `r.<subscriber>`, the era that a
+        subscriber has received, 0 without it."""
         return f"{self.prefix}ironclaim"
 
     @property
@@ -61,5 +62,5 @@ class DspsKeys:
         return f"{self.prefix}ironclaim.live"
 
     def op(self, nonce: str) -> str:
-        """String: what a subscribe or unsubscribe has done; for 20 s longer than a copy of it may come."""
+        """String: the result of a subscribe or unsubscribe; for 20 s longer than a copy of it may come."""
         return f"{self.prefix}ironclaim.op.{nonce}"

@@ -1,13 +1,13 @@
-"""Fields of bytes packed into one string: how an item with parts that only its model knows travels to a script.
+"""Fields of bytes packed into one string, for script arguments whose parts only the model knows.
 
-Each is its length, 4 bytes, big-endian, and then itself. `lua/foreign/modules/format.lua` reads the same.
+For each field its length (4 bytes, big-endian) and its bytes. `lua/foreign/modules/format.lua` unpacks them.
 """
 
 from __future__ import annotations
 
 
 def pack(*fields: bytes | str | int) -> bytes:
-    """Fields as one string; texts as UTF-8, numbers as decimals."""
+    """Return the fields as one string; texts as UTF-8, numbers as decimals."""
     parts: list[bytes] = []
     for given in fields:
         field = given if isinstance(given, bytes) else str(given).encode()
@@ -16,7 +16,7 @@ def pack(*fields: bytes | str | int) -> bytes:
 
 
 def unpack(packed: bytes) -> list[bytes]:
-    """The fields of a string. Raises ValueError for one that is cut off."""
+    """Return the fields of a packed string. Raises ValueError for a truncated one."""
     found: list[bytes] = []
     at = 0
     while at < len(packed):

@@ -1,8 +1,8 @@
-"""What the models of foreign keyspaces share: the engine's operations, mapped to calls of the scripts in `lua/foreign`.
+"""The base of the models of foreign keyspaces: the engine's operations, mapped to calls of the scripts in `lua/foreign`.
 
-A model adds its names (`wire` and `ours` of its keys), its codec (`encode`, `decode`) and `lua/<model>/modules`, all
-that knows the format. Jobs live in the foreign structures alone; leases, tokens and tombstones are ours, under `ironclaim:`.
-None of these models runs on a cluster: scripts make keys of their own that lie in several slots.
+A model adds what is specific to its format: key names (`wire` and `ours` of its keys), a codec (`encode`, `decode`) and
+`lua/<model>/modules`. Jobs exist only in the foreign structures; leases, tokens and tombstones are in the engine's own keys,
+under `ironclaim:`. None of these models runs on a cluster: the scripts build keys that are in several slots.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from engine.operations import (
 from engine.options import PLAIN
 from engine.scripts import load_foreign, scripts_folder
 
-#: Scripts of Lanes that touch nothing but keys that foreign models have as well.
+#: Scripts of Lanes that use only keys that foreign models have as well.
 REUSED = (
     *("beat", "workers", "lock_acquire", "lock_extend", "lock_release", "witness", "tell_took", "took", "news", "set_worker"),
     *("set_events", "set_retention", "make_test_queue", "schedules"),
@@ -63,20 +63,20 @@ _NOTHING_SPECIAL = Attributes("")
 
 
 class Foreign(Scripted):
-    """The mapping for one queue of a foreign model. `prefix`: what its owner has put before all keys; `lua`: another folder of
-    scripts; `layout` and `settings` are told to the wire as they are."""
+    """The mapping for one queue of a foreign model. `prefix`: the prefix that the application has set; `lua`: another folder of
+    scripts; `layout` and `settings` are passed to the scripts unchanged."""
 
     name: str
-    #: The options of jobs that the wire holds, by the names in JobOptions.
+    #: The options of jobs that the format can hold, by the names in JobOptions.
     OPTIONS: frozenset[str] = frozenset()
-    #: What a job is that is given no options.
+    #: The options of a job without explicit ones.
     defaults: Options = PLAIN
     #: Operations that the model does not have.
     LACKS: frozenset[type[Any]] = frozenset()
     FINDINGS: tuple[Finding, ...] = ()
-    #: Foreign producers leave no marker: an idle worker looks again after this time.
+    #: Foreign producers push no wake marker: an idle worker polls after this time (ms).
     poll_ms: int = 100
-    #: Foreign clients tell nobody that a job has ended.
+    #: Foreign clients send no notification when a job has ended, so a wait polls this often (ms).
     hear_ms = 200
     routes_at_claim = True
 
@@ -91,11 +91,12 @@ class Foreign(Scripted):
 
     @staticmethod
     def places(queue: str, prefix: str) -> tuple[str, str]:
-        """What the foreign keys of a queue begin with, with its colon, and what follows `ironclaim:` in the engine's own."""
+        """The prefix of the foreign keys of a queue, with its colon, and the text after `ironclaim:` in the engine's own
+        keys."""
         return f"{prefix}:", ""
 
     def encode(self, job: Enqueue) -> bytes:
-        """A new job as packed fields, the body first: what `item.fields` of the wire's `admit` and `add` holds."""
+        """A new job as packed fields, the body first: `item.fields` in the format's `admit` and `add`."""
         raise NotImplementedError
 
     def sibling(self, queue: str) -> Self:
@@ -105,20 +106,20 @@ class Foreign(Scripted):
         return other
 
     def new_id(self) -> str:
-        """An id for a job that was given none; '' where the server gives it one."""
+        """A new id for a job without one; '' if the server assigns it."""
         return random_id()
 
     def new_ids(self) -> Iterator[str]:
-        """The same, for many jobs."""
+        """Like `new_id`, for many jobs."""
         while True:
             yield self.new_id()
 
     def check_id(self, value: object) -> str:
-        """A caller's id. Raises Malformed."""
+        """Return a caller's id if it is valid. Raises Malformed."""
         return validate.job_id(value)
 
     def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
-        """Raise UnsupportedFeature for an option that the wire cannot hold; a model adds what it knows of names and payloads."""
+        """Raise UnsupportedFeature for an option that the format cannot hold; a model may also check names and payloads."""
         for option in self._not_held:
             if getattr(options, option) != _DEFAULTS[option]:
                 raise UnsupportedFeature(f"{self.name} has no option {option}: its jobs have no room for that")
@@ -135,20 +136,20 @@ class Foreign(Scripted):
         return f"cron:{schedule}:{moment}"
 
     def template(self, job: Enqueue) -> bytes:
-        """Two fields: an envelope, for whoever reads the schedule, and the job as the wire will have it."""
+        """Two fields: an envelope, for readers of the schedule, and the job as the format stores it."""
         return pack(lanes_schedules.sealed(job), self.encode(job))
 
     def read_template(self, raw: bytes) -> LeasedJob:
-        """From the first of them."""
+        """Decode the first of the two fields."""
         parts = unpack(raw) or [b""]
         return envelope.decode(parts[0], Lease("", 0, ""), 0, (0, 0, 0))
 
     def read_reply(self, operation: Operation, raw: Any) -> Reply:
-        """As the operation declares it; the replies of enqueues have a form of their own."""
+        """Parse the reply as the operation declares it; the replies of enqueues have a form of their own."""
         if isinstance(operation, Enqueue | EnqueueMany):
             return foreign_replies.enqueued(operation, raw)
         reply = super().read_reply(operation, raw)
-        # Sets and lists do not stand in the order of time: behind a young job there may be an old one.
+        # Sets and lists are not in the order of time: an old job may come after a young one.
         return replace(reply, ordered=False) if isinstance(reply, Cleaned) else reply
 
     def call(self, operation: Operation) -> Call[Any]:
@@ -189,7 +190,7 @@ class Foreign(Scripted):
                 return super().call(operation)
 
     def job_keys(self, jobs: Iterable[str]) -> list[str]:
-        """What we keep of jobs beside the foreign structures."""
+        """The engine's own key `run:<id>` of each job."""
         return [self.keys.run(job) for job in jobs]
 
     def alter(self, operation: Alter) -> Call[Any]:
@@ -234,7 +235,7 @@ class Foreign(Scripted):
 
 
 def _finishes(leases: Sequence[Lease], values: Sequence[Value]) -> list[tuple[str, Lease, bytes]]:
-    """Ends of runs that went well, with what the handlers returned."""
+    """Ends of successful runs, with the values that their handlers returned."""
     known = {value.item: value for value in values}
     return [("finish", lease, _returned(known.get(at))) for at, lease in enumerate(leases)]
 
@@ -252,6 +253,6 @@ def _words(ends: Sequence[tuple[str, Lease, bytes]]) -> list[object]:
 
 
 def _described(worker: Attributes) -> bytes:
-    """What a worker is, as the script reads it."""
+    """The attributes of a worker, packed as the script reads them."""
     capabilities, routes = " ".join(sorted(worker.capabilities)), " ".join(sorted(worker.routes))
     return pack(worker.server, worker.stack, worker.region, capabilities, routes)

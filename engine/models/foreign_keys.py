@@ -1,4 +1,4 @@
-"""Keys of the engine's own beside a foreign keyspace: those that leases, tokens and sweeps need, under names of ours."""
+"""The engine's own keys beside a foreign keyspace, which leases, tokens and sweeps need."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from engine.models.lanes_keys import LanesKeys
 
 @dataclass(frozen=True, slots=True)
 class ForeignKeys(LanesKeys):
-    """Key names of one queue of a foreign model: as those of Lanes, under `ironclaim:`, so that an operator can tell them.
+    """Key names of one queue of a foreign model: those of Lanes, under `ironclaim:`, so that an operator can tell them apart.
 
-    `root` is what its owner has put before all of its keys, without the colon. `wire` is what the foreign keys begin with, with
-    its colon; `ours` what comes behind `ironclaim:` where several queues share one keyspace.
+    `root` is the prefix that the application has set, without the colon. `wire` is the prefix of the foreign keys, with its
+    colon; `ours` follows `ironclaim:` where several queues share one keyspace.
     """
 
     wire: str = ""
@@ -28,22 +28,23 @@ class ForeignKeys(LanesKeys):
 
     def enqueued(self, nonce: str) -> str:
         """String: `w` while an enqueue is being written, `d` when it is done, then the ids of its jobs, each behind a space and
-        `+`, or `-` where another job was there first; until the call is void, and 20 s."""
+        `+`, or `-` for a duplicate; until 20 s after the call is void."""
         return f"{self.prefix}new:{nonce}"
 
     @property
     def all_classes(self) -> str:
-        """List: at most one marker, whatever is claimable."""
+        """List: at most one marker, for jobs of any class."""
         return f"{self.prefix}wake"
 
     @property
     def scan(self) -> str:
-        """Hash: digest of what a worker takes -> where its next claim goes on to look, unless the last one reached the end."""
+        """Hash: digest of what a worker takes -> the rank at which its next claim goes on, unless the last one reached the
+        end."""
         return f"{self.prefix}scan"
 
     @property
     def aside(self) -> str:
-        """Hash: id -> why it was set aside, of entries for which the format has no place."""
+        """Hash: id -> why it was set aside, for entries that have no place in the format."""
         return f"{self.prefix}aside"
 
     @property

@@ -1,4 +1,4 @@
-"""Replies of foreign models where they differ from those of Lanes: ids that a server has given, waits that look again."""
+"""Replies of foreign models that differ from those of Lanes: ids that the server assigned, and waits that end by polling."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, cast
 from engine.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Woken
 
 _LETTERS = {"c": "created", "r": "repeated", "d": "duplicate", "x": "refused"}
-#: Words for each job of a call: its letter, its id, and of a duplicate state, fence and id of the job that was there first.
+#: Fields per job of a call: its letter, its id, and for a duplicate the state, fence and id of the existing job.
 _WORDS = 5
 
 
 def enqueued(operation: Enqueue | EnqueueMany, raw: Any) -> Enqueued | EnqueuedMany:
-    """What came of each job of a call. One that had no id has got one."""
+    """The result of each job of a call, with its id, which the server may have assigned."""
     jobs = (operation,) if isinstance(operation, Enqueue) else operation.jobs
     srv_us, flat = int(raw[0]), [word if isinstance(word, int) else word.decode() for word in raw[1]]
     if len(flat) != _WORDS * len(jobs):
@@ -22,7 +22,7 @@ def enqueued(operation: Enqueue | EnqueueMany, raw: Any) -> Enqueued | EnqueuedM
 
 
 def woken(news: str, raw: Any) -> Woken:
-    """A BLPOP reply: there may be work unless the news came, for foreign producers leave no marker."""
+    """A BLPOP reply: unless it is the news, there may be work, also without a marker, because foreign producers push none."""
     is_news = raw is not None and raw[0] in (news, news.encode())
     return Woken(not is_news, is_news)
 

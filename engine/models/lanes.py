@@ -1,6 +1,6 @@
 """Lanes, the default model: a pure mapping from operations to calls of the scripts in `lua/lanes`.
 
-A class is a job's name with what it wants of a worker, a lane is a class with a key (rule 18).
+A class is a job's name with what it requires of a worker, a lane is a class with a key (rule 18).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from engine.scripts import load_folder, scripts_folder
 
 #: The outcomes of a tombstone (engine/models/envelope.py).
 _DISCARDED, _CANCELLED = 2, 7
-#: The slots of the two scripts whose calls are not bound by name: those that every job pays for.
+#: The slots of the two scripts whose calls are not bound by name, to save time, because every job needs them.
 _ENQUEUE_KEYS = (
     *("sweep", "seq", "job", "run", "classes", "parked", "ready", "lane", "due", "active", "dead", "wake", "stats"),
     *("unique", "dedup"),
@@ -61,16 +61,16 @@ _CLAIM_ARGUMENTS = (
 
 
 class Lanes(Scripted):
-    """The mapping for one queue. `lua`: another folder of scripts; `root`: what its keys begin with; `now_ms`: the time of a
-    test, on queues made for tests."""
+    """The mapping for one queue. `lua`: another folder of scripts; `root`: prefix of its keys; `now_ms`: the time that a test
+    sets, on queues made for tests."""
 
     name = "lanes"
     FINDINGS: tuple[Finding, ...] = ()
     defaults = PLAIN
     routes_at_claim = False
-    #: The wire is the engine's own: it holds whatever an enqueue may say.
+    #: The format is the engine's own: it holds every job that can be enqueued.
     check = None
-    #: Every waiting job holds its id twice, and two characters more are 16 bytes.
+    #: Short ids, because every waiting job stores its id twice: two more characters would cost 16 bytes.
     new_id = staticmethod(random_id)
     new_ids = staticmethod(random_ids)
     check_id = staticmethod(validate.job_id)
@@ -89,22 +89,22 @@ class Lanes(Scripted):
         return other
 
     def refuse(self, operation: Operation) -> None:
-        """It has all of them."""
+        """Do nothing: the model has all operations."""
 
     def decode(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
         """A job from its envelope."""
         return envelope.decode(raw, lease, deadline_ms, counters)
 
     def schedule_id(self, schedule: str, moment: str) -> str:
-        """One tick is one job."""
+        """The id of the job of one tick: each tick makes one job."""
         return f"cron:{schedule}:{moment}"
 
     def template(self, job: Enqueue) -> bytes:
-        """An envelope, of which a tick fills in the rest."""
+        """An envelope, in which each tick fills in sequence and times."""
         return lanes_schedules.sealed(job)
 
     def read_template(self, raw: bytes) -> LeasedJob:
-        """That envelope."""
+        """Decode that envelope."""
         return envelope.decode(raw, Lease("", 0, ""), 0, (0, 0, 0))
 
     def call(self, operation: Operation) -> Call[Any]:
@@ -146,7 +146,7 @@ class Lanes(Scripted):
                 return super().call(operation)
 
     def job_keys(self, jobs: Iterable[str]) -> list[str]:
-        """Those of the envelope and of what has come of it so far."""
+        """The keys `job:<id>` and `run:<id>` of each job."""
         return [key for job in jobs for key in (self.keys.job(job), self.keys.run(job))]
 
     def alter(self, operation: Alter) -> Call[Any]:
@@ -188,7 +188,7 @@ class Lanes(Scripted):
     def _enqueue_many(self, operation: EnqueueMany) -> Call[Any]:
         keys, first = self.keys, operation.jobs[0]
         job_prefix = keys.job("")
-        # By class and key: its number, and what the class wants of a worker.
+        # By class and key: the number of the lane, and what the class requires of a worker.
         lanes: dict[tuple[str, str], tuple[str, str]] = {}
         uniques: list[str] = []
         item_keys: list[str] = []
@@ -219,8 +219,8 @@ class Lanes(Scripted):
         return self.bound(operation, "", *groups, nonce=first.nonce, not_after_ms=first.not_after_ms, **counts)
 
     def _place(self, options: Options, lane: str, uniques: list[str]) -> str:
-        """Where a job of a call goes, as its script reads it; '' is the first lane at once. Its unique and dedup keys are added
-        to `uniques`."""
+        """The place of a job of a bulk call, as its script reads it; '' is the first lane, without a delay. Its unique and
+        dedup keys are added to `uniques`."""
         if options.needs:
             raise ScriptFault("enqueue_many: a job that needs others goes in a call of its own")
         if lane == "1" and not options.wait_ms and not options.unique and not options.dedup:
@@ -235,14 +235,14 @@ class Lanes(Scripted):
         return self.bound(operation, "", (self._lease_keys(operation.leases), result_keys), (items, results))
 
     def _results(self, leases: Sequence[Lease], values: Sequence[Value]) -> tuple[list[str], list[object]]:
-        """KEYS and ARGV of what handlers returned."""
+        """KEYS and ARGV of the values that handlers returned."""
         words: list[object] = []
         for value in values:
             words += (value.item + 1, value.ttl_ms, b'"took_ms":%d,"value":%b}' % (value.took_ms, value.data))
         return [self.keys.result(leases[value.item].job) for value in values], words
 
     def _claim(self, operation: Claim | Finish, claim: Claim, leases: Sequence[Lease], values: Sequence[Value] = ()) -> Call[Any]:
-        """Built in the order of the header, as an enqueue."""
+        """Built in the order of the header, like an enqueue."""
         script, classes = self.scripts["claim"], claim.classes
         if script.keys != _CLAIM_KEYS or script.arguments != _CLAIM_ARGUMENTS:
             raise ScriptFault("script claim: its header has other slots than the model")
@@ -254,7 +254,7 @@ class Lanes(Scripted):
                 *(keys.claim(claim.incarnation), keys.done),
                 *(key for name in classes for key in (keys.ready(name), keys.wake(name))),
             )
-            # One group of classes of one worker, and in a test or a tool a few of several.
+            # Only the last one is kept: a worker claims one group of classes; only tests and tools use several.
             self._claim_keys = {(claim.incarnation, classes): known}
         least, most = claim.priorities or ("", "")
         result_keys, results = self._results(leases, values) if values else ((), ())
@@ -271,6 +271,6 @@ class Lanes(Scripted):
 
 
 def _woken(news: str, raw: Any) -> Woken:
-    """A BLPOP reply. `news`: the list of the worker updates, '' where it was not waited for."""
+    """A BLPOP reply. `news`: the list of the worker updates, '' if the call did not wait for it."""
     is_news = raw is not None and raw[0] in (news, news.encode())
     return Woken(raw is not None and not is_news, is_news)

@@ -1,4 +1,4 @@
-"""The keys of Lanes: the one place that writes a colon. Each with its Redis type and what it holds.
+"""The keys of Lanes, each with its Redis type and content. No other module spells them.
 
 One queue is one hash slot, so it lives on one node and uses one core of it (rule 27).
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class LanesKeys:
-    """Key names of one queue; `root` is what its owner has put before all of them."""
+    """Key names of one queue; `root` is the prefix that the application has set."""
 
     queue: str
     root: str = "ic"
@@ -24,10 +24,10 @@ class LanesKeys:
         return f"{self.prefix}job:{job}"
 
     def run(self, job: str) -> str:
-        """Hash: fence, nonce, ended, outcome, renewal, marked, owner, claims, failures, crashes, error, limits (those that the
-        lease counts against, with spaces between), seal (what its end needs of the envelope, bytes), errors and e0 to e9 (how
-        many runs came to nothing, and the last ten of them), requeued_ms (from then on it is not dead), progress (JSON) and
-        progressed (token and counter); from first claim on."""
+        """Hash: fence, nonce, ended, outcome, renewal, marked, owner, claims, failures, crashes, error, limits (those that
+        the lease counts against, with spaces between), seal (the part of the envelope that ending the job needs, bytes),
+        errors and e0 to e9 (the number of failed runs, and the last ten of them), requeued_ms (older entries of `dead` do not
+        count), progress (JSON) and progressed (token and counter); from first claim on."""
         return f"{self.prefix}run:{job}"
 
     def held(self, limit: str) -> str:
@@ -55,22 +55,22 @@ class LanesKeys:
         return f"{self.prefix}needs:{job}"
 
     def feeds(self, job: str) -> str:
-        """Set: ids of the jobs that wait for this one and are not told of its end yet."""
+        """Set: ids of the jobs that wait for this one, until its end has been handled for them."""
         return f"{self.prefix}feeds:{job}"
 
     def heirs(self, job: str) -> str:
-        """Set: ids of the jobs that this one's result is kept for, of those that were told of its end (rule 25)."""
+        """Set: ids of the jobs that this one's result is kept for, after its end has been handled for them (rule 25)."""
         return f"{self.prefix}heirs:{job}"
 
     def op(self, op_id: str) -> str:
-        """String: that an administration call was done, and what it has told (rule 7)."""
+        """String: the record of an admin action that was done, and its reply (rule 7)."""
         return f"{self.prefix}op:{op_id}"
 
     def schedule(self, name: str) -> str:
         """Hash: a schedule's definition (`version`, `timing` and `policy` as JSON, `job`: an envelope whose sequence, times
         and nonce are zero) and its state: `enabled`, `anchor_ms`, `next_ms` (0 where it does not tick), `last_ms`, `last_job`,
-        `count`, `missed`, `skipped`, `error`, and `ticked`, the last call that moved it: who, jobs skipped, jobs made (rule
-        24)."""
+        `count`, `missed`, `skipped`, `error`, and `ticked`, the last call that moved it: caller, jobs skipped, jobs made
+        (rule 24)."""
         return f"{self.prefix}cron:{name}"
 
     def result(self, job: str) -> str:
@@ -79,11 +79,11 @@ class LanesKeys:
         return f"{self.prefix}result:{job}"
 
     def waits(self, job: str) -> str:
-        """String: the tokens of those who wait for the end of the job, with spaces between; for 30 s after the last look."""
+        """String: the tokens of callers that wait for the end of the job, with spaces between; for 30 s after the last poll."""
         return f"{self.prefix}waits:{job}"
 
     def wait(self, token: str) -> str:
-        """Stream: ids of jobs that have ended, for the one who has this token; for 60 s after its last look."""
+        """Stream: ids of jobs that have ended, for the caller with this token; for 60 s after its last poll."""
         return f"{self.prefix}wait:{token}"
 
     def ready(self, class_name: str) -> str:
@@ -103,30 +103,30 @@ class LanesKeys:
         return f"{self.prefix}claim:{incarnation}"
 
     def swept(self, incarnation: str) -> str:
-        """String: the last sweep of an incarnation that moved something: its counter, then what it told."""
+        """String: the last sweep of an incarnation that moved something: its counter, then its reply."""
         return f"{self.prefix}swept:{incarnation}"
 
     def worker(self, incarnation: str) -> str:
-        """String: counter, ttl_ms and lease_ms of a worker's last beat, then JSON about it; only the counter once it has
+        """String: counter, ttl_ms and lease_ms of a worker's last heartbeat, then JSON about it; only the counter once it has
         ended."""
         return f"{self.prefix}worker:{incarnation}"
 
     def told(self, incarnation: str) -> str:
-        """String: counter of the last report that a worker has made of how long its handlers took."""
+        """String: counter of a worker's last report of handler times."""
         return f"{self.prefix}told:{incarnation}"
 
     def took_by(self, name: str) -> str:
-        """Hash: how long the handlers of a name took, `*` for all for which there was no room: `ok:total_us`, `ok:most_us`, and
-        `ok:<bucket>`, the number of runs that took so long; the same with `failed:`."""
+        """Hash: how long the handlers of a name took, `*` for all names beyond the bound: `ok:total_us`, `ok:most_us`, and
+        `ok:<bucket>`, the number of runs in that bucket of times; the same with `failed:`."""
         return f"{self.prefix}took:{name}"
 
     def lock(self, name: str) -> str:
-        """Hash: token ('' once it was given back), fence, until_ms, length_ms, renewal, of a lock that users share."""
+        """Hash: token ('' after its release), fence, until_ms, length_ms, renewal, of a user's lock."""
         return f"{self.prefix}lock:{name}"
 
     @property
     def workers(self) -> str:
-        """Zset: incarnation by the time (ms) until which its worker is taken for alive."""
+        """Zset: incarnation by the time (ms) until which its worker counts as alive."""
         return f"{self.prefix}workers"
 
     @property
@@ -141,7 +141,7 @@ class LanesKeys:
 
     @property
     def witness(self) -> str:
-        """String: time (us) of the last call that a replica was waited for with (rule 8)."""
+        """String: time (us) of the last witness call, a write before a WAIT for a replica (rule 8)."""
         return f"{self.prefix}witness"
 
     @property
@@ -181,23 +181,24 @@ class LanesKeys:
 
     @property
     def feeding(self) -> str:
-        """Set: ids of the jobs that others wait for: whoever ends one of them tells `handing`."""
+        """Set: ids of the jobs that others wait for: a script that ends one of them adds it to `handing`."""
         return f"{self.prefix}feeding"
 
     @property
     def handing(self) -> str:
-        """Zset: `+` (finished) or `-` (lost) and the id of a job whose children are still to be told, by the time of its end."""
+        """Zset: `+` (finished) or `-` (lost) and the id of a job whose children are not all handled yet, by the time of its
+        end."""
         return f"{self.prefix}handing"
 
     @property
     def keeping(self) -> str:
-        """Zset: ids of the jobs whose results are kept for others, by the time (ms) when a sweep looked at them last."""
+        """Zset: ids of the jobs whose results are kept for others, by the time (ms) of their last check by a sweep."""
         return f"{self.prefix}keeping"
 
     @property
     def classes(self) -> str:
-        """Hash: class -> what it wants of a worker, as JSON; '' = nothing. A class is a job's name, or the name, @, the routing
-        key and ~ with a digest of the target."""
+        """Hash: class -> what it requires of a worker, as JSON; '' = nothing. A class is a job's name, or the name, @, the
+        routing key and ~ with a digest of the target."""
         return f"{self.prefix}classes"
 
     @property
@@ -207,7 +208,7 @@ class LanesKeys:
 
     @property
     def settings(self) -> str:
-        """Hash: `version` of what workers learn once (classes with targets, and these settings); `c:<worker>` or `c:*` ->
+        """Hash: `version` of the news for workers (classes with targets, and these settings); `c:<worker>` or `c:*` ->
         handlers at once; `p:<worker>` -> until_ms (0 = until it is resumed) and length of its pause in ms."""
         return f"{self.prefix}settings"
 
@@ -237,7 +238,7 @@ class LanesKeys:
 
     @property
     def blocking(self) -> str:
-        """Zset: limits with parked lanes, by the time (ms) when a sweep looked at them last."""
+        """Zset: limits with parked lanes, by the time (ms) of their last check by a sweep."""
         return f"{self.prefix}blocking"
 
     @property
@@ -247,18 +248,18 @@ class LanesKeys:
 
     @property
     def retention(self) -> str:
-        """Hash: `done_max`, `done_age_ms`, `dead_max`, `dead_age_ms`, those that the queue has set."""
+        """Hash: the set ones of `done_max`, `done_age_ms`, `dead_max`, `dead_age_ms`."""
         return f"{self.prefix}retention"
 
     @property
     def events(self) -> str:
-        """Stream: what has happened, each entry with `kind`, `job`, `name` and `detail`; about as many as `stats` says."""
+        """Stream: events, each with `kind`, `job`, `name` and `detail`; about as many as `events` in `stats` allows."""
         return f"{self.prefix}events"
 
     @property
     def stats(self) -> str:
         """Hash: counters `finished`, `buried`, `schedules` (versions given); `turn`, the virtual time of the lanes (rule 18);
-        `waits_ms`, until when somebody may wait for the end of a job; `events`, how many of those are kept, if any."""
+        `waits_ms`, the time until which a caller may wait for the end of a job; `events`, how many events are kept, if any."""
         return f"{self.prefix}stats"
 
     @property
@@ -266,5 +267,5 @@ class LanesKeys:
         """Hash: state of the sweeps (ms): `max_lease_ms`, `recent_lease_ms`, `least_lease_ms`, `recent_least_ms`, `forgot_ms`,
         `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11), `rests_from_ms`, `limits_changed_ms`; `beat_ttl_ms`,
         `last_beat_ms`, `no_orphans_before_ms`, `orphans_until_ms` and `orphans_from` (a score) and `orphans_after` (an id) of the
-        pass that is on; `dead_from` (a rank); `test_clock` on queues created for tests."""
+        running pass; `dead_from` (a rank); `test_clock` on queues created for tests."""
         return f"{self.prefix}sweep"

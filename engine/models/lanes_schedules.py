@@ -15,7 +15,7 @@ from engine.operations import (
 
 T = TypeVar("T", Timing, TickPolicy)
 
-#: Schedules of one queue.
+#: Most schedules of one queue.
 SCHEDULES_MAX = 10_000
 
 
@@ -33,7 +33,7 @@ def written(value: Timing | TickPolicy) -> str:
 
 
 def read(kind: type[T], text: str) -> T:
-    """Read what `written` has written. Raises ValueError for anything else."""
+    """Parse the JSON that `written` returned. Raises ValueError for any other text."""
     given: Any = json.loads(text)
     known = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
     if not isinstance(given, dict):

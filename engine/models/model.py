@@ -15,7 +15,8 @@ from engine.scripts import Script
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a wire format cannot be protected from: its name, the checks that may show it (`J4`), and what happens, in words."""
+    """A defect of a wire format that the engine cannot prevent: its name, the checks that may show it (`J4`), and a
+    description."""
 
     name: str
     checks: tuple[str, ...]
@@ -23,7 +24,7 @@ class Finding:
 
 
 class Model(Protocol):
-    """A bound model. `now_ms`: the time of a test, on queues made for tests."""
+    """A bound model. `now_ms`: the time that a test sets, on queues made for tests."""
 
     now_ms: int | None
 
@@ -44,12 +45,12 @@ class Model(Protocol):
 
     @property
     def FINDINGS(self) -> tuple[Finding, ...]:  # noqa: N802  a constant of the models
-        """What the wire format cannot be protected from."""
+        """The defects of the wire format that the engine cannot prevent."""
         ...
 
     @property
     def defaults(self) -> Options:
-        """The options of a job that is given none: the defaults of the wire format."""
+        """The options of a job without explicit ones: the defaults of the wire format."""
         ...
 
     @property
@@ -59,13 +60,13 @@ class Model(Protocol):
 
     @property
     def hear_ms(self) -> int:
-        """How often a wait for the end of a job polls, in ms: at the latest then the end is known."""
+        """How often a wait for the end of a job polls, in ms: the longest delay until an end is seen."""
         ...
 
     @property
     def check(self) -> Callable[[str, str, bytes, Options], None] | None:
-        """Raises UnsupportedFeature, or Malformed, for a job (id, name, payload, options) that the wire cannot hold. None:
-        it holds all of them, and has all operations."""
+        """Raises UnsupportedFeature, or Malformed, for a job (id, name, payload, options) that the wire format cannot hold.
+        None if the format holds every job and has all operations."""
         ...
 
     def refuse(self, operation: Operation) -> None:
@@ -85,15 +86,15 @@ class Model(Protocol):
         ...
 
     def new_id(self) -> str:
-        """An id for a job that was given none; '' where the server gives it one."""
+        """A new id for a job without one; '' if the server assigns it."""
         ...
 
     def new_ids(self) -> Iterator[str]:
-        """Ids as of `new_id`, for many jobs."""
+        """Like `new_id`, for many jobs."""
         ...
 
     def check_id(self, value: object) -> str:
-        """A caller's id. Raises Malformed."""
+        """Return a caller's id if it is valid. Raises Malformed."""
         ...
 
     def schedule_id(self, schedule: str, moment: str) -> str:
@@ -101,11 +102,11 @@ class Model(Protocol):
         ...
 
     def template(self, job: Enqueue) -> bytes:
-        """What a schedule keeps of the job that each of its ticks enqueues."""
+        """The job that each tick of a schedule enqueues, encoded as the schedule stores it."""
         ...
 
     def read_template(self, raw: bytes) -> LeasedJob:
-        """Read what `template` has written. Raises ScriptFault."""
+        """Decode the bytes that `template` returned. Raises ScriptFault."""
         ...
 
 
@@ -114,7 +115,7 @@ class Spec(Protocol):
 
     @property
     def prefix(self) -> str:
-        """What keys begin with unless the queue says otherwise."""
+        """The default prefix of the keys."""
         ...
 
     def bind(self, queue: str, prefix: str, lua: Path | None) -> Model:

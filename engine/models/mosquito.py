@@ -1,28 +1,30 @@
-"""Mosquito keyspaces. A live one needs `Mosquito(layout="live")`: the default, "document", keeps sorted sets
-where Crystal's runners keep lists, and each refuses the other's keys.
+"""Mosquito keyspaces. A keyspace that Crystal programs use needs `Mosquito(layout="live")`: the default, "document", has sorted
+sets where Crystal's runners have lists, and each refuses the other's keys.
 
-`document` is the design document's: waiting, pending, scheduled and dead are sorted sets. Waiting is scored by arrival in ms
-(what arrives in the same ms by fractions of it, so the order of arrival holds), pending by the claim, scheduled by when a run is
-due, dead by its death, all in ms. `live` is what v2.0.0 and later versions write: three lists, and scheduled as a sorted set. All
-else is as the original programs write it, in both: the hash is `job_run:<id>` and has no field `id`, whatever the document says.
+`document` follows the design document: waiting, pending, scheduled and dead are sorted sets. Waiting is scored by the arrival
+(within one ms by fractions, so the order of arrival holds), pending by the claim, scheduled by the due time, dead by the
+death, all in ms. `live` is the format of v2.0.0 and later versions: three lists, and scheduled as a sorted set. All else is
+in both layouts as the original programs write it: the hash is `job_run:<id>` and, unlike in the document, has no field `id`.
 
-Choices, where the originals differ or leave something out:
+Choices where the originals differ or leave something open:
 
 - A job's name is its type, `ok_job` or `held_out::spaced_job`. Its payload is an object of texts, numbers and booleans; handlers
   read texts (see `mosquito_fields`), and other payloads are bytes in one field.
-- A job that says nothing about its retries has the original's: five runs, waits of 2 s times the square of the failures.
-  Options that the hash has no field for stand in one more field, which the original passes by and keeps.
+- A job without retry options has the original's: five runs, waits of 2 s times the square of the failures. Options for which
+  the hash has no field are in an additional field, which the original ignores and keeps.
 - `dedup="params"` with `dedup_ms` is the original's unique job, `dedup="params:user_id"` that of some parameters; any other text
-  is a key of its own. Like there it holds until its time is over, whatever becomes of the job.
-- A limit of a rate is counted in the original's hash, by the claim, in one step; its windows begin with the first run.
-- Ids are `<ms>:<nine digits counted>`, checked before they are used: the original's three random ones collide.
-- Queues that hold only delayed jobs are listed as well. An id without a hash leaves its structure, and is counted.
-- `success_ttl_s` is 1 as in v2; HEAD has 60. `dead_ttl_s` is 86,400. Entries of the dead whose hash has expired are let go.
-- Our workers are overseers in the registry, and their jobs name them, so that HEAD does not take them for orphans.
-- `coordinate=True` lets our leader hold the coordinator's lock, of both generations. Crystal's own coordinators then promote
-  nothing, which is where they lose and double jobs; but nor do they make their periodic jobs.
+  is a key of its own. As in the original, it holds until its time is over, whatever becomes of the job.
+- A rate limit is counted in the original's hash, by the claim, in one step; its windows begin with the first run.
+- Ids are `<ms>:<nine digits>`, counted and checked before they are used: the original's three random digits collide.
+- Queues that hold only delayed jobs are listed as well. An id without a hash is removed from its structure, and is counted.
+- `success_ttl_s` is 1 as in v2; HEAD has 60. `dead_ttl_s` is 86,400. Entries of the dead whose hash has expired are removed.
+- The engine's workers are overseers in the registry, and active jobs hold their ids, so that HEAD does not take the jobs for
+  orphans.
+- With `coordinate=True` the engine's leader holds the coordinator's lock, of both generations. Crystal's own coordinators then
+  promote no jobs, a step in which they lose and duplicate jobs; but they do not make their periodic jobs either.
 
-`FINDINGS` says what the wire cannot be protected from. No cluster: keys of one queue lie in several slots.
+`FINDINGS` lists the defects of the format that the engine cannot prevent. No cluster: the keys of one queue are in several
+slots.
 """
 
 from __future__ import annotations
@@ -53,26 +55,26 @@ FINDINGS = (
     Finding(
         "v2 leaves jobs in pending",
         ("J4", "J13"),
-        "A v2 runner that dies leaves its jobs in `pending` and names nobody in them: they come back only with adopt_after_ms, "
-        "which must be longer than any of its jobs takes, or they run twice.",
+        "A v2 runner that dies leaves its jobs in `pending`, without an id of its own: they come back only with "
+        "adopt_after_ms, which must be longer than any of its jobs takes, or they run twice.",
     ),
     Finding(
         "the original's promotion is two steps",
         ("J1", "J4"),
-        "A Crystal coordinator takes a due id out and pushes it later: one that dies in between loses the job. With "
-        "coordinate=True ours keeps it from promoting. Two of them double an id; our claims lease it once.",
+        "A Crystal coordinator removes a due id and pushes it later: one that dies in between loses the job. With "
+        "coordinate=True the engine's leader prevents this. Two of them add an id twice; the engine's claims lease it once.",
     ),
     Finding(
         "the original does not fence",
         ("J2", "J6"),
-        "A Crystal runner that was taken for dead ends its job all the same: its removal from `pending` makes our lease stale, "
-        "and the handler's work is refused.",
+        "A Crystal runner that was taken for dead ends its job all the same: its removal from `pending` makes the engine's "
+        "lease stale, and the handler's result is refused.",
     ),
     Finding(
         "periodic jobs have two clocks",
         ("J15",),
-        "A Crystal coordinator and a schedule of ours that make the same periodic job make it each by their own time: define it "
-        "on one side alone.",
+        "A Crystal coordinator and a schedule of the engine that make the same periodic job each use their own clock: define "
+        "it in one of them only.",
     ),
     Finding(
         "no type is on the wire",
@@ -103,7 +105,7 @@ class MosquitoModel(Foreign):
         return f"{prefix}:", f"{queue}:"
 
     def new_id(self) -> str:
-        """The server counts."""
+        """'': the server assigns the id."""
         return ""
 
     def check(self, id: str, name: str, payload: bytes, options: Options) -> None:
@@ -113,7 +115,7 @@ class MosquitoModel(Foreign):
         mosquito_fields.unique_text(name, given, options.dedup)
 
     def refuse(self, operation: Operation) -> None:
-        """Raise UnsupportedFeature for an operation that the model lacks. A key may share a rate, as the original's jobs do."""
+        """Raise UnsupportedFeature for an operation that the model lacks. A key may have a rate limit, as in the original."""
         if not (isinstance(operation, SetLimit) and operation.target.startswith("k:")):
             super().refuse(operation)
         elif operation.limit is not None and operation.limit.concurrency:

@@ -1,8 +1,8 @@
-"""Mosquito's hash of a job run, and what the engine makes of it: parameters as texts, and the metadata behind them.
+"""Mosquito's hash of a job run and its decoding: parameters as texts, followed by metadata.
 
-What a task is given are scalars by name; the wire has texts alone, as Crystal prints them. So a handler reads texts, whoever has
-enqueued the job; the parameters of a task (`engine.tasks`) say what they are, and are read accordingly. Options of a job that
-the wire has no place for stand in one more field, `ironclaim`, as JSON: the original passes it by, and keeps it when it
+A task takes scalars by name; the hash holds only texts, as Crystal prints them. So a handler receives texts, whichever client
+has enqueued the job; a task (`engine.tasks`) converts them to the types of its parameters. Options of a job for which the
+format has no field are in an additional field, `ironclaim`, as JSON: the original ignores it, and keeps it when it
 reschedules.
 """
 
@@ -19,17 +19,17 @@ from engine.operations import Lease, LeasedJob, Options
 from engine.options import checked
 from engine.serializers import TEXTS
 
-#: What the original, one of its versions, or the engine keeps beside the parameters.
+#: Fields that the original, one of its versions, or the engine keeps beside the parameters.
 METADATA = ("enqueue_time", "type", "retry_count", "started_at", "finished_at", "overseer_id", "ironclaim")
 #: `id` is metadata in the document, and none on the wire.
 REFUSED = (*METADATA, "id")
 #: The field that holds the bytes of a serialiser, which are no parameters.
 RAW_FIELD = "payload"
 PARAMETERS_MAX = 1000
-#: What the original does about a failed run: five runs, with waits of 2, 8, 18 and 32 s.
+#: The original's retries: five runs, with waits of 2, 8, 18 and 32 s.
 DEFAULTS = Options(attempts=5, backoff="geometric", backoff_ms=2000)
 _READ = replace(DEFAULTS, serializer=TEXTS)
-#: Options of the engine that travel in the field `ironclaim`; the four in front change nothing on it.
+#: The options that a job may have. All but the first four are stored in the field `ironclaim`.
 OPTIONS = frozenset(
     (
         *("delay_ms", "run_at_ms", "dedup", "dedup_ms"),
@@ -37,7 +37,7 @@ OPTIONS = frozenset(
         *("timeout_ms", "headers", "serializer", "timestamp_ms", "skip_on", "key", "cost", "result_ttl_ms", "error_ttl_ms"),
     )
 )
-_UNSAID = frozenset(("delay_ms", "run_at_ms", "dedup", "dedup_ms"))
+_NOT_STORED = frozenset(("delay_ms", "run_at_ms", "dedup", "dedup_ms"))
 #: Begins a dedup text that names parameters; `params` alone is all of them.
 _BY_PARAMETERS = "params"
 
@@ -61,13 +61,13 @@ def parameters(payload: bytes, options: Options) -> list[tuple[str, bytes]]:
 
 
 def extra(options: Options) -> str:
-    """The options that the hash has no field for, as JSON; '' where all are what they are without it."""
-    told = _told(options)
-    return json.dumps(told, separators=(",", ":")) if told else ""
+    """The options for which the hash has no field, as JSON; '' if all have their defaults."""
+    changed = _changed_options(options)
+    return json.dumps(changed, separators=(",", ":")) if changed else ""
 
 
 def unique_text(name: str, given: Sequence[tuple[str, bytes]], dedup: str) -> str:
-    """What stands behind `unique_job:`. `params` asks for the original's text of all parameters, `params:a:b` of these."""
+    """The text after `unique_job:`. For `params` the original's text of all parameters, for `params:a:b` of these two."""
     kind, _, chosen = dedup.partition(":")
     if not dedup or kind != _BY_PARAMETERS:
         return f"{name}:{dedup}" if dedup else ""
@@ -80,21 +80,21 @@ def unique_text(name: str, given: Sequence[tuple[str, bytes]], dedup: str) -> st
 
 
 def decode(raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob:
-    """A claimed job from the flat list of its hash. Raises ScriptFault for what the wire could read and Python cannot."""
+    """Decode a claimed job from the flat list of its hash. Raises ScriptFault for a hash that Python cannot decode."""
     try:
-        told = dict(zip(raw[::2], raw[1::2], strict=True))
-        name = told[b"type"].decode()
-        options = _options(told.get(b"ironclaim"))
+        stored = dict(zip(raw[::2], raw[1::2], strict=True))
+        name = stored[b"type"].decode()
+        options = _options(stored.get(b"ironclaim"))
         if options.serializer != TEXTS:
-            payload = told[RAW_FIELD.encode()]
+            payload = stored[RAW_FIELD.encode()]
         else:
             hidden = {field.encode() for field in METADATA}
             # The document has the id among the metadata, a Crystal class may have it among its parameters.
-            if told.get(b"id") == lease.job.encode():
+            if stored.get(b"id") == lease.job.encode():
                 hidden.add(b"id")
-            shown = {field.decode(): value.decode() for field, value in told.items() if field not in hidden}
+            shown = {field.decode(): value.decode() for field, value in stored.items() if field not in hidden}
             payload = json.dumps(shown, separators=(",", ":")).encode()
-        enqueued_ms = int(told[b"enqueue_time"])
+        enqueued_ms = int(stored[b"enqueue_time"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, Malformed) as error:
         raise ScriptFault(f"hash of job run {lease.job}: {error!r}") from error
     lane = f"{name}/{options.key}" if options.key else name
@@ -102,7 +102,7 @@ def decode(raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, i
 
 
 def _text(name: str, value: Any) -> bytes:
-    """A value as Crystal prints it. Raises Malformed for what is none of its parameters."""
+    """A value as Crystal prints it. Raises Malformed for a value that cannot be a parameter."""
     try:
         if isinstance(value, bool):
             return b"true" if value else b"false"
@@ -121,7 +121,7 @@ def crystal_float(value: float) -> str:
     sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)
     whole, _, part = digits.partition(".")
     figures = (whole + part).lstrip("0")
-    # Where the point stands, counted from the first figure.
+    # The position of the decimal point, counted from the first figure.
     point = int(exponent or 0) + (len(whole) if whole.strip("0") else len(figures) - len(part))
     figures = figures.rstrip("0")
     if not figures:
@@ -133,19 +133,19 @@ def crystal_float(value: float) -> str:
     return f"{sign}{figures[0]}.{figures[1:] or '0'}e{point - 1:+d}"
 
 
-def _told(options: Options) -> dict[str, Any]:
-    """Options that differ from those of a job that says nothing."""
+def _changed_options(options: Options) -> dict[str, Any]:
+    """The stored options that differ from the defaults."""
     if options is DEFAULTS:
         return {}
     differ = [field.name for field in fields(Options) if getattr(options, field.name) != getattr(DEFAULTS, field.name)]
-    given: dict[str, Any] = {name: getattr(options, name) for name in differ if name in OPTIONS and name not in _UNSAID}
+    given: dict[str, Any] = {name: getattr(options, name) for name in differ if name in OPTIONS and name not in _NOT_STORED}
     if "headers" in given:
         given["headers"] = dict(options.headers)
     return given
 
 
 def _options(raw: bytes | None) -> Options:
-    """The options of a job; unknown ones are of a later engine. Raises Malformed or ValueError for those out of bounds."""
+    """The options of a job; unknown ones, of a later engine, are ignored. Raises Malformed or ValueError for invalid ones."""
     if raw is None:
         return _READ
     given: Any = json.loads(raw)
@@ -153,5 +153,5 @@ def _options(raw: bytes | None) -> Options:
         raise ValueError("options that are no object")
     known = {name: value for name, value in cast("dict[str, Any]", given).items() if name in OPTIONS}
     made = checked(cast("Mapping[str, object]", known))
-    said: dict[str, Any] = {name: getattr(made, name) for name in known}
-    return replace(_READ, **said)
+    chosen: dict[str, Any] = {name: getattr(made, name) for name in known}
+    return replace(_READ, **chosen)

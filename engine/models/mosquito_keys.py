@@ -1,6 +1,6 @@
-"""The keys of a Mosquito keyspace: the one place in Python that writes them, each with its type and unit in either layout.
+"""The keys of a Mosquito keyspace, each with its type and unit in either layout. No other Python module spells them.
 
-`lua/mosquito/modules/wire.lua` names the same ones; those of the engine are in `engine.models.foreign_keys`.
+`lua/mosquito/modules/wire.lua` has the same names; the engine's own keys are in `engine.models.foreign_keys`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ class MosquitoKeys:
 
     @property
     def waiting(self) -> str:
-        """Ids of runs that may start. live: list, pushed left, taken right. document: zset by arrival (ms, those of one ms by
-        fractions of it)."""
+        """Ids of runs that may start. live: list, pushed left, taken right. document: zset by arrival (ms; within one ms by
+        fractions)."""
         return f"{self.prefix}:waiting:{self.queue}"
 
     @property
     def pending(self) -> str:
-        """Ids of runs in hand. live: list. document: zset by the time of the claim (ms)."""
+        """Ids of active runs. live: list. document: zset by the time of the claim (ms)."""
         return f"{self.prefix}:pending:{self.queue}"
 
     @property
@@ -38,12 +38,12 @@ class MosquitoKeys:
 
     @property
     def queues(self) -> str:
-        """Zset: name of a queue by its last enqueue (s), of all queues with this prefix; runners look at those."""
+        """Zset: name of a queue by its last enqueue (s), of all queues with this prefix; runners read only listed queues."""
         return f"{self.prefix}:queues"
 
     @property
     def pause(self) -> str:
-        """String: while it is there nothing of the queue is claimed; with a time to live where the pause has an end."""
+        """String: no job of the queue is claimed while it exists; it has a time to live if the pause has an end."""
         return f"{self.prefix}:queue:{self.queue}:pause"
 
     @property
@@ -53,25 +53,25 @@ class MosquitoKeys:
 
     @property
     def football(self) -> str:
-        """String: who coordinates (v2), for 10 s."""
+        """String: id of the coordinator (v2), for 10 s."""
         return f"{self.prefix}:coordinator:football"
 
     @property
     def leadership(self) -> str:
-        """String: who coordinates (HEAD), for 30 s, renewed."""
+        """String: id of the coordinator (HEAD), for 30 s, renewed."""
         return f"{self.prefix}:coordinator:leadership_lock"
 
     def run(self, job: str) -> str:
         """Hash: parameters as texts, then enqueue_time (ms), type, retry_count, and of HEAD started_at (ms), finished_at (ms),
-        overseer_id; `ironclaim` holds options of ours. Lives on for a moment after a success, for a day after death."""
+        overseer_id; `ironclaim` holds options of this engine. Kept for a short time after a success, for a day after death."""
         return f"{self.prefix}:job_run:{job}"
 
     def executor_count(self, worker: str = "") -> str:
-        """Hash: count, how many handlers every worker, or this one, runs at once."""
+        """Hash: count, how many handlers each worker (or this one) runs at once."""
         return f"{self.prefix}:executor_count{worker and ':' + worker}"
 
     def concurrency_limits(self, worker: str = "") -> str:
-        """Hash: queue -> how many of its jobs every worker, or this one, runs at once."""
+        """Hash: queue -> how many of its jobs each worker (or this one) runs at once."""
         return f"{self.prefix}:concurrency_limits{worker and ':' + worker}"
 
     def rate_limit(self, key: str) -> str:
@@ -79,11 +79,11 @@ class MosquitoKeys:
         return f"{self.prefix}:rate_limit:{key}"
 
     def unique_job(self, text: str) -> str:
-        """String: id of the run that keeps others with the same parameters out, while it lives."""
+        """String: id of the run of which others with the same parameters are duplicates, while the key exists."""
         return f"{self.prefix}:unique_job:{text}"
 
     def metadata(self, name: str) -> str:
-        """Hash: what jobs of one name share, as their programs have it."""
+        """Hash: metadata that all jobs of one name share; its fields are the application's."""
         return f"{self.prefix}:job_metadata:{name}"
 
     def periodic_job(self, class_name: str) -> str:

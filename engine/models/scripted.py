@@ -1,4 +1,4 @@
-"""The base of the models of queues: the operations whose calls follow from their declarations, or nearly so."""
+"""The base of the models of queues: calls of the operations that follow, or nearly follow, from their declarations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from engine.operations import (
 )
 from engine.scripts import Script
 
-#: Names with times of a queue; what is told of more of them goes under one.
+#: Most names of a queue with run times of their own; the times of all further names are added under `*`.
 RUN_TIMES_NAMES_MAX = 1_000
 
 
@@ -53,18 +53,18 @@ class Scripted(FilledSlots):
         raise NotImplementedError
 
     def read_reply(self, operation: Operation, raw: Any) -> Reply | Any:
-        """As the operation declares it."""
+        """Parse the reply as the operation declares it."""
         return operation.parse(raw, self._decode_or_fail)
 
     def _decode_or_fail(self, raw: Any, lease: Lease, deadline_ms: int, counters: tuple[int, int, int]) -> LeasedJob | Failure:
-        """A claimed job, or why it cannot be read: one bad job must not hold up the batch that it came with."""
+        """A claimed job, or a Failure that says why it cannot be read, so that one bad job does not fail the whole batch."""
         try:
             return self.decode(raw, lease, deadline_ms, counters)
         except ScriptFault as fault:
             return Failure(lease, str(fault))
 
     def template(self, job: Enqueue) -> bytes:
-        """What a schedule keeps of the job that each of its ticks enqueues."""
+        """The job that each tick of a schedule enqueues, encoded as the schedule stores it."""
         raise NotImplementedError
 
     def job_keys(self, jobs: Iterable[str]) -> list[str]:
@@ -126,7 +126,7 @@ class Scripted(FilledSlots):
         return self.bound(operation, key_groups=(self.job_keys(lease.job for lease in leases),), argument_groups=(words,))
 
     def _read_events(self, operation: ReadEvents) -> Call[Any]:
-        """Plain commands: reading takes nothing away."""
+        """A plain command, without a script, because reading events changes nothing."""
         if operation.after == "$":
             words: tuple[object, ...] = ("XREVRANGE", self.keys.events, "+", "-", "COUNT", 1)
         else:

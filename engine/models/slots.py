@@ -1,8 +1,8 @@
 """Calls of scripts whose slots are filled by name, from what an operation declares.
 
-A slot of KEYS is a key of the queue or channel: the attribute of its keys with the slot's name, or, where that is a method, the
-key of one field of the operation. A slot of ARGV is a constant, or a field of the operation. `Declaration.slots` says which field
-where its name is another.
+A slot of KEYS is a key of the queue or channel: the attribute of its keys with the slot's name, or, where that is a method,
+the key of one field of the operation. A slot of ARGV is a constant, or a field of the operation. Where the field has another
+name than the slot, `Declaration.slots` names it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.scripts import Script
 
 #: Slots of KEYS whose attribute has another name.
 _ATTRIBUTES = {"record": "claim", "worker_settings": "settings"}
-#: Slots of KEYS that are made of a field which is not called like them, unless the operation says which.
+#: Slots of KEYS whose key is made of a field with another name, unless the operation itself names the field.
 _FIELDS = {
     **dict.fromkeys(("run", "result", "waits"), "job"),
     **dict.fromkeys(("swept", "worker", "told", "record"), "incarnation"),
@@ -34,8 +34,8 @@ Source = Callable[[Operation], Any]
 
 
 class _Filling(NamedTuple):
-    """How one kind of operation fills the slots of a script: what is the same in every call, in the order of the header, and for
-    the other slots their places, names and sources."""
+    """How one kind of operation fills the slots of a script: the constant values, in the order of the header, and for the other
+    slots their positions, names and sources."""
 
     script: Script
     keys: Sequence[Any]
@@ -49,7 +49,7 @@ class FilledSlots:
 
     def __init__(self, keys: object, scripts: Mapping[str, Script], constants: Mapping[str, object]) -> None:
         self.scripts = scripts
-        #: The time of a test, on queues made for tests.
+        #: The time that a test sets, on queues made for tests.
         self.now_ms: int | None = None
         self._all_keys = keys
         self._constants = constants
@@ -63,7 +63,7 @@ class FilledSlots:
             raise ScriptFault(f"{type(operation).__name__}: reply outside the contract ({error}): {raw!r:.200}") from error
 
     def read_reply(self, operation: Any, raw: Any) -> Reply:
-        """As `parse`, with whatever error a reply outside the contract leads to."""
+        """Like `parse`, but a reply outside the contract raises any error."""
         raise NotImplementedError
 
     def bound(
@@ -74,7 +74,7 @@ class FilledSlots:
         argument_groups: Sequence[Sequence[object]] = (),
         **given: Any,
     ) -> Call[Any]:
-        """The call of the operation's script, or of another one. `given`: the values of slots that no field fills."""
+        """The call of the operation's script, or of `script`. `given`: the values of slots that have no field."""
         name = script or operation.script
         kind: type[Any] = type(operation)
         filling = self._fillings.get((name, kind))
@@ -100,24 +100,24 @@ class FilledSlots:
                     continue
                 key: Any = getattr(self._all_keys, _ATTRIBUTES.get(slot, slot))
                 if callable(key):
-                    sources[slot] = _made(key, _field(kind, kind.slots.get(slot) or _FIELDS.get(slot, slot)))
+                    sources[slot] = _key_source(key, _field_source(kind, kind.slots.get(slot) or _FIELDS.get(slot, slot)))
                 else:
                     constants[slot] = key
             for slot in script.arguments:
                 if slot == "now_ms":
                     sources[slot] = lambda operation: "" if self.now_ms is None else self.now_ms
                 elif slot not in given and slot not in constants:
-                    sources[slot] = _field(kind, kind.slots.get(slot, slot))
+                    sources[slot] = _field_source(kind, kind.slots.get(slot, slot))
         except AttributeError as error:
             raise ScriptFault(f"script {name}: nothing fills a slot of its header: {error}") from None
 
-        def parted(slots: Sequence[str]) -> tuple[Sequence[Any], Sequence[tuple[int, str, Source]]]:
+        def split_slots(slots: Sequence[str]) -> tuple[Sequence[Any], Sequence[tuple[int, str, Source]]]:
             dynamic = [
-                (at, slot, sources.get(slot, _nothing)) for at, slot in enumerate(slots) if slot not in constants or slot in given
+                (at, slot, sources.get(slot, _missing)) for at, slot in enumerate(slots) if slot not in constants or slot in given
             ]
             return [constants.get(slot) for slot in slots], dynamic
 
-        return _Filling(script, *parted(script.keys), *parted(script.arguments))
+        return _Filling(script, *split_slots(script.keys), *split_slots(script.arguments))
 
 
 def _filled(
@@ -135,16 +135,16 @@ def _filled(
     return tuple(values)
 
 
-def _nothing(operation: Operation) -> object:
+def _missing(operation: Operation) -> object:
     raise ScriptFault(f"{type(operation).__name__}: a slot of its script is given in other calls and not in this one")
 
 
-def _made(key_of: Callable[[Any], object], value: Source) -> Source:
+def _key_source(key_of: Callable[[Any], object], value: Source) -> Source:
     return lambda operation: key_of(value(operation))
 
 
-def _field(kind: type[Any], path: str) -> Source:
-    """Reads a field as scripts get it: None as '', true as 1. Raises AttributeError when operations of that kind lack it."""
+def _field_source(kind: type[Any], path: str) -> Source:
+    """A source that reads a field as a script argument: None as '', true as 1. Raises AttributeError if the kind lacks it."""
     first, *further = path.split(".")
     getattr(kind, first)
 

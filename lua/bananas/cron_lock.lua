@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- The lock of a schedule as other schedulers of the keyspace have it: a string with the holder's token, which lives as long as the lock.
--- What they know nothing of, the fence and the number of the renewal, is kept apart.
+-- The lock of a schedule as other schedulers of the keyspace use it: a string with the holder's token, which expires with the
+-- lock. The fence and the number of the renewal, which they do not have, are kept in another key.
 --
 -- KEYS
 --   sweep  hash    state of the sweeps
 --   lock   string  cron:lock:<schedule> or schedule_lock:<schedule>, the token of its holder
 --   kept   hash    lock:cron:<schedule>: fence, renewal
---   op     string  op:<token>, what became of this token
+--   op     string  op:<token>, record of this token: its last result
 -- ARGV
 --   now_ms        '' or the time of a test
 --   action          acquire | extend | release
---   token         identity of the call, and what the holder shows later
+--   token         identity of the call, and the holder's token
 --   counter       number: number of the renewal
 --   ttl_ms        number: how long the lock is held
 --   not_after_ms  number: server time after which this call is void

@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
--- Move a subscriber's cursor to a clock after it, at most to that of the channel. Anything else is stale and changes nothing, no life
--- either; so a second copy does. So is a receipt of another history, as before a restore: its clocks may have been given again.
+-- Move a subscriber's cursor to a later clock, at most to that of the channel. Any other receipt is stale: it changes nothing and
+-- renews no key; so a second copy of the call is stale. A receipt from before a restore is stale as well: its clocks may have been assigned again.
 --
 -- KEYS
 --   clock   string  clock of the last message
 --   cursor  string  r.<subscriber>, the last acknowledged clock
---   meta    hash    what these scripts know of the channel
---   live    zset    clocks of living messages, by themselves
+--   meta    hash    state that these scripts keep of the channel
+--   live    zset    clocks of living messages, each with itself as score
 --   proof   string  body of the message that the fetch of the receipt ended with
 -- ARGV
 --   subscriber  name
 --   to          clock of the receipt
 --   ttl_s       number: life of what is renewed
 --   given_era   era of the receipt, or ''
---   seen        latest clock that the caller was told of, or ''
---   proof_ms    number: when that message expires, as the fetch told: -2 where there was none; or ''
+--   seen        latest clock that the caller has received, or ''
+--   proof_ms    number: when that message expires, as the fetch returned it: -2 where there was none; or ''
 -- REPLY srv_us, OK | stale, clock, cursor, era, turned, beyond
 --    or srv_us, channel-not-found | subscription-not-found
 
@@ -27,12 +27,12 @@ local srv_us, receipt = server_us(), clock_of(to, 'the receipt')
 if not at then return { srv_us, 'channel-not-found' } end
 if not own then return { srv_us, 'subscription-not-found' } end
 local era = (clock_of(kept[2], meta) or 0) + (turned and 1 or 0)
--- Without an era a receipt is held against what the server itself knows: the caller's memory may be of a channel that has ended.
+-- A receipt without an era is compared with the server's own state: the caller's memory may be of a channel that has ended.
 local limit = given_era ~= '' and at or reckon(was, clock_of(kept[1], meta))
 local beyond = not limit or clock_after(receipt, limit) or given_era ~= '' and tonumber(given_era) ~= era
 local unproven = false
 if proof_ms and not beyond and clock_after(receipt, own) then
-  -- Another message, published after a restore, expires at another time. Where there is none, that one's time must be over.
+  -- A message that was published after a restore has another expiry. If there is no message, the fetched one must have expired by now.
   local ends_ms = redis.call('PEXPIRETIME', proof)
   unproven = ends_ms ~= proof_ms and (ends_ms ~= -2 or proof_ms > math.floor(srv_us / 1000))
   beyond = unproven and ends_ms ~= -2

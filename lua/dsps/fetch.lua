@@ -1,21 +1,21 @@
 #!lua flags=allow-oom
--- The messages after a subscriber's cursor, in the order of the circle. Moves no cursor; renews the clock and this cursor.
+-- The messages after a subscriber's cursor, in the order of the circle of clocks. Moves no cursor; renews the clock and this cursor.
 --
--- Messages that have expired are skipped in bounded work: the index says which ones live. What it does not cover yet (foreign
--- publishers write no index) is looked at first, at most 1,000 keys in a call, and the next call goes on where this one stopped:
+-- Expired messages are skipped with bounded work: an index holds the living ones. Foreign publishers write no index, so clocks
+-- that it does not cover yet are read first, at most 1,000 keys per call, and the next call goes on where this one stopped:
 -- before `known` downwards, after `upto` upwards, and where that would be more clocks than there are keys, by a scan of the keys.
 --
 -- KEYS
 --   clock   string  clock of the last message
 --   cursor  string  r.<subscriber>, the last acknowledged clock
---   meta    hash    what these scripts know of the channel
---   live    zset    clocks of living messages, by themselves
+--   meta    hash    state that these scripts keep of the channel
+--   live    zset    clocks of living messages, each with itself as score
 -- ARGV
---   bodies      what the keys of bodies begin with; the clock follows
+--   bodies      prefix of the keys of bodies; the clock follows
 --   subscriber  name
 --   most        number: most messages
 --   ttl_s       number: life of what is renewed
---   seen        latest clock that the caller was told of, or ''
+--   seen        latest clock that the caller has received, or ''
 -- REPLY srv_us, ok, clock, cursor, era, turned, era_changed, upto, more, searching, proof_ms, for each message: clock, body
 --    or srv_us, channel-not-found | subscription-not-found
 
@@ -29,7 +29,7 @@ local srv_us = server_us()
 if not at then return { srv_us, 'channel-not-found' } end
 if not own then return { srv_us, 'subscription-not-found' } end
 if clock_after(own, at) then
-  -- No cursor is ahead of its clock: this is a clock that went back.
+  -- A cursor cannot be ahead of its clock, so the clock went back.
   at, turned = own, true
 end
 local era = (clock_of(kept[2], meta) or 0) + (turned and 1 or 0)
@@ -39,19 +39,19 @@ if turned or not index.upto or not index.known then
   redis.call('HDEL', meta, 'ends')
 end
 
-local looks, blind = 1000, false
-if own ~= at then looks, blind = index_more(meta, live, bodies, index, own, at) end
+local reads, blind = 1000, false
+if own ~= at then reads, blind = index_more(meta, live, bodies, index, own, at) end
 local items, upto = {}, own
--- A cursor may be past the index, where foreign clients published: what comes after it is not known of yet.
+-- The cursor may be past the index where foreign clients published: the messages after it are not known yet.
 if not blind and not clock_after(own, index.upto) then
-  items, upto = living(meta, live, bodies, own, index.upto, most, looks, math.floor(srv_us / 1000))
+  items, upto = living(meta, live, bodies, own, index.upto, most, reads, math.floor(srv_us / 1000))
 end
 
-local era_changed, told = tonumber(kept[6] or 0) ~= era, kept[6] or nil
--- Where there is nothing to acknowledge, saying it once is all that can be done.
-if era_changed and own == at then told = string.format('%d', era) end
+local era_changed, known_era = tonumber(kept[6] or 0) ~= era, kept[6] or nil
+-- If there is nothing to acknowledge, the change of era is reported only once.
+if era_changed and own == at then known_era = string.format('%d', era) end
 local now = { last = string.format('%d', at), era = string.format('%d', era), upto = string.format('%d', index.upto) }
-now.known, now.scan, now[fields[6]] = index.known == 'all' and 'all' or string.format('%d', index.known), index.scan, told
+now.known, now.scan, now[fields[6]] = index.known == 'all' and 'all' or string.format('%d', index.known), index.scan, known_era
 note_changes(meta, fields, kept, now)
 local ends_ms = math.floor(srv_us / 1000) + ttl_s * 1000
 if turned then redis.call('SET', clock, now.last) end
@@ -60,6 +60,6 @@ renew(lasting(ends_ms, cursor), cursor)
 local more, searching = upto ~= at, #items == 0 and upto ~= at and most > 0 -- anchor: cursor-stays-at-a-fetch
 local texts = { now.last, string.format('%d', own), string.format('%d', upto) }
 local flags = { turned and 1 or 0, era_changed and 1 or 0, more and 1 or 0, searching and 1 or 0 }
--- For who acknowledges this: when what it ends with expires, -2 where nothing is (any more).
+-- For the acknowledgement: when the last message of this reply expires, -2 where there is none (any more).
 local proof_ms = redis.call('PEXPIRETIME', bodies .. (items[#items - 1] or texts[3]))
 return { srv_us, 'ok', texts[1], texts[2], era, flags[1], flags[2], texts[3], flags[3], flags[4], proof_ms, items }

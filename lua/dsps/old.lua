@@ -1,10 +1,10 @@
 #!lua flags=no-writes
--- Which messages a subscriber will not be given any more: those at or before its cursor. One that is not known is not old.
+-- Which messages are at or before a subscriber's cursor, so that it will not receive them any more. An unknown message is not old.
 --
 -- KEYS
 --   clock   string  clock of the last message
 --   cursor  string  r.<subscriber>, the last acknowledged clock
---   meta    hash    what these scripts know of the channel
+--   meta    hash    state that these scripts keep of the channel
 --   items   1 for each item: mid.<id>, its clock
 -- ARGV
 -- REPLY srv_us, ok, clock, cursor, for each item: 1 (old) or 0

@@ -1,19 +1,19 @@
 #!lua
--- Publish messages in their order, each under the next clock, unless its id is known: such a message keeps its clock and its life.
--- A copy of the call that comes after `not_after_ms` publishes nothing (rule 3). Bodies, then ids, then the clock: what was cut off
--- is found by its ids when it is sent again, and goes on behind them.
+-- Publish messages in their order, each under the next clock, unless its id is known: then it keeps its clock and its expiry. A
+-- copy of the call that comes after `not_after_ms` publishes nothing (rule 3). Bodies are written first, then ids, then the
+-- clock: after a call that was cut off, its next copy finds the messages by their ids and goes on behind them.
 --
 -- KEYS
 --   clock  string  clock of the last message
---   meta   hash    what these scripts know of the channel
---   live   zset    clocks of living messages, by themselves
+--   meta   hash    state that these scripts keep of the channel
+--   live   zset    clocks of living messages, each with itself as score
 --   items  1 for each item: mid.<id>, its clock
 -- ARGV
---   bodies        what the keys of bodies begin with; the clock follows
---   bell          pub/sub channel of those who wait
+--   bodies        prefix of the keys of bodies; the clock follows
+--   bell          pub/sub channel that wakes waiting subscribers
 --   ttl_s         number: life of what is written
 --   not_after_ms  number: server time after which this call is void
---   seen          latest clock that the caller was told of, or ''
+--   seen          latest clock that the caller has received, or ''
 --   items         1 for each item: body
 -- REPLY srv_us, clock, era, turned, for each item: c (created) or d (duplicate) and its clock, or r (refused)
 
@@ -27,7 +27,7 @@ local old = oldest(live, start or 0, 3)
 for item = 2, count + 1 do
   mids[read[item]] = found[item]
   local at = clock_of(found[item], read[item])
-  -- An earlier copy was cut off before it came to the clock.
+  -- An earlier copy was cut off before it wrote the clock.
   if at and (not start or clock_after(at, start)) then start = at end
 end
 local srv_us = server_us()
@@ -43,14 +43,14 @@ if late and refused == count then return { srv_us, raw, era, 0, words } end
 local ends_ms = string.format('%d', now_ms + ttl_s * 1000)
 local channel_ends_ms = lasting(now_ms + ttl_s * 1000, clock, meta)
 if turned then era = era + 1 end
--- What is cut off must not look like a channel whose clock was lost.
+-- The clock first: a call that is cut off must not look like a channel whose clock was lost.
 if not start then redis.call('SET', clock, '0', 'PXAT', channel_ends_ms) end
 local position, made, longest_ms = start or 0, {}, math.max(tonumber(known[4] or 0), ttl_s * 1000)
 if turned or not upto then
   upto = position
   begin_anew(meta, string.format('%d', position), era)
 elseif upto ~= start and clock_steps(upto, start) <= 100 then
-  -- Published by foreign clients.
+  -- Messages that foreign clients published.
   local foreign, foreign_ms = look_around(bodies, clock_ahead(upto, 1), 1, clock_steps(upto, start))
   note_longest(meta, foreign_ms, true)
   index_all(live, foreign)
@@ -67,7 +67,7 @@ for item = 1, late and 0 or count do
     redis.call('SET', mid, text, 'PXAT', ends_ms)
     mids[mid], words[item], made[#made + 1] = text, 'c' .. text, text
   elseif words[item] == 'r' then
-    -- Twice in one call.
+    -- The same id twice in one call.
     words[item] = 'd' .. mids[mid]
   end
 end

@@ -1,18 +1,18 @@
 #!lua
--- Create a subscriber at the channel's clock, and the channel if there is none; one that is there stays where it is. A second copy of
--- the call says what the first did, also when the subscriber was deleted meanwhile.
+-- Create a subscriber at the channel's clock, and the channel if there is none; an existing subscriber stays where it is. A
+-- second copy of the call returns the reply of the first, also when the subscriber was deleted meanwhile.
 --
 -- KEYS
 --   clock   string  clock of the last message
 --   cursor  string  r.<subscriber>, the last acknowledged clock
---   meta    hash    what these scripts know of the channel
---   live    zset    clocks of living messages, by themselves
---   op      string  what this call has done
+--   meta    hash    state that these scripts keep of the channel
+--   live    zset    clocks of living messages, each with itself as score
+--   op      string  record of this call: its result
 -- ARGV
 --   subscriber    name
 --   ttl_s         number: life of what is written
 --   not_after_ms  number: server time after which this call is void
---   seen          latest clock that the caller was told of, or ''
+--   seen          latest clock that the caller has received, or ''
 -- REPLY srv_us, created | exists | refused, clock, cursor, era, turned
 
 local raw = expect_type(clock, 'string', redis.pcall('GET', clock))
@@ -30,7 +30,7 @@ local ends_ms = string.format('%d', now_ms + ttl_s * 1000)
 local channel_ends_ms = lasting(now_ms + ttl_s * 1000, clock, meta)
 local last = string.format('%d', at or 0)
 if turned then era = era + 1 end
--- What is cut off must not look like a channel whose clock was lost.
+-- The clock first: a call that is cut off must not look like a channel whose clock was lost.
 if not at then redis.call('SET', clock, last, 'PXAT', channel_ends_ms) end
 if turned or not kept[1] then
   begin_anew(meta, last, era)

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Delete a subscriber, whether there is one or not. A second copy of the call says what the first did and deletes nobody who came
--- later.
+-- Delete a subscriber, if there is one. A second copy of the call returns the reply of the first and does not delete a subscriber
+-- that was created in between.
 --
 -- KEYS
 --   cursor  string  r.<subscriber>, the last acknowledged clock
---   meta    hash    what these scripts know of the channel
---   op      string  what this call has done
+--   meta    hash    state that these scripts keep of the channel
+--   op      string  record of this call: its result
 -- ARGV
 --   subscriber    name
 --   not_after_ms  number: server time after which this call is void

@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
--- Change jobs by hand, each if it still is in the state that the caller saw (rules 7 and 26). A running one loses its token at once; one
--- that a foreign client holds is left alone, for nothing would tell that client. A dead one that is requeued has all its attempts again.
+-- Change jobs by an admin action, each if it still is in the state that the caller saw (rules 7 and 26). A running one loses its
+-- token at once; one that a foreign client holds is left alone, because that client could not be notified. A requeued job has all its attempts again.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 --   stats   hash    counters
---   op      string  op:<op id>, what this call has told
+--   op      string  op:<op id>, record of this call: its reply
 --   items   1 for each item: run:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
---   prefix        prefix of our own keys
---   root          what the foreign keys begin with
+--   prefix        prefix of the engine's own keys
+--   root          prefix of the foreign keys
 --   queue         name of the queue
---   layout        layout of the format, '' = its only one
---   settings      what else the format wants to know
+--   layout        layout of the keyspace, '' = the format has only one
+--   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   op_id         identity of the call, which its tombstones carry
 --   action          cancel | remove | discard | requeue | run_now
@@ -29,11 +29,12 @@ local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ active }, { stats, unpack(KEYS, 5) }, { prefix .. 'wake' }, { op })
 model.check()
 
--- Of a copy that was cut off, the rest is done now; the wire is told, for what it has written already must not be there twice.
+-- An earlier copy was cut off: the rest is done now. `redo` makes the wire functions look before they add, because some jobs may
+-- have been moved already.
 local redo = redis.call('GET', op) == 'begun'
 local known = not redo and administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, told_before(op) } end
-local told, actions, ends = {}, {}, action ~= 'requeue' and action ~= 'run_now'
+local results, actions, ends = {}, {}, action ~= 'requeue' and action ~= 'run_now'
 for at = 1, #KEYS - 4 do
   local id, run = ARGV[10 + at], KEYS[4 + at]
   local now, _, ended = place_of(run, id, model)
@@ -46,13 +47,13 @@ for at = 1, #KEYS - 4 do
     local ours = token[2] and token[2] ~= '' and redis.call('ZSCORE', active, id) and model.mine(id, token[1] .. ':' .. token[2])
     if not ours and model.locked(id) then result = 'changed' end
   elseif ends and not mine and model.locked(id) then
-    -- A foreign client is about to do something with it.
+    -- A foreign client has locked it and is about to change it.
     result = 'changed'
   elseif not ends and not (job and job.kind == 'J') then
     result = 'corrupt'
   end
-  if result == 'done' then actions[#actions + 1] = { id = id, run = run, job = job, at = #told + 1 } end
-  for _, word in ipairs({ result, mine and state or now, '-' }) do told[#told + 1] = word end
+  if result == 'done' then actions[#actions + 1] = { id = id, run = run, job = job, at = #results + 1 } end
+  for _, word in ipairs({ result, mine and state or now, '-' }) do results[#results + 1] = word end
 end
 local keep = redis.call('HGET', stats, 'events')
 local events, wakes = keep and { keep = keep }, false
@@ -63,10 +64,10 @@ for _, item in ipairs(actions) do
     local outcome = action == 'cancel' and 'cancelled' or 'discarded'
     end_by_hand(prefix, item.id, item.job, state, { outcome = outcome, op_id = op_id, not_after_ms = not_after_ms }, now_ms, model, events)
   elseif action == 'requeue' then
-    -- Nobody else has the right to stand in its way but a unique job, and that is told before anything is written.
+    -- Only the holder of its unique key can prevent a requeue, and the format returns its id before it writes anything.
     local holder = model.requeue(item.id, item.job, redo)
     if type(holder) == 'string' then
-      told[item.at], told[item.at + 2] = 'held', holder
+      results[item.at], results[item.at + 2] = 'held', holder
     else
       wakes = true
       if redis.call('EXISTS', item.run) == 1 then
@@ -82,6 +83,6 @@ for _, item in ipairs(actions) do
   end
 end
 if wakes then wake_push(prefix .. 'wake') end
-redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
 if events then tell_events(prefix .. 'events', events) end
-return { srv_us, 'done', told }
+return { srv_us, 'done', results }

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- End leases in hand, if any, then promote what is due and lease up to `limit` jobs of some names to one worker incarnation (rules 4, 6
--- and 13). A claim that is void or stale leases nothing; the first half is answered all the same.
+-- End leases of jobs that the worker has run, if any, then promote due jobs and lease up to `limit` jobs of some names to one
+-- worker incarnation (rules 4, 6 and 13). A claim that is void or stale leases nothing; its first half is carried out all the same.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -8,25 +8,25 @@
 --   stats    hash    counters
 --   limits   hash    definitions of limits
 --   paused   hash    pauses
---   record   string  claim:<incarnation>, the last claim and what it leased
+--   record   string  claim:<incarnation>, the last claim and the jobs that it leased
 --   items    1 for each item: run:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the engine's own keys
---   root          what the foreign keys begin with
+--   root          prefix of the foreign keys
 --   queue         name of the queue
---   layout        layout of the keyspace, '' = there is one
+--   layout        layout of the keyspace, '' = the format has only one
 --   settings      settings of the model
 --   incarnation   16 hex digits
 --   counter       claim counter of the incarnation
 --   limit         number: most jobs to lease
 --   lease_ms      number: length of the lease
 --   not_after_ms  number: server time after which the claim is void
---   owner         name of the worker, for people
+--   owner         name of the worker, for display
 --   most_ms       number: upper bound of the sleep that the reply allows
---   crashed_max   number: most jobs with a crash behind them to lease
---   least         number: '' or the least priority of what is leased
---   most          number: '' or the greatest priority of what is leased
+--   crashed_max   number: most jobs to lease that have crashed before
+--   least         number: '' or the least priority of the jobs to lease
+--   most          number: '' or the greatest priority of the jobs to lease
 --   worker        packed: server, stack, region, capabilities and routes, those two with spaces between
 --   class_count   number: how many names
 --   classes       1 for each class: a name
@@ -43,17 +43,17 @@ local events = keep and { keep = keep }
 local ended = foreign_ends(prefix, format, 7, 19 + class_count, now_ms, events)
 local _, unread = foreign_promote(prefix, format, 100)
 
-local said, classes, capabilities, routes, names = unpack_fields(worker), {}, {}, {}, {}
+local parts, classes, capabilities, routes, names = unpack_fields(worker), {}, {}, {}, {}
 for at = 1, class_count do
   names[at] = ARGV[18 + at]
   classes[names[at]] = true
 end
-for word in string.gmatch(said[4], '%S+') do capabilities[word] = true end
-for word in string.gmatch(said[5], '%S+') do routes[#routes + 1] = word end
+for word in string.gmatch(parts[4], '%S+') do capabilities[word] = true end
+for word in string.gmatch(parts[5], '%S+') do routes[#routes + 1] = word end
 local kind, jobs, corrupt = foreign_claim(prefix, format, { sweep = sweep, active = active, stats = stats, record = record },
   { classes = classes, key = table.concat(names, ' ') .. ' ' .. worker .. ' ' .. ARGV[15] .. ' ' .. ARGV[16], incarnation = incarnation,
     counter = counter, limit = limit, lease_ms = lease_ms, not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max,
-    worker = { server = said[1], stack = said[2], region = said[3], capabilities = capabilities, routes = routes,
+    worker = { server = parts[1], stack = parts[2], region = parts[3], capabilities = capabilities, routes = routes,
       priorities = least and most and { least, most } or nil } }, now_ms, events)
 for _, id in ipairs(unread) do corrupt[#corrupt + 1] = id end
 if events then tell_events(prefix .. 'events', events) end

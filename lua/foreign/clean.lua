@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
--- Remove jobs of one state that are old enough, one page of them: those that were there when the work began, and no later one (rule 7).
--- The formats keep no sequence: what was there is told by the time that stands in the job, and of the first page by having been there.
--- What stays is counted, so that the next page begins behind it.
+-- Remove jobs of one state that are old enough, one page per call: only jobs that were there when the first call began (rule 7).
+-- The formats keep no sequence, so later calls compare the time stored in the job; the first call removes only what it finds. The
+-- reply counts the entries that stay, so that the next page begins behind them.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 --   stats   hash    counters
---   op      string  op:<op id>, what this call has told
+--   op      string  op:<op id>, record of this call: its reply
 -- ARGV
 --   now_ms         '' or the time of a test
---   prefix         prefix of our own keys
---   root           what the foreign keys begin with
+--   prefix         prefix of the engine's own keys
+--   root           prefix of the foreign keys
 --   queue          name of the queue
---   layout         layout of the format, '' = its only one
---   settings       what else the format wants to know
+--   layout         layout of the keyspace, '' = the format has only one
+--   settings       settings of the model
 --   not_after_ms   number: server time after which this call is void
 --   op_id          identity of the call, which its tombstones carry
 --   state          waiting | blocked | delayed | active | dead | finished
@@ -22,7 +22,7 @@
 --   era_sequence   '' or 0
 --   era_ms         '' = the work begins now: no job that came or ended after it is removed
 --   offset         number: entries that stay
---   limit          number: most entries to look at
+--   limit          number: most entries to read
 --   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
 
@@ -45,7 +45,7 @@ for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, mode
   local since_ms = over and over.ended_ms or 0
   if over and since_ms == 0 then since_ms = tonumber(redis.pcall('HGET', prefix .. 'run:' .. entry.id, 'ended_ms') or 0) or 0 end
   if since_ms == 0 and job and job.kind == 'J' then since_ms = job.enqueued_ms or 0 end
-  -- What nobody can read, or what has no time, has no age. It goes when everything goes.
+  -- A job that cannot be read or has no time has no age. It is removed when all jobs of the state are.
   local stays = not all and (since_ms == 0 or since_ms > now_ms - older_than_ms) or not begins and since_ms > era_ms
   if stays then
     kept = kept + 1
@@ -60,7 +60,7 @@ local ending = { outcome = 'discarded', op_id = op_id, not_after_ms = not_after_
 for _, entry in ipairs(old) do
   end_by_hand(prefix, entry.id, entry.job, state, ending, now_ms, model, events)
 end
-local told = { #old, kept, era_sequence, string.format('%d', era_ms) }
-redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+local results = { #old, kept, era_sequence, string.format('%d', era_ms) }
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
 if events then tell_events(prefix .. 'events', events) end
-return { srv_us, 'done', unpack(told) }
+return { srv_us, 'done', unpack(results) }

@@ -1,17 +1,17 @@
 #!lua flags=no-writes
--- Jobs in each state, and how many our workers have ever finished and buried. With classes: of the waiting ones only those in them, of
--- which the first 10,000 are looked at and all behind them counted.
+-- Jobs in each state, and how many this engine's workers have ever finished and buried. With classes, only the waiting jobs of
+-- those classes count: the first 10,000 waiting jobs are read, and all behind them are counted.
 --
 -- KEYS
 --   sweep  hash    state of the sweeps
 --   stats  hash    counters
 -- ARGV
 --   now_ms    '' or the time of a test
---   prefix    prefix of our own keys
---   root      what the foreign keys begin with
+--   prefix    prefix of the engine's own keys
+--   root      prefix of the foreign keys
 --   queue     name of the queue
---   layout    layout of the format, '' = its only one
---   settings  what else the format wants to know
+--   layout    layout of the keyspace, '' = the format has only one
+--   settings  settings of the model
 --   items     1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing
 

@@ -1,23 +1,22 @@
 #!lua flags=allow-oom
--- Let a schedule tick, or do not let it any more. One that ticks already keeps its next tick.
--- Where the format has schedules, that is written there too.
+-- Let a schedule tick, or stop it. A schedule that ticks already keeps its next tick. If the format has schedules, its own copy is updated.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   cron     zset    schedules by next tick (ms), +inf for one that does not tick
 --   schedule hash    cron:<schedule>, its definition and its state
---   op       string  op:<op id>, what this call met
+--   op       string  op:<op id>, record of this call: its result
 -- ARGV
 --   now_ms        '' or the time of a test
---   prefix        prefix of our own keys
---   root          what the foreign keys begin with
+--   prefix        prefix of the engine's own keys
+--   root          prefix of the foreign keys
 --   queue         name of the queue
---   layout        layout of the format, '' = its only one
---   settings      what else the format wants to know
+--   layout        layout of the keyspace, '' = the format has only one
+--   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   name          name of the schedule
---   version       the version that the next tick was reckoned for
---   next_ms       the next tick, 0 = it does not tick any more
+--   version       the version that the next tick was computed for
+--   next_ms       the next tick, 0 = stop the schedule
 -- REPLY srv_us, done | repeated | refused, changed | same | other | gone
 
 local srv_us, known = schedule_call({ sweep = sweep, cron = cron, schedule = schedule, op = op }, now_ms, not_after_ms)

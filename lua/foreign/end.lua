@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- End leases: each item is finished, given back, to run again, buried, or gone for good. Each lease ends once: a repeat returns what the
--- first one returned, another token is stale (rule 5).
+-- End leases: each job is finished, given back, retried, buried, or dropped for good. Each lease ends once: a repeat returns the
+-- reply of the first call, another token is stale (rule 5).
 --
 -- KEYS
 --   sweep    hash  state of the sweeps
@@ -10,9 +10,9 @@
 -- ARGV
 --   now_ms    '' or the time of a test
 --   prefix    prefix of the engine's own keys
---   root      what the foreign keys begin with
+--   root      prefix of the foreign keys
 --   queue     name of the queue
---   layout    layout of the keyspace, '' = there is one
+--   layout    layout of the keyspace, '' = the format has only one
 --   settings  settings of the model
 --   items     5 for each item: finish | release | retry | bury | drop, id, fence, nonce, packed: value, ttl_ms, took_ms of a finish that
 --             returned something; error, trace, delay_ms, failures that it counts as (0 or 1); outcome of a drop

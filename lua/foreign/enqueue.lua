@@ -1,6 +1,6 @@
 #!lua
--- Put jobs into the foreign structures, in one piece and in the order of the items, unless their ids are there already or a unique job
--- keeps them out (rule 3). The nonce of the call is its identity: repeating it changes nothing.
+-- Put jobs into the structures of a foreign format, atomically and in the order of the items, unless their ids are there already
+-- or a unique job makes them duplicates (rule 3). The nonce identifies the call: repeating it changes nothing.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -9,15 +9,15 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the engine's own keys
---   root          what the foreign keys begin with
+--   root          prefix of the foreign keys
 --   queue         name of the queue
---   layout        layout of the keyspace, '' = there is one
+--   layout        layout of the keyspace, '' = the format has only one
 --   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: id ('' = the server gives one), delay_ms (0 = claimable at once; below 0 the time itself, which may
 --                 have passed), packed fields
 -- REPLY srv_us, for each item: c (created) | r (repeated) | d (duplicate) | x (refused), its id, and of a duplicate state, fence and id of
---       the job that was there first
+--       the existing job
 
 local wake = prefix .. 'wake'
 check_types({}, { sweep, stats }, { wake }, { new })
@@ -31,7 +31,7 @@ local done, known = false, {}
 for word in string.gmatch(record or '', '%S+') do
   if word == 'd' then done = true elseif word ~= 'w' then known[#known + 1] = word end
 end
-local function told(at, letter, id, holder)
+local function add_reply(at, letter, id, holder)
   local state, fence = '', 0
   if holder then state, fence = foreign_state(prefix, format, holder) end
   for _, word in ipairs({ letter, id, state, fence, holder or '' }) do reply[#reply + 1] = word end
@@ -45,7 +45,7 @@ for at = 1, count do
   local sign, id, holder = string.match(known[at] or '', '^([+-])([^=]*)=?(.*)$')
   if sign then
     item.id, item.letter, item.holder = id, sign == '+' and 'r' or 'd', sign == '-' and holder or nil
-    -- A copy that was cut off: what it has not put anywhere is still to come.
+    -- An earlier copy was cut off: a job that it has not added yet is added now.
     item.missing = sign == '+' and not done and not format.place(id) and not foreign_over(prefix, id, now_ms)
   else
     item.id = given
@@ -76,7 +76,7 @@ if fresh or (record and not done) then
       if holder and holder ~= item.id then item.letter, item.holder, item.missing = 'd', holder, false end
     end
   end
-  -- Before the jobs: cut off after any write, the next copy knows their ids and adds what is missing.
+  -- Before the jobs: if the call is cut off after any write, the next copy knows their ids and adds those that are missing.
   note('w')
   local claimable = false
   for at, item in ipairs(items) do
@@ -97,5 +97,5 @@ if fresh or (record and not done) then
   if claimable then wake_push(wake) end
   if events then tell_events(prefix .. 'events', events) end
 end
-for at, item in ipairs(items) do told(at, item.letter, item.id, item.holder) end
+for at, item in ipairs(items) do add_reply(at, item.letter, item.id, item.holder) end
 return { srv_us, reply }

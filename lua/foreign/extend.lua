@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Renew leases. Accepts any token that is not yet reaped, however late (rule 11); a call that arrives after `not_after_ms` arms nothing,
--- so that a late copy of a dead worker's renewal cannot hold a job for a whole lease (rule 9).
+-- Renew leases. Any token that is not reaped yet is renewed, also after its deadline (rule 11). A call that arrives after
+-- `not_after_ms` renews nothing, so that a late copy of a dead worker's renewal cannot hold a job for another lease (rule 9).
 --
 -- KEYS
 --   sweep    hash  state of the sweeps
@@ -9,9 +9,9 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the engine's own keys
---   root          what the foreign keys begin with
+--   root          prefix of the foreign keys
 --   queue         name of the queue
---   layout        layout of the keyspace, '' = there is one
+--   layout        layout of the keyspace, '' = the format has only one
 --   settings      settings of the model
 --   renewal       number: counter of the worker's renewals: a call that was applied is not applied again
 --   lease_ms      number: length of the lease from now
@@ -48,7 +48,7 @@ for at = 1, #KEYS - 2 do
 end
 if #held > 0 then note_lease(sweep, lease_ms) end
 for _, lease in ipairs(held) do
-  -- The lock first: cut off in between, the next copy finds the renewal not applied and does both.
+  -- The lock first: if the call is cut off in between, the next copy finds the renewal not applied and does both.
   format.extend(lease.id, lease)
   redis.call('ZADD', active, 'XX', lease.until_ms, lease.id)
   for limit in string.gmatch(lease.limits, '%S+') do

@@ -1,28 +1,29 @@
 #!lua flags=allow-oom
--- Begin or end the deletion of a queue (rule 7). The first call lets nothing of ours start for a minute and takes the schedules away;
--- another one makes it a minute again. The last one takes the foreign keys that are left, a piece a call, and then our own. What stays:
--- `sweep`, the version in `worker_settings` and the live ones of `workers`, which workers know, and what expires by itself.
+-- Begin or end the deletion of a queue (rule 7). The first call pauses this engine's workers for a minute and removes the
+-- schedules; another such call renews the minute. The last call removes the foreign keys that are left, in part: it is repeated
+-- until none is left, and then removes the engine's own keys. What stays: `sweep`, the version in `worker_settings` and the live
+-- ones of `workers`, which running workers rely on, and keys that expire.
 --
 -- KEYS
 --   sweep            hash    state of the sweeps
 --   cron             zset    schedules by next tick (ms)
 --   active           zset    id by lease deadline (ms)
 --   paused           hash    pauses
---   worker_settings  hash    version of what workers learn once
+--   worker_settings  hash    settings of workers, and their version
 --   workers          zset    incarnation by the time (ms) until which it is taken for alive
---   took             zset    names with times of their handlers
---   op               string  op:<op id>, what this call has told
+--   took             zset    names that have handler times
+--   op               string  op:<op id>, record of this call: its reply
 -- ARGV
 --   now_ms        '' or the time of a test
---   prefix        prefix of our own keys
---   root          what the foreign keys begin with
+--   prefix        prefix of the engine's own keys
+--   root          prefix of the foreign keys
 --   queue         name of the queue
---   layout        layout of the format, '' = its only one
---   settings      what else the format wants to know
+--   layout        layout of the keyspace, '' = the format has only one
+--   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   phase         begin | end
---   force         1 = also while jobs are in hand
--- REPLY srv_us, done | repeated | refused | busy, era_sequence (0), era_ms, 1 = there is more to take: another call ends it
+--   force         1 = also while jobs are active
+-- REPLY srv_us, done | repeated | refused | busy, era_sequence (0), era_ms, 1 = more keys are left: call again
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -35,15 +36,15 @@ if known then
   local words = told_before(op)
   return { srv_us, words[4] or known, unpack(words, 1, 3) }
 end
-local told = { '0', string.format('%d', now_ms), 0 }
+local results = { '0', string.format('%d', now_ms), 0 }
 if phase == 'begin' then
   if force ~= '1' and model.count('active') > 0 then
-    redis.call('SET', op, table.concat(told, ' ') .. ' busy', 'PXAT', not_after_ms + 20000)
-    return { srv_us, 'busy', unpack(told) }
+    redis.call('SET', op, table.concat(results, ' ') .. ' busy', 'PXAT', not_after_ms + 20000)
+    return { srv_us, 'busy', unpack(results) }
   end
   for _, schedule in ipairs(redis.call('ZRANGE', cron, 0, -1)) do redis.call('DEL', prefix .. 'cron:' .. schedule) end
   redis.call('DEL', cron)
-  -- Ours alone: should the end never come, no foreign client stays paused.
+  -- Only the engine's own pause: if the last call never comes, no foreign client stays paused.
   local until_ms = tonumber(string.match(redis.call('HGET', paused, '*') or '', '^%d+') or -1)
   if until_ms ~= 0 and until_ms < now_ms + 60000 then redis.call('HSET', paused, '*', string.format('%d 60000', now_ms + 60000)) end
 else
@@ -51,7 +52,7 @@ else
   for _, state in ipairs({ 'waiting', 'delayed', 'active', 'dead', 'done' }) do left = left + model.count(state) end
   if left == 0 then
     if model.purge(1000) then
-      told[3] = 1
+      results[3] = 1
     else
       if model.obliterated then model.obliterated() end
       for _, name in ipairs(redis.call('ZRANGE', took, 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
@@ -64,5 +65,5 @@ else
   end
   redis.call('DEL', paused, prefix .. 'limits', prefix .. 'retention')
 end
-redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
-return { srv_us, 'done', unpack(told) }
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
+return { srv_us, 'done', unpack(results) }

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- What is known of jobs. Stops behind 1 MiB of bodies: the reply may have fewer items than the call, and at least one.
+-- The details of jobs. Stops after 1 MiB of bodies: the reply may have fewer items than the call asks for, but at least one.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
@@ -7,11 +7,11 @@
 --   items   1 for each item: run:<id>
 -- ARGV
 --   now_ms    '' or the time of a test
---   prefix    prefix of our own keys
---   root      what the foreign keys begin with
+--   prefix    prefix of the engine's own keys
+--   root      prefix of the foreign keys
 --   queue     name of the queue
---   layout    layout of the format, '' = its only one
---   settings  what else the format wants to know
+--   layout    layout of the keyspace, '' = the format has only one
+--   settings  settings of the model
 --   whole     1 = with the body and the fields of `run`
 --   items     1 for each item: id
 -- REPLY srv_us, for each item: state, fence, time (ms: due, end of the lease, death or finish; 0 = none), body, fields of `run`
@@ -28,11 +28,11 @@ for at = 1, #KEYS - 2 do
   local state, fence = place_of(run, id, model)
   local job, over = model.read(id), nil
   local at_ms
-  -- In no structure of the format, and nobody holds it: with no time of a lease it is shown as stuck.
+  -- In no structure of the format and not held by any worker: without a lease time it is shown as stuck.
   if state == 'gone' and model.stuck and model.stuck(id) then state = 'active' end
   if state == 'active' then
     at_ms = tonumber(redis.call('ZSCORE', active, id) or 0)
-    -- A foreign client has it, for as long as its own lock lasts.
+    -- A foreign client holds it, for as long as its lock lasts.
     if at_ms == 0 and model.locked(id) then at_ms = now_ms + 1 end
   elseif state == 'delayed' then
     at_ms = model.due_at and model.due_at(id) or job and job.due_ms or 0
@@ -47,7 +47,7 @@ for at = 1, #KEYS - 2 do
     for _, part in ipairs(type(body) == 'table' and body or { body }) do bytes = bytes + #part end
     if bytes > 1048576 and at > 1 then break end
     words = redis.call('HGETALL', run)
-    -- The wire counts failures, also those that our side knows nothing of.
+    -- The wire counts all failures, also those of foreign clients.
     if job and job.kind == 'J' then
       words[#words + 1], words[#words + 2] = 'failures', string.format('%d', job.failures or 0)
     end

@@ -1,16 +1,16 @@
 #!lua flags=no-writes
--- One page of every state at one instant: ids with their times, for snapshots and for people.
+-- One page of every state at one instant: ids with their times, for snapshots and displays.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 -- ARGV
 --   now_ms    '' or the time of a test
---   prefix    prefix of our own keys
---   root      what the foreign keys begin with
+--   prefix    prefix of the engine's own keys
+--   root      prefix of the foreign keys
 --   queue     name of the queue
---   layout    layout of the format, '' = its only one
---   settings  what else the format wants to know
+--   layout    layout of the keyspace, '' = the format has only one
+--   settings  settings of the model
 --   offset    number: first rank
 --   limit     number: most entries for each state
 -- REPLY srv_us, then for each of waiting, delayed, active, dead, done, blocked: member, score, ...; members of delayed begin with ten zeros
@@ -25,7 +25,7 @@ local reply = { srv_us }
 for at, state in ipairs({ 'waiting', 'delayed', 'active', 'dead', 'finished', 'blocked' }) do
   local words = {}
   for _, entry in ipairs(jobs_at(active, state, offset, limit, false, now_ms, model)) do
-    -- Lanes has the sequence there, and the reader of replies drops it.
+    -- Lanes has the sequence there, which the code that reads the reply drops.
     words[#words + 1] = (state == 'delayed' and '0000000000' or '') .. entry.id
     words[#words + 1] = string.format('%d', entry.score)
   end

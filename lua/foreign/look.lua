@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- What became of a job; with a token, one that has not ended is waited for: its end is told to the stream wait:<token>, if it is one
--- of our workers that ends it. A foreign one tells nobody, so who waits looks again after a moment.
+-- Read the state of a job; with a token, also wait for the end of one that has not ended: if one of this engine's workers ends
+-- it, its end is added to the stream wait:<token>. Foreign clients send no such notification, so the caller also polls.
 --
 -- KEYS
 --   sweep  hash    state of the sweeps
@@ -10,14 +10,14 @@
 --   wait   stream  wait:<token>, the ids that have ended
 -- ARGV
 --   now_ms    '' or the time of a test
---   prefix    prefix of our own keys
---   root      what the foreign keys begin with
+--   prefix    prefix of the engine's own keys
+--   root      prefix of the foreign keys
 --   queue     name of the queue
---   layout    layout of the format, '' = its only one
---   settings  what else the format wants to know
+--   layout    layout of the keyspace, '' = the format has only one
+--   settings  settings of the model
 --   id        the job
---   token     16 hex digits; '' = only look
--- REPLY srv_us, pending | finished | discarded | dead | gone, fence (0: none is compared), ended_ms (0 = not known), record, error
+--   token     16 hex digits; '' = do not wait
+-- REPLY srv_us, pending | finished | discarded | dead | gone, fence (0: not compared), ended_ms (0 = not known), record, error
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -26,12 +26,12 @@ check_types({}, { stats, run }, {}, { waits })
 model.check()
 
 local state = place_of(run, id, model)
--- Between two structures, as formats that move a job in two steps leave it for a moment.
+-- The job may be between two structures for a moment, in formats that move it in two steps.
 local between = state == 'gone' and model.read(id)
 if state == 'waiting' or state == 'delayed' or state == 'active' or between and between.kind == 'J' then
   if token ~= '' then
     local tokens = redis.call('GET', waits) or ''
-    -- As in lua/lanes/look.lua: a stream is made by its reader alone.
+    -- As in lua/lanes/look.lua: only its reader creates the stream.
     if redis.call('EXISTS', wait) == 0 then redis.call('XADD', wait, '0-1', 'id', '') end
     redis.call('PEXPIREAT', wait, now_ms + 60000)
     if not string.find(tokens, token, 1, true) then tokens = string.sub(tokens .. ' ' .. token, -1700) end
@@ -40,7 +40,7 @@ if state == 'waiting' or state == 'delayed' or state == 'active' or between and 
   end
   return { srv_us, 'pending', '0', 0, '', '' }
 end
--- What has ended without its work is told as discarded.
+-- A job that ended without doing its work is reported as discarded.
 local shown = { cancelled = 'discarded', discarded = 'discarded', skipped = 'discarded', rerouted = 'discarded' }
 if shown[state] then return { srv_us, shown[state], '0', 0, '', '' } end
 local over = model.ended(id)

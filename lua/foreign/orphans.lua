@@ -1,22 +1,22 @@
 #!lua flags=allow-oom
--- Take away the leases of workers that have stopped beating, before those run out: a pass over `active`, one page a call (see
--- lua/lanes/orphans.lua, of which this is the counterpart).
+-- Take away the leases of workers whose heartbeats have stopped, before the leases expire: a pass over `active`, one page per
+-- call (the counterpart of lua/lanes/orphans.lua).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
 --   active   zset    id by lease deadline (ms)
 --   stats    hash    counters
---   swept    string  swept:<incarnation>, what its last sweep moved
+--   swept    string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
 --   now_ms    '' or the time of a test
---   prefix    prefix of our own keys
---   root      what the foreign keys begin with
+--   prefix    prefix of the engine's own keys
+--   root      prefix of the foreign keys
 --   queue     name of the queue
---   layout    layout of the format, '' = its only one
---   settings  what else the format wants to know
+--   layout    layout of the keyspace, '' = the format has only one
+--   settings  settings of the model
 --   counter   counter of the incarnation's sweeps
---   limit     number: most leases to look at
+--   limit     number: most leases to read
 --   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried, id, fence, nonce, crashes
 
@@ -25,8 +25,8 @@ now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ workers, active }, { sweep, stats }, { prefix .. 'wake' }, { swept })
 model.check()
-local told = swept_before(swept, counter)
-if told then return { srv_us, most_ms, told } end
+local repeated = swept_before(swept, counter)
+if repeated then return { srv_us, most_ms, repeated } end
 local noted = redis.call('HGET', stats, 'events')
 local events = noted and { keep = noted }
 

@@ -1,22 +1,22 @@
 #!lua flags=no-writes
--- One page of the jobs in a state at one instant: their ids, or how many of them each name has.
+-- One page of the jobs in a state at one instant: their ids, or the number of jobs per name.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
 --   active  zset    id by lease deadline (ms)
 -- ARGV
 --   now_ms    '' or the time of a test
---   prefix    prefix of our own keys
---   root      what the foreign keys begin with
+--   prefix    prefix of the engine's own keys
+--   root      prefix of the foreign keys
 --   queue     name of the queue
---   layout    layout of the format, '' = its only one
---   settings  what else the format wants to know
+--   layout    layout of the keyspace, '' = the format has only one
+--   settings  settings of the model
 --   state     waiting | blocked | delayed | active | stuck | dead | finished
 --   offset    number: first rank
 --   limit     number: most entries
 --   newest    1 = from the end
 --   names     1 = names instead of ids
--- REPLY srv_us, how many entries, their ids, or of each name: name, count ('' = nobody can read it)
+-- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt)
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
--- Pause one name of jobs, or with * the whole queue, until it is resumed or the time is over; jobs in hand go on. Where the format knows
--- such a pause it is written there, so that foreign clients keep to it and may end it; else it is a pause of our workers alone.
+-- Pause one name of jobs, or with * the whole queue, until it is resumed or the time is over; active jobs go on. If the format
+-- has such a pause, it is written there, so that foreign clients honour it and may end it; otherwise it holds for this engine's workers only.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
---   paused  hash    pauses of our own
+--   paused  hash    the engine's own pauses
 --   rest    zset    w:<name> by the time (ms) when its pause on the wire ends
 --   stats   hash    counters
---   op      string  op:<op id>, what this call has told
+--   op      string  op:<op id>, record of this call: its reply
 -- ARGV
 --   now_ms        '' or the time of a test
---   prefix        prefix of our own keys
---   root          what the foreign keys begin with
+--   prefix        prefix of the engine's own keys
+--   root          prefix of the foreign keys
 --   queue         name of the queue
---   layout        layout of the format, '' = its only one
---   settings      what else the format wants to know
+--   layout        layout of the keyspace, '' = the format has only one
+--   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   class         name of jobs, or *
 --   length_ms     number: 0 = until it is resumed
@@ -30,7 +30,7 @@ local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
 local keep = redis.call('HGET', stats, 'events')
 local until_ms = length_ms > 0 and now_ms + length_ms or 0
--- A sweep ends it on the wire: formats have no pauses with an end, or not one that we can tell.
+-- A sweep ends it on the wire: the formats have no pauses with an end, or none that this engine can set.
 if until_ms > 0 then redis.call('ZADD', rest, until_ms, 'w:' .. class) else redis.call('ZREM', rest, 'w:' .. class) end
 if model.pause then model.pause(class, until_ms) end
 if model.paused and model.paused(class) then

@@ -1,24 +1,24 @@
 #!lua flags=allow-oom
--- Note how far a running job has come, and where the format shows progress, there too. A copy that is older than what was noted under the
--- same token changes nothing (rule 7).
+-- Record the progress of a running job, also in the format where it shows progress. A copy that is older than the last record
+-- under the same token changes nothing (rule 7).
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
 --   run     hash    run:<id>
 --   active  zset    id by lease deadline (ms)
 --   stats   hash    counters, and how many events are kept
---   events  stream  what has happened
+--   events  stream  events of the queue
 -- ARGV
 --   now_ms    '' or the time of a test
---   prefix    prefix of our own keys
---   root      what the foreign keys begin with
+--   prefix    prefix of the engine's own keys
+--   root      prefix of the foreign keys
 --   queue     name of the queue
---   layout    layout of the format, '' = its only one
---   settings  what else the format wants to know
+--   layout    layout of the keyspace, '' = the format has only one
+--   settings  settings of the model
 --   id        the job
 --   fence     fence of the token
 --   nonce     nonce of the token
---   count     number: counter of what the worker has noted
+--   count     number: counter of the worker's progress calls
 --   body      percent, message and data, as the fields of a JSON object after at_ms
 -- REPLY srv_us, ok | repeated | stale
 

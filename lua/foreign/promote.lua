@@ -1,24 +1,24 @@
 #!lua flags=allow-oom
--- Make due jobs claimable, end the pauses whose time is over, re-arm the wake marker (rule 22), and say which schedules are due: what
--- their next ticks are only the caller can tell (rule 24).
+-- Make due jobs claimable, end the pauses whose time is over, push a missing wake marker (rule 22), and return the schedules that
+-- are due: only the caller can compute their next ticks (rule 24).
 --
 -- KEYS
 --   sweep  hash    state of the sweeps
 --   cron   zset    schedules by next tick (ms), +inf for one that does not tick
 --   stats  hash    counters
---   swept  string  swept:<incarnation>, what its last sweep moved
+--   swept  string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
 --   now_ms    '' or the time of a test
---   prefix    prefix of our own keys
---   root      what the foreign keys begin with
+--   prefix    prefix of the engine's own keys
+--   root      prefix of the foreign keys
 --   queue     name of the queue
---   layout    layout of the format, '' = its only one
---   settings  what else the format wants to know
+--   layout    layout of the keyspace, '' = the format has only one
+--   settings  settings of the model
 --   counter   counter of the incarnation's sweeps
 --   limit     number: most jobs to move
 --   most_ms   number: upper bound of the sleep that the reply allows
--- REPLY srv_us, sleep_ms, promoted, then the ids that it removed for want of a job; for each due schedule: name, version, next tick,
---       anchor_ms, timing, policy; version of what workers learn once (news.lua)
+-- REPLY srv_us, sleep_ms, promoted, then the ids that it removed because they had no job; for each due schedule: name, version, next tick,
+--       anchor_ms, timing, policy; version of the news (news.lua)
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -27,14 +27,14 @@ check_types({ cron, prefix .. 'active', prefix .. 'rest' }, { sweep, stats, pref
   { swept })
 model.check()
 local version = tonumber(redis.call('HGET', prefix .. 'settings', 'version') or 0)
--- Those that stand in our own index, and those that only the wire knows of.
+-- Schedules in the engine's own index, and those that only the wire has.
 local function schedules()
   local due = due_schedules(prefix, now_ms, 16)
   for _, word in ipairs(model.due_schedules and model.due_schedules(16) or {}) do due[#due + 1] = word end
   return due
 end
-local told = swept_before(swept, counter)
-if told then return { srv_us, sleep_for(prefix, now_ms, most_ms, model), told, schedules(), version } end
+local repeated = swept_before(swept, counter)
+if repeated then return { srv_us, sleep_for(prefix, now_ms, most_ms, model), repeated, schedules(), version } end
 
 local promoted, words = foreign_promote(prefix, model, limit)
 table.insert(words, 1, promoted)

@@ -1,19 +1,19 @@
 #!lua flags=allow-oom
--- End the pause of one name of jobs, or with * that of the whole queue, on the wire and of our own.
+-- End the pause of one name of jobs, or with * that of the whole queue, on the wire and in the engine's own keys.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
---   paused  hash    pauses of our own
+--   paused  hash    the engine's own pauses
 --   rest    zset    w:<name> by the time (ms) when its pause on the wire ends
 --   stats   hash    counters
---   op      string  op:<op id>, what this call has told
+--   op      string  op:<op id>, record of this call: its reply
 -- ARGV
 --   now_ms        '' or the time of a test
---   prefix        prefix of our own keys
---   root          what the foreign keys begin with
+--   prefix        prefix of the engine's own keys
+--   root          prefix of the foreign keys
 --   queue         name of the queue
---   layout        layout of the format, '' = its only one
---   settings      what else the format wants to know
+--   layout        layout of the keyspace, '' = the format has only one
+--   settings      settings of the model
 --   not_after_ms  number: server time after which this call is void
 --   class         name of jobs, or *
 -- REPLY srv_us, done | repeated | refused

@@ -4,7 +4,7 @@
 -- KEYS
 --   sweep   hash    state of the sweeps
 --   limits  hash    definitions of limits
---   op      string  op:<op id>, that this call was done
+--   op      string  op:<op id>, record that this call was done
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the engine's own keys

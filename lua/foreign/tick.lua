@@ -1,6 +1,6 @@
 #!lua
--- Make the jobs of a schedule's ticks and move it on to its next one, unless another scheduler has done so: it must still have this
--- version and wait for this tick (rule 24). With an error it does not tick any more.
+-- Make the jobs of a schedule's ticks and move it on to its next tick, unless another scheduler has done so: the schedule must
+-- still have this version and wait for this tick (rule 24). With an error it stops ticking.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps
@@ -10,16 +10,16 @@
 --   items     1 for each item: new:cron:<schedule>:<tick>, the id of the job that the tick has made
 -- ARGV
 --   now_ms       '' or the time of a test
---   prefix       prefix of our own keys
---   root         what the foreign keys begin with
+--   prefix       prefix of the engine's own keys
+--   root         prefix of the foreign keys
 --   queue        name of the queue
---   layout       layout of the format, '' = its only one
---   settings     what else the format wants to know
+--   layout       layout of the keyspace, '' = the format has only one
+--   settings     settings of the model
 --   name         name of the schedule
 --   version      version of its definition
 --   expected_ms  the tick that it waits for
 --   next_ms      the next tick, 0 with an error
---   missed       number: ticks that are passed by
+--   missed       number: ticks that are skipped
 --   overlap      allow | skip
 --   caller       identity of this call
 --   error_text   '' = none
@@ -31,7 +31,7 @@ now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ cron }, { schedule, stats }, { prefix .. 'wake' }, { unpack(KEYS, 5) })
 model.check()
--- A foreign client may have moved it, or taken it away.
+-- A foreign client may have moved or removed it.
 if model.settle_schedule then model.settle_schedule(name) end
 local was = redis.call('HMGET', schedule, 'version', 'next_ms', 'enabled', 'ticked', 'job', 'last_job', 'count', 'missed', 'skipped')
 local words = {}
@@ -64,10 +64,10 @@ if error_text == '' then
   for at = 5, #KEYS do
     local tick_ms, id = ARGV[2 * at + 5], ARGV[2 * at + 6]
     local known = redis.call('GET', KEYS[at])
-    -- Some formats say that a foreign scheduler has run this tick, or is about to.
+    -- In some formats a foreign scheduler may have run this tick, or be about to.
     local left = not model.may_tick or model.may_tick(name, tonumber(tick_ms))
     if known or (free and left and not model.admit(item(id))) then
-      -- Known: a copy that was cut off has made it, or was about to.
+      -- A known job was made by a copy that was cut off, or was about to be.
       made[#made + 1] = { id = known or id, key = KEYS[at], tick_ms = tick_ms, known = known }
       free = overlap == 'allow'
     else

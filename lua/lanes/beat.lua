@@ -1,23 +1,23 @@
 #!lua flags=allow-oom
--- Record the heartbeat of a worker: that it lives, what it is and which jobs it has; or, with until_ms 0, that it has ended. A worker
--- whose heartbeat finds no leader becomes the leader, whose sweeps come at once; that only saves work.
+-- Record the heartbeat of a worker: that it is alive, its description and the incarnations whose leases it holds; or, with
+-- until_ms 0, that it has ended. If there is no leader, the worker becomes the leader, whose sweeps come at once; that only saves work.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
---   worker   string  worker:<incarnation>, its last beat
---   leader   string  incarnation of the worker that leads
+--   worker   string  worker:<incarnation>, its last heartbeat
+--   leader   string  incarnation of the worker that is the leader
 -- ARGV
 --   now_ms       '' or the time of a test
 --   prefix       prefix of the queue's keys
 --   incarnation  16 hex digits
---   counter      counter of the incarnation's beats
---   ttl_ms       number: how long a beat counts
+--   counter      counter of the incarnation's heartbeats
+--   ttl_ms       number: how long a heartbeat counts
 --   until_ms     number: server time until which this one counts; 0 = the worker has ended
 --   lease_ms     length of its leases
---   about        JSON for people
+--   about        JSON for display
 --   others       1 for each other incarnation whose leases it still has
--- REPLY srv_us, ok | repeated | left, 1 = it leads, 1 = workers have stopped beating whose leases nobody has looked for
+-- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose leases were not swept yet
 
 settled(prefix)
 check_types({ workers }, { sweep }, {}, { worker, leader })

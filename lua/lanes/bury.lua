@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- End leases of jobs that must not run again by themselves: they go to the dead, with the reason.
+-- End leases of jobs that must not run again without an admin action: they go to the dead, with the reason.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

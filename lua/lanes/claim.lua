@@ -1,16 +1,16 @@
 #!lua flags=allow-oom -- anchor: claims-run-when-memory-is-full
--- Finish jobs in hand, if any, then promote what is due and lease up to `limit` jobs of some classes to one worker incarnation
--- (rules 4, 6, 13 and 18). A claim that is void or stale leases nothing; the finish half is answered all the same.
+-- Finish jobs that the worker has run, if any, then promote due jobs and lease up to `limit` jobs of some classes to one worker
+-- incarnation (rules 4, 6, 13 and 18). A claim that is void or stale leases nothing; its finish half is carried out all the same.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   due      zset    sequence and id by due_ms
---   rest     zset    lanes and classes that rest until a time (ms)
+--   rest     zset    lanes and classes by the time (ms) at which their rate window or pause ends
 --   parked   hash    lane -> the limit that it waits for
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   stats    hash    counters
---   record   string  claim:<incarnation>, the last claim and what it leased
+--   record   string  claim:<incarnation>, the last claim and the jobs that it leased
 --   done     zset    id by time
 --   classes  2 for each class: ready:<class> and wake:<class>
 --   items    2 for each item: job:<id> and run:<id>
@@ -23,11 +23,11 @@
 --   limit         number: most jobs to lease
 --   lease_ms      number: length of the lease
 --   not_after_ms  number: server time after which the claim is void
---   owner         name of the worker, for people
+--   owner         name of the worker, for display
 --   most_ms       number: upper bound of the sleep that the reply allows
---   crashed_max   number: most jobs with a crash behind them to lease
---   least         number: '' or the least priority of what is leased
---   most          number: '' or the greatest priority of what is leased
+--   crashed_max   number: most jobs to lease that have crashed before
+--   least         number: '' or the least priority of the jobs to lease
+--   most          number: '' or the greatest priority of the jobs to lease
 --   class_count   number: how many classes
 --   classes       1 for each class: its name
 --   items         2 for each item: fence, nonce

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Remove jobs of one state that are old enough, one page of them: those that were there when the work began, and no later one (rule 7).
--- What stays is counted, so that the next page begins behind it.
+-- Remove jobs of one state that are old enough, one page per call: only jobs that were there when the first call began (rule 7).
+-- The reply counts the entries that stay, so that the next page begins behind them.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -10,7 +10,7 @@
 --   dead     zset    id by time
 --   done     zset    id by time
 --   stats    hash    counters
---   op       string  op:<op id>, what this call has told
+--   op       string  op:<op id>, record of this call: its reply
 -- ARGV
 --   now_ms         '' or the time of a test
 --   prefix         prefix of the queue's keys
@@ -19,9 +19,9 @@
 --   state          waiting | blocked | delayed | active | dead | finished
 --   older_than_ms  number: since they were enqueued, or since they died or finished
 --   era_sequence   '' = the last one now: no job beyond it is removed
---   era_ms         '' = now: no job that finished after it is removed, nor a dead one that cannot tell its sequence
+--   era_ms         '' = now: no job that finished after it is removed, nor a dead one whose sequence cannot be read
 --   offset         number: entries that stay
---   limit          number: most entries to look at
+--   limit          number: most entries to read
 --   most           number: most jobs to remove
 -- REPLY srv_us, done | repeated | refused, removed, kept, era_sequence, era_ms
 
@@ -41,12 +41,12 @@ for _, entry in ipairs(jobs_in(prefix, state, offset, limit, false, now_ms)) do
   if #old >= most then break end
   local job = state ~= 'finished' and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. entry.id, 0, 700))
   local readable = job and job.kind == 'J'
-  -- What a clock which stepped back has left ahead of now is no younger for it: where any age will do, it goes (rule 10).
+  -- An entry that lies ahead of now because the clock stepped back counts as old where no age is asked for (rule 10).
   -- anchor: clean-keeps-the-young
   local stays = timed and entry.score > (readable and now_ms - older_than_ms or before_ms) and not (all and entry.score > now_ms)
   -- anchor: clean-keeps-what-came-later
   if readable then stays = stays or job.sequence > era_sequence or not (timed or all) and job.enqueued_ms > before_ms end
-  -- What nobody can read has no age. It goes when everything goes.
+  -- A job whose envelope is corrupt has no age. It is removed when all jobs of the state are.
   if job and job.kind == 'corrupt' then stays = stays or not (timed or all) end
   if job and job.kind ~= 'T' and state == 'dead' then stays = stays or redis.call('ZSCORE', active, entry.id) end
   if stays then
@@ -71,7 +71,7 @@ for _, entry in ipairs(old) do
 end
 for lane in pairs(lanes) do leave_empty(prefix, lane, turn) end
 for list in pairs(wakes) do wake_push(list) end
-local told = { #old, kept, string.format('%d', era_sequence), string.format('%d', era_ms) }
-redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+local results = { #old, kept, string.format('%d', era_sequence), string.format('%d', era_ms) }
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
 if events then tell_events(prefix .. 'events', events) end
-return { srv_us, 'done', unpack(told) }
+return { srv_us, 'done', unpack(results) }

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Jobs in each state, and how many have ever finished and been buried. With classes: of the waiting ones only those in them.
+-- Jobs in each state, and how many have ever finished and been buried. With classes, only the waiting jobs of those classes count.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -7,8 +7,8 @@
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   done     zset    id by time
---   blocked  zset    jobs that wait for parents, by the time of their enqueue (ms)
---   handing  zset    ended jobs whose children are still to be told, by time
+--   blocked  zset    jobs that wait for parents, by the time (ms) of their enqueue
+--   handing  zset    ended jobs whose children are not all handled yet, by time
 --   stats    hash    counters
 -- ARGV
 --   now_ms   '' or the time of a test

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- End jobs by hand, each if it still is in the state that the caller saw (rules 7 and 26): a running one loses its token at once.
--- Of a finished job only its entry and its result go.
+-- End jobs by an admin action, each if it still is in the state that the caller saw (rules 7 and 26): a running one loses its
+-- token at once. Of a finished job only its entry and its result are removed.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -9,7 +9,7 @@
 --   dead     zset    id by time
 --   done     zset    id by time
 --   stats    hash    counters
---   op       string  op:<op id>, what this call has told
+--   op       string  op:<op id>, record of this call: its reply
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
@@ -33,7 +33,7 @@ for at = 1, (#KEYS - 7) / 2 do
   redis.call('HLEN', KEYS[7 + 2 * at])
   local now = state_of(prefix, job, id)
   if job and job.kind == 'J' then check_types({ prefix .. 'lane:' .. job.lane }, {}, { prefix .. 'wake:' .. job.class }) end
-  -- A tombstone of this very call: it was cut off, and the rest of it is done now.
+  -- The tombstone is of this very call: an earlier copy was cut off, and the rest of it is done now.
   local mine = job and job.kind == 'T' and job.nonce == op_id
   if now == state or mine then ends[#ends + 1] = { id = id, job = job } end -- anchor: discard-ends-the-named-state
   -- anchor: discard-tells-the-named-state

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- End leases for good without a finish: jobs that their handler discards, that an error rule skips, or that go on elsewhere. What stays
--- is a tombstone with the outcome. For those that wait for it a skipped job counts as finished, the others are lost (rule 25).
+-- End leases for good without a finish: jobs that their handler discards, that an error rule skips, or that are rerouted. What
+-- stays is a tombstone with the outcome. For jobs that wait for it a skipped job counts as finished, the others as lost (rule 25).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -9,9 +9,9 @@
 --   dead     zset    id by time
 --   due      zset    sequence and id by due_ms
 --   stats    hash    counters
---   blocked  zset    jobs that wait for parents, by the time of their enqueue (ms)
+--   blocked  zset    jobs that wait for parents, by the time (ms) of their enqueue
 --   feeding  set     jobs that others wait for
---   handing  zset    those of them that have ended, by time, until all of their children are told
+--   handing  zset    those of them that have ended, by time, until all of their children are handled
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
 --   now_ms   '' or the time of a test
@@ -32,7 +32,7 @@ for at = 1, #jobs do
   local job = envelope_open(redis.call('GETRANGE', jobs[at], 0, 700))
   local state, ended, limits = token_state(runs[2 + at], job, fence, nonce)
   local leaves = state == 'held' and job.kind == 'J'
-  -- One that was cut off after its tombstone has left the lease behind.
+  -- A call that was cut off after writing the tombstone has left the lease behind.
   local cut = state == 'repeated' and job and job.kind == 'T' and redis.call('ZSCORE', active, id)
   if leaves or cut then
     held[#held + 1] = { id = id, job = job, key = jobs[at], run = runs[2 + at], outcome = outcome, fresh = leaves,

@@ -1,6 +1,6 @@
 #!lua
--- Put one job into its lane, or into `due` when it is delayed, or into `blocked` while it needs others to finish first (rule 25),
--- unless its unique or its dedup key is taken (rules 3 and 23). Repeating it changes nothing.
+-- Put one job into its lane, or into `due` when it is delayed, or into `blocked` while it waits for its parents (rule 25), unless
+-- its unique or its dedup key is taken (rules 3 and 23). Repeating the call changes nothing.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -26,7 +26,7 @@
 --   id            job id
 --   class         class of the job
 --   lane_name     lane of the job
---   target        what the class wants of a worker, as JSON; '' = nothing
+--   target        what the class requires of a worker, as JSON; '' = nothing
 --   unique_key    '' = none
 --   dedup_key     '' = none
 --   dedup_ms      number: length of the window
@@ -34,11 +34,11 @@
 --   not_after_ms  number: server time after which this call is void
 --   head          envelope before the fields that the server sets: version, kind, priority, flags
 --   tail          envelope after them, from the enqueue nonce on
--- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the job that was there first; or orphan and the id of
---       the parent that nobody knows
+-- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the existing job; or orphan and the id of the parent of
+--       which nothing is known
 
 settled(prefix)
--- Reading these two tells as well, without a call more for each enqueue.
+-- These two reads show the key types as well, which saves a command per enqueue.
 local raw, last = redis.pcall('GET', job), redis.pcall('GET', seq)
 local doubtful = type(raw) == 'table' or type(last) == 'table' or unique_key ~= '' or dedup_key ~= ''
 check_types({ ready, lane, due, active, dead }, { sweep, run, classes, parked, stats }, { wake },
@@ -49,10 +49,10 @@ local nonce = string.sub(tail, 1, 8)
 local known = envelope_open(raw or nil)
 local result, state, fence, first = enqueue_known(prefix, known, nonce, id)
 if result then -- anchor: enqueue-is-recognized-when-repeated
-  -- Only a copy that was cut off before its last write finds its window not opened.
+  -- If the window of the dedup key is not open, an earlier copy was cut off before its last write.
   local until_ms = result == 'repeated' and dedup_key ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms or 0
   if until_ms > now_ms then redis.call('SET', dedup, id, 'NX', 'PXAT', until_ms) end
-  -- Who was told of a job that has ended must be told so by a late copy as well.
+  -- A caller that was answered with an ended job must get the same answer to a late copy: keep the tombstone long enough.
   if result == 'duplicate' and known.kind == 'T' then redis.call('PEXPIREAT', job, not_after_ms + 20000, 'GT') end
   return { srv_us, result, state, fence, first }
 end
@@ -99,7 +99,7 @@ elseif due_ms > 0 then -- anchor: delayed-jobs-wait
 else
   gains = to_lane(prefix, id, { class = class, lane = lane_name, priority = priority, flags = flags, sequence = sequence }, turn)
 end
--- The job with its key in one write: a key without its job would lie about for ever.
+-- The job and its unique key in one write: a key without its job would never be removed.
 -- anchor: job-after-its-index-entry, 2 lines
 if unique_key ~= '' then redis.call('MSET', unique, id, job, envelope) else redis.call('SET', job, envelope) end
 if dedup_key ~= '' then redis.call('SET', dedup, id, 'PXAT', now_ms + dedup_ms) end

@@ -1,6 +1,6 @@
 #!lua
--- Put many jobs into their lanes, or into `due` those that are delayed, in one piece and in the order of the items (rule 3). Repeating it
--- changes nothing.
+-- Put many jobs into their lanes, or into `due` those that are delayed, atomically and in the order of the items (rule 3).
+-- Repeating the call changes nothing.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -21,14 +21,14 @@
 --   not_after_ms  number: server time after which this call is void
 --   lane_count    number: how many lanes
 --   place_count   number: how many items have a place of their own
---   lanes         3 for each lane: class, lane name, what the class wants of a worker ('' = nothing)
+--   lanes         3 for each lane: class, lane name, what the class requires of a worker ('' = nothing)
 --   places        2 for each place: number of the item, and with spaces between delay_ms (as in enqueue), number of the lane,
 --                 unique key, dedup key (/ = none), dedup_ms; items without a place go into the first lane at once
 --   items         1 for each item: envelope without the fields that the server sets
 -- REPLY srv_us, a letter for each item (c created, r repeated, d duplicate, x refused), then for each duplicate: state, fence, id of the
---       job that was there first
+--       existing job
 
--- Read everything. Most often no id is known, and a page of 500 then costs one EXISTS.
+-- The reads. Most often no id is known, and a page of 500 then costs one EXISTS.
 local lanes, zsets, wakes = {}, { due, active, dead }, {}
 for at = 1, lane_count do
   local ready, lane, wake = KEYS[6 + 3 * at], KEYS[7 + 3 * at], KEYS[8 + 3 * at]
@@ -52,7 +52,7 @@ local count = #ARGV - items_at
 local keys_at, id_at = #KEYS - count, #prefix + 5
 local letters, known_states, rejected, taken, keyed = {}, {}, {}, {}, {}
 local delayed, jobs, words, unique_jobs, windows, tombstones, fresh, first_due = {}, {}, 0, {}, {}, {}, 0, nil
--- Who keeps an item out: another job, or an earlier item of this call.
+-- The job that makes an item a duplicate: another job, or an earlier item of this call. Returns id, state and fence, or nil.
 local function held_by(id, unique, dedup, delay_ms)
   local earlier = taken['unique:' .. unique] or taken['dedup:' .. dedup]
   if earlier then return earlier.id, earlier.state, 0 end
@@ -106,7 +106,7 @@ for page = 1, count, PIECE / 2 do
         local due_ms, member = delay_ms > 0 and now_ms + delay_ms or -delay_ms, due_member(sequence, id)
         times = struct.pack('>I6I6', now_ms, due_ms)
         delayed[#delayed + 1], delayed[#delayed + 2] = due_ms, member
-        -- The earliest of ours; the first of equals has the lower sequence.
+        -- The earliest job of this call; among equal times the first one has the lower sequence.
         if not first_due or due_ms < first_due.due_ms then first_due = { due_ms = due_ms, member = member, wake = lane.wake } end
       else
         local priority, flags = string.byte(sealed, 3, 4)
@@ -138,11 +138,11 @@ for _, lane in ipairs(lanes) do
 end
 
 for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, nonce, turned_away.holder, not_after_ms + 20000, 3) end
--- Of jobs that a copy has made which was cut off before its last writes.
+-- Windows of jobs that an earlier copy has made before it was cut off.
 for _, window in ipairs(windows) do
   redis.call('SET', prefix .. 'dedup:' .. window.dedup, window.id, 'NX', 'PXAT', window.until_ms)
 end
--- Who was told of a job that has ended must be told so by a late copy as well.
+-- A caller that was answered with an ended job must get the same answer to a late copy: keep the tombstones long enough.
 for _, key in ipairs(tombstones) do redis.call('PEXPIREAT', key, not_after_ms + 20000, 'GT') end
 if fresh == 0 then return reply end
 redis.call('INCRBY', seq, fresh)
@@ -161,7 +161,7 @@ for _, lane in ipairs(lanes) do
 end
 -- anchor: bulk-keeps-every-job
 for at = 1, #jobs, PIECE do redis.call('MSET', unpack(jobs, at, math.min(at + PIECE - 1, #jobs))) end
--- Four words each, so a job and its unique key are never parted: a key without its job would lie about for ever.
+-- Four words each, so that a job and its unique key go into one piece: a key without its job would never be removed.
 -- anchor: bulk-keeps-every-unique-job
 for at = 1, #unique_jobs, PIECE do redis.call('MSET', unpack(unique_jobs, at, math.min(at + PIECE - 1, #unique_jobs))) end
 for _, item in ipairs(keyed) do

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- Begin or end the deletion of a queue (rule 7). The first call lets nothing start for a minute, takes the schedules away and says what
--- is to be deleted: the jobs up to a sequence, and no later one; another one makes it a minute again. The last one takes what is
--- defined, and if by then nothing new has come all else, a piece a call. What stays: `seq`, which tells late copies of all this from
--- later jobs, `sweep`, the version in `settings` and the live ones of `workers`, which those know, and what expires by itself.
+-- Begin or end the deletion of a queue (rule 7). The first call pauses the queue for a minute, removes the schedules and replies
+-- what is to be deleted: the jobs up to a sequence, and no later one. Another such call renews the minute. The last call removes
+-- limits, pauses and retention, and, if there is no new job by then, all other keys, in part: it is repeated until none is left.
+-- What stays: `seq`, which tells late copies of earlier calls from later jobs; `sweep`, the version in `settings` and the live
+-- ones of `workers`, which running workers rely on; and keys that expire.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps
@@ -16,25 +17,25 @@
 --   blocked   zset    jobs that wait for parents
 --   limits    hash    definitions of limits
 --   paused    hash    pauses
---   retention hash    bounds of what is kept of ended jobs
+--   retention hash    bounds of the ended jobs that are kept
 --   parked    hash    lane -> the limit that it waits for
---   rest      zset    lanes and classes that rest until a time (ms)
---   blocking  zset    limits with parked lanes by the time at which they were looked at
+--   rest      zset    lanes and classes by the time (ms) at which their rate window or pause ends
+--   blocking  zset    limits with parked lanes by the time (ms) of their last check
 --   keeping   zset    jobs whose results are kept for others
 --   feeding   set     jobs that others wait for
---   handing   zset    those of them that have ended
---   settings  hash    version of what workers learn once, and the settings among it
+--   handing   zset    those of them that have ended, until their children are handled
+--   settings  hash    settings of workers, and the version of settings and targets
 --   workers   zset    incarnation by the time (ms) until which it is taken for alive
 --   stats     hash    counters
---   took      zset    names with times of their handlers
---   op        string  op:<op id>, what this call has told
+--   took      zset    names that have handler times
+--   op        string  op:<op id>, record of this call: its reply
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
 --   not_after_ms  number: server time after which this call is void
 --   phase         begin | end
---   force         1 = also while jobs are in hand
--- REPLY srv_us, done | repeated | refused | busy, era_sequence, era_ms, 1 = there is more to take: another call ends it
+--   force         1 = also while jobs are active
+-- REPLY srv_us, done | repeated | refused | busy, era_sequence, era_ms, 1 = more keys are left: call again
 
 settled(prefix)
 check_types({ cron, due, active, dead, done, blocked, rest, blocking, keeping, handing, workers, took },
@@ -47,16 +48,16 @@ if known then
   local words = told_before(op)
   return { srv_us, words[4] or known, unpack(words, 1, 3) }
 end
-local told = { string.format('%d', tonumber(redis.call('GET', seq) or 0)), string.format('%d', now_ms), 0 }
+local results = { string.format('%d', tonumber(redis.call('GET', seq) or 0)), string.format('%d', now_ms), 0 }
 if phase == 'begin' then
   if force ~= '1' and redis.call('ZCARD', active) > 0 then
-    -- Noted as well: a late copy must not begin what its caller has given up.
-    redis.call('SET', op, table.concat(told, ' ') .. ' busy', 'PXAT', not_after_ms + 20000)
-    return { srv_us, 'busy', unpack(told) }
+    -- This refusal is recorded as well: a late copy must not begin what its caller has given up.
+    redis.call('SET', op, table.concat(results, ' ') .. ' busy', 'PXAT', not_after_ms + 20000)
+    return { srv_us, 'busy', unpack(results) }
   end
   for _, schedule in ipairs(redis.call('ZRANGE', cron, 0, -1)) do redis.call('DEL', prefix .. 'cron:' .. schedule) end
   redis.call('DEL', cron)
-  -- Nothing starts that is about to be removed, nor without its limits. Should the end never come, the pause ends by itself.
+  -- No job starts that is about to be removed, or whose limits are gone. If the last call never comes, the pause ends by itself.
   local until_ms = tonumber(string.match(redis.call('HGET', paused, '*') or '', '^%d+') or -1)
   if until_ms ~= 0 and until_ms < now_ms + 60000 then redis.call('HSET', paused, '*', string.format('%d 60000', now_ms + 60000)) end
 else
@@ -64,12 +65,12 @@ else
   for _, key in ipairs({ due, active, dead, done, blocked }) do left = left + redis.call('ZCARD', key) end
   for _, lane in ipairs(lanes_of(prefix)) do left = left + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
   if left == 0 then -- anchor: classes-with-jobs-are-kept
-    told[3] = forget_all(prefix, now_ms) and 1 or 0
+    results[3] = forget_all(prefix, now_ms) and 1 or 0
   else
     -- Lanes that wait for a limit that is gone are brought back by the sweeps (mend_limits).
     redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1, 'rests_from_ms', 0)
   end
   redis.call('DEL', paused, limits, retention)
 end
-redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
-return { srv_us, 'done', unpack(told) }
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
+return { srv_us, 'done', unpack(results) }

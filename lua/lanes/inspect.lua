@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- What is known of jobs. Stops behind 1 MiB of envelopes: the reply may have fewer items than the call, and at least one.
+-- The details of jobs. Stops after 1 MiB of envelopes: the reply may have fewer items than the call asks for, but at least one.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

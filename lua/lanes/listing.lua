@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- One page of every state at one instant: ids with their scores, for snapshots and for people.
+-- One page of every state at one instant: ids with their scores, for snapshots and displays.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -7,7 +7,7 @@
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   done     zset    id by time
---   blocked  zset    jobs that wait for parents, by the time of their enqueue (ms)
+--   blocked  zset    jobs that wait for parents, by the time (ms) of their enqueue
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys

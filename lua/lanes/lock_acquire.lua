@@ -1,14 +1,14 @@
 #!lua
--- Take a lock that nobody holds. Its fence rises with each holder, as that of a job does (rule 6).
+-- Take a lock that is free. Its fence rises with each holder, as that of a job does (rule 6).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   lock     hash    lock:<name>: token, fence, until_ms, length_ms, renewal
---   op       string  op:<token>, what became of this token
+--   op       string  op:<token>, record of this token: its last result
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   token         identity of the call, and what the holder shows later
+--   token         identity of the call, and the holder's token
 --   ttl_ms        number: how long the lock is held
 --   not_after_ms  number: server time after which this call is void
 -- REPLY srv_us, held | taken | lost | refused, fence, until_ms
@@ -21,7 +21,7 @@ local kept = redis.call('HMGET', lock, 'token', 'fence', 'until_ms', 'length_ms'
 local fence, until_ms, length_ms = tonumber(kept[2] or 0), tonumber(kept[3] or 0), tonumber(kept[4] or 0)
 local held = kept[1] and kept[1] ~= '' and until_ms > now_ms -- anchor: lock-is-held-until-it-runs-out
 if held and kept[1] == token then
-  -- By another copy of this call. One that was cut off has not come further.
+  -- Another copy of this call has taken the lock; if it was cut off, these two writes were still to be done.
   redis.call('PEXPIREAT', lock, until_ms + 86400000)
   redis.call('SET', op, 'held', 'PXAT', not_after_ms + 20000)
   return { srv_us, 'held', fence, until_ms }
@@ -29,7 +29,7 @@ end
 if redis.call('EXISTS', op) == 1 then return { srv_us, 'lost', 0, 0 } end -- anchor: late-copy-of-a-released-lock-is-lost
 if now_ms > not_after_ms then return { srv_us, 'refused', 0, 0 } end -- anchor: late-lock-is-void
 if held and until_ms > now_ms + length_ms then
-  -- The clock stepped back: it is held for its length from now on, once (rule 10).
+  -- The clock stepped back: the lock is held for its length from now on, once (rule 10).
   until_ms = now_ms + length_ms
   redis.call('HSET', lock, 'until_ms', until_ms)
 end

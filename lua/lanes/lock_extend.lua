@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Hold a lock for longer. One that is lost stays lost.
+-- Extend a lock. A lock that was lost cannot be extended.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Give a lock back, if it is still held by this token. Its fence stays known for a day.
+-- Release a lock, if this token still holds it. Its fence is kept for a day.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   lock     hash    lock:<name>: token, fence, until_ms, length_ms, renewal
---   op       string  op:<token>, what became of this token
+--   op       string  op:<token>, record of this token: its last result
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- What became of a job; with a token, one that has not ended is waited for: its end is told to the stream wait:<token>. To look and to
--- register are one step, so no end falls between them. A copy registers what is registered already.
+-- Read the state of a job; with a token, also wait for the end of one that has not ended: its end is then added to the stream
+-- wait:<token>. Reading and registering are one step, so no end falls between them. A copy of the call registers the same token only once.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -16,7 +16,7 @@
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
 --   id       the job
---   token    16 hex digits; '' = only look
+--   token    16 hex digits; '' = do not wait
 -- REPLY srv_us, pending | finished | discarded | rejected | dead | kept | gone, fence, ended_ms (0 = not known), record, error
 
 settled(prefix)
@@ -27,7 +27,7 @@ local known = envelope_open(redis.call('GETRANGE', job, 0, 700))
 local record = redis.call('GET', result) or ''
 local done_ms, dead_ms = tonumber(redis.call('ZSCORE', done, id) or 0), tonumber(redis.call('ZSCORE', dead, id) or 0)
 if known and known.kind == 'T' then
-  -- What has ended without its work is told as discarded.
+  -- A job that ended without doing its work is reported as discarded.
   local shown = { cancelled = 'discarded', skipped = 'discarded', rerouted = 'discarded', orphaned = 'rejected' }
   -- anchor: finished-result-is-shown
   return { srv_us, shown[known.outcome] or known.outcome or 'gone', known.fence, done_ms, record, '' }
@@ -39,7 +39,8 @@ if not known then
 end
 if token ~= '' then
   local tokens = redis.call('GET', waits) or ''
-  -- A stream cannot be made without an entry, and none is made by those who tell: what nobody waits for any more leaves nothing behind.
+  -- A stream cannot be created without an entry, and the scripts that end jobs only append to an existing one: so a caller that
+  -- waits no longer leaves nothing behind.
   if redis.call('EXISTS', wait) == 0 then redis.call('XADD', wait, '0-1', 'id', '') end
   redis.call('PEXPIREAT', wait, now_ms + 60000)
   if not string.find(tokens, token, 1, true) then tokens = string.sub(tokens .. ' ' .. token, -1700) end

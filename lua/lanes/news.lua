@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- What workers learn once, when its version has changed: the classes with targets, and what is set for a worker. Whoever asks because
--- of a marker leaves it for the next who knows no more than it did.
+-- The news for a worker, read when the version has changed: the classes with targets, and the settings of this worker. The marker
+-- that the worker popped is pushed again, for the next worker that knows the same version.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   classes  hash    class -> its target
 --   settings hash    version; c:<worker> or c:* -> handlers at once; p:<worker> -> until_ms (0 = until it is resumed), length in ms
---   news     list    news:<version>, a marker for those who know that version
+--   news     list    news:<version>, a marker for the workers that know that version
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
@@ -29,7 +29,7 @@ for at = 1, #flat, 2 do
 end
 if set[4] then
   local until_ms, length_ms = string.match(set[4], '^(%d+) (%d+)$')
-  -- A pause that a clock which stepped back has left too far ahead lasts as long as it was meant to (rule 10).
+  -- If the clock stepped back, a pause that ends too far ahead lasts as long as its own length (rule 10).
   if until_ms == '0' then paused = 0 end
   if tonumber(until_ms) > now_ms then paused = math.min(tonumber(until_ms) - now_ms, tonumber(length_ms)) end
 end

@@ -1,25 +1,25 @@
 #!lua flags=allow-oom
--- Take away the leases of workers that have stopped beating, before those run out: a pass over `active`, one page a call. A lease that
--- its worker has claimed or renewed within the time that a beat counts stays, and its worker counts as alive for the rest of that
--- time: workers renew as often as they beat, on another connection (renewing.py), so it takes the loss of both to be taken for dead.
--- Nothing is taken while workers that stood still with the server could not beat yet (rule 11). The fence makes it safe where a worker
--- lives after all.
+-- Take away the leases of workers whose heartbeats have stopped, before the leases expire: a pass over `active`, one page per
+-- call. A lease that was claimed or renewed within the time for which a heartbeat counts stays, and its worker counts as alive
+-- for the rest of that time. Workers renew as often as they send heartbeats, but on another connection (renewing.py), so a worker
+-- is taken for dead only if both are lost. After a stall of the server nothing is taken until workers could send heartbeats again
+-- (rule 11). If a worker is alive after all, the fence keeps this safe.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
 --   due      zset    sequence and id by due_ms
---   rest     zset    lanes and classes that rest until a time (ms)
+--   rest     zset    lanes and classes by the time (ms) at which their rate window or pause ends
 --   parked   hash    lane -> the limit that it waits for
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   stats    hash    counters
---   swept    string  swept:<incarnation>, what its last sweep moved
+--   swept    string  swept:<incarnation>, counter and reply of its last sweep
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
 --   counter  counter of the incarnation's sweeps
---   limit    number: most leases to look at
+--   limit    number: most leases to read
 --   most_ms  number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried | corrupt, id, fence, nonce, crashes
 
@@ -27,8 +27,8 @@ settled(prefix)
 check_types({ workers, due, rest, active, dead }, { sweep, parked, stats }, {}, { swept })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local told = swept_before(swept, counter)
-if told then return { srv_us, most_ms, told } end
+local repeated = swept_before(swept, counter)
+if repeated then return { srv_us, most_ms, repeated } end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
 

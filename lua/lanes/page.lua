@@ -1,6 +1,5 @@
 #!lua flags=no-writes
--- One page of the jobs in a state at one instant: their ids, or how many of them each name has; of
--- waiting ones all at once.
+-- One page of the jobs in a state at one instant: their ids, or the number of jobs per name; names of waiting jobs are all counted at once.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -12,13 +11,13 @@
 --   limit    number: most entries
 --   newest   1 = from the end
 --   names    1 = names instead of ids
--- REPLY srv_us, how many entries, their ids, or of each name: name, count ('' = nobody can read it)
+-- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt)
 
 settled(prefix)
 local srv_us = server_us(now_ms, sweep)
 local words, counts, found = {}, {}, {}
 if names == '1' and state == 'waiting' then
-  -- The jobs of a lane have one name: that of its first.
+  -- All jobs of a lane have the name of its first one.
   for _, lane in ipairs(offset == 0 and lanes_of(prefix) or {}) do
     local key = prefix .. 'lane:' .. lane
     local head = redis.call('ZRANGE', key, 0, 0)[1]

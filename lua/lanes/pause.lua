@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Pause one class, or with * the whole queue: nothing of it is claimed until it is resumed or the time is over; jobs in hand go on.
+-- Pause one class, or with * the whole queue: none of its jobs is claimed until it is resumed or the time is over; active jobs go on.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   paused   hash    pauses
---   rest     zset    lanes and classes that rest until a time (ms)
+--   rest     zset    lanes and classes by the time (ms) at which their rate window or pause ends
 --   stats    hash    counters
---   op       string  op:<op id>, that this call was done
+--   op       string  op:<op id>, record that this call was done
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys

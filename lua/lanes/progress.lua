@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- Note how far a running job has come. A copy that is older than what was noted under the same token changes nothing (rule 7).
+-- Record the progress of a running job. A copy that is older than the last record under the same token changes nothing (rule 7).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   job      string  job:<id>, the envelope or its tombstone
 --   run      hash    run:<id>
 --   stats    hash    counters, and how many events are kept
---   events   stream  what has happened
+--   events   stream  events of the queue
 -- ARGV
 --   now_ms   '' or the time of a test
 --   fence    fence of the token
 --   nonce    nonce of the token
---   count    number: counter of what the worker has noted
+--   count    number: counter of the worker's progress calls
 --   body     percent, message and data, as the fields of a JSON object after at_ms
 -- REPLY srv_us, ok | repeated | stale
 

@@ -1,37 +1,37 @@
 #!lua flags=allow-oom
--- Move due jobs into their lanes, bring back lanes that rested, tell children that their parents have ended (rule 25), re-arm the wake
--- markers while work is claimable (rule 22), let go of results that no child needs any more, and say which schedules are due: what
--- their next ticks are only the caller can tell (rule 24).
+-- Move due jobs into their lanes, bring back lanes whose rest is over, handle children of ended parents (rule 25), push the
+-- missing wake markers (rule 22), release results that no child needs any more, and return the schedules that are due: only the
+-- caller can compute their next ticks (rule 24).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   due      zset    sequence and id by due_ms
---   rest     zset    lanes and classes that rest until a time (ms)
+--   rest     zset    lanes and classes by the time (ms) at which their rate window or pause ends
 --   cron     zset    schedules by next tick (ms), +inf for one that does not tick
 --   parked   hash    lane -> the limit that it waits for
 --   paused   hash    pauses
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   stats    hash    counters
---   settings hash    version of what workers learn once, and the settings among it
---   swept    string  swept:<incarnation>, what its last sweep moved
---   keeping  zset    jobs whose results are kept for others, by the time of the last look (ms)
+--   settings hash    settings of workers, and the version of settings and targets
+--   swept    string  swept:<incarnation>, counter and reply of its last sweep
+--   keeping  zset    jobs whose results are kept for others, by the time (ms) of their last check
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
 --   counter  counter of the incarnation's sweeps
 --   limit    number: most jobs to move
 --   most_ms  number: upper bound of the sleep that the reply allows
--- REPLY srv_us, sleep_ms, promoted, then the ids that it could not read and buried; for each due schedule: name, version, next tick, anchor_ms,
---       timing, policy; version of what workers learn once (news.lua)
+-- REPLY srv_us, sleep_ms, promoted, then the ids of jobs with a corrupt envelope, which it buried; for each due schedule: name,
+--       version, next tick, anchor_ms, timing, policy; version of the news (news.lua)
 
 settled(prefix)
 check_types({ due, rest, cron, active, dead, keeping }, { sweep, stats, parked, paused, settings }, {}, { swept })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local version = tonumber(redis.call('HGET', settings, 'version') or 0)
-local told = swept_before(swept, counter)
-if told then return { srv_us, next_sweep_ms(prefix, now_ms, most_ms, 'cron'), told, due_schedules(prefix, now_ms, 16), version } end
+local repeated = swept_before(swept, counter)
+if repeated then return { srv_us, next_sweep_ms(prefix, now_ms, most_ms, 'cron'), repeated, due_schedules(prefix, now_ms, 16), version } end
 
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }

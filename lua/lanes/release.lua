@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Give leases back: the jobs return to their place in the lane and neither a failure nor a crash is charged. What
--- they took of a rate goes back as well, as long as its window lasts (rule 20).
+-- Give leases back: the jobs return to their place in the lane, and neither a failure nor a crash is charged. Their places in the
+-- window of a rate come free as well, as long as the window lasts (rule 20).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -39,7 +39,7 @@ for _, lease in ipairs(held) do
   for limit in string.gmatch(lease.limits or '', '%S+') do
     local rate, place = prefix .. 'rate:' .. limit, lease.id .. ':' .. lease.fence
     if redis.call('ZSCORE', rate, place) then
-      -- The lanes first: cut off in between, the next copy finds the place still taken and does both.
+      -- The lanes first: if the script is cut off in between, the next copy finds the place still taken and does both.
       if string.sub(limit, 1, 2) == 'k:' then lanes_back(prefix, string.sub(limit, 3), turn, wakes) end
       local places, unit = { place }, 2
       while redis.call('ZSCORE', rate, place .. ':' .. unit) do

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Forget a schedule. The jobs that it has made stay.
+-- Remove a schedule. The jobs that it has made stay.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   cron     zset    schedules by next tick (ms), +inf for one that does not tick
 --   schedule hash    cron:<schedule>, its definition and its state
---   op       string  op:<op id>, what this call met
+--   op       string  op:<op id>, record of this call: its result
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys

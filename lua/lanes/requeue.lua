@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Let dead jobs run again, with all their attempts: each returns to its place in its lane and takes its unique key again, unless
--- another job has that by now (rule 23). What a job of another state is, is told and left alone (rule 7).
+-- another job has that by now (rule 23). A job in another state is left alone, and its state is returned (rule 7).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -8,7 +8,7 @@
 --   active   zset    id by lease deadline (ms)
 --   dead     zset    id by time
 --   stats    hash    counters
---   op       string  op:<op id>, what this call has told
+--   op       string  op:<op id>, record of this call: its reply
 --   items    2 for each item: job:<id> and run:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
@@ -24,21 +24,21 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms) -- anchor: late-requeue-is-void
 if known then
-  -- Told, and cut off before the dead were left: that is done now.
+  -- The first copy wrote its record and was cut off before it removed the entries of `dead`: that is done now.
   for at = 4, known == 'repeated' and #ARGV or 3 do
     local since_ms = tonumber(redis.call('ZSCORE', dead, ARGV[at]) or math.huge)
     if tonumber(redis.call('HGET', prefix .. 'run:' .. ARGV[at], 'requeued_ms') or 0) > since_ms then redis.call('ZREM', dead, ARGV[at]) end
   end
   return { srv_us, known, told_before(op) }
 end
-local told, back, taken, wakes = {}, {}, {}, {}
+local results, back, taken, wakes = {}, {}, {}, {}
 for at = 1, (#KEYS - 6) / 2 do
   local id, run, job = ARGV[3 + at], KEYS[6 + 2 * at], envelope_open(redis.call('GETRANGE', KEYS[5 + 2 * at], 0, 700))
   local since_ms = redis.call('ZSCORE', dead, id)
   local result, state, holder = 'done', 'dead', nil
   if since_ms and job and job.kind ~= 'T' then
     since_ms = tonumber(since_ms)
-    -- A copy that was cut off has let it run already: only its entry among the dead is left over.
+    -- A copy that was cut off has requeued the job already: only its entry in `dead` is left over.
     local runs = tonumber(redis.call('HGET', run, 'requeued_ms') or 0) > since_ms and redis.call('ZSCORE', active, id)
     if job.kind == 'corrupt' then
       result = 'corrupt'
@@ -55,7 +55,7 @@ for at = 1, (#KEYS - 6) / 2 do
   else
     result, state = 'changed', state_of(prefix, job, id)
   end
-  for _, word in ipairs({ result, state, result == 'held' and holder or '-' }) do told[#told + 1] = word end
+  for _, word in ipairs({ result, state, result == 'held' and holder or '-' }) do results[#results + 1] = word end
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
@@ -65,16 +65,16 @@ for _, item in ipairs(back) do
     if job.unique then redis.call('SET', prefix .. 'unique:' .. job.unique, item.id) end
     -- anchor: requeue-resets-crashes
     redis.call('HSET', item.run, 'failures', 0, 'crashes', 0, 'requeued_ms', string.format('%d', item.ms))
-    -- The error of this death says nothing about the end that is to come.
+    -- The stored error belongs to this death, not to how the next run ends.
     redis.call('DEL', prefix .. 'result:' .. item.id)
-    -- The lane before it leaves the dead: in between it is in both, and `requeued_ms` says which of them counts.
+    -- Into the lane first, out of `dead` later: in between the job is in both, and `requeued_ms` shows that the lane counts.
     local wake = to_lane(prefix, item.id, job, turn)
     if wake then wakes[wake] = true end
     if events then events[#events + 1] = { 'requeued', item.id, job.name } end
   end
 end
 for list in pairs(wakes) do wake_push(list) end
-redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
 for _, item in ipairs(back) do redis.call('ZREM', dead, item.id) end
 if events then tell_events(prefix .. 'events', events) end
-return { srv_us, 'done', told }
+return { srv_us, 'done', results }

@@ -5,7 +5,7 @@
 --   sweep    hash    state of the sweeps
 --   paused   hash    pauses
 --   stats    hash    counters
---   op       string  op:<op id>, that this call was done
+--   op       string  op:<op id>, record that this call was done
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys

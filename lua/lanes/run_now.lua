@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
--- Let delayed jobs wait no longer: each that is in `due` goes to its place in its lane. What another job is, is told (rule 7).
+-- End the delay of jobs: each that is in `due` goes to its place in its lane. A job in another state is left alone, and its state
+-- is returned (rule 7).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   due      zset    sequence and id by due_ms
 --   parked   hash    lane -> the limit that it waits for
 --   stats    hash    counters
---   op       string  op:<op id>, what this call has told
+--   op       string  op:<op id>, record of this call: its reply
 --   items    1 for each item: job:<id>
 -- ARGV
 --   now_ms        '' or the time of a test
@@ -21,7 +22,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known, told_before(op) } end
-local told, jobs, wakes = {}, {}, {}
+local results, jobs, wakes = {}, {}, {}
 for at = 1, #KEYS - 5 do
   local id, job = ARGV[3 + at], envelope_open(redis.call('GETRANGE', KEYS[5 + at], 0, 700))
   local state = state_of(prefix, job, id)
@@ -29,7 +30,7 @@ for at = 1, #KEYS - 5 do
     check_types({ prefix .. 'lane:' .. job.lane, prefix .. 'ready:' .. job.class }, {}, { prefix .. 'wake:' .. job.class })
     jobs[#jobs + 1] = { id = id, job = job }
   end
-  for _, word in ipairs({ state == 'delayed' and 'done' or 'changed', state, '-' }) do told[#told + 1] = word end
+  for _, word in ipairs({ state == 'delayed' and 'done' or 'changed', state, '-' }) do results[#results + 1] = word end
 end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
@@ -38,9 +39,10 @@ for _, item in ipairs(jobs) do
   if wake then wakes[wake] = true end
   if events then events[#events + 1] = { 'promoted', item.id, item.job.name } end
 end
--- Told before `due` is left: a job that is in both waits, and a promotion of what has run meanwhile starts nothing again.
-redis.call('SET', op, table.concat(told, ' '), 'PXAT', not_after_ms + 20000)
+-- The record is written before the jobs leave `due`. A job that is in both places still waits, and if it has run meanwhile, its
+-- promotion does not start it again.
+redis.call('SET', op, table.concat(results, ' '), 'PXAT', not_after_ms + 20000)
 for _, item in ipairs(jobs) do redis.call('ZREM', due, due_member(item.job.sequence, item.id)) end
 for list in pairs(wakes) do wake_push(list) end
 if events then tell_events(prefix .. 'events', events) end
-return { srv_us, 'done', told }
+return { srv_us, 'done', results }

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- One page of the schedules by next tick, those that do not tick last; or the one of this name.
+-- One page of the schedules by next tick, those that do not tick last; or the schedule with this name.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -16,18 +16,18 @@
 
 settled(prefix)
 local page = {}
-local function tell(known, key)
+local function add(known, key)
   local words = redis.call('HMGET', key, 'version', 'timing', 'policy', 'job', 'enabled', 'anchor_ms', 'next_ms', 'last_ms', 'last_job',
     'count', 'missed', 'skipped', 'error')
-  -- An entry of the index that a call which was cut off has left.
+  -- An entry of the index without a schedule is left over from a call that was cut off.
   if not words[1] then return end
   page[#page + 1] = known
   for at = 1, 13 do page[#page + 1] = words[at] or '' end
 end
 local srv_us = server_us(now_ms, sweep)
 if name ~= '' then
-  tell(name, schedule)
+  add(name, schedule)
   return { srv_us, 0, page }
 end
-for _, member in ipairs(redis.call('ZRANGE', cron, offset, offset + limit - 1)) do tell(member, prefix .. 'cron:' .. member) end
+for _, member in ipairs(redis.call('ZRANGE', cron, offset, offset + limit - 1)) do add(member, prefix .. 'cron:' .. member) end
 return { srv_us, redis.call('ZCARD', cron) > offset + limit and 1 or 0, page }

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Keep the events of the queue from now on, or with keep 0 no more: then those that were kept go as well.
+-- Keep the events of the queue from now on; with keep 0 stop and delete those that were kept.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   stats    hash    counters, and how many events are kept
---   events   stream  what has happened
---   op       string  op:<op id>, that this call was done
+--   events   stream  events of the queue
+--   op       string  op:<op id>, record that this call was done
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Define, change or remove a limit (rule 20). It counts the leases of claims from now on. Lanes that wait for it come back; of the
--- one for all keys 100 that wait and 1,000 that rest in this call, the others by the next sweeps.
+-- Define, change or remove a limit (rule 20). It counts the leases of claims from now on. Lanes that wait for it come back; for
+-- the limit of all keys, k:*, this call handles 100 lanes that wait and 1,000 that rest, and the next sweeps the others.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   limits   hash    definitions of limits
 --   stats    hash    counters
---   blocking zset    limits with parked lanes by the time at which they were looked at
---   op       string  op:<op id>, that this call was done
+--   blocking zset    limits with parked lanes by the time (ms) of their last check
+--   op       string  op:<op id>, record that this call was done
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
@@ -22,7 +22,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
--- Of the one for all, lanes that wait for slots and lanes that rest: the sweeps look at all of them again (mend_limits).
+-- A change of k:* concerns all lanes that wait for slots or rest: the sweeps check all of them again (mend_limits).
 if limit == 'k:*' then redis.call('HSET', sweep, 'limits_changed_ms', now_ms + 1, 'rests_from_ms', 0) end
 if definition == '' then redis.call('HDEL', limits, limit) else redis.call('HSET', limits, limit, definition) end
 local turn, wakes = tonumber(redis.call('HGET', stats, 'turn') or 0), {}

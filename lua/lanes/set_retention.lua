@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Set how many ended jobs a queue keeps and for how long; the sweeps see to it.
+-- Set how many ended jobs a queue keeps and for how long; the sweeps remove the others.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps
---   retention hash    bounds of what is kept of ended jobs
---   op        string  op:<op id>, that this call was done
+--   retention hash    bounds of the ended jobs that are kept
+--   op        string  op:<op id>, record that this call was done
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Set something for a worker, or remove it (rule 7): how many handlers it runs at once, or a pause. Workers learn of it at once while
--- they wait for work, and else at their next sweep.
+-- Change or remove a setting of a worker (rule 7): how many handlers it runs at once, or a pause. Workers that wait for work
+-- learn of it at once, the others at their next sweep.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   settings hash    version; c:<worker> or c:* -> handlers at once; p:<worker> -> until_ms (0 = until it is resumed), length in ms
---   op       string  op:<op id>, that this call was done
+--   op       string  op:<op id>, record that this call was done
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
@@ -20,7 +20,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
--- Of workers that nobody has named for long nothing says that they are gone.
+-- Settings of workers that are gone are not detected and stay, so their number is bounded.
 if value ~= '' and redis.call('HLEN', settings) >= 10000 and redis.call('HEXISTS', settings, field) == 0 then
   return redis.error_reply('IRONCLAIM settings of more than 10000 workers')
 end

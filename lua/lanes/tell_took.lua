@@ -1,11 +1,11 @@
 #!lua
--- Add what a worker has measured since its last report: how long the handlers of each name took. A report is known by its worker's
--- incarnation and its counter, and what it adds is added once. That it was here is written before anything is added: a call that is
--- cut off may lose a part of its numbers, and its copy never adds them twice. With too many names the rest goes under `*`.
+-- Add a worker's report of handler times: how long the handlers of each name took since its last report. A report is identified
+-- by the worker's incarnation and its counter, and counts once. The counter is written before anything is added: a call that is
+-- cut off may lose a part of its numbers, but its copy never adds them twice. With too many names the rest goes under `*`.
 --
 -- KEYS
 --   sweep   hash    state of the sweeps
---   took    zset    names with times by the time (ms) of their first report
+--   took    zset    names that have handler times, by the time (ms) of their first report
 --   others  hash    took:*, the times of all names for which there was no room
 --   told    string  told:<incarnation>, counter of its last report
 --   times   1 for each item: took:<name>

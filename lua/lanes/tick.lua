@@ -1,6 +1,6 @@
 #!lua
--- Make the jobs of a schedule's ticks and move it on to its next one, unless another scheduler has done so: it must still have this
--- version and wait for this tick (rule 24). With an error it does not tick any more.
+-- Make the jobs of a schedule's ticks and move it on to its next tick, unless another scheduler has done so: the schedule must
+-- still have this version and wait for this tick (rule 24). With an error it stops ticking.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -21,7 +21,7 @@
 --   version      version of its definition
 --   expected_ms  the tick that it waits for
 --   next_ms      the next tick, 0 with an error
---   missed       number: ticks that are passed by
+--   missed       number: ticks that are skipped
 --   overlap      allow | skip
 --   caller       identity of this call
 --   error_text   '' = none
@@ -65,7 +65,7 @@ if error_text == '' then
     local known = redis.call('EXISTS', key) == 1
     local taken = job.unique and (#fresh > 0 or unique_holder(prefix, job.unique, '', id))
     if known or (free and not taken) then
-      -- Known: a copy that was cut off has made it.
+      -- A known job was made by a copy that was cut off.
       if not known then fresh[#fresh + 1] = id end
       made[#made + 1] = id
       last_job, free = id, overlap == 'allow' -- anchor: ticks-at-once-make-one-job

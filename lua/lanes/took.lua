@@ -3,7 +3,7 @@
 --
 -- KEYS
 --   sweep  hash  state of the sweeps
---   took   zset  names with times by the time (ms) of their first report
+--   took   zset  names that have handler times, by the time (ms) of their first report
 -- ARGV
 --   now_ms  '' or the time of a test
 --   prefix  prefix of the queue's keys

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Write one key, and nothing else: a WAIT that follows on the same connection then speaks of this and of all that was written before,
--- also when the call ahead of it was a repeat that had nothing left to write (rule 8).
+-- Write one key, and nothing else: a WAIT that follows on the same connection then covers this write and all earlier ones, also
+-- when the call before it was a repeat that wrote nothing (rule 8).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Set fields of what the jobs of one name share, add to some, and remove others, once (rule 7). Foreign clients do the same with single commands.
+-- Set, add to or remove fields of the metadata that all jobs of one name share, once (rule 7). Foreign clients do this with single commands.
 --
 -- KEYS
 --   sweep     hash    state of the sweeps
 --   metadata  hash    job_metadata:<name>
---   op        string  op:<op id>, what this call has told
+--   op        string  op:<op id>, record of this call: its reply
 -- ARGV
 --   now_ms        '' or the time of a test
 --   not_after_ms  number: server time after which this call is void
 --   items         3 for each item: set | add | remove, field, text or number
--- REPLY srv_us, done | repeated | refused, the values of what was added to
+-- REPLY srv_us, done | repeated | refused, the new values of the fields that were added to
 
 check_types({}, { sweep, metadata }, {}, { op })
 local srv_us = server_us(now_ms, sweep)

@@ -1,1 +1,1 @@
-"""Runs of channels (`spec.model` is "dsps"): what they plan, their frames, and their measures."""
+"""Channel runs (`spec.model` is "dsps"): their plan, frames and measures."""

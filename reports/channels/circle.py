@@ -1,35 +1,35 @@
-"""Clocks of channels: whole numbers in a circle, in which the smallest comes after the largest.
+"""Clocks of channels: integers in a circle, in which the smallest comes after the largest.
 
-The judge's twin of `engine.channel.clock`, of which reports may not know.
+Duplicates `engine.channel.clock`, which reports may not import.
 """
 
 from __future__ import annotations
 
-#: The largest clock, and how many there are.
+#: The largest clock, and the number of clocks.
 CLOCK_MAX = 2**53 - 1
 CLOCKS = 2 * CLOCK_MAX + 1
 
-#: A run publishes fewer messages than this: a clock that is nearer to the wrap than that is a clock of a channel that crosses it.
+#: A clock within this distance of the wrap belongs to a channel that is meant to cross it: a run publishes fewer messages.
 NEAR = 10**9
 
 
 def distance(start: int, end: int) -> int:
-    """How many steps lead from `start` forward to `end`."""
+    """Number of steps forward from `start` to `end`."""
     return (end - start) % CLOCKS
 
 
 def lag(cursor: int, clock: int) -> int:
-    """How many clocks a cursor is behind; 0 where it is ahead of what was known of the clock."""
+    """Number of clocks by which a cursor is behind; 0 when it is ahead of the last known clock."""
     steps = distance(cursor, clock)
     return steps if steps <= CLOCK_MAX else 0
 
 
 def past_wrap(clock: int) -> int:
-    """How far a clock is beyond the largest one: 0 is the largest, 1 the smallest, which comes after it, -1 the one before it."""
+    """Steps of a clock beyond the largest one: 0 is the largest, 1 the smallest (which follows it), -1 the one before it."""
     steps = distance(CLOCK_MAX, clock)
     return steps if steps <= CLOCK_MAX else steps - CLOCKS
 
 
 def clock_at(steps: int) -> int:
-    """The clock that lies so many steps past the wrap."""
+    """The clock that lies this many steps past the wrap."""
     return (CLOCK_MAX + steps + CLOCK_MAX) % CLOCKS - CLOCK_MAX

@@ -1,12 +1,12 @@
-"""What H2 asks of a channel run: every wrap was crossed, some around each kind of fault, everybody was given messages, some came
-again, some woke a long poll, and each fault met the engine at work.
+"""The requirements of H2 for a channel run: every planned wrap was crossed, one around each kind of fault; every channel
+reached all its subscribers; some messages were redelivered; some woke a long poll; and each fault hit the engine at work.
 
 | fault | what must have happened |
 |---|---|
 | net-reply-lost | a publish of a target was answered as its own duplicate (other targets: a call was sent again) |
 | net-request-lost | a call of a target was sent again and answered |
-| net-latency | a call of a target was sent and answered while the network was slow, and took as long as that must |
-| net-down | a process that was cut off connected again, and a call of it was answered (`reports.checks.h2_coverage`) |
+| net-latency | a call of a target was sent and answered while the network was slow, and took at least the added latency |
+| net-down | a process that was cut off connected again and had a call answered (`reports.checks.h2_coverage`) |
 | subscriber-kill | another process got messages for a subscriber of the killed one |
 | server-restart | publishes and fetches were answered by the new server |
 | snapshot-restore | the era was higher afterwards |
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
     from reports.channels.frames import ChannelFrames
 
-#: A wrap counts as crossed around a fault so long before its inject and after it was seen to have healed.
+#: A wrap counts as crossed around a fault from this long before its inject until this long after its heal was seen.
 AROUND_NS = 5_000 * MS
 
-#: What a slow network adds to a call, as in `reports.checks.h2_coverage`.
+#: Latency in ms that a slow network adds to a call, as in `reports.checks.h2_coverage`.
 SLOW_MS = 90
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something that must have happened: an aggregate of a frame that is true when it has."""
+    """A requirement: an aggregate of a frame that is true when the required situation occurred."""
 
     who: str
     words: str
@@ -48,12 +48,12 @@ class Need:
 
 
 def doubts(run: Run) -> list[str]:
-    """A spec that has no channel cross the wrap proves nothing about it."""
+    """The check needs a spec in which a channel is set to cross the wrap."""
     return [] if any(one.wraps for one in planned(run).values()) else ["no channel was set to cross the wrap"]
 
 
 def unmet(frames: ChannelFrames) -> list[DataFrame]:
-    """What has not happened: rows of who and words."""
+    """The requirements that were not met, as rows with columns `who` and `words`."""
     run = frames.run
     crossed = crossings(frames)
     given = frames.firsts.groupBy("channel").agg(F.count_distinct("subscriber").alias("subscribers"))
@@ -69,10 +69,10 @@ def unmet(frames: ChannelFrames) -> list[DataFrame]:
 
 
 def lacking(frame: DataFrame, needs: Sequence[Need]) -> DataFrame:
-    """The needs that a frame does not meet, in one pass over it."""
-    told = (F.struct(F.lit(need.who).alias("who"), F.lit(need.words).alias("words"), need.seen.alias("seen")) for need in needs)
+    """The requirements that a frame does not meet, in one pass over it."""
+    found = (F.struct(F.lit(need.who).alias("who"), F.lit(need.words).alias("words"), need.seen.alias("seen")) for need in needs)
     kind = "array<struct<who:string,words:string,seen:boolean>>"
-    rows = frame.agg(F.count(F.lit(1)).alias("n"), F.array(*told).cast(kind).alias("needs"))
+    rows = frame.agg(F.count(F.lit(1)).alias("n"), F.array(*found).cast(kind).alias("needs"))
     return rows.select(F.explode("needs").alias("need")).select("need.*").where(~F.col("seen")).drop("seen")
 
 
@@ -82,26 +82,26 @@ def some(condition: Column) -> Column:
 
 
 def crossings(frames: ChannelFrames) -> DataFrame:
-    """One row per channel that crossed: when its first message beyond the wrap was known to be there."""
+    """One row per channel that crossed: when the publish of its first message beyond the wrap was answered."""
     steps = [F.lit(part) for one in planned(frames.run).values() if one.wraps for part in (one.name, F.lit(one.steps_to_wrap))]
     if not steps:
         return frames.published.select("channel", F.lit(0).alias("crossed_ns")).limit(0)
     beyond = F.col("item_at") > F.try_element_at(F.create_map(*steps), F.col("channel"))
-    told = frames.published.where((F.col("type") == "ok") & F.col("item_clock").isNotNull() & beyond.isNotNull())
-    found = told.groupBy("channel").agg(
+    answered = frames.published.where((F.col("type") == "ok") & F.col("item_clock").isNotNull() & beyond.isNotNull())
+    found = answered.groupBy("channel").agg(
         some(~beyond).alias("before"), F.min(F.when(beyond, F.col("done_ns"))).alias("crossed_ns")
     )
     return found.where(F.col("before") & F.col("crossed_ns").isNotNull())
 
 
 def wraps(run: Run) -> list[Need]:
-    """Each channel that was set to cross the wrap has crossed it."""
+    """Requirements: each channel that was set to cross the wrap has crossed it."""
     names = [one.name for one in planned(run).values() if one.wraps]
     return [Need(name, "did not cross the wrap", some(F.col("channel") == name)) for name in names]
 
 
 def around_faults(run: Run) -> list[Need]:
-    """Some channel has crossed the wrap around each kind of fault."""
+    """Requirements: around each kind of fault some channel has crossed the wrap."""
     needs: list[Need] = []
     for kind in dict.fromkeys(str(entry.get("name")) for entry in run.plan):
         spans = [
@@ -114,7 +114,7 @@ def around_faults(run: Run) -> list[Need]:
 
 
 def fan_outs(run: Run) -> list[Need]:
-    """Every channel has reached as many subscribers as it should."""
+    """Requirements: every channel has delivered to at least `fan_out` subscribers."""
     words = "reached fewer than {} subscribers"
     reached = F.col("subscribers")
     return [
@@ -124,7 +124,7 @@ def fan_outs(run: Run) -> list[Need]:
 
 
 def woken(frames: ChannelFrames) -> DataFrame:
-    """Messages that were published while the fetch that brought them waited."""
+    """Messages that were published while the fetch that delivered them was waiting."""
     waited = frames.delivered.where(F.col("waited_ms") > 0)
     known = frames.messages.select("channel", "message", "sent_ns")
     return waited.join(known, ["channel", "message"]).where(F.col("sent_ns") > F.col("first_send_ns") - F.col("waited_ms") * MS)
@@ -137,13 +137,13 @@ def publishers(run: Run, window: Window) -> bool:
 
 
 def across(window: Window) -> Column:
-    """A call of a target that was under way at some time while the fault was in force, and answered."""
+    """True for an answered call of a target that was in flight at some time while the fault was in force."""
     hit = F.col("proc").isin(*window.targets) & (F.col("type") == "ok")
     return hit & (F.col("first_send_ns") <= window.heal_ns) & F.col("done_ns").between(window.inject_ns, window.next_ns)
 
 
 def of_publishes(run: Run, window: Window) -> list[Need]:
-    """What a fault must have brought about that only publishes show."""
+    """Requirements for a fault that only publishes can meet."""
     if window.name != "net-reply-lost" or not publishers(run, window):
         return []
     own = across(window) & (F.col("sends") > 1) & (F.col("item_result") == "duplicate")
@@ -151,7 +151,7 @@ def of_publishes(run: Run, window: Window) -> list[Need]:
 
 
 def of_calls(run: Run, window: Window) -> list[Need]:
-    """What a fault must have brought about in any call."""
+    """Requirements for a fault that any call can meet."""
     fault, again = window.fault, across(window) & (F.col("sends") > 1)
     inside = across(window) & (F.col("first_send_ns") >= window.inject_ns) & (F.col("done_ns") <= window.heal_ns)
     took_ns = F.col("done_ns") - F.coalesce("last_send_ns", "first_send_ns")

@@ -1,7 +1,8 @@
-"""The frames that the checks and the page of a channel run read: calls, and the messages that were published and delivered.
+"""The frames that the checks and the page of a channel run read: calls, and published and delivered messages.
 
-Clocks are compared as **places**: how many steps a clock lies after the one that its channel began at, before it where negative.
-The circle of clocks is so large that no run gets half around it, so places grow where clocks wrap. Times are monotonic ns.
+Clocks are compared as **places**: the number of steps from the channel's first clock to a clock, negative for clocks before it.
+The circle of clocks is so large that no run gets half around it, so places keep growing when clocks wrap. Times are monotonic
+ns.
 """
 
 from __future__ import annotations
@@ -54,16 +55,16 @@ CALL_COLUMNS = (
 
 @dataclass(frozen=True)
 class ChannelFrames:
-    """What the checks get. `run` holds the small facts.
+    """The input of the checks. `run` holds the small facts.
 
-    - `calls`: one row per operation, its completion, or its invocation (type invoke) where it never had one. With the places
-      `at` (of `clock`), `cursor_at` and `upto_at`; `answers`: how many completions it has; `generation`: how often its subscriber
-      had been created by then; `restored`: how many restores lay before it, null for a call during one.
+    - `calls`: one row per operation: its completion, or its invocation (type invoke) if it never had one. With the places `at`
+      (of `clock`), `cursor_at` and `upto_at`; `answers`: number of completions; `generation`: how often its subscriber had been
+      created by then; `restored`: number of restores before it, null for a call during one.
     - `published`: one row per message of a publish: the columns of its call, and message, item_clock, item_result, item_at,
       crc, position.
-    - `delivered`: the same per message of an answered fetch.
+    - `delivered`: one row per message of an answered fetch, with the same columns.
     - `messages`: one row per message (see `reports.channels.messages`); `firsts`: its first delivery to each subscriber.
-    - `misuses`: receipts that were handed in to be refused.
+    - `misuses`: deliberately bad receipts that were used.
     """
 
     run: Run
@@ -76,7 +77,7 @@ class ChannelFrames:
 
 
 def build(rows: DataFrame, run: Run) -> ChannelFrames:
-    """All frames of a run, kept for later passes."""
+    """All frames of a run, cached for several passes."""
     whole = kept(whole_calls(rows, run), run)
     published = kept(per_message(whole.where(F.col("f") == "publish"), run), run)
     answered = (F.col("f") == "fetch") & (F.col("type") == "ok")
@@ -90,10 +91,10 @@ def build(rows: DataFrame, run: Run) -> ChannelFrames:
 
 def whole_calls(rows: DataFrame, run: Run) -> DataFrame:
     """One row per operation, with its items."""
-    told = rows.where("readable").where((F.col("kind") == "operation") & F.col("f").isin(*OPERATIONS) & F.col("op").isNotNull())
+    usable = rows.where("readable").where((F.col("kind") == "operation") & F.col("f").isin(*OPERATIONS) & F.col("op").isNotNull())
     completed = F.coalesce(F.col("type") != "invoke", F.lit(True))
     row = F.struct(*(F.col(name) for name in CALL_COLUMNS), "items")
-    grouped = told.groupBy(F.col("proc").alias("by"), F.col("op").alias("of")).agg(
+    grouped = usable.groupBy(F.col("proc").alias("by"), F.col("op").alias("of")).agg(
         F.max_by(row, completed).alias("row"), F.count_if(completed).alias("answers")
     )
     calls = grouped.select("row.*", "answers")
@@ -104,9 +105,9 @@ def whole_calls(rows: DataFrame, run: Run) -> DataFrame:
 def per_message(calls: DataFrame, run: Run) -> DataFrame:
     """One row per item of a call."""
     each = calls.select("*", F.posexplode("items").alias("position", "item")).drop("items")
-    told = ("message", "crc")
+    fields = ("message", "crc")
     named = each.withColumns(
-        {name: F.col(f"item.{name}") for name in told}
+        {name: F.col(f"item.{name}") for name in fields}
         | {"item_clock": F.col("item.clock"), "item_result": F.col("item.result"), "item_at": place(run, "item.clock")}
     )
     return named.drop("item")
@@ -121,7 +122,7 @@ def place(run: Run, clock: str) -> Column:
 
 
 def restored(run: Run) -> Column:
-    """How many restores lie before a call; null for one that either server may have answered."""
+    """Number of restores before a call; null for a call that the server before or after a restore may have answered."""
     found = restores(run)
     if not found:
         return F.lit(0)

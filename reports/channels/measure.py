@@ -1,5 +1,6 @@
-"""The numbers of a channel run's verdict: what was published, delivered and lost, the wraps and eras of each channel, and exact
-percentiles of the latency from the intended publish to the receipt of the fetch that brought the message, by fan-out and phase.
+"""The measures of a channel run: messages published, delivered and lost, the wraps and eras of each channel, and exact
+percentiles of the latency from the intended publish to the answer of the fetch that delivered the message, by fan-out and
+phase.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
     from reports.channels.frames import ChannelFrames
 
-#: Roles of the processes that load the channels.
+#: Roles of the processes that put load on the channels.
 ROLES = ("publisher", "subscriber")
 
 RANK_SHARES = [rank / 1_000 for rank in RANKS.values()]
 
 
 def measures(frames: ChannelFrames) -> dict[str, Any]:
-    """Everything in `measures` of a channel run's verdict.json but `lost`, which a check counts."""
+    """All `measures` of a channel run's verdict.json except `lost`, which a check counts."""
     run = frames.run
     sent, got = totals(frames), received(frames)
     lines = channels(frames)
@@ -59,7 +60,7 @@ def measures(frames: ChannelFrames) -> dict[str, Any]:
 
 
 def totals(frames: ChannelFrames) -> Row:
-    """What publishers did. `offered`: messages that somebody meant to publish; `published`: those that are there for sure."""
+    """Totals of the publishers. `offered`: messages that were due; `published`: those whose publish was answered."""
     offered = meant(frames).agg(
         F.count(F.lit(1)).alias("offered"), F.min("intended_ns").alias("first_ns"), F.max("intended_ns").alias("last_ns")
     )
@@ -72,7 +73,7 @@ def totals(frames: ChannelFrames) -> Row:
 
 
 def received(frames: ChannelFrames) -> Row:
-    """What subscribers got. A message counts once for each subscriber, `redelivered` for each time that it came again."""
+    """Totals of the subscribers. A message counts once for each subscriber; `redelivered` counts each further delivery."""
     named = frames.calls.where(F.col("subscriber").isNotNull()).select("channel", "subscriber").distinct()
     subscribers = named.agg(F.count(F.lit(1)).alias("subscribers"))
     counted = frames.firsts.agg(
@@ -95,22 +96,22 @@ def channels(frames: ChannelFrames) -> list[dict[str, Any]]:
 
 
 def declared_lost(frames: ChannelFrames) -> DataFrame:
-    """Messages that fetches said were gone, with the first `done_ns`. A fetch that was not acknowledged says them again: of those
-    from one cursor the last tells all of them."""
-    told = (F.col("type") == "ok") & (F.col("f") == "fetch") & (F.col("lost") > 0)
-    by_cursor = frames.calls.where(told).groupBy("channel", "subscriber", "era", "cursor")
+    """Messages that fetches reported as lost, with the first `done_ns`. Without an acknowledgement the next fetch reports the
+    same ones again, so per cursor only the largest count is used."""
+    losing = (F.col("type") == "ok") & (F.col("f") == "fetch") & (F.col("lost") > 0)
+    by_cursor = frames.calls.where(losing).groupBy("channel", "subscriber", "era", "cursor")
     return by_cursor.agg(F.max("lost").alias("lost"), F.min("done_ns").alias("done_ns"))
 
 
 def by_channel(frame: DataFrame) -> dict[str, Row]:
-    """The rows of a frame of which each is about another channel."""
+    """The rows of a frame by channel; the frame has one row per channel."""
     return {row["channel"]: row for row in frame.collect()}
 
 
 def line(
     name: str, one: Planned | None, sent: Row | None, got: Row | None, lost: Row | None, turned: Sequence[Era]
 ) -> dict[str, Any]:
-    """What one channel came to. `lost`: messages that its fetches said were gone, once for each subscriber."""
+    """The line of one channel. `lost`: messages that its fetches reported as lost, once for each subscriber."""
     return {
         "channel": name,
         "group": one.group if one else OTHERS,
@@ -152,6 +153,6 @@ def by_fan_out(run: Run) -> dict[str, Planned]:
 
 
 def in_order(run: Run, groups: set[str]) -> list[str]:
-    """Groups by fan-out; those that no spec names last."""
+    """Groups by fan-out; those that are not in the spec come last."""
     known = [one.group for one in by_fan_out(run).values()]
     return [*dict.fromkeys(group for group in known if group in groups), *sorted(groups - set(known))]

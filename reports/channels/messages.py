@@ -1,4 +1,4 @@
-"""What became of messages: each one by its publishes, and the first time that each subscriber got it."""
+"""One row per message, from its publishes; and its first delivery to each subscriber."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ S = 1_000 * MS
 def messages(published: DataFrame, run: Run) -> DataFrame:
     """One row per message of a publish that may have happened.
 
-    intended_ns: when it was meant to be sent; sent_ns and sent_again_ns: its first and last send; told_ns: the first answer that
-    it is there (null without one), place_at: its place in that; kept_ns: as told_ns, but an answer that no restore may have
-    undone; over_ns: its life may be over from then on; crcs; gone: a restore may have taken it away.
+    intended_ns: when its publish was due; sent_ns and sent_again_ns: its first and last send; told_ns: the first answer that
+    confirms it (null without one), place_at: its place in that answer; kept_ns: as told_ns, but only answers that no restore
+    may have undone; over_ns: it may have expired from then on; crcs: of its contents; gone: a restore may have undone it.
     """
     happened = published.where((F.col("type") != "fail") & F.coalesce(F.col("item_result") != "refused", F.lit(True)))
     there = (F.col("type") == "ok") & F.col("item_result").isin("created", "duplicate")
@@ -42,15 +42,15 @@ def messages(published: DataFrame, run: Run) -> DataFrame:
 
 
 def life_ns(run: Run) -> Column:
-    """How long what a call writes must live: as long as the spec says of its channel, whatever the call itself asked for."""
+    """The least lifetime in ns of what a call writes: as the spec says for its channel, else as the call asked for."""
     lives = [F.lit(part) for one in planned(run).values() for part in (one.name, F.lit(one.life_ns).cast("bigint"))]
     planned_ns = F.try_element_at(F.create_map(*lives), F.col("channel")) if lives else F.lit(None).cast("bigint")
     return F.coalesce(planned_ns, F.col("ttl_s") * S, F.lit(0))
 
 
 def may_be_undone(run: Run, *, answered: Column) -> Column:
-    """True for a call whose effect a restore may have taken back: it lies between the snapshot and the new server. One without an
-    answer may have had its effect until it was void."""
+    """True for a call whose effect a restore may have undone: it lies between the snapshot and the start of the new server. An
+    unanswered call may have taken effect at any time until it was void."""
     found = restores(run)
     if not found:
         return F.lit(False)
@@ -60,8 +60,8 @@ def may_be_undone(run: Run, *, answered: Column) -> Column:
 
 
 def may_be_twice(run: Run) -> Column:
-    """True for a call that was sent on both sides of a restore: its first copy may have been applied and undone, and the one that
-    came after may have been applied anew."""
+    """True for a call that was sent before and after a restore: its first copy may have been applied and undone, and a later
+    copy applied again."""
     found = [
         F.lit(False),
         *((F.col("first_send_ns") <= one.heal_ns) & (F.col("last_send_ns") > one.heal_ns) for one in restores(run)),
@@ -70,9 +70,10 @@ def may_be_twice(run: Run) -> Column:
 
 
 def first_deliveries(delivered: DataFrame, *by: str) -> DataFrame:
-    """The first delivery of each message to each subscriber, with the columns of `delivered`, and `times` that it came.
+    """The first delivery of each message to each subscriber, with the columns of `delivered` and the number of deliveries,
+    `times`.
 
-    `by`: what else tells two messages apart.
+    `by`: further columns that identify a message.
     """
     group = Window.partitionBy("channel", "subscriber", "message", *by)
     numbered = delivered.where(F.col("message").isNotNull()).withColumns(

@@ -1,4 +1,5 @@
-"""What a channel run planned, as checks need it: where each clock began, how long its messages live, and its restores."""
+"""The plan of a channel run, as checks need it: the first clock of each channel, the lifetime of its messages, and the
+restores."""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ from reports.windows import Window, windows
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Keys live for so long after a message has expired (wire-models 6.1).
+#: Keys live this much longer than their message (wire-models 6.1).
 LIFE_MARGIN_MS = 15_000
 
-#: A spec that says nothing of it.
+#: Default of a spec without an expiry.
 EXPIRE_MS = 1_800_000
 
-#: The instant of a snapshot is known to this.
+#: Uncertainty of the instant of a snapshot.
 SAVED_SLACK_NS = 2_000 * MS
 
-#: A call that nobody answered is void on the server so long after its first send (rule 3: 10 s), by whichever clock.
+#: An unanswered call is void on the server this long after its first send: 10 s by rule 3, and a margin between the clocks.
 VOID_NS = 12_000 * MS
 
 RESTORE = "snapshot-restore"
@@ -29,8 +30,8 @@ RESTORE = "snapshot-restore"
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One channel of the spec. `preset`: its clock before the first message, 0 where none was set; `absent`: subscribers that
-    need not read to the end; `slow`: those that are slow or away on purpose; `group`: what it is told together with."""
+    """One channel of the spec. `preset`: its clock before the first message, 0 = not set; `absent`: subscribers that need not
+    read to the end; `slow`: subscribers that are slow or absent by plan; `group`: the group under which it is reported."""
 
     name: str
     subscribers: tuple[str, ...]
@@ -54,7 +55,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """A server that came back with an older state: what happened between may be gone. In monotonic ns."""
+    """A restart of the server with an older state: effects in between may be undone. Times are monotonic ns."""
 
     fault: str
     saved_ns: int
@@ -63,7 +64,7 @@ class Restore:
 
 
 def planned(run: Run) -> dict[str, Planned]:
-    """Name -> channel of the spec; entries without a name are none."""
+    """Name -> channel of the spec; entries without a name are ignored."""
     entries = run.spec.get("channels")
     found = [one(entry) for entry in (entries if isinstance(entries, list) else []) if isinstance(entry, dict)]
     return {channel.name: channel for channel in found if channel.name}
@@ -92,16 +93,16 @@ def whole(entry: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def life_s(expire_ms: int) -> int:
-    """The life of keys in whole seconds."""
+    """The lifetime of keys in whole seconds."""
     return -(-(expire_ms + LIFE_MARGIN_MS) // 1_000)
 
 
 def restores(run: Run) -> tuple[Restore, ...]:
-    """Every restore, in order. One whose snapshot nobody told of takes everything before it along."""
+    """Every restore, in order. If the instant of its snapshot is not recorded, a restore may undo everything before it."""
     return tuple(restore(run, window) for window in windows(run) if window.name == RESTORE)
 
 
 def restore(run: Run, window: Window) -> Restore:
-    """One restore, as its stages tell it."""
+    """One restore, from the stages of its fault."""
     saved = [stage.t_ns for stage in run.stages if stage.fault == window.fault and stage.stage == "snapshot"]
     return Restore(window.fault, max(saved, default=SAVED_SLACK_NS) - SAVED_SLACK_NS, window.inject_ns, window.heal_ns)

@@ -1,4 +1,4 @@
-"""Subscriptions: from when to when each subscriber was known to its channel, and why it was not any more."""
+"""Subscriptions: when each one started and ended, and why it ended."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from reports.channels.frames import ChannelFrames
 
-#: A key may end that much before its life is over as this machine counts it.
+#: A key may expire on the server this much before it does by this machine's clock.
 EARLY_NS = 5 * MS
 
 NOT_FOUND = ("channel-not-found", "subscription-not-found")
 
 
 def subscriptions(frames: ChannelFrames) -> DataFrame:
-    """One row per time that a subscriber was there: start_ns, ended_ns, ended, rightly (it may have been gone by then).
+    """One row per subscription period: start_ns, ended_ns, ended, rightly (true when its end is explained).
 
-    `ended`: left (it was deleted), gone (a call did not find it), created (it was made anew without either), or null: it was
-    there to the end.
+    `ended`: left (it was deleted), gone (a call did not find it), created (it was created again without either), or null (it
+    lasted to the end).
     """
     calls = frames.calls.where(F.col("subscriber").isNotNull())
     f, result = F.col("f"), F.col("result")
@@ -49,18 +49,18 @@ def subscriptions(frames: ChannelFrames) -> DataFrame:
         "before", F.lag("mark").over(by_time)
     )
     known = F.coalesce(F.col("before").isin("created", "exists"), F.lit(False))
-    told = marks.where(~((F.col("mark") == "exists") & known))
+    changes = marks.where(~((F.col("mark") == "exists") & known))
     ended = {"ended": F.lead("mark").over(by_time), "ended_ns": F.lead("mark_ns").over(by_time)}
     lives = {name: F.lead(name).over(by_time) for name in ("over_ns", "kept_ns")}
-    ends = told.withColumns({**ended, **lives})
+    ends = changes.withColumns({**ended, **lives})
     starts = ends.where(F.col("mark").isin("created", "exists")).withColumnRenamed("mark_ns", "start_ns")
     rightly = F.coalesce(F.col("over_ns") <= F.col("ended_ns") + EARLY_NS, F.lit(False)) | gone_with_restore(frames)
     return starts.select("channel", "subscriber", "start_ns", "ended_ns", "ended", rightly.alias("rightly"))
 
 
 def gone_with_restore(frames: ChannelFrames) -> Column:
-    """True where a restore explains that a subscription is gone: it was made after the snapshot, or its life, as far as it was
-    renewed before that, is over. What is in the snapshot and alive must come back with it."""
+    """True when a restore explains that a subscription is gone: it was created after the snapshot, or its lifetime as last
+    renewed before the snapshot has expired. A subscription that is in the snapshot and not expired must come back with it."""
     over = F.coalesce(F.col("kept_ns") <= F.col("ended_ns") + EARLY_NS, F.lit(True))
     spans = (
         (F.col("start_ns") <= one.heal_ns) & (F.col("ended_ns") >= one.inject_ns) & ((F.col("start_ns") >= one.saved_ns) | over)

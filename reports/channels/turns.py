@@ -1,4 +1,5 @@
-"""What the clock of each channel went through: the crossings of the wrap, and the eras in which it went back."""
+"""The history of each channel's clock: its crossings of the wrap, and its eras, each of which begins when the clock went
+back."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
 
     from reports.channels.frames import ChannelFrames
 
-#: Operations whose answers tell the clock of the channel.
+#: Operations whose answers contain the clock of the channel.
 TELLING = ("publish", "subscribe", "fetch")
 
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """One era of a channel as its answers show it: when it was first seen, and its lowest and highest clock, as steps past the
-    wrap. `crossed_ns`: when a clock beyond the wrap was first seen, of an era that began before it."""
+    """One era of a channel, from its answers: when it was first seen, and its lowest and highest clock as steps past the wrap.
+    `crossed_ns`: when a clock beyond the wrap was first seen, if the era began before the wrap."""
 
     channel: str
     era: int
@@ -33,15 +34,15 @@ class Era:
 
 
 def told_clocks(frames: ChannelFrames) -> DataFrame:
-    """The answers that tell a channel's clock: channel, era, done_ns, and `steps`, its clock as steps past the wrap."""
-    told = (F.col("type") == "ok") & F.col("f").isin(*TELLING) & F.col("clock").isNotNull() & F.col("done_ns").isNotNull()
-    answers = frames.calls.where(told)
+    """The answers with a channel's clock: channel, era, done_ns, and `steps`, the clock as steps past the wrap."""
+    with_clock = (F.col("type") == "ok") & F.col("f").isin(*TELLING) & F.col("clock").isNotNull() & F.col("done_ns").isNotNull()
+    answers = frames.calls.where(with_clock)
     era = F.coalesce("era", F.lit(0)).alias("era")
     return answers.select("channel", era, "done_ns", past_wrap_of(F.col("clock")).alias("steps"))
 
 
 def eras(frames: ChannelFrames) -> dict[str, list[Era]]:
-    """Channel -> its eras in their order."""
+    """Channel -> its eras in order."""
     channels = planned(frames.run)
     beyond = F.col("steps").between(1, NEAR)
     rows = (
@@ -64,14 +65,14 @@ def eras(frames: ChannelFrames) -> dict[str, list[Era]]:
 
 
 def era_of(row: Row, start: int) -> Era:
-    """One era, which began at `start`: where the era before it ended, or the spec has set the clock. Its first answer may be
-    beyond the wrap already."""
+    """One era, which began at `start`: the end of the previous era, or the preset clock of the spec. Its first answer may
+    already be beyond the wrap."""
     came_from_before = -NEAR < min(start, row["lowest"]) <= 0
     crossed_ns = row["beyond_ns"] if came_from_before else None
     return Era(row["channel"], row["era"], row["first_ns"], row["lowest"], row["highest"], crossed_ns)
 
 
 def past_wrap_of(clock: Column) -> Column:
-    """`past_wrap` of a column; everything in it fits into 64 bits."""
+    """`past_wrap` for a column; no intermediate value exceeds 64 bits."""
     steps = F.pmod(clock - F.lit(CLOCK_MAX), F.lit(CLOCKS))
     return F.when(steps > F.lit(CLOCK_MAX), steps - F.lit(CLOCKS)).otherwise(steps)

@@ -1,4 +1,4 @@
-"""The checks, one file each. Every one is a pure function from the frames of a run to violation rows."""
+"""The checks, one file each. Each is a pure function from the frames of a run to violation rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a check is: a name, what keeps it from being judged, and the conditions that make a row of a frame a violation."""
+"""The parts of a check: its name, the doubts that make it unknown, and the conditions that make a row of a frame a
+violation."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ Base = Literal["tokens", "jobs", "in_hand"]
 class Flag:
     """A row of a frame is a violation when the condition holds; `detail` continues a sentence that begins with the subject.
 
-    `level`: violated, unknown or possible. `absence`: it rests on rows that are not there, so that it is only unproven when
-    the history has holes. `subject`: the column that names the culprit.
+    `level`: violated, unknown or possible. `absence`: the condition rests on missing rows, so when the history has holes the
+    violation is only unproven. `subject`: the column that names what violates the check.
     """
 
     kind: str
@@ -40,11 +41,11 @@ class Flag:
 
 @dataclass(frozen=True)
 class Check:
-    """One check. `doubts`: reasons why it cannot be judged; `flags`: its conditions, by the frame that they are about.
+    """One check. `doubts`: returns the reasons why it cannot be judged. `flags`: returns its conditions by the frame they read.
 
-    `more` is for what is not about single rows of a frame: frames of its own, each with the flag for its rows; `channels` is the
-    same for a run that is about channels, not about jobs. `applies`: False for runs whose scenario does not use what the check is
-    about; they are judged without it.
+    `more`: for conditions that need other frames than the shared ones; returns each frame with the flag for its rows.
+    `channels`: like `more`, for channel runs. `applies`: False for runs whose scenario does not use the checked feature; the
+    check is then left out.
     """
 
     id: str
@@ -56,7 +57,7 @@ class Check:
     applies: Callable[[Run], bool] = lambda run: True
 
     def judges(self, run: Run) -> bool:
-        """True for a run that this check has something to say about: J checks about jobs alone, P about channels."""
+        """True when this check applies to the run: J checks only to job runs, P checks only to channel runs."""
         return self.id[0] != ("J" if run.of_channels else "P") and self.applies(run)
 
 
@@ -79,7 +80,7 @@ def row(check: str, flag: Flag) -> Column:
 
 
 def sentence(*parts: Column | str) -> Column:
-    """Words and columns as one text; what is not known reads as `?`."""
+    """Strings and columns joined to one text; a null column reads as `?`."""
     return F.concat(*(F.lit(part) if isinstance(part, str) else F.coalesce(part.cast("string"), F.lit("?")) for part in parts))
 
 

@@ -1,9 +1,9 @@
-"""H0: the history is whole. Whatever a check concludes from a row that is not there depends on it.
+"""H0: the history is whole. Every conclusion that a check draws from a missing row depends on it.
 
-Each file of the manifest is there and no other; lines are numbered from 0 without gaps; the first row opens the file and the
-last closes it with the right number of rows. A killed process is excused from closing and from finishing its last line (rule
-32), not from what it did until then. All monotonic times are of one boot, and all rows are of the run that the spec describes.
-Then there is something to judge: enqueues, claims and finishes that succeeded.
+Exactly the files of the manifest exist; their rows are numbered from 0 without gaps; the first row opens the file and the last
+closes it with the right number of rows. A killed process need not close its file or complete its last line (rule 32), but its
+rows up to the kill must be there. All monotonic times are of one boot, and all rows are of the run that the spec describes.
+Finally the history must contain successful enqueues, claims and finishes, or there is nothing to judge.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.jsonl"
 
-#: A worker writes a row at least once per sweep; a killed one has written its last at most this much and a sweep before.
+#: A worker writes a row at least once per sweep, so a killed worker's last row is at most a sweep plus this before the kill.
 TAIL_MS = 2_000
 
-#: The deadline snapshot may be taken this much later than due.
+#: The deadline snapshot may be taken up to this much late.
 SNAPSHOT_LATE_MS = 5_000
 
-#: What must have succeeded in a run: the flag of `FileFacts`, and what it means when no file has it.
+#: Operations that must have succeeded in a run: the flag of `FileFacts`, and the reason to give when no file has it.
 OF_JOBS = {"created": "no enqueue", "leased": "no claim", "finished": "no finish"}
 OF_CHANNELS = {"published": "no publish", "fetched": "no fetch that brought a message", "acknowledged": "no acknowledgement"}
 
-#: Faults of these are no reason for the server to begin a new era.
+#: Name prefixes of faults that do not make the server begin a new era.
 CLIENTS = ("worker-", "producer-", "subscriber-", "net-")
 
 
 def doubts(run: Run) -> list[str]:
-    """Everything that keeps the history from being believed."""
+    """All reasons not to trust the history."""
     return holes(run) + idle(run)
 
 
 def holes(run: Run) -> list[str]:
-    """Rows that are missing, unreadable or of another run: what is absent then proves nothing."""
+    """Rows that are missing, unreadable or of another run. With any of these, the absence of a row proves nothing."""
     return lost_rows(run) + contradictions(run) + misplaced_snapshots(run)
 
 
 def lost_rows(run: Run) -> list[str]:
-    """Rows that are gone, or cannot be read: they may hide whatever they told."""
+    """Rows that are missing or unreadable, and so may hide a violation."""
     declared = {process.file for process in run.processes} | {MANIFEST}
     found = [] if MANIFEST in run.files else [f"history file {MANIFEST} is missing"]
     found += [
@@ -65,7 +65,7 @@ def lost_rows(run: Run) -> list[str]:
 
 
 def cut_tails(run: Run) -> list[str]:
-    """Files of killed processes that end too long before the kill: rows that were written are gone."""
+    """Files of killed processes that end too long before the kill: rows that were written are missing."""
     bound_ms = TAIL_MS + run.sweep_ms
     found: list[str] = []
     for kill in run.kills:
@@ -80,7 +80,7 @@ def cut_tails(run: Run) -> list[str]:
 
 
 def contradictions(run: Run) -> list[str]:
-    """Rows that are not of the run that the spec describes."""
+    """Rows that do not fit the run that the spec describes."""
     found = [f"claims asked for a lease of {lease} ms, the spec says {run.lease_ms} ms" for lease in other_leases(run)]
     enqueues_ns = [file.enqueue_first_ns for file in run.files.values() if file.enqueue_first_ns is not None]
     planned = run.spec.get("workers")
@@ -96,7 +96,7 @@ def contradictions(run: Run) -> list[str]:
 
 
 def missing_consumers(run: Run) -> list[str]:
-    """Fewer or more workers inside Locust than the spec asks for. Older specs do not say."""
+    """Fewer or more workers inside Locust than the spec asks for. Older specs do not state a number."""
     planned = run.spec.get("consumers")
     names = {process.name for process in run.processes if process.role in ("worker", "subscriber") and process.in_locust}
     if planned is None or len(names) == planned:
@@ -105,12 +105,12 @@ def missing_consumers(run: Run) -> list[str]:
 
 
 def other_leases(run: Run) -> list[int]:
-    """Leases of claims that are not the one of the spec."""
+    """Lease durations of claims, in ms, that differ from the spec."""
     return sorted(run.leases_ms - {run.lease_ms})
 
 
 def misplaced_snapshots(run: Run) -> list[str]:
-    """Snapshots at the wrong time: the deadline one too late, the end one before it or before the last enqueue."""
+    """Snapshots at the wrong time: the deadline snapshot too late, the end snapshot before it or before the last enqueue."""
     found: list[str] = []
     deadline, end, heal_ns = run.snapshots.get("deadline"), run.snapshots.get("end"), run.last_heal_ns
     latest_ms = run.liveness_ms + SNAPSHOT_LATE_MS
@@ -159,13 +159,13 @@ def file_holes(file: FileFacts, *, killed: bool) -> list[str]:
 
 
 def numbered(file: FileFacts, rows: int) -> bool:
-    """True when the rows carry each number from 0 on once: a lost line that another took the place of changes some sum."""
+    """True when each number from 0 on occurs once: a lost line whose place a duplicate took changes one of the sums."""
     sums = (rows * (rows - 1) // 2, (rows - 1) * rows * (2 * rows - 1) // 6)
     return (file.seq_min, file.seq_max) == (0, rows - 1) and (file.seq_sum, file.seq_square_sum) == sums
 
 
 def idle(run: Run) -> list[str]:
-    """Operations that never succeeded: a run in which nothing happened is no pass."""
+    """Operations that never succeeded: a run in which nothing happened must not pass."""
     if not any(file.operations for file in run.files.values()):
         return ["the history holds no operation"]
     wanted = OF_CHANNELS if run.of_channels else OF_JOBS
@@ -173,18 +173,18 @@ def idle(run: Run) -> list[str]:
 
 
 def untold_ends(run: Run) -> list[str]:
-    """Channels of the spec of which the snapshot at the end says nothing."""
+    """Channels of the spec that the snapshot at the end does not contain."""
     end = run.snapshots.get("end")
-    told = end.states if end else {}
+    listed = end.states if end else {}
     return (
-        [f"no snapshot at the end tells of channel {name}" for name in planned(run) if name not in told]
+        [f"no snapshot at the end tells of channel {name}" for name in planned(run) if name not in listed]
         if run.of_channels
         else []
     )
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
-    """Holes that only single operations show: rows of killed processes that others prove."""
+    """Missing rows of killed processes, found by comparing single operations with rows of other processes."""
     found = list[tuple["DataFrame", Flag]]()
     if any(kill.leases for kill in frames.run.kills):
         found.append(lost_claims(frames))
@@ -195,9 +195,10 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
 
 
 def lost_claims(frames: Frames) -> tuple[DataFrame, Flag]:
-    """Leases that the harness saw in hand at a kill, and that the killed process's own rows do not show.
+    """Leases that the harness saw the killed process hold, but whose claims are missing from that process's own rows.
 
-    A job in hand may still have been waiting inside the worker; but a kill cuts some handler off, so one start must be there.
+    A leased job may still have been queued inside the worker, but a kill interrupts at least one handler, so the history must
+    show at least one handler start.
     """
     shown = F.concat_ws(" ", "job", token())
     tests = list[tuple[str, str, str]]()
@@ -231,7 +232,8 @@ def lost_claims(frames: Frames) -> tuple[DataFrame, Flag]:
 
 
 def lost_effects(frames: Frames, killed: list[str]) -> tuple[DataFrame, Flag]:
-    """Handlers of a killed process that ended well and are not in its sink, which is written before they end."""
+    """Handlers of a killed process that returned without an effect in its sink, though the sink is written before they
+    return."""
     own = frames.events.where(F.col("proc").isin(killed) & F.col("fence").isNotNull())
     handled = (F.col("f") == "handle") & (F.col("type") == "ok")
     runs = own.groupBy("job", "fence", "nonce", "proc").agg(

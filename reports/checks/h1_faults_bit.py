@@ -1,6 +1,6 @@
-"""H1: the drill was carried out. Every planned fault was injected, seen to bite, healed, and seen to have healed, in this order
-and once each; what was frozen wrote nothing meanwhile; what was cut off or slowed down was answered accordingly; and the harness
-reports no error of its own (`harness_errors` of the spec). Else the run proves nothing: unknown."""
+"""H1: the drill was carried out. Every planned fault was injected, seen to take effect, healed, and seen to have healed, once
+each and in this order. A frozen process wrote nothing meanwhile; a process that was cut off got no answers, and one that was
+slowed down got late ones; the harness reports no error of its own (`harness_errors` of the spec). Else the run is unknown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOP_MS = 2_000
 
 
 def doubts(run: Run) -> list[str]:
-    """A line for each thing that a fault should have done and was not seen to do."""
+    """One line for each expected effect of a fault that was not seen."""
     found = [f"the harness could not carry out the drill: {error}" for error in run.spec.get("harness_errors", [])]
     planned = {str(entry.get("fault")): entry for entry in run.plan}
     for fault in sorted({stage.fault for stage in run.stages} | set(planned)):
@@ -39,7 +39,7 @@ def doubts(run: Run) -> list[str]:
 
 
 def missing(fault: str, rows: Sequence[Stage]) -> list[str]:
-    """Stages that are not there, not ok, or there more than once."""
+    """Stages that are absent, not ok, or recorded more than once."""
     found: list[str] = []
     for name, words in STAGES.items():
         these = [row for row in rows if row.stage == name]
@@ -53,7 +53,7 @@ def missing(fault: str, rows: Sequence[Stage]) -> list[str]:
 
 
 def disordered(fault: str, rows: Sequence[Stage]) -> list[str]:
-    """Stages that came before the stage that they follow."""
+    """Stages that were recorded before the stage that they must follow."""
     at_ns = {row.stage: row.t_ns for row in rows}
     order = [name for name in STAGES if name in at_ns]
     return [
@@ -64,7 +64,7 @@ def disordered(fault: str, rows: Sequence[Stage]) -> list[str]:
 
 
 def awake(run: Run) -> list[str]:
-    """Frozen processes that wrote between the time by which all their threads were stopped and the heal."""
+    """Frozen processes that wrote a row before the heal, though all their threads must have been stopped by then."""
     found: list[str] = []
     for fault in dict.fromkeys(stage.fault for stage in run.stages if stage.name == "worker-freeze"):
         stages = {stage.stage: stage for stage in run.stages if stage.fault == fault}

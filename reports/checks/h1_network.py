@@ -1,8 +1,8 @@
-"""The part of H1 about faults of the network, told by the calls of the processes that they hit.
+"""The part of H1 about network faults, judged by the calls of the processes that they hit.
 
-The harness's word that a fault bit is not enough. While connections were cut, or requests or replies were lost, no call of a
-target can have been sent and answered; while the network was slow, none can have been answered at once; and after the heal
-every target was answered.
+The harness's witness that a fault took effect is not enough. While connections were cut, or requests or replies were lost, no
+call of a target can have been both sent and answered; while the network was slow, no call can have been answered at once; and
+after the heal every target must have been answered.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from reports.facts import MS, Run
 from reports.file_facts import CALL_SLOT_NS
 from reports.windows import Window, windows
 
-#: What takes answers away.
+#: Faults under which no call can be answered.
 LOSSES = ("net-down", "net-request-lost", "net-reply-lost")
 LATENCY = "net-latency"
 
 #: All proxies of a fault are set up within this after its inject.
 IN_FORCE_MS = 200
 
-#: A fault stays at least this long in force before its witness, or this part of a lease when that is less. A loss of replies
-#: begins with short moments: this is its long one at the end.
+#: A fault stays in force at least this long before its witness, or for the share HOLD_LEASES of a lease when that is less. A
+#: loss of replies begins with short interruptions; the long one at the end is meant here.
 HOLD_MS = {LATENCY: 2_000, **dict.fromkeys(LOSSES, 2_500)}
 HOLD_LEASES = 1 / 3
 
-#: Who sends calls that a fault can hit.
+#: Roles of the processes whose calls a fault can hit.
 CALLERS = ("worker", "producer", "publisher", "subscriber")
 
 #: Faults of the server hit no process of the manifest.
@@ -31,7 +31,7 @@ OF_SERVER = ("server-", "snapshot-")
 
 
 def doubts(run: Run) -> list[str]:
-    """Targets that do not exist, that a fault of the network did not reach, or that were never answered again."""
+    """Targets that do not exist, that a network fault did not affect, or that were never answered again."""
     found = undeclared(run)
     for window in windows(run):
         if window.name in HOLD_MS and window.witness_ns is not None:
@@ -40,7 +40,7 @@ def doubts(run: Run) -> list[str]:
 
 
 def undeclared(run: Run) -> list[str]:
-    """Targets of faults of which the manifest knows no process that sends calls."""
+    """Targets of faults that are not calling processes of the manifest."""
     declared = {process.name for process in run.processes if process.role in CALLERS}
     return [
         f"fault {window.fault} hit {target}, which is no worker or producer of the manifest"
@@ -51,12 +51,12 @@ def undeclared(run: Run) -> list[str]:
 
 
 def hold_ms(run: Run, window: Window) -> int:
-    """How long the fault stays in force before its witness, at least."""
+    """The least time in ms for which the fault stays in force before its witness."""
     return int(min(HOLD_MS[window.name], run.lease_ms * HOLD_LEASES))
 
 
 def brief(run: Run, window: Window, witness_ns: int) -> list[str]:
-    """A fault that was over too soon to bite anything."""
+    """A fault that was in force too briefly to have an effect."""
     lasted_ms, least_ms = (witness_ns - window.inject_ns) // MS, hold_ms(run, window)
     if lasted_ms >= least_ms:
         return []
@@ -64,7 +64,7 @@ def brief(run: Run, window: Window, witness_ns: int) -> list[str]:
 
 
 def reached(run: Run, window: Window, witness_ns: int) -> list[str]:
-    """Targets with calls in force that a fault like this does not let through."""
+    """Targets with answered calls that were impossible while the fault was in force."""
     first_ns = max(window.inject_ns + IN_FORCE_MS * MS, witness_ns - hold_ms(run, window) * MS)
     found: list[str] = []
     for target in window.targets:
@@ -78,7 +78,7 @@ def reached(run: Run, window: Window, witness_ns: int) -> list[str]:
 
 
 def cut_off(run: Run, window: Window) -> list[str]:
-    """Targets of which no call was sent and answered between the heal and the next fault."""
+    """Targets without a call that was sent and answered between the heal and the next fault."""
     first, last = window.heal_ns // CALL_SLOT_NS, window.next_ns // CALL_SLOT_NS
     return [
         f"fault {window.fault} did not heal: {target} was not answered after it"

@@ -1,13 +1,13 @@
-"""H2: each fault of the plan met the engine at work: what it is there to provoke happened at least once. Else the run proves
-nothing about it: unknown. A plan without a kind of fault asks for nothing of that kind.
+"""H2: each planned fault hit the engine at work: the situation that it should provoke occurred at least once. Else the run
+proves nothing about the fault and is unknown. Kinds of fault that are not in the plan are not required.
 
 | fault | what must have happened |
 |---|---|
-| worker-kill | a job in hand ran elsewhere |
-| worker-freeze | a zombie's finish was refused |
-| net-latency | a renewal was sent and answered while the network was slow, and took as long as that must |
+| worker-kill | a job that the killed worker had leased ran elsewhere |
+| worker-freeze | a finish of a lease that had expired during the freeze was refused |
+| net-latency | a renewal was sent and answered while the network was slow, and took at least the added latency |
 | net-reply-lost | an enqueue, a claim and a finish were each answered by a repeat |
-| net-down | a process that was cut off connected again, and a call of it was answered |
+| net-down | a process that was cut off connected again and had a call answered |
 
 Runs of channels: `reports.channels.coverage`.
 """
@@ -30,7 +30,7 @@ from reports.windows import Window, windows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: What a slow network adds to a call: 50 ms in each direction, less a tenth for the timers that add it.
+#: Latency in ms that a slow network adds to a call: 50 in each direction, less a tenth for the inaccuracy of the timers.
 SLOW_MS = 90
 
 #: True when a call belongs to the window of a fault.
@@ -38,26 +38,26 @@ Fits = Callable[[ObservedCall, Window], bool]
 
 
 def after(call: ObservedCall, window: Window) -> bool:
-    """It was answered after the heal."""
+    """True when the call was answered after the heal and before the next fault."""
     return window.heal_ns <= call.done_ns <= window.next_ns
 
 
 def inside(call: ObservedCall, window: Window) -> bool:
-    """It was sent and answered while the fault was in force."""
+    """True when the call was sent and answered while the fault was in force."""
     return window.inject_ns <= call.first_send_ns and call.done_ns <= window.heal_ns
 
 
 def slow(call: ObservedCall, window: Window) -> bool:
-    """It was sent and answered while the network was slow, and took as long as it must."""
+    """True when the call was sent and answered while the network was slow, and took at least the added latency."""
     return inside(call, window) and call.took_ns >= SLOW_MS * MS
 
 
 def across(call: ObservedCall, window: Window) -> bool:
-    """It was under way at some time while the fault was in force."""
+    """True when the call was in flight at some time while the fault was in force."""
     return call.first_send_ns <= window.heal_ns and window.inject_ns <= call.done_ns <= window.next_ns
 
 
-#: Kind of fault -> the calls that it must have brought about, each by some process that it hits.
+#: Kind of fault -> the calls that it must have provoked, each from at least one process that it hits.
 WANTED: dict[str, tuple[tuple[str, Fits, str], ...]] = {
     "worker-freeze": (("finish stale", after, "no finish of a zombie was refused"),),
     "net-latency": (("extend ok", slow, "no renewal was sent and answered while the network was slow"),),
@@ -70,7 +70,7 @@ WANTED: dict[str, tuple[tuple[str, Fits, str], ...]] = {
 
 
 def doubts(run: Run) -> list[str]:
-    """What the plan's faults should have brought about and did not."""
+    """The required effects of the planned faults that did not occur."""
     found = coverage.doubts(run) if run.of_channels else list[str]()
     by_fault = {window.fault: window for window in windows(run)}
     killed = {kill.fault for kill in run.kills}
@@ -87,13 +87,13 @@ def doubts(run: Run) -> list[str]:
 
 
 def done(run: Run, what: str, window: Window) -> list[ObservedCall]:
-    """The observed calls of one kind of all processes that a fault hits."""
+    """The observed calls of one kind from all processes that a fault hits."""
     files = [file for target in window.targets for file in run.files_of(target)]
     return [call for file in files for call in file.observed_calls if call.what == what]
 
 
 def came_back(run: Run, process: str, window: Window) -> bool:
-    """True when a process connected after the heal and had an answer in a later part of time."""
+    """True when a process connected after the heal and was answered in a later time slot."""
     first, last = window.heal_ns // SLOT_NS, window.next_ns // SLOT_NS
     for file in run.files_of(process):
         connected = any(window.heal_ns <= at_ns <= window.next_ns for at_ns in file.connected_ns)
@@ -107,7 +107,7 @@ UNSEEN = "no kill was seen"
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
-    """Kills after which no job in hand ran elsewhere."""
+    """Kills after which none of the leased jobs ran elsewhere."""
     kills = frames.run.kills
     if not kills:
         return []
@@ -120,7 +120,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
 
 
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
-    """What a channel run should have come across and did not."""
+    """The required situations of a channel run that did not occur."""
     unseen = Flag("uncovered", F.lit(True), F.col("words"), absence=False, level="unknown", subject="who")
     return [(frame, unseen) for frame in coverage.unmet(frames)]
 

@@ -1,9 +1,10 @@
-"""H3: the instruments are sound. What recorded the run wrote in order, and what made the load kept up with its schedule.
+"""H3: the instruments are sound. The recorders wrote in order, and the load generator kept up with its schedule.
 
-Every call has at most one completion; a killed process writes nothing after its death; the instants of a row, and the rows of a
-file, follow each other. Latencies count from the intended instant, so a load that is sent late measures itself: the send lag
-of the producers outside of faults (see `reports.catch_up`), the jobs that they did not send at all, and the CPU of the processes
-inside Locust have bounds. Beyond them, or where an enqueue does not say when it was meant to be sent: unknown.
+Every call has at most one completion; a killed process writes nothing after its death; the instants of a row are in order, and
+so are the rows of a file. Latencies count from the intended instant, so a late load generator would measure its own delay.
+Hence there are bounds on the producers' send lag outside of faults (see `reports.catch_up`), on the jobs that they did not send
+at all, and on the CPU of the processes inside Locust. Beyond a bound, or if an enqueue has no intended send time, the check is
+unknown.
 """
 
 from __future__ import annotations
@@ -23,23 +24,24 @@ from reports.windows import Span, windows, within
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Bound of the part of the load that was not sent outside faults; fewer jobs than the second prove nothing.
+#: Bound of the share of the load that was not sent outside of faults; fewer jobs than DROPPED_MIN prove nothing.
 DROPPED_MAX = 0.01
 DROPPED_MIN = 10
 
-#: Bound of the CPU of a process inside Locust: it has one core, and queues behind itself when that is nearly full. Producers
-#: of 120 jobs/s took 6 to 12 % of it, and 36 % in their busiest five seconds.
+#: Bound of the CPU of a process inside Locust: it can use one core, and its requests queue up when that core is nearly full.
+#: Producers of 120 jobs/s took 6 to 12 % of it, and 36 % in their busiest five seconds.
 CPU_MAX = 0.8
 
-#: CPU is looked at over as many samples, which come once a second.
+#: CPU is averaged over this many samples, which come once a second.
 CPU_SAMPLES = 5
 
-#: Threads of a process may note their instants up to this many parts of time before they write.
+#: A thread may take the instant of a row up to this many time slots before it writes the row.
 SLOTS_BACK_MAX = 1
 
 
 def doubts(run: Run) -> list[str]:
-    """Rows in the wrong order, the dead that write, a load without a schedule, and a Locust that is too busy."""
+    """Killed processes that still write, rows in the wrong order, sends without an intended time, and a Locust that is too
+    busy."""
     return living_dead(run) + out_of_order(run) + unintended(run) + busy(run)
 
 
@@ -70,7 +72,7 @@ def out_of_order(run: Run) -> list[str]:
 
 
 def unintended(run: Run) -> list[str]:
-    """Producers that do not say when they meant to send: then nobody knows how late they were."""
+    """Producers with rows that lack an intended send time, so that their lag cannot be computed."""
     what = "publishes" if run.of_channels else "enqueues"
     return [
         f"{process.name} wrote {file.unintended} rows of {what} that do not say when they were meant to be sent"
@@ -80,7 +82,7 @@ def unintended(run: Run) -> list[str]:
 
 
 def frozen_slots(run: Run, owners: set[str]) -> int:
-    """The longest time for which one of the processes was frozen: what it was about to write came out afterwards."""
+    """The longest freeze of one of the processes, in time slots: a row begun before a freeze is written after it."""
     spans_ns = [
         window.heal_ns - window.inject_ns
         for window in windows(run)
@@ -90,7 +92,7 @@ def frozen_slots(run: Run, owners: set[str]) -> int:
 
 
 def busy(run: Run) -> list[str]:
-    """Processes inside Locust that used up their core while there was load, or of which that is not known."""
+    """Processes inside Locust that exceeded the CPU bound under load, or that were not sampled under load."""
     sent_ns = [at for file in run.files.values() for at in (file.enqueue_first_ns, file.enqueue_last_ns) if at is not None]
     found: list[str] = []
     faults = spans(run)
@@ -105,7 +107,7 @@ def busy(run: Run) -> list[str]:
 
 
 def quiet(usage: Usage, faults: Sequence[Span]) -> bool:
-    """True when no fault had to do with what happened between the two samples."""
+    """True when no fault overlaps the time between the two samples."""
     return all(usage.end_ns < from_ns or to_ns < usage.start_ns for from_ns, to_ns in faults)
 
 
@@ -122,7 +124,7 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
 
 
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
-    """The same of channels."""
+    """Operations with two completions, the send lag, and publishes that were not sent, of a channel run."""
     words = sentence("has two completions of operation ", F.col("op"))
     twice = Flag("two completions", F.col("answers") > 1, words, absence=False, level="unknown", subject="proc")
     publishes = frames.calls.where(F.col("f") == "publish").withColumn("enqueue_sent_ns", F.col("first_send_ns"))
@@ -131,29 +133,29 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
 
 
 def late_load(calm: DataFrame, run: Run, what: str) -> list[tuple[DataFrame, Flag]]:
-    """The send lag outside of faults, and what was not sent at all."""
+    """The send lag outside of faults, and the load that was not sent at all."""
     faults = spans(run)
     dropped = sum(drop.count for drop in run.drops if not any(begin <= drop.t_ns <= end for begin, end in faults))
     return [send_lag(calm, lag_max_ms(run)), *([not_sent(calm, dropped, what)] if dropped >= DROPPED_MIN else [])]
 
 
 def answered_twice(frames: Frames) -> tuple[DataFrame, Flag]:
-    """Operations with two completion rows. One row may name a job more than once, but not twice in one place."""
+    """Operations with two completion rows. One row may name a job more than once, but not twice at the same position."""
     completed = frames.events.where((F.col("kind") == "operation") & (F.col("type") != "invoke"))
     answer = F.struct("type", "done_ns", "srv_us")
     both = completed.groupBy("job", "proc", "op").agg(
         F.min(answer).alias("first"),
         F.max(answer).alias("last"),
-        F.count(F.lit(1)).alias("told"),
+        F.count(F.lit(1)).alias("rows"),
         F.size(F.collect_set("position")).alias("places"),
     )
     words = sentence("has two completions of operation ", F.col("op"), " of ", F.col("proc"))
-    twice = (F.col("first") != F.col("last")) | (F.col("told") > F.col("places"))
+    twice = (F.col("first") != F.col("last")) | (F.col("rows") > F.col("places"))
     return both, Flag("two completions", twice, words, absence=False, level="unknown")
 
 
 def send_lag(calm: DataFrame, max_ms: int) -> tuple[DataFrame, Flag]:
-    """How late the producers sent outside of faults, in 99 of 100 cases."""
+    """The 99th percentile of the producers' send lag outside of faults."""
     lag_ms = (F.col("enqueue_sent_ns") - F.col("intended_ns")) / MS
     lag = calm.agg(F.percentile(lag_ms, 0.99).alias("lag_ms")).withColumn("who", F.lit("the producers"))
     words = sentence("sent with a lag of ", F.round("lag_ms", 1), f" ms at p99 outside faults, more than {max_ms} ms")
@@ -161,7 +163,7 @@ def send_lag(calm: DataFrame, max_ms: int) -> tuple[DataFrame, Flag]:
 
 
 def not_sent(calm: DataFrame, dropped: int, what: str) -> tuple[DataFrame, Flag]:
-    """How much of what was offered outside of faults the producers did not send."""
+    """The share of the offered load outside of faults that the producers did not send."""
     lost = F.lit(dropped)
     offered = F.col("sent") + lost
     sent = calm.agg(F.count("enqueue_sent_ns").alias("sent")).withColumn("who", F.lit("the producers"))

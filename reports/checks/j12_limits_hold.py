@@ -1,8 +1,8 @@
-"""J12: a limit of concurrency holds: of the jobs that count against it, no more are leased at once than it allows (rule 20).
+"""J12: a concurrency limit holds: no more of the jobs that count against it are leased at once than it allows (rule 20).
 
-`limits` of the spec says which were set before the load began: of a name, or of each key. A hold counts from the answer to its
-claim until anything was sent that may have ended it, or its lease was over by the clock of its worker; so what is counted at
-one instant was certainly held at once. A limit that was never reached proves nothing.
+`limits` of the spec lists those that were set before the load began, each for a name, a key, or every key. A lease counts from
+the answer to its claim until the first call was sent that may have ended it, or until it expired by its worker's clock; so all
+leases counted at one instant were certainly held at once. A limit that was never reached proves nothing.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 def limits(run: Run) -> list[dict[str, Any]]:
-    """The limits of concurrency that the spec declares: each with `concurrency`, and a `name` or a `key` (`*` = each key)."""
+    """The concurrency limits that the spec declares: each with `concurrency`, and a `name` or a `key` (`*` = each key)."""
     declared: list[dict[str, Any]] = list(run.spec.get("limits") or ())
     return [limit for limit in declared if limit.get("concurrency")]
 
 
 def limited(limit: dict[str, Any]) -> Column:
-    """What a lease counts against under this limit, as text; null for leases that it does not concern."""
+    """The name or key under which a lease counts against this limit; null for leases that the limit does not concern."""
     if name := limit.get("name"):
-        # A class is a name, and what it wants of a worker.
+        # A class is a job name, followed by the worker properties that the job requires.
         return F.when(F.regexp_extract("class", "^[^@~]*", 0) == name, F.lit(name))
     key = F.regexp_extract("lane", "/(.*)$", 1)
     return F.when((key != "") if limit["key"] == "*" else (key == limit["key"]), key)
 
 
 def crowds(frames: Frames) -> DataFrame:
-    """The largest number of definite holds at once against each limit, with what it allows."""
+    """The largest number of leases certainly held at once against each limit, with what the limit allows."""
     held = F.col("hold_end_ns") > F.col("claim_done_ns")
     against = [
         F.struct(limited(limit).alias("limit"), F.lit(limit["concurrency"]).cast("bigint").alias("allowed"))
@@ -51,14 +51,14 @@ def crowds(frames: Frames) -> DataFrame:
         F.struct(F.col("hold_end_ns").alias("t_ns"), F.lit(-1).alias("step")),
     )
     each = counted.select("against.*", F.explode(steps).alias("at")).select("limit", "allowed", "at.*")
-    # An end and a claim at one instant: the end first, for the hold ends before it.
+    # At equal instants an end (step -1) sorts before a claim, because the end of a hold is exclusive.
     up_to_now = Window.partitionBy("limit", "allowed").orderBy("t_ns", "step")
     running = each.withColumn("held", F.sum("step").over(up_to_now.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
     return running.groupBy("limit", "allowed").agg(F.max("held").alias("most"))
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
-    """Limits that were exceeded; and, when none was ever reached, all of them in doubt."""
+    """Limits that were exceeded; and, when no limit was ever reached, an unknown."""
     found = crowds(frames)
     exceeded = Flag(
         "limit exceeded",

@@ -1,9 +1,9 @@
 """J13: nothing is stuck once the last fault is healed (rule 37).
 
-At the deadline snapshot no job that could have run since before the last heal is waiting, overdue, leased to nobody, or still in
-the hands of the worker that claimed it before that heal, however often the lease was renewed: no handler of a drill takes
-longer than the deadline. Twice that long after the heal the harness stops waiting, and nothing that had the time to run may be
-left. Every live worker claims (see `j13_workers`); and each job in hand at a kill started elsewhere within the bound.
+At the deadline snapshot no job that has been able to run since before the last heal may be waiting, overdue, active with an
+expired lease, or still active under a lease claimed before that heal, however often renewed: no handler of a drill takes longer
+than the deadline. Twice that long after the heal the harness stops waiting, and no job that had the time to run may be left.
+Every live worker claims (see `j13_workers`); and each job leased at a kill started elsewhere within the bound.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from reports.frames import Frames
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: The harness waits at least `liveness_ms` for the deadline snapshot, give or take this.
+#: Tolerance of the `liveness_ms` that the harness waits at least before the deadline snapshot.
 EARLY_MS = 100
 
 #: States in which a job still has to run.
 UNFINISHED = ("waiting", "delayed", "active")
 
-#: Server times are placed on the monotonic clock by the snapshot's own pair, which can be off by the length of its call.
+#: Server times are mapped to the monotonic clock by the snapshot's pair of times, which is inexact by the duration of its call.
 CLOCK_SLACK_MS = 1_000
 
 
 def doubts(run: Run) -> list[str]:
-    """It needs a whole deadline snapshot that was not taken too early, and workers that lived on."""
+    """The check needs a complete deadline snapshot that was not taken too early, and at least one live worker."""
     snapshot, heal_ns = run.snapshots.get("deadline"), run.last_heal_ns
     if snapshot is None or heal_ns is None:
         return ["there is no snapshot at the deadline"]
@@ -43,7 +43,7 @@ def doubts(run: Run) -> list[str]:
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Jobs stuck at the deadline or at the end, and jobs in hand at a kill that ran elsewhere too late or never."""
+    """Jobs stuck at the deadline or at the end, and jobs leased at a kill that ran elsewhere too late or never."""
     found: dict[Base, list[Flag]] = {"jobs": []}
     deadline, end = run.snapshots.get("deadline"), run.snapshots.get("end")
     if deadline is not None and not doubts(run):
@@ -56,13 +56,13 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
 
 
 def stuck(run: Run, snapshot: Snapshot) -> list[Flag]:
-    """Jobs that the deadline snapshot found where they should not be any more."""
+    """Jobs that the deadline snapshot lists in a state that they should have left."""
     heal_ns, taken_ms = run.last_heal_ns or 0, snapshot.srv_us // 1_000
     healed_ms = taken_ms - (snapshot.t_ns - heal_ns) // MS - CLOCK_SLACK_MS
     slack_ms = max(0, run.recovery_bound_ms - run.lease_ms)
     due_ms, lease_ms, changed_ns = F.col("due_at_deadline_ms"), F.col("lease_at_deadline_ms"), F.col("changed_ns")
     waiting = F.col("waiting_at_deadline") & (changed_ns < heal_ns)
-    # Without any row since its claim it is that very lease.
+    # Without any row after the claim, the active lease is the one of that claim.
     kept = lease_ms.isNotNull() & (changed_ns < heal_ns) & (F.col("last_claim_ns") == changed_ns)
     kept_words = sentence("is active, claimed ", milliseconds(F.lit(snapshot.t_ns) - changed_ns), " ms ago, before the last heal")
     lapsed, lapsed_words = (
@@ -78,12 +78,12 @@ def stuck(run: Run, snapshot: Snapshot) -> list[Flag]:
 
 
 def left_over(run: Run, snapshot: Snapshot, heal_ns: int) -> Flag:
-    """Jobs that the snapshot at the end finds unfinished, though the load had ended and they had a whole deadline to run in.
+    """Jobs that the snapshot at the end lists as unfinished, though the load had ended and they had `liveness_ms` to run.
 
-    That deadline begins when the job is due, by its enqueue and by the delay of a retry that no later lease has made history.
+    That time counts from when the job is due, by its enqueue or by the delay of a retry that no later lease followed.
 
-    The harness takes it when the queue is drained, or twice the deadline after the last heal. When it was taken sooner it says
-    nothing: the jobs had time left.
+    The harness takes the snapshot when the queue is drained, or twice `liveness_ms` after the last heal. A snapshot taken
+    sooner proves nothing, because the jobs had time left.
     """
     states = F.array_intersect("end_states", F.array(*(F.lit(state) for state in UNFINISHED)))
     waited_ms = (snapshot.t_ns - heal_ns) // MS
@@ -94,7 +94,7 @@ def left_over(run: Run, snapshot: Snapshot, heal_ns: int) -> Flag:
 
 
 def late(run: Run) -> list[Flag]:
-    """Leases in hand at a kill whose job did not start elsewhere in time. Never is known only when the run went on so long."""
+    """Leases held at a kill whose job did not start elsewhere in time. `never` is proved only if the run lasted long enough."""
     recovery_ns, ran_on = F.col("recovery_ns"), ~F.col("ended")
     at_kill = ("in hand of ", F.col("target"), " at ", F.col("fault"))
     slow = sentence(*at_kill, ", ran elsewhere only after ", milliseconds(recovery_ns), " ms")

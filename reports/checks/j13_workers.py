@@ -1,10 +1,10 @@
-"""The part of J13 that is about workers: each one that lives claims jobs after the last heal, and goes on claiming (rule 33).
+"""The part of J13 about workers: each live worker claims jobs after the last heal, and goes on claiming (rule 33).
 
 A worker is silent when it claims nothing after the last heal, or nothing in the second half of the time from that heal to the
-last enqueue, while the others claim. Both are sound only with enough work for everyone: idle workers block on one wake list
-that serves the longest waiting one first, so with `TRAFFIC_PER_WORKER` claims for each live worker a healthy one comes up. The
-second half leaves a worker that was slow to come back the whole first half to do so, ends with the load because afterwards there
-is nothing left to claim, and must last `SWEEPS` sweeps, as a worker that missed a wake-up blocks again after one (rule 22).
+last enqueue, while the others claim. Both are sound only with enough work for all: idle workers block on one wake list that
+serves the longest waiting one first, so with `TRAFFIC_PER_WORKER` claims per live worker a healthy one gets its turn. Only the
+second half counts, so that a slow worker has the first half to recover. It ends with the load, because afterwards there is
+nothing left to claim, and must last `SWEEPS` sweeps, as a worker that missed a wake-up blocks again after one (rule 22).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reports.frames import Frames
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: A worker that gets none of this many claims per live worker has stopped claiming; fewer prove nothing either way.
+#: A worker has stopped claiming if it got none of this many claims per live worker; fewer claims prove nothing.
 TRAFFIC_PER_WORKER = 10
 
 #: Silence that is shorter than this many sweep intervals proves nothing.
@@ -28,7 +28,7 @@ SWEEPS = 2
 
 
 def silent_workers(frames: Frames) -> tuple[DataFrame, Flag]:
-    """Live workers that stopped claiming. One that never claimed is unknown when there was too little work or time."""
+    """Live workers that stopped claiming. A worker that never claimed is unknown when there was too little work or time."""
     run, heal_ns = frames.run, frames.run.last_heal_ns or 0
     enough = TRAFFIC_PER_WORKER * len(run.live_workers)
     claimed_ns, proc = F.col("claim_done_ns"), F.col("proc")
@@ -58,7 +58,7 @@ def silent_workers(frames: Frames) -> tuple[DataFrame, Flag]:
 
 
 def lives(run: Run) -> Column:
-    """The live workers as an array of structs: name, and from when to when they lived (for ever without a close row)."""
+    """The live workers as an array of structs: name, start and end of their lifetime (no end without a close row)."""
     files = {process.name: run.files[process.file] for process in run.processes if process.name in run.live_workers}
     return F.array(
         *(

@@ -1,7 +1,7 @@
 """J14: while a job with a unique key has not ended, no other job with that key is created (rule 23).
 
-A job certainly has its key from the answer to its enqueue until the first call is sent that may end it: a finish, a bury, a last
-retry, a reap. The window of a dedup key is about time, and not judged here.
+A job certainly holds its key from the answer to its enqueue until the first call is sent that may end it: a finish, a bury, a
+last retry, a reap. The time window of a dedup key is not judged here.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ if TYPE_CHECKING:
 
 
 def doubts(run: Run) -> list[str]:
-    """Without jobs there is nothing to keep out."""
+    """The check needs at least one created job."""
     return [] if run.has("created") else ["no enqueue ever succeeded"]
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
-    """Jobs that were created while another certainly had their key; a run in which nobody was ever kept out proves nothing."""
+    """Jobs created while another job certainly held their key; and, when no enqueue was ever refused for its key, an
+    unknown."""
     keyed = frames.jobs.where(F.col("unique").isNotNull() & F.col("created"))
     before = Window.partitionBy("unique").orderBy("created_done_ns", "job").rowsBetween(Window.unboundedPreceding, -1)
     holder = F.struct(F.coalesce("key_free_ns", F.lit(NEVER_NS)).alias("free_ns"), "created_done_ns", F.col("job").alias("job"))
     pairs = keyed.withColumn("held", F.max(holder).over(before))
     both = (F.col("held.created_done_ns") < F.col("enqueue_sent_ns")) & (F.col("created_done_ns") < F.col("held.free_ns"))
-    told = sentence("was created while ", F.col("held.job"), " had the unique key ", F.col("unique"))
+    text = sentence("was created while ", F.col("held.job"), " had the unique key ", F.col("unique"))
     turned_away = frames.events.agg(
         F.count_if((F.col("f") == "enqueue") & (F.col("result") == "duplicate") & F.col("holder").isNotNull()).alias("away")
     ).select("away", F.lit("every unique key").alias("job"))
     idle = Flag("nobody kept out", F.col("away") == 0, sentence("kept nobody out"), absence=False, level="unknown")
-    return [(pairs, Flag("key taken twice", both, told, absence=True)), (turned_away, idle)]
+    return [(pairs, Flag("key taken twice", both, text, absence=True)), (turned_away, idle)]
 
 
 CHECK = Check("J14", "unique keys keep others out", doubts, more=more, applies=lambda run: bool(run.spec.get("unique_keys")))

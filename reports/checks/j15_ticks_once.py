@@ -1,7 +1,7 @@
-"""J15: every tick of a schedule makes one job, however many workers tick (rule 24).
+"""J15: every tick of a schedule creates one job, however many workers run the scheduler (rule 24).
 
-`schedules` of the spec names those with a fixed interval. Their jobs are `cron:<schedule>:<tick>`, and two that follow each other
-must lie one interval apart. That no tick makes two jobs is J6's: both would have one id.
+`schedules` of the spec names the schedules with a fixed interval. Their jobs have the ids `cron:<schedule>:<tick>`, and two
+consecutive ones must be one interval apart. J6 checks that no tick creates two jobs: both would have the same id.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ def schedules(run: Run) -> list[dict[str, Any]]:
 
 
 def doubts(run: Run) -> list[str]:
-    """Without jobs no tick was seen."""
+    """The check needs at least one created job."""
     return [] if run.has("created") else ["no enqueue ever succeeded"]
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
-    """Ticks that follow each other too late or too early; and schedules that never ticked, which prove nothing."""
+    """Consecutive ticks too far apart or too close; and, as unknown, schedules that ticked less than twice."""
     declared = F.array(
         *(
             F.struct(F.lit(one["name"]).alias("name"), F.lit(one["every_ms"]).cast("bigint").alias("every_ms"))
             for one in schedules(frames.run)
         )
     )
-    # Also jobs that nobody was told to have made: their tick was sent, and they ran.
+    # Also count jobs whose tick was never answered, if they were claimed or a snapshot lists them.
     there = F.col("created") | F.col("claim_done_ns").isNotNull() | (F.size("states") > 0)
     ticked = frames.jobs.where(there & F.col("schedule").isNotNull())
     each = ticked.join(
@@ -46,10 +46,10 @@ def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
     )
     in_order = Window.partitionBy("schedule").orderBy("tick_ms")
     gaps = each.withColumn("gap_ms", F.col("tick_ms") - F.lag("tick_ms").over(in_order))
-    told = sentence(
+    text = sentence(
         "came ", F.col("gap_ms"), " ms after the tick before it, its schedule ticks every ", F.col("by.every_ms"), " ms"
     )
-    wrong = Flag("tick missed", F.col("gap_ms") != F.col("by.every_ms"), told, absence=True)
+    wrong = Flag("tick missed", F.col("gap_ms") != F.col("by.every_ms"), text, absence=True)
     counted = (
         frames.jobs.sparkSession.range(1)
         .select(F.explode(declared).alias("by"))

@@ -1,7 +1,7 @@
-"""J16: the payload that a handler gets is the one that was enqueued: crc32 at the claim and at the sink = crc32 at the enqueue.
+"""J16: a handler gets the payload that was enqueued: crc32 at the claim and at the sink = crc32 at the enqueue.
 
-That also finds payloads that were swapped between jobs (rule 33). A job whose enqueue was sent with two payloads has either; one
-whose envelope the server calls corrupt is shown as possible, because nobody got it.
+This also finds payloads that were swapped between jobs (rule 33). A job that was enqueued with two payloads may have either. A
+job whose envelope the server reported as corrupt is only possible, because it was not delivered.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def doubts(run: Run) -> list[str]:
-    """It needs jobs that were enqueued and claimed."""
+    """The check needs jobs that were enqueued and claimed."""
     wanted = (("created", "no enqueue ever succeeded"), ("leased", "no claim ever succeeded"))
     return [words for flag, words in wanted if not run.has(flag)]
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Jobs that a claim handed out, or a handler saw, with another payload than the enqueue sent."""
+    """Jobs that were claimed or handled with another payload than the enqueue sent."""
     del run
 
     def wrong(where: str) -> Column:

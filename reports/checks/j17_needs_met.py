@@ -1,6 +1,6 @@
-"""J17: no job is claimed before those that it needs have ended (rule 25).
+"""J17: no job is claimed before the jobs that it depends on have ended (rule 25).
 
-A parent may have ended from the first call on that may end it: a finish, a bury, a last retry, a reap.
+A parent counts as not ended until the first call is sent that may end it: a finish, a bury, a last retry, a reap.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
-    """Jobs that were claimed while a parent had certainly not ended; a run in which nobody waited for anybody proves nothing."""
+    """Jobs claimed while a parent had certainly not ended; and, when no job had a parent, an unknown."""
     children = frames.jobs.where(F.col("needs").isNotNull() & F.col("created") & F.col("claim_done_ns").isNotNull())
     needed = children.select("job", "claim_done_ns", F.explode("needs").alias("parent"))
     parents = frames.jobs.select(F.col("job").alias("parent"), F.coalesce("key_free_ns", F.lit(NEVER_NS)).alias("over_ns"))

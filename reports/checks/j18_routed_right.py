@@ -1,7 +1,7 @@
-"""J18: a job that wants something of its worker is claimed by no worker that has it not (rule 18).
+"""J18: a job with worker requirements is claimed only by a worker that meets them (rule 18).
 
-In a run with `routing` in its spec the enqueues of such jobs say what they want, and so do their classes on Lanes; the workers
-inside Locust lack it.
+In a run with `routing` in its spec the enqueues of such jobs record the requirement, and in the Lanes format their class does
+too; the workers inside Locust do not meet it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def leases(frames: Frames) -> DataFrame:
-    """Leases of jobs that want something of their worker, by what their enqueue said, or by their class."""
+    """Leases of jobs with worker requirements, as recorded by their enqueue or by their class."""
     asked = frames.jobs.where(F.col("wants").isNotNull()).select("job", "wants")
     claimed = frames.tokens.where(F.col("claim_done_ns").isNotNull()).join(asked, "job", "left")
     return claimed.where(F.col("wants").isNotNull() | F.coalesce(F.col("class").contains("~"), F.lit(False)))
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
-    """Leases of the wrong worker; and a run in which no such job was claimed, which proves nothing."""
+    """Leases of a worker that does not meet the requirement; and, when no such job was claimed, an unknown."""
     routed = leases(frames)
-    told = sentence("claim ", token(), " of class ", F.col("class"), " was handed to ", F.col("proc"), ", which it is not for")
-    wrong = Flag("wrong worker", F.col("proc").startswith(CONSUMER), told, absence=False)
+    text = sentence("claim ", token(), " of class ", F.col("class"), " was handed to ", F.col("proc"), ", which it is not for")
+    wrong = Flag("wrong worker", F.col("proc").startswith(CONSUMER), text, absence=False)
     counted = routed.agg(F.count(F.lit(1)).alias("leases")).select("leases", F.lit("every worker").alias("job"))
     idle = Flag("nothing routed", F.col("leases") == 0, sentence("was asked for nothing"), absence=False, level="unknown")
     return [(routed, wrong), (counted, idle)]

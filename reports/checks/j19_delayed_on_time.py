@@ -1,8 +1,8 @@
-"""J19: delayed jobs start on time: 99 of 100 of them at most `delayed_p99_ms` of the spec after they were due.
+"""J19: delayed jobs start on time: 99 of 100 start at most `delayed_p99_ms` (of the spec) after they were due.
 
-A job is late by the time from the first send of its enqueue, its delay added, to the first start of its handler, all on the
-monotonic clock: the way to the server and back counts too. Jobs that were due inside the window of a fault, or just after it,
-say something about the fault. Where a spec demands nothing the check is left out; too few jobs are unknown.
+A job's lateness is the time from the first send of its enqueue plus its delay to the first start of its handler, on the
+monotonic clock, so it includes both network trips. Jobs due inside the window of a fault, or just after it, are left out,
+because their lateness is due to the fault. Without `delayed_p99_ms` the check does not apply; with too few jobs it is unknown.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
     from reports.frames import Frames
 
-#: Fewer jobs show no 99th percentile worth the name.
+#: Fewer jobs do not give a meaningful 99th percentile.
 JOBS_MIN = 50
 
 
 def allowed_ms(run: Run) -> int:
-    """What the spec demands; 0 = nothing."""
+    """The bound of the spec in ms; 0 = none."""
     return whole(run.spec, "delayed_p99_ms", 0)
 
 
 def lateness(frames: Frames) -> DataFrame:
-    """One row: how many delayed jobs were due outside of faults, and how late they started in ms; null for never."""
+    """One row: the number of delayed jobs due outside of faults, and percentiles of their lateness in ms; null for infinite."""
     due_ns = F.col("enqueue_sent_ns") + F.col("delay_ns")
     faults = [(fault.inject_ns, fault.healed_ns + CATCH_UP_NS) for fault in windows(frames.run)]
     calm = frames.jobs.where((F.col("delay_ns") > 0) & F.col("created") & ~within(due_ns, faults))
@@ -43,7 +43,7 @@ def lateness(frames: Frames) -> DataFrame:
 
 
 def more(frames: Frames) -> list[tuple[DataFrame, Flag]]:
-    """Too late, or too few to tell."""
+    """A p99 above the bound; or, as unknown, too few delayed jobs."""
     found, bound_ms, p99_ms = lateness(frames), allowed_ms(frames.run), F.element_at("late_ms", 2)
     words = sentence("started ", F.round(p99_ms, 1), f" ms after they were due at p99, more than {bound_ms} ms")
     late = Flag("late start", p99_ms > bound_ms, words, absence=True, subject="who")

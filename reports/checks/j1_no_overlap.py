@@ -1,12 +1,12 @@
-"""J1: no two leases of a job are held at one time, and none is taken away before its end.
+"""J1: no two leases of a job are held at the same time, and none is reaped before its end.
 
-A lease is definitely held from the claim's reply to the earliest of: the first send of any call that may have ended it (that is
-neither failed nor called stale), the first send of the reap that took it, and its end as the worker counts it, from the first
-send of the claim or of the newest extend that was answered ok (rules 9 and 32). A lease that ends before its claim is answered
-is held at no time.
+A lease is certainly held from the claim's reply to the earliest of: the first send of a call that may have ended it (one that
+neither failed nor was answered as stale), the first send of the reap that ended it, and its deadline on the worker's clock,
+counted from the first send of the claim or of the latest extend answered ok (rules 9 and 32). A lease that ends before its
+claim is answered is never held.
 
-The server counts a lease from later than its worker does, so a reap that was answered before the end of the lease as the worker
-counts it took away a live one. Extends that are missing from the history could only make that worse.
+The server counts a lease from a later instant than its worker does. So a reap that was answered before the deadline on the
+worker's clock ended a live lease. Extends that are missing from the history could only move that deadline further.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ CLOCK_SLACK_MS = 50
 
 
 def doubts(run: Run) -> list[str]:
-    """Without claims nothing can overlap, which is no pass."""
+    """The check needs at least one claim: without claims nothing can overlap, which must not pass."""
     return [] if run.has("leased") else ["no claim ever succeeded"]
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Leases that began while an earlier one of their job was held; leases that were reaped alive."""
+    """Leases that began while an earlier one of their job was held; leases that were reaped before their end."""
     del run
     start_ns, end_ns, earlier_ns = F.col("claim_done_ns"), F.col("hold_end_ns"), F.col("earlier.hold_end_ns")
     overlap = (end_ns > start_ns) & (earlier_ns > start_ns)
@@ -39,9 +39,9 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
         milliseconds(earlier_ns - start_ns),
         " ms",
     )
-    # The row that ended the earlier hold may be the one that is missing.
+    # `absence`: the row that ended the earlier hold may be missing from the history.
     reaped_ns = F.col("reap_done_ns")
-    # An extend that was sent only after the reap is another violation, J3's.
+    # An extend that was sent after the reap is left to J3.
     extended_ns = F.when(F.col("extend_sent_ns") < reaped_ns, F.col("extend_end_ns"))
     lease_end_ns = F.coalesce(extended_ns, F.col("claim_end_ns"))
     early = reaped_ns < lease_end_ns - CLOCK_SLACK_MS * MS

@@ -1,8 +1,9 @@
-"""J2: the fences of a job rise, and no token is handed out twice (rule 6).
+"""J2: the fences of a job rise, and no token is issued twice (rule 6).
 
-A claim that was first sent after another claim of the job had been answered has a greater fence than that one, also across
-eras of the server. No two leases of a job share a fence, whatever their nonces; and one token goes to one worker by one claim, of
-which the others are repeats (rule 4). Gaps between fences are right: releases and unanswered claims leave them (rule 32).
+A claim that was first sent after another claim of the job had been answered gets a greater fence than that one, also across
+eras of the server. No two leases of a job share a fence, whatever their nonces. A token is issued to one worker by one claim;
+other replies with it must be repeats (rule 4). Gaps between fences are allowed: releases and unanswered claims cause them (rule
+32).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Leases whose fence is below that of an older one, or equal to another; tokens that two claims or two workers got."""
+    """Leases whose fence is below that of an older one, or equal to another; tokens issued to two claims or two workers."""
     del run
     sent_ns, newer_ns, proc, other = (F.col(name) for name in ("claim_sent_ns", "newer_claim_ns", "proc", "other_proc"))
     twin, claimed = F.col("shared_fence") & sent_ns.isNotNull(), ("claim ", token(), " by ", proc)
@@ -37,7 +38,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
 
 
 def who(proc: Column, other: Column) -> Column:
-    """The one worker or the two that got a lease."""
+    """The names of the one or two workers that got a lease."""
     return F.when(proc == other, proc).otherwise(F.concat_ws(" and ", other, proc))
 
 

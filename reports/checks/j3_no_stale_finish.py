@@ -1,10 +1,11 @@
-"""J3: nothing is accepted from a lease that was definitely over before the call was sent.
+"""J3: no call is accepted for a lease that was certainly over before the call was sent.
 
-It is over when a newer one has replaced it, when it was reaped, and when a call that ends it was answered ok. That holds for the
-finish and for every other call with a token: retry, bury, release, mark and extend. (A lease that finishes twice is J6's.)
+A lease is over when a newer one has replaced it, when it was reaped, and when a call that ends it was answered ok. The check
+covers the finish and every other call with a token: retry, bury, release, mark and extend. (J6 covers leases that finish
+twice.)
 
-Newer is a greater fence, or the same fence under another nonce (rule 33). A finish that is accepted after its deadline, with
-no newer claim, is right (rule 32). So is one that a server accepts whose era began without the newer claim: a failover lost it.
+Newer means a greater fence, or the same fence with another nonce (rule 33). Two cases are correct: a finish accepted after the
+deadline of its lease without a newer claim (rule 32), and one accepted in an era in which a failover had lost the newer claim.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def doubts(run: Run) -> list[str]:
-    """Without accepted finishes none can be stale, which is no pass."""
+    """The check needs accepted finishes: without them none can be stale, which must not pass."""
     return [] if run.has("finished") else ["no finish ever succeeded"]
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Leases whose finish, extend or other call was accepted though they were over before it was first sent.
+    """Leases that were over before a finish, extend or other call was first sent, and whose call was accepted all the same.
 
-    A finish may also be accepted by repetition, then its earlier sends count; the others are judged by what `ok` was said to.
+    A finish may also be accepted by a repeat, and then its first send counts; other calls count only if answered `ok`.
     """
     del run
     newer_ns, finish_ns = F.col("replaced_ns"), F.col("finish_sent_ns")
@@ -53,7 +54,8 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
 
 
 def ended_before(kind: str, end: str, call: str) -> Flag:
-    """Leases of which a call was accepted that was first sent after the end of the lease had been accepted, in the same era."""
+    """Leases with an accepted call that was first sent after the call that ended the lease had been accepted, in the same
+    era."""
     late = (F.col(f"{end}.done_ns") < F.col(f"{call}.first_send_ns")) & (F.col(f"{end}.era") == F.col(f"{call}.era"))
     words = sentence(F.col(f"{call}.f"), " of ", token(), " was accepted after its ", F.col(f"{end}.f"), " had been")
     return Flag(kind, late, words, absence=False)

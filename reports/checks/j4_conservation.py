@@ -1,17 +1,18 @@
-"""J4: no job is lost. One that was enqueued has finished, was dropped, or is in exactly one state of the snapshot at the end.
+"""J4: no job is lost. An enqueued job has finished, was dropped, or is in exactly one state of the snapshot at the end.
 
-A drop ends a job without a finish, as its handler or a rule of its asks for after a run that failed: it was discarded, skipped
-(then it counts as done), or goes on elsewhere. That no handler has started, or that the handler had returned under the lease that
-was dropped, is a violation.
+A drop ends a job without a finish after a failed attempt, as requested by its handler or by one of its rules: the job was
+discarded, skipped (then it counts as done), or rerouted. A drop of a job that no handler has started, or whose handler had
+returned under the dropped lease, is a violation.
 
-A job whose finish or drop was sent and never answered, and that is nowhere, is possible, not lost: no other call takes a job out
-of the queue, and no call of a lease that was reaped, or followed by another, did anything at all. Finished or dropped and still
-waiting, delayed, active or dead is a violation. So is dead without any handler start (rule 33), dead though nothing that was sent
-can have buried it (a bury, a retry that was or may have been the last, a reap that says so and not of the first crash: rule 12, a
-script that found it corrupt: rule 17), and done without a finish or a drop that was or may have been accepted.
+A job that is in no state and whose finish or drop was sent but never answered is possible, not lost: only these calls remove a
+job from the queue. (Calls of a lease that was reaped, or followed by another lease, had no effect.) Violations are also: a job
+that finished or was dropped and is still waiting, delayed, active or dead; a dead job without any handler start (rule 33); a
+dead job that no sent call can have buried (a bury, a retry that was or may have been the last, a reap after more than the first
+crash: rule 12, a script that found it corrupt: rule 17); and a done job without a finish or drop that was or may have been
+accepted.
 
-A snapshot says where jobs were at one instant, which lies after that of its rows: about a job that was moved, or came, only
-after the latter it proves nothing.
+A snapshot shows the jobs at one instant, which is later than the instant in its rows. So it proves nothing about a job that
+changed state or was created after the instant in its rows.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ OPEN_STATES = ("waiting", "delayed", "active", "dead", "blocked")
 
 
 def doubts(run: Run) -> list[str]:
-    """It needs jobs, and the whole snapshot at the end."""
+    """The check needs jobs, and a complete snapshot at the end."""
     found = [] if run.has("created") else ["no enqueue ever succeeded"]
     snapshot = run.snapshots.get("end")
     if snapshot is None:
@@ -40,10 +41,10 @@ def doubts(run: Run) -> list[str]:
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Jobs that are lost, in two states, finished and still there, dead without cause, or done without a finish."""
+    """Jobs that are lost, in two states, finished and still listed, dead without cause, or done without a finish."""
     listed, accepted = F.col("states"), F.col("accepted")
     dead, done = F.array_contains(listed, "dead"), F.array_contains(listed, "done")
-    # Nobody can have started what could not be read.
+    # A corrupt job is never delivered, so no handler start is expected for it.
     unstarted = (dead | F.col("buried")) & ~F.col("started") & ~F.col("corrupt")
     no_finish = done & ~accepted & ~F.col("dropped") & ~F.col("finish_open") & ~F.col("drop_open")
     may_be_buried = F.col("rightly_buried") | F.col("bury_open")
@@ -61,7 +62,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
 
 
 def at_end(snapshot: Snapshot) -> list[Flag]:
-    """What the snapshot at the end says about jobs that nothing moved after it began."""
+    """Violations by the snapshot at the end, of jobs that did not change state after it began."""
     states, accepted, taken_ns = F.col("end_states"), F.col("accepted"), F.lit(snapshot.t_ns)
     settled = F.coalesce(F.col("moved_ns") < taken_ns, F.lit(True))
     still = F.arrays_overlap(states, F.array(*(F.lit(state) for state in OPEN_STATES)))
@@ -79,7 +80,7 @@ def at_end(snapshot: Snapshot) -> list[Flag]:
 
 
 def absent(snapshot: Snapshot, settled: Column) -> list[Flag]:
-    """Jobs that the snapshot at the end lists nowhere, and that have neither finished nor were dropped."""
+    """Jobs in no state of the snapshot at the end that neither finished nor were dropped."""
     taken_ns = F.lit(snapshot.t_ns)
     gone = ~F.col("accepted") & ~F.col("dropped") & (F.size("end_states") == 0)
     ending = F.col("finish_open") | F.col("drop_open")

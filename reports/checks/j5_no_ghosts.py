@@ -1,9 +1,9 @@
-"""J5: nothing from nowhere.
+"""J5: every claimed, listed or handled job has an origin in the history.
 
-Whatever is claimed was sent by an enqueue that did not fail, before the claim was answered; so was whatever a snapshot lists, and
-whatever another enqueue is told to be a duplicate of. And a handler runs, and a finish is accepted, only under a lease that a
-claim handed out, and in the process that it was handed to. Where no claim handed it out and that process has one without a known
-answer, the lease may have come by it: that is unknown, not violated.
+Every claimed job was sent by an enqueue that did not fail, before the claim was answered. The same holds for every job that a
+snapshot lists, and for every job of which another enqueue was refused as a duplicate. A handler runs, and a finish is accepted,
+only under a lease that a claim delivered, and in the process that got it. If no answered claim delivered the lease but that
+process has an unanswered claim, the lease may come from that claim: unknown, not violated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Jobs that were claimed or listed without an enqueue, or claimed before it; leases that ran without a claim."""
+    """Jobs that were claimed or listed without an enqueue, or claimed before it; leases under which a job ran without a
+    claim."""
     sent_ns, claimed_ns, states = F.col("enqueue_sent_ns"), F.col("claim_done_ns"), F.col("states")
     never, early = claimed_ns.isNotNull() & sent_ns.isNull(), sent_ns >= claimed_ns
     appeared = (F.size(states) > 0) & sent_ns.isNull() & claimed_ns.isNull()
@@ -55,7 +56,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
 
 
 def stranger() -> Column:
-    """A process that ran a job under a lease that was handed to others; null when there is none."""
+    """A process that ran a job under a lease that was delivered to another process; null when there is none."""
 
     def elsewhere(name: str) -> Column:
         return F.when((F.col(name) != F.col("proc")) & (F.col(name) != F.col("other_proc")), F.col(name))

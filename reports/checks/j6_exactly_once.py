@@ -1,12 +1,12 @@
 """J6: a job is finished exactly once (rule 34): at most one accepted finish per job and era of the server.
 
-The answer `ok` says that this very call finished it, `repeated` that an earlier one had: a lease that was answered ok twice, by
-two calls or in one, is two finishes. A job that is claimed again after its finish is about to be finished again. And a job is
-created once: of two enqueues that were both told to have created it, one lost its payload. A drop is an end like a finish: no job
-is both finished and dropped in one era, none is dropped by two leases, and none is claimed again after it.
+The answer `ok` means that this call finished the job, `repeated` that an earlier one did: a lease with two answers `ok`, to two
+calls or within one, has finished twice. A job that is claimed again after its finish is about to be finished again. A job is
+created once: if two enqueues are both answered `created`, the payload of one is lost. A drop is an end like a finish: no job is
+both finished and dropped in one era, dropped by two leases, or claimed again after its drop.
 
-The second witness is the sink: for every accepted lease its handlers wrote exactly one effect. Effects of leases that were not
-accepted are fine, because handlers run at least once.
+The sink is the second witness: for every lease with an accepted finish its handler wrote exactly one effect. Effects of other
+leases are allowed, because handlers run at least once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def doubts(run: Run) -> list[str]:
-    """It needs accepted finishes, and a sink of every worker."""
+    """The check needs accepted finishes, and a sink of every worker."""
     found = [] if run.has("finished") else ["no finish ever succeeded"]
     if not (names := sinks(run)):
         return [*found, "the manifest declares no sink: there is no second witness"]
@@ -32,12 +32,12 @@ def doubts(run: Run) -> list[str]:
 
 
 def sinks(run: Run) -> list[str]:
-    """The processes whose handlers had a sink to write to."""
+    """The processes whose handlers had a sink."""
     return sorted({process.name for process in run.processes if process.role == "sink"})
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Jobs that were finished or created more than once in an era, or run again; accepted leases with no effect, or with two."""
+    """Jobs that were finished or created twice in an era, or run again; accepted leases without an effect, or with two."""
     leases, calls, effects = F.col("finishes"), F.col("finish_calls"), F.col("effects")
     by_leases, by_calls = F.size(leases) > eras(leases), F.size(calls) > eras(calls)
     tokens = F.when(by_leases, texts(leases)).otherwise(texts(calls))
@@ -72,7 +72,7 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
 
 
 def eras(calls: Column) -> Column:
-    """Eras of the server in which the calls were answered."""
+    """Number of eras of the server in which the calls were answered."""
     return F.size(F.array_distinct(F.transform(calls, lambda call: call["era"])))
 
 

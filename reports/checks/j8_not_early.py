@@ -1,11 +1,11 @@
-"""J8: no job is claimed before it is due, by the server's clock alone (chapter 3.4 of the design).
+"""J8: no job is claimed before it is due, by the server's clock alone.
 
-A claim's own reply says when the job was due and when the server handed it out; both come from one script, so they compare to
-the millisecond. So do the time of the enqueue that created the job plus its delay, and that of a retry plus its delay with
-every claim that came after it. The clocks of producers and workers play no part.
+A claim's reply states when the job was due and when the server delivered it; both come from one script, so they can be compared
+to the millisecond. The claim is also compared with the time of the enqueue that created the job plus its delay, and with the
+time of an earlier retry plus its delay. The clocks of producers and workers are not used.
 
-Original clients put jobs that are due forward by timers of their own, which end a little early: `early_ms` of the spec, at most
-2 ms, is allowed then.
+Original clients promote due jobs by their own timers, which fire slightly early: `early_ms` of the spec, at most 2 ms, allows
+for that.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from reports.facts import Run, whole
 
 
 def flags(run: Run) -> dict[Base, list[Flag]]:
-    """Claims before the due time that they state, before the end of a retry's delay, or before that of the enqueue's."""
+    """Claims before the due time that they state, before the end of a retry's delay, or before the end of the enqueue's
+    delay."""
     early_ms = F.lit(whole(run.spec, "early_ms", 0))
     srv_ms, due_ms, again_ms = F.col("claim_srv_ms"), F.col("claim_due_ms"), F.col("older_again.due_ms")
     first_ms, created_ms = F.expr("claim_srv_us div 1000"), F.col("created_due_ms")
     claimed = ("claim ", token(), " by ", F.col("proc"), " came ")
-    # A retry that was accepted after this claim says nothing about it: that it was accepted is another violation, J3's.
+    # A retry that was accepted after this claim does not delay it; that it was accepted is left to J3.
     retried = (F.col("older_again.srv_ms") <= srv_ms) & (srv_ms + early_ms < again_ms)
     soon = srv_ms + early_ms < due_ms
     unknown = F.col("claim_done_ns").isNotNull() & srv_ms.isNull()

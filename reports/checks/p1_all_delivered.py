@@ -1,7 +1,7 @@
-"""P1: no message is lost. A publish that was answered is delivered to everybody who was subscribed before it was sent.
+"""P1: no message is lost. An answered publish is delivered to every subscriber that was subscribed before it was sent.
 
-Excused: what a fetch of that subscriber reported as lost after the message's life was over; what was published between a snapshot
-and its restore; a subscriber that was deleted, or whose own life was over. A subscriber that has not read so far proves nothing.
+Excused are: messages that a fetch of that subscriber reported as lost after they had expired; messages published between a
+snapshot and its restore; subscribers that were deleted or had expired. A subscriber that has not read that far is unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
-    """Messages that did not arrive, subscriptions that broke off, and subscribers of the spec that nobody heard of."""
+    """Messages that were not delivered, subscriptions that were lost, and subscribers of the spec that were never
+    subscribed."""
     subscribed = subscriptions(frames).persist()
     required = wanted(frames, subscribed)
     return [
@@ -47,7 +48,7 @@ def wanted(frames: ChannelFrames, subscribed: DataFrame) -> DataFrame:
 
 
 def missing(frames: ChannelFrames, required: DataFrame) -> list[tuple[DataFrame, Flag]]:
-    """What of it no answered fetch delivered: lost where a later fetch has passed it over, else not read yet."""
+    """Required deliveries that no answered fetch brought: lost if a later fetch skipped the message, else not read yet."""
     names = ["channel", "subscriber", "message"]
     absent = required.where(F.col("ended").isNull()).join(frames.firsts.select(*names), names, "left_anti")
     fetches = frames.calls.where((F.col("f") == "fetch") & (F.col("type") == "ok") & (F.coalesce("most", F.lit(1)) > 0)).select(
@@ -78,18 +79,18 @@ def missing(frames: ChannelFrames, required: DataFrame) -> list[tuple[DataFrame,
 
 
 def excused(run: Run) -> Column:
-    """Subscribers that need not read to the end, unless a fetch of theirs has passed the message over."""
+    """Rows of subscribers that need not read to the end, unless one of their fetches has skipped the message."""
     names = [f"{one.name}\n{subscriber}" for one in planned(run).values() for subscriber in one.absent]
     return F.concat_ws("\n", "channel", "subscriber").isin(names) & ~F.col("passed")
 
 
 def to() -> Column:
-    """Whom a row is about."""
+    """The subject of a row, as `channel/subscriber`."""
     return F.concat_ws("/", "channel", "subscriber")
 
 
 def broken_off(subscribed: DataFrame) -> tuple[DataFrame, Flag]:
-    """Subscriptions that were not there any more though nobody had ended them and their life was not over."""
+    """Subscriptions that had disappeared without an unsubscribe and before they expired."""
     gone = F.col("ended").isin("gone", "created") & ~F.col("rightly")
     words = F.lit("was not subscribed any more, and nobody had ended that")
     return subscribed.withColumn("who", to()), Flag("subscription lost", gone, words, absence=True, subject="who")
@@ -98,15 +99,15 @@ def broken_off(subscribed: DataFrame) -> tuple[DataFrame, Flag]:
 def unheard_of(run: Run, subscribed: DataFrame) -> tuple[DataFrame, Flag]:
     """Subscribers of the spec that no answer shows as subscribed."""
     wanted = [f"{one.name}/{subscriber}" for one in planned(run).values() for subscriber in one.subscribers]
-    told = subscribed.agg(F.collect_set(to()).alias("told"))
+    seen = subscribed.agg(F.collect_set(to()).alias("seen"))
     names = F.array(*(F.lit(name) for name in wanted)).cast("array<string>")
-    lacking = told.select(F.explode(F.array_except(names, "told")).alias("who"))
+    lacking = seen.select(F.explode(F.array_except(names, "seen")).alias("who"))
     words = F.lit("was never seen to be subscribed")
     return lacking, Flag("unheard of", F.lit(True), words, absence=False, level="unknown", subject="who")
 
 
 def doubts(run: Run) -> list[str]:
-    """A spec without channels says of nobody what it must get."""
+    """The check needs a spec with channels: without them no delivery is required."""
     return [] if planned(run) else ["the spec names no channel"]
 
 

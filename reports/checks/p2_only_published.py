@@ -1,5 +1,5 @@
-"""P2: nothing is delivered that nobody has published: no unknown id, no other content, nothing before it was sent, and nothing
-that cannot be read."""
+"""P2: only published messages are delivered: no unknown id, no changed content, none before it was sent, and none that cannot
+be read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
-    """Deliveries next to the publishes of their messages."""
+    """Deliveries compared with the publishes of their messages."""
     known = frames.messages.select("channel", "message", "sent_ns", "crcs")
     named = frames.delivered.join(known, ["channel", "message"], "left").withColumn("who", to())
     message, unknown = F.col("message"), F.col("sent_ns").isNull()

@@ -1,10 +1,10 @@
-"""P3: each subscriber gets the messages in the order of their clocks and without gaps: the clock of every first delivery comes
-right after that of the one before, in the circle of clocks.
+"""P3: each subscriber gets the messages in the order of their clocks and without gaps: the clock of every first delivery is the
+successor of the previous one's, in the circle of clocks.
 
-A gap is legal where the messages in it were over by then, and where the clock went back between the two (another era, a restored
-server, a subscriber that was created anew). The life of a message whose publish was never answered counts from its first send;
-as its clock is not known, it may stand anywhere. A clock that is to cross the wrap must not be said to have gone back before any
-server did.
+A gap is allowed if the messages in it had expired by then, or if the clock went back between the two deliveries (a new era, a
+restored server, a recreated subscriber). A message whose publish was never answered expires counting from its first send; as
+its clock is unknown, it may fill any gap. The era of a channel that crosses the wrap must not rise before a server was
+restored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
-    """First deliveries that do not follow the one before, and clocks that were said to have gone back for nothing."""
+    """First deliveries that do not follow the previous one, and eras that rose without a restore."""
     followed = steps(frames)
     jumps = followed.where(F.col("step") > 1)
     words = sentence("got ", F.col("message"), " at clock ", F.col("item_clock"), " after ", F.col("item_before"))
@@ -46,18 +46,18 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
 
 
 def steps(frames: ChannelFrames) -> DataFrame:
-    """First deliveries in order, with the step from the one before it; null where no step need be legal."""
+    """First deliveries in order, each with the step from the previous one; null where any step is allowed."""
     by_order = Window.partitionBy("channel", "subscriber").orderBy("done_ns", "position")
     same = [F.lag(name).over(by_order) == F.col(name) for name in ("era", "restored", "generation")]
     step = F.when(same[0] & same[1] & same[2], F.col("item_at") - F.lag("item_at").over(by_order))
     before = {"before_at": F.lag("item_at").over(by_order), "item_before": F.lag("item_clock").over(by_order)}
-    # What a restore has taken away and somebody published anew comes once more, at another clock.
+    # A message that a restore undid and that was published again is delivered again, at another clock.
     return first_deliveries(frames.delivered, "item_at").withColumns({"step": step, **before})
 
 
 def unexplained(frames: ChannelFrames, jumps: DataFrame) -> DataFrame:
-    """Gaps that messages whose life was over do not fill: `alive` was there still, or more clocks are missing than there were
-    such messages."""
+    """Gaps that expired messages do not explain: a message in it had not expired (`alive`), or more clocks are missing than
+    messages had expired."""
     known = frames.messages.select(
         "channel", F.col("message").alias("other"), F.col("place_at").alias("other_at"), "over_ns", "gone"
     )
@@ -66,22 +66,22 @@ def unexplained(frames: ChannelFrames, jumps: DataFrame) -> DataFrame:
     over = F.col("over_ns") <= F.col("done_ns") + EARLY_NS
     fills = F.col("other").isNotNull() & (inside | F.col("other_at").isNull()) & (over | F.col("gone"))
     alive = F.when(inside & ~over & ~F.col("gone"), F.col("other"))
-    told = jumps.select(*names).join(known, "channel", "left").groupBy(*names)
-    summed = told.agg(F.count_if(fills).alias("filled"), F.min(alive).alias("alive"))
+    grouped = jumps.select(*names).join(known, "channel", "left").groupBy(*names)
+    summed = grouped.agg(F.count_if(fills).alias("filled"), F.min(alive).alias("alive"))
     return summed.where(F.col("alive").isNotNull() | (F.col("filled") < F.col("step") - 1))
 
 
 def unfounded(frames: ChannelFrames) -> DataFrame:
-    """Channels that cross the wrap whose era had risen before the first restore began: their clocks are never lost otherwise, for
-    they live longer than a run may leave them alone."""
+    """Channels that cross the wrap and whose era rose before the first restore began. Without a restore their clock is never
+    lost, because it expires later than any idle time of a run."""
     crossing = [one.name for one in planned(frames.run).values() if one.wraps]
     began_ns = min((one.inject_ns for one in restores(frames.run)), default=NEVER_NS)
-    told = F.col("channel").isin(crossing) & (F.col("type") == "ok") & (F.col("done_ns") < began_ns) & (F.col("era") > 0)
-    return frames.calls.where(told).groupBy("channel").agg(F.max("era").alias("era"))
+    early = F.col("channel").isin(crossing) & (F.col("type") == "ok") & (F.col("done_ns") < began_ns) & (F.col("era") > 0)
+    return frames.calls.where(early).groupBy("channel").agg(F.max("era").alias("era"))
 
 
 def skipped() -> Column:
-    """What is missing, in words."""
+    """The missing message or clocks, as text."""
     clocks = sentence("the ", F.col("step") - 1, " between")
     return F.when(F.col("alive").isNotNull(), sentence("the living ", F.col("alive"))).otherwise(clocks)
 

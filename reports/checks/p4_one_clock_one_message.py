@@ -1,7 +1,7 @@
-"""P4: a clock belongs to one message for ever, and a message to one clock while it lives.
+"""P4: a clock always belongs to one message, and a message has one clock until it expires.
 
-A restore undoes publishes: what it may have taken away may have another clock when it is published again, and whoever did not
-know of it may give its clock to another message (possible, not violated).
+A restore undoes publishes: an undone message may get another clock when it is published again, and its old clock may go to
+another message (possible, not violated).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
-    """Clocks with several messages, messages with several clocks, and clocks that are none."""
-    told = clocks(frames).persist()
+    """Clocks with several messages, messages with several clocks, and invalid clocks."""
+    given = clocks(frames).persist()
     names = F.array_join(F.slice(F.sort_array(F.collect_set("message")), 1, 3), ", ")
     firm = F.size(F.collect_set(F.when(~F.col("gone"), F.col("message"))))
-    shared = told.groupBy("channel", "item_clock").agg(
+    shared = given.groupBy("channel", "item_clock").agg(
         F.count_distinct("message").alias("n"), firm.alias("firm"), names.alias("names")
     )
     level = F.when(F.col("firm") > 1, "violated").otherwise("possible")
     words = sentence("gave clock ", F.col("item_clock"), " to ", F.col("n"), " messages: ", F.col("names"))
-    moved = told.groupBy("channel", "message").agg(
+    moved = given.groupBy("channel", "message").agg(
         F.count_distinct("item_clock").alias("n"),
         F.max("excused").alias("excused"),
         F.min("item_clock").alias("low"),
@@ -40,26 +40,26 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
     two = sentence("gave ", F.col("message"), " ", F.col("n"), " clocks, ", F.col("low"), " and ", F.col("high"))
     outside = F.abs("item_clock") > F.lit(CLOCK_MAX)
     none = sentence("gave ", F.col("message"), " clock ", F.col("item_clock"), ", which is none")
-    counted = told.agg(F.count(F.lit(1)).alias("n")).withColumn("who", F.lit("every channel"))
+    counted = given.agg(F.count(F.lit(1)).alias("n")).withColumn("who", F.lit("every channel"))
     return [
         (shared, Flag("shared clock", F.col("n") > 1, words, False, level=level, subject="channel")),
         (moved, Flag("several clocks", (F.col("n") > 1) & ~F.col("excused"), two, absence=False, subject="channel")),
-        (told, Flag("no clock", outside, none, absence=False, subject="channel")),
+        (given, Flag("no clock", outside, none, absence=False, subject="channel")),
         (counted, Flag("thin", F.col("n") == 0, F.lit("told no clock"), absence=False, level="unknown", subject="who")),
     ]
 
 
 def clocks(frames: ChannelFrames) -> DataFrame:
-    """Every clock that an answer gave a message. `gone`: a restore may have taken it away; `excused`: it may have been published
-    anew."""
+    """Every (message, clock) pair of an answer. `gone`: a restore may have undone the publish; `excused`: the message may have
+    been published again."""
     answered = frames.published.where((F.col("type") == "ok") & F.col("item_result").isin("created", "duplicate"))
     given = frames.delivered.where(F.col("message").isNotNull())
     parts = [frame.select("channel", "message", "item_clock") for frame in (answered, given)]
-    told = parts[0].unionByName(parts[1]).where(F.col("item_clock").isNotNull()).distinct()
+    given = parts[0].unionByName(parts[1]).where(F.col("item_clock").isNotNull()).distinct()
     anew = F.col("sent_again_ns") >= F.col("over_ns")
     known = frames.messages.select("channel", "message", "gone", reduce(or_, (F.col("gone"), anew)).alias("excused"))
     filled = {name: F.coalesce(F.col(name), F.lit(False)) for name in ("gone", "excused")}
-    return told.join(known, ["channel", "message"], "left").withColumns(filled)
+    return given.join(known, ["channel", "message"], "left").withColumns(filled)
 
 
 CHECK = Check("P4", "one clock, one message", lambda run: [], channels=channels)

@@ -1,7 +1,7 @@
-"""P5: what was acknowledged is not delivered again: nothing at or before the clock of an acknowledgement that was answered comes
-with a fetch that was sent afterwards, and an acknowledgement covers all messages of the fetch whose receipt it hands in.
+"""P5: acknowledged messages are not delivered again: a fetch that was sent after an answered acknowledgement brings nothing at
+or before its clock, and an acknowledgement covers all messages of the fetch whose receipt it uses.
 
-A restore takes cursors back: acknowledgements before it say nothing about fetches after it.
+A restore moves cursors back, so acknowledgements before it do not count for fetches after it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from reports.channels.frames import ChannelFrames
 
-#: Calls of one subscriber that the same cursor answers.
+#: Key of the calls of one subscriber that share one cursor.
 LIFE = ("channel", "subscriber", "generation", "restored")
 
 
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
-    """Deliveries after their acknowledgement, and acknowledgements of part of a fetch."""
+    """Messages delivered after their acknowledgement, and acknowledgements of only a part of a fetch."""
     compared = again(frames)
     words = sentence("was given ", F.col("message"), " again, at clock ", F.col("item_clock"), ", after it had been acknowledged")
     cut = sentence("acknowledged clock ", F.col("clock"), " with the receipt of a fetch that went on to ", F.col("end_clock"))
@@ -41,25 +41,25 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
 
 
 def again(frames: ChannelFrames) -> DataFrame:
-    """Deliveries, each with the latest place that had been acknowledged when its fetch was sent."""
+    """Deliveries, each with the furthest place that had been acknowledged when its fetch was sent."""
     acked = frames.calls.where((F.col("f") == "acknowledge") & (F.col("type") == "ok") & F.col("restored").isNotNull())
-    # A second copy that is stale tells by the cursor whether the first one moved it.
+    # When a resent acknowledgement is answered as stale, the cursor in the reply shows whether the first copy moved it.
     acked_at = F.when(F.col("result") == "OK", F.col("at")).otherwise(F.col("cursor_at"))
     empty = {
         name: F.lit(None).cast(kind) for name, kind in (("message", "string"), ("item_clock", "bigint"), ("item_at", "bigint"))
     }
     order = F.col("done_ns").alias("order_ns")
     acks = acked.select(*LIFE, order, F.lit(1).alias("turn"), acked_at.alias("acks_at"), *(c.alias(n) for n, c in empty.items()))
-    told = frames.delivered.where(F.col("restored").isNotNull() & F.col("message").isNotNull())
+    delivered = frames.delivered.where(F.col("restored").isNotNull() & F.col("message").isNotNull())
     sent = F.col("first_send_ns").alias("order_ns")
-    gets = told.select(*LIFE, sent, F.lit(0).alias("turn"), F.lit(None).cast("bigint").alias("acks_at"), *empty)
+    gets = delivered.select(*LIFE, sent, F.lit(0).alias("turn"), F.lit(None).cast("bigint").alias("acks_at"), *empty)
     earlier = Window.partitionBy(*LIFE).orderBy("order_ns", "turn").rowsBetween(Window.unboundedPreceding, -1)
     both = acks.unionByName(gets).withColumn("acked_at", F.max("acks_at").over(earlier))
     return both.where(F.col("message").isNotNull())
 
 
 def cut_receipts(frames: ChannelFrames) -> DataFrame:
-    """Acknowledgements of a clock in the middle of a fetch, at which no fetch of that subscriber ended."""
+    """Acknowledgements of a clock inside a fetch at which no fetch of that subscriber ended."""
     names = ["channel", "subscriber", "clock"]
     acked = frames.calls.where((F.col("f") == "acknowledge") & (F.col("result") == "OK")).select(*names).distinct()
     per_fetch = Window.partitionBy("proc", "op")
@@ -72,7 +72,7 @@ def cut_receipts(frames: ChannelFrames) -> DataFrame:
 
 
 def ends(frames: ChannelFrames) -> DataFrame:
-    """Clocks that the receipts of a subscriber name: of the last message of a fetch, or that up to which it read without one."""
+    """Clocks in the receipts of a subscriber: that of the last message of a fetch, or, without one, the clock read up to."""
     last = frames.delivered.groupBy("channel", "subscriber", "proc", "op").agg(F.max_by("item_clock", "position").alias("clock"))
     fetched = frames.calls.where((F.col("f") == "fetch") & (F.col("type") == "ok") & F.col("upto").isNotNull())
     names = ("channel", "subscriber", "clock")

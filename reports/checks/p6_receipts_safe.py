@@ -1,6 +1,6 @@
-"""P6: only receipts move cursors, and only forward. What was tampered with, cut, of another subscriber, used before or beyond
-what there is moves nothing; no cursor goes back but by a restore; none is further than where its subscriber began and what was
-acknowledged for it, be it without an answer; and what is acknowledged was delivered to that subscriber."""
+"""P6: only receipts move cursors, and only forward. A receipt that was tampered with, truncated, of another subscriber, already
+used or beyond the channel's end moves nothing. Only a restore moves a cursor back. A cursor is never beyond both its start and
+the acknowledgements that were sent for it, answered or not. And only delivered messages are acknowledged."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 
     from reports.channels.frames import ChannelFrames
 
-#: Receipts that a run must have tried.
+#: Kinds of bad receipt that a run must have tried.
 TRIED = ("tampered", "truncated", "foreign", "old")
 
-#: What may come of one.
+#: Allowed answers to a bad receipt.
 REFUSED = ("malformed", "stale", "not-found")
 
 
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
-    """Bad receipts that were accepted, cursors that went back or on by themselves, acknowledgements of what nobody was given."""
+    """Accepted bad receipts, cursors that moved back or moved without an acknowledgement, acknowledgements of undelivered
+    clocks."""
     misused = frames.misuses.where(~during_restore(frames)).withColumn("who", to())
     accepted = sentence("was told OK for a receipt that was ", F.col("name"), ", of clock ", F.col("clock"))
     back = sentence("had its cursor at ", F.col("cursor"), " after it had been further")
@@ -53,13 +54,13 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
 
 
 def during_restore(frames: ChannelFrames) -> Column:
-    """An attempt on which a restore may have bitten: it makes good again what had been acknowledged before."""
+    """True for an attempt during a restore, which can make a receipt valid again that had been used before."""
     spans = ((F.col("done_ns") >= one.saved_ns) & (F.col("first_send_ns") <= one.heal_ns) for one in restores(frames.run))
     return reduce(or_, spans, F.lit(False))
 
 
 def missing(frames: ChannelFrames) -> DataFrame:
-    """Kinds of bad receipt of which none was seen to be refused or accepted."""
+    """Kinds of bad receipt without an answered attempt."""
     decided = F.when(F.col("result").isin(*REFUSED, "OK"), F.col("name"))
     tried = frames.misuses.agg(F.collect_set(decided).alias("tried"))
     lacking = F.array_except(F.array(*(F.lit(name) for name in TRIED)), "tried")
@@ -67,38 +68,38 @@ def missing(frames: ChannelFrames) -> DataFrame:
 
 
 def cursors(frames: ChannelFrames) -> DataFrame:
-    """Answers that tell a cursor, each with the furthest one that had been told before its call was sent."""
+    """Answers with a cursor, each with the furthest cursor that had been answered before its call was sent."""
     ok = (F.col("type") == "ok") & F.col("cursor").isNotNull() & F.col("restored").isNotNull()
-    told = frames.calls.where(ok)
-    said_at = {"order_ns": F.col("done_ns"), "turn": F.lit(1), "said_at": F.col("cursor_at")}
-    asked_at = {"order_ns": F.col("first_send_ns"), "turn": F.lit(0), "said_at": F.lit(None).cast("bigint")}
-    columns = (*LIFE, "order_ns", "turn", "said_at", "cursor", "cursor_at")
-    said, asked = (told.withColumns(at).select(*columns) for at in (said_at, asked_at))
+    answered = frames.calls.where(ok)
+    at_answer = {"order_ns": F.col("done_ns"), "turn": F.lit(1), "known_at": F.col("cursor_at")}
+    at_send = {"order_ns": F.col("first_send_ns"), "turn": F.lit(0), "known_at": F.lit(None).cast("bigint")}
+    columns = (*LIFE, "order_ns", "turn", "known_at", "cursor", "cursor_at")
+    answers, sends = (answered.withColumns(at).select(*columns) for at in (at_answer, at_send))
     earlier = Window.partitionBy(*LIFE).orderBy("order_ns", "turn").rowsBetween(Window.unboundedPreceding, -1)
-    both = said.unionByName(asked).withColumn("reached_at", F.max("said_at").over(earlier))
+    both = answers.unionByName(sends).withColumn("reached_at", F.max("known_at").over(earlier))
     return both.where(F.col("turn") == 0)
 
 
 def moved(frames: ChannelFrames) -> DataFrame:
-    """Answers that tell a cursor, each with the furthest place to which it may have come by then: where an answer says that its
-    subscriber began, and what acknowledgements were sent. A subscribe without an answer may have begun anywhere."""
+    """Answers with a cursor, each with the furthest place that the cursor may have reached: the start of the subscriber as
+    answered, and the acknowledgements sent by then. After an unanswered subscribe the start may be anywhere."""
     f, ok = F.col("f"), F.col("type") == "ok"
     begun = F.when(ok, F.col("cursor_at")).when(F.col("type") != "fail", F.lit(CLOCK_MAX))
     may_be_at = F.when(f == "subscribe", begun).when((f == "acknowledge") & (F.col("type") != "fail"), F.col("at"))
     calls = frames.calls.where(F.col("subscriber").isNotNull())
-    asked = calls.where(may_be_at.isNotNull()).select(
+    sends = calls.where(may_be_at.isNotNull()).select(
         "channel", "subscriber", F.col("first_send_ns").alias("order_ns"), may_be_at.alias("may_be_at")
     )
-    said = calls.where(ok & F.col("cursor").isNotNull()).select(
+    answers = calls.where(ok & F.col("cursor").isNotNull()).select(
         "channel", "subscriber", F.col("done_ns").alias("order_ns"), "cursor", "cursor_at"
     )
     so_far = Window.partitionBy("channel", "subscriber").orderBy("order_ns")
-    both = asked.unionByName(said, allowMissingColumns=True).withColumn("allowed_at", F.max("may_be_at").over(so_far))
+    both = sends.unionByName(answers, allowMissingColumns=True).withColumn("allowed_at", F.max("may_be_at").over(so_far))
     return both.where(F.col("cursor").isNotNull())
 
 
 def strange(frames: ChannelFrames) -> DataFrame:
-    """Acknowledgements that moved a cursor to a clock that was not the subscriber's to acknowledge."""
+    """Acknowledgements that moved a cursor to a clock for which the subscriber had no receipt."""
     names = ["channel", "subscriber", "clock"]
     acked = frames.calls.where((F.col("f") == "acknowledge") & (F.col("result") == "OK")).select(*names).distinct()
     given = frames.delivered.select("channel", "subscriber", F.col("item_clock").alias("clock"))

@@ -1,7 +1,7 @@
-"""P7: subscribers agree on the order of messages: no two get two messages in different orders.
+"""P7: subscribers agree on the order of messages: no two subscribers get two messages in different orders.
 
-The order of the subscriber of each channel that got most is what the others are held against. What was published anew (other
-clocks, see P4) stands for no order.
+Per channel, the subscriber that got most messages is the reference for the others. Messages that were published again (with
+other clocks, see P4) are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
-    """Messages that came after one that another subscriber got later."""
+    """Messages that a subscriber got after a message that the reference subscriber got later."""
     held = compared(frames)
     words = sentence("got ", F.col("message"), " after ", F.col("overtaken.message"), ", and ", F.col("first"), " before it")
     wrong = F.col("overtaken.rank") > F.col("rank")
@@ -35,8 +35,8 @@ def channels(frames: ChannelFrames) -> list[tuple[DataFrame, Flag]]:
 
 
 def compared(frames: ChannelFrames) -> DataFrame:
-    """First deliveries of all but the first subscriber of a channel, in their order: the message's rank with the first one, and
-    the highest rank that came before."""
+    """First deliveries of all subscribers but the reference one, in order: the message's rank at the reference subscriber, and
+    the highest rank delivered before."""
     anew = clocks(frames).groupBy("channel", "message").agg(F.count_distinct("item_clock").alias("n")).where(F.col("n") > 1)
     firsts = frames.firsts.join(anew.select("channel", "message"), ["channel", "message"], "left_anti")
     counted = firsts.groupBy("channel", "subscriber").agg(F.count(F.lit(1)).alias("n"))

@@ -1,4 +1,4 @@
-"""Fault bands: when which fault was in force, behind everything that is drawn over time."""
+"""Fault bands: the time in which each fault was in force, shaded behind every figure over time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from reports.page import ink
 from reports.page.timeline import Window
 
-#: About how wide a character of a band's name is, and how high a row of names, in inches.
+#: Approximate width of a character of a band's name, and height of a row of names, in inches.
 CHARACTER_IN = 0.072
 ROW_IN = 0.165
 
-#: Names that need a further row are left out; the table of faults has them all.
+#: At most this many rows of names; names that need a further row are left out. The table of faults has all.
 ROWS_MAX = 5
 
 
@@ -29,7 +29,8 @@ def shade(panels: Sequence[Axes], windows: Sequence[Window]) -> None:
 
 
 def placed(windows: Sequence[Window], width_in: float, span_s: float) -> list[tuple[Window, float, int]]:
-    """Where each window's name goes: its middle on an axis of that width and span, and its row, so that none covers another."""
+    """The position of each window's name: its middle on an axis of this width and span, and its row, so that names do not
+    overlap."""
     ends_s: list[float] = []
     found: list[tuple[Window, float, int]] = []
     for window in sorted(windows, key=lambda window: window.start_s):
@@ -42,7 +43,7 @@ def placed(windows: Sequence[Window], width_in: float, span_s: float) -> list[tu
 
 
 def height_in(names: Sequence[tuple[Window, float, int]]) -> float:
-    """The room that the names need above their panel."""
+    """The height, in inches, that the names need above their panel."""
     return ROW_IN * (1 + max((row for _, _, row in names), default=-1))
 
 

@@ -1,4 +1,4 @@
-"""What stands above each figure, and what is read out in its place."""
+"""The caption above each figure, and its alternative text for screen readers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Caption(NamedTuple):
-    """A figure's title, what it shows and how to read it, and the words for those who do not see it."""
+    """A figure's title, an explanation of what it shows, and its alternative text."""
 
     title: str
     lead: str

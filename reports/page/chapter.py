@@ -1,4 +1,4 @@
-"""A chapter of a page, what every chapter is drawn from, and those that each kind of run has."""
+"""A chapter of a page, the common input of all chapters, and the chapters that both kinds of run have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chapter:
-    """A part of the page. `name` is its anchor and the name of its picture; `lead`, `figure` and `table` are HTML."""
+    """A part of the page. `name` is its anchor and the file name of its picture; `lead`, `figure` and `table` are HTML."""
 
     name: str
     title: str
@@ -31,7 +31,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Common:
-    """What the chapters of every run are drawn from."""
+    """The input of the chapters of every run."""
 
     decided: Mapping[str, Any]
     axis: Axis
@@ -40,7 +40,7 @@ class Common:
 
 
 def guarded(maker: Callable[[Any], list[Chapter]], matter: Common) -> list[Chapter]:
-    """A chapter that cannot be drawn says so in its place; the others are drawn all the same."""
+    """The chapters that `maker` draws; if it fails, one chapter with the error, so that the other chapters are still drawn."""
     try:
         return maker(matter)
     except Exception as error:
@@ -49,7 +49,7 @@ def guarded(maker: Callable[[Any], list[Chapter]], matter: Common) -> list[Chapt
 
 
 def drawn(name: str, caption: Caption, figure: Figure, table: str, **more: object) -> Chapter:
-    """A chapter with its figure in both forms. `more` fills what the caption leaves open."""
+    """A chapter with its figure as SVG and PNG. `more` fills the placeholders of the caption."""
     title, lead, alt = (safe(words.format(**more)) for words in caption)
     region = f'<div class="scroll" tabindex="0" role="region" aria-label="Figure: {title}">{ink.svg(figure, name, alt)}</div>'
     numbered = details("The numbers of this figure", table)
@@ -57,7 +57,7 @@ def drawn(name: str, caption: Caption, figure: Figure, table: str, **more: objec
 
 
 def faults(matter: Common) -> list[Chapter]:
-    """What was broken, when, and what was seen of it; a table alone."""
+    """A table of the faults, their times, and what their witnesses recorded; no figure."""
     lines = matter.decided["measures"]["faults"]
     title, lead, _ = captions.FAULTS
     return [Chapter("faults", title, f"<p>{safe(lead)}</p>", table=numbers.faults(lines, matter.windows))] if lines else []

@@ -1,4 +1,4 @@
-"""The chapters of a page: each a figure with what it shows in words, and under it its numbers as a table."""
+"""The chapters of a page: each a figure with an explanation, and its numbers as a table below."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reports.page.timeline import axis, windows
 
 @dataclass(frozen=True)
 class Matter(Common):
-    """What the chapters of a run of jobs are drawn from."""
+    """The input of the chapters of a job run."""
 
     frames: Frames
     series: Series
@@ -28,7 +28,7 @@ class Matter(Common):
 
 
 def chapters(run: Path, decided: Mapping[str, Any], frames: AnyFrames) -> list[Chapter]:
-    """All chapters that the run has matter for, in the order of the page."""
+    """All chapters for which the run has data, in the order of the page."""
     along = axis(frames.run)
     common = Common(decided, along, windows(frames.run, along), samples(run, frames.run, along))
     with ink.drawing():
@@ -68,7 +68,7 @@ def recovery(matter: Matter) -> list[Chapter]:
 
 
 def timelines(matter: Matter) -> list[Chapter]:
-    """Lanes around each kill and freeze that took jobs away from a worker."""
+    """Lanes around each kill and freeze of a worker that held leases."""
     held = leases.in_hand_at(matter.frames, matter.recoveries)
     found = leases.leases_of(matter.frames, [job for jobs in held.values() for job in jobs[: leases.JOBS_MAX]], matter.axis)
     finished = matter.series.count("finished", matter.axis.buckets)
@@ -89,7 +89,7 @@ def timelines(matter: Matter) -> list[Chapter]:
 
 
 def offenders(matter: Matter) -> list[Chapter]:
-    """What the first jobs went through that broke a promise."""
+    """Lanes of the first jobs that violated a check."""
     names = leases.first_subjects(matter.decided["checks"])
     shown = leases.whole_story(names, leases.leases_of(matter.frames, names, matter.axis))
     return [lanes("offenders", captions.OFFENDERS, shown, matter)] if shown else []
@@ -97,9 +97,9 @@ def offenders(matter: Matter) -> list[Chapter]:
 
 def lanes(name: str, caption: Caption, shown: leases.Lanes, matter: Matter) -> Chapter:
     """One set of lanes."""
-    said = caption.lead
-    said += f" {shown.left_out} more jobs were in hand and are not shown." if shown.left_out else ""
-    said += f" Of the grey leases one in {shown.one_in} is drawn." if shown.one_in > 1 else ""
+    text = caption.lead
+    text += f" {shown.left_out} more jobs were in hand and are not shown." if shown.left_out else ""
+    text += f" Of the grey leases one in {shown.one_in} is drawn." if shown.one_in > 1 else ""
     counts = {"workers": len(shown.workers), "leases": len(shown.leases), "jobs": len(shown.jobs)}
     figure, table = draw_lanes.lanes(shown, matter.windows), numbers.lanes(shown, draw_lanes.letter)
-    return drawn(name, caption._replace(lead=said), figure, table, title=shown.title, **counts)
+    return drawn(name, caption._replace(lead=text), figure, table, title=shown.title, **counts)

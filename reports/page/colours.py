@@ -1,14 +1,14 @@
-"""The colours of page and figures, in light and in dark, and the style sheet that knows them.
+"""The colours of page and figures, light and dark, and the style sheet that defines them.
 
-The hues are those of Okabe and Ito, which people with any colour vision can tell apart, two of them darker so that text in them
-can be read; nothing is told by colour alone.
+The hues are those of Okabe and Ito, which are distinguishable with any colour vision; two are darkened so that text in them is
+readable. No information is given by colour alone.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-#: Role -> its light and its dark colour. The light ones differ from each other: by them an SVG's colours are found again.
+#: Role -> its light and its dark colour. The light ones must all differ, because in an SVG they identify the role.
 COLOURS: dict[str, tuple[str, str]] = {
     "ink": ("#1b1f24", "#e6edf3"),
     "soft": ("#57606a", "#9da7b3"),
@@ -28,7 +28,7 @@ COLOURS: dict[str, tuple[str, str]] = {
 
 
 def style_sheet() -> str:
-    """The style sheet of the page, in which every colour is a variable. On paper it is always light."""
+    """The style sheet of the page, in which every colour is a variable. Printed pages always use the light colours."""
     light, dark = (" ".join(f"--{role}: {pair[place]};" for role, pair in COLOURS.items()) for place in (0, 1))
     schemes = (
         f":root {{ color-scheme: light dark; {light} }}\n"

@@ -1,4 +1,4 @@
-"""The HTML document: the verdict and its reasons first, then the figures, the checks, and what the run was."""
+"""The HTML document: the verdict and its reasons first, then the figures, the checks, and the facts of the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reports.page.tables import safe
 if TYPE_CHECKING:
     from reports.page.chapter import Chapter
 
-#: The page asks nothing of anybody; were something in it to try, the browser is told to refuse.
+#: The page loads nothing. This policy makes the browser refuse, should content from a run try to.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 SIGNS = {"valid": "✓", "violated": "✗", "unknown": "?"}
@@ -40,7 +40,7 @@ PAGE = """<!DOCTYPE html>
 
 
 class Section(NamedTuple):
-    """A part of the page: its anchor, its title, and what it holds as HTML."""
+    """A part of the page: its anchor, its title, and its content as HTML."""
 
     anchor: str
     title: str
@@ -48,7 +48,7 @@ class Section(NamedTuple):
 
 
 def document(run: Path, decided: Mapping[str, Any], drawn: Sequence[Chapter]) -> str:
-    """The whole page. `drawn` is empty for a run that could not be looked at."""
+    """The whole page. `drawn` is empty for a run that could not be judged."""
     spec = decided["spec"]
     sections = [
         Section("checks", "The checks", facts.checks(decided["checks"])),
@@ -76,7 +76,7 @@ FOOTER = "Ironclaim. Handlers run at least once, fenced; a job is finished exact
 
 
 def head(name: str, decided: Mapping[str, Any]) -> str:
-    """The verdict, why, the run in a few sentences, and its numbers at a glance."""
+    """The verdict, its reasons, the run in a few sentences, and the key numbers."""
     verdict = str(decided["verdict"])
     tell, tiles = (channels.story, channels.tiles) if of_channels(decided["spec"]) else (words.story, facts.tiles)
     told = tell(decided) if decided["checks"] else []

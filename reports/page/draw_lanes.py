@@ -1,4 +1,4 @@
-"""Lanes per worker: who held which job when, around one fault."""
+"""Lanes per worker: the leases that each worker held around one fault."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from reports.page import ink
 from reports.page.leases import WORKER_FAULTS, Lanes, Lease, Other
 from reports.page.timeline import Window
 
-#: Heights in inches: of the row of one followed lease, of all other leases of a worker, of a fault's name, and the air in a lane.
+#: Heights in inches: a row of followed leases, all other leases of a worker, a fault's name, and the padding of a lane.
 ROW_IN, OTHERS_IN, NAME_IN, AIR_IN = 0.2, 0.3, 0.17, 0.16
 LEFT_IN, RIGHT_IN, TOP_IN, BOTTOM_IN = 0.95, 0.2, 0.55, 0.45
 AXES_IN = ink.WIDTH_IN - LEFT_IN - RIGHT_IN
 
-#: About how wide a character of a lease's label is.
+#: Approximate width of a character of a lease's label, in inches.
 CHARACTER_IN = 0.066
 
 COLOURS = (ink.BLUE, ink.VERMILLION, ink.GREEN, ink.PURPLE, ink.AMBER, ink.SKY)
@@ -32,12 +32,12 @@ def letter(place: int) -> str:
 
 
 def label(lease: Lease, shown: Lanes) -> str:
-    """What stands beside a bar: the job's letter and the end of the fence, which the table has whole."""
+    """The label of a bar: the job's letter and the last digits of the fence; the table has the full fence."""
     return f"{letter(shown.jobs.index(lease.job))} …{str(lease.fence)[-6:]}"
 
 
 def lanes(shown: Lanes, windows: Sequence[Window]) -> Figure:
-    """A lane per worker: grey the leases that are not followed, under them a bar for each lease of a followed job."""
+    """A lane per worker: the leases that are not followed in grey, and below them a bar for each lease of a followed job."""
     rows = {worker: packed(worker, shown) for worker in shown.workers}
     hits = {worker: hits_of(worker, shown, windows) for worker in shown.workers}
     above_in = {worker: AIR_IN / 2 + NAME_IN * bool(hits[worker]) for worker in shown.workers}
@@ -72,12 +72,12 @@ def lanes(shown: Lanes, windows: Sequence[Window]) -> Figure:
 
 
 def hits_of(worker: str, shown: Lanes, windows: Sequence[Window]) -> list[Window]:
-    """The faults that hit a worker in the time that is shown."""
+    """The faults that hit a worker in the shown time."""
     return [one for one in windows if worker in one.targets and one.start_s <= shown.end_s and one.end_s >= shown.start_s]
 
 
 def packed(worker: str, shown: Lanes) -> list[list[Lease]]:
-    """The followed leases of a worker in as few rows as leave room for each bar and its label."""
+    """The followed leases of a worker, packed into as few rows as possible without overlap of bars and labels."""
     span_s = shown.end_s - shown.start_s
     rows: list[list[Lease]] = []
     free_s: list[float] = []
@@ -93,7 +93,7 @@ def packed(worker: str, shown: Lanes) -> list[list[Lease]]:
 
 
 def background(panel: Axes, others: Sequence[Other], top_in: float) -> None:
-    """The leases that are not followed, in as many thin rows as were held at once."""
+    """The leases that are not followed, in as many thin rows as the most that were held at once."""
     ends_s: list[float] = []
     places: list[tuple[Other, int]] = []
     for other in others:
@@ -151,13 +151,13 @@ END_MARKS = {"accepted": ("o", ink.GREEN), "repeated": ("o", ink.GREEN), "refuse
 
 
 def gone(lease: Lease, windows: Sequence[Window], taken_s: float) -> float:
-    """When a fault took the worker away from the lease; the end of the lease when none did."""
+    """When a fault killed or froze the worker during the lease; the end of the lease if none did."""
     hits = (window.start_s for window in windows if window.name in WORKER_FAULTS and lease.worker in window.targets)
     return min((at_s for at_s in hits if lease.first_s <= at_s < taken_s), default=taken_s)
 
 
 def mark(panel: Axes, window: Window, top_in: float, high_in: float) -> None:
-    """The instant of a fault in the lane of the worker that it hit, and that of its heal where the worker lived to see it."""
+    """Mark the inject of a fault in the lane of the worker that it hit, and its heal if the worker survived."""
     ends_s = [window.start_s] if window.name == "worker-kill" else [window.start_s, window.end_s]
     for at_s in ends_s:
         panel.plot([at_s] * 2, [top_in, top_in + high_in], color=ink.VERMILLION, lw=1.8, zorder=4)
@@ -171,7 +171,7 @@ def mark(panel: Axes, window: Window, top_in: float, high_in: float) -> None:
 
 
 def keys(drawn: Figure) -> None:
-    """What the shapes mean, in one line."""
+    """The legend of the shapes, in one line."""
     entries = [
         (Rectangle((0, 0), 1, 1, facecolor=ink.BLUE), "held"),
         (Rectangle((0, 0), 1, 1, facecolor="none", edgecolor=ink.BLUE, hatch="////"), "held by a dead or frozen worker"),

@@ -16,11 +16,11 @@ from reports.page.words import LATENCY_NAMES
 
 ROW_IN = 0.24
 
-#: About how wide a character of a row's name is, and the most that the names may take, in inches.
+#: Approximate width of a character of a row's name, and the maximum width of the names, in inches.
 CHARACTER_IN, NAMES_MAX_IN = 0.072, 3.0
 LEFT_IN, RIGHT_IN, TOP_IN, BOTTOM_IN = 1.45, 0.2, 0.62, 0.35
 
-#: Percentile -> its marker, colour and size, and its key.
+#: Percentile -> its marker, colour and size, and its legend text.
 MARKS = (
     ("p50_ms", "o", ink.BLUE, 5.0, "half (p50)"),
     ("p90_ms", "s", ink.GREEN, 4.0, "p90"),
@@ -31,7 +31,7 @@ MARKS = (
 
 
 def phases(lines: Sequence[Mapping[str, Any]], titles: Mapping[str, str] = LATENCY_NAMES) -> Figure:
-    """A panel per latency, a row per phase, from the shortest percentile that is known to the longest. `titles`: by series."""
+    """A panel per latency and a row per phase, with a mark for each known percentile. `titles`: by series."""
     names = list(dict.fromkeys(str(line["phase"]) for line in lines))
     series = [name for name in titles if any(line["series"] == name for line in lines)]
     drawn = ink.figure(TOP_IN + BOTTOM_IN + ROW_IN * max(3, len(names)))
@@ -47,7 +47,7 @@ def phases(lines: Sequence[Mapping[str, Any]], titles: Mapping[str, str] = LATEN
 
 
 def room_in(names: Sequence[str]) -> float:
-    """The room that the names of the rows need at the left."""
+    """The width, in inches, that the names of the rows need at the left."""
     longest = max((len(ink.plain(name)) for name in names), default=0)
     return min(max(LEFT_IN, longest * CHARACTER_IN + 0.25), NAMES_MAX_IN)
 
@@ -87,7 +87,7 @@ def phase_panel(panel: Axes, lines: Sequence[Mapping[str, Any]], names: Sequence
 
 
 def recovery(found: Sequence[Recovery], bounds_s: Mapping[str, float], lease_s: float) -> Figure:
-    """A row per kill, a dot per job in hand: how long after the kill it ran elsewhere, against what is allowed."""
+    """A row per kill, a dot per job leased at the kill: the time until it ran elsewhere, against the bound."""
     kills = list(dict.fromkeys(one.fault for one in found))
     drawn = ink.figure(TOP_IN + BOTTOM_IN + 0.25 + 0.7 * len(kills))
     ink.margins(drawn, left=room_in(kills), right=RIGHT_IN, top=TOP_IN - 0.2, bottom=BOTTOM_IN + 0.2)
@@ -107,7 +107,7 @@ def recovery(found: Sequence[Recovery], bounds_s: Mapping[str, float], lease_s: 
 
 
 def kill_row(panel: Axes, row: int, jobs: Sequence[Recovery], bound_s: float, longest_s: float) -> None:
-    """The jobs of one kill, the fastest below; those that never ran again stand beyond everything."""
+    """The jobs of one kill, the fastest at the bottom; those that never ran again are drawn to the right of all others."""
     ran = sorted(one.seconds for one in jobs if one.seconds is not None)
     heights = [row + 0.28 - 0.56 * (place + 0.5) / len(ran) for place in range(len(ran))]
     keyed = row == 0

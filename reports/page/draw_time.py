@@ -1,4 +1,4 @@
-"""Figures over time: latencies; rates, backlog and troubled calls; what the machine had to do. Panels on one axis of seconds."""
+"""Figures over time: latencies; rates, backlog and troubled calls; CPU and memory. Their panels share one axis of seconds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROLE_COLOURS = (ink.VERMILLION, ink.BLUE, ink.GREEN, ink.BLUE, ink.GREEN, ink.GR
 def stack(
     axis: Axis, windows: Sequence[Window], heights_in: Sequence[float], *, legend: bool = False
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of panels over the run's seconds, faults shaded and named; `legend`: with room for keys at the top."""
+    """A figure of panels over the run's seconds, faults shaded and named; `legend`: reserve room for a legend at the top."""
     names = bands.placed(windows, AXES_IN, axis.end_s)
     above_in = LEGEND_IN * legend + bands.height_in(names) + TITLE_IN + 0.05
     gap_in = TITLE_IN + 0.12
@@ -51,7 +51,7 @@ def stack(
 
 
 def latency(series: Series, axis: Axis, windows: Sequence[Window]) -> Figure:
-    """p50, p99 and the longest per bucket of each latency, on one logarithmic scale."""
+    """p50, p99 and the maximum per bucket of each latency, on one logarithmic scale."""
     shown = [name for name in LATENCY_TITLES if name in series.latencies]
     drawn, panels = stack(axis, windows, [1.35] * len(shown), legend=True)
     ends = [spread.max_ms for name in shown for spread in series.latencies[name].values() if spread.max_ms]
@@ -66,8 +66,8 @@ def latency(series: Series, axis: Axis, windows: Sequence[Window]) -> Figure:
 
 
 def latency_panel(panel: Axes, spreads: Mapping[int, Spread], axis: Axis, *, endless: bool = True, dots: str = "") -> None:
-    """One latency. What never ended has no place on the scale: it is marked at the upper edge, where that can be. `dots`: the
-    marker of each p50, for a series with holes, in which a line alone would not be seen."""
+    """One latency. Buckets with infinite values are marked at the upper edge if `endless`. `dots`: a marker for each p50, for a
+    series with gaps, in which a line alone would not be visible."""
     middles_s = [start + axis.width_s / 2 for start in axis.starts_s]
 
     def line(name: str) -> list[float]:
@@ -87,7 +87,7 @@ def latency_panel(panel: Axes, spreads: Mapping[int, Spread], axis: Axis, *, end
 
 
 def scale(panel: Axes, low: float, high: float) -> None:
-    """A logarithmic scale in words that need no powers of ten."""
+    """A logarithmic scale labelled with durations instead of powers of ten."""
     panel.set_yscale("log")
     panel.set_ylim(10 ** math.floor(math.log10(low)), 10 ** (math.ceil(math.log10(high)) + 0.7))
     panel.yaxis.set_major_locator(LogLocator(10, numticks=6))
@@ -104,7 +104,7 @@ def duration(value_ms: float) -> str:
 
 
 def load(series: Series, samples: Samples, axis: Axis, windows: Sequence[Window]) -> Figure:
-    """Offered and finished jobs a second, the backlog as it was sampled, and calls that had trouble."""
+    """Offered and finished jobs per second, the sampled backlog, and troubled calls."""
     drawn, (rates, backlog, trouble) = stack(axis, windows, [1.5, 1.5, 1.1])
     edges_s = [*axis.starts_s, axis.buckets * axis.width_s]
     rates.set_title("Jobs per second")
@@ -125,13 +125,13 @@ def load(series: Series, samples: Samples, axis: Axis, windows: Sequence[Window]
 
 
 def trouble_panel(panel: Axes, series: Series, axis: Axis, edges_s: Sequence[float]) -> None:
-    """Troubled answers per second."""
+    """Answers that show trouble, per second."""
     panel.set_title("Answers that show trouble, per second")
     stacked(panel, {name: per_second(series.count(name, axis.buckets), axis) for name in TROUBLES}, edges_s)
 
 
 def stacked(panel: Axes, parts: Mapping[str, Sequence[float]], edges_s: Sequence[float]) -> None:
-    """Up to four kinds, one on top of the other."""
+    """Up to four series, stacked."""
     floor = [0.0] * (len(edges_s) - 1)
     for (name, heights), colour, hatch in zip(parts.items(), TROUBLE_COLOURS, TROUBLE_HATCHES, strict=False):
         top = [below + height for below, height in zip(floor, heights, strict=True)]
@@ -142,7 +142,7 @@ def stacked(panel: Axes, parts: Mapping[str, Sequence[float]], edges_s: Sequence
 
 
 def machine(samples: Samples, axis: Axis, windows: Sequence[Window], cores: int | None) -> Figure:
-    """Cores that each role used, one on top of the other, and the memory of the server's data."""
+    """CPU cores used by each role, stacked, and the memory of the server's data."""
     drawn, (cpu, memory) = stack(axis, windows, [1.5, 1.0])
     cpu.set_title("Cores in use" if cores is None else f"Cores in use, of {cores}")
     at_s = axis.starts_s
@@ -179,5 +179,5 @@ ROLE_NAMES = {
 
 
 def key(panel: Axes) -> None:
-    """The keys of one panel, on the line of its title."""
+    """The legend of one panel, on the line of its title."""
     panel.legend(loc="lower right", bbox_to_anchor=(1.0, 0.97), ncols=6, borderaxespad=0.0, handlelength=1.6, columnspacing=1.4)

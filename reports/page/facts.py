@@ -1,4 +1,4 @@
-"""The parts of the page without a figure: reasons, numbers at a glance, checks, what the run was, how to judge it again."""
+"""The parts of the page without a figure: reasons, key numbers, checks, facts of the run, and commands to judge it again."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from reports.facts import of_channels
 from reports.page.tables import UNTOLD, cell, details, marked_up, safe
 from reports.page.words import milliseconds
 
-#: Fields of a spec that the page tells in words of its own; the others follow as they stand.
+#: Fields of a spec that the page shows in sections of their own; the others are listed unchanged.
 CARDS = ("machine", "calibration", "versions", "plan", "channels", "harness_errors", "findings")
 
 BYTES_PER_GIB = 2**30
 
 
 def reasons(lines: Sequence[str]) -> str:
-    """Why the verdict is what it is."""
+    """The reasons for the verdict, as HTML."""
     items = "".join(f"<li>{safe(line)}</li>" for line in lines)
     return f'<div class="reasons"><h2>Why</h2><ul>{items}</ul></div>' if items else ""
 
 
 def tiles(measures: Mapping[str, Any]) -> str:
-    """The numbers that everybody asks for first."""
+    """The key numbers, as tiles."""
     slowest = [line["recovery_ms"] for line in measures["recovery"] if line["jobs"]]
     recovered = max(slowest) if slowest and None not in slowest else None
     shown = [
@@ -42,23 +42,23 @@ def tiles(measures: Mapping[str, Any]) -> str:
 
 
 def laid(shown: Sequence[tuple[str, str, str]]) -> str:
-    """Tiles of a name and a value, each with its look."""
+    """Tiles as HTML, from (name, value, class attribute)."""
     each = "".join(f"<div{kind}><dt>{name}</dt><dd>{value}</dd></div>" for name, value, kind in shown)
     return f'<dl class="tiles">{each}</dl>'
 
 
 def told(count: int | None) -> str:
-    """A count, or that it cannot be told."""
+    """A count, or `not known` for None."""
     return "not known" if count is None else cell(count)
 
 
 def bad(count: int | None) -> str:
-    """How a count looks of which there must be none."""
+    """The class attribute of a count that must be 0: unsure when it is None, bad when it is above 0."""
     return ' class="unsure"' if count is None else ' class="bad"' if count else ""
 
 
 def checks(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Every check with its verdict; what it found, or why it is in doubt, in full."""
+    """Every check with its verdict, and in full what it found or why it is unknown."""
     rows = [
         [
             safe(line["id"]),
@@ -82,7 +82,7 @@ def checks(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def declared(lines: Sequence[Mapping[str, Any]]) -> str:
-    """The declared findings of the model, each with what of it was seen; what is not declared is a violation above."""
+    """The declared findings of the model, each with the rows that were seen."""
     rows: list[list[str]] = []
     for line in lines:
         examples = "".join(f"<li>{safe(example)}</li>" for example in line["examples"])
@@ -105,7 +105,7 @@ def findings(line: Mapping[str, Any]) -> str:
 
 
 def particulars(spec: Mapping[str, Any], measures: Mapping[str, Any]) -> str:
-    """Seed, versions, commit, machine, plan, and how well it was recorded."""
+    """Seed, versions, commit, machine, plan, and the quality of the recording."""
     if not spec:
         return ""
     plain = [(name, value) for name, value in spec.items() if name not in CARDS and value not in ("", None)]
@@ -137,12 +137,12 @@ def fields(title: str, pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def written(value: object) -> str:
-    """A value of a spec as its file has it."""
+    """A value of a spec: a string as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def machine_fact(name: str, value: object) -> str:
-    """A field of the machine card for people."""
+    """A field of the machine card in readable form."""
     if name == "memory_bytes" and isinstance(value, int):
         return f"{value / BYTES_PER_GIB:.1f} GiB"
     if name == "load" and isinstance(value, list):
@@ -151,7 +151,7 @@ def machine_fact(name: str, value: object) -> str:
 
 
 def recording(measures: Mapping[str, Any], unit: str) -> list[tuple[str, str]]:
-    """What the load and its recording were like: what the numbers of the page rest on."""
+    """Rates, send lag and the recorder's share: the conditions under which the numbers were measured."""
     share, lag = measures["recorder_share"], measures["send_lag"]
     return [
         *((name.removesuffix("_per_s"), rate(per_s, unit)) for name, per_s in measures["rates"].items()),
@@ -163,20 +163,20 @@ def recording(measures: Mapping[str, Any], unit: str) -> list[tuple[str, str]]:
 
 
 def rate(per_s: float | None, unit: str) -> str:
-    """A rate in words."""
+    """A rate as text."""
     return "not known" if per_s is None else f"{per_s:,.1f} {unit}/s"
 
 
 def again(run: Path, spec: Mapping[str, Any]) -> str:
-    """Commands that judge the same history again, and that draw the same plan again."""
+    """The commands that judge this history again and that run the same plan again."""
     name = str(spec.get("id") or run.name)
     lines = [f"make judge RUN={shlex.quote(f'runs/{name}')}"]
-    said = ["The first line judges this history again: on any machine, without Redis, from the folder of the run alone."]
+    parts = ["The first line judges this history again: on any machine, without Redis, from the folder of the run alone."]
     if spec.get("scenario") in ("bench", "compare", "channels") and isinstance(spec.get("seed"), int):
-        # A run of a comparison is made again by the whole of it.
+        # A run that was part of a comparison is repeated by running the whole comparison.
         model = "all" if spec["scenario"] == "compare" else spec.get("model")
         chosen = {"MODEL": "" if model == "lanes" else model, "MUTANT": spec.get("mutant")}
         words = [f"{name}={shlex.quote(str(value))}" for name, value in chosen.items() if value]
         lines.append(" ".join([f"make bench SEED={spec['seed']}", *words]))
-        said.append("The second draws the same plan of faults and runs it; what the kernel makes of it is never quite the same.")
-    return f"<p>{' '.join(said)}</p><pre>" + "\n".join(map(safe, lines)) + "</pre>"
+        parts.append("The second draws the same plan of faults and runs it; what the kernel makes of it is never quite the same.")
+    return f"<p>{' '.join(parts)}</p><pre>" + "\n".join(map(safe, lines)) + "</pre>"

@@ -1,7 +1,7 @@
-"""Colours, sizes, and how a figure becomes SVG for the page and PNG for a file.
+"""Colours and sizes of figures, and their output as SVG for the page and PNG for a file.
 
-A figure is drawn once, in the light colours. On the page each of them is a variable of the style sheet, so that the same figure
-reads well in the dark.
+A figure is drawn once, in the light colours. On the page each colour becomes a variable of the style sheet, so that the same
+figure also works in dark mode.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INK, SOFT, GRID, PAPER, BAND, EDGE = (COLOURS[name][0] for name in ("ink", "soft
 BLUE, VERMILLION, GREEN, PURPLE = (COLOURS[name][0] for name in ("blue", "vermillion", "green", "purple"))
 SKY, AMBER, GREY, OTHER = (COLOURS[name][0] for name in ("sky", "amber", "grey", "other"))
 
-#: Width of a figure on the page, in inches; points on paper are about 1.4 pixels there.
+#: Width of a figure on the page, in inches; a point is about 1.4 pixels there.
 WIDTH_IN = 10.0
 DPI = 110
 
@@ -33,7 +33,7 @@ SETTINGS: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 8.5,
     "text.color": INK,
-    # A job id with two dollar signs is no formula.
+    # A job id with two dollar signs must not be rendered as a formula.
     "text.parse_math": False,
     "axes.edgecolor": GRID,
     "axes.labelcolor": SOFT,
@@ -62,13 +62,13 @@ SETTINGS: Any = {
     "path.simplify": True,
 }
 
-#: What a text may not be longer than in a figure.
+#: Maximum length of a text in a figure.
 LABEL_MAX = 48
 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """The settings of all figures. What matplotlib has to say about a font that lacks a character is for nobody."""
+    """Apply the settings of all figures while the block runs. Warnings about characters missing from a font are suppressed."""
     with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
@@ -87,7 +87,7 @@ def margins(drawn: Figure, *, left: float, right: float, top: float, bottom: flo
 
 
 def legend(drawn: Figure, *panels: Axes) -> None:
-    """One line of keys at the top of the figure, for the labels of its panels."""
+    """A legend in one line at the top of the figure, for the labels of its panels."""
     keyed = [pair for panel in panels for pair in zip(*panel.get_legend_handles_labels(), strict=True)]
     once = {label: handle for handle, label in reversed(keyed)}
     labels = list(dict.fromkeys(label for _, label in keyed))
@@ -97,20 +97,20 @@ def legend(drawn: Figure, *panels: Axes) -> None:
 
 
 def plain(text: object) -> str:
-    """A text as a figure can show it: control characters as escapes, and not too long."""
+    """A text for use in a figure: control characters escaped, cut to `LABEL_MAX`."""
     shown = "".join(char if unicodedata.category(char)[0] != "C" else ascii(char)[1:-1] for char in str(text))
     return shown if len(shown) <= LABEL_MAX else shown[: LABEL_MAX - 1] + "…"
 
 
 def png(drawn: Figure) -> bytes:
-    """The figure as a picture on white."""
+    """The figure as PNG on white."""
     out = io.BytesIO()
     drawn.savefig(out, format="png", facecolor=PAPER)
     return out.getvalue()
 
 
 def svg(drawn: Figure, name: str, alt: str) -> str:
-    """The figure as an element of an HTML page. Its ids begin with its name; `alt` must be escaped."""
+    """The figure as an SVG element of an HTML page. Its ids begin with `name`; `alt` must already be escaped."""
     out = io.StringIO()
     drawn.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = re.sub(r"<!--.*?-->\s*|<metadata>.*?</metadata>\s*", "", out.getvalue(), flags=re.S)

@@ -1,4 +1,4 @@
-"""The leases of chosen jobs, with everything that is known of each, and the leases around them: what the lanes are drawn from."""
+"""The data of the lanes: the leases of chosen jobs with all known events, and the other leases around them."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from reports.facts import Stage
     from reports.frames import Frames
 
-#: One set of lanes follows at most this many jobs, and shows at most about this many other leases.
+#: Maximum number of followed jobs, and approximate maximum number of other leases, in one set of lanes.
 JOBS_MAX = 12
 OTHERS_MAX = 2_000
 
-#: Of each violated check this many examples are told.
+#: This many examples of each violated check are shown.
 OFFENDERS_OF_A_CHECK = 2
 
-#: Lanes begin this long before their fault and end this long after the last thing that they are about.
+#: Lanes begin this long before their fault and end this long after their last event.
 LEAD_S = 2.0
 TRAIL_S = 1.5
 
-#: Faults that take a worker away from its jobs.
+#: Faults that kill or freeze a worker.
 WORKER_FAULTS = ("worker-kill", "worker-freeze")
 
-#: How the answer to the end of a lease reads.
+#: Answer to the call that ends a lease -> its text.
 ANSWERS = {"ok": "accepted", "repeated": "repeated", "stale": "refused", "void": "refused", "unknown": "no answer"}
 
 
 @dataclass
 class Lease:
-    """One lease of a job, in seconds of the axis; what is not known is None or absent."""
+    """One lease of a job. Times are seconds on the axis; unknown values are None or empty."""
 
     job: str
     fence: int
@@ -55,19 +55,19 @@ class Lease:
 
     @property
     def first_s(self) -> float:
-        """The first that is seen of it."""
+        """When its first known event happened."""
         return min(at for at in (self.claimed_s, self.started_s, self.ended_s, self.reaped_s, float("inf")) if at is not None)
 
     @property
     def last_s(self) -> float:
-        """The last that is seen of it."""
+        """When its last known event happened."""
         seen = (self.claimed_s, self.started_s, self.ended_s, self.reaped_s, *self.renewed_s)
         return max((at for at in seen if at is not None), default=self.first_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A lease in the background: who held it, and when."""
+    """A lease in the background: its worker and times."""
 
     worker: str
     start_s: float
@@ -76,7 +76,8 @@ class Other:
 
 @dataclass(frozen=True)
 class Lanes:
-    """What one timeline shows. `left_out`: jobs that were in hand and are not followed; one in `one_in` others is shown."""
+    """The content of one timeline. `left_out`: number of leased jobs that are not followed; `one_in`: one in this many other
+    leases is shown."""
 
     title: str
     start_s: float
@@ -90,7 +91,7 @@ class Lanes:
 
 
 def in_hand_at(frames: Frames, recoveries: Sequence[Recovery]) -> dict[str, list[str]]:
-    """Fault -> the jobs that were in hand when it began, the slowest to run again first; of kills and freezes alone."""
+    """Fault -> the jobs that its target held when it began, the slowest to run again first; for kills and freezes only."""
     found: dict[str, list[str]] = {}
     for one in recoveries:
         found.setdefault(one.fault, []).append(one.job)
@@ -102,7 +103,7 @@ def in_hand_at(frames: Frames, recoveries: Sequence[Recovery]) -> dict[str, list
 
 
 def held_by(frames: Frames, witness: Stage) -> list[str]:
-    """Jobs that the target of a fault held when it was injected, for a witness that names none."""
+    """Jobs that the target of a fault held when it was injected; used when the witness names none."""
     injects = [one.t_ns for one in frames.run.stages if one.fault == witness.fault and one.stage == "inject"]
     at_ns = F.lit(min([*injects, witness.t_ns])).cast("bigint")
     until_ns = F.least("end_sent_ns", "reap_sent_ns")
@@ -129,7 +130,7 @@ def leases_of(frames: Frames, jobs: Iterable[str], axis: Axis) -> dict[str, list
 
 
 def enter(lease: Lease, row: Row, axis: Axis) -> None:
-    """What one row adds to its lease; rows come in the order in which they were sent."""
+    """Add the content of one row to its lease; rows must be in the order in which they were sent."""
     f, result, answered = row["f"], row["result"] or "", row["type"] == "ok"
     sent_s = None if row["first_send_ns"] is None else axis.second(row["first_send_ns"])
     done_s = None if row["done_ns"] is None else axis.second(row["done_ns"])
@@ -165,7 +166,8 @@ def around(window: Window, jobs: Sequence[str], leases: dict[str, list[Lease]], 
 
 
 def with_others(frames: Frames, lanes: Lanes, finished: Sequence[int], axis: Axis) -> Lanes:
-    """The lanes with the leases in the background, or of one in so many jobs when they are too many. `finished`: per bucket."""
+    """The lanes with the background leases added, thinned to one in `one_in` jobs when there are too many. `finished`: finished
+    jobs per bucket."""
     first, last = (int(at // axis.width_s) for at in (lanes.start_s, lanes.end_s))
     one_in = max(1, -(-sum(finished[max(0, first) : last + 1]) // OTHERS_MAX))
     start_ns, end_ns = (axis.start_ns + round(at * SECOND_NS) for at in (lanes.start_s, lanes.end_s))
@@ -179,13 +181,13 @@ def with_others(frames: Frames, lanes: Lanes, finished: Sequence[int], axis: Axi
 
 
 def first_subjects(checks: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What the first examples of each violated check are about: each is a sentence that begins with its subject."""
+    """The subjects of the first examples of each violated check: an example is a sentence that begins with its subject."""
     examples = [check["examples"][:OFFENDERS_OF_A_CHECK] for check in checks if check["verdict"] == "violated"]
     return list(dict.fromkeys(str(example).split(" ", 1)[0] for few in examples for example in few))[:JOBS_MAX]
 
 
 def whole_story(jobs: Sequence[str], leases: Mapping[str, Sequence[Lease]]) -> Lanes | None:
-    """Lanes with everything that happened to some jobs; None when nothing is known of any. What is no job is passed over."""
+    """Lanes with all leases of these jobs; None when no lease of any is known. Subjects that are not jobs are skipped."""
     jobs = [job for job in jobs if job in leases]
     followed = [lease for job in jobs for lease in leases[job] if lease.first_s != float("inf")]
     if not followed:

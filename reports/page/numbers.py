@@ -1,4 +1,4 @@
-"""The table under each figure: the same numbers, to be read, copied and heard."""
+"""The table under each figure: the same numbers as text, for copying and for screen readers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def faults(lines: Sequence[Mapping[str, Any]], windows: Sequence[Window]) -> str
 
 
 def phases(lines: Sequence[Mapping[str, Any]], heads: tuple[str, str] = ("latency", "jobs")) -> str:
-    """A line per phase and latency. `heads`: what the lines of a phase differ in, and what was counted."""
+    """A line per phase and latency. `heads`: titles of the series column and of the count column."""
     rows = [
         (line["phase"], LATENCY_NAMES.get(line["series"], line["series"]), line["n"], *(line[name] for name in PERCENTILES))
         for line in lines
@@ -78,13 +78,13 @@ def load(series: Series, samples: Samples, axis: Axis) -> str:
 
 
 def recovery(found: Sequence[Recovery]) -> str:
-    """A line per job in hand."""
+    """A line per job leased at a kill."""
     rows = [(one.job, one.fault, one.target, one.seconds, fate(one)) for one in found]
     return table("Jobs in hand at each kill", ("job", "kill", "worker", "seconds", "what became of it"), rows, words=(1, 2, 4))
 
 
 def fate(one: Recovery) -> str:
-    """What became of a job in hand."""
+    """The outcome of a job leased at a kill."""
     if one.seconds is not None:
         return "ran elsewhere"
     return "its end had been sent, or it was buried" if one.ended else "never ran again"
@@ -104,7 +104,7 @@ def lanes(shown: Lanes, letter: Callable[[int], str]) -> str:
 
 
 def cells(lease: Lease) -> tuple[object, ...]:
-    """What is known of a lease. The fence is an identity, not a quantity: it is written without separators."""
+    """The known events of a lease. The fence is an identifier, not a quantity, so it has no thousands separators."""
     return (
         lease.job, str(lease.fence), lease.worker or None, lease.claimed_s, lease.started_s, len(lease.renewed_s), lease.ended_s,
         lease.ended_by or None, lease.answer or None, lease.reaped_s, lease.reaped_by or None,

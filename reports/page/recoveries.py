@@ -1,4 +1,4 @@
-"""How long each job in hand at a kill took to run elsewhere."""
+"""The recovery time of each job leased at a kill."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from reports.facts import MS
 if TYPE_CHECKING:
     from reports.frames import Frames
 
-#: Of one kill at most this many jobs are drawn one by one: the slowest.
+#: At most this many jobs of one kill are drawn: the slowest.
 JOBS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """One job in hand at a kill; `seconds` is None when it never ran again, `ended` when its own end had still arrived."""
+    """One job leased at a kill. `seconds`: until it ran elsewhere, None = never; `ended`: it never ran again because the call
+    that ended its lease took effect, or because it was buried."""
 
     fault: str
     target: str
@@ -28,7 +29,7 @@ class Recovery:
 
 
 def recoveries(frames: Frames) -> list[Recovery]:
-    """Every job in hand at a witnessed kill, by kill, the slowest first."""
+    """Every job leased at a witnessed kill, by kill, the slowest first."""
     rows = frames.in_hand.where(F.col("fault") != "").orderBy("fault", F.desc_nulls_first("recovery_ns"), "job")
     found: list[Recovery] = []
     seen: dict[str, int] = {}

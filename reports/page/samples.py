@@ -1,4 +1,5 @@
-"""The samples of a run, once a second: queue counts, CPU per role, memory of the server. Small files, read without Spark."""
+"""The samples of a run, taken once a second: queue counts, CPU per role, memory of the server. Small files, read without
+Spark."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 
 STATES = ("waiting", "delayed", "active")
 
-#: Roles of processes as they are drawn, from the bottom up: a run has workers and producers, or subscribers and publishers.
+#: Roles of processes in stacking order from the bottom: a run has workers and producers, or subscribers and publishers.
 ROLES = ("server", "worker", "producer", "subscriber", "publisher", "harness", "other")
 
 
 @dataclass
 class Samples:
-    """By bucket: the last count of each state, cores used by each role, MiB that the server's data take."""
+    """Per bucket: the last count of each state, the cores used by each role, and the MiB of the server's data."""
 
     backlog: dict[str, dict[int, int]] = field(default_factory=lambda: {state: {} for state in STATES})
     cores: dict[str, dict[int, float]] = field(default_factory=lambda: {role: {} for role in ROLES})
@@ -30,7 +31,7 @@ class Samples:
 
 
 def samples(run: Path, facts: Run, axis: Axis) -> Samples:
-    """What the sampler of the harness wrote. A line that cannot be read is passed over: samples prove nothing."""
+    """The samples of the harness. Unreadable lines are skipped, because no verdict rests on samples."""
     found = Samples()
     for at, row in lines(run / "samples" / "queue.jsonl", axis):
         for state in STATES:
@@ -44,7 +45,7 @@ def samples(run: Path, facts: Run, axis: Axis) -> Samples:
 
 
 def add_cores(found: Samples, facts: Run, axis: Axis) -> None:
-    """Cores that the processes of each role used, added up over its processes."""
+    """Add the cores used by each role, summed over its processes."""
     roles = {process.name: process.role for process in facts.processes if process.role != "sink"} | {"server": "server"}
     for name, usages in facts.cpu.items():
         role = roles.get(name, "other")
@@ -58,7 +59,7 @@ def add_cores(found: Samples, facts: Run, axis: Axis) -> None:
 
 
 def lines(path: Path, axis: Axis) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a file of samples with the bucket that each falls in."""
+    """The rows of a file of samples, each with its bucket."""
     for row in rows_of(path):
         if is_number(row.get("t_ns")) and 0 <= (at := bucket(row["t_ns"], axis)) < axis.buckets:
             yield at, row
@@ -70,5 +71,5 @@ def bucket(t_ns: int, axis: Axis) -> int:
 
 
 def is_number(value: Any) -> bool:
-    """A number that can be drawn, and no truth value."""
+    """True for a number that can be drawn, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e18

@@ -1,4 +1,4 @@
-"""What happened over time, summed up in Spark: per bucket the latencies, the rates, and the calls that had trouble."""
+"""The series over time, aggregated by Spark: latencies, rates and troubled calls per bucket."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from reports.frames import Frames
 
-#: What is counted per bucket.
+#: Events that are counted per bucket.
 RATES = ("offered", "enqueued", "finished")
 TROUBLES = ("re-sent", "repeated", "refused", "unanswered")
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The latencies of one bucket: exact percentiles (None: it falls among what never ended), the longest that ended."""
+    """The latencies of one bucket: exact percentiles (None = infinite), and the longest finite one."""
 
     n: int
     unfinished: int
@@ -36,19 +36,19 @@ class Spread:
 
 @dataclass(frozen=True)
 class Series:
-    """Everything that is drawn over time, by the number of its bucket."""
+    """All series over time, by bucket number."""
 
     latencies: Mapping[str, Mapping[int, Spread]] = field(default_factory=dict)
     counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     def count(self, name: str, buckets: int) -> list[int]:
-        """One count for every bucket of the run."""
+        """The counts of all buckets of the run, 0 where there is none."""
         found = self.counts.get(name, {})
         return [found.get(bucket, 0) for bucket in range(buckets)]
 
 
 def series(frames: Frames, axis: Axis) -> Series:
-    """All series of a run. What lies outside of the axis is left out."""
+    """All series of a run. Events outside of the axis are left out."""
     found: dict[str, dict[int, Spread]] = {}
     counts: dict[str, dict[int, int]] = {}
     for row in latencies(frames, axis).collect():
@@ -61,14 +61,14 @@ def series(frames: Frames, axis: Axis) -> Series:
 
 
 def ended(value_ms: float | None) -> float | None:
-    """A latency; None when it has no end, or nothing was measured."""
+    """A latency in ms; None when it is infinite or was not measured."""
     return value_ms if value_ms is not None and isfinite(value_ms) else None
 
 
 def latencies(frames: Frames, axis: Axis) -> DataFrame:
-    """Per latency and bucket: n, unfinished, percentiles, max_ms. A job counts for the time at which it should have been sent.
+    """Per latency and bucket: n, unfinished, percentiles, max_ms. A job counts in the bucket in which it should have been sent.
 
-    An enqueue without an answer and a job without an accepted finish have no end; they are counted, not left out.
+    The latency of an unanswered enqueue, or of a job without an accepted finish, is infinite; such jobs are not left out.
     """
     jobs = frames.jobs.where(F.col("intended_ns").isNotNull())
     values = {name: F.coalesce(value, F.lit(percentiles.NEVER_MS)) for name, value in percentiles.series().items()}
@@ -83,7 +83,7 @@ def latencies(frames: Frames, axis: Axis) -> DataFrame:
 
 
 def tally(frames: Frames, axis: Axis) -> DataFrame:
-    """Per name and bucket how often it happened: jobs offered, enqueued and finished, and answers that show trouble."""
+    """Counts per name and bucket: jobs offered, enqueued and finished, and answers that show trouble."""
     instants = (F.col("intended_ns"), F.col("created_done_ns"), F.col("accepted_done_ns"))
     of_jobs = spread_out(frames.jobs, {name: (at, one()) for name, at in zip(RATES, instants, strict=True)}, axis)
     sent_ns = F.coalesce("first_send_ns", "done_ns")
@@ -94,19 +94,19 @@ def tally(frames: Frames, axis: Axis) -> DataFrame:
 
 
 def troubles() -> dict[str, Column]:
-    """What an answer says when its call had a hard time; one call about several jobs counts for each of them."""
+    """Conditions of answers that show trouble, by name; a call for several jobs counts once for each of them."""
     result = F.coalesce("result", F.lit(""))
     conditions = (F.col("sends") > 1, result == "repeated", result.isin("stale", "void"), unanswered())
     return dict(zip(TROUBLES, conditions, strict=True))
 
 
 def one() -> Column:
-    """The value of what is only counted."""
+    """The value of an event that is only counted."""
     return F.lit(1.0)
 
 
 def spread_out(frame: DataFrame, parts: Mapping[str, tuple[Column, Column]], axis: Axis) -> DataFrame:
-    """One row (name, bucket, value) per part whose instant is known and on the axis."""
+    """One row (name, bucket, value) per part whose instant is known and lies on the axis."""
     cells = [
         F.struct(F.lit(name).alias("name"), bucket(at, axis).alias("bucket"), value.alias("value"))
         for name, (at, value) in parts.items()
@@ -116,7 +116,7 @@ def spread_out(frame: DataFrame, parts: Mapping[str, tuple[Column, Column]], axi
 
 
 def bucket(at: Column, axis: Axis) -> Column:
-    """The number of the bucket that an instant falls in; negative before the first."""
+    """The number of the bucket that contains an instant; negative before the axis begins."""
     return F.floor((at - F.lit(axis.start_ns).cast("bigint")) / F.lit(axis.width_s * SECOND_NS)).cast("int")
 
 

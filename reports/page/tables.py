@@ -6,33 +6,33 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from html import escape
 
-#: A cell shows at most this many characters of what others wrote.
+#: A cell shows at most this many characters of a text from the run.
 TEXT_MAX = 2_000
 
-#: What stands for a value that is not known.
+#: Placeholder for an unknown value.
 UNTOLD = "&ndash;"
 
 #: A text up to this length stays on one line.
 SHORT_MAX = 24
 
-#: From this length on it is a sentence.
+#: From this length on a text counts as a sentence.
 LONG_MIN = 60
 
 
 def safe(value: object) -> str:
-    """Any value as text of the page: no markup, no control characters, not endless."""
+    """Any value as text of the page: markup and control characters escaped, and cut to `TEXT_MAX`."""
     text = str(value)
     text = text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 1] + "…"
     return escape("".join(char if unicodedata.category(char)[0] != "C" else ascii(char)[1:-1] for char in text))
 
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], *, words: Iterable[int] = ()) -> str:
-    """A table whose cells are values, not markup. Columns are numbers, on the right, but the first and those of `words`."""
+    """A table whose cells are values, not markup. All columns but the first and those of `words` are right-aligned numbers."""
     return marked_up(caption, heads, ([cell(value) for value in row] for row in rows), words=words)
 
 
 def marked_up(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, words: Iterable[int] = ()) -> str:
-    """A table whose cells are HTML already; the first of each row is its head."""
+    """A table whose cells are already HTML; the first of each row is its header cell."""
     left = {0, *words}
     kinds = ["" if column in left else ' class="number"' for column in range(len(heads))]
     head = "".join(f'<th scope="col"{kind}>{safe(title)}</th>' for title, kind in zip(heads, kinds, strict=True))
@@ -51,14 +51,14 @@ def line(row: Sequence[str], kinds: Sequence[str]) -> str:
 
 
 def width(text: str) -> str:
-    """Names are not broken at their hyphens, and sentences get the room to be read."""
+    """The class attribute for a text's column width: names must not break at hyphens, and sentences get a wide column."""
     if len(text) <= SHORT_MAX:
         return ' class="short"'
     return ' class="long"' if len(text) >= LONG_MIN else ""
 
 
 def cell(value: object) -> str:
-    """A value as it reads in a table: a dash for what is not known."""
+    """A value as shown in a table; a dash for None."""
     if value is None:
         return UNTOLD
     if isinstance(value, bool):
@@ -71,5 +71,5 @@ def cell(value: object) -> str:
 
 
 def details(summary: str, body: str) -> str:
-    """Something that is folded away until it is asked for."""
+    """A collapsed section with a summary."""
     return f"<details><summary>{safe(summary)}</summary>{body}</details>"

@@ -1,4 +1,4 @@
-"""Where in time a run lies: its axis in seconds, its buckets, and the windows of its faults."""
+"""The time of a run: its axis in seconds, its buckets, and the windows of its faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SECOND_NS = 1_000 * MS
 
-#: A series has at most this many buckets, however long the run was; a bucket is the first of these widths that keeps to it.
+#: A series has at most this many buckets. The bucket width in seconds is the first of these with which that holds.
 BUCKETS_MAX = 600
 WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600)
 
@@ -49,7 +49,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time in which a fault was in force. `verified`: it was seen to bite and seen to heal."""
+    """The time in which a fault was in force. `verified`: it was seen to take effect and to heal."""
 
     fault: str
     name: str
@@ -60,18 +60,18 @@ class Window:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The processes that it hits; a fault of the network may hit several."""
+        """The processes that the fault hits; a network fault may hit several."""
         return targets(self.target)
 
     @property
     def label(self) -> str:
-        """What a band says: the fault without the word that all of its family share."""
+        """The text of a band: the fault's name without the prefix that its family shares."""
         short = self.name.removeprefix("worker-").removeprefix("subscriber-").removeprefix("net-").replace("-", " ")
         return short if self.verified else f"{short}, NOT VERIFIED"
 
 
 def axis(run: Run) -> Axis:
-    """From the first phase to the end of the last; where the history has no phases, the time in which rows were written."""
+    """From the first phase to the end of the last; without phases in the history, the time in which rows were written."""
     starts = [phase.t_ns for phase in run.phases]
     ends = [phase.t_ns for phase in run.phases if phase.name == END]
     opened = [file.opened_ns for file in run.files.values() if file.opened_ns is not None]
@@ -97,7 +97,7 @@ def windows(run: Run, axis: Axis) -> list[Window]:
 
 
 def bounds_ns(stages: list[Stage], axis: Axis) -> tuple[int, int]:
-    """From the first inject to the last heal; a fault that never healed lasts until the end. A snapshot is taken before."""
+    """From the first inject to the last heal; a fault that never healed lasts until the end of the axis."""
     start_ns = min((stage.t_ns for stage in stages if stage.stage != "snapshot"), default=stages[0].t_ns)
     heals = [stage.t_ns for stage in stages if stage.stage == "heal"]
     return start_ns, max(heals, default=max(axis.end_ns, start_ns))

@@ -1,11 +1,11 @@
-"""What the page says in plain words."""
+"""The sentences of the page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: Latency -> its title in a figure, in the order in which they are told.
+#: Latency -> its title in a figure, in order of display.
 LATENCY_TITLES = {
     "service": "Service: an enqueue, from its first send to its answer",
     "intended": "Intended: an enqueue, from when it should have been sent",
@@ -20,25 +20,25 @@ HEADLINES = {
     "unknown": "The evidence does not suffice to decide. This is not a pass.",
 }
 
-#: What is said of a valid run in which declared findings were seen.
+#: Headline of a valid run in which declared findings were seen.
 APART = "Every check ran, had evidence, and found nothing wrong apart from what the model declares."
 
 
 def headline(decided: Mapping[str, Any]) -> str:
-    """What the verdict means, in a sentence."""
+    """The meaning of the verdict, in one sentence."""
     verdict = str(decided["verdict"])
     return APART if verdict == "valid" and any(one["rows"] for one in decided["findings"]) else HEADLINES.get(verdict, "")
 
 
 def story(decided: Mapping[str, Any]) -> list[str]:
-    """The run in a few sentences: what was lost and doubled, what was broken, how fast it recovered, how long jobs took."""
+    """The run in a few sentences: jobs lost and doubled, faults, recovery and latency."""
     measures = decided["measures"]
     sentences = [lost_and_doubled(measures), fate(measures), *faults(measures["faults"]), *recovery(measures["recovery"])]
     return [sentence for sentence in (*sentences, latency(measures)) if sentence]
 
 
 def lost_and_doubled(measures: Mapping[str, Any]) -> str:
-    """Of the jobs that were enqueued."""
+    """The numbers of enqueued, lost and doubled jobs, in one sentence."""
     enqueued = measures["enqueued"]
     told = [counted(measures["lost"], "lost"), counted(measures["doubled"], "finished twice")]
     head = "Of the jobs" if enqueued is None else f"Of {enqueued:,} jobs"
@@ -46,14 +46,14 @@ def lost_and_doubled(measures: Mapping[str, Any]) -> str:
 
 
 def counted(count: int | None, what: str) -> str:
-    """How many there were; that it is not known is said, too."""
+    """A count as text; for None, that it is not known."""
     if count is None:
         return f"it cannot be told how many were {what}"
     return {0: f"none was {what}", 1: f"one was {what}"}.get(count, f"{count:,} were {what}")
 
 
 def fate(measures: Mapping[str, Any]) -> str:
-    """What became of the rest."""
+    """The outcomes of the other jobs, in one sentence."""
     parts: list[str] = []
     if measures["finished"] is not None:
         parts.append(f"{measures['finished']:,} were finished")
@@ -69,7 +69,7 @@ def fate(measures: Mapping[str, Any]) -> str:
 
 
 def faults(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How much was broken on purpose, and whether it was seen."""
+    """The number of injected faults, and how many were verified."""
     if not lines:
         return ["No fault was injected."]
     count, seen = len(lines), sum(1 for line in lines if line["witnessed"] and line["healed"])
@@ -83,7 +83,7 @@ def faults(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def recovery(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How long jobs of killed workers took to run elsewhere."""
+    """How long the jobs of killed workers took to run elsewhere."""
     found: list[str] = []
     for line in lines:
         bound_s = line["bound_ms"] / 1_000
@@ -113,7 +113,7 @@ def latency(measures: Mapping[str, Any]) -> str:
 
 
 def milliseconds(value_ms: float | None) -> str:
-    """A span of time as people say it."""
+    """A duration as text; `?` for None."""
     if value_ms is None:
         return "?"
     if value_ms >= 1_000:

@@ -1,13 +1,13 @@
--- Bananas: how jobs end, and what is known of them.
+-- Bananas: how jobs end, reads of jobs, and admin actions.
 
--- How runs end. Results are stored of jobs that have ended for good: the live programs store one after each failed run, so that whoever
--- waits is told of a failure that a later run makes good.
+-- How runs end. A result is stored only for a job that has ended for good. The live programs store one after each failed run, so
+-- their clients may receive a failure although a later run succeeds.
 local function wire_ends(w, shared)
   local keys, text = shared.keys, shared.text
 
   local function stamp() return '"' .. shared.time(shared.now_ms) .. '"' end
 
-  -- The job itself; one that is gone, or that somebody has overwritten with what is none, cannot be written to.
+  -- Rewrite members of the job; nothing is written if it is gone or its key does not hold a job any more.
   local function rewrite(id, job, changes, ttl_s)
     if job.kind ~= 'J' then return end
     local body = text.with(job.body, changes)
@@ -16,7 +16,7 @@ local function wire_ends(w, shared)
 
   local function leave(id) redis.call('LREM', keys.processing, 1, id) end
 
-  -- A new hash: nothing of a result before it stays.
+  -- A new hash, so that no field of an earlier result stays.
   local function result(id, ttl_s, fields)
     local key = keys.result(id)
     redis.call('DEL', key)
@@ -53,7 +53,7 @@ local function wire_ends(w, shared)
     local changes = { status = '"failed"', updated_at = stamp(), attempts = string.format('%d', failure.failures),
       error = text.quoted(failure.error), scheduled_for = false }
     result(id, shared.error_s, { 'status', 'failed', 'duration_ms', string.format('%d', failure.took_ms or 0), 'error', failure.error })
-    -- What was cut off behind this has buried it already.
+    -- A call that was cut off after this has buried it already.
     local there = (failure.redo or job.status == 'failed') and redis.call('LPOS', keys.dead, id)
     if not there then redis.call('LPUSH', keys.dead, id) end
     rewrite(id, job, changes, shared.dead_s)
@@ -67,8 +67,7 @@ local function wire_ends(w, shared)
     redis.call('PUBLISH', keys.notify(id), 'ready')
   end
 
-  -- The live programs' schedulers give their jobs no id, so that all of them share one key: such a one gets an id here, and stays where
-  -- it is.
+  -- The live programs' schedulers give their jobs no id, so all of them share one key. Such a job gets an id here, and stays in its place.
   local function named(place)
     local job = w.read('')
     if not job or job.kind ~= 'J' or place == keys.scheduled then return false end
@@ -79,8 +78,8 @@ local function wire_ends(w, shared)
     return true
   end
 
-  -- Among the dead, with the record that the live programs leave of such a one. A job that can be read stays readable, and a key that
-  -- is no string stays as it is.
+  -- Move it to the dead, with the record that the live programs write for such a job. A readable job stays readable, and a key
+  -- that is no string is not changed.
   function w.set_aside(id, place, why)
     if id == '' and named(place) then return end
     local job, body = w.read(id), redis.pcall('GET', keys.job(id))
@@ -100,11 +99,11 @@ local function wire_ends(w, shared)
   end
 end
 
--- Looks at the queue, and what is done by hand.
+-- Reads of the queue for display, and admin actions.
 local function wire_looks(w, shared)
   local keys, text = shared.keys, shared.text
 
-  -- All waiting lists that are known of, in the order of claims.
+  -- All known waiting lists, in the order of claims.
   local function waiting()
     local lists = {}
     local routes = keys.routes()
@@ -116,7 +115,7 @@ local function wire_looks(w, shared)
     return lists
   end
 
-  -- A page of ids of lists that are read one after the other, each from its right end.
+  -- A page of ids of several lists, one after the other, each read from its right end.
   local function page(lists, offset, limit, newest_first)
     local ids = {}
     for at = 1, #lists do
@@ -171,27 +170,27 @@ local function wire_looks(w, shared)
     return total
   end
 
-  -- A failure that is stored of a job which will run again is no end of it.
+  -- A stored failure of a job that will run again is not its end.
   function w.ended(id)
     local job = w.read(id)
     local flat = redis.pcall('HGETALL', keys.result(id))
-    local told = {}
-    for at = 1, flat.err and 0 or #flat, 2 do told[flat[at]] = flat[at + 1] end
-    local status = job and job.status or not job and told.status or nil
+    local stored = {}
+    for at = 1, flat.err and 0 or #flat, 2 do stored[flat[at]] = flat[at + 1] end
+    local status = job and job.status or not job and stored.status or nil
     if job and job.kind == 'corrupt' and redis.call('LPOS', keys.dead, id) then status = 'failed' end
     if status ~= 'completed' and status ~= 'failed' then return nil end
     local ended_ms = job and job.updated_ms or 0
-    if ended_ms == 0 then ended_ms = rfc3339_ms(told.completed_at) or 0 end
+    if ended_ms == 0 then ended_ms = rfc3339_ms(stored.completed_at) or 0 end
     local record = '{"ok":' .. tostring(status == 'completed') .. ',"ended_ms":' .. string.format('%d', ended_ms)
     if status == 'completed' then
-      local value = told.result
-      -- What is no JSON is told as a text.
+      local value = stored.result
+      -- A value that is no JSON is returned as a text.
       if value and not pcall(cjson.decode, '[' .. value .. ']') then value = text.quoted(value) end
-      local took_ms = string.match(told.duration_ms or '', '^%d+$') or '0'
+      local took_ms = string.match(stored.duration_ms or '', '^%d+$') or '0'
       record = record .. ',"fence":0,"took_ms":' .. took_ms .. ',"value":' .. (value or 'null') .. '}'
       return { state = 'finished', ended_ms = ended_ms, error = '', record = record }
     end
-    local why = job and job.kind == 'J' and job.error ~= '' and job.error or told.error or job and job.why or ''
+    local why = job and job.kind == 'J' and job.error ~= '' and job.error or stored.error or job and job.why or ''
     return { state = 'dead', ended_ms = ended_ms, error = why, record = record .. ',"error":' .. text.quoted(why) .. '}' }
   end
 
@@ -200,7 +199,7 @@ local function wire_looks(w, shared)
       attempts = '0' })
   end
 
-  -- `redo`: an earlier copy of the call was cut off, perhaps when the job was in its list already.
+  -- `redo`: an earlier copy of the call was cut off, perhaps after it put the job into its list.
   function w.requeue(id, job, redo)
     redis.call('DEL', keys.result(id))
     redis.call('SET', keys.job(id), anew(job))
@@ -232,7 +231,7 @@ local function wire_looks(w, shared)
     redis.call('DEL', keys.job(id), keys.result(id), shared.prefix .. 'from:' .. id)
   end
 
-  -- Jobs that have ended stand in no list, so the keys themselves are looked through, from where the last call has stopped.
+  -- Ended jobs are in no list, so the keys themselves are scanned, from where the last call has stopped.
   function w.purge(most)
     local root, gone, looked = keys.root, 0, 0
     local cursor = redis.call('GET', shared.prefix .. 'purge') or '0'
@@ -255,12 +254,12 @@ local function wire_looks(w, shared)
     return cursor ~= '0'
   end
 
-  -- What is ours and only this wire knows of.
+  -- The engine's own keys that only this format uses.
   function w.obliterated()
     for _, name in ipairs({ 'routes', 'adopting', 'purge', 'seq', 'done' }) do redis.call('DEL', shared.prefix .. name) end
   end
 
-  -- Nobody is told to pause on this wire: a pause holds the workers of this engine.
+  -- This format has no pauses: a pause stops only the workers of this engine.
   function w.pause() end
   function w.resume() end
   function w.paused() return false end

@@ -1,10 +1,10 @@
--- Bananas: what waits, and how jobs move between lists.
+-- Bananas: waiting jobs, and how jobs move between lists.
 
 -- Jobs that wait: what they are, where, and in which order they are claimed.
 local function wire_waiting(w, shared)
   local keys, text = shared.keys, shared.text
 
-  -- 0 for what is no time, and for the year 1, which is Go's time that was never set.
+  -- A time in ms; 0 for a text that is no time, and for the year 1, which is Go's zero time.
   local function at(given) return type(given) == 'string' and math.max(rfc3339_ms(given) or 0, 0) or 0 end
 
   function w.read(id)
@@ -22,7 +22,7 @@ local function wire_waiting(w, shared)
       status = job.status or '', level = priority, route = route, error = job.error or '', updated_ms = at(job.updated_at) }
   end
 
-  -- Where a job belongs: the list that it was taken from last, where that was another one than it says itself.
+  -- The list of a job: the one that it was taken from last, if that is not the one of its own members.
   function shared.home(id, job)
     return redis.call('GET', shared.prefix .. 'from:' .. id) or keys.list(job.route, job.level)
   end
@@ -46,20 +46,20 @@ local function wire_waiting(w, shared)
     if job and job.kind ~= 'J' then job = nil end
     if redis.call('LPOS', keys.processing, id) then return 'active' end
     if redis.call('ZSCORE', keys.scheduled, id) then return 'delayed' end
-    -- A requeue leaves it last: cut off before that, the job is still dead, and another copy does the rest.
+    -- A requeue removes it from the dead last: if it is cut off before, the job is still dead, and another copy does the rest.
     if redis.call('LPOS', keys.dead, id) then return 'dead' end
     if waits_in(id, job) then return 'waiting' end
     return job and job.status == 'completed' and 'done' or nil
   end
 
-  -- How many ids of these lists come before depth `depth`, where the lists take turns.
+  -- How many ids of these lists come before depth `depth`, when the lists take turns.
   local function before(sizes, depth)
     local total = 0
     for _, size in ipairs(sizes) do total = total + math.min(size, depth) end
     return total
   end
 
-  -- Up to `count` ids of lists that take turns, from rank `from` on, into `found`.
+  -- Add up to `count` ids of lists that take turns, from rank `from` on, to `found`.
   local function by_turns(lists, sizes, from, count, found, seen)
     local low, high = 0, math.max(0, unpack(sizes))
     while low < high do
@@ -80,7 +80,7 @@ local function wire_waiting(w, shared)
         if id and taken < count then
           if rank >= from then
             taken = taken + 1
-            -- A scheduler of the live programs may have brought one job there several times.
+            -- A scheduler of the live programs may have added one job several times.
             if not seen[id] then found[#found + 1], seen[id] = { id = id, place = list }, true end
           end
           rank = rank + 1
@@ -90,7 +90,7 @@ local function wire_waiting(w, shared)
     return taken
   end
 
-  -- Priorities are strict over all routes of the worker; routes of one priority take turns, each another one first.
+  -- Priorities are strict over all routes of the worker; routes take turns within a priority, and each call starts with another route.
   function w.candidates(from, count, worker)
     local found, seen, rank, left, routes = {}, {}, 0, count, {}
     for _, route in ipairs(worker.routes) do
@@ -118,16 +118,16 @@ local function wire_waiting(w, shared)
   end
 end
 
--- Jobs come in, are taken, given back, and become due.
+-- Jobs are added, claimed, given back, and promoted.
 local function wire_moves(w, shared)
   local keys, text = shared.keys, shared.text
 
-  -- item.fields: name and payload as JSON members, priority, routing key, max_retries. The job before its entry: an id without
-  -- a job would be taken for corrupt, and a repeat that finds the id in no list brings it there.
+  -- item.fields: name and payload as JSON members, priority, routing key, max_retries. The job before its entry: an id without a
+  -- job would count as corrupt, and a repeat that finds the id in no list adds it there.
   function w.add(item, due_ms)
     local members, priority, route, most = unpack(item.fields)
     local later, nanos = due_ms > 0, ''
-    -- Jobs that become due in the same second are promoted by when they were made.
+    -- Jobs that become due in the same second are promoted in the order in which they were made.
     if later then nanos = string.format('%06d', redis.call('INCR', shared.prefix .. 'seq') % 1000000) end
     local routing = '"routing_key":' .. text.quoted(route)
     local made = '"' .. shared.time(shared.now_ms, false, nanos) .. '"'
@@ -145,7 +145,7 @@ local function wire_moves(w, shared)
   end
 
   function w.take(id, job, place)
-    -- One entry of several for one job: it has run.
+    -- A second entry of a job that has ended.
     if job.status == 'completed' or (job.status == 'failed' and redis.call('LPOS', keys.dead, id)) then
       redis.call('LREM', place, 0, id)
       return false
@@ -163,10 +163,10 @@ local function wire_moves(w, shared)
     return true
   end
 
-  -- A lease is in keys of ours alone.
+  -- A lease exists only in the engine's own keys.
   function w.extend() end
 
-  -- Whoever else has ended it has taken it out of there.
+  -- If a foreign worker has ended the job, it has removed it from there.
   function w.mine(id) return redis.call('LPOS', keys.processing, id) and true or false end
 
   function w.back(id, job, front)
@@ -175,7 +175,7 @@ local function wire_moves(w, shared)
     redis.call('LREM', keys.processing, 1, id)
   end
 
-  -- Ids of equal seconds by when their jobs were made, as far as one look reaches.
+  -- Due ids; those with equal seconds in the order in which their jobs were made, as far as one call reads.
   function w.due(most)
     local words = redis.call('ZRANGE', keys.scheduled, '-inf', string.format('%.3f', shared.now_ms / 1000), 'BYSCORE', 'LIMIT', 0,
       math.max(most, 1000), 'WITHSCORES')
@@ -189,7 +189,7 @@ local function wire_moves(w, shared)
     if tied.any then
       local bytes = 0
       for at, entry in ipairs(found) do
-        -- One look reads 1 MiB at most, and all that it is asked for.
+        -- A call reads at most 1 MiB to sort them, but always as many as it was asked for.
         if bytes > 1048576 and at > most then
           for over = #found, at, -1 do found[over] = nil end
           break
@@ -218,7 +218,7 @@ local function wire_moves(w, shared)
     return first[2] and math.ceil(tonumber(first[2]) * 1000) or nil
   end
 
-  -- Into its list again, the route's own: the live programs forget the route here. A member without a body goes for good.
+  -- Move it back into the list of its route, which the live programs forget here. A member without a job is removed.
   function w.promote(id)
     local job = w.read(id)
     if job and job.kind == 'corrupt' then w.set_aside(id, keys.scheduled, job.why) end
@@ -234,8 +234,8 @@ local function wire_moves(w, shared)
     return true
   end
 
-  -- Nothing tells a crashed worker's entry from one that is being run, so only time can: those that no lease of ours was seen for since
-  -- `adopt_after_ms`, where that is set.
+  -- The entry of a crashed worker looks like that of a running job, so only time tells them apart: entries that the engine has
+  -- not leased for `adopt_after_ms`, where that is set.
   function w.strays(most)
     if shared.adopt_after_ms == 0 then return {} end
     local seen, here, found = shared.prefix .. 'adopting', {}, {}

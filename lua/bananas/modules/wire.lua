@@ -1,6 +1,6 @@
--- The wire format of Bananas, with JSON and times as its programs in Go write them.
+-- The wire format of Bananas, with JSON and times as the Go programs write them.
 
--- The keys of the wire. The two layouts differ in the lists of the default route and in the keys of schedules.
+-- The keys of the format. The two layouts differ in the lists of the default route and in the keys of schedules.
 local function wire_keys(root, prefix, layout)
   local live = layout == 'live'
   local keys = { processing = root .. 'queue:processing', dead = root .. 'queue:dead', scheduled = root .. 'queue:scheduled',
@@ -12,21 +12,21 @@ local function wire_keys(root, prefix, layout)
   function keys.cron_lock(name) return root .. (live and 'schedule_lock:' or 'cron:lock:') .. name end
   function keys.cron_state(name) return root .. (live and 'schedules:' or 'cron:state:') .. name end
 
-  -- Where a job waits.
+  -- The list in which a job waits.
   function keys.list(route, priority)
     if live and route == 'default' then return root .. 'queue:' .. priority end
     return root .. 'route:' .. route .. ':queue:' .. priority
   end
 
-  -- All lists where jobs of this route and priority may be. The live programs' scheduler brings those of the default route to a list that
-  -- none of them reads; here it is read.
+  -- All lists where jobs of this route and priority may be. The live programs' scheduler moves jobs of the default route to a
+  -- list that none of those programs reads; here it is read.
   function keys.lists(route, priority)
     local lists = { keys.list(route, priority) }
     if live and route == 'default' then lists[2] = root .. 'route:default:queue:' .. priority end
     return lists
   end
 
-  -- The routing keys that this side has heard of, the default one first. Nothing on the wire lists them.
+  -- The routing keys that the engine has seen, the default one first. The format keeps no list of them.
   function keys.routes()
     local routes = redis.call('SMEMBERS', prefix .. 'routes')
     table.sort(routes)
@@ -41,17 +41,17 @@ local function wire_keys(root, prefix, layout)
   return keys
 end
 
--- Schedules on the wire: the state that schedulers of the live programs keep and read, and the lock that keeps them apart.
+-- Schedules on the wire: the state that the live programs' schedulers keep and read, and the lock that excludes them.
 local function wire_cron(w, shared)
   local keys = shared.keys
 
-  -- Who else has run this tick, or is about to: the live programs fire up to a second early.
+  -- Whether another scheduler has run this tick, or is about to: the live programs fire up to a second early.
   function w.may_tick(name, at_ms)
     local holder = redis.pcall('GET', keys.cron_lock(name))
     if type(holder) == 'string' and not string.find(holder, '^ironclaim:') then return false end
     local last = redis.pcall('HGET', keys.cron_state(name), 'last_run')
     local last_ms = type(last) == 'string' and rfc3339_ms(last)
-    -- Of ours, which may tick more often than once a second, our own state tells more.
+    -- The engine's schedules may tick more often than once a second, so its own state is more precise.
     local own_ms = tonumber(redis.call('HGET', shared.prefix .. 'cron:' .. name, 'last_ms') or 0)
     return not last_ms or last_ms < at_ms - 1000 or last_ms == math.floor(own_ms / 1000) * 1000
   end
@@ -64,8 +64,8 @@ local function wire_cron(w, shared)
     end
   end
 
-  -- The lock stays for two seconds, so that a scheduler which found the tick due before it was run here comes too late; no longer, or a
-  -- scheduler of the live programs could not take over when this one stops.
+  -- The lock stays for two seconds, so that a scheduler which found the tick due before it was run here is too late. It does not
+  -- stay longer, so that a scheduler of the live programs can take over when this one stops.
   function w.ticked(name, at_ms, next_ms, id)
     local state = keys.cron_state(name)
     redis.call('SET', keys.cron_lock(name), 'ironclaim:' .. id, 'EX', 2)
@@ -76,20 +76,20 @@ local function wire_cron(w, shared)
   end
 end
 
--- The wire format of Bananas: everything that the shared protocol must know of it (engine/models/bananas.py says what stands where).
--- settings: adopt_after_ms, and seconds to live of completed and failed jobs and of the results of both.
+-- The wire format of Bananas: the functions that the shared scripts need (engine/models/bananas.py describes the keys). settings:
+-- adopt_after_ms, and seconds to live of completed and failed jobs and of the results of both.
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local text = job_text()
   local shared = { text = text, now_ms = now_ms, prefix = prefix,
     keys = wire_keys(root, prefix, layout) }
-  -- Ours: nothing on the wire lists the jobs that have completed. The last 1,000 that a worker here has finished.
+  -- A key of the engine, because the format keeps no list of completed jobs: the last 1,000 that a worker of the engine has finished.
   shared.done = prefix .. 'done'
   local numbers = {}
   for word in string.gmatch(settings, '%d+') do numbers[#numbers + 1] = tonumber(word) end
   shared.adopt_after_ms, shared.done_s, shared.dead_s = numbers[1] or 0, numbers[2] or 86400, numbers[3] or 604800
   shared.result_s, shared.error_s = numbers[4] or 3600, numbers[5] or 86400
 
-  -- A time as Go writes it: the fraction without zeros at its end, none for `whole` seconds. `nanos`: six digits below the millisecond.
+  -- A time as Go writes it: the fraction without trailing zeros, none with `whole`. `nanos`: six digits below the millisecond.
   function shared.time(ms, whole, nanos)
     if whole then return rfc3339(ms, true) end
     local fraction = string.gsub(string.format('.%03d', ms % 1000) .. (nanos or ''), '%.?0*$', '')
@@ -111,7 +111,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
 
   function w.new_id(given) return given end
 
-  -- Nothing on this wire keeps a job out, or holds one; a list or a key of another type is told before anything is written.
+  -- The format has no duplicates and no locks. A key of another type raises an error before anything is written.
   function w.admit(item)
     check_types({}, {}, { shared.keys.list(item.fields[3], item.fields[2]) }, { shared.keys.job(item.id) })
     return nil
@@ -122,11 +122,11 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
   return w
 end
 
--- Where the members of a JSON object are in its text, by name: `start` of the name, `from` and `to` of the value. The text is known to
--- be valid; of a name that comes twice the last one counts, as it does for who reads it.
+-- The positions of the members of a JSON object in its text, by name: `start` of the name, `from` and `to` of the value. The text
+-- is known to be valid; of two members with one name the last one counts, as for JSON readers.
 local function json_spans(text)
   local members, at = {}, string.find(text, '{', 1, true) + 1
-  -- The place behind a string that begins at `from`.
+  -- The position behind a string that begins at `from`.
   local function past_string(from)
     local place = from + 1
     while true do
@@ -163,12 +163,12 @@ local function json_spans(text)
   end
 end
 
--- The job's JSON: reads what the wire needs of it, and writes single members anew. Everything else stays as whoever wrote it has
--- spelled it, bytes of the payload and all (cjson would round numbers and turn empty arrays into objects).
+-- The job's JSON: reads the members that the engine needs, and rewrites single members. All others keep their spelling, including
+-- the payload's bytes (cjson would round numbers and turn empty arrays into objects).
 local function job_text()
   local text = {}
 
-  -- A text as a JSON string, escaped as Go does it; bytes that are no UTF-8 become U+FFFD.
+  -- A text as a JSON string, escaped as in Go; bytes that are not UTF-8 become U+FFFD.
   function text.quoted(given)
     local whole = string.gsub(given, '[%c"\\<>&\127]', function(char)
       local short = ({ ['"'] = '\\"', ['\\'] = '\\\\', ['\n'] = '\\n', ['\r'] = '\\r', ['\t'] = '\\t', ['\8'] = '\\b', ['\12'] = '\\f',
@@ -194,7 +194,7 @@ local function job_text()
     return '"' .. whole .. '"'
   end
 
-  -- What is wrong with the members that a worker needs, nil where nothing is. Whoever wrote it in Go could not have done otherwise.
+  -- What is wrong with the members that a worker needs, nil if nothing. A program in Go cannot have written such a job.
   local function wrong(job)
     for _, name in ipairs({ 'id', 'name', 'description', 'status', 'priority', 'routing_key', 'error' }) do
       local kind = job[name] == cjson.null and 'null' or type(job[name])
@@ -210,7 +210,7 @@ local function job_text()
     return nil
   end
 
-  -- The members that matter, or nil and why the text is no job.
+  -- The members that the engine needs, or nil and why the text is no job.
   function text.open(body)
     if not string.find(body, '^%s*{') then return nil, 'it is no JSON object' end
     local ok, job = pcall(cjson.decode, body)
@@ -223,8 +223,8 @@ local function job_text()
     return job
   end
 
-  -- The text with some members changed: name -> JSON text, or false to take it out. One that was not there goes behind the member
-  -- that Go writes before it.
+  -- The text with some members changed: name -> JSON text, or false to remove the member. A new member is put behind the one that
+  -- Go writes before it.
   function text.with(body, changes)
     local order = { 'id', 'name', 'description', 'payload', 'status', 'priority', 'created_at', 'updated_at', 'scheduled_for', 'attempts',
       'max_retries', 'error' }
@@ -234,7 +234,7 @@ local function job_text()
       if known and value then
         edits[#edits + 1] = { known.from, known.to, value, #edits }
       elseif known and value == false then
-        -- With one of its commas.
+        -- Remove it with one of its commas.
         local from, to = known.start, known.to
         local comma = string.match(string.sub(body, 1, from - 1), '()%s*,%s*$')
         if comma then from = comma else to = (string.match(body, '^%s*,%s*()', to + 1) or to + 1) - 1 end
@@ -246,7 +246,7 @@ local function job_text()
       end
       if known then after = known.to end
     end
-    -- What is put in comes before what is taken out behind it, and in its own order.
+    -- At the same position insertions come before removals, and keep their own order.
     table.sort(edits, function(one, other)
       if one[1] ~= other[1] then return one[1] < other[1] end
       if one[2] ~= other[2] then return one[2] < other[2] end
@@ -263,7 +263,7 @@ local function job_text()
   return text
 end
 
--- A time as RFC 3339 has it, in ms since 1970; nil for what is none.
+-- A time in RFC 3339 as ms since 1970; nil for any other text.
 local function rfc3339_ms(text)
   local year, month, day, hour, minute, second, rest = string.match(text or '', '^(%d%d%d%d)-(%d%d)-(%d%d)[Tt ](%d%d):(%d%d):(%d%d)(.*)$')
   if not year then return nil end
@@ -271,7 +271,7 @@ local function rfc3339_ms(text)
   zone = zone or rest
   local sign, zone_hour, zone_minute = string.match(zone, '^([+-])(%d%d):(%d%d)$')
   if not sign and zone ~= 'Z' and zone ~= 'z' then return nil end
-  -- Days since 1970 in years that begin with March.
+  -- Days since 1970, in years that begin with March so that leap days come last.
   local y, m = tonumber(year), tonumber(month)
   if m <= 2 then y = y - 1 end
   local of_year = math.floor((153 * ((m + 9) % 12) + 2) / 5) + tonumber(day) - 1

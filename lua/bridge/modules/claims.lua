@@ -1,8 +1,8 @@
 -- BridgeMQ: how jobs are claimed, and how they end.
 
--- What a claim asks of the wire, and the leases of our side on it. The lock's value is the name of the worker, as the format has it:
--- our token is not on the wire. Which name that was is kept with the token (`run:<id>`, `held_as`), so that a lock of ours is told from
--- that of a foreign client, also while the end of a lease is carried on that was cut off.
+-- What a claim needs of the wire, and the engine's leases on it. As the format requires, the lock's value is the name of the
+-- worker; the engine's token is not on the wire. That name is kept with the token (`run:<id>`, `held_as`), so that a lock of the
+-- engine is not mistaken for that of a foreign client, also when a later call completes the end of a lease.
 local function bridge_claims(w)
   function w.candidates(from, count)
     local found = {}
@@ -20,8 +20,8 @@ local function bridge_claims(w)
     return redis.call('EXISTS', w.at_lock(id)) == 1 and w.text(w.at_lock(id)) ~= owner(id)
   end
 
-  -- Whether as many jobs of the type are active, or were claimed in this minute, as a job allows. As the original: without a counter
-  -- there is room.
+  -- Whether as many jobs of the type are active, or were claimed in this minute, as the job allows. As in the original, there is
+  -- room where there is no counter.
   local function full(job)
     local running = job.concurrent and tonumber(w.text(w.at_running(job.name)))
     if running and running >= job.concurrent then return true end
@@ -29,7 +29,7 @@ local function bridge_claims(w)
     return claimed and claimed >= job.per_minute
   end
 
-  -- Writes only that a type has a limit, for the sweeps to look after its counter. The second value: it can never be claimed, and why.
+  -- Writes only that a type has a limit, so that the sweeps check its counter. The second value: why the job can never be claimed.
   function w.refuses(job, worker)
     if not bridge_matches(job.target, worker) then return true end
     for _, parent in ipairs(job.needs or {}) do
@@ -42,12 +42,12 @@ local function bridge_claims(w)
     return true
   end
 
-  -- Writes. Active before it leaves the list: cut off in between it is in both, and a sweep finds it.
+  -- Writes. The job becomes active before it leaves the list: if the call is cut off in between, it is in both, and a sweep finds it.
   function w.take(id, job, place, lease)
     local at = redis.call('LPOS', w.at_waiting, id, 'MAXLEN', place + 1)
-    -- Several jobs are chosen before the first is taken.
+    -- Checked again, because several jobs are chosen before the first is taken.
     if not at or full(job) then return false end
-    -- One entry of several for one job: it has ended by another one. The runs of a foreign cron entry share one id and one status.
+    -- A second entry of a job that has ended. The runs of a foreign cron entry share one id and one status.
     local status = w.text(w.at_status(id))
     if not redis.call('ZSCORE', w.at_cron, id) and (status == 'completed' or (status == 'dead' and redis.call('LPOS', w.at_dead, id))) then
       redis.call('LREM', w.at_waiting, 1, id)
@@ -57,7 +57,7 @@ local function bridge_claims(w)
     if not redis.call('SET', w.at_lock(id), lease.owner, 'NX', 'PX', w.ms(lease.lease_ms)) then return false end
     local new = redis.call('SADD', w.at_active, id) == 1
     redis.call('LREM', w.at_waiting, 1, id)
-    -- One that is active still from a lock that ran out has been counted then. A counter of another type counts nothing.
+    -- A job that is still active from an expired lock was counted then. A counter of another type is not used.
     if new then redis.pcall('INCR', w.at_running(job.name)) end
     if job.per_minute then
       local minute = w.at_minute(job.name)
@@ -81,7 +81,7 @@ local function bridge_claims(w)
     return redis.call('SISMEMBER', w.at_active, id) == 1
   end
 
-  -- Jobs due at the same time come in the order in which they were delayed: those of foreign clients first, of which nobody knows it.
+  -- Jobs due at the same time come in the order in which they were delayed; those of foreign clients come first, because their order is unknown.
   function w.due(most)
     local found = redis.call('ZRANGE', w.at_delayed, '-inf', w.ms(w.now_ms), 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
     local entries, ids = {}, {}
@@ -102,14 +102,15 @@ local function bridge_claims(w)
   function w.due_at(id) return tonumber(redis.call('ZSCORE', w.at_delayed, id) or 0) end
   function w.next_due_ms() return tonumber(redis.call('ZRANGE', w.at_delayed, 0, 0, 'WITHSCORES')[2]) end
 
-  -- Writes. What foreign clients promote leaves its order behind, until nothing is delayed any more.
+  -- Writes. The recorded order of jobs that foreign clients promote stays until no job is delayed any more.
   function w.undelay(id)
     redis.call('ZREM', w.at_delayed, id)
     redis.call('HDEL', w.at_order, id)
     if redis.call('EXISTS', w.at_delayed) == 0 then redis.call('DEL', w.at_order) end
   end
 
-  -- Writes. To the end, as the original's promotion does it whatever the priority. `redo`: a copy that was cut off may have put it there.
+  -- Writes. The job goes to the end of the waiting jobs, as in the original, whatever its priority. `redo`: a copy that was cut
+  -- off may have put it there.
   function w.promote(id, redo)
     local raw = w.text(w.at_data(id))
     if raw then
@@ -121,10 +122,9 @@ local function bridge_claims(w)
   end
 end
 
--- How leases end on the wire, each with all that has to be written. The place that takes the job over comes first; the lock and the
--- counter come free last.
+-- How leases end on the wire. The place that takes the job over is written first; the lock and the counter come free last.
 local function bridge_ends(w)
-  -- Writes: not active any more, the lock free, the counter of the type lower by one.
+  -- Writes: removes the job from the active ones, frees its lock and lowers the counter of its type by one.
   local function leave(id, job)
     local running = w.at_running(job and job.name or '')
     if redis.call('SREM', w.at_active, id) == 1 and job and job.name and (tonumber(w.text(running)) or 0) > 0 then
@@ -132,7 +132,7 @@ local function bridge_ends(w)
     end
     redis.call('DEL', w.at_lock(id))
   end
-  -- Writes the failed runs into the job's JSON, and nothing else in it changes.
+  -- Writes the number of failed runs into the job's JSON, and changes nothing else in it.
   local function note_attempts(id, job, count)
     local members = job.raw and job.failures ~= count and json_members(job.raw)
     if not members then return end
@@ -143,7 +143,7 @@ local function bridge_ends(w)
     local ended = ',"completedAt":' .. w.ms(w.now_ms) .. ',"processingTime":' .. w.ms(math.max(0, took_ms or 0)) .. '}'
     redis.call('SET', w.at_result(id), json .. ended, 'EX', 86400)
   end
-  -- An error as the original writes it: message, stack, name.
+  -- An error in the original's form: message, stack, name.
   local function failed(error, trace)
     local name, message = string.match(error, '^([%a_][%w_.]*): (.*)$')
     local stack = trace and trace ~= '' and trace or error
@@ -157,16 +157,16 @@ local function bridge_ends(w)
   end
   w.leave, w.to_dead = leave, to_dead
 
-  -- Writes. Where an earlier copy was cut off (`redo`) it may be in its place already.
+  -- Writes. If an earlier copy was cut off (`redo`), the job may be in its place already.
   local function again_now(id, priority, redo)
     if not (redo and redis.call('LPOS', w.at_waiting, id)) then w.push(id, priority) end
   end
 
-  -- Writes. A job that has ended for its foreign client, which could not release it, is not run again.
+  -- Writes. A job that its foreign client has ended, but could not release, is not run again.
   function w.back(id, job, front)
     local status = w.text(w.at_status(id))
     if job and job.kind == 'J' and status ~= 'completed' and status ~= 'dead' and status ~= 'failed' then
-      -- One that a take which was cut off has left in the list stays there.
+      -- An entry that a take which was cut off has left in the list stays there.
       if not redis.call('LPOS', w.at_waiting, id, 'MAXLEN', 1000) then
         redis.call(front and 'LPUSH' or 'RPUSH', w.at_waiting, id)
       end
@@ -181,7 +181,7 @@ local function bridge_ends(w)
   function w.done(id, job, value, took_ms)
     result(id, '{"success":true' .. (value and ',"data":' .. value or ''), took_ms)
     redis.call('SET', w.at_status(id), 'completed')
-    -- The format lists no finished jobs: of ours the last 1,000 are.
+    -- The format lists no finished jobs: the engine lists its own last 1,000.
     redis.call('ZADD', w.at_done, w.ms(w.now_ms), id)
     redis.call('ZREMRANGEBYRANK', w.at_done, 0, -1001)
     leave(id, job)
@@ -196,14 +196,14 @@ local function bridge_ends(w)
     leave(id, job)
   end
 
-  -- Writes. The last failure is not counted on the wire: `attempts` of the original are the runs after the first one.
+  -- Writes. The last failure is not counted on the wire, because the original's `attempts` are the runs after the first one.
   function w.bury(id, job, failure)
     to_dead(id, failure.error or '', failure.trace, 0)
     if job.kind == 'J' then note_attempts(id, job, math.min(failure.failures or job.failures, math.max(job.failures, job.attempts - 1))) end
     leave(id, job)
   end
 
-  -- Writes. `failed` is the one documented status that nothing else says.
+  -- Writes. Of the documented statuses `failed` is the only one without another use.
   function w.drop(id, job, outcome)
     result(id, failed('Ended: ' .. outcome, ''), 0)
     redis.call('SET', w.at_status(id), 'failed')
@@ -218,7 +218,7 @@ local function bridge_ends(w)
     if redis.call('SISMEMBER', w.at_active, id) == 1 then leave(id, w.read(id)) end
   end
 
-  -- Writes. A dead job has all its runs again. The status last: until then it counts as dead, and a copy of the call does the rest.
+  -- Writes. The job has all its runs again. The status last: until then the job counts as dead, and a copy of the call does the rest.
   function w.requeue(id, job)
     again_now(id, job.priority, true)
     note_attempts(id, job, 0)
@@ -234,12 +234,12 @@ local function bridge_ends(w)
     w.undelay(id)
   end
 
-  -- Writes: percent and message, which is all that the format shows of progress.
+  -- Writes percent and message, the only progress fields of the format.
   function w.noted(id, job, body)
-    local read, told = pcall(cjson.decode, '{' .. body)
+    local read, progress = pcall(cjson.decode, '{' .. body)
     if not read then return end
     local percent = string.match(body, '"percent":([%d.eE+-]+)') or '0'
-    local message = type(told.message) == 'string' and ',"message":' .. w.quoted(told.message) or ''
+    local message = type(progress.message) == 'string' and ',"message":' .. w.quoted(progress.message) or ''
     redis.call('SET', w.at_progress(id), '{"percent":' .. percent .. message .. ',"updatedAt":' .. w.ms(w.now_ms) .. '}')
   end
 end

@@ -1,6 +1,6 @@
--- BridgeMQ: what is known of jobs, its registry of workers, and its schedules.
+-- BridgeMQ: reads of jobs, admin actions, its registry of workers, and its schedules.
 
--- The keyspace looked at, jobs removed by hand, and pauses. The format has no list of finished jobs: ours has the last 1,000 of our side.
+-- Reads of the keyspace, removals by admin actions, and pauses. The format has no list of finished jobs: the engine keeps one of its own last 1,000.
 local function bridge_looks(w)
   local lists, zsets = { waiting = w.at_waiting, dead = w.at_dead }, { delayed = w.at_delayed, done = w.at_done }
 
@@ -24,7 +24,7 @@ local function bridge_looks(w)
       table.sort(ids)
       ids = { unpack(ids, offset + 1, math.min(offset + limit, #ids)) }
     elseif lists[state] then
-      -- The dead are pushed to the head, the waiting ones to the end.
+      -- Dead jobs are pushed to the head of their list, waiting ones to the end.
       local backwards = (state == 'dead') ~= (newest_first or false)
       local first, last = offset, offset + limit - 1
       if backwards then first, last = -offset - limit, -offset - 1 end
@@ -36,7 +36,7 @@ local function bridge_looks(w)
       end
     end
     for _, id in ipairs(ids) do
-      -- When it died is in its result, for as long as there is one.
+      -- The time of death is in the job's result, as long as there is one.
       local ended_ms = state == 'dead' and string.match(w.text(w.at_result(id)) or '', '"completedAt":(%d+),"processingTime":%d+}$')
       found[#found + 1], found[#found + 2] = id, ended_ms or '0'
     end
@@ -56,9 +56,9 @@ local function bridge_looks(w)
       record = raw ~= '' and '{"ok":true,' .. record .. ',"took_ms":' .. whole('processingTime') .. value .. '}' or ''
       return { state = 'finished', ended_ms = tonumber(whole('completedAt')), record = record }
     end
-    local read, told = pcall(cjson.decode, part('error') or '{}')
-    told = read and type(told) == 'table' and told or {}
-    local name, message = told.name, type(told.message) == 'string' and told.message or ''
+    local read, failure = pcall(cjson.decode, part('error') or '{}')
+    failure = read and type(failure) == 'table' and failure or {}
+    local name, message = failure.name, type(failure.message) == 'string' and failure.message or ''
     local error = (type(name) == 'string' and name ~= 'Error' and name .. ': ' or '') .. message
     record = raw ~= '' and '{"ok":false,' .. record .. ',"error":' .. cjson.encode(error) .. '}' or ''
     return { state = 'dead', ended_ms = tonumber(whole('completedAt')), record = record, error = error }
@@ -71,14 +71,14 @@ local function bridge_looks(w)
     if lists[state] then redis.call('LREM', lists[state], 0, id) end
     if state == 'active' then w.leave(id, w.read(id)) end
     redis.call('DEL', w.at_result(id), w.at_lock(id), w.at_progress(id))
-    -- The entry of a schedule has its JSON there as well.
+    -- A schedule keeps its JSON under the same key, which must stay.
     if redis.call('ZSCORE', w.at_cron, id) then return end
-    -- Jobs that need this one would wait for its status for ever.
+    -- Without a record, jobs that depend on this one would wait for its status for ever.
     redis.call('SET', w.prefix .. 'gone:' .. id, state == 'done' and 'completed' or 'failed', 'EX', 604800)
     redis.call('DEL', w.at_data(id), w.at_status(id))
   end
 
-  -- Writes. Finished jobs are in no index, so the keys themselves are looked through; where the last call stopped is kept.
+  -- Writes. Finished jobs are in no index, so the keys themselves are scanned; the position where a call stops is kept for the next.
   function w.purge(most)
     redis.call('DEL', w.at_waiting, w.at_active, w.at_delayed, w.at_cron, w.at_dead, w.at_paused)
     local cursor = w.prefix .. 'purge'
@@ -97,7 +97,7 @@ local function bridge_looks(w)
     return more
   end
 
-  -- Writes. The format pauses types of jobs; of all of them at once it knows nothing.
+  -- Writes. The format can pause types of jobs, but not all of them at once.
   function w.pause(name)
     if name ~= '*' then redis.call('SADD', w.at_paused, name) end
   end
@@ -105,18 +105,18 @@ local function bridge_looks(w)
   function w.paused(name) return redis.call('SISMEMBER', w.at_paused, name) == 1 end
 end
 
--- The registry of workers, the scheduler's lock, and what foreign clients that are gone have left behind.
+-- The registry of workers, the scheduler's lock, and the remains of foreign clients that are gone.
 local function bridge_workers(w)
   local lock = w.root .. 'scheduler:lock'
   local function about_key(server) return w.root .. 'workers:' .. server end
   local function heart_key(server) return w.root .. 'workers:heartbeat:' .. server end
 
-  -- Writes. A name that would be another key of the registry is not entered there (the model refuses it before it comes here).
+  -- Writes. A name that would be another key of the registry is not entered (the model refuses such a name before).
   function w.beat(incarnation, about, ttl_ms, gone)
-    local read, told = pcall(cjson.decode, about)
-    local name = read and type(told) == 'table' and told.name
+    local read, worker = pcall(cjson.decode, about)
+    local name = read and type(worker) == 'table' and worker.name
     if gone then
-      -- The last beat tells nothing of the worker.
+      -- The last heartbeat does not describe the worker.
       name = redis.call('HGET', w.prefix .. 'servers', incarnation)
       redis.call('HDEL', w.prefix .. 'servers', incarnation)
       if w.text(lock) == incarnation then redis.call('DEL', lock) end
@@ -127,24 +127,24 @@ local function bridge_workers(w)
       return
     end
     if type(name) ~= 'string' or name == 'active' or string.find(name, '^heartbeat:') then return end
-    local is = type(told.routing) == 'table' and told.routing or {}
+    local is = type(worker.routing) == 'table' and worker.routing or {}
     local has = type(is.capabilities) == 'table' and #is.capabilities > 0 and cjson.encode(is.capabilities) or '[]'
     local function text(value) return w.quoted(type(value) == 'string' and value or '') end
     redis.call('HSET', w.prefix .. 'servers', incarnation, name)
     redis.call('SADD', w.at_workers, name)
     redis.call('SET', about_key(name), '{"serverId":' .. text(name) .. ',"stack":' .. text(is.stack) .. ',"region":' .. text(is.region)
-      .. ',"capabilities":' .. has .. ',"lastSeen":' .. w.ms(w.now_ms) .. ',"pid":' .. w.ms(tonumber(told.pid) or 0)
-      .. ',"hostname":' .. text(told.host) .. '}')
+      .. ',"capabilities":' .. has .. ',"lastSeen":' .. w.ms(w.now_ms) .. ',"pid":' .. w.ms(tonumber(worker.pid) or 0)
+      .. ',"hostname":' .. text(worker.host) .. '}')
     redis.call('SET', heart_key(name), w.ms(w.now_ms), 'PX', w.ms(ttl_ms))
   end
 
-  -- Writes. Held by whoever took it, and renewed by that one alone: the original has neither a renewal nor a release.
+  -- Writes. Take the scheduler's lock, or renew it as its holder: the original can neither renew nor release it.
   function w.lead(incarnation, ttl_ms)
     if redis.call('SET', lock, incarnation, 'NX', 'PX', w.ms(ttl_ms)) then return true end
     return w.text(lock) == incarnation and redis.call('PEXPIRE', lock, w.ms(ttl_ms)) == 1
   end
 
-  -- A worker that had a heartbeat and has none any more. Its first one comes late: until then the time of its entry counts.
+  -- Whether a worker had a heartbeat and has none any more. The first heartbeat comes late: until then the time of its entry counts.
   local function dead(server)
     if redis.call('SISMEMBER', w.at_workers, server) == 0 or redis.call('EXISTS', heart_key(server)) == 1 then return false end
     local members = json_members(w.text(about_key(server)) or '')
@@ -152,8 +152,8 @@ local function bridge_workers(w)
     return seen_ms < w.now_ms - 30000
   end
 
-  -- Writes. A counter that says another number than there are active jobs of its type has leaked, or was lost: it is set right.
-  -- Only those that have kept a job waiting are looked at, and only while so few are active that they can be counted here.
+  -- Writes. Correct a counter that differs from the number of active jobs of its type, because it has leaked or was lost. Only
+  -- counters that have kept a job waiting are checked, and only while there are few enough active jobs to count them here.
   local function mend_counters()
     local kinds = redis.call('SMEMBERS', w.at_limited)
     if #kinds == 0 or redis.call('SCARD', w.at_active) > 2000 then return end
@@ -169,8 +169,8 @@ local function bridge_workers(w)
     end
   end
 
-  -- Writes only where it stopped to look, and counters. Active jobs of which nobody keeps a lock, or a worker that is dead does: not
-  -- those that are `ours`. Those that were found before come first: they must be seen twice, and the look goes round in pieces.
+  -- Active jobs, except `ours`, whose lock has expired or belongs to a dead worker. Writes only counters and the position where
+  -- it stops. Jobs that were found before come first, because they must be seen twice while the search goes round in pieces.
   function w.strays(most, ours)
     mend_counters()
     local key, found, known = w.prefix .. 'looked', {}, {}
@@ -189,9 +189,9 @@ local function bridge_workers(w)
   end
 end
 
--- Schedules on the wire. Each is an entry of `jobs:cron` under the name of the schedule, with the job's JSON beside it, as the original
--- has it; the definition that ticks is ours (`cron:<name>`). An entry of a foreign client becomes such a definition when it is due. The
--- score on the wire is the truth: whoever has moved it has said when the next tick is.
+-- Schedules on the wire. As in the original, each is an entry of `jobs:cron` under the name of the schedule, with the job's JSON
+-- beside it; the definition that ticks is the engine's (`cron:<name>`). An entry of a foreign client becomes such a definition
+-- when it is due. The score on the wire decides: if a client has moved it, that is when the next tick is.
 local function bridge_cron(w)
   local index = w.prefix .. 'cron'
   local function own(name) return w.prefix .. 'cron:' .. name end
@@ -210,7 +210,7 @@ local function bridge_cron(w)
     return type(schedule.cron) == 'string' and schedule or nil
   end
 
-  -- Writes: an entry of a foreign client as a definition of ours.
+  -- Writes: turns an entry of a foreign client into a definition of the engine.
   local function adopt(id, score_ms, job, schedule)
     local members = json_members(job.raw)
     members.set('schedule', '{}')
@@ -227,10 +227,10 @@ local function bridge_cron(w)
     redis.call('ZADD', index, w.ms(next_ms), name)
   end
 
-  -- Writes, before a schedule ticks: what a foreign client has moved or taken away meanwhile becomes known to our side.
+  -- Writes, before a schedule ticks: takes over what a foreign client has moved or removed meanwhile.
   function w.settle_schedule(name)
     local known = redis.call('HMGET', own(name), 'wire', 'next_ms')
-    -- One that does not tick is not on the wire.
+    -- A schedule that does not tick is not on the wire.
     if not known[1] or known[2] == '0' then return end
     local score = redis.call('ZSCORE', w.at_cron, name)
     if not score then
@@ -241,8 +241,8 @@ local function bridge_cron(w)
     end
   end
 
-  -- Writes: entries that foreign clients have put become known to our side when they are due. Returns those that are new, for each its
-  -- name, version, next tick, anchor, timing and policy; the next sweep finds the others in our own index.
+  -- Writes: takes over entries of foreign clients when they are due. Returns the new ones, for each its name, version, next tick,
+  -- anchor, timing and policy; the next sweep finds the others in the engine's own index.
   function w.due_schedules(most)
     local now, due = w.ms(w.now_ms), {}
     local found = redis.call('ZRANGE', w.at_cron, '-inf', now, 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
@@ -260,7 +260,7 @@ local function bridge_cron(w)
         for _, word in ipairs(redis.call('HMGET', own(id), 'version', 'next_ms', 'anchor_ms', 'timing', 'policy')) do due[#due + 1] = word end
         table.insert(due, #due - 4, id)
       else
-        -- Nobody can say when it ticks: it is looked at again in a minute, and holds up nothing.
+        -- Its next tick cannot be computed: it is tried again in a minute, so that it does not block the others.
         redis.call('HSET', w.prefix .. 'aside', id, 'a schedule that cannot be read')
         redis.call('ZADD', w.at_cron, 'XX', w.ms(w.now_ms + 60000), id)
       end
@@ -268,8 +268,8 @@ local function bridge_cron(w)
     return due
   end
 
-  -- Writes: a schedule was put, has ticked (next_ms: its next one), was disabled or could not tick (0), or removed (no `template`).
-  -- Intervals and months are not on the wire: those tick for our side alone.
+  -- Writes: a schedule was put, has ticked (next_ms: its next one), was disabled or could not tick (0), or removed (no
+  -- `template`). Intervals and months are not on the wire: only the engine ticks them.
   function w.scheduled(name, next_ms, given)
     local known = redis.call('HMGET', own(name), 'timing', 'error')
     local timing, entry = decoded(known[1]), w.read(name)
@@ -284,7 +284,7 @@ local function bridge_cron(w)
       local made_ms = entry and entry.enqueued_ms > 0 and entry.enqueued_ms or w.now_ms
       local members = json_members(w.json_of(name, unpack_fields(unpack_fields(given)[2]), made_ms))
       members.set('schedule', '{"cron":' .. w.quoted(timing.cron) .. ',"timezone":' .. w.quoted(timing.zone or 'UTC') .. '}')
-      -- What a foreign client has written stays as it is.
+      -- The job of a foreign client's entry is not changed.
       local adopted = unpack_fields(given)[1] == ''
       if not (entry and adopted) then redis.call('MSET', w.at_data(name), members.text(), w.at_status(name), 'cron') end
       redis.call('HSET', own(name), 'wire', '1')
@@ -292,7 +292,7 @@ local function bridge_cron(w)
     end
   end
 
-  -- The entry of the schedule itself is waiting or active: a foreign client's pass has enqueued it for this tick.
+  -- The schedule's own entry is waiting or active: a foreign client has enqueued it for this tick.
   function w.admit(item)
     local name = string.match(item.id, '^cron:(.*):%d+$')
     if not name or not redis.call('ZSCORE', w.at_cron, name) then return nil end

@@ -1,21 +1,21 @@
 -- The wire format of BridgeMQ.
 
--- A job from its JSON, whatever a foreign client has written into it: null and values of another type count as absent where the
--- format can do without them. `fault` says why nobody could run it. `body` is what Python reads: the JSON with null in place of the
+-- A job from its JSON, which a foreign client may have written: null and values of another type count as absent where the format
+-- can do without them. `why` is set if the job cannot run. `body` is what Python reads: the JSON with null in place of the
 -- payload, and the payload's own bytes.
 local function bridge_job(id, raw, members)
   local function corrupt(why) return { kind = 'corrupt', why = why, body = { '', '' }, raw = raw } end
   if not members then return corrupt('no JSON object') end
   local function object(name)
     local text = members.raw(name) or '{}'
-    -- None of those that are read here is as large as this.
+    -- None of the objects that are read here is larger.
     if #text > 65536 or #text < 4 then return {} end
     local read, list = pcall(cjson.decode, '[' .. text .. ']')
     return read and type(list[1]) == 'table' and list[1] or {}
   end
   local function number(given, default)
     local found = tonumber(given)
-    -- Neither nan nor beyond what a double counts.
+    -- Neither nan nor outside the range in which doubles are exact.
     return found and found == found and math.abs(found) < 2 ^ 53 and math.floor(found) or default
   end
   local name, retry, limit = members.value('type'), object('retry'), object('rateLimit')
@@ -24,7 +24,7 @@ local function bridge_job(id, raw, members)
   for _, category in ipairs({ 'stack', 'capabilities', 'region' }) do
     local wanted = target[category]
     if wanted == cjson.null then target[category] = nil end
-    -- One value where a list is meant.
+    -- A single value in place of a list.
     if type(wanted) == 'string' then target[category] = { wanted } end
     if type(target[category] or {}) ~= 'table' then return corrupt('target.' .. category .. ' is no list') end
   end
@@ -34,7 +34,7 @@ local function bridge_job(id, raw, members)
       needs[#needs + 1] = parent
     end
   end
-  -- `retry.attempts` are the runs after the first one.
+  -- `retry.attempts` is the number of runs after the first one.
   local again = math.max(0, math.min(number(retry.attempts, 0), 999))
   local failures, priority = number(members.value('attempts'), 0), number(members.value('priority'), 5)
   local made_ms, payload = number(members.value('createdAt'), 0), members.raw('payload') or 'null'
@@ -47,8 +47,8 @@ local function bridge_job(id, raw, members)
   }
 end
 
--- Whether a worker is one that a target asks for: the named server alone; else each category that asks for something is met, stack
--- and region by one of their values, capabilities by one (`mode` any) or by all of them (any other mode).
+-- Whether a worker matches a target: only the named server if there is one; else every category with values must match, stack and
+-- region by one of their values, capabilities by one (`mode` any) or by all of them (any other mode).
 local function bridge_matches(target, worker)
   local server = target.server
   if server ~= nil and server ~= cjson.null and server ~= '' then return server == worker.server end
@@ -67,8 +67,8 @@ local function bridge_matches(target, worker)
   return #wanted == 0 or (met > 0 and (target.mode == 'any' or met == #wanted))
 end
 
--- BridgeMQ's wire: all that is known of its keys and its JSON. `w` is what the shared scripts ask for; names that
--- begin with `at_` are keys. Methods that write say so.
+-- BridgeMQ's wire format: its keys and its JSON. `w` has the functions that the shared scripts call; names that begin with `at_`
+-- are keys. The comments of functions that write begin with "Writes".
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local w = { root = root, prefix = prefix, now_ms = now_ms }
   w.at_waiting, w.at_active, w.at_delayed = root .. 'jobs:waiting', root .. 'jobs:active', root .. 'jobs:delayed'
@@ -81,14 +81,14 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
   function w.at_progress(id) return root .. 'jobs:progress:' .. id end
   function w.at_running(kind) return root .. 'ratelimit:concurrent:' .. kind end
   function w.at_minute(kind) return root .. 'ratelimit:minute:' .. kind end
-  -- A string whatever stands there; nil for none and for another type.
+  -- The string under a key; nil for none and for a key of another type.
   function w.text(key)
     local found = redis.pcall('GET', key)
     return type(found) == 'string' and found or nil
   end
-  -- A number as redis and JSON have it, within what a double counts.
+  -- A number as text for Redis and JSON, limited to the range in which doubles are exact.
   function w.ms(value) return string.format('%d', math.max(-9007199254740991, math.min(value, 9007199254740991))) end
-  -- As JSON.stringify does it: cjson escapes the slash.
+  -- As JSON.stringify writes it: cjson would escape the slash.
   function w.quoted(text) return (string.gsub(cjson.encode(text), '\\/', '/')) end
 
   function w.check()
@@ -114,29 +114,29 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     if redis.call('ZSCORE', w.at_delayed, id) then return 'delayed' end
     local status = w.text(w.at_status(id))
     if status == 'completed' and not redis.call('ZSCORE', w.at_cron, id) then return 'done' end
-    -- A requeue that was cut off has left it in both.
+    -- A requeue that was cut off may have left it in both lists.
     if status == 'dead' and redis.call('LPOS', w.at_dead, id) then return 'dead' end
     if redis.call('LPOS', w.at_waiting, id) then return 'waiting' end
     if redis.call('LPOS', w.at_dead, id) then return 'dead' end
-    -- The original's own loop takes a job out of the list before it locks it, and never enters it among the active ones.
+    -- The original's own loop removes a job from the list before it locks it, and never adds it to the active ones.
     return w.text(w.at_lock(id)) and 'active' or nil
   end
 
   function w.new_id(given) return given end
 
-  -- Writes. Priorities from 7 on go to the head, as every client of the format does it.
+  -- Writes. Priorities from 7 on go to the head, as with every client of the format.
   function w.push(id, priority)
     redis.call(priority >= 7 and 'LPUSH' or 'RPUSH', w.at_waiting, id)
   end
 
-  -- Writes. Equals in the index are in the order of their ids, so theirs is kept beside it.
+  -- Writes. The index orders equal times by id, so the order of arrival is kept in another key.
   function w.delay(id, due_ms)
     redis.call('ZADD', w.at_delayed, w.ms(due_ms), id)
     redis.call('HSET', w.at_order, id, redis.call('HINCRBY', w.at_order, '', 1))
   end
 
-  -- The JSON of a new job. item.fields: priority, the JSON between the id and the time of the enqueue, and the JSON after it; or '' and
-  -- the whole of a job, as the schedules of foreign clients have it.
+  -- The JSON of a new job. item.fields: priority, the JSON between the id and the time of the enqueue, and the JSON after it; or
+  -- '' and a whole job, as in the schedules of foreign clients.
   function w.json_of(id, fields, made_ms)
     if fields[2] ~= '' then return '{"jobId":' .. w.quoted(id) .. fields[2] .. w.ms(made_ms) .. fields[3] end
     local members = json_members(fields[3])
@@ -146,8 +146,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return members.text()
   end
 
-  -- Writes. The data before the index: a copy that finds an id without an entry adds it again, but an entry without data is set aside
-  -- by the next claim.
+  -- Writes. The data before the index: if a copy is cut off in between, the next one adds the id again, while an entry without
+  -- data would be set aside by the next claim.
   function w.add(item, due_ms)
     local later, data = due_ms > now_ms, w.json_of(item.id, item.fields, now_ms)
     redis.call('MSET', w.at_data(item.id), data, w.at_status(item.id), later and 'delayed' or 'waiting')

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- BridgeMQ's claim: the first of 100 waiting jobs that this worker may run becomes active and locked. Slots and reply are those of
--- the original. A job that the original stumbles over (no JSON, null where an object is meant, no type) is passed by and keeps no
--- lock; one that is active already does not raise the counter of its type again.
+-- BridgeMQ's claim: the first of 100 waiting jobs that this worker may run becomes active and locked. Slots and reply are those
+-- of the original. A job on which the original fails (no JSON, null in place of an object, no type) is passed over and keeps no
+-- lock; a job that is active already does not raise the counter of its type again.
 --
 -- KEYS
 --   waiting       list    ids, claimed from the head
@@ -14,9 +14,9 @@
 --   region        JSON array
 --   currentTime   ms; not read, as by the original
 --   lockTTL       seconds
---   dataPrefix    what the keys of jobs begin with
---   lockPrefix    what the keys of locks begin with
---   ratePrefix    what the keys of counters begin with
+--   dataPrefix    prefix of the keys of jobs
+--   lockPrefix    prefix of the keys of locks
+--   ratePrefix    prefix of the keys of counters
 -- REPLY the job's JSON, or nil
 local waiting = KEYS[1]
 local active = KEYS[2]
@@ -41,7 +41,7 @@ end
 
 local has = { stack = set_of(ARGV[2]), capabilities = set_of(ARGV[3]), region = set_of(ARGV[4]) }
 
--- Each category that asks for something must be met; `mode` is about capabilities alone.
+-- Each category with values must match; `mode` is about capabilities only.
 local function meets(category, wanted, all)
   if type(wanted) == 'string' then wanted = { wanted } end
   if not object(wanted) or #wanted == 0 then return true end
@@ -66,7 +66,7 @@ local function has_room(job)
   return not (type(running) == 'string' and tonumber(running) and tonumber(running) >= most)
 end
 
--- A type without slots of its own raises nothing that a later claim could stumble over.
+-- A type without a limit of its own gets no counter, on which a later claim could fail.
 local function count(kind)
   redis.pcall('INCR', rate_prefix .. kind)
 end

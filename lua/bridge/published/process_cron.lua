@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- BridgeMQ's cron: entries whose time has come go to the end of the waiting jobs, and the reply says what the caller has to
--- reschedule. Slots and reply are those of the original. An entry that is still waiting or active since an earlier pass is told
--- again and not enqueued again. One without a readable schedule holds up no other: it comes again in a minute.
+-- BridgeMQ's cron: entries whose time has come go to the end of the waiting jobs, and the reply lists what the caller has to
+-- reschedule. Slots and reply are those of the original. An entry that is still waiting or active from an earlier pass is listed
+-- again and not enqueued again. An entry without a readable schedule does not block the others: it is tried again in a minute.
 --
 -- KEYS
 --   cron         zset    id by its next tick (ms)
 --   waiting      list    ids
---   dataPrefix   what the keys of jobs begin with; no key
+--   dataPrefix   prefix of the keys of jobs; not a key itself
 -- ARGV
 --   currentTime  ms
---   batchSize    most entries to look at, 100 unless told otherwise
+--   batchSize    most entries to read, 100 by default
 -- REPLY a JSON array of jobId, cronExpression and timezone; `{}` when nothing is due
 local cron = KEYS[1]
 local waiting = KEYS[2]
@@ -19,7 +19,7 @@ local now_ms, most = ARGV[1], tonumber(ARGV[2]) or 100
 local found = redis.call('ZRANGEBYSCORE', cron, 0, now_ms, 'LIMIT', 0, most)
 redis.call('LLEN', waiting)
 local active = string.match(waiting, '^(.*)waiting$')
-local told = {}
+local due_jobs = {}
 for _, id in ipairs(found) do
   local raw = redis.pcall('GET', data_prefix .. id)
   local read, job = pcall(cjson.decode, raw)
@@ -32,7 +32,7 @@ for _, id in ipairs(found) do
     local running = active and redis.pcall('SISMEMBER', active .. 'active', id) == 1
     if not running and not redis.call('LPOS', waiting, id) then redis.call('RPUSH', waiting, id) end
     local zone = schedule.timezone
-    told[#told + 1] = { jobId = id, cronExpression = schedule.cron, timezone = type(zone) == 'string' and zone or nil }
+    due_jobs[#due_jobs + 1] = { jobId = id, cronExpression = schedule.cron, timezone = type(zone) == 'string' and zone or nil }
   end
 end
-return cjson.encode(told)
+return cjson.encode(due_jobs)

@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- BridgeMQ's release: a lock that this worker holds is freed, its job is active no more, and its type's counter falls by one, not
--- below 0. Slots and reply are those of the original. Where the lock has run out and the job has ended, the reply is 0 as ever, and
--- what the claim has left behind (the active member, the count) goes all the same.
+-- BridgeMQ's release: frees a lock that this worker holds, removes its job from the active ones, and lowers its type's counter by
+-- one, not below 0. Slots and reply are those of the original. If the lock has expired and the job has ended, the reply is 0 as
+-- in the original, but the remains of the claim (the active member, the count) are removed all the same.
 --
 -- KEYS
 --   lock      string  id of the worker that holds it
 --   active    set     ids
 --   rate      string  running jobs of the type
 -- ARGV
---   workerId  who wants to release
+--   workerId  id of the worker that releases
 --   jobId     the job
 -- REPLY 1 = released, 0 = not held by this worker
 local lock = KEYS[1]
@@ -28,7 +28,7 @@ if holder == worker_id then
   redis.call('DEL', lock)
   return 1
 end
--- The status key stands beside the lock.
+-- The status key has the same prefix as the lock.
 local root = string.sub(lock, -#id - 5) == 'lock:' .. id and string.sub(lock, 1, -#id - 6)
 local status = not holder and root and redis.pcall('GET', root .. 'status:' .. id)
 if status == 'completed' or status == 'dead' or status == 'failed' then leave() end

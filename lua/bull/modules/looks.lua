@@ -1,9 +1,9 @@
--- Bull: what is known of jobs.
+-- Bull: reads of jobs, and admin actions.
 
--- Looks at Bull's wire, and what people do to it by hand. Adds to `bull`, the methods of the wire: strays, list, count, ended,
--- requeue, run_now, remove, purge, pause, resume, paused.
+-- Reads of Bull's wire (its own keys), and admin actions on it. Adds to `bull`, the methods of the wire: strays, list, count,
+-- ended, requeue, run_now, remove, purge, pause, resume, paused.
 local function bull_looks(bull, keys, root, prefix, now_ms)
-  -- Rule of the original: a job in `active` without a lock is stalled. `ours` tells ids that are leased by the engine.
+  -- By the original's rule a job in `active` without a lock is stalled. `ours(id)` is true for a job that the engine leases.
   function bull.strays(most, ours)
     local found = {}
     for _, id in ipairs(redis.call('LRANGE', keys.active, -1000, -1)) do
@@ -12,7 +12,7 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
     return found
   end
 
-  -- Part of lists that stand one behind the other, each read from its right or from its left.
+  -- A page of several lists, one after the other, each read from its right or from its left end.
   local function part_of(lists, offset, limit, from_left)
     local ids = {}
     for _, list in ipairs(lists) do
@@ -27,7 +27,7 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
     return ids
   end
 
-  -- Sets have no order: small ones are put into that of the times at which their jobs were made, large ones keep the server's.
+  -- Sets have no order: small ones are sorted by the time at which their jobs were made, large ones keep the server's order.
   local function of_set(set, offset, limit, newest_first)
     if redis.call('SCARD', set) <= 10000 then
       local ids = redis.pcall('SORT_RO', set, 'BY', root .. '*->timestamp', 'LIMIT', offset, limit, newest_first and 'DESC' or 'ASC')
@@ -86,7 +86,7 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
     return 0
   end
 
-  -- The wire does not say when a job has ended: 0.
+  -- The wire does not record when a job ended, so ended_ms is 0.
   function bull.ended(id)
     local place = bull.place(id)
     if place ~= 'done' and place ~= 'dead' then return nil end
@@ -107,7 +107,7 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
     redis.call('SREM', keys.failed, id)
   end
 
-  -- `redo`: an earlier copy of the call was cut off, perhaps when the job was in its list already.
+  -- `redo`: an earlier copy of the call was cut off, perhaps after it put the job into its list.
   function bull.run_now(id, job, redo)
     if redo and bull.waits(id) then
       redis.call('ZREM', keys.delayed, id)
@@ -116,7 +116,7 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
     return bull.promote(id)
   end
 
-  -- Its hash goes first: what finds the id then knows that there is no job.
+  -- The hash first: whatever finds the id afterwards sees that there is no job.
   function bull.remove(id, state)
     if not bull.reserved(id) then redis.call('DEL', root .. id, root .. id .. ':lock') end
     if state == 'waiting' then
@@ -133,7 +133,7 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
     end
   end
 
-  -- Hashes that are in no structure, lost by a resume of the original, are found by their numbers: the counter counts down.
+  -- Hashes that are in no structure, because a resume of the original lost them, are deleted by number: the counter is counted down.
   function bull.purge(most)
     local ids = {}
     for _, list in ipairs({ keys.wait, keys.paused, keys.active }) do
@@ -158,8 +158,8 @@ local function bull_looks(bull, keys, root, prefix, now_ms)
     return true
   end
 
-  -- Both lists may have jobs, where the original has promoted while the queue was paused: its own resume and pause overwrite one.
-  -- What was paused first runs first, and the longer list stays where it is.
+  -- Both lists may hold jobs if the original has promoted some while the queue was paused: its own resume and pause overwrite one
+  -- of them. Jobs that were paused run first; the shorter list is moved into the longer one.
   local function merge(into)
     local whole, part, from, to = keys.paused, keys.wait, 'RIGHT', 'LEFT'
     if redis.call('LLEN', keys.wait) > redis.call('LLEN', keys.paused) then whole, part, from, to = part, whole, to, from end

@@ -1,6 +1,6 @@
 -- The wire format of Bull 1.0.
 
--- Reads of Bull's wire: a job's hash, whatever has written it, and where its id is. Adds to `bull`, the methods of the wire:
+-- Reads of Bull's wire: a job's hash, whichever client has written it, and its place. Adds to `bull`, the methods of the wire:
 -- check, read, place, stuck, locked, mine; `keys`: the names of the queue's structures.
 local function bull_read(bull, keys, root)
   -- As the original reads numbers: the whole number at the start of a text, or `otherwise`.
@@ -9,7 +9,7 @@ local function bull_read(bull, keys, root)
     return number and math.max(least, math.min(number, most)) or otherwise
   end
 
-  -- Rule 1. Sets have no check of their own in check_types.
+  -- Rule 1. check_types does not check sets.
   function bull.check()
     check_types({ keys.delayed }, {}, { keys.wait, keys.paused, keys.active }, { keys.id, keys.meta })
     for _, key in ipairs({ keys.completed, keys.failed }) do
@@ -21,7 +21,7 @@ local function bull_read(bull, keys, root)
     end
   end
 
-  -- An id whose hash would be one of the queue's own keys or of ours: such a key is never read or written as a job.
+  -- An id whose hash would be a key of the queue or of the engine: such a key is never read or written as a job.
   function bull.reserved(id)
     local key = root .. id
     for _, own in pairs(keys) do
@@ -58,7 +58,7 @@ local function bull_read(bull, keys, root)
     return redis.call('LPOS', keys.wait, id) or redis.call('LPOS', keys.paused, id)
   end
 
-  -- In the order in which the original's getState asks.
+  -- In the order of the original's getState.
   function bull.place(id)
     if redis.call('SISMEMBER', keys.completed, id) == 1 then return 'done' end
     if redis.call('SISMEMBER', keys.failed, id) == 1 then return 'dead' end
@@ -67,12 +67,12 @@ local function bull_read(bull, keys, root)
     return bull.waits(id) and 'waiting' or nil
   end
 
-  -- A job that is in no structure, as the original calls it too: its resume and its pause lose some.
+  -- A job that is in no structure; the original also calls it stuck. Its resume and its pause lose some.
   function bull.stuck(id)
     return bull.is_hash(id) and not bull.place(id)
   end
 
-  -- Whether a lock is one of ours: fence, incarnation and counter, which no queue of the original would write.
+  -- Whether a lock is this engine's: fence, incarnation and counter. The original writes no such value.
   function bull.ours(lock)
     return type(lock) == 'string' and string.find(lock, '^%d+:%w+:%d+$') ~= nil
   end
@@ -88,15 +88,15 @@ local function bull_read(bull, keys, root)
   end
 end
 
--- Delayed jobs on Bull's wire: a score is the time in ms times 4096 and the low 12 bits of the id. Adds to `bull`, the methods of
--- the wire: due, next_due_ms, due_at, promote.
+-- Delayed jobs on Bull's wire: a score is the time in ms times 4096, plus the low 12 bits of the id. Adds to `bull`, the methods
+-- of the wire: due, next_due_ms, due_at, promote.
 local function bull_due(bull, keys, root, now_ms)
   local function time_of(score)
     return math.floor(tonumber(score) / 4096)
   end
 
-  -- No time is as far away as a score may say.
-  local function told(score)
+  -- The time (ms) of a score, limited to valid times.
+  local function bounded(score)
     return math.max(0, math.min(time_of(score), 140737488355328))
   end
 
@@ -108,8 +108,8 @@ local function bull_due(bull, keys, root, now_ms)
     return found
   end
 
-  -- First in, first out among equal times: by the whole id, for its low 12 bits say after 4095 that 4096 came first. Ids that are
-  -- no numbers keep the order of the set. A time with more than 4096 jobs is put in order 4096 at a time.
+  -- Due jobs, first in, first out among equal times: sorted by the whole id, because by its low 12 bits 4096 would come before
+  -- 4095. Ids that are no numbers keep the order of the set. If more than 4096 jobs have the same time, they are sorted 4096 at a time.
   function bull.due(most)
     local found = members('-inf', string.format('(%.0f', (now_ms + 1) * 4096), most)
     if #found == most then
@@ -136,15 +136,15 @@ local function bull_due(bull, keys, root, now_ms)
 
   function bull.next_due_ms()
     local score = redis.call('ZRANGE', keys.delayed, 0, 0, 'WITHSCORES')[2]
-    return score and told(score) or nil
+    return score and bounded(score) or nil
   end
 
   function bull.due_at(id)
     local score = redis.call('ZSCORE', keys.delayed, id)
-    return score and told(score) or nil
+    return score and bounded(score) or nil
   end
 
-  -- `redo`: a copy that was cut off may have put it there.
+  -- `redo`: a copy that was cut off may have put it into its list already.
   function bull.promote(id, redo)
     if not bull.is_hash(id) then
       redis.call('ZREM', keys.delayed, id)
@@ -154,25 +154,25 @@ local function bull_due(bull, keys, root, now_ms)
     redis.call('HSET', root .. id, 'delay', '0')
     redis.call('ZREM', keys.delayed, id)
     redis.call('LREM', keys.active, 0, id)
-    -- Timers of the original sleep until the time that was told last.
+    -- Timers of the original sleep until the last published time.
     local score = redis.call('ZRANGE', keys.delayed, 0, 0, 'WITHSCORES')[2]
     if score and tonumber(score) / 4096 > now_ms then redis.call('PUBLISH', keys.delayed, string.format('%.17g', tonumber(score) / 4096)) end
     return true
   end
 end
 
--- Writes of Bull's wire for jobs that come, run and end. Adds to `bull`, the methods of the wire: add, take, extend, back, done,
--- again, bury, drop, noted, set_aside; and `push` and `leave` for the others.
+-- Writes of Bull's wire for jobs that are added, run and end. Adds to `bull`, the methods of the wire: add, take, extend, back,
+-- done, again, bury, drop, noted, set_aside; and the helpers `push` and `leave`.
 local function bull_ends(bull, keys, root, prefix, now_ms)
-  -- While the queue is paused nothing must come into `wait`: the original's promotion and retry put jobs there all the same, which
-  -- run then, or are lost with the next resume.
-  local function line()
+  -- While the queue is paused no job may be put into `wait`. The original's promotion and retry do so nevertheless; those jobs
+  -- run despite the pause, or are lost with the next resume.
+  local function waiting_list()
     return redis.call('EXISTS', keys.meta) == 1 and keys.paused or keys.wait
   end
 
   -- Jobs are taken from the right.
   function bull.push(id, command)
-    redis.call(command, line(), id)
+    redis.call(command, waiting_list(), id)
     redis.call('PUBLISH', keys.jobs, id)
   end
 
@@ -181,10 +181,10 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
     if not bull.locked(id) then redis.call('DEL', root .. id .. ':lock') end
   end
 
-  -- Of an id that is no number the low bits are 0, as the original's arithmetic has it.
+  -- The low bits of an id that is no number are 0, as in the original.
   function bull.delay(id, due_ms)
     local low = string.find(id, '^%d+$') and tonumber(id) % 4096 or 0
-    -- From 2039 on a score has no room for all of those bits: what would be rounded up to the next millisecond is rounded down.
+    -- From 2039 on a double has no room for all of those bits: a score that would be rounded up to the next millisecond is rounded down.
     local step = 1
     while due_ms * 4096 >= 9007199254740992 * step do step = step * 2 end
     local score = due_ms * 4096 + (low - low % step)
@@ -192,12 +192,11 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
     redis.call('PUBLISH', keys.delayed, string.format('%.17g', score / 4096))
   end
 
-  -- The hash before the index: an id without a hash is what no client can do anything with. The repeat of a call that was cut off
-  -- in between puts the id into its place.
+  -- The hash before the index: no client can handle an id without a hash. If the call is cut off in between, its repeat puts the id into its place.
   function bull.add(item, due_ms)
     local data, opts, rest, attempts, timestamp, lifo = unpack(item.fields)
     local delay = item.wait_ms > 0 and item.wait_ms or math.max(0, due_ms - now_ms)
-    -- A job that is due at a time is written as one with the delay until then.
+    -- The format stores a delay, so a due time is written as the delay until then.
     if rest ~= '' then opts = opts .. string.format('%.0f', delay) .. rest end
     redis.call('HSET', root .. item.id, 'data', data, 'opts', opts, 'progress', '0', 'delay', string.format('%.0f', delay), 'timestamp',
       timestamp ~= '' and timestamp or string.format('%.0f', now_ms), 'attempts', attempts, 'attemptsMade', '0', 'stacktrace', '[]',
@@ -206,7 +205,7 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   end
 
   function bull.take(id, job, place, lease)
-    -- One entry of several for one job, as a check for stalled jobs makes them: it has ended by another one.
+    -- A second entry of a job that has ended, as a check for stalled jobs makes them.
     if redis.call('SISMEMBER', keys.completed, id) == 1 or redis.call('SISMEMBER', keys.failed, id) == 1 then
       redis.call('LREM', keys.wait, -1, id)
       return false
@@ -223,12 +222,14 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   end
 
   function bull.extend(id, lease)
-    -- Half a lease longer: so long our own sweeps wait after a stall (rule 11), and the original's check for stalled jobs must as well.
+    -- Half a lease longer than the lease: the engine's sweeps wait as long after a stall (rule 11), and so must the original's
+    -- check for stalled jobs.
     redis.call('SET', root .. id .. ':lock', lease.token, 'PX', string.format('%.0f', lease.lease_ms * 1.5))
   end
 
-  -- One of our leases stands in our own `active` until all is done, so the id leaves first: cut off in between, it is nowhere, and
-  -- comes back. What a foreign client has left behind must not be nowhere, so it leaves last, and may not be put in twice.
+  -- A job that the engine leases is in the engine's `active` until all is done, so its id leaves the wire's `active` first: if
+  -- the call is cut off in between, the job is in no list, and a sweep brings it back. The job of a foreign client has no such
+  -- entry: its id leaves last, and must not be added twice.
   function bull.back(id, job, front)
     local place, leased = bull.place(id), redis.call('ZSCORE', prefix .. 'active', id)
     if leased then bull.leave(id) end
@@ -238,7 +239,7 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
 
   function bull.done(id, job, value, took_ms)
     if bull.is_hash(id) then
-      -- Node writes an empty text where there is nothing. A repeat that knows no value any more leaves the one that is there.
+      -- The original writes an empty text where there is no value. A repeat without a value keeps the one that is there.
       local known = redis.call('HGET', root .. id, 'returnvalue') or 'null'
       if value or known == 'null' then redis.call('HSET', root .. id, 'returnvalue', value or '') end
       redis.call('SADD', keys.completed, id)
@@ -246,13 +247,13 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
     bull.leave(id)
   end
 
-  -- As the original's serialiser writes texts.
+  -- A text as a JSON string, escaped as in the original.
   local function json_text(text)
     local short = { ['"'] = '\\"', ['\\'] = '\\\\', ['\b'] = '\\b', ['\f'] = '\\f', ['\n'] = '\\n', ['\r'] = '\\r', ['\t'] = '\\t' }
     return '"' .. string.gsub(text, '[%z\1-\31"\\]', function(one) return short[one] or string.format('\\u%04x', string.byte(one)) end) .. '"'
   end
 
-  -- One trace more; what was there stays byte for byte, unless it is no array.
+  -- Append one stack trace; the earlier ones keep their bytes, unless the value is no array.
   local function note_failure(id, failure)
     local failures = string.format('%.0f', failure.failures)
     if failure.redo and redis.call('HGET', root .. id, 'attemptsMade') == failures then return end
@@ -284,19 +285,19 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
     bull.leave(id)
   end
 
-  -- The format knows no other end of a job than completed and failed.
+  -- The format has no ends of a job but completed and failed, so the job is deleted.
   function bull.drop(id, job, outcome)
     redis.call('DEL', root .. id)
     bull.leave(id)
   end
 
-  -- The wire holds one number.
+  -- The wire holds progress as one number.
   function bull.noted(id, job, body)
     local percent = string.match(body, '"percent":([%d.eE+-]+)')
     if percent and bull.is_hash(id) then redis.call('HSET', root .. id, 'progress', percent) end
   end
 
-  -- An id without a hash would be read as nothing by those who list `failed`: it goes to a hash of ours.
+  -- Clients that list `failed` cannot read an id without a hash: such an id goes to a hash of the engine.
   function bull.set_aside(id, place, why)
     if bull.is_hash(id) then
       note_failure(id, { error = why, failures = tonumber(redis.call('HGET', root .. id, 'attemptsMade') or 0) or 0 })
@@ -311,9 +312,9 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   end
 end
 
--- Bull's wire format (1.0): lists `wait`, `active` and `paused`, sorted set `delayed`, sets `completed` and `failed`, a hash for each
--- job, `<id>:lock`, the counter `id`, `meta-paused`. Jobs wait in `wait`, while the queue is paused in `paused`, and are taken from
--- the right.
+-- Bull's wire format (1.0): lists `wait`, `active` and `paused`, sorted set `delayed`, sets `completed` and `failed`, a hash for
+-- each job, `<id>:lock`, the counter `id`, `meta-paused`. Jobs wait in `wait`, or in `paused` while the queue is paused, and are
+-- taken from the right.
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local bull, keys = {}, { meta = root .. 'meta-paused', jobs = root .. 'jobs' }
   for _, name in ipairs({ 'wait', 'active', 'paused', 'delayed', 'completed', 'failed', 'id' }) do keys[name] = root .. name end
@@ -322,7 +323,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
   bull_due(bull, keys, root, now_ms)
   bull_looks(bull, keys, root, prefix, now_ms)
 
-  -- Where the counter was lost, what it says may be the id of a job: that one would be overwritten.
+  -- If the counter was lost, its next value may be the id of an existing job, which would be overwritten.
   function bull.new_id(given)
     while given == '' do
       local id = string.format('%.0f', redis.call('INCR', keys.id))
@@ -335,7 +336,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return nil
   end
 
-  -- None while the queue is paused, also those that the original has put into `wait` meanwhile.
+  -- None while the queue is paused, not even jobs that the original has put into `wait` meanwhile.
   function bull.candidates(from, count)
     if redis.call('EXISTS', keys.meta) == 1 then return {}, 0 end
     local ids, found = redis.call('LRANGE', keys.wait, -from - count, -from - 1), {}

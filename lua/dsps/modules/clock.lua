@@ -1,6 +1,6 @@
--- The circle of clocks, what these scripts know of the clock of a channel, the time, and how long keys live.
+-- The circle of clocks, the state that these scripts keep of a channel's clock, the time, and the expiry of keys.
 
--- A clock from its decimal digits as some key holds it, nil for none. Anything else is not ours to guess.
+-- A clock from its decimal digits in a key, nil for none. Raises for any other text, because its meaning is unknown.
 local function clock_of(text, key)
   if not text then return nil end
   local clock = tonumber(text)
@@ -10,9 +10,9 @@ local function clock_of(text, key)
   return clock
 end
 
--- The one place in Lua where clocks are compared: whether `clock` is later than `other`, on the circle of whole numbers from
--- -(2^53 - 1) to 2^53 - 1, on which one of two is later if less than half the circle leads to it. Nothing here leaves the range in
--- which doubles are exact; the twin is engine/channels/clock.py.
+-- The only comparison of clocks in Lua: whether `clock` is later than `other`, on the circle of whole numbers from -(2^53 - 1) to
+-- 2^53 - 1. One clock is later than another if less than half of the circle leads to it. Nothing here leaves the range in which
+-- doubles are exact. The same in Python: engine/channel/clock.py.
 local function clock_after(clock, other)
   if clock > other then return other >= 0 or clock <= 0 or clock <= 9007199254740991 + other end
   return clock < other and clock < 0 and other > 0 and other > 9007199254740991 + clock
@@ -31,24 +31,24 @@ local function clock_steps(from, to)
   return (9007199254740991 - from) + (to + 9007199254740991) + 1
 end
 
--- Rule 1: a key of the wrong type must stop the script before its first write. `found` is the reply of a pcall; an error names the
--- key and both types, any other error is the server's own to tell.
+-- Rule 1: a key of the wrong type must stop the script before its first write. `found` is the reply of a pcall. The error names
+-- the key and both types; any other error is raised as the server returned it.
 local function expect_type(key, wanted, found)
   if type(found) ~= 'table' or not found.err then return found end
   if string.sub(found.err, 1, 9) ~= 'WRONGTYPE' then error(found) end
   error({ err = 'WRONGTYPE the key ' .. key .. ' is a ' .. redis.call('TYPE', key).ok .. ', it must be a ' .. wanted })
 end
 
--- The index begins anew at this clock, because nothing is known of the channel or it went back: what lives at or before it is looked
--- for when somebody wants it.
+-- Restart the index at this clock, because nothing is known of the channel or the clock went back: living messages at or before
+-- it are searched for when a subscriber needs them.
 local function begin_anew(meta, clock, era)
   redis.call('HSET', meta, 'last', clock, 'upto', clock, 'known', clock, 'era', string.format('%d', era))
   redis.call('HDEL', meta, 'scan', 'ends')
 end
 
--- The values of the clock and other strings, false for none; refused while the slot moves between two nodes (rules 1 and 27).
--- Both of them refuse a command with several keys of which one is missing, and here one always is: what comes after it sees all
--- bodies, which are not in KEYS. Nothing was written yet, so the call is simply sent again.
+-- The values of the clock and other strings, false for none; refused while the slot migrates between two nodes (rules 1 and 27).
+-- Then both nodes refuse a command with several keys of which one is missing, and one of these always is. After this check the
+-- script sees all bodies, which are not in KEYS. Nothing was written yet, so the call is simply sent again.
 local function settled_clock(bodies, keys)
   local found, absent = redis.pcall('MGET', bodies .. 'absent', unpack(keys)), {}
   if found.err then error({ err = 'TRYAGAIN the slot of the channel is on the move' }) end
@@ -56,15 +56,15 @@ local function settled_clock(bodies, keys)
   for at, key in ipairs(keys) do
     if not found[at] then absent[#absent + 1] = key end
   end
-  -- A key of another type reads as none as well.
+  -- A key of another type reads as missing, too.
   if #absent > 0 and redis.call('EXISTS', unpack(absent)) > 0 then
     for _, key in ipairs(absent) do expect_type(key, 'string', redis.pcall('GET', key)) end
   end
   return found
 end
 
--- Where a channel is: its clock (nil for none), unless it was seen later (`last` by these scripts, `seen` by the caller): then it
--- has gone back and goes on from there. Returns the clock, nil where nobody knows of any, and whether it has gone back.
+-- The current clock of a channel, nil for none. If a later clock was seen (`last` by these scripts, `seen` by the caller), the
+-- stored one has gone back, and the channel goes on from the later one. Returns the clock, and whether it has gone back.
 local function reckon(clock, last, seen)
   local highest = last or seen
   if last and seen and clock_after(seen, last) then highest = seen end
@@ -72,7 +72,7 @@ local function reckon(clock, last, seen)
   return clock, false
 end
 
--- Write what has changed of these fields of a hash, `now` by name; those that are no more go.
+-- Write the changed ones of these fields of a hash, `now` by name; delete those that have no value any more.
 local function note_changes(hash, fields, kept, now)
   local words, gone = {}, {}
   for at, field in ipairs(fields) do
@@ -86,8 +86,8 @@ local function note_changes(hash, fields, kept, now)
   if #gone > 0 then redis.call('HDEL', hash, unpack(gone)) end
 end
 
--- Subscribers that expired have left their eras behind. A few are looked at for each one that comes, so there are never many more of
--- them than of those that live. `cursors`: what comes before `r.<subscriber>` in the keys of cursors.
+-- Delete the eras of expired subscribers. Each new subscriber checks a few, so there are never many more of them than of living
+-- subscribers. `cursors`: the prefix before `r.<subscriber>` in the keys of cursors.
 local function forget_expired(meta, cursors)
   for _, field in ipairs(redis.call('HRANDFIELD', meta, 5)) do
     if string.sub(field, 1, 2) == 'r.' and redis.call('EXISTS', cursors .. field) == 0 then redis.call('HDEL', meta, field) end
@@ -100,20 +100,20 @@ local function server_us()
   return time[1] * 1000000 + time[2]
 end
 
--- Let keys live until this time. What we know of a channel ends with its clock, so that neither is taken for a loss of the other.
+-- Let keys live until this time. The state of a channel expires with its clock, so that the end of one is not taken for a loss of the other.
 local function renew(ends_ms, ...)
   for at = 1, select('#', ...) do redis.call('PEXPIREAT', (select(at, ...)), ends_ms) end
 end
 
--- When keys end that others use as well: when this call wants it, or later where somebody keeps them for longer, whose messages and
--- cursors must not outlive the clock. Services may have different rules for one channel.
+-- The expiry for keys that other callers use as well: as this call asks, or later if another service keeps them for longer,
+-- because its messages and cursors must not outlive the clock. Services may use different lifetimes for one channel.
 local function lasting(ends_ms, ...)
   for at = 1, select('#', ...) do ends_ms = math.max(ends_ms, redis.call('PEXPIRETIME', (select(at, ...)))) end
   return string.format('%d', ends_ms)
 end
 
--- Before messages come into the index: none that it holds lives longer than `longest_ms` from now. What was said of times to come
--- (`ends`) holds no more for foreign messages that stand among others.
+-- Called before messages enter the index: no message in the index lives longer than `longest_ms` from now. If foreign messages
+-- come in between others (`among`), the marks in `ends` do not hold any more and are deleted.
 local function note_longest(meta, longest_ms, among)
   if tonumber(redis.call('HGET', meta, 'longest_ms') or 0) < longest_ms then
     redis.call('HSET', meta, 'longest_ms', string.format('%d', longest_ms))
@@ -121,8 +121,8 @@ local function note_longest(meta, longest_ms, among)
   if among then redis.call('HDEL', meta, 'ends') end
 end
 
--- Every 256 messages: all of the index up to this clock will have expired by this time. A fetch that finds the dead skips them by it.
--- Where there are many such marks, every other one goes.
+-- Called every 256 messages: record that all of the index up to this clock will have expired by this time, so that a fetch can
+-- skip it. When there are 512 such marks, every other one is deleted.
 local function note_ends(meta, clock, ends_ms)
   local marks, before_ms = {}, 0
   for at, then_ms in string.gmatch(redis.call('HGET', meta, 'ends') or '', '(%S+) (%S+)') do

@@ -1,8 +1,8 @@
--- Claims on a foreign format: scans for jobs, and the leases that are kept beside it.
+-- Claims on a foreign format: scans for jobs, and the leases that the engine keeps in its own keys beside the format's.
 
--- What a token may still do (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with `cancelled` where that
--- was why. A lease that a foreign client has taken over is held no more. The third value is the run: limits, ending, value and what is
--- to be told of it; the fourth when the lease ends (ms), nil where `active` does not have it.
+-- The state of a token (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with `cancelled` where that
+-- was the reason. A lease that a foreign client has taken over is not held. The third value is the run: limits, ending, value,
+-- took_ms, error; the fourth is the end of the lease (ms), nil where the job is not in `active`.
 local function foreign_token(prefix, format, id, fence, nonce)
   local key = prefix .. 'run:' .. id
   local words = redis.pcall('HMGET', key, 'fence', 'nonce', 'ended', 'outcome', 'limits', 'ending', 'value', 'took_ms', 'error')
@@ -17,8 +17,8 @@ local function foreign_token(prefix, format, id, fence, nonce)
   return 'stale', words[4] == 'cancelled' and 'cancelled' or '', run, deadline_ms
 end
 
--- What an earlier copy of a claim leased, as far as it is still held (rule 4): kind and jobs, 7 values each; nil where there was none.
--- The ids that it set aside are added to `corrupt`.
+-- The jobs that an earlier copy of a claim leased and that it still holds (rule 4). Returns kind and jobs, 7 values each; kind is
+-- nil where there was no earlier copy. The ids that it set aside are added to `corrupt`.
 local function foreign_known(prefix, format, record, nonce, counter, corrupt)
   local words, jobs = {}, {}
   for word in string.gmatch(redis.call('GET', record) or '', '%S+') do words[#words + 1] = word end
@@ -42,8 +42,8 @@ local function foreign_known(prefix, format, record, nonce, counter, corrupt)
   return 'repeated', jobs
 end
 
--- Promote due jobs, first in, first out among equals. Returns how many, and the ids behind which there is no job any more. What is about to
--- move is noted first: of a call that was cut off the next one knows which of them may stand in two places, and looks before it adds.
+-- Promote due jobs, first in, first out among equal times. Returns how many, and the ids without a job. The ids that are about to
+-- move are recorded first: after a call that was cut off, the next one knows which jobs may be in two places, and looks before it adds.
 local function foreign_promote(prefix, format, most)
   local promoted, corrupt, ids, moving, was = 0, {}, format.due(most), prefix .. 'moving', {}
   for _, id in ipairs(redis.call('SMEMBERS', moving)) do was[id] = true end
@@ -62,16 +62,16 @@ local function foreign_promote(prefix, format, most)
   return promoted, corrupt
 end
 
--- Look for jobs that this worker may claim now, without a write: at the head of the line, and in a window behind the place where its
--- last claim has ended, so that nothing behind jobs for others starves. Returns the picked jobs, candidates that cannot run, and what to
--- remember: { field, value or nil where the next look begins at the head, more = work may be left behind the window }.
--- ask: classes (name -> true), key (what tells workers apart that take different jobs), limit, crashed_max, worker
+-- Look for jobs that this worker may claim now, without a write: at the head of the waiting jobs, and in a window that starts
+-- where its last claim ended, so that no job starves behind jobs for other workers. Returns the picked jobs, candidates that
+-- cannot run, and the position to store: { field, value or nil where the next scan begins at the head, more = jobs may be left behind the window }.
+-- ask: classes (name -> true), key (equal for workers that may take the same jobs), limit, crashed_max, worker
 local function foreign_scan(prefix, format, ask, now_ms)
   local field = redis.sha1hex(ask.key)
   local kept = redis.call('HGET', prefix .. 'scan', field)
   local from, since_ms = string.match(kept or '', '^(%d+) (%d+)$')
   from, since_ms = tonumber(from or 0), math.min(tonumber(since_ms or now_ms), now_ms)
-  -- Behind all that is for others only what comes anew is looked at; what came in between is found once a second.
+  -- At the end of the waiting jobs only new ones are read; jobs that came in before that position are found by a full scan once a second.
   if from > 0 and now_ms - since_ms >= 1000 then from, since_ms = 0, now_ms end
   local some_paused, some_limits = redis.call('HLEN', prefix .. 'paused') > 0, redis.call('HLEN', prefix .. 'limits') > 0
   local picked, broken, seen, rooms, bytes, crashed, full = {}, {}, {}, {}, 0, 0, false
@@ -79,7 +79,7 @@ local function foreign_scan(prefix, format, ask, now_ms)
     if rooms[name] == nil then
       local definition = some_limits and redis.call('HGET', prefix .. 'limits', 'n:' .. name)
       local room, ahead = math.huge, nil
-      -- A format with rates of its own counts them itself.
+      -- A format with its own rates counts them itself.
       if definition and format.counts_rates then definition = string.gsub(definition, '^(%d+) %d+', '%1 0') end
       if definition then
         local _
@@ -120,7 +120,7 @@ local function foreign_scan(prefix, format, ask, now_ms)
     end
     local crashes = tonumber(run[4] or 0)
     if crashes > 0 and crashed >= ask.crashed_max then return end
-    -- A second entry of a job that runs.
+    -- A second entry of a job that is running is passed over.
     local held = run[2] and run[2] ~= '' and redis.call('ZSCORE', prefix .. 'active', id)
     if held and format.mine(id, run[1] .. ':' .. run[2]) then return end
     local size = 0
@@ -145,14 +145,14 @@ local function foreign_scan(prefix, format, ask, now_ms)
     end
     return next_at == 0 and at == #candidates and 0 or first + at, first + at
   end
-  -- Behind the place from which the last one went on.
+  -- Go on from where the last scan stopped.
   local next_at, reached = window(0, from > 0 and 25 or math.max(100, ask.limit))
   if from > 0 and not full and next_at ~= 0 then next_at, reached = window(math.max(from, 25), math.max(100, ask.limit)) end
   local gone, value = #picked + #broken, nil
   if full then
     value = from > 0 and string.format('%d %d', from, now_ms) or kept
   elseif next_at ~= 0 then
-    -- On its way still: the second counts from the end.
+    -- The scan is not at the end yet: the second begins when it is.
     value = string.format('%d %d', math.max(0, reached - gone), now_ms)
   elseif reached - gone > 100 then
     value = string.format('%d %d', reached - gone, since_ms)
@@ -162,7 +162,7 @@ end
 
 -- Lease up to `ask.limit` jobs under (fence, nonce). Returns kind, jobs (7 values each), and the ids that were set aside.
 -- keys: sweep, active, stats, record
--- ask: those of foreign_scan, and incarnation, counter, lease_ms, not_after_ms, owner
+-- ask: the fields of foreign_scan, and incarnation, counter, lease_ms, not_after_ms, owner
 local function foreign_claim(prefix, format, keys, ask, now_ms, events)
   local nonce, corrupt = ask.incarnation .. ':' .. ask.counter, {}
   local known, jobs = foreign_known(prefix, format, keys.record, nonce, ask.counter, corrupt)
@@ -175,7 +175,7 @@ local function foreign_claim(prefix, format, keys, ask, now_ms, events)
   for _, one in ipairs(picked) do
     local run, fence = prefix .. 'run:' .. one.id, string.format('%d', one.fence)
     local lease = { token = fence .. ':' .. nonce, fence = fence, nonce = nonce, until_ms = until_ms, lease_ms = ask.lease_ms, owner = ask.owner }
-    -- Ours before the wire: cut off in between, the wire still has the job waiting, and the token counts for nothing without it.
+    -- The engine's keys before the wire: if the call is cut off in between, the job still waits on the wire, where the token has no effect.
     redis.call('HSET', run, 'fence', fence, 'nonce', nonce, 'owner', ask.owner, 'claims', one.claims, 'renewal', 0, 'ending', '',
       'limits', one.room.limit or '')
     if one.known then redis.call('PERSIST', run) end

@@ -1,11 +1,11 @@
--- Ends of runs on a foreign format, by workers, sweeps and by hand.
+-- How runs on a foreign format end: by workers, by sweeps and by admin actions.
 
--- Free the slots of the limits that a lease counts against, their names with spaces between (rule 20).
+-- Free the slots of the limits that a lease counts against (rule 20). `limits`: their names with spaces between.
 local function free_held(prefix, id, limits)
   for limit in string.gmatch(limits or '', '%S+') do redis.call('ZREM', prefix .. 'held:' .. limit, id) end
 end
 
--- Free slots of limits that no lease holds any more: what a call that was cut off has left (rule 20). At most 100 of each limit a call.
+-- Free slots of limits that belong to no lease any more, left over from a call that was cut off (rule 20). At most 100 of each limit per call.
 local function mend_held(prefix, active, now_ms)
   for _, limit in ipairs(redis.call('HKEYS', prefix .. 'limits')) do
     local held = prefix .. 'held:' .. limit
@@ -15,10 +15,10 @@ local function mend_held(prefix, active, now_ms)
   end
 end
 
--- The wire's half of the end of a lease, then ours: slots of limits come free, and `active` is left last, so that whatever was cut off
--- before is found by the next copy of the call, or by a sweep. What was noted in `run` before says how: kind, due_ms, failures. Nothing
--- is done on the wire where a foreign client holds the job by now. `lease`: id, job, limits, kind, due_ms, failures, error, trace, value,
--- took_ms, token, outcome, charge; `redo`: an earlier copy may have done a part of it.
+-- End a lease: first in the keys of the format (the wire), then free the slots of limits, and leave `active` last, so that the
+-- next copy of the call or a sweep finds a lease whose end was cut off. `run` already holds how it ends: kind, due_ms, failures.
+-- Nothing is written on the wire if a foreign client holds the job by now. `lease`: id, job, limits, kind, due_ms, failures,
+-- error, trace, value, took_ms, token, outcome, charge; `redo`: an earlier copy may have done a part of it.
 local function foreign_end(prefix, format, lease, now_ms, redo)
   local id, job = lease.id, lease.job
   local failure = { error = lease.error or '', trace = lease.trace or '', due_ms = lease.due_ms, charge = lease.charge, failures = lease.failures, redo = redo }
@@ -29,7 +29,7 @@ local function foreign_end(prefix, format, lease, now_ms, redo)
   elseif lease.kind == 'release' then
     format.back(id, job, true, redo)
   elseif lease.kind == 'retry' then
-    -- Without a wait it goes to the waiting jobs. Its time may have come since a copy was cut off: among the delayed ones it stays.
+    -- Without a delay the job goes to the waiting jobs. In a redo its time may have come since the first copy: it stays among the delayed ones.
     failure.due_ms = lease.due_ms == 0 and now_ms or math.max(lease.due_ms, redo and now_ms + 1 or 0)
     format.again(id, job, failure, redo)
   elseif lease.kind == 'bury' then
@@ -44,10 +44,10 @@ local function foreign_end(prefix, format, lease, now_ms, redo)
   redis.call('ZREM', prefix .. 'active', id)
 end
 
--- End leases, each in its own way: finish, release, retry, bury or drop. Item number `at` is KEYS run:<id> from `keys_at` on, ARGV kind,
--- id, fence, nonce and packed fields from `arguments_at` on. What ends the token is written first, with all that a sweep needs to carry
--- on where this was cut off; then the wire, then what is left of ours.
--- Returns 2 values an item, result (ok | repeated | stale) and outcome; only their number where all have finished.
+-- End leases, each in its own way: finish, release, retry, bury or drop. Item number `at` is KEYS run:<id> from `keys_at` on,
+-- ARGV kind, id, fence, nonce and packed fields from `arguments_at` on. The end of the token is written first, with all that a
+-- sweep needs to go on if the call is cut off; then the wire, then the rest of the engine's own keys.
+-- Returns 2 values per item, result (ok | repeated | stale) and outcome; only their number where all have finished.
 local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, events)
   local count = #KEYS - keys_at + 1
   local reply, planned, known, counters, finished, waits_ms = {}, {}, {}, {}, 0, 0
@@ -58,26 +58,26 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
     if known[id] then
       state, outcome = 'repeated', known[id]
     elseif state == 'held' or (state == 'repeated' and deadline_ms and run.ending ~= '') then
-      local said, job = unpack_fields(packed), format.read(id)
+      local fields, job = unpack_fields(packed), format.read(id)
       if not job or job.kind ~= 'J' then job = { kind = 'gone', name = '', failures = 0, attempts = 1, priority = 5, body = job and job.body or '' } end
       local lease = { id = id, run = KEYS[keys_at + at - 1], job = job, fence = fence, limits = run.limits, deadline_ms = deadline_ms,
         token = fence .. ':' .. nonce, kind = kind, asked = kind, redo = state == 'repeated', failures = job.failures or 0 }
       if kind == 'finish' then
-        lease.value, lease.took_ms, lease.outcome = said[1], said[3], 'finished'
+        lease.value, lease.took_ms, lease.outcome = fields[1], fields[3], 'finished'
         finished = finished + (state == 'held' and 1 or 0)
       elseif kind == 'drop' then
-        lease.outcome = said[1]
+        lease.outcome = fields[1]
       elseif kind == 'release' then
         lease.outcome = 'released'
       else
-        lease.error, lease.trace, lease.charge = said[1], said[2], kind == 'retry' and said[4] == '1'
+        lease.error, lease.trace, lease.charge = fields[1], fields[2], kind == 'retry' and fields[4] == '1'
         lease.failures = lease.failures + (lease.charge and 1 or 0)
         if lease.charge and lease.failures >= (job.attempts or 1) then lease.kind = 'bury' end
-        lease.due_ms = lease.kind == 'retry' and tonumber(said[3]) > 0 and now_ms + tonumber(said[3]) or 0
+        lease.due_ms = lease.kind == 'retry' and tonumber(fields[3]) > 0 and now_ms + tonumber(fields[3]) or 0
         lease.outcome = lease.kind == 'retry' and 'retried' or 'buried'
       end
       if lease.redo then
-        -- As the first copy had it: it may have counted the failure on the wire already.
+        -- As the first copy recorded it, which may have counted the failure on the wire already.
         local was, due_ms, failures = string.match(run.ending, '^(%a+) (%d+) (%d+)$')
         lease.kind, lease.due_ms, lease.failures, lease.outcome = was or lease.kind, tonumber(due_ms or 0), tonumber(failures or 0), outcome
       else
@@ -96,7 +96,7 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
       redis.call('HSET', lease.run, 'nonce', '', 'ended', lease.token, 'outcome', lease.outcome, 'ended_ms', string.format('%d', now_ms), 'ending',
         string.format('%s %d %d', lease.kind, lease.due_ms or 0, lease.failures), unpack(noted))
     end
-    -- As long as late copies may come; and no longer than a foreign client may need to run what goes on.
+    -- Kept as long as late copies may come. Of a job that goes on it is kept for a week, in which a foreign client may run it.
     local over = lease.kind == 'finish' or lease.kind == 'drop'
     local until_ms = math.max(now_ms, lease.deadline_ms, lease.due_ms or 0) + (over and 20000 or 604800000)
     redis.call('PEXPIREAT', lease.run, string.format('%d', until_ms))
@@ -112,7 +112,7 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
   for _, lease in ipairs(planned) do
     if lease.kind ~= 'release' then finish_one(lease) end
   end
-  -- Each goes to the front: the first of them last.
+  -- Each goes to the front of the waiting jobs, so the first one goes last.
   for at = #planned, 1, -1 do
     if planned[at].kind == 'release' then finish_one(planned[at]) end
   end
@@ -120,20 +120,20 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
   return finished == count and count or reply
 end
 
--- Take one lease away: its token dies, and the job goes back to the head of its line or, after too many crashes, to the dead (rule 12).
--- What a foreign client has moved elsewhere meanwhile stays there. Returns reaped | buried | ended (only its index entry was left), fence,
--- nonce ('-' where there was none any more) and crashes.
+-- Take one lease away: its token is revoked, and the job goes back to the front of the waiting jobs or, after too many crashes,
+-- to the dead (rule 12). A job that a foreign client has moved meanwhile stays where it is. Returns reaped | buried | ended (only
+-- its index entry was left), fence, nonce ('-' where there was none any more) and crashes.
 local function reap_foreign(prefix, id, now_ms, model, events)
   local run, job = prefix .. 'run:' .. id, model.read(id)
   local state = redis.call('HMGET', run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'outcome', 'error', 'taken', 'ending',
     'value', 'took_ms', 'ended')
   local fence, nonce, crashes = state[1] or '0', state[2] or '', tonumber(state[3] or 0)
   local place, token = model.place(id), nonce ~= '' and fence .. ':' .. nonce or state[13] or ''
-  -- Nor what a foreign client runs by now.
+  -- Nor is a job moved that a foreign client runs by now.
   local here = (place == 'active' or place == nil) and not (model.locked(id) and not model.mine(id, token))
   free_held(prefix, id, state[5])
   if nonce == '' then
-    -- An end that was cut off behind its tombstone: the rest of it is done here.
+    -- An end was cut off after it cleared the token: the rest of it is done here.
     local kind, due_ms, failures = string.match(state[10] or '', '^(%a+) (%d+) (%d+)$')
     if state[9] == fence or not kind then
       if here and job then model.back(id, job, true, true) end
@@ -144,12 +144,12 @@ local function reap_foreign(prefix, id, now_ms, model, events)
     end
     return { 'ended', fence, '-', crashes }
   end
-  -- The first crash is counted and free; after it only a lease that was marked as started is charged.
+  -- The first crash is counted without a condition; after it only a lease that was marked as started counts another one.
   if crashes == 0 or state[4] == fence .. ':' .. nonce then crashes = crashes + 1 end
   local text = 'the worker ' .. (state[6] or '') .. ' was lost'
   local note = error_note(run, now_ms, fence, 'lost', text, '')
   local name = job and job.name or ''
-  -- Where the format has no bound for crashes: three, as Lanes has it unless told otherwise.
+  -- Where the format has no bound for crashes: three, which is the default of Lanes.
   local crashes_max = job and job.crashes_max or 3
   if here and job and (job.kind ~= 'J' or crashes >= crashes_max) then
     local reason = job.kind ~= 'J' and (job.why or 'corrupt') or string.format('crashed %d times, %d are allowed', crashes, crashes_max - 1)
@@ -167,11 +167,11 @@ local function reap_foreign(prefix, id, now_ms, model, events)
     if events then table.insert(events, { 'buried', id, name, reason }) end
     return { 'buried', fence, nonce, crashes }
   end
-  -- `ended` and `outcome` are those of the lease before this one: they still answer its late copies (rule 5).
+  -- `ended` and `outcome` are those of the lease before this one: late copies of its end are still answered from them (rule 5).
   redis.call('HSET', run, 'nonce', '', 'taken', fence, 'crashes', crashes, 'limits', '', unpack(note))
-  -- A foreign client may run what goes on, and tells us nothing: no key of ours stays for ever.
+  -- A foreign client may run the job from here on without writing to the engine's keys, so `run` must expire.
   redis.call('PEXPIREAT', run, now_ms + 604800000)
-  -- Of a claim that was cut off before its record the wire may have taken a half: it looks before it adds.
+  -- If the claim was cut off before it wrote its record, its writes on the wire may be incomplete: then model.back looks before it adds.
   local record = redis.call('GET', prefix .. 'claim:' .. (string.match(nonce, '^[^:]+') or ''))
   local counter, known = tonumber(string.match(nonce, '%d+$')), tonumber(string.match(record or '', '^%d+'))
   if here and job then model.back(id, job, true, not (counter and known and known >= counter)) end
@@ -179,13 +179,14 @@ local function reap_foreign(prefix, id, now_ms, model, events)
   return { 'reaped', fence, nonce, crashes }
 end
 
--- End a job by hand (rule 26): its token dies first, under a tombstone that outlives every late copy (rule 3), then the wire forgets it, and
--- whoever waits for its end hears of it. Cut off in between, the same call finds its own tombstone and does the rest.
--- job: what the wire has read, nil where nothing is there; ending: outcome (cancelled | discarded), op_id, not_after_ms
+-- End a job by an admin action (rule 26): its token is revoked first and the call recorded as its end, which outlives every late
+-- copy (rule 3); then the job is removed from the wire, and callers that wait for its end are woken. If the call is cut off in
+-- between, its next copy finds its own op_id in `run` and does the rest.
+-- job: the job as read from the wire, nil where there is none; ending: outcome (cancelled | discarded), op_id, not_after_ms
 local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events)
   local run = prefix .. 'run:' .. id
   if state == 'finished' then
-    -- Its tombstone stays: it still answers a late copy of the finish.
+    -- `run` stays: late copies of the finish are answered from it.
     model.remove(id, 'done')
     return
   end
@@ -203,15 +204,15 @@ local function end_by_hand(prefix, id, job, state, ending, now_ms, model, events
   if events then table.insert(events, { ending.outcome, id, job and job.name or '' }) end
 end
 
--- Whether a job has ended a short time ago, so that its id is still known (rule 3), whatever the wire has kept of it.
+-- Whether a job has ended a short time ago, so that its id is still known (rule 3), whatever the format itself keeps of it.
 local function foreign_over(prefix, id, now_ms)
   local run = redis.call('HMGET', prefix .. 'run:' .. id, 'nonce', 'outcome', 'ended_ms')
   if run[1] ~= '' or not run[2] or run[2] == 'retried' or run[2] == 'released' then return false end
   return tonumber(run[3] or now_ms) + 20000 >= now_ms
 end
 
--- Retention, where the queue has set it: the formats themselves keep ended jobs as they do. At most 100 jobs are removed in a call, the
--- oldest first. Returns whether more are over.
+-- Retention, where the queue has set it; without it the formats keep ended jobs by their own rules. At most 100 jobs of each
+-- state are removed in a call, the oldest first. Returns whether more are over the bounds.
 local function keep_ended(prefix, now_ms, model)
   local kept = redis.call('HMGET', prefix .. 'retention', 'done_max', 'done_age_ms', 'dead_max', 'dead_age_ms')
   local more = false

@@ -1,56 +1,56 @@
--- What formats are made of: members of a JSON object, times, packed fields. And what a format provides: its function
--- `wire(root, prefix, queue, layout, settings, now_ms)` returns a table with these functions. `job` is what `read` returned, `redo`
--- is true where an earlier call may have done a part of it, so that it looks before it adds. The loader refuses a format that lacks
--- one which is not optional.
+-- Helpers for formats (members of a JSON object, times, packed fields), and the interface that a format provides: its function
+-- `wire(root, prefix, queue, layout, settings, now_ms)` returns a table with the functions below. `job` is the result of `read`; `redo`
+-- is true where an earlier call may have done a part of the work, so that the function must look before it adds. The loader refuses a
+-- format that lacks a function which is not optional.
 --
 -- WIRE
 --   check            raise for keys of another type, before anything is written
 --   new_id           (given) the id of a new job, made by the format where `given` is ''
---   admit            (item) the job that keeps this one out, or nil
+--   admit            (item) the id of the job that makes this one a duplicate, or nil
 --   add              (item, due_ms) write a new job
 --   read             (id) the job as the engine sees it: kind, name, failures, body and more; nil where there is none
---   place            (id) waiting, delayed, active, dead or done; nil where it is nowhere
---   ended            (id) how a job ended that is nowhere any more
---   candidates       (from, count, worker) waiting jobs in the order of claims, and where to go on
+--   place            (id) waiting, delayed, active, dead or done; nil where it is in no structure
+--   ended            (id) how a job ended that is in no structure any more
+--   candidates       (from, count, worker) waiting jobs in the order of claims, and the rank to go on from
 --   refuses          (job, worker, id) why this worker may not run it
 --   locked           (id) true while a foreign worker holds it
 --   take             (id, job, place, lease) make it active
---   mine             (id, token) true while the wire says that this lease holds
---   extend           (id, lease) renew what the wire knows of a lease
+--   mine             (id, token) true while the job is held by this lease on the wire
+--   extend           (id, lease) renew the lock of a lease on the wire
 --   done             (id, job, value, took_ms, redo) end it as finished
---   again            (id, job, failure, redo) let it wait for its next run
+--   again            (id, job, failure, redo) schedule its next run
 --   bury             (id, job, failure, redo) end it as dead
---   drop             (id, job, outcome, redo) end it otherwise
---   back             (id, job, front, redo) give it back to those that wait
+--   drop             (id, job, outcome, redo) end it with another outcome
+--   back             (id, job, front, redo) move it back to the waiting jobs
 --   due              (most) delayed jobs that are due
---   promote          (id, redo) let a due one wait; false where there is no job behind the id
---   next_due_ms      when the next one is due
+--   promote          (id, redo) move a due one to the waiting jobs; false where there is no job with the id
+--   next_due_ms      the time (ms) at which the next one is due
 --   run_now          (id, job, redo) end the delay of a job
 --   requeue          (id, job, redo) let a dead job wait once more
 --   remove           (id, state) take a job away
---   set_aside        (id, place, why) put away what nobody can read
---   strays           (most, ours) active jobs that no lease of ours holds
+--   set_aside        (id, place, why) move a job that cannot be read out of the way
+--   strays           (most, ours) active jobs that no lease of this engine holds
 --   count            (state) how many jobs are in a state
 --   list             (state, offset, limit, newest_first) a page of them, with their times
 --   pause            (name, until_ms) pause the queue or a name
 --   paused           (name) true while it is paused
 --   resume           (name) end that
---   purge            (most) take away what is left of the queue; true while there is more
---   obliterated      optional: the queue is gone, as far as we know it
---   noted            optional: (id, job, body) progress was noted
---   scanned          optional: a claim has looked at all candidates that it may
+--   purge            (most) remove the keys that are left of the queue; true while there are more
+--   obliterated      optional: called when the queue was deleted
+--   noted            optional: (id, job, body) called when progress was recorded
+--   scanned          optional: called when a claim has read its candidates
 --   counts_rates     optional: true where the format counts claims in its own windows
---   due_at           optional: (id) when a delayed job is due
---   stuck            optional: (id) true for one that is active and held by nobody
---   beat             optional: (incarnation, about, ttl_ms, gone) a worker lives, or has ended
---   lead             optional: (incarnation, ttl_ms) a worker sweeps for the others
+--   due_at           optional: (id) the time (ms) at which a delayed job is due
+--   stuck            optional: (id) true for an active job that no worker holds
+--   beat             optional: (incarnation, about, ttl_ms, gone) a worker has sent a heartbeat, or has ended
+--   lead             optional: (incarnation, ttl_ms) a worker is the leader
 --   due_schedules    optional: (most) schedules of foreign schedulers that are due
 --   settle_schedule  optional: (name) put a schedule into the format's own place
 --   scheduled        optional: (name, next_ms, given) a schedule was defined or moved
 --   may_tick         optional: (name, at_ms) false where a foreign scheduler has run this tick
 --   ticked           optional: (name, at_ms, next_ms, id) a tick has made a job
 
--- The fields of a packed string (engine/models/fields.py): each is its length, 4 bytes, big-endian, and then itself.
+-- The fields of a packed string (engine/models/fields.py): for each a length (4 bytes, big-endian) and its bytes.
 local function unpack_fields(packed)
   local found, at = {}, 1
   while at <= #packed do
@@ -77,7 +77,7 @@ local function rfc3339(ms, whole)
   return text .. (whole and '' or string.format('.%03d', ms % 1000)) .. 'Z'
 end
 
--- The top-level members of a JSON object's text, without decoding it: what is not changed keeps its bytes, so numbers keep their
+-- The top-level members of a JSON object's text, without decoding it: unchanged members keep their bytes, so numbers keep their
 -- spelling and payloads every byte. Returns nil for text that is no object. What is inside of a member's value is not checked.
 --   raw(name)        the text of a value, nil where there is none; of two members with one name the last
 --   value(name)      a text, number or boolean; nil for null, for objects and lists, and where there is none
@@ -130,7 +130,7 @@ local function json_members(text)
     last = first and value_end(first)
     if not last then return nil end
     local name = string.sub(text, at + 1, name_end - 1)
-    -- Hardly any name is written otherwise than it reads.
+    -- Few names contain escapes, so decoding is rarely needed.
     if string.find(name, '[%c\\]') then
       local read, decoded = pcall(cjson.decode, '["' .. name .. '"]')
       if not read then return nil end

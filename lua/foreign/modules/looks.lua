@@ -1,7 +1,7 @@
 -- States of jobs on a foreign format, strays, pauses, and the next sweep.
 
--- The state of a job for people: where the wire has it, or how our side or the wire say that it has ended. Returns it, the last fence, and
--- for one that was ended by hand the identity of that call.
+-- The state of a job for display: its place on the wire, or the end that the engine's keys or the wire have recorded. Returns the
+-- state, the last fence, and for a job ended by an admin action the op_id of that call.
 local function place_of(run, id, model)
   local kept = redis.call('HMGET', run, 'fence', 'outcome', 'ended')
   local ended = { finished = true, cancelled = true, discarded = true, skipped = true, rerouted = true }
@@ -12,7 +12,7 @@ local function place_of(run, id, model)
   return over and over.state or 'gone', fence, kept[3]
 end
 
--- The state of a job as an enqueue tells it of the one that was there first, and its last fence.
+-- The state of the existing job that an enqueue reports for a duplicate, and its last fence.
 local function foreign_state(prefix, format, id)
   local run = redis.call('HMGET', prefix .. 'run:' .. id, 'fence', 'outcome', 'nonce')
   local place = format.place(id)
@@ -21,8 +21,8 @@ local function foreign_state(prefix, format, id)
   return state, tonumber(run[1] or 0)
 end
 
--- One page of the jobs in a state, in the order of the format or from its end: for each its id and its time (ms, 0 where the format has
--- none). Leases are ours, so the active ones have the time of the lease; `stuck` are those of which nobody keeps a lease or a lock.
+-- One page of the jobs in a state, in the order of the format or from its end: for each its id and its time (ms, 0 where the
+-- format has none). Active jobs that this engine leases have the time of the lease; `stuck` are those without a live lease or lock.
 local function jobs_at(active, state, offset, limit, newest, now_ms, model)
   local found = {}
   local function take(from, count)
@@ -54,8 +54,8 @@ local function jobs_at(active, state, offset, limit, newest, now_ms, model)
   return page
 end
 
--- Bring jobs back that a foreign client has taken and that it holds no more by the rule of its own format. Formats that take a job and
--- lock it in two steps leave it so for a moment, hence it must have been seen a second before. Returns the ids.
+-- Move jobs back to the waiting ones that a foreign client has taken and, by the rules of its format, no longer holds. Formats
+-- that take a job and lock it in two steps leave it without a lock for a moment; hence it must have been seen so a second before. Returns the ids.
 local function strays_back(prefix, active, now_ms, limit, model, events)
   local strays, back, seen = prefix .. 'strays', {}, {}
   local found = model.strays and model.strays(limit, function(id) return redis.call('ZSCORE', active, id) end) or {}
@@ -64,7 +64,7 @@ local function strays_back(prefix, active, now_ms, limit, model, events)
     local since_ms = tonumber(redis.call('ZSCORE', strays, id))
     if not since_ms or since_ms > now_ms then
       redis.call('ZADD', strays, now_ms, id)
-    -- An id that we cannot say cannot be told; what is wrong with it is found when it is claimed.
+    -- Only a valid id can be returned to the caller; an invalid one is set aside when it is claimed.
     elseif now_ms - since_ms >= 1000 then
       local job = model.read(id)
       if job and job.kind == 'J' then
@@ -84,7 +84,7 @@ local function strays_back(prefix, active, now_ms, limit, model, events)
   return back
 end
 
--- End the pauses whose time is over, on the wire too, which knows no end of them. Returns whether one ended, and the time (ms) of the next.
+-- End the pauses whose time is over, on the wire too, where pauses have no end. Returns whether one ended, and the time (ms) of the next.
 local function lift_pauses(prefix, now_ms, model)
   local rest, ended = prefix .. 'rest', false
   for _, member in ipairs(redis.call('ZRANGE', rest, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
@@ -97,8 +97,8 @@ local function lift_pauses(prefix, now_ms, model)
   return ended, tonumber(redis.call('ZRANGE', rest, 0, 0, 'WITHSCORES')[2])
 end
 
--- Milliseconds until the next lease end, due time, tick or end of a pause, at most `most_ms`: how long a sweeper may sleep (rule 13). While
--- nothing is reaped after a stall (rule 11), a lease that has run out is looked at again when that time is over, not at once.
+-- Milliseconds until the next lease end, due time, tick or end of a pause, at most `most_ms`: how long a sweeper may sleep (rule
+-- 13). While nothing is reaped after a stall (rule 11), an expired lease is checked again when that wait is over, not at once.
 local function sleep_for(prefix, now_ms, most_ms, model)
   local soonest, active = now_ms + most_ms, prefix .. 'active'
   for _, key in ipairs({ active, prefix .. 'rest', prefix .. 'cron' }) do

@@ -1,6 +1,7 @@
--- The begin of scripts: the time, the check of key types, and whether a call was carried out before.
+-- The start of each script: the time, the check of key types, and whether the call was carried out before.
 
--- The script's one clock: microseconds of the server, or the time that a test gave, on queues that were made for tests.
+-- The script's one clock: server time in microseconds, or the time that a test passed in, which only queues made for tests
+-- accept.
 local function server_us(given_ms, sweep)
   if given_ms ~= '' then
     if redis.call('HGET', sweep, 'test_clock') ~= '1' then
@@ -12,16 +13,18 @@ local function server_us(given_ms, sweep)
   return time[1] * 1000000 + time[2]
 end
 
--- Refuse to run while the queue's slot moves between two nodes of a cluster (rules 1 and 27). Both nodes refuse a command with two
--- keys of which one is missing, and this pair always has one that is. What comes after it then sees the whole slot: a key that is not
--- in KEYS would else read as missing at the node that it has not reached, and its job would be taken for gone. Nothing was written
--- yet, so the reply is the one for which a call is simply sent again.
+-- Refuse to run while the queue's slot migrates between two nodes of a cluster (rules 1 and 27). During a migration both nodes
+-- refuse a command with two keys of which one is missing, and one of this pair is always missing. After this check the script
+-- sees the whole slot; without it, a key that is not in KEYS could read as missing on the node that it has not reached yet, and
+-- its job would be taken for gone. Nothing was written yet, so the reply is TRYAGAIN, after which a client simply sends the call
+-- again.
 local function settled(prefix)
   local there = redis.pcall('EXISTS', prefix .. 'sweep', prefix .. 'absent')
   if type(there) == 'table' then error({ err = 'TRYAGAIN the slot of the queue is on the move' }) end
 end
 
--- Rule 1: a key of the wrong type must stop the script before its first write. Each read shows it, and the error names the key.
+-- Rule 1: a key of the wrong type must stop the script before its first write. Each key is read once; the error names the wrong
+-- one.
 local function check_types(zsets, hashes, lists, strings)
   local pcall, wrong, wanted, found = redis.pcall, nil, nil, nil
   for _, key in ipairs(zsets) do
@@ -46,14 +49,14 @@ local function check_types(zsets, hashes, lists, strings)
   error({ err = 'WRONGTYPE the key ' .. wrong .. ' is a ' .. redis.call('TYPE', wrong).ok .. ', it must be a ' .. wanted })
 end
 
--- Whether to carry out an admin action (rule 7). Returns nil to do so, else the reply: 'repeated' for a copy of one that was done,
--- 'refused' for one that comes too late. `op` is the record of the call.
+-- Whether to carry out an admin action (rule 7). Returns nil to carry it out, else the reply: 'repeated' for a copy of a call
+-- that was done, 'refused' for one that comes too late. `op` is the key of the call's record.
 local function administered(op, not_after_ms, now_ms)
   if redis.call('EXISTS', op) == 1 then return 'repeated' end
   if now_ms > not_after_ms then return 'refused' end -- anchor: late-admin-action-is-void
 end
 
--- The reply of an admin action that was carried out before: the words of its record.
+-- The reply of an admin action that was carried out before, as a list of words, from its record.
 local function told_before(op)
   local words = {}
   for word in string.gmatch(redis.call('GET', op) or '', '%S+') do words[#words + 1] = word end

@@ -1,7 +1,8 @@
 -- Jobs that need other jobs (their parents): what they wait for, how the parents ended, and the results that they may read.
 
--- Let a new job wait for its parents (rule 25); its envelope is written afterwards. If the script is cut off in between, the end of a
--- parent finds an entry without a job and removes it. A parent that is lost already is handled by the next sweep, as one lost later.
+-- Let a new job wait for its parents (rule 25); its envelope is written afterwards. If the script is cut off in between,
+-- hand_over later finds an entry without a job and removes it. A parent that is lost already is handled by the next sweep, as one
+-- that is lost later.
 local function block_job(prefix, id, waits_for, lost, now_ms)
   redis.call('SADD', prefix .. 'feeding', unpack(waits_for))
   for _, parent in ipairs(waits_for) do redis.call('SADD', prefix .. 'feeds:' .. parent, id) end
@@ -10,8 +11,8 @@ local function block_job(prefix, id, waits_for, lost, now_ms)
   for _, parent in ipairs(lost) do redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. parent) end
 end
 
--- What became of a job that others wait for (rule 25): 'open' while it may still run, 'done', or 'lost' when it is dead or was ended
--- without its work; nil where nothing is known of it. `job` is what envelope_open made of it.
+-- The state of a job that others wait for (rule 25): 'open' while it may still run, 'done', or 'lost' when it is dead or was
+-- ended without its work; nil when nothing is known of it. `job` is the result of envelope_open.
 local function parent_fate(prefix, job, id)
   if job and job.kind ~= 'T' then return redis.call('ZSCORE', prefix .. 'dead', id) and 'lost' or 'open' end
   local outcome = job and job.outcome
@@ -23,10 +24,9 @@ local function parent_fate(prefix, job, id)
   if redis.call('ZSCORE', prefix .. 'dead', id) then return 'lost' end
 end
 
--- Make a job claimable whose last parent has ended: it goes into its lane, or into `due` while its delay lasts (rule 25), and leaves
--- `blocked` last: if the script is cut off in between, it is found there again. A job that was claimed or buried meanwhile is not
--- placed twice.
--- The wake lists that gain work are added to `wakes`.
+-- Make a job claimable whose last parent has ended: it goes into its lane, or into `due` while its delay lasts (rule 25). It
+-- leaves `blocked` last: if the script is cut off in between, it is found there again. A job that was claimed or buried meanwhile
+-- is not placed again. The wake lists to push are added to `wakes`.
 local function unblock_job(prefix, job, id, now_ms, turn, wakes, events)
   if redis.call('HEXISTS', prefix .. 'run:' .. id, 'fence') == 0 and not redis.call('ZSCORE', prefix .. 'dead', id) then
     local wake
@@ -43,9 +43,9 @@ local function unblock_job(prefix, job, id, now_ms, turn, wakes, events)
   redis.call('ZREM', prefix .. 'blocked', id)
 end
 
--- The parents of a new job (rule 25), in KEYS job:<id>, feeds:<id>, heirs:<id> and result:<id> of each from `keys_at` on; reads only.
--- Returns those that it waits for, those of them that are lost already, the first that nobody knows, and of those that have ended and
--- left a result each with the time until which that lives.
+-- Read the parents of a new job (rule 25): KEYS job:<id>, feeds:<id>, heirs:<id> and result:<id> of each from `keys_at` on.
+-- Returns the parents that it waits for, those of them that are lost already, the first parent of which nothing is known, and a
+-- flat list of the ended parents that have left a result, each with the time (ms) at which the result expires.
 local function read_parents(prefix, keys_at, flags)
   local waits_for, lost, results = {}, {}, {}
   for at = keys_at, #KEYS, 4 do
@@ -54,12 +54,12 @@ local function read_parents(prefix, keys_at, flags)
     redis.call('SCARD', KEYS[at + 2])
     local fate = parent_fate(prefix, envelope_open(redis.call('GETRANGE', KEYS[at], 0, 700)), parent)
     if not fate then
-      -- Of `done` only the newest stay: how it has ended may be known for longer than that.
+      -- `done` keeps only the newest jobs; the result may show for longer how the parent has ended.
       local record = redis.pcall('GETRANGE', KEYS[at + 3], 0, 10)
       fate = record == '{"ok":true,' and 'done' or record == '{"ok":false' and 'lost'
     end
     if not fate then return waits_for, lost, parent end
-    -- Flag 16: one that is lost counts as done.
+    -- Flag 16: a lost parent counts as done.
     local tells = fate == 'lost' and math.floor(flags / 16) % 2 == 0
     if fate == 'open' or tells then waits_for[#waits_for + 1] = parent end -- anchor: child-waits-for-open-parents
     if tells then lost[#lost + 1] = parent end
@@ -69,25 +69,26 @@ local function read_parents(prefix, keys_at, flags)
   return waits_for, lost, nil, results
 end
 
--- Handle the ends of parents for at most `most` of their children (rule 25): a child without another open parent becomes claimable; one
--- that must not run without the parent is buried, and so are its own children in a later call. `handing` holds the ended parents, `+`
--- (finished) or `-` before their id, until all of their children are handled. Returns whether some are left; wake lists that gain work
--- are added to `wakes`. When an id is used again, children that are older than the new job waited for the job before.
+-- Handle the ends of parents for at most `most` of their children (rule 25): a child without another open parent becomes
+-- claimable; one that must not run without the parent is buried, and its own children follow in a later call. `handing` holds the
+-- ended parents, with `+` (finished) or `-` before their id, until all of their children are handled. Returns whether some are
+-- left; the wake lists to push are added to `wakes`. When an id is used again, children that are older than the new job waited
+-- for the earlier job.
 local function hand_over(prefix, now_ms, turn, most, wakes, events)
-  local handing, blocked, looks = prefix .. 'handing', prefix .. 'blocked', 10000
+  local handing, blocked, reads = prefix .. 'handing', prefix .. 'blocked', 10000
   for _, member in ipairs(redis.call('ZRANGE', handing, 0, 99)) do
     local parent = string.sub(member, 2)
     local feeds = prefix .. 'feeds:' .. parent
     local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. parent, 0, 700))
     local before = string.sub(member, 1, 1) == '+' and 'done' or 'lost'
-    local now, kept, told = parent_fate(prefix, job, parent) or before, redis.call('ZSCORE', prefix .. 'keeping', parent), 0
-    -- An open one was requeued, or its id is used again: its own children wait for its next end. Beyond 10,000 all do; and so many are
-    -- looked at in a call, whatever the number of such parents.
+    local now, kept, handled = parent_fate(prefix, job, parent) or before, redis.call('ZSCORE', prefix .. 'keeping', parent), 0
+    -- A parent that is open again was requeued, or its id is used again: its own children wait for its next end. With more than
+    -- 10,000 children all of them wait for it, because one call reads at most so many, whatever the number of such parents.
     local open = now == 'open'
     local size = open and redis.call('SCARD', feeds) or 0
     if size > 10000 then size = 0 end
-    if size > looks then break end
-    looks = looks - size
+    if size > reads then break end
+    reads = reads - size
     local children = not open and redis.call('SRANDMEMBER', feeds, most) or size > 0 and redis.call('SMEMBERS', feeds) or {}
     table.sort(children)
     for _, child in ipairs(children) do
@@ -97,7 +98,7 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
       if fate == 'open' then
         -- The entry stays.
       elseif not redis.call('ZSCORE', blocked, child) or not known or known.kind == 'T' then
-        -- It was removed, or an enqueue was cut off before it made the job.
+        -- The child was removed, or its enqueue was cut off before it wrote the job.
         if not (known and known.kind ~= 'T') and not redis.call('ZSCORE', prefix .. 'active', child) then drop_run(prefix, child) end
         redis.call('SREM', needs, parent)
         redis.call('ZREM', blocked, child)
@@ -111,7 +112,7 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
         redis.call('ZREM', blocked, child)
         redis.call('DEL', needs)
       else
-        -- The child may read the parent's result, however late it runs: see let_go.
+        -- The child may read the parent's result, however late it runs: see release_results.
         if kept then redis.call('SADD', prefix .. 'heirs:' .. parent, child) end -- anchor: waiting-child-keeps-the-results
         redis.call('SREM', needs, parent)
         -- anchor: all-parents-ended-before-the-child
@@ -119,11 +120,11 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
       end
       if fate ~= 'open' then
         redis.call('SREM', feeds, child)
-        told = told + 1
-        if told >= most then break end
+        handled = handled + 1
+        if handled >= most then break end
       end
     end
-    most = most - told
+    most = most - handled
     if open and most > 0 or redis.call('EXISTS', feeds) == 0 then
       if not open then redis.call('SREM', prefix .. 'feeding', parent) end
       redis.call('ZREM', handing, member)
@@ -133,18 +134,19 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
   return redis.call('EXISTS', handing) == 1
 end
 
--- Release results of parents: each is kept until none of its children waits or runs any more (rule 25). The expiry of a kept result is
--- 2^48 ms later than its own, which is restored here; nothing else records it, so a call that is cut off loses nothing. `keeping` holds
--- the parents by the time of their last check, and this checks the `most` oldest; `heirs` of a parent are the children that know of its
--- end, `feeds` those that do not. Returns whether so many were released, or checked in vain, that a next call may find more at once.
+-- Release the results of parents, each when none of its children waits or runs any more (rule 25). A kept result expires 2^48 ms
+-- later than it otherwise would; its own expiry is restored here. No other record of it exists, so a call that is cut off loses
+-- nothing. `keeping` holds the parents by the time of their last check, and this checks the `most` oldest; `heirs` of a parent
+-- are the children that were told of its end, `feeds` those that were not. Returns whether another call may find more at once:
+-- many results were released, or the reads of this call were used up.
 local function release_results(prefix, now_ms, most)
-  local keeping, more_ms, looks, gone = prefix .. 'keeping', 281474976710656, 10 * most, 0
+  local keeping, more_ms, reads, gone = prefix .. 'keeping', 281474976710656, 10 * most, 0
   for _, parent in ipairs(redis.call('ZRANGE', keeping, 0, most - 1)) do
     local heirs, result = prefix .. 'heirs:' .. parent, prefix .. 'result:' .. parent
     local until_ms = redis.call('PEXPIRETIME', result)
     local waits = until_ms > 0 and redis.call('EXISTS', prefix .. 'feeds:' .. parent) == 1
-    while not waits and until_ms > 0 and looks > 0 do
-      -- A foreign value in place of a key must not stop the sweeps.
+    while not waits and until_ms > 0 and reads > 0 do
+      -- A key of another type must not stop the sweeps.
       local child = redis.pcall('SRANDMEMBER', heirs)
       if type(child) ~= 'string' then break end
       local raw = redis.pcall('GETRANGE', prefix .. 'job:' .. child, 0, 700)
@@ -152,10 +154,10 @@ local function release_results(prefix, now_ms, most)
       -- anchor: results-stay-while-a-child-lives
       waits = job and job.kind ~= 'T' and not redis.call('ZSCORE', prefix .. 'dead', child)
       if not waits then redis.call('SREM', heirs, child) end
-      looks = looks - 1
+      reads = reads - 1
     end
     if waits then
-      -- It has ended once more since it was kept.
+      -- The parent has ended once more since its result was kept.
       if until_ms < more_ms then redis.call('PEXPIREAT', result, string.format('%d', until_ms + more_ms)) end
       redis.call('ZADD', keeping, now_ms, parent)
     elseif until_ms <= 0 or redis.call('EXISTS', heirs) == 0 then
@@ -165,11 +167,11 @@ local function release_results(prefix, now_ms, most)
       gone = gone + 1
     end
   end
-  return looks == 0 or 2 * gone >= most
+  return reads == 0 or 2 * gone >= most
 end
 
--- Check a few of the jobs that others wait for (rule 25): one that has ended without an entry in `handing` gets it. So children never
--- wait for ever, even if something ends a job in a new way or loses one.
+-- Check 10 random jobs that others wait for (rule 25): one that has ended without an entry in `handing` gets an entry. So
+-- children never wait for ever, even if a job ends in a way that writes no entry or is lost.
 local function mend_feeding(prefix, now_ms)
   for _, parent in ipairs(redis.call('SRANDMEMBER', prefix .. 'feeding', 10)) do
     local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. parent, 0, 700))
@@ -178,8 +180,9 @@ local function mend_feeding(prefix, now_ms)
   end
 end
 
--- Keep the results of parents that ended before their child is enqueued (rule 25), until `let_go` finds that the child has ended too.
--- `found`: pairs of parent and expiry of its result. If the script is cut off before the child exists, the next check releases them.
+-- Keep the results of parents that ended before their child is enqueued (rule 25), until `release_results` finds that the child
+-- has ended too. `found`: pairs of parent and expiry of its result. If the script is cut off before the child exists, the next
+-- check releases them.
 local function keep_results(prefix, child, found, now_ms)
   for at = 1, #found, 2 do
     local parent, until_ms = found[at], found[at + 1]

@@ -1,7 +1,7 @@
 -- Claims: which classes are open, which jobs are next, and the leases that are made of them.
 
--- What an earlier copy of a claim leased, as far as it is still held (rule 4): kind and jobs, 7 values each; nil where there was none.
--- The ids that it buried are added to `corrupt`.
+-- The jobs that an earlier copy of a claim leased and that it still holds (rule 4). Returns kind and jobs, 7 values each; kind is
+-- nil where there was no earlier copy. The ids that it buried are added to `corrupt`.
 local function claim_known(prefix, active, record, nonce, counter, corrupt)
   local words, jobs = {}, {}
   for word in string.gmatch(redis.call('GET', record) or '', '%S+') do words[#words + 1] = word end
@@ -22,8 +22,8 @@ local function claim_known(prefix, active, record, nonce, counter, corrupt)
   return 'repeated', jobs
 end
 
--- Whether the jobs of a class, or the whole queue, are paused now. `paused` is the hash of the pauses: name of jobs or * -> until_ms
--- (0 = until it is resumed) and the length of the pause in ms. A class is its name, and @ with what it wants of a worker.
+-- Whether the jobs of a class, or the whole queue, are paused now. `paused` is the hash of the pauses: name of jobs or * ->
+-- until_ms (0 = until it is resumed) and the length of the pause in ms. A class is a name, and after an @ what it requires of a worker.
 local function is_paused(paused, class, now_ms)
   for _, pause in ipairs(redis.call('HMGET', paused, '*', string.match(class, '^[^@]*'))) do
     local until_ms = pause and tonumber(string.match(pause, '^%d+'))
@@ -32,8 +32,9 @@ local function is_paused(paused, class, now_ms)
   return false
 end
 
--- The classes that may be claimed now, each with the room that its limit leaves (rule 18): what a class may not do costs a claim
--- nothing for the lanes in it. Pauses and limits are those of its name, which other classes may share. Returns a table for each open class, and those of the closed ones whose rate window ends.
+-- The classes that may be claimed now, each with the room that its limit leaves (rule 18), so that a claim visits no lanes of a
+-- class that is paused or at its limit. Pauses and limits are those of the name, which several classes may share. Returns a table
+-- for each open class, one for each class without room, and whether any limit is defined.
 local function open_classes(prefix, names, now_ms)
   local open, closed, meters = {}, {}, {}
   local some_paused = redis.call('HLEN', prefix .. 'paused') > 0
@@ -47,7 +48,7 @@ local function open_classes(prefix, names, now_ms)
       class.definition = definition
       local units, rate
       class.room, class.until_ms, class.ahead, units, rate = limit_room(prefix, class.limit, definition, now_ms)
-      -- What is left of the window belongs to all classes of the name.
+      -- All classes of the name share what is left of the window.
       meters[limit] = meters[limit] or { units = units, rate = rate }
       class.meter = meters[limit]
     end
@@ -59,16 +60,16 @@ local function open_classes(prefix, names, now_ms)
   return open, closed, some_limits
 end
 
--- What a claim will lease, and what it found on the way; reads only (rules 17 to 19). Ready lanes are visited in their order over
--- all open classes, best band first, then virtual time. A visit ends after 10 jobs, or where the lane's next job has a lower band
--- than the next ready lane; a lane that still has work goes behind the others of its band. A lone lane is emptied at once. With `least`
--- and `most` only jobs of those priorities count, of the first 1,000 ready lanes of each class.
--- Returns jobs, lanes (each with what was picked and what leads nowhere, its turn, and the limit that blocks it), the last turn.
+-- Choose the jobs that a claim will lease; reads only (rules 17 to 19). Ready lanes are visited in their order over all open
+-- classes: best band first, then virtual time. A visit ends after 10 jobs, or where the lane's next job has a lower band than the
+-- next ready lane; a lane that still has jobs goes behind the others of its band. A lane that is alone is emptied in one visit.
+-- With `least` and `most` only jobs of those priorities count, of the first 1,000 ready lanes of each class.
+-- Returns jobs, lanes (each with its picked jobs, its entries without a runnable job, its turn, and the limit that blocks it), the last turn.
 -- ask: prefix, limit, crashed_max, least, most, turn; limited: whether any limit is defined
 local function pick_jobs(classes, limited, active, ask, now_ms)
   local band_size, picked, visited, heads, keys, bytes, crashed, full = 562949953421312, {}, {}, {}, {}, 0, 0, false
   local turn, job_prefix, run_prefix, none = ask.turn, ask.prefix .. 'job:', ask.prefix .. 'run:', {}
-  -- Where in a lane the jobs of these priorities stand.
+  -- The range of scores in a lane that jobs of these priorities have.
   local first, last = ask.least and (10 - ask.most) * band_size, ask.least and (11 - ask.least) * band_size - 1
   local function entries(head, size, ...)
     -- anchor: lane-is-served-from-its-head
@@ -81,7 +82,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
       local name, score = page[at], tonumber(page[at + 1])
       local head = { name = name, score = score, class = class, key = string.sub(name, #class.name + 2),
         turn = score % band_size, zset = ask.prefix .. 'lane:' .. name, offset = 0, jobs = {}, skipped = {}, unread = {} }
-      -- A lane is ready by its best job, which may be too good.
+      -- A lane is scored by its best job, whose priority may be above the range.
       local job = first and (score <= last and entries(head, 1, 'WITHSCORES') or {})
       if job and job[1] then head.score = math.floor(tonumber(job[2]) / band_size) * band_size + head.turn end
       if not job or job[1] then heads[#heads + 1] = head end
@@ -89,7 +90,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
     class.seen = class.seen + #page / 2
     class.tail = #page == 32 and not (first and class.seen >= 1000) and tonumber(page[32]) or nil
   end
-  -- The place of the best head whose class has room left. What is not read yet of a class lies behind the last that was.
+  -- The index of the best head whose class has room left. Lanes of a class that are not read yet come after the last one that was.
   local function best_head()
     local best
     repeat
@@ -121,8 +122,8 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
     end
     return keys[limit]
   end
-  -- Take what a job costs of the places that the rates of its limits have left. False: they are too few, and what comes after it
-  -- waits as well, or it would wait for ever; `need` says for how many.
+  -- Take the cost of a job from the places that the rates of its limits have left. Returns false where they are too few; then the
+  -- jobs behind it wait as well, or it would wait for ever. `need` says for how many places.
   local function spend(head, cost)
     local meter, limit = head.class.meter, head.limit
     local by_name, by_key = meter and meter.rate and math.min(cost, meter.rate), limit and limit.rate and math.min(cost, limit.rate)
@@ -141,8 +142,9 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
     if by_key then limit.units = limit.units - by_key end
     return true
   end
-  -- Take up to `most` jobs of a lane, none of a lower band than `least_band`. What leads nowhere is bounded by 99; what is passed by
-  -- must not hide what lies behind it, so for it there are more entries, up to 2,000 (some 3 ms). Envelopes are read 16 at a time.
+  -- Take up to `most` jobs of a lane, none of a lower band than `least_band`. Entries without a runnable job are bounded by 99.
+  -- Jobs that are passed over must not hide those behind them, so each allows one more entry, up to 2,000 (some 3 ms). Envelopes
+  -- are read 16 at a time.
   local function visit(head, most, least_band)
     local taken, looked, bound, metered = 0, 0, most + 99, head.class.meter or head.limit
     while taken < most and looked < bound do
@@ -151,11 +153,11 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
       if not page[1] then break end
       for at, id in ipairs(page) do job_keys[at], run_keys[at] = job_prefix .. id, run_prefix .. id end
       local raws = redis.call('MGET', unpack(job_keys))
-      -- Most jobs have never been claimed: then one call says so for all.
+      -- Most jobs have never been claimed: then this one call is enough for all.
       local some_ran = redis.call('EXISTS', unpack(run_keys)) > 0
       for at, id in ipairs(page) do
         local run = some_ran and redis.pcall('HMGET', run_keys[at], 'fence', 'claims', 'failures', 'crashes', 'nonce') or none
-        -- A key of another type reads as nothing above: the error names it.
+        -- A key of another type reads as nil above: check_types raises an error that names it.
         if run.err or not raws[at] then check_types({}, { run_keys[at] }, {}, { job_keys[at] }) end
         local crashes, raw = tonumber(run[4] or 0), raws[at]
         local kind = envelope_kind(raw)
@@ -163,7 +165,7 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
           head.class.passed, head.passed = true, true
           bound = math.min(bound + 1, 2000 + most)
         elseif not kind or kind == 'T' or (run[5] and run[5] ~= '' and redis.call('ZSCORE', active, id)) then
-          -- A live token elsewhere: this entry is left over from a script that was cut off, and must not start the job again.
+          -- The job has a live token: this entry is left over from a script that was cut off, and must not start the job again.
           head.skipped[#head.skipped + 1] = id
           if some_ran and (not kind or kind == 'T') then head.ended = { id, head.ended } end
         elseif kind == 'corrupt' then
@@ -217,13 +219,13 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
       local most = math.min(ask.limit - #picked, class.room, head.limit and head.limit.room or math.huge, rival and 10 or math.huge)
       local taken = visit(head, most, rival and math.floor(heads[rival].score / band_size))
       class.picked = class.picked + taken
-      -- Classes that differ by their target alone share the limit of their name.
+      -- Classes that differ only by their target share the limit of their name.
       for _, other in ipairs(class.limit and classes or {}) do
         if other.limit == class.limit then other.room = other.room - taken end -- anchor: classes-share-the-room-of-their-limit
       end
       if head.limit then head.limit.room = head.limit.room - taken end
       local next_job = entries(head, 1, 'WITHSCORES')
-      -- It has had its turn, also when it is empty or blocked by now: it may be filled again before those come first that wait already.
+      -- The lane has had its turn, also when it is empty or blocked by now: if it is filled again, the lanes that already wait come first.
       if (taken > 0 or head.passed) and (rival or next_job[1]) then
         turn = turn + 1 -- anchor: served-lane-goes-behind-its-band
         head.turn = turn
@@ -239,9 +241,8 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
   return picked, visited, turn
 end
 
--- Lease up to `ask.limit` jobs of the classes under (fence, nonce). Returns kind, jobs (7 values each), the ids buried as corrupt,
--- those of `ask.corrupt`, which the promotion before it has buried, among them, and the classes that were open, nil when it did not
--- look.
+-- Lease up to `ask.limit` jobs of the classes under (fence, nonce). Returns kind, jobs (7 values each), the ids buried as corrupt
+-- (with those in `ask.corrupt`, which the promotion before it has buried), and the open classes; the last is nil when it read no classes.
 -- keys: sweep, active, stats, record
 -- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, least, most, corrupt, turn
 local function claim_jobs(keys, ask, now_ms, events)
@@ -253,8 +254,8 @@ local function claim_jobs(keys, ask, now_ms, events)
   local open, closed, limited = open_classes(prefix, ask.classes, now_ms)
   local picked, lanes, turn = pick_jobs(open, limited, keys.active, ask, now_ms)
 
-  -- Write. `active` first: until the job leaves its lane, only the token that `run` names counts. What counts against a limit is
-  -- named in `run` before it counts, so whatever ends the lease frees it.
+  -- The writes begin. `active` first: until the job leaves its lane, only the token in `run` counts. The names of limits are
+  -- written to `run` before the lease counts against them, so whatever ends the lease frees the slots.
   local deadline_ms, leases, entries, counted = now_ms + ask.lease_ms, { ask.counter }, {}, {}
   if #picked > 0 then note_lease(keys.sweep, ask.lease_ms) end
   for at, job in ipairs(picked) do entries[2 * at - 1], entries[2 * at] = deadline_ms, job.id end
@@ -272,7 +273,7 @@ local function claim_jobs(keys, ask, now_ms, events)
       end
     end
     local seal = envelope_seal(job.raw)
-    -- What a fresh hash does not say is 0 and ''.
+    -- Fields that a new hash lacks read as 0 and ''.
     if job.ran or words ~= '' then
       redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'renewal', 0, 'owner', ask.owner, 'claims', job.claims,
         'failures', job.failures, 'crashes', job.crashes, 'limits', words)

@@ -28,15 +28,15 @@ local function envelope_open(raw)
   at = at + key_length
   job.name = name_length > 0 and string.sub(raw, at, at + name_length - 1) or job.class
   at = at + name_length
-  -- Where the options as JSON begin, with their length.
+  -- Where the length of the options begins, followed by the options as JSON.
   if math.floor(job.flags / 8) % 2 == 1 then job.options_at = at + unique_length + (math.floor(job.flags / 4) % 2 == 1 and 4 or 0) end
   job.unique = unique_length > 0 and string.sub(raw, at, at + unique_length - 1) or nil
   job.kind = 'J'
   return job
 end
 
--- What the end of a job needs of its envelope, kept in `run` while it is leased, so that a finish need not read the envelope: enqueue
--- nonce (8 bytes), not_after_ms (6 bytes), unique key. `raw` is a whole envelope of kind J.
+-- The part of an envelope that ending the job needs: enqueue nonce (8 bytes), not_after_ms (6 bytes), unique key. It is kept in
+-- `run` while the job is leased, so that a finish need not read the envelope. `raw` is a whole envelope of kind J.
 local function envelope_seal(raw)
   local at = math.floor(string.byte(raw, 4) / 2) % 2 == 1 and 23 or 17
   local class_length, key_length, name_length, unique_length = string.byte(raw, at + 22, at + 25)
@@ -45,8 +45,8 @@ local function envelope_seal(raw)
   return string.sub(raw, at, at + 13) .. string.sub(raw, unique_at, unique_at + unique_length - 1)
 end
 
--- What is under a job's key, without decoding it: 'J' (job), 'T' (tombstone) or 'corrupt'; nil where there is no such key.
--- Says the same as envelope_open, at a tenth of its cost.
+-- The kind of the value under a job's key, without decoding it: 'J' (job), 'T' (tombstone) or 'corrupt'; nil where there is no
+-- such key. The same answer as envelope_open gives, at a tenth of its cost.
 local function envelope_kind(raw)
   if not raw or raw == '' then return nil end
   local version, kind = string.byte(raw, 1, 2)
@@ -71,7 +71,8 @@ local function envelope_cost(raw)
   return read and type(options) == 'table' and math.min(1000, math.max(1, tonumber(options.cost) or 1)) or 1
 end
 
--- What a job wants of a worker, as JSON, by its envelope; '' = nothing. For those who make a job of a class that is not known any more.
+-- What a job requires of a worker, as JSON, by its envelope; '' = nothing. Needed when a job is made of a class that is no longer
+-- known.
 local function envelope_target(raw)
   local flags, at = string.byte(raw, 4), 17
   if math.floor(flags / 8) % 2 == 0 then return '' end
@@ -86,7 +87,7 @@ local function envelope_target(raw)
   return cjson.encode(wanted)
 end
 
--- How long the error of a dead job is kept, ms (0: not at all). `job` is its opened envelope, or a table without fields.
+-- How long the error of a dead job is kept, in ms (0: not at all). `job` is its opened envelope, or a table without fields.
 local function error_ttl(prefix, id, job)
   if not job.options_at then return 86400000 end
   local key = prefix .. 'job:' .. id

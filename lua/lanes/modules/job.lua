@@ -1,6 +1,6 @@
--- Jobs: their states, how they are made, how admin actions and retention end them, and keys that keep duplicates out.
+-- Jobs: their states, how they are made, how admin actions and retention end them, and the keys that keep duplicates out.
 
--- The state of a job and its last fence. `job` is its opened envelope; nil: it is gone.
+-- The state of a job and its last fence. `job` is its opened envelope; nil when the job is gone.
 local function job_state(prefix, job, id)
   if not job then return 'gone', 0 end
   if job.kind == 'T' then return job.outcome, tonumber(job.fence) end
@@ -12,8 +12,8 @@ local function job_state(prefix, job, id)
   return redis.call('ZSCORE', prefix .. 'blocked', id) and 'blocked' or 'waiting', fence
 end
 
--- The state of a job for monitoring: as job_state, and `finished` also for one of which only the entry in `done` is left. `job` is its
--- opened envelope.
+-- The state of a job for monitoring: as job_state, and also `finished` for a job of which only the entry in `done` is left. `job`
+-- is its opened envelope.
 local function state_of(prefix, job, id)
   local state, fence = job_state(prefix, job, id)
   if state == 'rejected' or state == 'orphaned' then state = 'gone' end
@@ -21,8 +21,8 @@ local function state_of(prefix, job, id)
   return state, fence
 end
 
--- One page of the jobs in a state, in its order or from its end: for each its id, the zset and the member of its index entry, and its
--- score. Waiting jobs lane by lane, the others by time; `stuck` are the active ones whose lease has ended.
+-- One page of the jobs in a state, in its order or, with `newest`, from its end: for each its id, the zset and the member of its
+-- index entry, and its score. Waiting jobs come lane by lane, the others by time; `stuck` are active jobs whose lease has expired.
 local function jobs_in(prefix, state, offset, limit, newest, now_ms)
   local found, digits = {}, state == 'delayed' and 11 or 1
   local function take(key, words)
@@ -57,8 +57,8 @@ local function jobs_in(prefix, state, offset, limit, newest, now_ms)
   return found
 end
 
--- Put a schedule's job into its lane as an enqueue would. `sealed` is its envelope with sequence and times of zero, `job` the same opened.
--- The index before the job, and that with its key, for the reasons that stand there.
+-- Put a schedule's job into its lane as an enqueue would. `sealed` is its envelope with sequence and times of zero, `job` the
+-- same opened. The order of the writes is that of enqueue.lua: the index entry first, then the job together with its unique key.
 local function make_job(prefix, id, sealed, job, now_ms, turn, wakes, events)
   job.sequence = redis.call('INCR', prefix .. 'seq')
   if redis.call('HEXISTS', prefix .. 'classes', job.class) == 0 then
@@ -72,10 +72,10 @@ local function make_job(prefix, id, sealed, job, now_ms, turn, wakes, events)
   if events then table.insert(events, { 'created', id, job.name, 'waiting' }) end
 end
 
--- End a job by an admin action (rule 26): its token dies first, then a tombstone that outlives every late copy takes the place of its envelope
--- (rule 3), then what it held comes free, and its index entries go last. Cut off in between, what is left leads to a tombstone, and
--- whatever finds it drops it: a claim, a promotion, a sweep.
--- job: what envelope_open made of it; ending: outcome (2 discarded, 7 cancelled), op_id, not_after_ms; `wakes` gains the lists to push.
+-- End a job by an admin action (rule 26). First its token is revoked, then a tombstone that outlives every late copy replaces its
+-- envelope (rule 3), then its slots and keys come free, and its index entries go last. If the script is cut off in between, the
+-- entries that are left lead to the tombstone, and the claim, promotion or sweep that finds one drops it.
+-- job: the result of envelope_open; ending: outcome (2 discarded, 7 cancelled), op_id, not_after_ms; the wake lists to push are added to `wakes`.
 local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   local run, active = prefix .. 'run:' .. id, prefix .. 'active'
   local kept = redis.call('HMGET', run, 'fence', 'limits', 'seal')
@@ -109,21 +109,21 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   end
 end
 
--- Retention: of `done` the newest, of the dead those within their count and age; at most 100 dead jobs are discarded in a call, the
--- oldest first. `retention` is the hash of the settings. Returns whether more dead ones are over.
+-- Retention: keep the newest entries of `done`, and the dead jobs within their count and age; a call discards at most 100 dead
+-- jobs, the oldest first. `retention` is the hash of the settings. Returns whether more dead jobs are over the bounds.
 local function keep_bounds(prefix, retention, done_max, now_ms, turn, wakes, events)
   local done, dead = prefix .. 'done', prefix .. 'dead'
   local kept = redis.call('HMGET', retention, 'done_max', 'done_age_ms', 'dead_max', 'dead_age_ms')
   local function before(age_ms) return '(' .. string.format('%d', now_ms - age_ms) end
   redis.call('ZREMRANGEBYRANK', done, 0, -(tonumber(kept[1] or done_max) + 1)) -- anchor: finished-jobs-are-bounded
   if kept[2] then redis.call('ZREMRANGEBYSCORE', done, '-inf', before(tonumber(kept[2]))) end
-  -- 100,000 jobs and 90 days, unless the queue says otherwise.
+  -- The defaults: 100,000 jobs and 90 days.
   local over = redis.call('ZCARD', dead) - tonumber(kept[3] or 100000)
   over = math.max(over, redis.call('ZCOUNT', dead, '-inf', before(tonumber(kept[4] or 7776000000))))
   if over <= 0 then return false end
   for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(over, 100) - 1)) do -- anchor: oldest-dead-go-first
     local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
-    -- Requeued by a call that was cut off before its last write, and in hand by now: it only leaves.
+    -- A requeue that was cut off before its last write left this entry, and the job is active by now: only the entry is removed.
     if not job or redis.call('ZSCORE', prefix .. 'active', id) then
       redis.call('ZREM', dead, id)
     else
@@ -133,7 +133,7 @@ local function keep_bounds(prefix, retention, done_max, now_ms, turn, wakes, eve
   return over > 100
 end
 
--- Take away what a queue without jobs still has (forget.lua), a piece of what may be many. Returns whether there is more.
+-- Remove the remaining keys of a queue without jobs (forget.lua); keys that may be many are removed in part. Returns whether there are more.
 local function forget_all(prefix, now_ms)
   local known = {}
   for _, limit in ipairs(redis.call('HVALS', prefix .. 'parked')) do known[limit] = true end
@@ -145,7 +145,7 @@ local function forget_all(prefix, now_ms)
   for _, name in ipairs(redis.call('ZRANGE', prefix .. 'took', 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
   redis.call('DEL', prefix .. 'took', prefix .. 'classes', prefix .. 'routed', prefix .. 'parked', prefix .. 'rest', prefix .. 'blocking', prefix .. 'stats',
     prefix .. 'events', prefix .. 'handing', prefix .. 'witness')
-  -- Workers whose pause or concurrency was set learn that it is gone.
+  -- Workers whose pause or concurrency was set are notified that the setting is gone.
   local set = {}
   for _, field in ipairs(redis.call('HKEYS', prefix .. 'settings')) do
     if field ~= 'version' then set[#set + 1] = field end
@@ -168,9 +168,9 @@ local function forget_all(prefix, now_ms)
   return redis.call('EXISTS', prefix .. 'feeding', prefix .. 'keeping') > 0
 end
 
--- The job that makes another one a duplicate (rule 23): the holder of its unique key, unless that has ended, is dead, gone, or has
--- another key by now; or the job that opened the window of its dedup key, whatever its state. Keys are '' where there are none.
--- Returns id, state and fence, or nil.
+-- The job that makes another one a duplicate (rule 23): the holder of its unique key, unless that has ended, is dead, gone, or
+-- has another key by now; or the job that opened the window of its dedup key, whatever its state. A key is '' where there is
+-- none. Returns id, state and fence, or nil.
 local function unique_holder(prefix, unique, dedup, id)
   local holder = unique ~= '' and redis.call('GET', prefix .. 'unique:' .. unique)
   if holder and holder ~= id then
@@ -192,10 +192,10 @@ local function free_unique(prefix, job, id)
   if redis.call('GET', key) == id then redis.call('DEL', key) end
 end
 
--- What an enqueue finds under its id (rule 3): nothing, or 'repeated' for another copy of the same call, or 'duplicate' with what
--- became of that job. Returns result, state, fence and the id of the job that was there first; nil where there is none.
--- A call that was turned away by another job, or for the lack of a parent, has left a tombstone of its own, which names that one, so
--- its late copies are turned away as well; for other calls it is nothing.
+-- Read what is under the id of an enqueue (rule 3): nothing, the job of another copy of the same call ('repeated'), or another
+-- job ('duplicate'). Returns result, state, fence and the id of the existing job; nil where there is none.
+-- A call that was rejected, because of another job or for the lack of a parent, has left a tombstone of its own, which names that
+-- job. So its late copies are rejected as well; for other calls that tombstone counts as nothing.
 local function enqueue_known(prefix, known, nonce, id)
   if not known then return nil end
   local same = known.enqueue_nonce == nonce -- anchor: another-enqueue-of-the-same-id-is-refused
@@ -214,8 +214,8 @@ local function enqueue_known(prefix, known, nonce, id)
   return 'duplicate', state, fence, id
 end
 
--- Remember that an enqueue was turned away, for as long as a late copy of it could arrive: by another job (outcome 3), or for the lack
--- of a parent (4); `holder` is the id of that one.
+-- Record that an enqueue was rejected, for as long as a late copy of it could arrive: because of another job (outcome 3) or a
+-- missing parent (4); `holder` is the id of that job.
 local function reject_enqueue(job_key, enqueue_nonce, holder, until_ms, outcome)
   redis.call('SET', job_key, struct.pack('>BBBc8I8Bc0', 1, 84, outcome, enqueue_nonce, 0, #holder, holder), 'PXAT', until_ms)
 end

@@ -1,4 +1,4 @@
--- Lanes: the waiting jobs of a class and a key, and which of them are ready to be claimed from.
+-- Lanes: the waiting jobs of a class and a key, and the index of lanes that are ready to be claimed from.
 
 -- Rule 16: bands of 2^49, higher priority first; inside a band FIFO counts up from its middle, LIFO (flag 1) down.
 -- The greatest score is 10 * 2^49 = 5.6e15 < 2^53, so a double holds every score exactly.
@@ -19,9 +19,9 @@ local function due_member(sequence, id)
   return table.concat(digits) .. id
 end
 
--- Make a job claimable: into its lane at its place, and before that the lane among the ready ones: a claim drops a ready lane
--- that is empty, but nothing would find a lane that is not ready. Returns the wake list to push, nil while the lane is parked:
--- then it becomes ready by itself. `turn` is the queue's virtual time (rule 18).
+-- Make a job claimable: enter its lane among the ready ones, then the job in its lane. In this order because a claim drops a
+-- ready lane that is empty, while a lane that is not ready would never be found. Returns the wake list to push; nil while the
+-- lane is parked, which becomes ready when its limit has room. `turn` is the queue's virtual time (rule 18).
 local function to_lane(prefix, id, job, turn)
   local score, wake = lane_score(job.priority, job.flags, job.sequence), nil
   if redis.call('HEXISTS', prefix .. 'parked', job.lane) == 0 then
@@ -34,9 +34,9 @@ local function to_lane(prefix, id, job, turn)
   return wake
 end
 
--- Put a parked lane among the ready ones, by the band of its first job and the queue's virtual time (rule 18). An empty one is
--- only forgotten. Returns the wake list to push, or nil. The lane leaves its place of waiting last: cut off before, it is
--- found there again.
+-- Move a parked lane to the ready ones, scored by the band of its first job and the queue's virtual time (rule 18); an empty lane
+-- is only removed. Returns the wake list to push, or nil. The entry in `parked:<limit>` or `rest` is removed last: if the script
+-- is cut off before, a later sweep finds the lane there again.
 local function ready_lane(prefix, lane, turn)
   local waits = redis.call('HGET', prefix .. 'parked', lane)
   local head = redis.call('ZRANGE', prefix .. 'lane:' .. lane, 0, 0, 'WITHSCORES')
@@ -51,14 +51,15 @@ local function ready_lane(prefix, lane, turn)
   return wake
 end
 
--- Forget a lane without jobs: it is no longer ready, nor parked. A claim would do so when it meets it.
+-- Remove a lane without jobs from the ready and the parked ones, as a claim would do when it reaches the lane.
 local function leave_empty(prefix, lane, turn)
   if redis.call('ZCARD', prefix .. 'lane:' .. lane) > 0 then return end
   ready_lane(prefix, lane, turn)
   redis.call('ZREM', prefix .. 'ready:' .. string.match(lane, '^[^/]*'), lane)
 end
 
--- All lanes that may hold jobs, each once, at most 100,000 a place: the ready ones of every class, and the parked ones.
+-- All lanes that may hold jobs, each once: the ready ones of every class and the parked ones. At most 100,000 ready lanes per
+-- class.
 local function lanes_of(prefix)
   local lanes, known = {}, {}
   local places = { redis.call('HKEYS', prefix .. 'parked') }
@@ -77,8 +78,8 @@ local function lanes_of(prefix)
 end
 
 -- The last writes of a claim on one lane: remove the claimed jobs; then the lane is ready for its next job, parked, or empty.
--- lane: name, class, zset, jobs, skipped, unread, blocked (the limit that it ran into), turn, ended (a chain of those skipped whose job
--- has ended and has left its `run`: a cancel that was cut off).
+-- lane: name, class, zset, jobs, skipped, unread, blocked (the limit that it ran into), turn, ended (a linked list of skipped
+-- jobs that have ended and whose `run` is left over from a cancel that was cut off).
 local function leave_lane(prefix, lane, now_ms)
   while lane.ended do
     if not redis.call('ZSCORE', prefix .. 'active', lane.ended[1]) then drop_run(prefix, lane.ended[1]) end
@@ -90,7 +91,7 @@ local function leave_lane(prefix, lane, now_ms)
   end
   local head = redis.call('ZRANGE', lane.zset, 0, 0, 'WITHSCORES')
   local room, until_ms = 1, nil
-  -- Checked again: the new leases count by now.
+  -- Checked again, because the leases of this claim count by now.
   if lane.blocked then
     local ahead
     room, until_ms, ahead = limit_room(prefix, lane.blocked.limit, lane.blocked.definition, now_ms, lane.blocked.need)
@@ -101,7 +102,8 @@ local function leave_lane(prefix, lane, now_ms)
   elseif room <= 0 then
     local limit = lane.blocked.limit
     local waits = until_ms and 'rest' or limit
-    -- First the place where it waits, then the note in `parked`, and last out of the ready ones: it is always found somewhere.
+    -- Write where it waits, then the field in `parked`, and remove it from the ready ones last, so that it is always in some
+    -- index.
     if waits == 'rest' then
       redis.call('ZADD', prefix .. 'rest', until_ms, 'l:' .. lane.name)
     else
@@ -116,8 +118,8 @@ local function leave_lane(prefix, lane, now_ms)
   end
 end
 
--- Make the parked lanes of a key ready, at most one per class, because the limit of the key has changed; claims check the new limit.
--- The wake lists that gain work are added to `wakes`.
+-- Make the parked lanes of a key ready, at most one per class, because the limit of the key has changed; claims check the new
+-- limit. The wake lists to push are added to `wakes`.
 local function lanes_back(prefix, key, turn, wakes)
   for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
     local lane = class .. '/' .. key

@@ -1,9 +1,8 @@
--- Leases: tokens, how long they last at most, and their ends.
+-- Leases: the state of a token, the bounds of lease lengths, and how leases end.
 
--- The state of a token (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with `cancelled`
--- where that was the reason. The third value are the
--- limits that the lease counts against, where it is held. `job` is the opened envelope or tombstone of the same id, `fence` and
--- `nonce` are strings.
+-- The state of a token (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with `cancelled` where that
+-- was the reason. The third value is the names of the limits that a held lease counts against. `job` is the opened envelope or
+-- tombstone of the same id, `fence` and `nonce` are strings.
 local function token_state(run, job, fence, nonce)
   if job and job.kind == 'T' then
     if job.fence == fence and job.nonce == nonce then return 'repeated', job.outcome end -- anchor: tombstone-knows-its-token
@@ -16,9 +15,9 @@ local function token_state(run, job, fence, nonce)
   return 'stale', ''
 end
 
--- Rules 10 and 11: keep the lengths of the queue's longest and shortest lease, and do so before a lease of this length is written.
--- The `recent_` ones are of the time since the sweep last forgot: what outlives its last user would hold a queue up, or blind it to
--- stalls, for ever.
+-- Rules 10 and 11: record the lengths of the queue's longest and shortest lease, before a lease of this length is written. The
+-- `recent_` fields cover the time since a sweep last reset them: a length that outlives its last user would delay reaping, or
+-- hide stalls, for ever.
 local function note_lease(sweep, lease_ms)
   local known = redis.call('HMGET', sweep, 'max_lease_ms', 'recent_lease_ms', 'least_lease_ms', 'recent_least_ms')
   local recent_ms, recent_least_ms = tonumber(known[2] or 0), tonumber(known[4] or 0)
@@ -29,33 +28,35 @@ local function note_lease(sweep, lease_ms)
     'least_lease_ms', least_ms > 0 and math.min(least_ms, lease_ms) or lease_ms, 'recent_least_ms', shorter and lease_ms or recent_least_ms)
 end
 
--- The last writes of giving a lease up while the job goes on: free its slots, leave `active`, clear the token and keep it as the
--- ended one. lease: run, id, token, limits; `note`: what error_note says; `wakes` gains the lists to push.
--- The index that takes the job over is written before this, and `active` is left before the token is cleared: cut off in
--- between, the token still holds and the same call sent again does the rest (rule 1).
+-- The last writes of ending a lease while the job goes on: free its slots, leave `active`, clear the token and keep it as the
+-- ended one. lease: run, id, token, limits; `note`: the fields that error_note returns; the wake lists to push are added to
+-- `wakes`.
+-- The index that takes the job over is written before this, and `active` is left before the token is cleared: if the script is
+-- cut off in between, the token still holds and the same call sent again does the rest (rule 1).
 local function end_lease(prefix, lease, outcome, turn, wakes, note, failures)
   local limited = lease.limits and lease.limits ~= ''
   if limited then free_slots(prefix, lease.limits, lease.id, turn, wakes) end
   redis.call('ZREM', prefix .. 'active', lease.id)
   local fields = { 'nonce', '', 'ended', lease.token, 'outcome', outcome }
-  -- In the same write as the token: cut off in between, a failure would be charged again by the next send.
+  -- In the same write as the token: otherwise a call that is cut off in between would charge the failure again when it is
+  -- repeated.
   for _, field in ipairs(note or {}) do fields[#fields + 1] = field end
   if failures then fields[#fields + 1], fields[#fields + 2] = 'failures', failures end
   if limited then fields[#fields + 1], fields[#fields + 2] = 'limits', '' end
   redis.call('HSET', lease.run, unpack(fields))
 end
 
--- The fields of `run` that say why a run came to nothing: the last error, and one more entry of its history, of which the last ten
--- stay: time (ms), fence, kind (failed | lost), error, and behind a zero byte the stack trace. They are written with the end of the
--- token, so that a call that was cut off and sent again notes nothing twice.
+-- The fields of `run` that record why a run failed: the last error, and one more entry of the error history, which keeps the last
+-- ten: time (ms), fence, kind (failed | lost), error, and behind a zero byte the stack trace. They are written with the end of
+-- the token, so that a call that was cut off and sent again records nothing twice.
 local function error_note(run, now_ms, fence, kind, text, trace)
   local count = tonumber(redis.call('HGET', run, 'errors') or 0)
   return { 'error', text, 'errors', count + 1, 'e' .. count % 10,
     string.format('%d', now_ms) .. ' ' .. fence .. ' ' .. kind .. ' ' .. text .. '\0' .. trace }
 end
 
--- Take away what is left of a job that has ended where the call that ended it was cut off: its `run`, and its unique key, which the seal
--- in there names.
+-- Remove what is left of a job that has ended in a call that was cut off: its `run`, and its unique key, which the seal in `run`
+-- names.
 local function drop_run(prefix, id)
   local run = prefix .. 'run:' .. id
   local seal = redis.call('HGET', run, 'seal')
@@ -63,9 +64,9 @@ local function drop_run(prefix, id)
   redis.call('DEL', run)
 end
 
--- Put a job among the dead. Its envelope stays, so that it can be looked at and requeued; `run` holds the reason. Its unique key
--- comes free, the reason is kept as its result, whoever waits for its end hears of it, and jobs that need it hear of it from the next
--- sweep (rule 25), and may read that reason however late they run (let_go). `job` is the opened envelope.
+-- Put a job among the dead. Its envelope stays, so that it can be inspected and requeued; `run` holds the reason. Its unique key
+-- comes free, the reason is kept as its result, and callers that wait for its end are woken. Jobs that need it are handled by the
+-- next sweep (rule 25), and may read the reason however late they run (release_results). `job` is the opened envelope.
 local function bury_job(prefix, job, id, now_ms, events, reason)
   local ttl_ms, fed = error_ttl(prefix, id, job), redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
   redis.call('ZADD', prefix .. 'dead', now_ms, id)
@@ -81,13 +82,13 @@ local function bury_job(prefix, job, id, now_ms, events, reason)
   if events then table.insert(events, { 'buried', id, job.name, reason }) end
 end
 
--- End leases as finished: the envelope becomes a tombstone that outlives every late copy (rules 3 and 5), and slots of limits and
--- unique keys come free. Item number `at` is KEYS job:<id> and run:<id> from `keys_at` on, ARGV fence and nonce from `arguments_at` on.
--- Result number `at` is KEYS result:<id> after the items, ARGV number of its item, ttl_ms and the record from took_ms on. `waits_ms`:
--- until then somebody may wait for the end of a job.
--- Returns 2 values an item, result (ok | repeated | stale) and outcome; only their number where all are ok. The wake lists that gain
--- work are added to `wakes`. Then up to 100 jobs that waited for these are told (rule 25); the second value is true while more are
--- to be told.
+-- End leases as finished: the envelope becomes a tombstone that outlives every late copy of the calls (rules 3 and 5), and slots
+-- of limits and unique keys come free. Item number `at` is KEYS job:<id> and run:<id> from `keys_at` on, ARGV fence and nonce
+-- from `arguments_at` on. Result number `at` is KEYS result:<id> after the items, ARGV number of its item, ttl_ms and the record
+-- from took_ms on. `waits_ms`: until this time a caller may wait for the end of a job.
+-- Returns 2 values per item, result (ok | repeated | stale) and outcome; only their number where all are ok. The wake lists to
+-- push are added to `wakes`. Then up to 100 jobs that waited for the finished ones are handled (rule 25); the second value is
+-- true while more are left.
 local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, events, waits_ms)
   local active, id_at = prefix .. 'active', #prefix + 5
   -- An item has 2 KEYS and 2 ARGV, a result 1 and 3.
@@ -95,7 +96,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
   local count = (#KEYS - keys_at + 1 - results) / 2
   local reply, ids, runs, dated, ended, finished = {}, {}, {}, {}, {}, 0
   local seals, limits, leaves = {}, {}, {}
-  -- Most queues have no job that another one waits for: they pay for this one look.
+  -- Most queues have no job that another one waits for: they pay for this one read only.
   local feeding = redis.call('EXISTS', prefix .. 'feeding') == 1
   for _, zset in ipairs(feeding and { 'handing', 'blocked', 'due', 'dead', 'keeping' } or {}) do redis.call('ZCARD', prefix .. zset) end
   for at = 1, count do
@@ -117,7 +118,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
       state, outcome, leaves[at] = 'ok', 'finished', true
       finished = finished + 1
     elseif outcome == 'finished' and not ended[job_key] and redis.call('ZSCORE', active, string.sub(job_key, id_at)) then
-      -- A finish that was cut off after its tombstone has left the lease behind.
+      -- A finish that was cut off after writing the tombstone has left the lease behind.
       leaves[at], limits[at] = true, redis.call('HGET', run_key, 'limits')
     end
     reply[2 * at - 1], reply[2 * at] = state, outcome
@@ -125,12 +126,12 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
   for at = 1, results do
     local place = arguments_at + 2 * count + 3 * at - 3
     local item = tonumber(ARGV[place])
-    -- Before the tombstone: cut off in between, the token still holds and the next copy writes both.
+    -- Before the tombstone: if the script is cut off in between, the token still holds and the next copy writes both.
     if leaves[item] and seals[item] then -- anchor: only-the-holder-keeps-a-result
       local record = '{"ok":true,"ended_ms":' .. string.format('%d', now_ms) .. ',"fence":' .. ARGV[arguments_at + 2 * item - 2] .. ','
       -- anchor: results-live-for-their-full-time
       local until_ms, id = now_ms + tonumber(ARGV[place + 1]), string.sub(KEYS[keys_at + 2 * item - 2], id_at)
-      -- Kept for those that wait for it, however late they run: see let_go.
+      -- Kept for jobs that wait for it, however late they run: see release_results.
       local waited_for = feeding and redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
       if waited_for then -- anchor: parents-result-is-kept-for-waiting-children
         redis.call('ZADD', prefix .. 'keeping', 'NX', now_ms, id)
@@ -164,7 +165,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
   end
   -- anchor: every-finished-job-is-listed
   for at = 1, #dated, PIECE do redis.call('ZADD', prefix .. 'done', unpack(dated, at, math.min(at + PIECE - 1, #dated))) end
-  -- `active` goes last, so that without a repeat the sweep still finds what is left.
+  -- `active` is left last: if the script is cut off and the call is not repeated, a sweep still finds the rest.
   for at = 1, #ids, PIECE do -- anchor: every-finished-lease-ends
     redis.call('DEL', unpack(runs, at, math.min(at + PIECE - 1, #ids)))
     redis.call('ZREM', active, unpack(ids, at, math.min(at + PIECE - 1, #ids)))

@@ -1,7 +1,8 @@
--- Limits of concurrency and of rates: room, places that are given back, and counts that are put right.
+-- Limits of concurrency and of rates: how much room is left, how slots and places are freed, and how sweeps repair the counts.
 
--- How many more leases a limit allows now (rule 20). Returns room, then, where its rate is used up, the time at which a place in the
--- window, or `need` of them, come free, the entries of the window that a clock which stepped back has left ahead of now (rule 10).
+-- How many more leases a limit allows now (rule 20). Returns 5 values: the room; where the rate is used up, the time (ms) at
+-- which `need` places (default 1) in the window come free, else nil; the entries of the window that lie ahead of now because the
+-- clock stepped back (rule 10); how many places the rate has left; and the rate.
 -- definition: concurrency rate per_ms fixed|sliding, 0 where there is none.
 local function limit_room(prefix, limit, definition, now_ms, need)
   local slots, rate, per_ms, kind = string.match(definition, '^(%d+) (%d+) (%d+) (%a+)$')
@@ -22,8 +23,8 @@ local function limit_room(prefix, limit, definition, now_ms, need)
   return over and 0 or math.min(room, rate - used), over and until_ms or nil, ahead, rate - used, rate
 end
 
--- Entries of a rate's window that a clock which stepped back has left ahead of now count from now on, once (rule 10): to take them for
--- now in each look would slide along with the clock.
+-- Set entries of a rate's window that lie ahead of now, because the clock stepped back, to now, once (rule 10). If each read
+-- counted them as of now instead, they would move along with the clock and never leave the window.
 local function rate_back(prefix, limit, ahead, now_ms)
   for at = 1, #(ahead or {}), PIECE / 2 do
     local words = {}
@@ -32,9 +33,9 @@ local function rate_back(prefix, limit, ahead, now_ms)
   end
 end
 
--- A lease that counted against limits has ended: free its slots (rule 20). A key's slot lets all lanes of that key come back, at
--- most one a class: which of them may use it, their classes decide. That of a name may be used by any class with that name. `words` is the field `limits` of the run; the wake lists that
--- gain work are added to `wakes`.
+-- Free the slots of a lease that has ended (rule 20). A freed slot of a key brings back all parked lanes of that key, at most one
+-- per class; a claim then decides which of them uses it. A freed slot of a name may be used by every class with that name.
+-- `words` is the field `limits` of the run; the wake lists to push are added to `wakes`.
 local function free_slots(prefix, words, id, turn, wakes)
   for limit in string.gmatch(words or '', '%S+') do
     redis.call('ZREM', prefix .. 'held:' .. limit, id)
@@ -54,8 +55,9 @@ local function free_slots(prefix, words, id, turn, wakes)
   end
 end
 
--- Count new leases against a limit: their slots, and their places in the window of its rate (rule 20), <id>:<fence>, and for a job
--- that costs more <id>:<fence>:2 and so on. leases: ids, fences, costs; limit: limit, definition, ahead.
+-- Count new leases against a limit: their slots, and their places in the window of its rate (rule 20). A place is named
+-- <id>:<fence>, and further ones of a job that costs more <id>:<fence>:2 and so on. leases: ids, fences, costs; limit: limit,
+-- definition, ahead.
 local function count_leases(prefix, limit, leases, deadline_ms, now_ms)
   local slots, rate, per_ms = string.match(limit.definition, '^(%d+) (%d+) (%d+)')
   local held, used = {}, {}
@@ -80,23 +82,25 @@ local function count_leases(prefix, limit, leases, deadline_ms, now_ms)
   end
 end
 
--- Compare what counts against limits with what is leased, and let lanes come back that no longer need to wait (rule 20): for each
--- class, and for the up to 100 limits with parked lanes that were not looked at for the longest time. Slots are freed by whatever
--- ends a lease; this mends what an interrupted script or a changed limit has left. A pause that a clock which stepped back has left
--- too far ahead is brought to its own length; rests that it has left ahead, or that a changed limit may end, end now, 1,000 in
--- a call: the next claim makes them anew where they are due (rule 10). Returns whether some wait to be looked at.
+-- Compare what counts against limits with what is leased, and bring lanes back that no longer need to wait (rule 20): for each
+-- class, and for the 100 limits with parked lanes whose last check is longest ago. Whatever ends a lease frees its slots; this
+-- repairs what a script that was cut off or a changed limit has left. A pause whose end lies too far ahead because the clock
+-- stepped back is shortened to its own length. Rests that lie ahead for that reason, or that a changed limit may end, end now, up
+-- to 1,000 per call; the next claim writes them again where they still apply (rule 10). Returns whether some are left to be
+-- checked.
 local function mend_limits(prefix, sweep, now_ms, turn, wakes)
   local kept, rest = redis.call('HMGET', sweep, 'rests_from_ms', 'limits_changed_ms'), prefix .. 'rest'
   local blocking = prefix .. 'blocking'
   local more, changed_ms = false, tonumber(kept[2] or 0)
-  -- A change that a clock which stepped back has left ahead of now was made now: else each sweep would ask for another one at once
-  -- until the clock has caught up (rule 10).
+  -- If the clock stepped back, a change that lies ahead of now counts as made now: otherwise each sweep would ask for another one
+  -- at once until the clock has caught up (rule 10).
   if changed_ms > now_ms + 1 then
     changed_ms = now_ms + 1
     redis.call('HSET', sweep, 'limits_changed_ms', changed_ms) -- anchor: limit-change-follows-the-clock
   end
   if kept[1] then
-    -- Limits with parked lanes are looked at in the order of their last look: one that is ahead of now would come last for ever.
+    -- Limits with parked lanes are checked in the order of their last check: one whose time lies ahead of now would always come
+    -- last.
     local ahead = redis.call('ZRANGE', blocking, '(' .. string.format('%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 1000)
     for _, limit in ipairs(ahead) do redis.call('ZADD', blocking, 'XX', 0, limit) end
     local page = redis.call('ZRANGE', rest, kept[1], '+inf', 'BYSCORE', 'LIMIT', 0, PIECE, 'WITHSCORES')
@@ -123,7 +127,7 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
     elseif tonumber(until_ms) > 0 and tonumber(until_ms) <= now_ms then
       redis.call('HDEL', prefix .. 'paused', pauses[at])
     end
-    -- Its marker is due when it ends, whatever has brought it forward.
+    -- The wake marker is due when the pause ends, even if the entry was removed above.
     if tonumber(until_ms) > now_ms then redis.call('ZADD', rest, 'NX', until_ms, 'w:' .. pauses[at]) end
   end
   local limits = redis.call('ZRANGE', blocking, 0, 99)

@@ -1,7 +1,8 @@
 -- Schedules: how they are defined, changed and removed, and which are due.
 
--- How each call that changes a schedule begins: its checks, its time, and its reply where another copy was first or it comes too late.
--- Returns srv_us and that reply; nil where this copy shall do it. `keys`: sweep, cron, schedule, op.
+-- The start of each call that changes a schedule: check key types, read the time, and detect repeats and late calls. Returns
+-- srv_us, and the reply where an earlier copy has done it or the call comes too late, else nil. `keys`: sweep, cron, schedule,
+-- op.
 local function schedule_call(keys, given_ms, not_after_ms)
   check_types({ keys.cron }, { keys.sweep, keys.schedule }, {}, { keys.op })
   local srv_us = server_us(given_ms, keys.sweep)
@@ -9,9 +10,9 @@ local function schedule_call(keys, given_ms, not_after_ms)
   return srv_us, known and { srv_us, known, redis.call('GET', keys.op) or '' }
 end
 
--- Define a schedule, or change it (rule 24). What keeps its timing keeps its next tick and its anchor; what is the same in all stays as it
--- is. Returns the reply. `given`: name, timing, policy, job, next_ms, anchor_ms, enabled, most; `mirror`: what else is to be written of it
--- where the call has done its part, with the next tick and the job.
+-- Define a schedule, or change it (rule 24). If its timing stays the same, its next tick and its anchor stay; if nothing changes,
+-- nothing is written to it. Returns the reply. `given`: name, timing, policy, job, next_ms, anchor_ms, enabled, most; `mirror`:
+-- called with name, next tick and job after the writes, to update the format's own schedule.
 -- keys: cron, schedule, stats, op
 local function schedule_put(keys, given, srv_us, not_after_ms, mirror)
   local was = redis.call('HMGET', keys.schedule, 'version', 'timing', 'policy', 'job', 'enabled', 'next_ms')
@@ -19,14 +20,14 @@ local function schedule_put(keys, given, srv_us, not_after_ms, mirror)
   local enabled, next_ms = given.enabled, given.next_ms
   if enabled == '' then enabled = was[1] and was[5] or '1' end
   local retimed = was[2] ~= given.timing
-  -- One that was set aside for an error ticks again: whoever puts it could tell its next tick.
+  -- A schedule that was stopped by an error ticks again: the caller could compute its next tick.
   if not retimed and was[5] == '1' and was[6] ~= '0' then next_ms = was[6] end
   if enabled ~= '1' then next_ms = '0' end
   local changed = retimed or was[3] ~= given.policy or was[4] ~= given.job
 
-  -- The index before the hash: an entry without one is dropped by the sweeps, but a schedule that is not in the index would never tick.
-  -- And the later of its two times not before the hash says so: cut off in between, a sweep that comes too early sets it right, one that
-  -- comes too late would be too late.
+  -- The index before the hash: sweeps drop an entry without a hash, but a schedule that is not in the index would never tick. And
+  -- the earlier of the old and the new time until the hash is written: if the script is cut off in between, a sweep that comes
+  -- too early corrects the entry, while an entry that is too late would delay the tick.
   local due_ms = enabled == '1' and next_ms or '+inf'
   redis.call('ZADD', keys.cron, 'LT', due_ms, given.name)
   local fields = { 'enabled', enabled, 'next_ms', next_ms }
@@ -50,15 +51,15 @@ local function schedule_put(keys, given, srv_us, not_after_ms, mirror)
   return { srv_us, 'done', found }
 end
 
--- Let a schedule tick from `next_ms` on, or not any more (0). One that ticks already keeps its next tick. Returns the reply. `mirror`: as in
--- schedule_put.
+-- Let a schedule tick from `next_ms` on, or stop it (0). A schedule that ticks already keeps its next tick. Returns the reply.
+-- `mirror`: as in schedule_put.
 -- keys: cron, schedule, op
 local function schedule_enable(keys, name, version, next_ms, srv_us, not_after_ms, mirror)
   local was = redis.call('HMGET', keys.schedule, 'version', 'enabled', 'next_ms', 'job')
   local enabled = next_ms ~= '0' and '1' or '0'
   local found = not was[1] and 'gone' or was[1] ~= version and 'other' or was[2] == enabled and was[3] ~= '0' and 'same' or 'changed'
   if found == 'changed' then
-    -- As schedule_put does.
+    -- In the same order as in schedule_put.
     local due_ms = enabled == '1' and next_ms or '+inf'
     redis.call('ZADD', keys.cron, 'LT', due_ms, name)
     redis.call('HSET', keys.schedule, 'enabled', enabled, 'next_ms', next_ms, 'error', '')
@@ -71,11 +72,12 @@ local function schedule_enable(keys, name, version, next_ms, srv_us, not_after_m
   return { srv_us, 'done', found }
 end
 
--- Forget a schedule. Returns the reply. `mirror`: as in schedule_put, without a job.
+-- Remove a schedule. Returns the reply. `mirror`: as in schedule_put, without a job.
 -- keys: cron, schedule, op
 local function schedule_remove(keys, name, srv_us, not_after_ms, mirror)
   local found = redis.call('ZSCORE', keys.cron, name) and 'changed' or 'gone'
-  -- The index last, and due before that: cut off in between, the next copy still finds it, and the next sweep sees what is right.
+  -- The index entry is made due first and removed last: if the script is cut off in between, the next copy still finds it, and
+  -- the next sweep corrects it.
   redis.call('ZADD', keys.cron, 'XX', 1, name)
   redis.call('DEL', keys.schedule)
   if mirror and found == 'changed' then mirror(name, 0) end
@@ -84,9 +86,9 @@ local function schedule_remove(keys, name, srv_us, not_after_ms, mirror)
   return { srv_us, 'done', found }
 end
 
--- The first schedules whose tick has come, at most `limit`: for each its name, version, next tick, anchor, timing and policy. Entries of
--- the index that a call which was cut off has left are set right here; a foreign value in place of a schedule is looked at again in a
--- minute, and holds up nothing.
+-- The first schedules whose tick has come, at most `limit`: for each its name, version, next tick, anchor, timing and policy.
+-- Entries of the index that are left over from a call that was cut off are corrected here. If a key of another type is in the
+-- place of a schedule, the entry is tried again in a minute, so that it does not block the others.
 local function due_schedules(prefix, now_ms, limit)
   local cron, due = prefix .. 'cron', {}
   local found = redis.call('ZRANGE', cron, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')

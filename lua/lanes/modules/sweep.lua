@@ -1,8 +1,8 @@
--- Sweeps: promotions, reaps, orphans, and the time until the next sweep is needed.
+-- Sweeps: promotions, reaps, leases of lost workers, heartbeats, and the time until the next sweep is needed.
 
--- The words of a sweep's reply when it has already been carried out, so that another copy of the call repeats them; no words for a copy
--- of an older sweep. Returns nil for a sweep that has moved nothing yet. Without the record a lost reply would have been the only
--- trace of the leases that it took.
+-- The words of a sweep's reply when it has already been carried out, so that another copy of the call repeats them; no words for
+-- a copy of an older sweep. Returns nil for a sweep that has moved nothing yet. Without this record, a lost reply would lose the
+-- only report of the leases that the sweep took.
 local function swept_before(record, counter)
   local words = {}
   for word in string.gmatch(redis.call('GET', record) or '', '%S+') do words[#words + 1] = word end
@@ -12,50 +12,50 @@ local function swept_before(record, counter)
   return words
 end
 
--- What a sweep makes of the time, from what the sweeps before it kept (rules 10 and 11). Reads only.
--- Returns the longest lease, the time before which nothing may be reaped, and the fields to keep, in one HSET before any other
--- write: cut off after it, the next sweep still knows of the stall.
+-- Compare the time with the one that earlier sweeps recorded (rules 10 and 11). Reads only. Returns the longest lease (ms), the
+-- time before which nothing may be reaped, and the fields to write, in one HSET before any other write: if the sweep is cut off
+-- after it, the next one still knows of the stall.
 local function sweep_clock(sweep, active, now_ms, most_ms)
   local kept = redis.call('HMGET', sweep, 'max_lease_ms', 'recent_lease_ms', 'forgot_ms', 'last_sweep_ms', 'no_reap_before_ms',
     'least_lease_ms', 'recent_least_ms', 'waits', 'waits_from_ms')
   local lease_ms, recent_ms = tonumber(kept[1] or 0), tonumber(kept[2] or 0)
   local least_ms, recent_least_ms = tonumber(kept[6] or lease_ms), tonumber(kept[7] or 0)
-  -- The clock stepped back: what it has not reached yet counts as now.
+  -- If the clock stepped back, times that lie ahead of it count as now.
   local forgot_ms = math.min(tonumber(kept[3] or now_ms), now_ms)
   local last_ms = math.min(tonumber(kept[4] or now_ms), now_ms)
-  -- Every ten seconds: a longer lease than those given since is forgotten when none is left that ends after theirs could.
+  -- Every ten seconds: a lease length above the recent ones is dropped once no lease ends later than the recent ones can.
   local latest_ms = tonumber(redis.call('ZRANGE', active, -1, -1, 'WITHSCORES')[2] or 0)
   if recent_ms > 0 and now_ms - forgot_ms >= 10000 then
     if latest_ms <= now_ms + recent_ms then lease_ms = recent_ms end
     if recent_least_ms > 0 then least_ms = recent_least_ms end
     recent_ms, recent_least_ms, forgot_ms = 0, 0, now_ms
   end
-  -- No sweep for half of the shortest lease: the server was stalled, and its workers must be able to renew before their leases are
-  -- taken. The bound is at least twice the caller's own interval, or a sweeper that is slower would never reap; and after a wait there
-  -- is no second one at once, or sweeps that always come late would never reap either.
+  -- No sweep for half of the shortest lease means that the server was stalled, and workers must be able to renew before their
+  -- leases are taken. The bound is at least twice the caller's own interval, or a slower sweeper would never reap. After one wait
+  -- the next gap starts no second one, or sweeps that always come late would never reap either.
   local gap_ms, half_ms = now_ms - last_ms, math.floor(lease_ms / 2)
   local no_reap_before_ms = math.min(tonumber(kept[5] or 0), now_ms + half_ms) -- anchor: no-reap-time-follows-the-clock
-  -- But when sweeps came in time after the wait, a new gap is another stall, whose workers are waited for, once.
+  -- But if sweeps came in time after the wait, a new gap is another stall, and its workers are waited for, once.
   local waits, from_ms = tonumber(kept[8] or 0), math.min(tonumber(kept[9] or 0), now_ms)
   local again = no_reap_before_ms > last_ms and now_ms >= no_reap_before_ms
   local heard = again and (last_ms <= from_ms or waits > 1)
   if not heard and gap_ms > math.max(math.floor(least_ms / 2), 2 * most_ms) then
-    -- A lease that a live worker renews has two thirds left at least. So the gap has ended only those of at most 1.5 times its
-    -- length, and half of such a lease, three quarters of the gap, is enough for its worker to be heard.
+    -- A lease that a live worker renews has at least two thirds left. So the gap has ended only leases of at most 1.5 times its
+    -- length, and half of such a lease, three quarters of the gap, is enough time for the worker to renew.
     no_reap_before_ms = now_ms + math.min(half_ms, math.max(math.floor(least_ms / 2), math.floor(gap_ms * 3 / 4)))
     waits, from_ms = again and waits + 1 or 1, now_ms
   end
   local keep = { 'max_lease_ms', lease_ms, 'recent_lease_ms', recent_ms,
     'least_lease_ms', least_ms, 'recent_least_ms', recent_least_ms, 'forgot_ms', forgot_ms,
     'last_sweep_ms', now_ms, 'no_reap_before_ms', no_reap_before_ms, 'waits', waits, 'waits_from_ms', from_ms }
-  -- Rests that began before the clock stepped back end too late.
+  -- Rests that began before the clock stepped back would end too late.
   if tonumber(kept[4] or now_ms) > now_ms then keep[#keep + 1], keep[#keep + 2] = 'rests_from_ms', now_ms end
   return lease_ms, no_reap_before_ms, keep
 end
 
--- Milliseconds until the next lease end, due time or end of a rest, at most `most_ms`: how long a sweeper may sleep (rule 13). While nothing is
--- reaped after a stall (rule 11), a lease that has run out is looked at again when that time is over, not at once. `also` is another
--- index to look at: the sweeps, which every worker does soon enough, look at the schedules, and claims do not.
+-- Milliseconds until the next lease end, due time or end of a rest, at most `most_ms`: how long a sweeper may sleep (rule 13).
+-- While nothing is reaped after a stall (rule 11), an expired lease is checked again when that wait is over, not at once. `also`
+-- is another index to read: sweeps, which every worker makes often enough, include the schedules; claims do not.
 local function next_sweep_ms(prefix, now_ms, most_ms, also)
   local sweep, active = prefix .. 'sweep', prefix .. 'active'
   local soonest = now_ms + most_ms
@@ -70,17 +70,17 @@ local function next_sweep_ms(prefix, now_ms, most_ms, also)
   return math.max(0, soonest - now_ms) -- anchor: sweep-sleeps-until-the-next-due-time
 end
 
--- Move due jobs into their lanes, and bring back what rested until now: at most `limit` of each. Returns how many jobs, the wake
--- lists that gained work, and the ids that it could not read and buried.
+-- Move due jobs into their lanes, and bring back lanes and classes whose rest is over: at most `limit` of each. Returns the
+-- number of jobs, the wake lists to push, and the ids of jobs that were buried because their envelope is corrupt.
 local function promote_due(prefix, turn, now_ms, limit, events)
   local due, rest, promoted, wakes, corrupt = prefix .. 'due', prefix .. 'rest', 0, {}, {}
   -- anchor: delayed-jobs-are-promoted-on-time
   for _, member in ipairs(redis.call('ZRANGE', due, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, limit)) do
     local id = string.sub(member, 11)
     local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
-    -- A job whose token still lives (a retry that was cut off) is sorted out by the claim that finds it.
+    -- A job with a live token (a retry was cut off) is moved as well; the claim that finds its entry drops it.
     if job and job.kind == 'J' and due_member(job.sequence, id) ~= member then
-      -- Of an enqueue that was cut off: the job of this id came later and has an entry of its own, or needs none.
+      -- An enqueue that was cut off left this entry: the job with this id was made later and has its own entry, or needs none.
     elseif job and job.kind == 'J' then
       local wake = to_lane(prefix, id, job, turn)
       if wake then wakes[wake] = true end
@@ -91,7 +91,7 @@ local function promote_due(prefix, turn, now_ms, limit, events)
       redis.call('HSET', prefix .. 'run:' .. id, 'error', 'corrupt envelope')
       corrupt[#corrupt + 1] = id
     elseif not redis.call('ZSCORE', prefix .. 'active', id) then
-      -- What a cancel that was cut off has left.
+      -- Left over from a cancel that was cut off.
       drop_run(prefix, id)
     end
     redis.call('ZREM', due, member)
@@ -115,7 +115,7 @@ local function promote_due(prefix, turn, now_ms, limit, events)
 end
 
 -- Take one lease away. Returns reaped | buried | corrupt | ended (only its index entry was left), fence, nonce ('-' where a sweep
--- that was cut off has taken it) and crashes; the wake lists that gain work are added to `wakes`.
+-- that was cut off has taken it) and crashes; the wake lists to push are added to `wakes`.
 local function reap_job(prefix, id, now_ms, turn, wakes, events)
   local run = prefix .. 'run:' .. id
   local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
@@ -123,7 +123,7 @@ local function reap_job(prefix, id, now_ms, turn, wakes, events)
   -- anchor: reaped-lease-frees-its-slot
   if state[5] and state[5] ~= '' then free_slots(prefix, state[5], id, turn, wakes) end
   if not job or job.kind == 'T' then
-    -- A finish that was cut off after its tombstone: the job has ended, only its lease is left.
+    -- A finish was cut off after its tombstone: the job has ended, only its lease is left.
     if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then
       redis.call('ZADD', prefix .. 'handing', now_ms, (job and '+' or '-') .. id)
     end
@@ -132,15 +132,15 @@ local function reap_job(prefix, id, now_ms, turn, wakes, events)
   end
   local fence, nonce, crashes = state[1] or '0', state[2] or '', tonumber(state[3] or 0)
   local live = nonce ~= ''
-  -- A bury or a retry that was cut off has already put the job among the dead or the due ones: it stays there.
+  -- A bury or a retry that was cut off has already put the job into `dead` or `due`: it stays there.
   local dead = redis.call('ZSCORE', prefix .. 'dead', id)
-  -- A requeue that was cut off has left it there as well: it runs again since, so that entry says nothing.
+  -- The entry in `dead` may also be left over from a requeue that was cut off: the job was claimed since, so the entry is removed.
   if dead and tonumber(dead) < tonumber(state[7] or 0) then
     redis.call('ZREM', prefix .. 'dead', id)
     dead = false
   end
   local placed = dead or job.kind == 'J' and redis.call('ZSCORE', prefix .. 'due', due_member(job.sequence, id))
-  -- Rule 12: the first crash is counted and free; after it only a lease that was marked as started is charged.
+  -- Rule 12: the first crash is counted without a condition; after it only a lease that was marked as started counts another one.
   if live and (crashes == 0 or state[4] == fence .. ':' .. nonce) then crashes = crashes + 1 end -- anchor: crash-charged-once
   local function lost(why)
     if not live then return { 'error', why } end
@@ -152,8 +152,8 @@ local function reap_job(prefix, id, now_ms, turn, wakes, events)
   local reason = job.kind == 'corrupt' and 'corrupt envelope'
     or crashes >= job.crashes_max and string.format('crashed %d times, %d are allowed', crashes, job.crashes_max - 1) or nil
   if reason and not (placed and not dead) then
-    -- The token dies before the job does, or a late finish could still end a job that is among the dead. Cut off in between,
-    -- the lease is still in `active`, and the next sweep finds the count of crashes.
+    -- The token is revoked before the job is buried, or a late finish could still end a job that is in `dead`. If the script is
+    -- cut off in between, the lease is still in `active`, and the next sweep finds the count of crashes.
     redis.call('HSET', run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost(reason)))
     if not dead then bury_job(prefix, job, id, now_ms, events, reason) end
     return { job.kind == 'corrupt' and 'corrupt' or 'buried', fence, live and nonce or '-', crashes }
@@ -165,27 +165,27 @@ local function reap_job(prefix, id, now_ms, turn, wakes, events)
   return { live and 'reaped' or 'ended', fence, nonce, crashes }
 end
 
--- Take away the leases of workers that have stopped beating (orphans.lua), of one page of `active`. `reap` takes one of them: kind, fence,
--- nonce and crashes. Returns what was taken, 5 values each, and whether the pass goes on.
+-- Take away the leases of workers whose heartbeats have stopped (orphans.lua), in one page of `active`. `reap` takes one lease
+-- and returns kind, fence, nonce and crashes. Returns the taken leases, 5 values each, and whether the pass goes on.
 -- keys: sweep, workers, active
 local function take_orphans(prefix, keys, now_ms, limit, reap)
   local kept = redis.call('HMGET', keys.sweep, 'no_orphans_before_ms', 'orphans_until_ms', 'orphans_from', 'orphans_after', 'beat_ttl_ms',
     'last_beat_ms')
-  -- A call that was on its way when the server stood still arrives before the first beat that could tell of it (beat.lua).
+  -- A call that was in flight while the server was stalled arrives before the first heartbeat, which would record the stall (note_beat).
   local stalled = now_ms - tonumber(kept[6] or now_ms) > tonumber(kept[5] or 0) / 2
-  -- Workers that have stopped since the pass began are for the next pass.
+  -- Workers that have stopped since the pass began are left for the next pass.
   local until_ms = string.format('%d', math.min(tonumber(kept[2] or now_ms), now_ms))
   local gone, shown, some = {}, {}, false
   if not stalled and now_ms >= tonumber(kept[1] or 0) then -- anchor: orphans-are-left-after-a-stall
     for _, incarnation in ipairs(redis.call('ZRANGE', keys.workers, '-inf', '(' .. until_ms, 'BYSCORE', 'LIMIT', 0, 100)) do
       local ttl_ms, lease_ms = string.match(redis.call('GET', prefix .. 'worker:' .. incarnation) or '', '^%d+ (%d+) (%d+)')
-      -- A beat that is forgotten is older than any lease of its worker.
+      -- A heartbeat record that has expired is older than any lease of its worker.
       lease_ms, ttl_ms = tonumber(lease_ms or 0), tonumber(ttl_ms or 0)
       gone[incarnation], some = { more_ms = lease_ms - ttl_ms, lease_ms = lease_ms }, true
     end
   end
   if not some then return {}, false end
-  -- On from the last lease that was looked at, or, where that has ended or was renewed, from all that had its score.
+  -- Go on after the last lease that was read; if that has ended or was renewed, from all leases with its score.
   local rank = kept[4] and redis.call('ZSCORE', keys.active, kept[4]) == kept[3] and redis.call('ZRANK', keys.active, kept[4])
   local page
   if rank then
@@ -198,7 +198,7 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
     local id, nonce = page[at], redis.call('HGET', prefix .. 'run:' .. page[at], 'nonce') or ''
     local incarnation = string.match(nonce, '^([^:]+):')
     local worker, deadline_ms = gone[incarnation], tonumber(page[at + 1])
-    -- Its last claim or renewal was a lease's length before its end.
+    -- The last claim or renewal was one lease length before this deadline.
     if worker and deadline_ms >= now_ms + worker.more_ms then -- anchor: renewal-shows-life
       shown[incarnation] = math.max(shown[incarnation] or 0, deadline_ms - worker.more_ms)
     elseif worker then
@@ -223,8 +223,8 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
   return taken, full
 end
 
--- Apply a heartbeat (beat.lua): the list of live workers, the leader, and the time before which no worker is taken for dead. Returns the result, whether this worker
--- leads, and whether workers have stopped beating whose leases nobody has looked for.
+-- Record a heartbeat (beat.lua): the list of live workers, the leader, and the time before which no worker is taken for dead.
+-- Returns the result, whether this worker is the leader, and whether there are workers without heartbeats whose leases have not been swept yet.
 -- keys: sweep, workers, worker, leader
 -- beat: incarnation, counter, ttl_ms, until_ms, lease_ms, about, others
 local function note_beat(keys, beat, now_ms)
@@ -239,26 +239,27 @@ local function note_beat(keys, beat, now_ms)
   end
   -- anchor: late-beat-is-ignored
   if last >= tonumber(beat.counter) then return reply(beat.until_ms > 0 and 'repeated' or 'left') end
-  -- The time that it counted for was over when it arrived: it would list a worker that may long be gone, and where none is left to
-  -- look for its leases, for ever. Nor does it say that the server was not stalled.
+  -- The heartbeat had expired when it arrived. It would list a worker that may be long gone, for ever if no worker is left to
+  -- sweep. Nor does it show that the server was not stalled.
   if beat.until_ms > 0 and beat.until_ms <= now_ms then return reply('repeated') end -- anchor: beat-that-ran-out-lists-nobody
   if beat.until_ms == 0 then
     redis.call('ZREM', keys.workers, beat.incarnation)
     if leads == beat.incarnation then redis.call('DEL', keys.leader) end
-    -- A late copy of an earlier beat finds that it is late.
+    -- A late copy of an earlier heartbeat finds this counter and is ignored.
     redis.call('SET', keys.worker, beat.counter, 'PXAT', now_ms + beat.ttl_ms + 30000)
     leads = false
     return reply('left')
   end
 
   local longest_ms = math.max(tonumber(kept[1] or 0), beat.ttl_ms)
-  -- No heartbeat for half of the time that one counts: the server was stalled or no worker was there, and live workers must be able to
-  -- send theirs before they are taken for dead (rule 11). The clock stepped back: what it has not reached yet counts as now (rule 10).
+  -- No heartbeat for half of the time for which one counts: the server was stalled or there was no worker, and live workers must
+  -- be able to send theirs before they are taken for dead (rule 11). If the clock stepped back, times that lie ahead of it count as now (rule 10).
   local last_ms = math.min(tonumber(kept[2] or now_ms), now_ms)
   quiet_ms = math.min(quiet_ms, now_ms + longest_ms)
   if now_ms - last_ms > longest_ms / 2 then quiet_ms = now_ms + math.floor(longest_ms / 2) end
   redis.call('HSET', keys.sweep, 'beat_ttl_ms', longest_ms, 'last_beat_ms', now_ms, 'no_orphans_before_ms', quiet_ms)
-  -- A worker that has stopped since the clock stepped back must not count as alive until the clock is there again (rule 10).
+  -- A worker whose time was set before the clock stepped back, and which has stopped since, must not count as alive until the
+  -- clock has caught up (rule 10).
   local latest_ms = string.format('%d', now_ms + longest_ms)
   -- anchor: stopped-members-are-removed
   for _, other in ipairs(redis.call('ZRANGE', keys.workers, '(' .. latest_ms, '+inf', 'BYSCORE', 'LIMIT', 0, 100)) do
@@ -271,21 +272,21 @@ local function note_beat(keys, beat, now_ms)
     redis.call('SET', keys.leader, beat.incarnation, 'PXAT', until_ms)
     leads = beat.incarnation
   end
-  -- As long as a lease of it may live, a sweep needs to know how long those are.
+  -- The record outlives the worker's leases, because a sweep needs to know how long those are.
   local words = { beat.counter, beat.ttl_ms, beat.lease_ms, beat.about }
   redis.call('SET', keys.worker, table.concat(words, ' '), 'PXAT', until_ms + tonumber(beat.lease_ms) + 60000)
   return reply('ok')
 end
 
--- Take entries of `dead` away whose job has ended or is gone: a discard that was cut off has left them, with `run`. 100 a sweep, in turn,
--- from the rank `dead_from` on.
+-- Remove entries of `dead` whose job has ended or is gone, and their `run`: a discard that was cut off has left them. Each sweep
+-- checks 100 entries, in turn, from the rank `dead_from` on.
 local function mend_dead(prefix)
   local dead, sweep = prefix .. 'dead', prefix .. 'sweep'
   local from = tonumber(redis.call('HGET', sweep, 'dead_from') or 0)
   local page = redis.call('ZRANGE', dead, from, from + 99)
   local stay = from
   for _, id in ipairs(page) do
-    -- A foreign value in place of a job is reported by the scripts that need the job.
+    -- A key of another type in place of a job is reported by the scripts that need the job.
     local kind = redis.pcall('GETRANGE', prefix .. 'job:' .. id, 1, 1)
     if kind ~= '' and kind ~= 'T' then
       stay = stay + 1

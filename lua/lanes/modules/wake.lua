@@ -1,12 +1,13 @@
--- Who is woken and told: workers of a class, those who wait for the end of a job, readers of events and of the news.
+-- Notifications: wake lists of workers, streams of callers that wait for the end of a job, the event stream, and news for workers.
 
--- Rule 22: at most one marker in a wake list. It carries no job, so losing it costs one sweep interval and nothing else.
+-- Rule 22: a wake list holds at most one marker. It carries no job, so losing it costs at most one sweep interval.
 local function wake_push(wake)
   if redis.call('LLEN', wake) == 0 then redis.call('RPUSH', wake, '1') end
 end
 
--- Markers for what a claim leaves behind (rule 22). None for what this worker had to pass by: it would only come back to it, and
--- the next sweep makes one for the others; none for a class without room. `open` is nil when the claim did not look.
+-- Set the markers for jobs that a claim leaves behind (rule 22). No marker for jobs that this worker had to pass over, because it
+-- would only find them again; the next sweep sets one for the other workers. No marker for a class without room. `open` is nil
+-- when the claim read no classes.
 local function wake_served(prefix, classes, open, wakes)
   local looked = {}
   for _, class in ipairs(open or {}) do looked[class.name] = class end
@@ -17,9 +18,9 @@ local function wake_served(prefix, classes, open, wakes)
   end
 end
 
--- Something has changed that workers learn once: a class with a target, or a setting of theirs. Who knows the version before this
--- one blocks on a list that bears its number; whoever takes the marker learns what is new and leaves one for the next
--- (news.lua), so a single marker reaches all of them and then lies where nobody waits any more.
+-- Notify workers of a change: a new class with a target, or a setting of a worker. A worker that knows version n blocks on the
+-- list news:<n>; the one that pops the marker reads the news and pushes the marker again (news.lua), so a single marker reaches
+-- all of them, and in the end lies in a list that no worker reads any more.
 local function tell_news(prefix, now_ms)
   local version = tonumber(redis.call('HGET', prefix .. 'settings', 'version') or 0)
   local news = prefix .. 'news:' .. string.format('%d', version)
@@ -28,8 +29,8 @@ local function tell_news(prefix, now_ms)
   redis.call('HSET', prefix .. 'settings', 'version', string.format('%d', version + 1))
 end
 
--- Wake those who wait for the end of a job, each by a stream of its own that its look has made (look.lua). What cannot be told is found
--- by the next look, so nothing here may fail the script that has ended the job.
+-- Wake the callers that wait for the end of a job, each by a stream of its own that its look.lua call has created. A caller that
+-- this does not reach finds the end at its next look, so an error here must not fail the script that has ended the job.
 local function tell_ended(prefix, id)
   local key = prefix .. 'waits:' .. id
   local tokens = redis.pcall('GET', key)
@@ -40,9 +41,9 @@ local function tell_ended(prefix, id)
   redis.pcall('DEL', key)
 end
 
--- Write down what has happened, where the queue keeps its events (set_events.lua): a script's last writes, so that a copy which changes
--- nothing tells nothing. All else is done by then, so nothing here may fail the script. `events`: keep, and for each event: kind, job,
--- name, detail.
+-- Append events to the queue's event stream, if it keeps one (set_events.lua). These are a script's last writes, so a copy that
+-- changes nothing appends nothing; and because all else is done by then, an error here must not fail the script. `events`: keep,
+-- and for each event: kind, job, name, detail.
 local function tell_events(stream, events)
   for _, event in ipairs(events) do
     redis.pcall('XADD', stream, 'MAXLEN', '~', events.keep, '*', 'kind', event[1], 'job', event[2], 'name', event[3] or '',
@@ -50,8 +51,8 @@ local function tell_events(stream, events)
   end
 end
 
--- Whether this class has never held a job; reads only. `target` is what it wants of a worker, '' = nothing. Raises for a
--- queue that has too many classes: each sweep looks at all of them.
+-- Whether this class has never held a job; reads only. `target` is what it requires of a worker, '' = nothing. Raises for a queue
+-- that has too many classes, because each sweep reads all of them.
 local function new_class(prefix, classes, class, target)
   if redis.call('HEXISTS', classes, class) == 1 then return false end
   if redis.call('HLEN', classes) >= 10000 then error({ err = 'IRONCLAIM more than 10000 classes' }) end
@@ -62,8 +63,8 @@ local function new_class(prefix, classes, class, target)
   return true
 end
 
--- Remember a class before its first job is there. Nobody waits for the marker of one that has a target, so the workers are told of
--- it, and it is kept with its name, for what is paused and limited by name.
+-- Record a class before its first job is written. No worker blocks on the wake list of a new class with a target yet, so the
+-- workers are notified, and the class is listed under its name, for pauses and limits, which apply by name.
 local function note_class(prefix, classes, class, target, now_ms)
   if target ~= '' then
     local name = string.match(class, '^[^@]*')
@@ -74,7 +75,7 @@ local function note_class(prefix, classes, class, target, now_ms)
   redis.call('HSET', classes, class, target)
 end
 
--- Re-arm the markers (rule 22): one for each class with ready lanes that is not paused.
+-- Push the missing markers (rule 22): one for each class with ready lanes that is not paused.
 local function wake_classes(prefix, now_ms)
   for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
     if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0 and not is_paused(prefix .. 'paused', class, now_ms) then

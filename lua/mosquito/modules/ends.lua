@@ -1,7 +1,7 @@
--- Mosquito: how jobs end, its rates, and strays.
+-- Mosquito: how jobs end, its rate limiter, and strays.
 
--- The original's rate limiter: `rate_limit:<key>` holds the begin of a window (s) and how much ran in it. The limit itself is no part of the
--- wire: it is one that the queue was given, for the job's key or for its name. Only claims ask, so the look and the count are one step.
+-- The original's rate limiter: `rate_limit:<key>` holds the start of a window (s) and how many jobs ran in it. The limit itself
+-- is not on the wire: it is the queue's own, for the job's key or for its name. Only claims use it, so reading and counting are one step.
 local function wire_rates(keys, prefix, now_ms)
   local rates, limits, reserved = {}, nil, {}
   local function limit_of(job)
@@ -15,17 +15,17 @@ local function wire_rates(keys, prefix, now_ms)
     if not rate or rate == '0' then return nil end
     return keys.rate(job.key or job.name), tonumber(rate), tonumber(per_ms)
   end
-  -- The window that is open: its key, its begin, what ran in it (nil: a new one begins), the limit and its length.
+  -- The open window: its key, its start, how many ran in it (start nil: a new one begins), the limit and its length.
   local function window_of(job)
     local key, rate, per_ms = limit_of(job)
     if not key then return nil end
     local was = redis.pcall('HMGET', key, 'window_start', 'run_count')
     local start_s, ran = not was.err and tonumber(was[1]), not was.err and tonumber(was[2]) or 0
-    -- One that a clock which stepped back has left ahead counts as over (rule 10).
+    -- A window that lies ahead of now because the clock stepped back counts as over (rule 10).
     if not start_s or start_s * 1000 + per_ms < now_ms or start_s * 1000 > now_ms + 1000 then return key, nil, 0, rate, per_ms end
     return key, start_s, ran, rate, per_ms
   end
-  -- Until when a job is kept back by its rate; nil: it may run, and the other candidates of this claim find its place taken.
+  -- The time (ms) until which the rate delays a job; nil: it may run, and its place counts for the other candidates of this claim.
   function rates.kept_until_ms(job)
     local key, start_s, ran, rate, per_ms = window_of(job)
     if not key then return nil end
@@ -46,16 +46,17 @@ local function wire_rates(keys, prefix, now_ms)
   return rates
 end
 
--- How runs end, and how delayed ones come back: all of it writes, with the lease held. Entries are added before others are taken away, so that
--- what is cut off in between is there twice and not gone; a lease covers the ends, and candidates pass by what is there twice.
+-- How runs end, and how delayed jobs become waiting ones: everything here writes, while the lease is held. Entries are added
+-- before others are removed, so that after a call that was cut off a job is in two places rather than in none. A lease protects
+-- such a job while it ends, and claims pass over second entries.
 local function wire_ends(w, at)
   local keys, places, prefix = at.keys, at.places, at.prefix
-  -- Out of the hand: what HEAD's overseers would take for an orphan otherwise goes with it.
+  -- Take a job out of `pending`, and delete the fields by which overseers of HEAD would take it for an orphan.
   local function leave(id)
     redis.call('HDEL', keys.job(id), 'overseer_id', 'started_at')
     return places.drop('pending', id)
   end
-  -- Nothing is left of a finished run but its hash, for a moment; where something would wait for it, see `ended`.
+  -- Of a finished run only its hash is left, for a short time; see `ended` for callers that wait for it.
   local function expire(id, seconds)
     if seconds > 0 then redis.call('EXPIRE', keys.job(id), seconds) else redis.call('DEL', keys.job(id)) end
   end
@@ -63,12 +64,12 @@ local function wire_ends(w, at)
   function w.back(id, _, front)
     local known = redis.call('EXISTS', keys.job(id)) == 1
     local held = leave(id) > 0
-    -- Without an entry in `pending` an earlier copy may have brought it back, or somebody else did.
+    -- Without an entry in `pending` an earlier copy or a foreign client may have moved it back.
     if known and (held or not w.place(id)) then places.push('waiting', id, front) end
     at.list_queue()
   end
 
-  -- How long the last 100 runs of a name took: as the handler's worker has measured, or since the run has started.
+  -- Record how long the last 100 runs of a name took: as the worker has measured, else the time since the run started.
   local function note_duration(id, job, took_ms)
     local started_ms = not took_ms and tonumber(redis.call('HGET', keys.job(id), 'started_at') or nil)
     took_ms = took_ms or started_ms and math.max(at.now_ms - started_ms, 0)
@@ -89,7 +90,7 @@ local function wire_ends(w, at)
     if not redo then note_duration(id, job, value and took_ms) end
     redis.call('HDEL', keys.job(id), 'overseer_id', 'started_at')
     expire(id, at.success_s)
-    -- The last of them, for people: the original keeps nothing of what has finished.
+    -- The newest ones are listed for display: the original keeps no list of finished jobs.
     redis.call('ZADD', prefix .. 'done', string.format('%d', at.now_ms), id)
     if redis.call('ZCARD', prefix .. 'done') > 1100 then redis.call('ZREMRANGEBYRANK', prefix .. 'done', 0, -1001) end
     places.drop('pending', id)
@@ -97,7 +98,7 @@ local function wire_ends(w, at)
   end
 
   function w.again(id, _, failure, redo)
-    -- The rest of it was cut off, and the job has come back since.
+    -- An earlier copy was cut off, and the job was moved back since.
     if redo and not places.has('pending', id) and w.place(id) then return end
     redis.call('ZADD', keys.scheduled, string.format('%d', failure.due_ms), id)
     redis.call('HSET', keys.job(id), 'retry_count', string.format('%d', failure.failures))
@@ -106,7 +107,7 @@ local function wire_ends(w, at)
     at.tell('rescheduled', id, failure.due_ms)
   end
 
-  -- The list of the dead has no bound and outlives their hashes: each burial looks at the oldest, and lets go of those that are gone.
+  -- The list of the dead has no bound, and its entries outlive their hashes: each burial checks the oldest and removes those without a hash.
   local function bury(id)
     for _ = 1, 3 do
       local oldest = places.page('dead', 0, 1)[1]
@@ -131,7 +132,8 @@ local function wire_ends(w, at)
     at.tell('forgotten', id)
   end
 
-  -- A candidate that cannot run. What has a hash goes to the dead; of what has none an entry of ours tells why it is gone, at most 10,000 of them.
+  -- Remove a candidate that cannot run. If it has a hash, it goes to the dead; else an entry of the engine's own records why it
+  -- was removed, at most 10,000 of them.
   function w.set_aside(id, place, why)
     if redis.call('HLEN', prefix .. 'aside') < 10000 then redis.call('HSET', prefix .. 'aside', id, why) end
     local hash = redis.call('TYPE', keys.job(id)).ok == 'hash' and redis.call('HEXISTS', keys.job(id), 'type') == 1
@@ -160,10 +162,10 @@ local function wire_ends(w, at)
     return math.max(math.floor(due_ms), 0)
   end
 
-  -- False for one whose hash is gone: its id is taken out, as the original does.
+  -- Returns false if the hash is gone: then the id is removed, as the original does.
   function w.promote(id)
     local known = redis.call('EXISTS', keys.job(id)) == 1
-    -- The end that was pushed last: a copy that was cut off has brought it there.
+    -- The entry that was pushed last: a copy that was cut off may have pushed this job.
     local last = places.page('waiting', 0, 1, true)[1]
     if known and last ~= id then places.push('waiting', id) end
     redis.call('ZREM', keys.scheduled, id)
@@ -172,12 +174,12 @@ local function wire_ends(w, at)
   end
 end
 
--- Jobs in hand of runners that are gone. HEAD's overseers name themselves in the hash and beat in `overseers`, every 20 s: one that was not heard
--- for 100 s is dead, by their own rule. v2 says nothing: its entries come back only after `adopt_after_ms`, where that is set. Ids without a
--- hash can never run: they leave `pending`.
+-- Active jobs whose runners are gone. Overseers of HEAD write their id into the hash and a heartbeat into `overseers` every 20 s:
+-- one without a heartbeat for 100 s is dead, by their own rule. v2 writes neither: its entries come back only after
+-- `adopt_after_ms`, where that is set. Ids without a hash can never run: they are removed from `pending`.
 local function wire_strays(w, at)
   local keys, places, prefix = at.keys, at.places, at.prefix
-  -- Since when an entry of nobody is known to be there: for a list the first look tells.
+  -- The time (ms) since which an entry without a known runner has been there: for a list that is the time of the first check.
   local function since(id)
     local known = redis.call('ZSCORE', prefix .. 'foreign', id)
     if not known then redis.call('ZADD', prefix .. 'foreign', string.format('%d', at.now_ms), id) end
@@ -193,7 +195,7 @@ local function wire_strays(w, at)
     return at.adopt_ms > 0 and since(id) + at.adopt_ms <= at.now_ms
   end
 
-  -- At most 200 entries are looked at, from where the last look ended: those of ours may be many.
+  -- At most 200 entries are read, from where the last call ended, because many of them may be this engine's.
   function w.strays(most)
     local found, mark = {}, redis.call('HGET', prefix .. 'sweep', 'strays_from')
     local from = tonumber(mark or 0)
@@ -202,10 +204,10 @@ local function wire_strays(w, at)
     for i, id in ipairs(ids) do
       if #found < most and not leased[i] and is_stray(id) then found[#found + 1] = id end
     end
-    -- A page with strays is looked at again: each must be seen twice.
+    -- A page with strays is read again by the next call, because each stray must be seen twice.
     local to = #found > 0 and from or #ids == 200 and from + 200 or 0
     if to ~= from then redis.call('HSET', prefix .. 'sweep', 'strays_from', to) end
-    -- What has stood there for a day longer than it may is gone: had it been in `pending`, it would have come back.
+    -- Entries a day older than the adoption limit belong to jobs that have left `pending`: otherwise they would have come back.
     if to == 0 and at.adopt_ms > 0 then
       redis.call('ZREMRANGEBYSCORE', prefix .. 'foreign', '-inf', string.format('%d', at.now_ms - at.adopt_ms - 86400000))
     end

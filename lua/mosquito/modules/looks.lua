@@ -1,11 +1,11 @@
--- Mosquito: what is known of jobs, workers and schedules.
+-- Mosquito: reads of jobs, workers and schedules, and admin actions.
 
--- What is looked at, and what is done by hand.
+-- Reads for display, and admin actions.
 local function wire_looks(w, at)
   local keys, places, prefix, done = at.keys, at.places, at.prefix, at.prefix .. 'done'
   local places_of = { waiting = 'waiting', active = 'pending', delayed = 'scheduled', dead = 'dead' }
 
-  -- Ids and times: when a lease ends, when a job is due, when it died; 0 where the layout does not say.
+  -- Ids and times (ms): the end of the lease, the due time, or the time of death; 0 where the layout does not have it.
   function w.list(state, offset, limit, newest_first)
     local which, flat = places_of[state], {}
     if state == 'done' then
@@ -26,11 +26,11 @@ local function wire_looks(w, at)
     return places_of[state] and places.size(places_of[state]) or 0
   end
 
-  -- When a job has died: the document's layout says so, for the list the engine's tombstone or the life of the hash does.
+  -- The time (ms) at which a job died: in the document layout its score, in the list layout from the engine's tombstone or the hash's expiry.
   local function died_ms(id)
     local score = at.layout == 'document' and tonumber(redis.call('ZSCORE', keys.dead, id))
-    local told = redis.call('HMGET', prefix .. 'run:' .. id, 'outcome', 'ended_ms')
-    if score or told[1] == 'buried' and tonumber(told[2]) then return math.floor(score or told[2]) end
+    local ended = redis.call('HMGET', prefix .. 'run:' .. id, 'outcome', 'ended_ms')
+    if score or ended[1] == 'buried' and tonumber(ended[2]) then return math.floor(score or ended[2]) end
     local left_ms = redis.call('PTTL', keys.job(id))
     return left_ms >= 0 and at.now_ms - math.max(at.dead_s * 1000 - left_ms, 0) or 0
   end
@@ -88,7 +88,7 @@ local function wire_looks(w, at)
     return false
   end
 
-  -- The wire pauses whole queues.
+  -- The format can only pause a whole queue.
   function w.pause(name, until_ms)
     if name ~= '*' then return end
     if until_ms > 0 then
@@ -103,7 +103,7 @@ local function wire_looks(w, at)
   function w.paused(name) return name == '*' and redis.call('EXISTS', keys.pause) == 1 end
 end
 
--- What the original keeps of its runners: overseers and executors with their heartbeats, how many handlers each may run at once, the
+-- The original's registry of runners: overseers and executors with their heartbeats, how many handlers each may run at once, the
 -- coordinator's lock, and periodic jobs.
 local function wire_registry(w, at)
   local root, hour_s = at.root, 3600
@@ -112,17 +112,17 @@ local function wire_registry(w, at)
     return key
   end
 
-  -- What somebody of theirs has set for all runners or for one: the least of `executor_count` and of the queue's `concurrency_limits`. A change
-  -- becomes our own setting; what our side has set since stays until theirs changes again.
+  -- The setting by foreign clients for all runners or for one: the lower of `executor_count` and of the queue's
+  -- `concurrency_limits`. A change becomes the engine's own setting; a later setting by the engine's users stays until the foreign one changes again.
   local function learn_count(field, suffix)
     local count = redis.pcall('HGET', root .. 'executor_count' .. suffix, 'count')
     local limit = redis.pcall('HGET', root .. 'concurrency_limits' .. suffix, at.queue)
     count, limit = tonumber(type(count) == 'string' and count or nil), tonumber(type(limit) == 'string' and limit or nil)
     local least = math.min(count or math.huge, limit or math.huge)
-    local told = least >= 1 and least <= 10000 and string.format('%d', least) or ''
-    if (redis.call('HGET', at.prefix .. 'remote', field) or '') == told then return false end
-    redis.call('HSET', at.prefix .. 'remote', field, told)
-    if told == '' then redis.call('HDEL', at.prefix .. 'settings', field) else redis.call('HSET', at.prefix .. 'settings', field, told) end
+    local setting = least >= 1 and least <= 10000 and string.format('%d', least) or ''
+    if (redis.call('HGET', at.prefix .. 'remote', field) or '') == setting then return false end
+    redis.call('HSET', at.prefix .. 'remote', field, setting)
+    if setting == '' then redis.call('HDEL', at.prefix .. 'settings', field) else redis.call('HSET', at.prefix .. 'settings', field, setting) end
     return true
   end
   local function learn_counts(worker)
@@ -147,8 +147,8 @@ local function wire_registry(w, at)
     redis.call('ZADD', overseers, at.now_s, incarnation)
     redis.call('HSET', fresh(overseer), 'heartbeat', at.now_s, 'executors', incarnation)
     redis.call('EXPIRE', overseer, hour_s)
-    local fine, told = pcall(cjson.decode, about)
-    local held = fine and type(told) == 'table' and told.jobs
+    local fine, described = pcall(cjson.decode, about)
+    local held = fine and type(described) == 'table' and described.jobs
     local first = type(held) == 'table' and held[1]
     redis.call('HSET', fresh(executor), 'heartbeat', at.now_s)
     if type(first) == 'string' then
@@ -157,10 +157,10 @@ local function wire_registry(w, at)
       redis.call('HDEL', executor, 'current_job', 'current_job_queue')
     end
     redis.call('EXPIRE', executor, hour_s)
-    learn_counts(fine and type(told) == 'table' and told.name)
+    learn_counts(fine and type(described) == 'table' and described.name)
   end
 
-  -- Both generations' lock. Who holds it is the only one to promote and to make periodic jobs: the original's coordinators rest meanwhile.
+  -- The lock that both generations use. Only its holder promotes jobs and makes periodic ones; the original's coordinators pause meanwhile.
   function w.lead(incarnation)
     if not at.coordinate then return end
     for key, ttl_s in pairs({ ['coordinator:football'] = 10, ['coordinator:leadership_lock'] = 30 }) do
@@ -174,7 +174,7 @@ local function wire_registry(w, at)
     local class = string.gsub(string.gsub(name, '_(%l)', string.upper), '^%l', string.upper)
     return (string.gsub(class, ':(%l)', function(letter) return ':' .. string.upper(letter) end))
   end
-  -- The run that is pending keeps a second one out, and what is not heard of for three intervals is forgotten.
+  -- `pending_run_id` prevents a second run while the first is pending; a state that is not renewed for three intervals expires.
   function w.ticked(name, at_ms, next_ms, id)
     local job = w.read(id)
     local key = fresh(root .. 'periodic_jobs:' .. class_of(job and job.name or name))

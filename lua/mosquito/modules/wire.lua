@@ -5,8 +5,8 @@
 local function wire_places(keys, layout, now_ms)
   local places, live = {}, layout == 'live'
   local function is_list(which) return live and which ~= 'scheduled' end
-  -- A sorted set has no end of its own: what comes last scores above all that is there, by the least step that the precision of a time in ms
-  -- leaves, and what comes first below. So the order of arrival holds within one ms as well, and when the clock steps back.
+  -- In a sorted set, a job that goes last scores above all members, by the smallest step that a double leaves at a time in ms; a
+  -- job that goes first scores below all. So the order of arrival holds within one ms as well, and when the clock steps back.
   local function score_at(key, first)
     local edge = redis.call('ZRANGE', key, 0, 0, unpack(first and { 'WITHSCORES' } or { 'REV', 'WITHSCORES' }))
     local score = tonumber(edge[2])
@@ -20,18 +20,18 @@ local function wire_places(keys, layout, now_ms)
     local score = which == 'waiting' and score_at(keys.waiting, first) or string.format('%d', now_ms)
     redis.call('ZADD', keys[which], score, id)
   end
-  -- How many entries of the id there were.
+  -- Remove all entries of the id. Returns how many there were.
   function places.drop(which, id)
     if is_list(which) then return redis.call('LREM', keys[which], 0, id) end
     return redis.call('ZREM', keys[which], id)
   end
-  -- The entry of a waiting job that is claimed next among those of the id.
+  -- Remove the entry of the id that a claim would reach first.
   function places.drop_next(id)
     if not live then return redis.call('ZREM', keys.waiting, id) end
     if redis.call('LINDEX', keys.waiting, -1) == id then return #redis.call('RPOP', keys.waiting) end
     return redis.call('LREM', keys.waiting, -1, id)
   end
-  -- Of a list the whole, or with `most` the newest so many entries.
+  -- Whether the id is there; in a list, with `most` only the newest so many entries are searched.
   function places.has(which, id, most)
     if is_list(which) then return redis.call('LPOS', keys[which], id, 'MAXLEN', most or 0) and true or false end
     return redis.call('ZSCORE', keys[which], id) and true or false
@@ -39,7 +39,7 @@ local function wire_places(keys, layout, now_ms)
   function places.size(which)
     return redis.call(is_list(which) and 'LLEN' or 'ZCARD', keys[which])
   end
-  -- A page of ids and their scores, the longest there first; a list has no scores.
+  -- A page of ids and their scores, the oldest first; a list has no scores.
   function places.page(which, from, count, newest_first)
     local ids, scores = {}, {}
     if is_list(which) and newest_first then
@@ -54,7 +54,7 @@ local function wire_places(keys, layout, now_ms)
     end
     return ids, scores
   end
-  -- A key of the wrong type stops the script before its first write, and the error says which layout it would fit.
+  -- A key of the wrong type stops the script before its first write, and the error names the layout that it would fit.
   function places.check()
     local three = { keys.waiting, keys.pending, keys.dead }
     local zsets, lists = { keys.scheduled, keys.queues }, live and three or {}
@@ -73,8 +73,9 @@ local function wire_places(keys, layout, now_ms)
   return places
 end
 
--- All that knows Mosquito's wire: the hash of each job run, the four structures of each queue, and what is published about them.
--- `queue` stands inside the keys; `settings` are success_ttl_s, dead_ttl_s, adopt_after_ms and 1 where our leader takes the coordinator's lock.
+-- Mosquito's wire format: the hash of each job run, the four structures of each queue, and the events that are published. `queue`
+-- is the queue's name in the keys; `settings` are success_ttl_s, dead_ttl_s, adopt_after_ms, and 1 if the engine's leader takes
+-- the coordinator's lock.
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local success_s, dead_s, adopt_ms, coordinate = string.match(settings, '^(%d+) (%d+) (%d+) ([01])$')
   local keys = { waiting = root .. 'waiting:' .. queue, pending = root .. 'pending:' .. queue, scheduled = root .. 'scheduled:' .. queue,
@@ -87,15 +88,16 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     now_ms = now_ms, now_s = math.floor(now_ms / 1000), success_s = tonumber(success_s or 1), dead_s = tonumber(dead_s or 86400),
     adopt_ms = tonumber(adopt_ms or 0), coordinate = coordinate == '1' }
 
-  -- What the original tells of a job; its channel has no global prefix.
+  -- Publish an event of a job as the original does; its channel has no global prefix.
   function at.tell(event, id, due_ms)
     local text = '{"event":"' .. event .. '","job_run":' .. cjson.encode(id)
     if due_ms then text = text .. ',"execute_time":"' .. rfc3339(due_ms, true) .. '"' end
     redis.call('PUBLISH', 'mosquito:queue:' .. queue, text .. '}')
   end
-  -- A delayed job alone must not leave its queue unknown: the original's runners look at those that are listed.
+  -- A queue that has only delayed jobs must be listed as well, because the original's runners read only listed queues.
   function at.list_queue() redis.call('ZADD', keys.queues, at.now_s, queue) end
-  -- Whether the worker of this token is among the overseers: only then what names it may be written, or they would take its jobs for orphans.
+  -- Whether the worker of this token is registered as an overseer. Only then its id may be written to a job, or overseers would
+  -- take the job for an orphan.
   function at.overseer_of(token)
     local incarnation = string.match(token, '^%d+:(.*):%d+$') or string.match(token, '^(.*):%d+$') or token
     local known = redis.pcall('ZSCORE', root .. 'overseers', incarnation)
@@ -109,10 +111,10 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     if flat.err then return { kind = 'corrupt', why = 'the key of its hash holds another type', body = '' } end
     local found = {}
     for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
-    -- As for the original, a run without these is none.
+    -- As in the original, a hash without these fields is not a run.
     if not found.type or not found.enqueue_time then return nil end
     local left_ms = redis.call('PTTL', keys.job(id))
-    -- What has ended expires: it must not run again because an entry of it is left over somewhere.
+    -- The hash of an ended run expires: the run must not start again because of a leftover entry.
     if left_ms >= 0 and left_ms <= math.max(at.success_s, 60) * 1000 then return nil end
     local job = { kind = 'J', name = found.type, body = flat, attempts = 5, priority = 5, due_ms = 0, ending = left_ms >= 0,
       enqueued_ms = tonumber(string.match(found.enqueue_time, '^%d+$')), failures = tonumber(string.match(found.retry_count or '0', '^%d+$')) }
@@ -128,7 +130,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return job
   end
 
-  -- Where it stands twice a move was cut off, and the place that it leaves last counts: so the next copy does the rest.
+  -- If it is in two places, a move was cut off, and the place that the move leaves last counts: so its next copy does the rest.
   function w.place(id)
     if places.has('pending', id) then return 'active' end
     if places.has('scheduled', id) then return 'delayed' end
@@ -137,8 +139,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return redis.call('PTTL', keys.job(id)) >= 0 and 'done' or nil
   end
 
-  -- The original draws 3 digits for each ms, and overwrites what had them. Here they are counted, so they are new and jobs that are due in the
-  -- same ms keep their order; and they are looked up all the same, for foreign ones.
+  -- The original draws 3 random digits per ms, and may overwrite a job with the same id. Here they are counted, so that ids are
+  -- new and jobs that are due in the same ms keep their order; existing ids are checked all the same, because of foreign ones.
   function w.new_id(given)
     if given ~= '' then return given end
     local id
@@ -148,7 +150,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return id
   end
 
-  -- item.fields: type, what follows `unique_job:` or '', how long that holds (ms), then name and value of each field.
+  -- item.fields: type, the unique key after `unique_job:` or '', how long it holds (ms), then name and value of each field.
   function w.admit(item)
     local holder = item.fields[2] ~= '' and redis.pcall('GET', root .. 'unique_job:' .. item.fields[2])
     return type(holder) == 'string' and holder or nil
@@ -158,7 +160,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     local fields, words, id = item.fields, {}, item.id
     for i = 4, #fields do words[i - 3] = fields[i] end
     for _, word in ipairs({ 'enqueue_time', string.format('%d', now_ms), 'type', fields[1], 'retry_count', '0' }) do words[#words + 1] = word end
-    -- The entry last: a copy that was cut off finds none, and adds the job again.
+    -- The entry last: if a copy is cut off before, the next one finds no entry and adds the job again.
     if fields[2] ~= '' then redis.call('SET', root .. 'unique_job:' .. fields[2], id, 'PX', fields[3]) end
     redis.call('DEL', keys.job(id), prefix .. 'result:' .. id)
     for i = 1, #words, PIECE do redis.call('HSET', keys.job(id), unpack(words, i, math.min(i + PIECE - 1, #words))) end
@@ -174,7 +176,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return found, #ids == count and from + count or 0
   end
 
-  -- What its rate keeps back goes to `scheduled` when all candidates have been looked at.
+  -- Jobs that their rate delays are moved to `scheduled` after all candidates have been read.
   function w.refuses(job, _, id)
     local until_ms = rates.kept_until_ms(job)
     if until_ms then kept_back[#kept_back + 1] = { id = id, until_ms = until_ms } end
@@ -190,7 +192,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
 
   function w.take(id, job, _, lease)
     if taken[id] or places.drop_next(id) == 0 then return false end
-    -- One entry of several for one job: it has died by another one.
+    -- A second entry of a job that has died meanwhile.
     if job.ending and places.has('dead', id) then return false end
     taken[id] = true
     places.push('pending', id)
@@ -204,16 +206,16 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
 
   function w.extend() end
 
-  -- The wire has no lock. What a foreign client can do to a job in hand shows in `pending`, and in the overseer that it names.
+  -- The wire has no lock. That a foreign client has taken an active job over shows in `pending`, and in the overseer id of the hash.
   function w.mine(id, token)
     if not places.has('pending', id) then return false end
     local named, overseer = redis.call('HGET', keys.job(id), 'overseer_id'), at.overseer_of(token)
     return not named or not overseer or named == overseer
   end
 
-  -- Whether somebody else has it in hand.
+  -- Whether a foreign runner holds the job.
   function w.locked(id)
-    -- What runners of v2 have left behind stays there for ever: a second entry of what runs now is among the newest.
+    -- Entries that runners of v2 left behind stay for ever, so only the newest are searched: a second entry of a job that runs now is among them.
     return not redis.call('ZSCORE', prefix .. 'active', id) and places.has('pending', id, 1000)
   end
 

@@ -1,4 +1,4 @@
-"""What stands above each figure of a channel run, and what is read out in its place."""
+"""The caption above each figure of a channel run, and its alternative text for screen readers."""
 
 from __future__ import annotations
 

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChannelMatter(Common):
-    """What the chapters are drawn from."""
+    """The input of the chapters of a channel run."""
 
     series: ChannelSeries
     falls: list[Fall]
 
     @property
     def width(self) -> str:
-        """How much time a point stands for."""
+        """The time that a point covers, as text."""
         return "second" if self.axis.width_s == 1 else f"{self.axis.width_s} seconds"
 
 
 def channel_chapters(run: Path, common: Common, frames: ChannelFrames) -> list[Chapter]:
-    """All chapters that the run has matter for."""
+    """All chapters for which the run has data."""
     found = {"series": channel_series(frames, common.axis), "falls": falls(run, common.axis)}
     matter = ChannelMatter(**vars(common), **found)
     makers = (faults, clocks, phases, latency, lag, rates, channels, machine)
@@ -40,7 +40,7 @@ def channel_chapters(run: Path, common: Common, frames: ChannelFrames) -> list[C
 
 
 def channels(matter: ChannelMatter) -> list[Chapter]:
-    """A table alone."""
+    """A table of the channels; no figure."""
     lines = matter.decided["measures"].get("channels")
     title, lead, _ = captions.CHANNELS
     return [Chapter("channels", title, f"<p>{safe(lead)}</p>", table=numbers.channels(lines))] if lines else []

@@ -17,7 +17,7 @@ from reports.page.draw_time import key, latency_panel, scale, stack, stacked
 from reports.page.series import per_second
 from reports.page.timeline import Axis, Window
 
-#: So many clocks of one panel are named at their ends; the table has the names of all.
+#: At most this many clocks of one panel are labelled; the table has the names of all.
 NAMED_MAX = 3
 
 MANY_IN, FEW_IN = 2.6, 1.5
@@ -44,7 +44,7 @@ def clocks(series: ChannelSeries, falls: Sequence[Fall], axis: Axis, windows: Se
 
 
 def counted(channels: int) -> str:
-    """How many channels."""
+    """The number of channels as text."""
     return "one channel" if channels == 1 else f"{channels} channels"
 
 
@@ -72,7 +72,7 @@ def clock_panel(panel: Axes, found: Sequence[Clock], falls: Sequence[Fall]) -> N
 
 
 def halves(points: Sequence[tuple[float, int]], crossed_s: Sequence[float]) -> tuple[list[Point], list[Point]]:
-    """The line of an era up to the wrap, and the line beyond it; they meet where it was crossed."""
+    """The points of an era up to the wrap, and those beyond it; both lines meet where the wrap was crossed."""
     before: list[Point] = [point for point in points if point[1] <= 0]
     after: list[Point] = [point for point in points if point[1] > 0]
     if before and after:
@@ -82,25 +82,25 @@ def halves(points: Sequence[tuple[float, int]], crossed_s: Sequence[float]) -> t
 
 
 def line(points: Sequence[Point]) -> tuple[list[float], list[float]]:
-    """Points as matplotlib wants them."""
+    """Points as separate lists of x and y, for matplotlib."""
     return [at_s for at_s, _ in points], [steps for _, steps in points]
 
 
 def turn(panel: Axes, old: tuple[float, int], new: tuple[float, int]) -> None:
-    """From the last clock of an era to the first of the next."""
+    """Draw the connection from the last clock of an era to the first of the next."""
     panel.plot([old[0], new[0]], [old[1], new[1]], color=ink.PURPLE, lw=0.9, ls=(0, (2, 1.5)), zorder=3)
     panel.plot(*new, ls="none", marker="v", ms=5, color=ink.PURPLE, mec=ink.PAPER, mew=0.4, zorder=5)
 
 
 def name(panel: Axes, one: Clock, start: int) -> None:
-    """The name of a channel at the end of its line."""
+    """Write the name of a channel at the end of its line."""
     at_s, _, steps = one.points[-1]
     look: Any = {"textcoords": "offset points", "fontsize": 8, "color": ink.SOFT, "ha": "right", "va": "bottom"}
     panel.annotate(ink.plain(one.channel), (at_s, steps - start), (0, 3), **look)
 
 
 def far_panel(panel: Axes, far: Sequence[Clock]) -> None:
-    """Clocks that never come near the wrap, from where they began."""
+    """Clocks that never come near the wrap, relative to their first value."""
     panel.set_title(f"{counted(len(far)).capitalize()} far from the wrap: messages since the first answer")
     for one in far:
         start = min(steps for _, _, steps in one.points)
@@ -115,12 +115,12 @@ def far_panel(panel: Axes, far: Sequence[Clock]) -> None:
 
 
 def signed(value: float, _: object = None) -> str:
-    """-100, wrap, +100."""
+    """A tick label, such as -100, wrap or +100."""
     return "wrap" if value == 0 else f"{value:+,.0f}"
 
 
 def keys(drawn: Figure, fell: bool) -> None:
-    """What the lines and marks mean, in one line."""
+    """The legend of lines and marks, in one line."""
     entries = [
         (Line2D([], [], color=ink.BLUE, lw=1.8), "clock before the wrap"),
         (Line2D([], [], color=ink.GREEN, lw=1.8), "clock after the wrap"),
@@ -135,7 +135,7 @@ def keys(drawn: Figure, fell: bool) -> None:
 
 
 def latency(series: ChannelSeries, axis: Axis, windows: Sequence[Window]) -> Figure:
-    """p50, p99 and the longest per bucket for each fan-out, on one logarithmic scale."""
+    """p50, p99 and the maximum per bucket for each fan-out, on one logarithmic scale."""
     shown = [group for group in series.groups if group in series.latencies]
     drawn, panels = stack(axis, windows, [1.35] * len(shown), legend=True)
     spreads = [spread for group in shown for spread in series.latencies[group].values()]
@@ -150,7 +150,7 @@ def latency(series: ChannelSeries, axis: Axis, windows: Sequence[Window]) -> Fig
 
 
 def lag(series: ChannelSeries, axis: Axis, windows: Sequence[Window]) -> Figure:
-    """How far the subscribers of each group are behind."""
+    """The lag of the subscribers of each group, in messages."""
     shown = [group for group in (*series.groups, *series.lags) if group in series.lags]
     shown = list(dict.fromkeys(shown))
     drawn, panels = stack(axis, windows, [1.15] * len(shown), legend=True)
@@ -171,7 +171,7 @@ def lag(series: ChannelSeries, axis: Axis, windows: Sequence[Window]) -> Figure:
 
 
 def rates(series: ChannelSeries, axis: Axis, windows: Sequence[Window]) -> Figure:
-    """Messages published, deliveries, and calls that had trouble, per second."""
+    """Messages published, deliveries, and troubled calls, per second."""
     drawn, (published, delivered, trouble) = stack(axis, windows, [1.3, 1.5, 1.1])
     edges_s = [*axis.starts_s, axis.buckets * axis.width_s]
 

@@ -1,4 +1,5 @@
-"""Clocks as the harness read them from the server, once a second: where one went back, whoever told its callers otherwise."""
+"""Falls of clocks: where the clock that the harness read from the server, once a second, went back. Independent of the
+answers."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class Fall:
 
 
 def falls(run: Path, axis: Axis) -> list[Fall]:
-    """Every fall in the samples. A line that cannot be read is passed over: samples prove nothing."""
+    """Every fall in the samples. Unreadable lines are skipped, because no verdict rests on samples."""
     before: dict[str, int] = {}
     found: list[Fall] = []
     for row in samples(run / "samples" / FILE):
@@ -38,7 +39,7 @@ def falls(run: Path, axis: Axis) -> list[Fall]:
 
 
 def steps_of(value: Any) -> int | None:
-    """A clock, written as a number or as its digits, as steps past the wrap."""
+    """A clock, given as a number or a string of digits, as steps past the wrap."""
     try:
         clock = int(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
     except ValueError:

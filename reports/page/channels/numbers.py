@@ -23,7 +23,7 @@ def channels(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def clocks(series: ChannelSeries) -> str:
-    """A line per channel and era. A clock is a place, not a quantity: it is written without separators."""
+    """A line per channel and era. A clock is a position, not a quantity, so it has no thousands separators."""
     rows = [
         (
             one.channel, one.group, number, points[0][0], str(clock_at(points[0][1])), points[-1][0],

@@ -1,6 +1,6 @@
-"""What happened to channels over time, summed up in Spark: clocks, latencies by fan-out, lag by group, rates.
+"""The series of a channel run over time, aggregated by Spark: clocks, latencies by fan-out, lag by group, rates.
 
-What reaches the driver grows with the seconds of the run times its channels and subscribers, not with its messages.
+The data collected to the driver grows with the seconds of the run times its channels and subscribers, not with its messages.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
     from reports.channels.frames import ChannelFrames
 
-#: What is counted per bucket.
+#: Events that are counted per bucket.
 RATES = ("offered", "published", "delivered", "redelivered", "lost")
 TROUBLES = ("re-sent", "duplicate", "stale", "unanswered")
 
-#: The group of subscribers that are slow or away on purpose.
+#: The group of subscribers that are slow or absent by plan.
 SLOW = "slow on purpose"
 
-#: Operations that say where a subscriber's cursor is.
+#: Operations whose answers contain a subscriber's cursor.
 CURSORS = ("subscribe", "fetch", "acknowledge")
 
 
 @dataclass(frozen=True)
 class Clock:
-    """One channel's clock over time. `points`: (second, era, steps past the wrap) by era and time; `near`: it is, or comes, near
-    the wrap."""
+    """One channel's clock over time. `points`: (second, era, steps past the wrap) by era and time; `near`: it comes near the
+    wrap."""
 
     channel: str
     group: str
@@ -57,7 +57,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How many messages the subscribers of a group had not acknowledged at the end of a bucket: half of them at most `half`."""
+    """Unacknowledged messages per subscriber of a group at the end of a bucket: `half` is the median, `most` the maximum."""
 
     subscribers: int
     half: int
@@ -66,7 +66,7 @@ class Lag:
 
 @dataclass(frozen=True)
 class ChannelSeries:
-    """Everything that is drawn over time, by the number of its bucket; groups in the order in which they are drawn."""
+    """All series over time, by bucket number; groups in order of display."""
 
     groups: tuple[str, ...]
     clocks: tuple[Clock, ...]
@@ -75,13 +75,13 @@ class ChannelSeries:
     counts: Mapping[str, Mapping[int, int]]
 
     def count(self, name: str, buckets: int) -> list[int]:
-        """One count for every bucket of the run."""
+        """The counts of all buckets of the run, 0 where there is none."""
         found = self.counts.get(name, {})
         return [found.get(number, 0) for number in range(buckets)]
 
 
 def channel_series(frames: ChannelFrames, axis: Axis) -> ChannelSeries:
-    """All series of a run. What lies outside of the axis is left out."""
+    """All series of a run. Events outside of the axis are left out."""
     plan = by_fan_out(frames.run)
     latest = clock_points(frames, axis)
     clocks = tuple(clock(name, points, eras_of, plan, axis) for name, (points, eras_of) in latest.items())
@@ -98,8 +98,8 @@ def channel_series(frames: ChannelFrames, axis: Axis) -> ChannelSeries:
 
 
 def clock_points(frames: ChannelFrames, axis: Axis) -> dict[str, tuple[list[tuple[float, int, int]], list[Era]]]:
-    """Channel -> the latest clock of each era and bucket with its instant, and its eras. Answers come out of order: within an era
-    the latest clock of a bucket is the highest."""
+    """Channel -> the latest clock of each era and bucket with its instant, and its eras. Answers arrive out of order, so the
+    highest clock of an era in a bucket is taken as the latest."""
     seen = told_clocks(frames).withColumn("bucket", bucket(F.col("done_ns"), axis))
     latest = (
         seen.where(F.col("bucket").between(0, axis.buckets - 1))
@@ -140,7 +140,7 @@ def clocks_by_bucket(clocks: Iterable[Clock], axis: Axis) -> dict[str, list[int 
 
 
 def carried(known: Mapping[int, int], axis: Axis) -> list[int | None]:
-    """A value for each bucket: the last that was known."""
+    """A value for each bucket: the last one known by its end."""
     latest: int | None = None
     found: list[int | None] = []
     for number in range(axis.buckets):
@@ -150,7 +150,7 @@ def carried(known: Mapping[int, int], axis: Axis) -> list[int | None]:
 
 
 def cursors(frames: ChannelFrames, axis: Axis) -> dict[tuple[str, str], dict[int, int]]:
-    """(channel, subscriber) -> bucket -> its cursor there, as the last answer of the bucket has it."""
+    """(channel, subscriber) -> bucket -> its cursor in the last answer of the bucket."""
     told = (F.col("type") == "ok") & F.col("f").isin(*CURSORS) & F.col("cursor").isNotNull()
     rows = frames.calls.where(told).withColumn("bucket", bucket(F.col("done_ns"), axis))
     last = (
@@ -170,7 +170,7 @@ def lag_by_group(
     plan: Mapping[str, Planned],
     axis: Axis,
 ) -> dict[str, dict[int, Lag]]:
-    """Group -> bucket -> the lag of its subscribers, those that are slow on purpose in a group of their own."""
+    """Group -> bucket -> the lag of its subscribers; those that are slow by plan form a group of their own."""
     behind: dict[str, list[list[int]]] = {}
     for (channel, subscriber), known in at.items():
         planned_one = plan.get(channel)
@@ -190,13 +190,13 @@ def lag_by_group(
 
 
 def summed(values: Sequence[int]) -> Lag:
-    """The lag of some subscribers."""
+    """The lags of some subscribers as one `Lag`."""
     ordered = sorted(values)
     return Lag(len(ordered), ordered[(len(ordered) - 1) // 2], ordered[-1])
 
 
 def latency_rows(frames: ChannelFrames, axis: Axis) -> DataFrame:
-    """Per group and bucket: n, percentiles, max_ms of the latency. A delivery counts for the time at which its message should
+    """Per group and bucket: n, percentiles, max_ms of the latency. A delivery counts in the bucket in which its message should
     have been published."""
     rows = timed(frames).withColumn("bucket", bucket(F.col("intended_ns"), axis))
     return (
@@ -211,7 +211,7 @@ def latency_rows(frames: ChannelFrames, axis: Axis) -> DataFrame:
 
 
 def tally(frames: ChannelFrames, axis: Axis) -> DataFrame:
-    """Per name and bucket how many there were."""
+    """Counts per name and bucket."""
     offered = spread_out(meant(frames), {"offered": (F.col("intended_ns"), each())}, axis)
     there = spread_out(frames.messages, {"published": (F.col("told_ns"), each())}, axis)
     first = spread_out(frames.firsts, {"delivered": (F.col("done_ns"), each())}, axis)
@@ -226,13 +226,13 @@ def tally(frames: ChannelFrames, axis: Axis) -> DataFrame:
 
 
 def repeats(frames: ChannelFrames) -> DataFrame:
-    """Deliveries of what the subscriber had been given before."""
+    """Deliveries of messages that the subscriber had got before."""
     firsts = frames.firsts.select("channel", "subscriber", "message", F.col("done_ns").alias("first_ns"))
     every = frames.delivered.select("channel", "subscriber", "message", "done_ns")
     return every.join(firsts, on=["channel", "subscriber", "message"]).where(F.col("done_ns") > F.col("first_ns"))
 
 
 def troubled() -> dict[str, Column]:
-    """What a call shows of trouble, apart from duplicates, which are counted by message."""
+    """Conditions of troubled calls, by name; duplicates are counted separately, by message."""
     result = F.coalesce("result", F.lit(""))
     return {"re-sent": F.col("sends") > 1, "stale": result == "stale", "unanswered": F.col("type").isin("invoke", "info")}

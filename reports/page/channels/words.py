@@ -1,4 +1,4 @@
-"""What the page of a channel run says in plain words, and its numbers at a glance."""
+"""The sentences of the page of a channel run, and its key numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOOTER = (
 
 
 def tiles(measures: Mapping[str, Any]) -> str:
-    """The numbers that everybody asks for first."""
+    """The key numbers, as tiles."""
     crossed, planned = measures.get("wraps_crossed"), measures.get("wrap_channels")
     short = crossed is not None and planned is not None and crossed < planned
     wraps = "not known" if crossed is None else f"{crossed:,} of {planned:,}" if planned is not None else cell(crossed)
@@ -33,14 +33,14 @@ def tiles(measures: Mapping[str, Any]) -> str:
 
 
 def story(decided: Mapping[str, Any]) -> list[str]:
-    """The run in a few sentences: what was lost, what became of the clocks, what was broken, how long messages took."""
+    """The run in a few sentences: messages lost, clocks, faults and latency."""
     measures = decided["measures"]
     sentences = [lost(measures), again(measures), clocks(measures), *faults(measures["faults"]), latency(measures)]
     return [sentence for sentence in sentences if sentence]
 
 
 def lost(measures: Mapping[str, Any]) -> str:
-    """Of what was published."""
+    """The numbers of published, delivered and lost messages, in one sentence."""
     published, deliveries, missing = measures.get("published"), measures.get("deliveries"), measures["lost"]
     if published is None or deliveries is None:
         return "It cannot be told what was published and delivered."
@@ -51,7 +51,7 @@ def lost(measures: Mapping[str, Any]) -> str:
 
 
 def again(measures: Mapping[str, Any]) -> str:
-    """What came twice, as it must after a fault, and what fetches said was gone."""
+    """Redeliveries, which are expected after a fault, and messages that fetches reported as lost."""
     parts: list[str] = []
     if measures.get("redelivered"):
         parts.append(f"{measures['redelivered']:,} deliveries came again, since the first had not been acknowledged")
@@ -59,12 +59,12 @@ def again(measures: Mapping[str, Any]) -> str:
         parts.append(f"fetches told their subscribers of {measures['lost_declared']:,} messages that were gone")
     if measures.get("dropped"):
         parts.append(f"{measures['dropped']:,} could not be sent in time and were not sent at all")
-    said = "; ".join(parts)
-    return f"{said[0].upper()}{said[1:]}." if said else ""
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def clocks(measures: Mapping[str, Any]) -> str:
-    """What became of the clocks."""
+    """Crossings of the wrap and changes of the era, in one sentence."""
     crossed, planned, turns = (measures.get(name) for name in ("wraps_crossed", "wrap_channels", "era_changes"))
     if not planned or crossed is None:
         return ""
@@ -88,5 +88,5 @@ def latency(measures: Mapping[str, Any]) -> str:
     return f"Over the whole run, faults included, half of the messages were received within: {', '.join(parts)}."
 
 
-#: The tail that is told beside a median: the furthest that enough messages stand behind.
+#: The tail percentile shown beside a median: the highest that enough messages support.
 TAILS = (("p99.9", "p99_9_ms"), ("p99", "p99_ms"), ("p90", "p90_ms"))
