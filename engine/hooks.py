@@ -99,7 +99,7 @@ class EnqueueHooks:
             before(job)
         return job
 
-    def tell(self, jobs: Iterable[NewJob], came: Iterable[Enqueued]) -> None:
+    def announce(self, jobs: Iterable[NewJob], came: Iterable[Enqueued]) -> None:
         """Call the hooks after an enqueue with each job and what came of it."""
         for job, enqueued in zip(jobs, came, strict=True):
             for after in self._after:

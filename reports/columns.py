@@ -110,7 +110,7 @@ def claim_columns() -> list[Column]:
         F.max(F.when(claim, F.col("era"))).alias("claim_era"),
         F.max(F.when(claim, F.col("class"))).alias("class"),
         F.max(F.when(claim, F.col("lane"))).alias("lane"),
-        F.size(F.collect_set(F.when(freshly_leased(), F.struct("proc", "op")))).alias("handed_out"),
+        F.size(F.collect_set(F.when(freshly_leased(), F.struct("proc", "op")))).alias("deliveries"),
         F.max(proc).alias("proc"),
         F.min(proc).alias("other_proc"),
         F.max(F.when(retried & F.col("srv_us").isNotNull(), again)).alias("again"),

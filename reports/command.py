@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from reports.compare import compare
-from reports.errors import CannotJudge, one_line
+from reports.errors import JudgeError, one_line
 from reports.interrupts import INTERRUPTS
 from reports.judge import judge, withdraw
 from reports.table import render
@@ -41,10 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         decided = judge(options.run, master=options.master)
         INTERRUPTS.check()
         tell(render(decided))
-    except CannotJudge as error:
+    except JudgeError as error:
         return complain(str(error))
     except KeyboardInterrupt:
-        with suppress(CannotJudge):
+        with suppress(JudgeError):
             withdraw(options.run)
         return complain("interrupted")
     except OSError as error:
@@ -58,7 +58,7 @@ def compared(folder: Path) -> int:
     """Print the table of a comparison, write its page, and return the exit code."""
     try:
         tell(compare(folder))
-    except CannotJudge as error:
+    except JudgeError as error:
         print(f"compare: {error}", file=sys.stderr)
         return UNKNOWN
     except OSError as error:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reports.errors import CannotJudge
+from reports.errors import JudgeError
 from reports.page.colours import style_sheet
 from reports.page.document import PAGE, POLICY
-from reports.page.tables import UNTOLD, safe
+from reports.page.tables import NO_VALUE, safe
 from reports.table import grid
 from reports.verdict import place
 
@@ -41,7 +41,7 @@ class Line(NamedTuple):
 
 
 def compare(folder: Path) -> str:
-    """Write the page of a comparison and return its table as plain text. Raises CannotJudge when compare.json cannot be
+    """Write the page of a comparison and return its table as plain text. Raises JudgeError when compare.json cannot be
     read."""
     found = read(folder)
     page = PAGE.format(title=safe(f"{TITLE}: {found['id']}"), policy=POLICY, style=style_sheet(), body=body(found))
@@ -50,15 +50,15 @@ def compare(folder: Path) -> str:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The content of compare.json. Raises CannotJudge when it is missing, not JSON or of another schema."""
+    """The content of compare.json. Raises JudgeError when it is missing, not JSON or of another schema."""
     try:
         found = json.loads((folder / FILE).read_text("utf-8"))
     except OSError as error:
-        raise CannotJudge(f"{FILE} of {folder.name}: {error.strerror or error}") from error
+        raise JudgeError(f"{FILE} of {folder.name}: {error.strerror or error}") from error
     except ValueError as error:
-        raise CannotJudge(f"{FILE} of {folder.name} is not JSON: {error}") from error
+        raise JudgeError(f"{FILE} of {folder.name} is not JSON: {error}") from error
     if not isinstance(found, dict) or found.get("schema") != COMPARE_SCHEMA:
-        raise CannotJudge(f"{FILE} of {folder.name} is not of schema {COMPARE_SCHEMA}")
+        raise JudgeError(f"{FILE} of {folder.name} is not of schema {COMPARE_SCHEMA}")
     return found
 
 
@@ -190,7 +190,7 @@ def body(found: Mapping[str, Any]) -> str:
         if line.group != group:
             group = line.group
             rows.append(f'<tr><th scope="rowgroup" colspan="{len(models) + 1}"><strong>{safe(group)}</strong></th></tr>')
-        cells = "".join(f'<td class="number">{UNTOLD if cell == UNKNOWN else safe(cell)}</td>' for cell in line.cells)
+        cells = "".join(f'<td class="number">{NO_VALUE if cell == UNKNOWN else safe(cell)}</td>' for cell in line.cells)
         rows.append(f'<tr><th scope="row">{safe(line.title)}</th>{cells}</tr>')
     items = "".join(f"<li>{safe(remark.strip())}</li>" for remark in remarks(models)[1:])
     quick = " Small numbers, for trying things out." if found.get("quick") else ""

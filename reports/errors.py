@@ -13,7 +13,7 @@ JAVA_CALL = "An error occurred while calling "
 CAUSE = "Caused by: "
 
 
-class CannotJudge(Exception):
+class JudgeError(Exception):
     """The run cannot be judged: an input or a tool is missing or broken. The message is one line that names it and the
     remedy."""
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from reports.check_result import DECLARED, EXAMPLES_MAX, CheckResult
 from reports.checks import CHECKS
 from reports.checks.base import Base, Check, Flag, flagged
 from reports.checks.h0_history_whole import holes, lost_rows
 from reports.declared import with_findings
-from reports.errors import CannotJudge, one_line
-from reports.found import DECLARED, EXAMPLES_MAX, Found
+from reports.errors import JudgeError, one_line
 from reports.frames import AnyFrames, Frames
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ LATE_LOAD = ("H3", "late load")
 ENGINE = ("J", "P")
 
 
-def examine(frames: AnyFrames, tables: Path, checks: Sequence[Check] = CHECKS) -> list[Found]:
+def examine(frames: AnyFrames, tables: Path, checks: Sequence[Check] = CHECKS) -> list[CheckResult]:
     """Run every check and write the violation rows to `tables/violations.parquet`. A check that crashes is unknown, not
     passed."""
     checks = [check for check in checks if check.judges(frames.run)]
-    found = [Found(check, doubts_of(check, frames)) for check in checks]
+    found = [CheckResult(check, doubts_of(check, frames)) for check in checks]
     for one in found:
         one.hidden = one.check.id.startswith(ENGINE) and bool(lost_rows(frames.run))
     whole = not holes(frames.run)
@@ -75,7 +75,7 @@ def crashed(error: BaseException) -> str:
     return f"the check crashed: {one_line(error)}"
 
 
-def one_by_one(one: Found, frames: AnyFrames) -> list[Row]:
+def one_by_one(one: CheckResult, frames: AnyFrames) -> list[Row]:
     """Evaluate one check on its own. Used after the joint pass crashed, so that a crash makes only its own check unknown."""
     try:
         return tally(with_findings(violations(frames, [one.check]), frames))
@@ -100,11 +100,11 @@ def violations(frames: AnyFrames, checks: Sequence[Check]) -> DataFrame:
 
 
 def save(frame: DataFrame, path: Path) -> None:
-    """Write a table. Raises CannotJudge when it cannot be written."""
+    """Write a table. Raises JudgeError when it cannot be written."""
     try:
         frame.write.mode("overwrite").parquet(str(path))
     except Exception as error:
-        raise CannotJudge(f"table {path.name} cannot be written: {one_line(error)}") from error
+        raise JudgeError(f"table {path.name} cannot be written: {one_line(error)}") from error
 
 
 def level_of(level: str, *, absence: bool, whole: bool, finding: str) -> str:
@@ -134,7 +134,7 @@ def tally(rows: DataFrame) -> list[Row]:
     return sorted(found, key=itemgetter("check", "level", "kind", "absence", "finding", "place"))
 
 
-def enter(found: Sequence[Found], rows: Sequence[Row], *, whole: bool) -> None:
+def enter(found: Sequence[CheckResult], rows: Sequence[Row], *, whole: bool) -> None:
     """Add the counted rows to the results of their checks."""
     by_id = {one.check.id: one for one in found}
     for row in rows:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reports.errors import CannotJudge
+from reports.errors import JudgeError
 
 #: Bytes that one step reads when searching backwards for the last newline of a file.
 TAIL_BYTES = 65_536
@@ -44,20 +44,20 @@ VALUE_MAX = 60
 
 
 def read_spec(run: Path) -> dict[str, Any]:
-    """The run's spec.json. Raises CannotJudge when it is missing, not JSON or has invalid values: its bounds decide what is a
+    """The run's spec.json. Raises JudgeError when it is missing, not JSON or has invalid values: its bounds decide what is a
     violation."""
     if not run.is_dir():
-        raise CannotJudge(f"run folder {run} does not exist")
+        raise JudgeError(f"run folder {run} does not exist")
     try:
         spec = json.loads((run / "spec.json").read_text("utf-8"))
     except OSError as error:
-        raise CannotJudge(f"spec.json of {run.name}: {error.strerror or error}") from error
+        raise JudgeError(f"spec.json of {run.name}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise CannotJudge(f"spec.json of {run.name} is not JSON: {error}") from error
+        raise JudgeError(f"spec.json of {run.name} is not JSON: {error}") from error
     if not isinstance(spec, dict):
-        raise CannotJudge(f"spec.json of {run.name} is not a JSON object")
+        raise JudgeError(f"spec.json of {run.name} is not a JSON object")
     if faults := spec_faults(spec):
-        raise CannotJudge(f"spec.json of {run.name}: {'; '.join(faults)}")
+        raise JudgeError(f"spec.json of {run.name}: {'; '.join(faults)}")
     return spec
 
 
@@ -150,16 +150,16 @@ def shown(spec: Mapping[str, Any], name: str) -> str:
 
 
 def history_files(run: Path) -> list[Path]:
-    """The history files of a run, sorted by name. Raises CannotJudge when all are empty, or an entry is not a file."""
+    """The history files of a run, sorted by name. Raises JudgeError when all are empty, or an entry is not a file."""
     folder = run / "history"
     if not folder.is_dir():
-        raise CannotJudge(f"{run.name} has no history folder")
+        raise JudgeError(f"{run.name} has no history folder")
     files = sorted(path for path in folder.iterdir() if path.name.endswith(".jsonl"))
     for file in files:
         if not file.is_file():
-            raise CannotJudge(f"history file {file.name} of {run.name} is not a file")
+            raise JudgeError(f"history file {file.name} of {run.name} is not a file")
     if not any(file.stat().st_size for file in files):
-        raise CannotJudge(f"the history of {run.name} is empty")
+        raise JudgeError(f"the history of {run.name} is empty")
     return files
 
 

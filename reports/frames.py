@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from reports.caching import cached
 from reports.channels import frames as channel_frames
 from reports.channels.frames import ChannelFrames
 from reports.columns import job_columns, token_columns
 from reports.facts import Run
-from reports.kept import kept
 from reports.recovery import in_hand
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ def build(rows: DataFrame, run: Run) -> AnyFrames:
 
 def of_jobs(rows: DataFrame, run: Run) -> Frames:
     """The frames of a job run."""
-    found = kept(events(rows, run), run)
-    leases = kept(tokens(found, eras=len(run.replids) > 1), run)
-    named = kept(jobs(found, run), run)
+    found = cached(events(rows, run), run)
+    leases = cached(tokens(found, eras=len(run.replids) > 1), run)
+    named = cached(jobs(found, run), run)
     return Frames(run, found, leases, named, in_hand(leases, named, run))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports import junit, page, verdict
-from reports.errors import CannotJudge, one_line
+from reports.errors import JudgeError, one_line
 from reports.folder import history_files, read_spec
 from reports.interrupts import INTERRUPTS
 from reports.samples import cpu_usage
@@ -34,12 +34,12 @@ def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = N
     """Judge the run in that folder. Returns the content of verdict.json, which is also written there.
 
     `spark`: a session to use instead of starting one. A run that cannot be judged is unknown, with that one reason. Raises
-    CannotJudge when the folder is not that of a run, or when the verdict cannot be written.
+    JudgeError when the folder is not that of a run, or when the verdict cannot be written.
     """
     if not run.is_dir():
-        raise CannotJudge(f"run folder {run} does not exist")
+        raise JudgeError(f"run folder {run} does not exist")
     if not (run / "spec.json").exists() and not (run / "history").exists():
-        raise CannotJudge(f"{run} is not the folder of a run: it has neither spec.json nor history")
+        raise JudgeError(f"{run} is not the folder of a run: it has neither spec.json nor history")
     withdraw(run)
     spec: dict[str, Any] = {}
     try:
@@ -49,12 +49,12 @@ def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = N
             say("judge: starting Spark")
         with nullcontext(spark) if spark else spark_session(master) as session:
             try:
-                decided, frames = look(session, run, files, spec, say)
+                decided, frames = evaluate(session, run, files, spec, say)
                 publish(run, decided, frames, say)
             finally:
                 session.catalog.clearCache()
             return decided
-    except CannotJudge as error:
+    except JudgeError as error:
         decided = verdict.undecided(str(error), spec)
     except Exception as error:
         decided = verdict.undecided(f"the judge failed: {one_line(error)}", spec)
@@ -63,16 +63,16 @@ def judge(run: Path, *, master: str = "local[*]", spark: SparkSession | None = N
 
 
 def withdraw(run: Path) -> None:
-    """Remove the files of an earlier judgement, the verdict first. Raises CannotJudge when one cannot be removed."""
+    """Remove the files of an earlier judgement, the verdict first. Raises JudgeError when one cannot be removed."""
     verdict.withdraw(run)
     try:
         page.withdraw(run)
     except OSError as error:
-        raise CannotJudge(f"the older page of {run.name} cannot be removed: {error.strerror or error}") from error
+        raise JudgeError(f"the older page of {run.name} cannot be removed: {error.strerror or error}") from error
 
 
 def publish(run: Path, decided: dict[str, Any], frames: AnyFrames | None, say: Say) -> None:
-    """Write the verdict, then the page; a failure of the page does not change the verdict. Raises CannotJudge when the verdict
+    """Write the verdict, then the page; a failure of the page does not change the verdict. Raises JudgeError when the verdict
     cannot be written."""
     INTERRUPTS.check()
     junit.write(run, decided)
@@ -84,7 +84,7 @@ def publish(run: Path, decided: dict[str, Any], frames: AnyFrames | None, say: S
     INTERRUPTS.check()
 
 
-def look(
+def evaluate(
     spark: SparkSession, run: Path, files: Sequence[Path], spec: dict[str, Any], say: Say
 ) -> tuple[dict[str, Any], AnyFrames | None]:
     """The verdict and the frames that it was decided on. PySpark is imported only here, so that its absence is reported as one
@@ -95,7 +95,7 @@ def look(
     size_mb = sum(file.stat().st_size for file in files) / 1e6
     say(f"judge: reading {len(files)} history files, {size_mb:.1f} MB")
     rows = load.read_rows(spark, files)
-    facts = load.learn(rows, files, spec, cpu_usage(run))
+    facts = load.collect_facts(rows, files, spec, cpu_usage(run))
     built = frames.build(rows, facts)
     tables = tables_folder(run)
     findings.save(built.events if isinstance(built, frames.Frames) else built.calls, tables / "ops.parquet")
@@ -111,7 +111,7 @@ def look(
 
 
 def tables_folder(run: Path) -> Path:
-    """Create the folder of the run's tables and test that it is writable. Raises CannotJudge if not: Spark's own error for this
+    """Create the folder of the run's tables and test that it is writable. Raises JudgeError if not: Spark's own error for this
     is unreadable."""
     tables = run / "tables"
     try:
@@ -119,5 +119,5 @@ def tables_folder(run: Path) -> Path:
         with tempfile.TemporaryFile(dir=tables):
             pass
     except OSError as error:
-        raise CannotJudge(f"tables of {run.name} cannot be written: {error.strerror or error}") from error
+        raise JudgeError(f"tables of {run.name} cannot be written: {error.strerror or error}") from error
     return tables

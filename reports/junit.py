@@ -18,7 +18,7 @@ UNSPEAKABLE = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U
 
 
 def write(run: Path, decided: Mapping[str, Any]) -> None:
-    """Write junit.xml atomically, whatever the verdict. Raises CannotJudge when it cannot be written."""
+    """Write junit.xml atomically, whatever the verdict. Raises JudgeError when it cannot be written."""
     place(run / JUNIT, render(decided))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from engine.history import SCHEMA_VERSION
-from reports.errors import CannotJudge
+from reports.errors import JudgeError
 from reports.facts import SLOT_NS, Drop, Phase, Process, Run, Snapshot, Stage, Usage
 from reports.file_facts import FileFacts, ObservedCall
 from reports.folder import is_object, torn_tail
@@ -63,15 +63,15 @@ def literal(path: Path) -> str:
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", str(path))
 
 
-def learn(
+def collect_facts(
     rows: DataFrame, files: Iterable[Path], spec: dict[str, Any], cpu: Mapping[str, tuple[Usage, ...]] | None = None
 ) -> Run:
-    """The small facts of a run, in one pass. Raises CannotJudge for rows of a newer schema."""
+    """The small facts of a run, in one pass. Raises JudgeError for rows of a newer schema."""
     summaries = {row["source"]: row for row in rows.groupBy("source").agg(*summary_columns()).collect()}
     facts = {path.name: file_facts(path, summaries.get(path.name)) for path in files}
     for name, file in facts.items():
         if file.version_max > SCHEMA_VERSION:
-            raise CannotJudge(f"history file {name}: schema version {file.version_max}, this judge reads up to {SCHEMA_VERSION}")
+            raise JudgeError(f"history file {name}: schema version {file.version_max}, this judge reads up to {SCHEMA_VERSION}")
     found = list(summaries.values())
     return Run(
         spec=spec,

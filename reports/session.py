@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reports.errors import CannotJudge
+from reports.errors import JudgeError
 from reports.interrupts import INTERRUPTS, blocked
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def spark_session(master: str = "local[*]") -> Iterator[SparkSession]:
     """A session that is stopped, with its JVM, when the block ends. The JVM's output goes to a scratch file, not to the
     terminal.
 
-    Raises CannotJudge when Java or PySpark is missing or the session does not start.
+    Raises JudgeError when Java or PySpark is missing or the session does not start.
     """
     require_java()
     with tempfile.TemporaryDirectory(prefix="ironclaim-spark-", ignore_cleanup_errors=True) as scratch:
@@ -90,12 +90,12 @@ def configuration(master: str, scratch: Path) -> Any:
 
 
 def launch(master: str, scratch: Path) -> Any:
-    """Start the JVM with its output in `scratch/spark.log` and return the gateway to it. Raises CannotJudge when PySpark is
+    """Start the JVM with its output in `scratch/spark.log` and return the gateway to it. Raises JudgeError when PySpark is
     missing or the JVM does not start."""
     try:
         from pyspark.java_gateway import launch_gateway
     except ImportError as error:
-        raise CannotJudge(f"{error.name or 'pyspark'} is not installed: pip install 'ironclaim[reports]'") from error
+        raise JudgeError(f"{error.name or 'pyspark'} is not installed: pip install 'ironclaim[reports]'") from error
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     log = scratch / LOG
@@ -103,18 +103,18 @@ def launch(master: str, scratch: Path) -> Any:
         with log.open("wb") as noise, without_environment():
             return launch_gateway(configuration(master, scratch), {"stdout": noise, "stderr": noise})
     except Exception as error:
-        raise CannotJudge(f"Spark does not start on master {master}: {last_line(log) or error}") from error
+        raise JudgeError(f"Spark does not start on master {master}: {last_line(log) or error}") from error
 
 
 def connect(master: str, scratch: Path, gateway: Any) -> SparkSession:
-    """A session in the JVM. Raises CannotJudge when it does not start."""
+    """A session in the JVM. Raises JudgeError when it does not start."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     try:
         context = SparkContext(conf=configuration(master, scratch), gateway=gateway)
     except Exception as error:
-        raise CannotJudge(f"Spark does not start on master {master}: {last_line(scratch / LOG) or error}") from error
+        raise JudgeError(f"Spark does not start on master {master}: {last_line(scratch / LOG) or error}") from error
     context.setLogLevel("OFF")
     return SparkSession(context)
 
@@ -157,20 +157,20 @@ def stop(spark: SparkSession | None, gateway: Any) -> None:
 
 
 def require_java() -> None:
-    """Raise CannotJudge, with the package to install, unless a Java that Spark can run on is found."""
+    """Raise JudgeError, with the package to install, unless a Java that Spark can run on is found."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None:
-        raise CannotJudge(f"Spark needs Java, and there is none on PATH: {JAVA_HELP}")
+        raise JudgeError(f"Spark needs Java, and there is none on PATH: {JAVA_HELP}")
     try:
         output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         where = f"JAVA_HOME is {home}, where there is no" if home else f"{java} is no"
-        raise CannotJudge(f"Spark needs Java, and {where} Java that runs: {JAVA_HELP}") from error
+        raise JudgeError(f"Spark needs Java, and {where} Java that runs: {JAVA_HELP}") from error
     version = re.search(r'version "(?:1\.)?(\d+)', output)
     if version is None or int(version[1]) < JAVA_MIN:
         found = f"version {version[1]}" if version else "of an unknown version"
-        raise CannotJudge(f"Spark needs Java {JAVA_MIN} or newer, and {java} is {found}: {JAVA_HELP}")
+        raise JudgeError(f"Spark needs Java {JAVA_MIN} or newer, and {java} is {found}: {JAVA_HELP}")
 
 
 def last_line(path: Path) -> str:

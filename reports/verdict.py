@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports.errors import CannotJudge
-from reports.found import DECLARED, EXAMPLES_MAX, Found
+from reports.check_result import DECLARED, EXAMPLES_MAX, CheckResult
+from reports.errors import JudgeError
 
 SCHEMA = 1
 FILE = "verdict.json"
@@ -38,7 +38,9 @@ def merge(verdicts: Iterable[str]) -> str:
     return max(verdicts, key=("valid", "unknown", "violated").index, default="unknown")
 
 
-def decide(found: Sequence[Found], measures: Mapping[str, Any], spec: Mapping[str, Any], trouble: str = "") -> dict[str, Any]:
+def decide(
+    found: Sequence[CheckResult], measures: Mapping[str, Any], spec: Mapping[str, Any], trouble: str = ""
+) -> dict[str, Any]:
     """The verdict of a run that could be judged. `trouble`: why the measures failed, which also makes the verdict unknown."""
     by_id = {one.check.id: one for one in found}
     counted = {name: proved(by_id[check], name) for check, name in COUNTED if check in by_id}
@@ -54,12 +56,12 @@ def decide(found: Sequence[Found], measures: Mapping[str, Any], spec: Mapping[st
     }
 
 
-def proved(one: Found, kind: str) -> int | None:
+def proved(one: CheckResult, kind: str) -> int | None:
     """Number of proved violations of a kind, declared ones included; None when the check is unknown."""
     return None if one.verdict == "unknown" else sum(one.counts.get((level, kind), 0) for level in ("violated", DECLARED))
 
 
-def finding_entry(finding: Mapping[str, Any], found: Sequence[Found]) -> dict[str, Any]:
+def finding_entry(finding: Mapping[str, Any], found: Sequence[CheckResult]) -> dict[str, Any]:
     """One declared finding as written to verdict.json, with its row count and first examples."""
     name = finding["name"]
     examples = [f"{one.check.id} {example}" for one in found for example in one.declared_examples.get(name, ())]
@@ -67,12 +69,12 @@ def finding_entry(finding: Mapping[str, Any], found: Sequence[Found]) -> dict[st
     return {**finding, "rows": rows, "examples": examples[:EXAMPLES_MAX]}
 
 
-def ranked(found: Sequence[Found]) -> list[Found]:
+def ranked(found: Sequence[CheckResult]) -> list[CheckResult]:
     """Violated checks first, then unknown ones, then valid ones."""
     return sorted(found, key=lambda one: ("violated", "unknown", "valid").index(one.verdict))
 
 
-def check_entry(one: Found) -> dict[str, Any]:
+def check_entry(one: CheckResult) -> dict[str, Any]:
     """One check as written to verdict.json."""
     examples = [example for level in ("violated", "unknown", "unproven", "possible") for example in one.examples.get(level, [])]
     return {
@@ -94,26 +96,26 @@ def undecided(reason: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def withdraw(run: Path) -> None:
-    """Remove an older verdict before judging, so that a judge that crashes leaves no stale one. Raises CannotJudge when it
+    """Remove an older verdict before judging, so that a judge that crashes leaves no stale one. Raises JudgeError when it
     cannot be removed."""
     for name in (FILE, JUNIT):
         try:
             (run / name).unlink(missing_ok=True)
         except OSError as error:
-            raise CannotJudge(f"the older {name} of {run.name} cannot be removed: {error.strerror or error}") from error
+            raise JudgeError(f"the older {name} of {run.name} cannot be removed: {error.strerror or error}") from error
 
 
 def write(run: Path, verdict: Mapping[str, Any]) -> None:
-    """Write verdict.json atomically. Raises CannotJudge when it cannot be written."""
+    """Write verdict.json atomically. Raises JudgeError when it cannot be written."""
     place(run / FILE, json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
 
 
 def place(path: Path, words: str) -> None:
-    """Write a text file atomically. Raises CannotJudge when it cannot be written."""
+    """Write a text file atomically. Raises JudgeError when it cannot be written."""
     fresh = path.with_name(f"{path.name}.new")
     try:
         # A lone surrogate in a spec cannot be encoded, so it is written as an escape.
         fresh.write_text(words, "utf-8", "backslashreplace")
         fresh.replace(path)
     except OSError as error:
-        raise CannotJudge(f"{path.name} of {path.parent.name} cannot be written: {error.strerror or error}") from error
+        raise JudgeError(f"{path.name} of {path.parent.name} cannot be written: {error.strerror or error}") from error

@@ -18,14 +18,14 @@ class NetDown(NetworkFault):
     def act(self) -> Seen:
         return self.strike(lambda: self.network.cut(self.targets), "connections cut, new ones refused")
 
-    def look(self) -> Seen:
+    def observe(self) -> Seen:
         refusing = [name for name in self.targets if refused(self.network.proxy(name))]
         self.hold()
         silent = self.silent()
         detail = f"refused connections: {', '.join(refusing) or 'nobody'}; no call answered: {', '.join(silent) or 'nobody'}"
         return Seen(time.monotonic_ns(), len(refusing) == len(silent) == len(self.targets), detail)
 
-    def look_healed(self) -> Seen:
+    def observe_healed(self) -> Seen:
         self.scene.wait(lambda: len(self._connected()) == len(self.targets), timeout_s=ANSWER_TIMEOUT_S)
         connected = self._connected()
         seen = self.seen_healed(f"; new connections: {', '.join(connected) or 'nobody'}")

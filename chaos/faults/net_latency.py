@@ -48,7 +48,7 @@ class NetLatency(NetworkFault):
         toxics = [latency("upstream", LATENCY_MS), latency("downstream", LATENCY_MS)]
         return self.strike(lambda: self.network.poison(self.targets, toxics), f"{LATENCY_MS} ms added to each direction")
 
-    def look(self) -> Seen:
+    def observe(self) -> Seen:
         trips = RoundTrips(self.network, self.targets)
 
         def shown() -> bool:
@@ -64,7 +64,7 @@ class NetLatency(NetworkFault):
         detail = f"round trips longer by {self._slower(trips)}; slow calls of {', '.join(slowed) or 'nobody'}"
         return Seen(time.monotonic_ns(), shown() and len(slowed) == len(self.targets), detail + self.words())
 
-    def look_healed(self) -> Seen:
+    def observe_healed(self) -> Seen:
         trips = RoundTrips(self.network, self.targets)
 
         def quick() -> bool:
@@ -78,7 +78,7 @@ class NetLatency(NetworkFault):
         """Time round trips, at least one, until they show enough or the time is over."""
 
         def looked() -> bool:
-            trips.look()
+            trips.observe()
             return enough()
 
         self.scene.wait(looked, timeout_s=timeout_s, poll_s=LOOK_S)

@@ -44,7 +44,7 @@ class NetReplyLost(LostFault):
         struck = self.strike(self._strike, "")
         return Seen(self._begun_ns, struck.ok, f"replies vanish on their way back; {self._losses} short losses before")
 
-    def look_healed(self) -> Seen:
+    def observe_healed(self) -> Seen:
         wanted = (*OF_WORKERS, *OF_PRODUCERS)
         self.scene.wait(lambda: self._repeated(wanted), timeout_s=ANSWER_TIMEOUT_S / 2)
         said = [operation for operation in wanted if self._repeated((operation,))]

@@ -19,5 +19,5 @@ class NetRequestLost(LostFault):
         toxics = [blackhole("upstream")]
         return self.strike(lambda: self.network.poison(self.targets, toxics), "requests vanish on their way to the server")
 
-    def look_healed(self) -> Seen:
+    def observe_healed(self) -> Seen:
         return self.seen_healed()

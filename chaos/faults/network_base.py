@@ -46,7 +46,7 @@ PROBE_KEY_MS = 60_000
 
 
 class NetworkFault:
-    """The frame of a network fault. Its subclasses say how to `act`, and how to `look` in force and `look_healed` afterwards."""
+    """The frame of a network fault. Its subclasses define how to `act`, how to `observe` it and how to `observe_healed`."""
 
     def __init__(self, scene: Scene, planned: PlannedFault) -> None:
         if scene.network is None:
@@ -62,20 +62,20 @@ class NetworkFault:
     def act(self) -> Seen:
         raise NotImplementedError
 
-    def look(self) -> Seen:
+    def observe(self) -> Seen:
         raise NotImplementedError
 
-    def look_healed(self) -> Seen:
+    def observe_healed(self) -> Seen:
         raise NotImplementedError
 
     def inject(self) -> Seen:
         return self._missing() or self.act()
 
     def witness(self) -> Seen:
-        return self._missing() or self.look()
+        return self._missing() or self.observe()
 
     def witness_healed(self) -> Seen:
-        return self._missing() or self.look_healed()
+        return self._missing() or self.observe_healed()
 
     def _missing(self) -> Seen | None:
         """What to say when a target was never started: a replacement of a worker that could not be killed."""
@@ -166,7 +166,7 @@ class LostFault(NetworkFault):
             time.sleep(0.02)
         return there
 
-    def look(self) -> Seen:
+    def observe(self) -> Seen:
         # All at once: each takes all of its patience, and the window is to be no longer than it must.
         with ThreadPoolExecutor(len(self.targets)) as pool:
             probes = list(pool.map(self.probe, self.targets))

@@ -23,7 +23,7 @@ class RoundTrips:
         self._direct_ms = inf
         self._through_ms = dict.fromkeys(names, inf)
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Time one more round trip each, all at once."""
         with ThreadPoolExecutor(1 + len(self._addresses)) as pool:
             direct = pool.submit(timed, self._server)

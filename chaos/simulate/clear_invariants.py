@@ -3,8 +3,8 @@ runs goes on; and what was to be empty is (rule 7). And those of the bounds of w
 
 from __future__ import annotations
 
+from chaos.simulate.admin_invariants import state_of
 from chaos.simulate.book import Book
-from chaos.simulate.hand_invariants import state_of
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found

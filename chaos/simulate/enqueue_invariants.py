@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.simulate.book import Book
-from chaos.simulate.kin_invariants import fate
+from chaos.simulate.children_invariants import fate
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from chaos.simulate.book import Book
-from chaos.simulate.calls_invariants import check_call, check_mark, token_of
+from chaos.simulate.call_invariants import check_call, check_mark, token_of
 from chaos.simulate.clear_invariants import check_obliterated
 from chaos.simulate.due_invariants import check_back_off
 from chaos.simulate.incarnations import Incarnations

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from chaos.simulate.book import Book
+from chaos.simulate.children_invariants import check_children_keys
 from chaos.simulate.cron_invariants import check_cron_keys
-from chaos.simulate.kin_invariants import check_kin_keys
 from chaos.simulate.limits_invariants import check_lanes
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
@@ -19,7 +19,7 @@ def check_keys(state: State, book: Book, *, exact: bool) -> None:
     if exact:
         _tokens(state)
         check_lanes(state)
-        check_kin_keys(state)
+        check_children_keys(state)
         check_cron_keys(state)
     _ready(state)
     _scores(state, exact)

@@ -47,7 +47,7 @@ def look(removal: Removal, port: int, seed: int, seconds: float = SEARCH_S, shri
         wire.close()
 
 
-def look_alone(number: int, seed: int) -> Verdict:
+def find_alone(number: int, seed: int) -> Verdict:
     """The same with a server of its own, for a process of its own."""
     with EmbeddedServer() as server:
         return look(REMOVALS[number], server.port, seed)
@@ -59,7 +59,7 @@ def take_away(seed: int, rules: Sequence[int] = ()) -> bool:
     chosen = [number for number, removal in enumerate(REMOVALS) if not rules or removal.rule in rules]
     lost: list[Removal] = []
     with ProcessPoolExecutor(_PROCESSES) as pool:
-        for verdict in pool.map(look_alone, chosen, [seed] * len(chosen)):
+        for verdict in pool.map(find_alone, chosen, [seed] * len(chosen)):
             removal = verdict.removal
             if verdict.invariant:
                 how = f"found by '{verdict.invariant}' in {verdict.seconds:.1f} s, {verdict.episodes} episodes"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from chaos.simulate.book import Book
+from chaos.simulate.children_invariants import freed
 from chaos.simulate.incarnations import Incarnations
-from chaos.simulate.kin_invariants import freed
 from chaos.simulate.limits_invariants import claimable
 from chaos.simulate.member_invariants import orphaned
 from chaos.simulate.places import places_of

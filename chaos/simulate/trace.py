@@ -47,6 +47,6 @@ def _matters(row: Row, about: set[str]) -> bool:
     return not about and bool(row.result) and row.result != "empty"
 
 
-def faults_told(faults: Sequence[tuple[str, int]]) -> str:
+def describe_faults(faults: Sequence[tuple[str, int]]) -> str:
     """Counts of faults for one line."""
     return ", ".join(f"{kind} {count}" for kind, count in faults) or "none"

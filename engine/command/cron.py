@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.command.arguments import add_json, add_queue
-from engine.command.output import complain, instant, show, show_one
+from engine.command.output import instant, print_error, show, show_one
 from engine.queue.scheduling import Schedule
 from engine.queue.synchronous.queue import Queue
 from engine.queue.synchronous.schedules import Schedules
@@ -49,7 +49,7 @@ def _acting(act: Callable[[Schedules, str], bool], name: str) -> Callable[[argpa
         with Queue(options.queue, url=options.url) as queue:
             done = act(queue.schedules, options.schedule)
         if not done:
-            complain(f"no schedule {options.schedule} in queue {options.queue}")
+            print_error(f"no schedule {options.schedule} in queue {options.queue}")
             return _NOT_FOUND
         show_one({"schedule": options.schedule, "queue": options.queue, "done": name}, as_json=options.json)
         return 0

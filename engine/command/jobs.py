@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from engine.command.arguments import add_json, add_queue, duration_ms
-from engine.command.output import complain, instant, show, show_one
+from engine.command.output import instant, print_error, show, show_one
 from engine.operations import Altered
 from engine.queue.job_info import JobInfo
 from engine.queue.synchronous.queue import Queue
@@ -146,7 +146,7 @@ def _altering(act: Act) -> Callable[[argparse.Namespace], int]:
 
 def _requeue(options: argparse.Namespace) -> int:
     if bool(options.job) == options.all:
-        complain("dead requeue: name a job, or say --all")
+        print_error("dead requeue: name a job, or say --all")
         return 2
     with Queue(options.queue, url=options.url) as queue:
         if options.job:
@@ -164,7 +164,7 @@ def _clear(options: argparse.Namespace) -> int:
 
 
 def _unknown(options: argparse.Namespace) -> int:
-    complain(f"queue {options.queue} knows no job {options.job}")
+    print_error(f"queue {options.queue} knows no job {options.job}")
     return _NOT_DONE
 
 
@@ -180,7 +180,7 @@ def _tell(altered: Altered, options: argparse.Namespace) -> int:
             "held": f"job {altered.holder} has its unique key",
             "corrupt": "nobody can read it, so that it cannot run",
         }
-        complain(f"job {altered.job} stays as it is: {why[altered.result]}")
+        print_error(f"job {altered.job} stays as it is: {why[altered.result]}")
     return 0 if altered.done else _NOT_DONE
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import engine
 from engine.command import cron, jobs, lua, pausing, queues, top, worker
-from engine.command.output import complain
+from engine.command.output import print_error
 from engine.errors import EngineError
 
 #: Exit code for bad arguments, and for a server that cannot be reached.
@@ -24,10 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.run(options)
     except (EngineError, OSError) as error:
         if isinstance(error, BrokenPipeError):
-            # The reader of the pipe has closed it; the interpreter must not complain when it flushes.
+            # The reader of the pipe has closed it; the interpreter must not print_error when it flushes.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        complain(str(error))
+        print_error(str(error))
         return FAILED
     except KeyboardInterrupt:
         return 130

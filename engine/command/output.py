@@ -54,7 +54,7 @@ def instant(ms: int) -> str | None:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") if ms else None
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """One line on stderr."""
     print(f"ironclaim: {message}", file=sys.stderr)
 

@@ -322,7 +322,7 @@ class Executor:
             # A defect of ours, or an observer that raises: without its callers the worker would look alive and do nothing.
             self._end(failure)
 
-    def _complain(self, slot: str, error: EngineError) -> None:
+    def _log_error(self, slot: str, error: EngineError) -> None:
         """Log why a call failed: the same reason once in a while, however often it is tried again."""
         now_ns, reason = time.monotonic_ns(), str(error)[:60]
         said = self._said.get(slot)
@@ -363,7 +363,7 @@ class Executor:
             self._end(error)
             return None
         except EngineError as error:
-            self._complain(send.slot, error)
+            self._log_error(send.slot, error)
             return Unanswered(send.slot, send.call, started_ns, _is_final(error, send.call.operation))
         except Exception:
             # A defect of ours must not leave the slot without its answer, for the worker would look alive and do nothing.

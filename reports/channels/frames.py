@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from reports.caching import cached
 from reports.channels.circle import CLOCK_MAX, CLOCKS
 from reports.channels.messages import first_deliveries, messages
 from reports.channels.plan import planned, restores
 from reports.facts import Run
-from reports.kept import kept
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -78,14 +78,14 @@ class ChannelFrames:
 
 def build(rows: DataFrame, run: Run) -> ChannelFrames:
     """All frames of a run, cached for several passes."""
-    whole = kept(whole_calls(rows, run), run)
-    published = kept(per_message(whole.where(F.col("f") == "publish"), run), run)
+    whole = cached(whole_calls(rows, run), run)
+    published = cached(per_message(whole.where(F.col("f") == "publish"), run), run)
     answered = (F.col("f") == "fetch") & (F.col("type") == "ok")
-    delivered = kept(per_message(whole.where(answered), run), run)
-    known = kept(messages(published, run), run)
+    delivered = cached(per_message(whole.where(answered), run), run)
+    known = cached(messages(published, run), run)
     misused = rows.where("readable").where(F.col("kind") == "misuse")
     misuses = misused.select("proc", "channel", "subscriber", "name", "clock", "result", "first_send_ns", "done_ns")
-    firsts = kept(first_deliveries(delivered), run)
+    firsts = cached(first_deliveries(delivered), run)
     return ChannelFrames(run, whole.drop("items"), published, delivered, known, firsts, misuses)
 
 

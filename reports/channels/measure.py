@@ -65,9 +65,9 @@ def totals(frames: ChannelFrames) -> Row:
         F.count(F.lit(1)).alias("offered"), F.min("intended_ns").alias("first_ns"), F.max("intended_ns").alias("last_ns")
     )
     published = frames.messages.agg(
-        F.count("told_ns").alias("published"),
+        F.count("confirmed_ns").alias("published"),
         F.percentile((F.col("sent_ns") - F.col("intended_ns")) / MS, list(measure.LAG_RANKS)).alias("lag_ms"),
-        F.max("told_ns").alias("done_ns"),
+        F.max("confirmed_ns").alias("done_ns"),
     )
     return offered.crossJoin(published).collect()[0]
 
@@ -88,7 +88,7 @@ def received(frames: ChannelFrames) -> Row:
 def channels(frames: ChannelFrames) -> list[dict[str, Any]]:
     """One line per channel of the spec or of the history, by fan-out and name."""
     plan, turned = by_fan_out(frames.run), eras(frames)
-    sent = by_channel(frames.messages.groupBy("channel").agg(F.count("told_ns").alias("published")))
+    sent = by_channel(frames.messages.groupBy("channel").agg(F.count("confirmed_ns").alias("published")))
     got = by_channel(frames.firsts.groupBy("channel").agg(F.count(F.lit(1)).alias("n"), F.sum("times").alias("times")))
     lost = by_channel(declared_lost(frames).groupBy("channel").agg(F.sum("lost").alias("lost")))
     names = [*plan, *sorted({*sent, *got, *turned} - {*plan})]

@@ -21,8 +21,8 @@ S = 1_000 * MS
 def messages(published: DataFrame, run: Run) -> DataFrame:
     """One row per message of a publish that may have happened.
 
-    intended_ns: when its publish was due; sent_ns and sent_again_ns: its first and last send; told_ns: the first answer that
-    confirms it (null without one), place_at: its place in that answer; kept_ns: as told_ns, but only answers that no restore
+    intended_ns: when its publish was due; sent_ns and sent_again_ns: its first and last send; confirmed_ns: the first answer that
+    confirms it (null without one), place_at: its place in that answer; kept_ns: as confirmed_ns, but only answers that no restore
     may have undone; over_ns: it may have expired from then on; crcs: of its contents; gone: a restore may have undone it.
     """
     happened = published.where((F.col("type") != "fail") & F.coalesce(F.col("item_result") != "refused", F.lit(True)))
@@ -32,7 +32,7 @@ def messages(published: DataFrame, run: Run) -> DataFrame:
         F.min("intended_ns").alias("intended_ns"),
         F.min("first_send_ns").alias("sent_ns"),
         F.max("first_send_ns").alias("sent_again_ns"),
-        F.min(F.when(there, F.col("done_ns"))).alias("told_ns"),
+        F.min(F.when(there, F.col("done_ns"))).alias("confirmed_ns"),
         F.min_by(F.when(there, F.col("item_at")), F.when(there, F.col("done_ns"))).alias("place_at"),
         F.min(F.when(there & ~undone, F.col("done_ns"))).alias("kept_ns"),
         F.min(F.col("first_send_ns") + life_ns(run)).alias("over_ns"),

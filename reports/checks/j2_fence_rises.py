@@ -27,12 +27,12 @@ def flags(run: Run) -> dict[Base, list[Flag]]:
     twin, claimed = F.col("shared_fence") & sent_ns.isNotNull(), ("claim ", token(), " by ", proc)
     late_ms = milliseconds(sent_ns - newer_ns)
     fell = sentence(*claimed, " was sent ", late_ms, " ms after a claim with a greater fence was answered")
-    twice = sentence("lease ", token(), " was handed out by ", F.col("handed_out"), " claims, to ", who(proc, other))
+    twice = sentence("lease ", token(), " was handed out by ", F.col("deliveries"), " claims, to ", who(proc, other))
     return {
         "tokens": [
             Flag("fence fell", (newer_ns < sent_ns) & ~twin, fell, absence=False),
             Flag("equal fences", twin, sentence(*claimed, " has the fence of another lease"), absence=False),
-            Flag("token twice", (F.col("handed_out") > 1) | (proc != other), twice, absence=False),
+            Flag("token twice", (F.col("deliveries") > 1) | (proc != other), twice, absence=False),
         ]
     }
 

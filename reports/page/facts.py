@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.facts import of_channels
-from reports.page.tables import UNTOLD, cell, details, marked_up, safe
+from reports.page.tables import NO_VALUE, cell, details, marked_up, safe
 from reports.page.words import milliseconds
 
 #: Fields of a spec that the page shows in sections of their own; the others are listed unchanged.
@@ -36,7 +36,7 @@ def tiles(measures: Mapping[str, Any]) -> str:
         ("doubled", told(measures["doubled"]), bad(measures["doubled"])),
         ("dead", cell(measures["dead"]), ""),
         ("stale finishes refused", cell(measures["refused_stale"]), ""),
-        ("slowest recovery", milliseconds(recovered) if slowest else UNTOLD, ""),
+        ("slowest recovery", milliseconds(recovered) if slowest else NO_VALUE, ""),
     ]
     return laid(shown)
 

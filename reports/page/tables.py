@@ -10,7 +10,7 @@ from html import escape
 TEXT_MAX = 2_000
 
 #: Placeholder for an unknown value.
-UNTOLD = "&ndash;"
+NO_VALUE = "&ndash;"
 
 #: A text up to this length stays on one line.
 SHORT_MAX = 24
@@ -60,7 +60,7 @@ def width(text: str) -> str:
 def cell(value: object) -> str:
     """A value as shown in a table; a dash for None."""
     if value is None:
-        return UNTOLD
+        return NO_VALUE
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

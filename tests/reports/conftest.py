@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from reports import frames, load, page
+from reports.check_result import CheckResult
 from reports.checks import CHECKS
 from reports.findings import examine
 from reports.folder import history_files
-from reports.found import Found
 from reports.judge import judge, tables_folder
 from reports.samples import cpu_usage
 
@@ -46,7 +46,7 @@ def checked(spark: SparkSession) -> Checked:
         files, spec = history_files(run), json.loads((run / "spec.json").read_text())
         try:
             rows = load.read_rows(spark, files)
-            built = frames.build(rows, load.learn(rows, files, spec, cpu_usage(run)))
+            built = frames.build(rows, load.collect_facts(rows, files, spec, cpu_usage(run)))
             found = examine(built, tables_folder(run), [check for check in CHECKS if check.id in ids])
             return {one.check.id: told(one) for one in found}
         finally:
@@ -55,6 +55,6 @@ def checked(spark: SparkSession) -> Checked:
     return decide
 
 
-def told(found: Found) -> tuple[str, str]:
+def told(found: CheckResult) -> tuple[str, str]:
     """Verdict and reason of a check."""
     return found.verdict, found.why

@@ -30,7 +30,7 @@ def frames_of(spark: SparkSession, run: Path) -> ChannelFrames:
     """The frames of a run, as its judge builds them."""
     files, spec = history_files(run), json.loads((run / "spec.json").read_text())
     rows = load.read_rows(spark, files)
-    built = frames.build(rows, load.learn(rows, files, spec))
+    built = frames.build(rows, load.collect_facts(rows, files, spec))
     assert isinstance(built, ChannelFrames)
     return built
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import reports.judge
 from reports.command import main
-from reports.errors import CannotJudge
+from reports.errors import JudgeError
 from reports.folder import read_spec, spec_faults
 from reports.interrupts import Interrupts
 from reports.verdict import undecided
@@ -198,7 +198,7 @@ def test_what_an_older_judge_left_goes_first(tmp_path: Path, command: Command, m
 )
 def test_a_spec_that_no_harness_writes_is_one_clear_line(tmp_path: Path, change: dict[str, object], words: str) -> None:
     (tmp_path / "spec.json").write_text(json.dumps({**SPEC, **change}))
-    with pytest.raises(CannotJudge, match=re.escape(words)) as refused:
+    with pytest.raises(JudgeError, match=re.escape(words)) as refused:
         read_spec(tmp_path)
     assert "\n" not in str(refused.value) and str(refused.value).startswith(f"spec.json of {tmp_path.name}: ")
 
@@ -348,17 +348,17 @@ def test_missing_java_names_what_installs_it(tmp_path: Path) -> None:
 
 
 def test_no_java_at_all_names_what_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from reports.errors import CannotJudge
+    from reports.errors import JudgeError
     from reports.session import require_java
 
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CannotJudge, match="none on PATH: install the Debian package openjdk-17-jre-headless"):
+    with pytest.raises(JudgeError, match="none on PATH: install the Debian package openjdk-17-jre-headless"):
         require_java()
     old = tmp_path / "java"
     old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     old.chmod(0o755)
-    with pytest.raises(CannotJudge, match="needs Java 17 or newer, and .* is version 11"):
+    with pytest.raises(JudgeError, match="needs Java 17 or newer, and .* is version 11"):
         require_java()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from reports.command import main
 from reports.compare import FILE, PAGE_FILE, compare, render
-from reports.errors import CannotJudge
+from reports.errors import JudgeError
 
 FAULT = {"fault": "1-worker-kill", "name": "worker-kill", "lost": 0, "doubled": 1, "stale": 2, "recovery_ms": 2_040.5}
 MEASURES: dict[str, Any] = {
@@ -113,6 +113,6 @@ def test_the_page_has_the_same_table_and_no_markup_of_others(tmp_path: Path, cap
 def test_a_folder_that_is_no_comparison_is_one_line(content: str | None, complaint: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / FILE).write_text(content)
-    with pytest.raises(CannotJudge, match=complaint):
+    with pytest.raises(JudgeError, match=complaint):
         compare(tmp_path)
     assert main(["compare", str(tmp_path)]) == 2

@@ -13,16 +13,16 @@ from engine.history import ROW_FIELDS
 from reports import load, oddities
 from reports.checks import h1_faults_bit
 from reports.checks.h0_history_whole import doubts
-from reports.errors import CannotJudge
+from reports.errors import JudgeError
 from reports.facts import STATES, Run, Snapshot
 from reports.folder import history_files, torn_tail
 from tests.reports.good_run import cast, healthy
 from tests.reports.story import Story, ns
 
 
-def learn(spark: SparkSession, run: Path) -> Run:
+def collect_facts(spark: SparkSession, run: Path) -> Run:
     files = history_files(run)
-    return load.learn(load.read_rows(spark, files), files, json.loads((run / "spec.json").read_text()))
+    return load.collect_facts(load.read_rows(spark, files), files, json.loads((run / "spec.json").read_text()))
 
 
 def lines(run: Path, file: str) -> list[str]:
@@ -227,7 +227,7 @@ HOLES: list[tuple[Callable[[Path], None], str]] = [
 def test_a_hole_is_found_and_named(tmp_path: Path, spark: SparkSession, spoil: Callable[[Path], None], words: str) -> None:
     run = healthy(tmp_path / "run").write()
     spoil(run)
-    assert any(words in doubt for doubt in doubts(learn(spark, run)))
+    assert any(words in doubt for doubt in doubts(collect_facts(spark, run)))
 
 
 def test_a_killed_process_may_leave_its_last_line_torn_and_its_file_open(tmp_path: Path, spark: SparkSession) -> None:
@@ -236,21 +236,21 @@ def test_a_killed_process_may_leave_its_last_line_torn_and_its_file_open(tmp_pat
     for file in ("worker-2.jsonl", "worker-2.sink.jsonl"):
         content = lines(run, file)
         rewrite(run, file, [*content, '{"v":1,"seq":99,"proc":"worker-2","t_ns":12'])
-    assert doubts(learn(spark, run)) == []
+    assert doubts(collect_facts(spark, run)) == []
 
 
 def test_a_killed_process_is_excused_for_its_last_line_only(tmp_path: Path, spark: SparkSession) -> None:
     run = healthy(tmp_path / "run").write()
     content = lines(run, "worker-2.jsonl")
     rewrite(run, "worker-2.jsonl", [content[0], content[1][:20] + "\n", *content[2:], '{"v":1,'])
-    assert doubts(learn(spark, run)) == ["history file worker-2.jsonl has 1 corrupt line"]
+    assert doubts(collect_facts(spark, run)) == ["history file worker-2.jsonl has 1 corrupt line"]
 
 
 def test_a_newer_schema_is_not_read(tmp_path: Path, spark: SparkSession) -> None:
     run = healthy(tmp_path / "run").write()
     change(run, "worker-1.jsonl", 3, v=6)
-    with pytest.raises(CannotJudge, match=r"history file worker-1\.jsonl: schema version 6, this judge reads up to 5"):
-        learn(spark, run)
+    with pytest.raises(JudgeError, match=r"history file worker-1\.jsonl: schema version 6, this judge reads up to 5"):
+        collect_facts(spark, run)
 
 
 def test_a_history_without_operations_is_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
@@ -263,7 +263,7 @@ def test_a_history_without_operations_is_in_doubt(tmp_path: Path, spark: SparkSe
             for seq, row in enumerate(kept)
         ]
         file.write_text("\n".join(rows) + "\n")
-    assert "the history holds no operation" in doubts(learn(spark, run))
+    assert "the history holds no operation" in doubts(collect_facts(spark, run))
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_processes_that_write_while_they_are_frozen_are_in_doubt(tmp_path: Path,
     story = healthy(tmp_path / "run")
     story.spec["harness_errors"] = ["unplanned exit of worker-1"]
     story.life("worker-3", "while-frozen", 29)
-    assert h1_faults_bit.doubts(learn(spark, story.write())) == [
+    assert h1_faults_bit.doubts(collect_facts(spark, story.write())) == [
         "the harness could not carry out the drill: unplanned exit of worker-1",
         "worker-3 wrote to worker-3.jsonl while it was frozen at 2-worker-freeze",
         "worker-3 wrote to worker-3.sink.jsonl while it was frozen at 2-worker-freeze",
@@ -307,7 +307,7 @@ def test_consumers_inside_locust_are_not_counted_among_the_workers(tmp_path: Pat
     story.process("consumer-1", "worker")
     cast(story)
     story.life("consumer-1", "consumed", 1)
-    found = doubts(learn(spark, story.write()))
+    found = doubts(collect_facts(spark, story.write()))
     assert not any("workers were started" in doubt or "consumers" in doubt for doubt in found)
 
 
@@ -315,4 +315,4 @@ def test_a_network_fault_is_no_reason_for_a_new_era_of_the_server(tmp_path: Path
     story = healthy(tmp_path / "run")
     story.spec["plan"] = [*story.spec["plan"], {"fault": "3-net-down", "name": "net-down", "target": "worker-1,producer-1"}]
     story.row("worker-1", "connection", 49, server_run_id="r2", replid="era-2", server_role="master")
-    assert doubts(learn(spark, story.write())) == ["the server had 2 eras, and no fault of it was planned"]
+    assert doubts(collect_facts(spark, story.write())) == ["the server had 2 eras, and no fault of it was planned"]

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from reports.errors import CannotJudge
+from reports.errors import JudgeError
 from reports.junit import render, write
 from reports.verdict import undecided
 
@@ -57,5 +57,5 @@ def test_characters_that_xml_cannot_hold_are_replaced() -> None:
 
 def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "junit.xml.new").symlink_to("/dev/full")
-    with pytest.raises(CannotJudge, match=r"^junit\.xml of .* cannot be written: No space left on device$"):
+    with pytest.raises(JudgeError, match=r"^junit\.xml of .* cannot be written: No space left on device$"):
         write(tmp_path, undecided("why", {}))

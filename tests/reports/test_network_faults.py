@@ -12,7 +12,7 @@ from reports.checks.h1_network import LOSSES
 from reports.facts import Process, Run, Stage
 from reports.file_facts import CALL_SLOT_NS, FileFacts
 from tests.reports.good_run import healthy
-from tests.reports.test_recorder import learn
+from tests.reports.test_recorder import collect_facts
 
 S = 1_000_000_000
 TARGETS = "worker-1,producer-1"
@@ -100,7 +100,7 @@ def test_a_fault_that_a_run_does_not_notice_is_in_doubt(tmp_path: Path, spark: S
     for stage, at in (("inject", 39.0), ("witness", 41.6), ("heal", 41.7), ("healed", 42.0)):
         story.fault("3-net-down", TARGETS, stage, at)
     story.life("worker-1", "afterwards", 42.1)
-    assert doubts(learn(spark, story.write())) == [
+    assert doubts(collect_facts(spark, story.write())) == [
         "fault 3-net-down did not bite: worker-1 was answered while it was in force",
         "fault 3-net-down did not bite: producer-1 was answered while it was in force",
     ]

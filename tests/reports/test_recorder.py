@@ -23,16 +23,16 @@ from tests.reports.story import Story, ns
 S = 1_000_000_000
 
 
-def learn(spark: SparkSession, run: Path) -> Run:
+def collect_facts(spark: SparkSession, run: Path) -> Run:
     files = history_files(run)
-    return load.learn(load.read_rows(spark, files), files, json.loads((run / "spec.json").read_text()), cpu_usage(run))
+    return load.collect_facts(load.read_rows(spark, files), files, json.loads((run / "spec.json").read_text()), cpu_usage(run))
 
 
 def test_killed_processes_that_go_on_writing_are_in_doubt(tmp_path: Path, spark: SparkSession) -> None:
     story = healthy(tmp_path / "run")
     story.row("worker-2", "connection", 11, server_run_id="r", replid="era-1", server_role="master")
     story.files["worker-2.sink"].close()
-    assert doubts(learn(spark, story.write())) == [
+    assert doubts(collect_facts(spark, story.write())) == [
         "worker-2 wrote to worker-2.jsonl 990 ms after it was seen dead at 1-worker-kill",
         "worker-2 closed worker-2.sink.jsonl, and 1-worker-kill says that it was killed",
     ]
@@ -45,7 +45,7 @@ def test_rows_whose_instants_contradict_each_other_are_in_doubt(tmp_path: Path, 
     written_first = {"first_send_ns": ns(30), "last_send_ns": ns(30), "done_ns": ns(30.1)}
     for index, times in enumerate((sent_last, done_first, written_first)):
         story.row("worker-1", "operation", 30, f="promote", type="ok", op=f"worker-1-p{index}", items=[], **times)
-    assert doubts(learn(spark, story.write())) == [
+    assert doubts(collect_facts(spark, story.write())) == [
         "history file worker-1.jsonl has 3 operation rows whose instants are not in their order"
     ]
 
@@ -127,7 +127,7 @@ def test_enqueues_that_do_not_say_when_they_were_meant_to_be_sent_are_in_doubt(t
     story.enqueue("whenever", 40, intended_ns=None)
     story.run("worker-1", "whenever", 40.1)
     words = "producer-1 wrote 2 rows of enqueues that do not say when they were meant to be sent"
-    assert doubts(learn(spark, story.write())) == [words]
+    assert doubts(collect_facts(spark, story.write())) == [words]
 
 
 def late(story: Story, at: float, jobs: int, lag_s: float) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from engine.history import ITEM_FIELDS, ROW_FIELDS
 from reports.checks.h1_faults_bit import doubts
-from reports.errors import CannotJudge, one_line
+from reports.errors import JudgeError, one_line
 from reports.facts import Process, Run, Stage
 from reports.schema import CORRUPT, row_type
 from reports.table import render
@@ -32,13 +32,13 @@ def test_false_beats_unknown_beats_true(verdicts: list[str], merged: str) -> Non
 
 def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "verdict.json.new").symlink_to("/dev/full")
-    with pytest.raises(CannotJudge, match=r"^verdict\.json of .* cannot be written: No space left on device$"):
+    with pytest.raises(JudgeError, match=r"^verdict\.json of .* cannot be written: No space left on device$"):
         write(tmp_path, undecided("why", {}))
 
 
 def test_an_older_verdict_that_cannot_be_removed_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "verdict.json").mkdir()
-    with pytest.raises(CannotJudge, match=r"^the older verdict\.json of .* cannot be removed: Is a directory$"):
+    with pytest.raises(JudgeError, match=r"^the older verdict\.json of .* cannot be removed: Is a directory$"):
         withdraw(tmp_path)
 
 

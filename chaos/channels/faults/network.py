@@ -47,7 +47,7 @@ class ChannelReplyLost(LostFault):
         struck = self.strike(self._strike, "")
         return Seen(self._begun_ns, struck.ok, f"replies vanish on their way back; {self._losses} short losses before")
 
-    def look_healed(self) -> Seen:
+    def observe_healed(self) -> Seen:
         self.scene.wait(self._repeated, timeout_s=ANSWER_TIMEOUT_S / 2)
         return self.seen_healed(f"; publishes that were duplicates: {'some' if self._repeated() else 'none'}")
 

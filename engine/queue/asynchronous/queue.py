@@ -134,7 +134,7 @@ class AsyncQueue(AsyncQueueCalls):
         sent = await self._send_in_time(DeadlineBound(partial(draft.operation, nonce)), intended_ns)
         enqueued = producing.enqueued(sent)
         if job is not None:
-            self.hooks.tell([job], [enqueued])
+            self.hooks.announce([job], [enqueued])
         return enqueued
 
     @overload
@@ -191,7 +191,7 @@ class AsyncQueue(AsyncQueueCalls):
                     answers = await self.driver.send_many(pipelines.send(answers), intended_ns)
             except StopIteration as end:
                 came: list[Enqueued] = end.value
-        self.hooks.tell(prepared, came if prepared else ())
+        self.hooks.announce(prepared, came if prepared else ())
         return came
 
     async def pause(self, name: str | None = None, *, length_ms: int = 0) -> None:

@@ -133,7 +133,7 @@ class Queue(QueueCalls):
         sent = self._send_in_time(DeadlineBound(partial(draft.operation, nonce)), intended_ns)
         enqueued = producing.enqueued(sent)
         if job is not None:
-            self.hooks.tell([job], [enqueued])
+            self.hooks.announce([job], [enqueued])
         return enqueued
 
     @overload
@@ -189,7 +189,7 @@ class Queue(QueueCalls):
                 answers = self.driver.send_many(pipelines.send(answers), intended_ns)
         except StopIteration as end:
             came: list[Enqueued] = end.value
-        self.hooks.tell(prepared, came if prepared else ())
+        self.hooks.announce(prepared, came if prepared else ())
         return came
 
     def pause(self, name: str | None = None, *, length_ms: int = 0) -> None:

@@ -213,7 +213,7 @@ def latency_rows(frames: ChannelFrames, axis: Axis) -> DataFrame:
 def tally(frames: ChannelFrames, axis: Axis) -> DataFrame:
     """Counts per name and bucket."""
     offered = spread_out(meant(frames), {"offered": (F.col("intended_ns"), each())}, axis)
-    there = spread_out(frames.messages, {"published": (F.col("told_ns"), each())}, axis)
+    there = spread_out(frames.messages, {"published": (F.col("confirmed_ns"), each())}, axis)
     first = spread_out(frames.firsts, {"delivered": (F.col("done_ns"), each())}, axis)
     again = spread_out(repeats(frames), {"redelivered": (F.col("done_ns"), each())}, axis)
     lost = spread_out(declared_lost(frames), {"lost": (F.col("done_ns"), F.col("lost").cast("double"))}, axis)

@@ -17,7 +17,7 @@ DECLARED = "declared"
 
 
 @dataclass
-class Found:
+class CheckResult:
     """The result of one check. `counts` is by (level, kind); `examples` are whole sentences, by level."""
 
     check: Check
@@ -45,17 +45,17 @@ class Found:
     def why(self) -> str:
         """Why the check is not valid, in one line; empty when it is."""
         if self.verdict == "violated":
-            return said(self.total("violated"), self.examples["violated"])
+            return summarize(self.total("violated"), self.examples["violated"])
         reasons = list(self.doubts)
         if self.total("unknown"):
-            reasons.append(said(self.total("unknown"), self.examples["unknown"]))
+            reasons.append(summarize(self.total("unknown"), self.examples["unknown"]))
         if self.total("unproven"):
-            reasons.append("missing rows may explain it: " + said(self.total("unproven"), self.examples["unproven"]))
+            reasons.append("missing rows may explain it: " + summarize(self.total("unproven"), self.examples["unproven"]))
         elif self.hidden:
             reasons.append("missing rows may hide a violation")
         return "; ".join(reasons)
 
 
-def said(count: int, examples: Sequence[str]) -> str:
+def summarize(count: int, examples: Sequence[str]) -> str:
     """The first example, with the count if there are more."""
     return examples[0] if count == 1 else f"{count} found, the first: {examples[0]}"

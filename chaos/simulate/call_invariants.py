@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
+from chaos.simulate.admin_invariants import OUTCOMES, check_administration, check_cancellation_reported, check_results
 from chaos.simulate.book import Book
 from chaos.simulate.bytes_invariants import check_look, check_payloads
+from chaos.simulate.children_invariants import check_children, check_dependents
 from chaos.simulate.clear_invariants import check_clears, check_kept
 from chaos.simulate.cron_invariants import check_cron
 from chaos.simulate.due_invariants import check_due
 from chaos.simulate.enqueue_invariants import check_windows, wanted_results
-from chaos.simulate.hand_invariants import OUTCOMES, check_administration, check_results, check_told_cancelled
-from chaos.simulate.kin_invariants import check_heirs, check_kin
 from chaos.simulate.life_invariants import check_life
 from chaos.simulate.limits_invariants import check_limits, check_turns, claimable
 from chaos.simulate.lock_invariants import check_locks
@@ -57,8 +57,8 @@ def check_call(delivery: Delivery, book: Book, profile: Profile) -> None:
     check_limits(delivery, fresh, book, clock_runs=clock_runs)
     check_turns(delivery, fresh)
     check_administration(delivery, book)
-    check_kin(delivery)
-    check_heirs(delivery, book)
+    check_children(delivery)
+    check_dependents(delivery, book)
     check_cron(delivery, book, clock_runs=clock_runs)
     check_results(delivery, book)
     check_look(delivery, book)
@@ -82,7 +82,7 @@ def check_call(delivery: Delivery, book: Book, profile: Profile) -> None:
             _ended(delivery, tuple(failure.lease for failure in operation.failures), reply, book)
         case Extend() if isinstance(reply, Extended):
             _extended(delivery, operation, reply)
-            check_told_cancelled(delivery, operation.leases, reply, book)
+            check_cancellation_reported(delivery, operation.leases, reply, book)
         case Enqueue() if isinstance(reply, Enqueued):
             _enqueued(delivery, (reply,), book, clock_runs)
         case EnqueueMany() if isinstance(reply, EnqueuedMany):

@@ -80,7 +80,7 @@ def state_of(state: State, job: str) -> str:
     return "waiting"
 
 
-def check_told_cancelled(delivery: Delivery, leases: tuple[Lease, ...], reply: Extended, book: Book) -> None:
+def check_cancellation_reported(delivery: Delivery, leases: tuple[Lease, ...], reply: Extended, book: Book) -> None:
     """Rule 26: who renews the lease of a cancelled job is told so."""
     for lease, (result, _) in zip(leases, reply.items, strict=True):
         tombstone = delivery.before.job(lease.job)

@@ -32,7 +32,7 @@ def freed(state: State) -> list[str]:
     return [job for job in blocked if not any(fate(state, parent) == "open" for parent in state.members("needs:" + job))]
 
 
-def check_kin_keys(state: State) -> None:
+def check_children_keys(state: State) -> None:
     """Who needs parents is blocked and nowhere else; who is blocked needs some, and they know it."""
     for name in state.names("needs:"):
         job = name[6:]
@@ -47,7 +47,7 @@ def check_kin_keys(state: State) -> None:
                 raise Found("kin", f"{job} needs {parent}, whose end nobody would tell it", (job, parent))
 
 
-def check_kin(delivery: Delivery) -> None:
+def check_children(delivery: Delivery) -> None:
     """A parent is struck off when it has ended, and where it was lost only for those that go on without it."""
     before, after = delivery.before, delivery.after
     for name in after.changed:
@@ -79,7 +79,7 @@ def _born(operation: Enqueue, after: State) -> None:
         raise Found("parent open", f"{job} is made and waits for {held}, not for {', '.join(sorted(waits)) or 'nobody'}", (job,))
 
 
-def check_heirs(delivery: Delivery, book: Book) -> None:
+def check_dependents(delivery: Delivery, book: Book) -> None:
     """While a child lives, what its parents have left is there: what it found when it was made, and what came while it waited."""
     before, after, operation = delivery.before, delivery.after, delivery.operation
     if isinstance(operation, Enqueue) and operation.options.needs and getattr(delivery.reply, "result", "") == "created":

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SMALL_ROWS = 100_000
 
 
-def kept(frame: DataFrame, run: Run) -> DataFrame:
+def cached(frame: DataFrame, run: Run) -> DataFrame:
     """The frame, computed once and cached for all later queries.
 
     Spark plans each query from the source files on, through the whole lineage of a cached frame. In a small run that is most of
