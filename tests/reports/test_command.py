@@ -75,7 +75,7 @@ def test_the_exit_code_tells_the_verdict(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, verdict: str, exit_code: int
 ) -> None:
     run = healthy(tmp_path / "run").write()
-    monkeypatch.setattr(reports.judge, "look", lambda *_: ({**undecided("because", {}), "verdict": verdict}, None))
+    monkeypatch.setattr(reports.judge, "evaluate", lambda *_: ({**undecided("because", {}), "verdict": verdict}, None))
     code, out, _ = command(run)
     assert (code, out.splitlines()[-1]) == (exit_code, f"verdict: {verdict}")
     assert json.loads((run / "verdict.json").read_text())["verdict"] == verdict
@@ -153,7 +153,7 @@ def test_a_page_that_cannot_be_drawn_is_one_line_and_changes_nothing(
         raise ValueError("no ink\nno paper")
 
     run = healthy(tmp_path / "run").write()
-    monkeypatch.setattr(reports.judge, "look", lambda *_: ({**undecided("because", {}), "verdict": "valid"}, None))
+    monkeypatch.setattr(reports.judge, "evaluate", lambda *_: ({**undecided("because", {}), "verdict": "valid"}, None))
     monkeypatch.setattr(reports.judge.page, "write_report", stumble)
     code, out, err = command(run)
     assert (code, out.splitlines()[-1]) == (0, "verdict: valid")
@@ -172,7 +172,7 @@ def test_what_an_older_judge_left_goes_first(tmp_path: Path, command: Command, m
         assert not any(path.exists() for path in old)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reports.judge, "look", interrupt)
+    monkeypatch.setattr(reports.judge, "evaluate", interrupt)
     assert command(run)[0] == 2
 
 
@@ -243,12 +243,12 @@ def test_a_signal_that_was_swallowed_still_leaves_no_verdict(
     monkeypatch.setattr(reports.judge, "INTERRUPTS", interrupts)
     handle = interrupts._handle
 
-    def look(*_: object) -> tuple[dict[str, object], None]:
+    def evaluate(*_: object) -> tuple[dict[str, object], None]:
         with suppress(KeyboardInterrupt):
             handle(signal.SIGINT, None)
         return {**undecided("because", {}), "verdict": "valid"}, None
 
-    monkeypatch.setattr(reports.judge, "look", look)
+    monkeypatch.setattr(reports.judge, "evaluate", evaluate)
     code, out, err = command(run)
     assert (code, out, err.splitlines()[-1]) == (2, "verdict: unknown\n", "judge: interrupted")
     assert not (run / "verdict.json").exists()
@@ -275,7 +275,7 @@ def test_a_verdict_that_cannot_be_written_is_never_a_pass(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = healthy(tmp_path / "run").write()
-    monkeypatch.setattr(reports.judge, "look", lambda *_: ({**undecided("because", {}), "verdict": "valid"}, None))
+    monkeypatch.setattr(reports.judge, "evaluate", lambda *_: ({**undecided("because", {}), "verdict": "valid"}, None))
     (run / "verdict.json.new").symlink_to("/dev/full")
     code, out, err = command(run)
     assert (code, out) == (2, "verdict: unknown\n")
@@ -291,7 +291,7 @@ def test_a_judge_that_is_interrupted_leaves_no_older_verdict(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reports.judge, "look", interrupt)
+    monkeypatch.setattr(reports.judge, "evaluate", interrupt)
     code, out, err = command(run)
     assert (code, out, err.splitlines()[-1]) == (2, "verdict: unknown\n", "judge: interrupted")
     assert not (run / "verdict.json").exists()
