@@ -20,7 +20,7 @@ from reports.frames import Frames
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: A worker has stopped claiming if it got none of this many claims per live worker; fewer claims prove nothing.
+#: A worker has stopped claiming if it made none of this many claims (calls that got jobs) per live worker; fewer prove nothing.
 TRAFFIC_PER_WORKER = 10
 
 #: Silence that is shorter than this many sweep intervals proves nothing.
@@ -35,11 +35,13 @@ def silent_workers(frames: Frames) -> tuple[DataFrame, Flag]:
     load = frames.jobs.agg(F.max("enqueue_sent_ns").alias("last_ns"))
     load = load.withColumn("half_ns", F.expr(f"(last_ns + {heal_ns}L) div 2"))
     late = (claimed_ns > F.col("half_ns")) & (claimed_ns <= F.col("last_ns"))
+    # One call may claim a whole batch, but it takes only one turn at the wake list.
+    call = F.struct(proc, claimed_ns)
     after = frames.tokens.where(claimed_ns > heal_ns).crossJoin(F.broadcast(load))
     traffic = after.agg(
-        F.count(F.lit(1)).alias("claims"),
+        F.count_distinct(call).alias("claims"),
         F.collect_set("proc").alias("claimed"),
-        F.count_if(late).alias("late_claims"),
+        F.count_distinct(F.when(late, call)).alias("late_claims"),
         F.collect_set(F.when(late, proc)).alias("late_claimed"),
         F.max("half_ns").alias("half_ns"),
         F.max("last_ns").alias("last_ns"),
@@ -48,8 +50,8 @@ def silent_workers(frames: Frames) -> tuple[DataFrame, Flag]:
     there = (F.col("worker.opened_ns") < F.col("half_ns")) & (F.col("worker.closed_ns") > F.col("last_ns"))
     long_enough = F.col("last_ns") - F.col("half_ns") >= SWEEPS * run.sweep_ms * MS
     stopped = there & long_enough & (F.col("late_claims") >= enough) & ~F.array_contains("late_claimed", F.col("worker.name"))
-    of_late = sentence("claimed none of the last ", F.col("late_claims"), " jobs that were claimed under load")
-    of_all = sentence("claimed none of the ", F.col("claims"), " jobs claimed after the last heal")
+    of_late = sentence("claimed none of the last ", F.col("late_claims"), " claims under load")
+    of_all = sentence("claimed none of the ", F.col("claims"), " claims after the last heal")
     known = (F.col("claims") >= enough) & F.lit(run.watched_ns >= heal_ns + run.recovery_bound_ms * MS)
     workers = traffic.withColumn("worker", F.explode(lives(run))).select("*", F.col("worker.name").alias("name"))
     level = F.when(known, "violated").otherwise("unknown")

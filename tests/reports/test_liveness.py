@@ -24,7 +24,7 @@ def load(story: Story, every_s: float, workers: dict[str, tuple[float, float]]) 
 @pytest.mark.parametrize(
     ("every_s", "span", "verdict", "words"),
     [
-        (0.15, (37.0, 37.1), "violated", "worker-4 claimed none of the last 44 jobs that were claimed under load"),
+        (0.15, (37.0, 37.1), "violated", "worker-4 claimed none of the last 44 claims under load"),
         (0.5, (37.0, 37.1), "valid", ""),
         (0.15, (42.0, 43.0), "valid", ""),
     ],
@@ -68,7 +68,7 @@ def no_claims(story: Story) -> None:
     ("tell", "early_s", "words"),
     [
         (never_again, 20.9, "gone in hand of worker-2 at 1-worker-kill, never ran elsewhere"),
-        (no_claims, 43.5, "worker-4 claimed none of the 80 jobs claimed after the last heal"),
+        (no_claims, 43.5, "worker-4 claimed none of the 80 claims after the last heal"),
     ],
     ids=["in hand", "silent worker"],
 )

@@ -147,8 +147,8 @@ def silent(worker: str, jobs: int) -> Callable[[Story], None]:
 @pytest.mark.parametrize(
     ("tell", "verdict", "words"),
     [
-        (silent("worker-4", 15), "violated", "worker-4 claimed none of the 30 jobs claimed after the last heal"),
-        (silent("worker-4", 5), "unknown", "worker-4 claimed none of the 10 jobs claimed after the last heal"),
+        (silent("worker-4", 15), "violated", "worker-4 claimed none of the 30 claims after the last heal"),
+        (silent("worker-4", 5), "unknown", "worker-4 claimed none of the 10 claims after the last heal"),
     ],
     ids=["with work for all", "with little work"],
 )
