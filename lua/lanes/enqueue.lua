@@ -37,12 +37,23 @@
 -- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the existing job; or orphan and the id of the parent of
 --       which nothing is known
 
-settled(prefix)
--- These two reads show the key types as well, which saves a command per enqueue.
-local raw, last = redis.pcall('GET', job), redis.pcall('GET', seq)
-local doubtful = type(raw) == 'table' or type(last) == 'table' or unique_key ~= '' or dedup_key ~= ''
-check_types({ ready, lane, due, active, dead }, { sweep, run, classes, parked, stats }, { wake },
-  doubtful and { seq, job, unique, dedup } or {})
+-- A plain job, which is what most calls bring: no parents, no delay, no unique or dedup key. Its call reads only the keys that it
+-- writes, each of them once, because each further command costs more than the rest of the script.
+local plain = #KEYS == 15 and delay_ms == 0 and unique_key == '' and dedup_key == ''
+local raw, noted = redis.pcall('GET', job), redis.pcall('HMGET', stats, 'turn', 'events')
+local score, size, markers = redis.pcall('ZSCORE', ready, lane_name), redis.pcall('ZCARD', lane), redis.pcall('LLEN', wake)
+if type(raw) == 'table' or noted.err or type(score) == 'table' or type(size) == 'table' or type(markers) == 'table' then
+  check_types({ ready, lane }, { stats }, { wake }, { job })
+end
+-- While the slot moves, a node on which one of KEYS is missing, as the key of a new job is, refuses the call by itself (rule 27).
+if raw or noted[2] or not plain then settled(prefix) end
+if raw or not plain then check_types({ due, active, dead }, { sweep, run }, {}, { seq, unique, dedup }) end
+-- The class of a ready lane is known, and the lane is not parked.
+local class_known, is_parked = 1, 0
+if not score then
+  class_known, is_parked = redis.pcall('HEXISTS', classes, class), redis.pcall('HEXISTS', parked, lane_name)
+  if type(class_known) == 'table' or type(is_parked) == 'table' then check_types({}, { classes, parked }, {}) end
+end
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local nonce = string.sub(tail, 1, 8)
@@ -75,14 +86,21 @@ if unique_key ~= '' or dedup_key ~= '' then
     return { srv_us, 'duplicate', state, fence, first }
   end
 end
+local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
+local new = class_known == 0 and new_class(prefix, classes, class, target)
+
+-- The first write is also the check of its key.
+local sequence = redis.pcall('INCR', seq)
+if type(sequence) == 'table' then
+  check_types({}, {}, {}, { seq })
+  error(sequence)
+end
 -- 2^48: beyond it a FIFO score would leave its band (rule 16).
 -- anchor: sequences-end-at-2-48
-if tonumber(last or 0) >= 281474976710655 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end
-local noted = redis.call('HMGET', stats, 'turn', 'events')
-local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
-local new = new_class(prefix, classes, class, target)
-
-local sequence = redis.call('INCR', seq)
+if sequence > 281474976710655 then
+  redis.call('INCRBY', seq, -1)
+  return redis.error_reply('IRONCLAIM sequence exhausted at 2^48')
+end
 local due_ms = delay_ms > 0 and now_ms + delay_ms or -delay_ms
 local envelope = head .. struct.pack('>I6I6', sequence, now_ms) .. (due_ms > 0 and struct.pack('>I6', due_ms) or '') .. tail
 if new then note_class(prefix, classes, class, target, now_ms) end
@@ -97,13 +115,18 @@ elseif due_ms > 0 then -- anchor: delayed-jobs-wait
   redis.call('ZADD', due, due_ms, member)
   gains = redis.call('ZRANGE', due, 0, 0)[1] == member
 else
-  gains = to_lane(prefix, id, { class = class, lane = lane_name, priority = priority, flags = flags, sequence = sequence }, turn)
+  -- As to_lane does, with what was read above.
+  local place = (10 - priority) * 562949953421312 + turn
+  gains = is_parked == 0
+  -- anchor: urgent-new-job-moves-its-lane-ahead
+  if is_parked == 0 and place < (tonumber(score) or math.huge) then redis.call('ZADD', ready, 'LT', place, lane_name) end
+  redis.call('ZADD', lane, lane_score(priority, flags, sequence), id)
 end
 -- The job and its unique key in one write: a key without its job would never be removed.
 -- anchor: job-after-its-index-entry, 2 lines
 if unique_key ~= '' then redis.call('MSET', unique, id, job, envelope) else redis.call('SET', job, envelope) end
 if dedup_key ~= '' then redis.call('SET', dedup, id, 'PXAT', now_ms + dedup_ms) end
-if gains then wake_push(wake) end -- anchor: new-work-leaves-a-marker
+if gains and markers == 0 then redis.call('RPUSH', wake, '1') end -- anchor: new-work-leaves-a-marker
 if events then
   events[1] = { 'created', id, envelope_open(envelope).name, waits_for[1] and 'blocked' or due_ms > 0 and 'delayed' or 'waiting' }
 end

@@ -287,10 +287,10 @@ def test_a_new_connection_loads_the_scripts_that_the_server_lacks_and_no_others(
 def test_an_error_of_a_script_is_told_at_once_and_leaves_the_connection_usable(queue: Queue, ironclaim_url: str) -> None:
     queue.enqueue("work", {}, id="a")
     with raw_client(ironclaim_url) as client:
-        client.set(queue.model.keys.due, "no zset")
+        client.set(queue.model.keys.stats, "no hash")
         with pytest.raises(ScriptFault, match="enqueue: the server answered WRONGTYPE"):
             queue.enqueue("work", {}, id="b")
-        client.delete(queue.model.keys.due)
+        client.delete(queue.model.keys.stats)
     assert queue.enqueue("work", {}, id="b").result == "created"
 
 

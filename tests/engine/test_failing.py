@@ -253,7 +253,7 @@ def test_an_error_that_reroutes_sends_the_job_to_another_queue(queue: Queue, iro
 @pytest.mark.feature("BQ34")
 def test_a_target_that_cannot_take_the_job_makes_it_a_failed_run(queue: Queue, ironclaim_url: str) -> None:
     with queue_client(queue) as client:
-        client.set("ic:{big}:due", "no zset")
+        client.set("ic:{big}:stats", "no hash")
     queue.enqueue("work", 7, id="j", attempts=2, backoff_ms=0, reroute_on={"GpuError": "big:gpu"})
     assert len(run(queue, raises(GpuError("none free")))) == 2
     assert states(queue) == {"dead": ["j"]}

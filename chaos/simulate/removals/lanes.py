@@ -61,6 +61,10 @@ LANES = (
                 "562949953421312 + turn, job.lane)",
             ),
             Edit(
+                "urgent-new-job-moves-its-lane-ahead",
+                "if is_parked == 0 then redis.call('ZADD', ready, 'NX', place, lane_name) end",
+            ),
+            Edit(
                 "urgent-bulk-job-moves-its-lane-ahead",
                 "redis.call('ZADD', lane.ready, 'NX', (10 - lane.best) * 562949953421312 + turn, lane.name)",
             ),

@@ -26,7 +26,7 @@ STORAGE = (
         (
             Edit(
                 "sequences-end-at-2-48",
-                "if tonumber(last or 0) >= 2^52 then return redis.error_reply('IRONCLAIM sequence exhausted at 2^48') end",
+                "if sequence > 2^52 then",
             ),
         ),
         ("score",),
