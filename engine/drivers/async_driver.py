@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 from engine.call import Call
 from engine.drivers.async_connections import AsyncConnections
+from engine.drivers.async_gathering import AsyncGathering
 from engine.drivers.client_errors import FAILURES
 from engine.drivers.connections import packed
 from engine.drivers.durability import Durability
@@ -48,6 +49,7 @@ class AsyncDriver:
         self._durability = durability
         patience_ms = max(block_ms_max, durability.wait_ms if durability is not None else 0)
         self._connections = AsyncConnections(endpoint, Handshake(scripts, self.clock, observer), patience_ms=patience_ms)
+        self._gathering = AsyncGathering(self)
 
     @property
     def turns(self) -> asyncio.Semaphore:
@@ -62,18 +64,35 @@ class AsyncDriver:
         """Run a call and say when it was first sent. Raises as `run` does, and ScriptFault for a call that blocks for longer
         than this driver waits. `again`: a copy of this call from an earlier `send` is still unanswered (rule 5)."""
         in_flight_call = InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns, again)
-        await self._carry((in_flight_call,))
+        await self.carry((in_flight_call,))
         return in_flight_call.sent()
+
+    async def send_gathered(self, build: Callable[[], Call[Any]], size_bytes: int, intended_ns: int | None = None) -> Sent:
+        """Run a call together with those that other tasks send now, each of which stays a call of its own; it takes no turn of
+        its caller's. `build` makes the call when it leaves; `size_bytes` is its size, roughly. Raises as `send` does."""
+        return await self._gathering.send(build, size_bytes, intended_ns)
 
     async def send_many(self, calls: Sequence[Call[Any]], intended_ns: int | None = None) -> list[Sent | EngineError]:
         """Run calls in one pipeline, at most 100; what came of each, in their order. An error or a lost reply concerns its own
         call only: those without an answer are sent again together, later than their neighbours (rule 28)."""
-        in_flight = [
-            InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
-            for call in pipeline(calls)
-        ]
-        await self._carry(in_flight)
+        in_flight = [self.start(call, intended_ns) for call in pipeline(calls)]
+        await self.carry(in_flight)
         return [in_flight_call.outcome() for in_flight_call in in_flight]
+
+    def start(self, call: Call[Any], intended_ns: int | None = None) -> InFlightCall:
+        """A call that is about to be sent for the first time. Raises ScriptFault as `send` does."""
+        return InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
+
+    async def carry(self, in_flight: Sequence[InFlightCall], after_send: Callable[[], None] = lambda: None) -> None:
+        """Send until each call has ended. `after_send` is called after each send, when its replies were handed out."""
+        pause_s = settle(in_flight, await self._exchange(in_flight))
+        after_send()
+        while waiting := [in_flight_call for in_flight_call in in_flight if not in_flight_call.ended]:
+            await asyncio.sleep(pause_s)
+            for in_flight_call in waiting:
+                in_flight_call.leaves_again()
+            pause_s = settle(waiting, await self._exchange(waiting))
+            after_send()
 
     async def server_now_ms(self) -> int:
         """The server's time, never ahead of it; the first use connects. Raises ServerUnavailable or UnsafeServer."""
@@ -93,15 +112,6 @@ class AsyncDriver:
     async def close(self) -> None:
         """Close the idle connections."""
         await self._connections.close()
-
-    async def _carry(self, in_flight: Sequence[InFlightCall]) -> None:
-        """Send until each call has ended."""
-        pause_s = settle(in_flight, await self._exchange(in_flight))
-        while waiting := [in_flight_call for in_flight_call in in_flight if not in_flight_call.ended]:
-            await asyncio.sleep(pause_s)
-            for in_flight_call in waiting:
-                in_flight_call.leaves_again()
-            pause_s = settle(waiting, await self._exchange(waiting))
 
     async def _exchange(self, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
         """Send calls once, in one write. Returns their replies, as `settle` takes them."""

@@ -67,6 +67,10 @@ class SyncDriver:
         self._carry((in_flight_call,), self._exchange((in_flight_call,)))
         return in_flight_call.sent()
 
+    def send_gathered(self, build: Callable[[], Call[Any]], size_bytes: int, intended_ns: int | None = None) -> Sent:
+        """Build a call and run it alone; the asyncio driver sends those of several tasks together. Raises as `send` does."""
+        return self.send(build(), intended_ns)
+
     def depart(self, call: Call[Any], *, again: bool = False) -> Flight:
         """The first half of `send`, which waits for nothing: the call leaves if a connection is at hand. The other half is
         `arrive`, which any thread may do."""

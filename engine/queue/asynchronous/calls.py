@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from engine.call import Call
 from engine.drivers.async_driver import AsyncDriver
 from engine.drivers.in_flight import Sent
 from engine.errors import EngineError
@@ -36,19 +37,39 @@ class AsyncQueueCalls(QueueSettings):
         except StopIteration as end:
             return end.value
 
-    async def _send_in_time(self, asked: DeadlineBound, intended_ns: int | None = None) -> Sent:
+    async def _send_in_time(self, asked: DeadlineBound) -> Sent:
         """Send an operation that is void after the time that it is given; once more when that was reckoned wrongly (rule 3).
         Raises UnsupportedFeature, before any I/O, for an operation that the model lacks."""
         if self.model.check is not None:
             self.model.refuse(asked.operation(0))
         async with self.driver.turns:
-            await self.driver.server_now_ms()
-            if not self._noted:
-                await self._note_use()
-            sent = await self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), intended_ns)
+            await self._contact()
+            sent = await self.driver.send(self._timed(asked))
             if sent.came_late:
-                sent = await self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), intended_ns)
+                sent = await self.driver.send(self._timed(asked))
         return sent
+
+    async def _send_enqueue(self, asked: DeadlineBound, payload_bytes: int, intended_ns: int | None) -> Sent:
+        """Send the enqueue of one job as `_send_in_time` does; the driver may send it together with those of other callers."""
+        if self.model.check is not None:
+            self.model.refuse(asked.operation(0))
+        if not (self._noted and self.driver.clock.known):
+            async with self.driver.turns:
+                await self._contact()
+        sent = await self.driver.send_gathered(lambda: self._timed(asked), payload_bytes, intended_ns)
+        if sent.came_late:
+            sent = await self.driver.send_gathered(lambda: self._timed(asked), payload_bytes, intended_ns)
+        return sent
+
+    def _timed(self, asked: DeadlineBound) -> Call[Any]:
+        """The call of an operation that leaves now."""
+        return self.model.call(asked.operation(self.driver.not_after_ms()))
+
+    async def _contact(self) -> None:
+        """Learn the server's time, and list the queue there; only the first call has to."""
+        await self.driver.server_now_ms()
+        if not self._noted:
+            await self._note_use()
 
     async def _note_use(self) -> None:
         """List the queue among those of its server, the first time that this process puts something into it or works for it. A

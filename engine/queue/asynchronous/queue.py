@@ -50,8 +50,8 @@ _STATS_PAGES_MAX = 1_000
 class AsyncQueue(AsyncQueueCalls):
     """A named queue on one Redis or Valkey server, for the tasks of one event loop at a time; connects on first use.
 
-    At most 16 calls run at once, each on a connection of its own; more wait for their turn. A task that is cancelled in mid-call
-    leaves the outcome of its call unknown.
+    At most 16 calls run at once, each on a connection of its own; more wait for their turn. Jobs that many tasks enqueue one by
+    one leave together, each as a call of its own. A task that is cancelled in mid-call leaves the outcome of its call unknown.
 
     `model` is the data model, one of `engine.models`: None is Lanes, the engine's own. `url` or `client` says where the server
     is: a url (redis://, rediss:// or unix://, with user and password), or a redis.asyncio.Redis whose address, credentials and
@@ -131,7 +131,7 @@ class AsyncQueue(AsyncQueueCalls):
         draft, job = self._drafted(name, payload, id, options)
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
-        sent = await self._send_in_time(DeadlineBound(partial(draft.operation, nonce)), intended_ns)
+        sent = await self._send_enqueue(DeadlineBound(partial(draft.operation, nonce)), len(draft.payload), intended_ns)
         enqueued = producing.enqueued(sent)
         if job is not None:
             self.hooks.announce([job], [enqueued])

@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from engine.call import Call
 from engine.drivers.driver import SyncDriver
 from engine.drivers.in_flight import Sent
 from engine.errors import EngineError
@@ -33,18 +34,37 @@ class QueueCalls(QueueSettings):
         except StopIteration as end:
             return end.value
 
-    def _send_in_time(self, asked: DeadlineBound, intended_ns: int | None = None) -> Sent:
+    def _send_in_time(self, asked: DeadlineBound) -> Sent:
         """Send an operation that is void after the time that it is given; once more when that was reckoned wrongly (rule 3).
         Raises UnsupportedFeature, before any I/O, for an operation that the model lacks."""
         if self.model.check is not None:
             self.model.refuse(asked.operation(0))
+        self._contact()
+        sent = self.driver.send(self._timed(asked))
+        if sent.came_late:
+            sent = self.driver.send(self._timed(asked))
+        return sent
+
+    def _send_enqueue(self, asked: DeadlineBound, payload_bytes: int, intended_ns: int | None) -> Sent:
+        """Send the enqueue of one job as `_send_in_time` does; the driver may send it together with those of other callers."""
+        if self.model.check is not None:
+            self.model.refuse(asked.operation(0))
+        if not (self._noted and self.driver.clock.known):
+            self._contact()
+        sent = self.driver.send_gathered(lambda: self._timed(asked), payload_bytes, intended_ns)
+        if sent.came_late:
+            sent = self.driver.send_gathered(lambda: self._timed(asked), payload_bytes, intended_ns)
+        return sent
+
+    def _timed(self, asked: DeadlineBound) -> Call[Any]:
+        """The call of an operation that leaves now."""
+        return self.model.call(asked.operation(self.driver.not_after_ms()))
+
+    def _contact(self) -> None:
+        """Learn the server's time, and list the queue there; only the first call has to."""
         self.driver.server_now_ms()
         if not self._noted:
             self._note_use()
-        sent = self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), intended_ns)
-        if sent.came_late:
-            sent = self.driver.send(self.model.call(asked.operation(self.driver.not_after_ms())), intended_ns)
-        return sent
 
     def _note_use(self) -> None:
         """List the queue among those of its server, the first time that this process puts something into it or works for it. A

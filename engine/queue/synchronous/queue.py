@@ -130,7 +130,7 @@ class Queue(QueueCalls):
         draft, job = self._drafted(name, payload, id, options)
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
-        sent = self._send_in_time(DeadlineBound(partial(draft.operation, nonce)), intended_ns)
+        sent = self._send_enqueue(DeadlineBound(partial(draft.operation, nonce)), len(draft.payload), intended_ns)
         enqueued = producing.enqueued(sent)
         if job is not None:
             self.hooks.announce([job], [enqueued])
