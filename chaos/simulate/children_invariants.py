@@ -41,10 +41,10 @@ def check_children_keys(state: State) -> None:
     for job in state.zset("blocked"):
         parents = state.members("needs:" + job)
         if not parents:
-            raise Found("kin", f"{job} is blocked and needs nobody", (job,))
+            raise Found("children", f"{job} is blocked and needs nobody", (job,))
         for parent in parents:
             if job not in state.members("feeds:" + parent) or parent not in state.members("feeding"):
-                raise Found("kin", f"{job} needs {parent}, whose end nobody would tell it", (job, parent))
+                raise Found("children", f"{job} needs {parent}, whose end nobody would tell it", (job, parent))
 
 
 def check_children(delivery: Delivery) -> None:

@@ -89,7 +89,7 @@ def plan_actions(profile: Profile, chooser: random.Random) -> tuple[PlannedActio
                 made.append(f"j{len(made) + 1}")
                 names.append(made[-1])
         jobs = tuple(_job(profile, name, f"{name} by call {len(actions)}", chooser) for name in names)
-        if profile.kin and not many and chooser.random() < profile.kin:
+        if profile.with_parents and not many and chooser.random() < profile.with_parents:
             jobs = (_child(jobs[0], made, chooser),)
         actions.append(PlannedAction(at_ms, len(actions), jobs, many))
     actions += _by_hand(profile, actions, chooser)

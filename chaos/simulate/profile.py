@@ -66,7 +66,7 @@ class Profile:
     #: Calls that put, change and remove schedules; jobs that need others; calls that do something to a job by hand; handlers that
     #: return something.
     schedules: int = 0
-    kin: float = 0.0
+    with_parents: float = 0.0
     hands: int = 0
     returns: float = 0.3
     result_ttls_ms: tuple[int, ...] = (500, 30_000)

@@ -69,11 +69,11 @@ class MemoryStorage:
             listener()
         return reply
 
-    def listen(self, channel: str, ring: Callable[[], None]) -> Callable[[], None]:
-        """Call `ring` after each publish on a channel, from the thread that publishes, until what this returns is called."""
+    def listen(self, channel: str, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` after each publish on a channel, from the thread that publishes, until what this returns is called."""
         me = object()
         with self._lock:
-            self._listeners.setdefault(channel, {})[me] = ring
+            self._listeners.setdefault(channel, {})[me] = listener
 
         def stop() -> None:
             with self._lock:

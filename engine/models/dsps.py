@@ -85,7 +85,9 @@ class DspsModel(FilledSlots):
 
     def __init__(self, channel: str, lua: Path | None = None) -> None:
         self.keys = keys = DspsKeys(channel)
-        super().__init__(keys, load_folder((lua or scripts_folder()) / "dsps"), {"bodies": keys.bodies, "bell": keys.bell})
+        super().__init__(
+            keys, load_folder((lua or scripts_folder()) / "dsps"), {"bodies": keys.bodies, "wake_topic": keys.wake_topic}
+        )
 
     def call(self, operation: ChannelOperation) -> Call[Any]:
         """The call that carries out an operation."""

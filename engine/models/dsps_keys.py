@@ -43,7 +43,7 @@ class DspsKeys:
         return f"{self.prefix}mid.{message}"
 
     @property
-    def bell(self) -> str:
+    def wake_topic(self) -> str:
         """Pub/sub channel: `new message` after each publish."""
         return f"dsps.c.{self.channel}"
 

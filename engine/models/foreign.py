@@ -55,7 +55,18 @@ from engine.scripts import load_foreign, scripts_folder
 
 #: Scripts of Lanes that use only keys that foreign models have as well.
 REUSED = (
-    *("beat", "workers", "lock_acquire", "lock_extend", "lock_release", "witness", "tell_took", "took", "news", "set_worker"),
+    *(
+        "beat",
+        "workers",
+        "lock_acquire",
+        "lock_extend",
+        "lock_release",
+        "replication_probe",
+        "report_run_times",
+        "list_run_times",
+        "read_worker_updates",
+        "set_worker",
+    ),
     *("set_events", "set_retention", "make_test_queue", "schedules"),
 )
 _DEFAULTS = {field.name: field.default for field in fields(Options)}

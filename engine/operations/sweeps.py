@@ -102,7 +102,7 @@ class Woken:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadWorkerUpdates(Declaration, script="news"):
+class ReadWorkerUpdates(Declaration, script="read_worker_updates"):
     """Ask what is new to a worker that knows this version: classes with targets, and what is set for the worker."""
 
     version: int

@@ -145,7 +145,7 @@ class LockReply:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicationProbe(Declaration, script="witness"):
+class ReplicationProbe(Declaration, script="replication_probe"):
     """Write one key, whatever else there is to write (rule 8)."""
 
     def parse(self, raw: object, decode: object) -> Literal[True]:
@@ -186,7 +186,7 @@ class RunTimes(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportRunTimes(Declaration, script="tell_took", patient=False):
+class ReportRunTimes(Declaration, script="report_run_times", patient=False):
     """What a worker has measured since its last report. (incarnation, counter) is the identity; void after `not_after_ms`."""
 
     incarnation: str
@@ -212,7 +212,7 @@ class RunTimesReported:
 
 
 @dataclass(frozen=True, slots=True)
-class ListRunTimes(Declaration, script="took"):
+class ListRunTimes(Declaration, script="list_run_times"):
     """One page of the names with times."""
 
     offset: int

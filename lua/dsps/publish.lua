@@ -10,7 +10,7 @@
 --   items  1 for each item: mid.<id>, its clock
 -- ARGV
 --   bodies        prefix of the keys of bodies; the clock follows
---   bell          pub/sub channel that wakes waiting subscribers
+--   wake_topic    pub/sub channel that wakes waiting subscribers
 --   ttl_s         number: life of what is written
 --   not_after_ms  number: server time after which this call is void
 --   seen          latest clock that the caller has received, or ''
@@ -78,5 +78,5 @@ redis.call('HSET', meta, 'last', last, 'upto', whole and last or string.format('
 if math.floor(position / 256) ~= math.floor((start or 0) / 256) then note_ends(meta, position, now_ms + longest_ms) end
 renew(channel_ends_ms, meta, live)
 drop_dead(live, bodies, old, position, count + 2)
-redis.call('PUBLISH', bell, 'new message')
+redis.call('PUBLISH', wake_topic, 'new message')
 return { srv_us, last, era, turned and 1 or 0, words }

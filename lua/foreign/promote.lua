@@ -18,7 +18,7 @@
 --   limit     number: most jobs to move
 --   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, sleep_ms, promoted, then the ids that it removed because they had no job; for each due schedule: name, version, next tick,
---       anchor_ms, timing, policy; version of the news (news.lua)
+--       anchor_ms, timing, policy; version of the news (read_worker_updates.lua)
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)

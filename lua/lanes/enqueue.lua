@@ -18,7 +18,7 @@
 --   stats    hash    counters
 --   unique   string  unique:<key>, the id of the job that has it
 --   dedup    string  dedup:<key>, the id of the job that opened the window
---   kin      1 for each key of a job with parents: blocked, feeding, handing, done, keeping, needs:<id>
+--   family   1 for each key of a job with parents: blocked, feeding, handing, done, keeping, needs:<id>
 --   parents  4 for each parent: job:<id>, feeds:<id>, heirs:<id>, result:<id>
 -- ARGV
 --   now_ms        '' or the time of a test

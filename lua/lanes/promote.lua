@@ -23,7 +23,7 @@
 --   limit    number: most jobs to move
 --   most_ms  number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, sleep_ms, promoted, then the ids of jobs with a corrupt envelope, which it buried; for each due schedule: name,
---       version, next tick, anchor_ms, timing, policy; version of the news (news.lua)
+--       version, next tick, anchor_ms, timing, policy; version of the news (read_worker_updates.lua)
 
 settled(prefix)
 check_types({ due, rest, cron, active, dead, keeping }, { sweep, stats, parked, paused, settings }, {}, { swept })

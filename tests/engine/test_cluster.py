@@ -392,7 +392,7 @@ def workers(desk: ClusterDesk) -> Operation:
     return ListWorkers(0, 100)
 
 
-def tell_took(desk: ClusterDesk) -> Operation:
+def report_run_times(desk: ClusterDesk) -> Operation:
     """One name has times already, the other one is new; so is the hash of the names that have no room."""
     busy(desk)
     desk.run(desk.took_operation(RunTimes("*", "ok", 1, 1, ((3, 1),))))
@@ -401,7 +401,7 @@ def tell_took(desk: ClusterDesk) -> Operation:
 
 
 def took(desk: ClusterDesk) -> Operation:
-    desk.run(tell_took(desk))
+    desk.run(report_run_times(desk))
     return ListRunTimes(0, 100)
 
 
@@ -568,7 +568,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "look": [look, look_and_wait],
     "make_test_queue": [make_test_queue],
     "mark": [mark],
-    "news": [news],
+    "read_worker_updates": [news],
     "orphans": [orphans],
     "page": [page],
     "pause": [pause, pause_repeated],
@@ -587,10 +587,10 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "set_worker": [set_worker, set_worker_repeated],
     "set_events": [set_events, set_events_repeated],
     "set_retention": [set_retention, set_retention_repeated],
-    "tell_took": [tell_took],
+    "report_run_times": [report_run_times],
     "tick": [tick, tick_repeated],
-    "took": [took],
-    "witness": [witness],
+    "list_run_times": [took],
+    "replication_probe": [witness],
     "workers": [workers],
 }
 

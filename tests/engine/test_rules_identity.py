@@ -51,7 +51,7 @@ def mutations(desk: Desk, name: str) -> Operation:
             desk.run(acquire)
         extend = ExtendLock("nightly", "f" * 16, 1, 60_000, desk.now_ms + 10_000)
         return {"lock acquire": acquire, "lock extend": extend, "lock release": ReleaseLock("nightly", "f" * 16)}[name]
-    if name == "witness":
+    if name == "replication_probe":
         return ReplicationProbe()
     if name == "orphans":
         desk.beat("a", lease_ms=3_600_000)
@@ -124,7 +124,7 @@ NAMES = [
     "lock acquire",
     "lock extend",
     "lock release",
-    "witness",
+    "replication_probe",
 ]
 
 

@@ -23,11 +23,11 @@ LANES = scripts_folder() / "lanes"
 REAL = sorted(path.stem for path in LANES.glob("*.lua"))
 ALLOW_OOM = {
     *("extend", "finish", "retry", "bury", "release", "mark", "reap", "claim", "promote", "pause", "resume", "set_limit"),
-    *("enable_schedule", "remove_schedule", "beat", "orphans", "lock_extend", "lock_release", "witness"),
-    *("drop", "news", "set_worker", "look", "progress"),
+    *("enable_schedule", "remove_schedule", "beat", "orphans", "lock_extend", "lock_release", "replication_probe"),
+    *("drop", "read_worker_updates", "set_worker", "look", "progress"),
     *("discard", "requeue", "run_now", "clean", "forget", "set_retention", "set_events"),
 }
-READ_ONLY = {"counts", "listing", "schedules", "workers", "inspect", "page", "took"}
+READ_ONLY = {"counts", "listing", "schedules", "workers", "inspect", "page", "list_run_times"}
 
 Tamper = Callable[[str, str, str], Script]
 

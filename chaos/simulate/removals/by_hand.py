@@ -88,7 +88,7 @@ BY_HAND = (
             ),
         ),
         ("parent open",),
-        ("kin",),
+        ("children",),
     ),
     Removal(
         25,
@@ -101,14 +101,14 @@ BY_HAND = (
             ),
         ),
         ("parent lost",),
-        ("kin",),
+        ("children",),
     ),
     Removal(
         25,
         "a job does not wait for a parent that is open",
         (Edit("child-waits-for-open-parents", "if fate == 'none' or tells then waits_for[#waits_for + 1] = parent end"),),
         ("parent open",),
-        ("kin",),
+        ("children",),
     ),
     Removal(
         25,
@@ -122,7 +122,7 @@ BY_HAND = (
             Edit("sweep-tells-forgotten-children", ""),
         ),
         ("blocked", "liveness"),
-        ("kin",),
+        ("children",),
     ),
     Removal(
         26,

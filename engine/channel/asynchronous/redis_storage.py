@@ -9,8 +9,8 @@ from engine.call import Call
 from engine.channel.asynchronous.storage import Listener
 from engine.channel.steps import Answers, Ask
 from engine.channel.storage import Opening
-from engine.drivers.async_bell import AsyncBell
 from engine.drivers.async_driver import AsyncDriver
+from engine.drivers.async_notifier import AsyncNotifier
 from engine.drivers.endpoint import Endpoint
 from engine.drivers.in_flight import Sent
 from engine.models.dsps import DspsModel
@@ -23,12 +23,12 @@ class AsyncOpenRedis:
         self.url = endpoint.url
         self._model = DspsModel(opening.channel, lua=opening.lua)
         self._driver = AsyncDriver(endpoint, self._model.scripts.values(), observer=opening.observer)
-        self._bell = AsyncBell(endpoint, self._model.keys.bell)
+        self._notifier = AsyncNotifier(endpoint, self._model.keys.wake_topic)
 
     @property
     def live(self) -> bool:
         """Whether listeners are called for every message that is published from now on."""
-        return self._bell.live
+        return self._notifier.live
 
     async def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
         """Run an operation."""
@@ -55,15 +55,15 @@ class AsyncOpenRedis:
 
     def listen(self, listener: Listener) -> None:
         """Call `listener` after each publication from now on."""
-        self._bell.listen(listener)
+        self._notifier.listen(listener)
 
     def unlisten(self, listener: Listener) -> None:
         """Do not call `listener` any more."""
-        self._bell.unlisten(listener)
+        self._notifier.unlisten(listener)
 
     async def close(self) -> None:
         """Close the idle connections."""
-        await self._bell.close()
+        await self._notifier.close()
         await self._driver.close()
 
     def _calls(self, asks: Sequence[Ask]) -> list[Call[Any]]:

@@ -10,10 +10,10 @@ from engine.call import Call
 from engine.channel.steps import Answers, Ask
 from engine.channel.storage import Opening
 from engine.channel.synchronous.storage import Listener
-from engine.drivers.bell import Bell
 from engine.drivers.driver import SyncDriver
 from engine.drivers.endpoint import Endpoint
 from engine.drivers.in_flight import Sent
+from engine.drivers.notifier import Notifier
 from engine.models.dsps import DspsModel
 
 
@@ -24,12 +24,12 @@ class OpenRedis:
         self.url = endpoint.url
         self._model = DspsModel(opening.channel, lua=opening.lua)
         self._driver = SyncDriver(endpoint, self._model.scripts.values(), observer=opening.observer)
-        self._bell = Bell(endpoint, self._model.keys.bell)
+        self._notifier = Notifier(endpoint, self._model.keys.wake_topic)
 
     @property
     def live(self) -> bool:
         """Whether listeners are called for every message that is published from now on."""
-        return self._bell.live
+        return self._notifier.live
 
     def send(self, ask: Ask, intended_ns: int | None = None) -> Sent:
         """Run an operation."""
@@ -54,15 +54,15 @@ class OpenRedis:
 
     def listen(self, listener: Listener) -> None:
         """Call `listener` after each publication from now on."""
-        self._bell.listen(listener)
+        self._notifier.listen(listener)
 
     def unlisten(self, listener: Listener) -> None:
         """Do not call `listener` any more."""
-        self._bell.unlisten(listener)
+        self._notifier.unlisten(listener)
 
     def close(self) -> None:
         """Close the idle connections."""
-        self._bell.close()
+        self._notifier.close()
         self._driver.close()
 
     def _calls(self, asks: Sequence[Ask]) -> list[Call[Any]]:

@@ -118,7 +118,7 @@ class Sweeping:
 
     def learn(self, version: int, *, marker: bool = False) -> None:
         """There is something new to who knows this version. `marker`: others wait for the marker that told so, and asking is what
-        leaves it for them (news.lua); so after those that are on their way the news are asked for once more."""
+        leaves it for them (read_worker_updates.lua); so after those that are on their way the news are asked for once more."""
         if not self.asking:
             self._rest.insert(0, ReadWorkerUpdates(version, self._settings.name))
             self.asking = True

@@ -19,7 +19,7 @@ local function wake_served(prefix, classes, open, wakes)
 end
 
 -- Notify workers of a change: a new class with a target, or a setting of a worker. A worker that knows version n blocks on the
--- list news:<n>; the one that pops the marker reads the news and pushes the marker again (news.lua), so a single marker reaches
+-- list news:<n>; the one that pops the marker reads the news and pushes the marker again (read_worker_updates.lua), so a single marker reaches
 -- all of them, and in the end lies in a list that no worker reads any more.
 local function tell_news(prefix, now_ms)
   local version = tonumber(redis.call('HGET', prefix .. 'settings', 'version') or 0)

@@ -50,11 +50,11 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 def hears(server: Any, count: int = 1) -> None:
     """Wait until so many connections have subscribed."""
-    wait_until(lambda: dict(server.pubsub_numsub(TOPIC))[TOPIC] == count, "a bell")
+    wait_until(lambda: dict(server.pubsub_numsub(TOPIC))[TOPIC] == count, "a subscription")
 
 
 def resting(server: Any, calls: int = 0) -> None:
-    """Wait until the bell hears, and nothing has been fetched any more for a moment."""
+    """Wait until the notifier is subscribed, and nothing has been fetched any more for a moment."""
     hears(server)
     seen = -1
 
@@ -71,7 +71,7 @@ def waits(threads: ThreadPoolExecutor, channel: Channel, wait_ms: int = WAIT_MS_
 
 
 def woken(waiting: Future[Fetched]) -> Fetched:
-    """What came long before the wait was over. The look from time to time is switched off, so a bell has rung."""
+    """What came long before the wait was over. The look from time to time is switched off, so a notifier has rung."""
     return waiting.result(DEADLINE_S)
 
 
@@ -94,7 +94,7 @@ def test_a_publish_of_anybody_ends_the_wait(
 
 
 def test_it_rests_while_nothing_is_published(channel: Channel, server: Any, threads: ThreadPoolExecutor) -> None:
-    """One look before the bell hears, one when it does, and no more."""
+    """One look before the notifier is subscribed, one when it does, and no more."""
     before = server.info("commandstats")["cmdstat_evalsha"]["calls"]
     waiting = waits(threads, channel, 1_500)
     assert waiting.result() == Fetched()
@@ -109,7 +109,7 @@ def test_it_ends_when_the_time_is_over_and_not_before(channel: Channel, wait_ms:
 
 
 def test_publishes_that_race_with_the_begin_of_the_wait_are_not_missed(ironclaim_url: str, threads: ThreadPoolExecutor) -> None:
-    """Before the bell was asked for, while it subscribes, and while the first look is under way."""
+    """Before the notifier was asked for, while it subscribes, and while the first look is under way."""
     for at in range(60):
         with Channel("chx", url=ironclaim_url) as made, Channel("chx", url=ironclaim_url) as other:
             made.subscribe("sa")
@@ -360,4 +360,6 @@ def test_threads_outlive_nothing(channel: Channel, server: Any, threads: ThreadP
     resting(server)
     channel.close()
     waiting.result()
-    wait_until(lambda: not [one for one in threading.enumerate() if one.name.startswith("ironclaim-bell")], "the bell's end")
+    wait_until(
+        lambda: not [one for one in threading.enumerate() if one.name.startswith("ironclaim-notifier")], "the notifier's end"
+    )

@@ -1,4 +1,4 @@
-"""MemoryStorage: both matrices of the original, lives by its clock, room, threads, bells."""
+"""MemoryStorage: both matrices of the original, lives by its clock, room, threads, listeners."""
 
 from __future__ import annotations
 
@@ -298,27 +298,27 @@ def test_a_long_backlog_is_not_walked_through_by_each_fetch(desk: Desk) -> None:
 
 
 def test_whoever_listens_hears_each_publish_of_its_channel_and_duplicates_too(desk: Desk) -> None:
-    rung: list[str] = []
+    called: list[str] = []
     opened = [desk.storage.open(Opening(name)) for name in ("ch", "ch", "other")]
 
-    def ring() -> None:
-        rung.append("rung")
+    def listener() -> None:
+        called.append("called")
 
     for one in opened:
-        one.listen(ring)
-        one.listen(ring)
+        one.listen(listener)
+        one.listen(listener)
     desk.publish("a", "b")
-    assert len(rung) == 2
+    assert len(called) == 2
     desk.publish("a")
     desk.subscribe("s")
     desk.fetch("s")
-    assert len(rung) == 4
-    opened[0].unlisten(ring)
+    assert len(called) == 4
+    opened[0].unlisten(listener)
     desk.publish("c")
-    assert len(rung) == 5
+    assert len(called) == 5
     opened[1].close()
     desk.publish("d")
-    assert len(rung) == 5
+    assert len(called) == 5
 
 
 def test_opened_for_a_channel_it_answers_as_it_does_itself(desk: Desk) -> None:

@@ -1,8 +1,8 @@
-"""Listens on one pub/sub channel of a server, for all threads or greenlets of one user: one connection, read by a thread of
-its own.
+"""Subscribes to one pub/sub channel of a server and calls its listeners, from all threads or greenlets of a process: one
+connection, read by a thread of its own.
 
-Who waits is rung at each publication, and whenever the listening begins or ends: what was published in between may have gone
-unheard. A connection that was silently cut is found by a PING when nothing came for a while.
+Listeners are called at each publication, and whenever the subscription begins or ends, because a publication in between may have
+been missed. A connection that was silently cut is found by a PING when nothing came for a while.
 """
 
 from __future__ import annotations
@@ -20,84 +20,84 @@ import redis
 from engine.drivers.client_errors import FAILURES
 from engine.drivers.endpoint import Endpoint
 
-#: Nothing came for so long: ask whether anybody is there.
+#: When nothing came for so long, a PING checks the connection.
 PING_AFTER_S = 1.0
-#: How long to go on listening when nobody waits, for who waits again soon.
+#: How long the subscription stays after the last listener has left, for the next one.
 LINGER_S = 5.0
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.01, 0.5
 
-Ring = Callable[[], None]
+Listener = Callable[[], None]
 Connection = Any
 
 
-class Bell:
-    """One topic. It connects with the first one who listens, and ends some seconds after the last one; safe across a fork: a
-    child makes its own."""
+class Notifier:
+    """The listeners of one topic. It connects with the first listener, and disconnects some seconds after the last one has left;
+    safe across a fork: a child makes its own connection."""
 
     def __init__(self, endpoint: Endpoint, topic: str) -> None:
         self._endpoint = endpoint
         self._topic = topic
         self._begin()
-        _BELLS.add(self)
+        _NOTIFIERS.add(self)
 
     def _begin(self) -> None:
         """Begin without a connection: at first, and in a forked child, where another thread may have held the lock for ever."""
         self._lock = threading.Lock()
-        self._rings: dict[Ring, None] = {}
+        self._listeners: dict[Listener, None] = {}
         self._left_s = 0.0
-        self._listener: _Listener | None = None
+        self._subscription: _Subscription | None = None
         self._pid = os.getpid()
 
     @property
     def live(self) -> bool:
         """Whether the server has confirmed the subscription: no later publication is missed."""
-        listener = self._listener
-        return listener is not None and listener.live
+        subscription = self._subscription
+        return subscription is not None and subscription.live
 
-    def listen(self, ring: Ring) -> None:
+    def listen(self, listener: Listener) -> None:
         """Call the listener at each publication from now on, in the reading thread; it must be short and not raise."""
         if self._pid != os.getpid():
             # A fork that Python did not make, so no hook was called.
             self._begin()
         with self._lock:
-            self._rings[ring] = None
-            if self._listener is None:
-                self._listener = _Listener(self, self._endpoint, self._topic)
-                self._listener.start()
+            self._listeners[listener] = None
+            if self._subscription is None:
+                self._subscription = _Subscription(self, self._endpoint, self._topic)
+                self._subscription.start()
 
-    def unlisten(self, ring: Ring) -> None:
+    def unlisten(self, listener: Listener) -> None:
         """Stop calling the listener."""
         with self._lock:
-            self._rings.pop(ring, None)
+            self._listeners.pop(listener, None)
             self._left_s = time.monotonic()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Call all listeners."""
         with self._lock:
-            rings = tuple(self._rings)
-        for ring in rings:
-            ring()
+            listeners = tuple(self._listeners)
+        for listener in listeners:
+            listener()
 
     def close(self) -> None:
         """End the listening."""
         with self._lock:
-            listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.stop()
+            subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.stop()
 
-    def leaves(self, listener: _Listener) -> bool:
+    def leaves(self, subscription: _Subscription) -> bool:
         """Whether this thread has to end: another one has replaced it, or nothing has listened for a while."""
         with self._lock:
-            if self._listener is listener and not self._rings and time.monotonic() - self._left_s > LINGER_S:
-                self._listener = None
-            return self._listener is not listener
+            if self._subscription is subscription and not self._listeners and time.monotonic() - self._left_s > LINGER_S:
+                self._subscription = None
+            return self._subscription is not subscription
 
 
-class _Listener:
+class _Subscription:
     """One thread and its connection."""
 
-    def __init__(self, bell: Bell, endpoint: Endpoint, topic: str) -> None:
-        self._bell = bell
+    def __init__(self, notifier: Notifier, endpoint: Endpoint, topic: str) -> None:
+        self._notifier = notifier
         self._settings = endpoint.settings()
         self._class: Connection = endpoint.connection_class
         self._answer_s = endpoint.options.timeout_ms / 1000
@@ -108,7 +108,7 @@ class _Listener:
 
     def start(self) -> None:
         """Begin to listen."""
-        threading.Thread(target=self._run, name=f"ironclaim-bell-{self._topic}", daemon=True).start()
+        threading.Thread(target=self._run, name=f"ironclaim-notifier-{self._topic}", daemon=True).start()
 
     def stop(self) -> None:
         """End it now; called from another thread."""
@@ -122,7 +122,7 @@ class _Listener:
 
     def _run(self) -> None:
         pause_s = PAUSE_FIRST_S
-        while not self._bell.leaves(self):
+        while not self._notifier.leaves(self):
             try:
                 self._subscribe()
                 pause_s = PAUSE_FIRST_S
@@ -141,18 +141,18 @@ class _Listener:
         while self._read()[0] != b"subscribe":
             pass
         self.live = not self._ended.is_set()
-        self._bell.ring()
+        self._notifier.notify()
 
     def _listen(self) -> None:
         """Listen until it has to end. Raises the error with which the connection ended."""
         connection = self._connection
-        while not self._bell.leaves(self):
+        while not self._notifier.leaves(self):
             if not connection.can_read(PING_AFTER_S):
                 connection.send_command("PING", check_health=False)
                 if not connection.can_read(self._answer_s):
                     raise redis.TimeoutError("no answer to a PING")
             if self._read()[0] == b"message":
-                self._bell.ring()
+                self._notifier.notify()
 
     def _read(self) -> list[Any]:
         """Read the next message of the server."""
@@ -167,15 +167,15 @@ class _Listener:
             with contextlib.suppress(*FAILURES):
                 connection.disconnect()
         if was_live:
-            self._bell.ring()
+            self._notifier.notify()
 
 
-_BELLS: weakref.WeakSet[Bell] = weakref.WeakSet()
+_NOTIFIERS: weakref.WeakSet[Notifier] = weakref.WeakSet()
 
 
 def _in_a_forked_child() -> None:
-    for bell in list(_BELLS):
-        bell._begin()  # pyright: ignore[reportPrivateUsage]
+    for notifier in list(_NOTIFIERS):
+        notifier._begin()  # pyright: ignore[reportPrivateUsage]
 
 
 if hasattr(os, "register_at_fork"):

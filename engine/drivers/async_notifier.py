@@ -1,4 +1,4 @@
-"""Listens on one pub/sub channel of a server under asyncio: as `engine.drivers.bell`, in a task of the loop that runs."""
+"""Subscribes to one pub/sub channel of a server under asyncio: as `engine.drivers.notifier`, in a task of the running loop."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import os
 import time
 from typing import Any, cast
 
-from engine.drivers.bell import LINGER_S, PAUSE_FIRST_S, PAUSE_MOST_S, PING_AFTER_S, Connection, Ring
 from engine.drivers.client_errors import FAILURES
 from engine.drivers.endpoint import Endpoint
+from engine.drivers.notifier import LINGER_S, PAUSE_FIRST_S, PAUSE_MOST_S, PING_AFTER_S, Connection, Listener
 from engine.errors import Malformed
 
 
-class AsyncBell:
+class AsyncNotifier:
     """One topic, for the tasks of one event loop at a time. Connections of an earlier loop are dropped."""
 
     def __init__(self, endpoint: Endpoint, topic: str) -> None:
-        # A read waits until something comes; how long, says each wait for it.
+        # A read waits until something comes; each caller bounds its own wait.
         self._settings = {**endpoint.settings(), "socket_timeout": None}
         self._answer_s = endpoint.options.timeout_ms / 1000
         self._class: Connection = endpoint.connection_class
         self._topic = topic
-        self._rings: dict[Ring, None] = {}
+        self._listeners: dict[Listener, None] = {}
         self._left_s = 0.0
         self._task: asyncio.Task[None] | None = None
         self._owner: tuple[asyncio.AbstractEventLoop, int] | None = None
@@ -34,21 +34,21 @@ class AsyncBell:
         """Whether the server has confirmed the subscription: no later publication is missed."""
         return self._live
 
-    def listen(self, ring: Ring) -> None:
+    def listen(self, listener: Listener) -> None:
         """Call the listener at each publication; it must be short and not raise. Raises Malformed as `AsyncConnections` does."""
         owner = (asyncio.get_running_loop(), os.getpid())
         if self._owner != owner:
             if self._owner is not None and self._owner[0].is_running() and self._owner[1] == owner[1]:
                 bound = "one channel for each event loop: this one is used by another loop that is still running"
                 raise Malformed("event loop", owner[0], bound)
-            self._owner, self._rings, self._task, self._live = owner, {}, None, False
-        self._rings[ring] = None
+            self._owner, self._listeners, self._task, self._live = owner, {}, None, False
+        self._listeners[listener] = None
         if self._task is None or self._task.done():
-            self._task = owner[0].create_task(self._run(), name=f"ironclaim-bell-{self._topic}")
+            self._task = owner[0].create_task(self._run(), name=f"ironclaim-notifier-{self._topic}")
 
-    def unlisten(self, ring: Ring) -> None:
+    def unlisten(self, listener: Listener) -> None:
         """Stop calling the listener."""
-        self._rings.pop(ring, None)
+        self._listeners.pop(listener, None)
         self._left_s = time.monotonic()
 
     async def close(self) -> None:
@@ -59,14 +59,14 @@ class AsyncBell:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def _ring(self) -> None:
-        for ring in tuple(self._rings):
-            ring()
+    def _notify(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
 
     @property
     def _leaves(self) -> bool:
         """Whether nothing has listened for a while, so that the connection can be closed."""
-        return not self._rings and time.monotonic() - self._left_s > LINGER_S
+        return not self._listeners and time.monotonic() - self._left_s > LINGER_S
 
     async def _run(self) -> None:
         pause_s = PAUSE_FIRST_S
@@ -84,7 +84,7 @@ class AsyncBell:
                 with contextlib.suppress(*FAILURES):
                     await connection.disconnect(nowait=True)
             if was_live:
-                self._ring()
+                self._notify()
             if not self._leaves:
                 await asyncio.sleep(pause_s)
                 pause_s = min(PAUSE_MOST_S, pause_s * 2)
@@ -96,7 +96,7 @@ class AsyncBell:
             while (await self._read(connection))[0] != b"subscribe":
                 pass
         self._live = True
-        self._ring()
+        self._notify()
 
     async def _listen(self, connection: Connection) -> None:
         """Listen while there are listeners. Raises the error with which the connection ended."""
@@ -109,7 +109,7 @@ class AsyncBell:
                     await connection.send_command("PING", check_health=False)
                     said = await self._read(connection)
             if said[0] == b"message":
-                self._ring()
+                self._notify()
 
     async def _read(self, connection: Connection) -> list[Any]:
         """Read the next message of the server."""

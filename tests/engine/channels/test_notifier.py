@@ -1,4 +1,4 @@
-"""The bells of channels on a real server: nothing that is published goes unheard, whatever becomes of the connection."""
+"""The notifiers of channels on a real server: nothing that is published goes unheard, whatever becomes of the connection."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 import redis
 
 from engine import Malformed
-from engine.drivers import async_bell, bell
-from engine.drivers.async_bell import AsyncBell
-from engine.drivers.bell import Bell
+from engine.drivers import async_notifier, notifier
+from engine.drivers.async_notifier import AsyncNotifier
 from engine.drivers.endpoint import ConnectOptions, Endpoint
+from engine.drivers.notifier import Notifier
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import wait_until
 
@@ -24,18 +24,18 @@ TOPIC = "dsps.c.chx"
 
 
 class Listener:
-    """Counts its rings."""
+    """Counts its calls."""
 
     def __init__(self) -> None:
-        self.rings = 0
+        self.calls = 0
         self._lock = threading.Lock()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         with self._lock:
-            self.rings += 1
+            self.calls += 1
 
     def heard(self, more_than: int = 0) -> None:
-        wait_until(lambda: self.rings > more_than, "a ring")
+        wait_until(lambda: self.calls > more_than, "a call")
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def server(ironclaim_url: str) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def made(ironclaim_url: str) -> Iterator[Bell]:
-    bell = Bell(Endpoint(ironclaim_url), TOPIC)
-    yield bell
-    bell.close()
+def made(ironclaim_url: str) -> Iterator[Notifier]:
+    notifier = Notifier(Endpoint(ironclaim_url), TOPIC)
+    yield notifier
+    notifier.close()
 
 
 def listeners(server: redis.Redis) -> int:
@@ -61,33 +61,33 @@ def kill_listeners(server: redis.Redis) -> None:
 
 
 @pytest.mark.feature("DS12", model="dsps")
-def test_it_rings_when_it_hears_and_at_each_publication(made: Bell, server: redis.Redis) -> None:
+def test_it_calls_when_it_is_subscribed_and_at_each_publication(made: Notifier, server: redis.Redis) -> None:
     one, other = Listener(), Listener()
-    made.listen(one.ring)
+    made.listen(one.notify)
     wait_until(lambda: made.live, "the confirmation")
     one.heard()
-    made.listen(other.ring)
+    made.listen(other.notify)
     for count in range(5):
-        before = one.rings, other.rings
+        before = one.calls, other.calls
         assert server.publish(TOPIC, "new message") == 1, f"one connection for all, {count}"
         one.heard(before[0])
         other.heard(before[1])
-    made.unlisten(other.ring)
-    before, silent = one.rings, other.rings
+    made.unlisten(other.notify)
+    before, silent = one.calls, other.calls
     server.publish(TOPIC, "new message")
     one.heard(before)
-    assert other.rings == silent
+    assert other.calls == silent
 
 
-def test_nothing_is_rung_before_the_server_has_confirmed(made: Bell, server: redis.Redis) -> None:
-    """A ring says: from now on all is heard. One that came earlier would let a message in between wait for the next one."""
+def test_nobody_is_called_before_the_server_has_confirmed(made: Notifier, server: redis.Redis) -> None:
+    """A call says: from now on all is heard. One that came earlier would let a message in between wait for the next one."""
     live: list[bool] = []
     made.listen(lambda: live.append(made.live))
-    wait_until(lambda: live, "a ring")
+    wait_until(lambda: live, "a call")
     assert live == [True] and listeners(server) == 1
 
 
-def test_a_cut_connection_rings_at_its_end_and_when_it_hears_again(made: Bell, server: redis.Redis) -> None:
+def test_a_cut_connection_calls_at_its_end_and_when_it_hears_again(made: Notifier, server: redis.Redis) -> None:
     said: list[bool] = []
     made.listen(lambda: said.append(made.live))
     wait_until(lambda: made.live, "the confirmation")
@@ -96,53 +96,53 @@ def test_a_cut_connection_rings_at_its_end_and_when_it_hears_again(made: Bell, s
     wait_until(lambda: len(said) >= 2 and made.live, "the next confirmation")
     assert said == [False, True] and listeners(server) == 1
     server.publish(TOPIC, "new message")
-    wait_until(lambda: len(said) == 3, "a ring")
+    wait_until(lambda: len(said) == 3, "a call")
 
 
 def test_a_connection_that_was_silently_cut_is_found(server: redis.Redis, ironclaim_url: str) -> None:
     port = int(ironclaim_url.rsplit(":", 1)[1].split("/")[0])
     with Relay(port) as relay:
-        made, listener = Bell(Endpoint(relay.url, options=ConnectOptions(timeout_ms=300)), TOPIC), Listener()
-        made.listen(listener.ring)
+        made, listener = Notifier(Endpoint(relay.url, options=ConnectOptions(timeout_ms=300)), TOPIC), Listener()
+        made.listen(listener.notify)
         wait_until(lambda: made.live, "the confirmation")
         listener.heard()
         relay.hush()
-        before = listener.rings
+        before = listener.calls
         server.publish(TOPIC, "new message")
-        # It ends, and hears again: one ring each.
+        # It ends, and hears again: one call each.
         listener.heard(before + 1)
         assert made.live
         made.close()
 
 
-def test_it_stays_when_nothing_is_published(made: Bell, server: redis.Redis) -> None:
+def test_it_stays_when_nothing_is_published(made: Notifier, server: redis.Redis) -> None:
     """The answers to its pings are no messages, and no ends."""
     listener = Listener()
-    made.listen(listener.ring)
+    made.listen(listener.notify)
     wait_until(lambda: made.live, "the confirmation")
     listener.heard()
     wait_until(lambda: server.info("commandstats").get("cmdstat_ping", {}).get("calls", 0) >= 2, "two pings")
-    assert listener.rings == 1 and made.live
+    assert listener.calls == 1 and made.live
 
 
 def test_it_ends_some_time_after_the_last_one_and_begins_again(
-    made: Bell, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    made: Notifier, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bell, "LINGER_S", 0.05)
-    monkeypatch.setattr(bell, "PING_AFTER_S", 0.05)
+    monkeypatch.setattr(notifier, "LINGER_S", 0.05)
+    monkeypatch.setattr(notifier, "PING_AFTER_S", 0.05)
     listener = Listener()
     for _ in range(3):
-        made.listen(listener.ring)
+        made.listen(listener.notify)
         wait_until(lambda: made.live, "the confirmation")
-        made.unlisten(listener.ring)
+        made.unlisten(listener.notify)
         wait_until(lambda: not listeners(server), "the end")
         assert not made.live
 
 
-def test_close_ends_it_at_once(made: Bell, server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_ends_it_at_once(made: Notifier, server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not wait until it would ask whether anybody is there."""
-    monkeypatch.setattr(bell, "PING_AFTER_S", 60.0)
-    made.listen(Listener().ring)
+    monkeypatch.setattr(notifier, "PING_AFTER_S", 60.0)
+    made.listen(Listener().notify)
     wait_until(lambda: made.live, "the confirmation")
     made.close()
     assert not made.live
@@ -155,13 +155,15 @@ def _ends(thread: threading.Thread) -> bool:
     return not thread.is_alive()
 
 
-def test_a_server_that_refuses_it_is_asked_again_until_it_does_not(made: Bell, server: redis.Redis, ironclaim_url: str) -> None:
+def test_a_server_that_refuses_it_is_asked_again_until_it_does_not(
+    made: Notifier, server: redis.Redis, ironclaim_url: str
+) -> None:
     server.execute_command("ACL", "SETUSER", "poller", "on", ">pw", "~*", "+@all", "resetchannels")
-    refused, listener = Bell(Endpoint(ironclaim_url.replace("://", "://poller:pw@")), TOPIC), Listener()
+    refused, listener = Notifier(Endpoint(ironclaim_url.replace("://", "://poller:pw@")), TOPIC), Listener()
     try:
-        refused.listen(listener.ring)
+        refused.listen(listener.notify)
         wait_until(lambda: server.info("commandstats").get("cmdstat_subscribe", {}).get("rejected_calls", 0) >= 2, "tries")
-        assert not refused.live and listener.rings == 0
+        assert not refused.live and listener.calls == 0
         server.execute_command("ACL", "SETUSER", "poller", "allchannels")
         listener.heard()
         assert refused.live
@@ -171,9 +173,9 @@ def test_a_server_that_refuses_it_is_asked_again_until_it_does_not(made: Bell, s
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_makes_its_own_and_leaves_its_parents_alone(made: Bell, server: redis.Redis) -> None:
+def test_a_forked_child_makes_its_own_and_leaves_its_parents_alone(made: Notifier, server: redis.Redis) -> None:
     listener = Listener()
-    made.listen(listener.ring)
+    made.listen(listener.notify)
     wait_until(lambda: made.live, "the confirmation")
     child = os.fork()
     if child == 0:
@@ -181,13 +183,13 @@ def test_a_forked_child_makes_its_own_and_leaves_its_parents_alone(made: Bell, s
         try:
             own = Listener()
             silent = not made.live
-            made.listen(own.ring)
+            made.listen(own.notify)
             own.heard()
-            os._exit(0 if silent and made.live and listener.rings <= 1 else 1)
+            os._exit(0 if silent and made.live and listener.calls <= 1 else 1)
         except BaseException:
             os._exit(2)
     assert os.waitpid(child, 0)[1] == 0
-    before = listener.rings
+    before = listener.calls
     server.publish(TOPIC, "new message")
     listener.heard(before)
     assert made.live
@@ -205,16 +207,16 @@ async def until(condition: Any, what: str) -> None:
 
 def test_asyncio_rings_as_threads_do(server: redis.Redis, ironclaim_url: str) -> None:
     async def story() -> None:
-        made, said = AsyncBell(Endpoint(ironclaim_url, asynchronous=True), TOPIC), list[bool]()
-        made.listen(ring := lambda: said.append(made.live))
+        made, said = AsyncNotifier(Endpoint(ironclaim_url, asynchronous=True), TOPIC), list[bool]()
+        made.listen(listener := lambda: said.append(made.live))
         await until(lambda: said == [True], "the confirmation")
         server.publish(TOPIC, "new message")
-        await until(lambda: said == [True, True], "a ring")
+        await until(lambda: said == [True, True], "a call")
         kill_listeners(server)
         await until(lambda: said == [True, True, False, True], "the next confirmation")
         server.publish(TOPIC, "new message")
-        await until(lambda: len(said) == 5, "a ring")
-        made.unlisten(ring)
+        await until(lambda: len(said) == 5, "a call")
+        made.unlisten(listener)
         server.publish(TOPIC, "new message")
         await made.close()
         assert not made.live and len(said) == 5 and len(asyncio.all_tasks()) == 1
@@ -226,7 +228,7 @@ def test_asyncio_rings_as_threads_do(server: redis.Redis, ironclaim_url: str) ->
 def test_asyncio_finds_a_connection_that_was_silently_cut(server: redis.Redis, ironclaim_url: str) -> None:
     async def story(relay: Relay) -> None:
         made, said = (
-            AsyncBell(Endpoint(relay.url, options=ConnectOptions(timeout_ms=300), asynchronous=True), TOPIC),
+            AsyncNotifier(Endpoint(relay.url, options=ConnectOptions(timeout_ms=300), asynchronous=True), TOPIC),
             list[bool](),
         )
         made.listen(lambda: said.append(made.live))
@@ -242,26 +244,26 @@ def test_asyncio_finds_a_connection_that_was_silently_cut(server: redis.Redis, i
 def test_asyncio_ends_it_some_time_after_the_last_one(
     server: redis.Redis, ironclaim_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(async_bell, "LINGER_S", 0.05)
-    monkeypatch.setattr(async_bell, "PING_AFTER_S", 0.05)
+    monkeypatch.setattr(async_notifier, "LINGER_S", 0.05)
+    monkeypatch.setattr(async_notifier, "PING_AFTER_S", 0.05)
 
     async def story() -> None:
-        made, listener = AsyncBell(Endpoint(ironclaim_url, asynchronous=True), TOPIC), Listener()
+        made, listener = AsyncNotifier(Endpoint(ironclaim_url, asynchronous=True), TOPIC), Listener()
         for _ in range(2):
-            made.listen(listener.ring)
+            made.listen(listener.notify)
             await until(lambda: made.live, "the confirmation")
-            made.unlisten(listener.ring)
+            made.unlisten(listener.notify)
             await until(lambda: not made.live and not listeners(server), "the end")
 
     asyncio.run(story())
 
 
 def test_asyncio_serves_one_loop_after_the_other_and_not_two_at_once(server: redis.Redis, ironclaim_url: str) -> None:
-    made = AsyncBell(Endpoint(ironclaim_url, asynchronous=True), TOPIC)
+    made = AsyncNotifier(Endpoint(ironclaim_url, asynchronous=True), TOPIC)
 
     async def hears(then: Any = None) -> None:
-        made.listen((listener := Listener()).ring)
-        await until(lambda: made.live and listener.rings, "the confirmation")
+        made.listen((listener := Listener()).notify)
+        await until(lambda: made.live and listener.calls, "the confirmation")
         if then is not None:
             await asyncio.to_thread(then)
             assert made.live
