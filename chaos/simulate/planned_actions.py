@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from chaos.simulate.places import WISHES
 from chaos.simulate.profile import Profile
@@ -29,7 +29,7 @@ _BY_HAND: tuple[operations.AdminAction, ...] = (
 _PARENTS = 8
 _SCHEDULES = ("daily", "nightly")
 _LOCKS = ("door", "gate")
-_BACKOFFS: tuple[operations.Backoff, ...] = ("fixed", "exponential", "linear", "geometric", "custom")
+_BACKOFFS: tuple[operations.Backoff, ...] = get_args(operations.Backoff)
 #: What is removed in bulk: jobs of a state that are older than so long and at most so many; what waits, with what is delayed or
 #: without; everything, with what is in hand or without; or, by a sweep, what is over these bounds.
 Clear = Literal["clean", "drain", "obliterate", "retention"]

@@ -32,7 +32,7 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple, cast, get_type_hints
+from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 from engine.class_names import class_of
 from engine.errors import ScriptFault
@@ -40,7 +40,7 @@ from engine.operations import Backoff, Enqueue, Lease, LeasedJob, Options
 
 VERSION = 1
 #: Kinds of back-off by their number in the envelope.
-_BACKOFFS: tuple[Backoff, ...] = ("fixed", "exponential", "linear", "geometric", "custom")
+_BACKOFFS: tuple[Backoff, ...] = get_args(Backoff)
 _LIFO, _DELAYED, _TIMEOUT, _OPTIONS, _ALONE, _COST = 1, 2, 4, 8, 16, 32
 _HEAD = struct.Struct(">BBBB")
 #: Attempts, back-off, crashes_max, backoff_ms, lengths.

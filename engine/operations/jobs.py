@@ -11,6 +11,7 @@ from engine.operations.declaration import Declaration
 from engine.operations.raw_replies import one_of, server_us
 
 #: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or as a list says.
+#: A stored job has the place of its kind in this list, so new kinds come last.
 Backoff = Literal["fixed", "exponential", "linear", "geometric", "custom"]
 #: What becomes of a job when one that it needs is lost: buried as well, or it goes on (rule 25).
 ParentFailure = Literal["bury", "ignore"]
