@@ -153,7 +153,7 @@ def test_every_truncation_is_noticed() -> None:
 
 @pytest.mark.parametrize(
     ("at", "byte"),
-    [(0, 0), (0, 2), (0, 255), (1, ord("T")), (1, 0), (32, 5), (32, 4), (42, 0xFF), (46, 0xFF), (50, 0xFF), (56, ord("["))],
+    [(0, 0), (0, 2), (0, 255), (1, ord("T")), (1, 0), (32, 255), (32, 4), (42, 0xFF), (46, 0xFF), (50, 0xFF), (56, ord("["))],
 )
 def test_a_wrong_byte_is_noticed(at: int, byte: int) -> None:
     """Version, kind, back-off, class, key, unique key (UTF-8), and the options (JSON object)."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import redis
 
 from engine import Bury, Discard, Handlers, Job, Malformed, Queue, RetryLater, Worker
-from engine.operations import Drop, Failure, Options, Retry
+from engine.operations import Backoff, Drop, Failure, Options, Retry
 from engine.options import checked
 from engine.outcomes import Ending, ending, verdict_of
 from engine.worker.machine.backoff import DELAY_MS_MAX, delay_ms
@@ -85,7 +85,7 @@ def test_a_list_of_waits_ends_with_its_last_one() -> None:
 
 @pytest.mark.feature("BQ29")
 def test_the_cap_and_the_chance() -> None:
-    for kind in ("exponential", "linear", "geometric"):
+    for kind in {*get_args(Backoff)} - {"fixed", "custom"}:
         assert waits(900, backoff=kind, backoff_ms=60_000, jitter=0)[-1] == DELAY_MS_MAX
         assert waits(900, backoff=kind, backoff_ms=60_000, jitter=0, backoff_max_ms=90_000)[-1] == 90_000
     assert waits(2, backoff_ms=5000, backoff_max_ms=1000) == [1000, 1000]

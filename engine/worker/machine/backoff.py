@@ -18,7 +18,7 @@ def delay_ms(options: Options, failures: int, draw: Callable[[], float]) -> int:
     wait_ms = _grown_ms(options, failures)
     if options.backoff_max_ms:
         wait_ms = min(wait_ms, options.backoff_max_ms)
-    elif options.backoff in ("exponential", "linear", "geometric"):
+    elif options.backoff not in ("fixed", "custom"):
         wait_ms = min(wait_ms, max(options.backoff_ms, DELAY_MS_MAX))
     jitter = options.jitter
     if jitter is None:
