@@ -153,6 +153,9 @@ class SimulatedServer:
         self._deliveries += 1
         if self._restore_at is not None and self._deliveries >= self._restore_at:
             self._lose_tail()
+            # This message waits for the takeover as well: at once, it could lease a job in the very millisecond of a lost lease.
+            self.world.at(self._stalled_until_ns, self.arrive, message)
+            return
         if self._full_until is not None and self._deliveries >= self._full_until:
             self._memory(full=False)
         if fault is not None and self._strikes(fault, message):
