@@ -262,7 +262,7 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     "orphans of nobody": lambda desk: desk.queue.model.call(Reap(_INCARNATION, desk.counter(), 1000, 1000, 1000, orphans=True)),
     "workers": lambda desk: desk.queue.model.call(ListWorkers(0, 100)),
     f"report_run_times {BATCH}": lambda desk: desk.queue.model.call(_report(desk)),
-    f"took {BATCH}": _took,
+    f"list_run_times {BATCH}": _took,
     "lock_acquire": lambda desk: desk.queue.model.call(AcquireLock(_op_id(), _op_id(), 60_000, desk.void_ms())),
     "lock_extend": _lock_extend,
     "lock_release": _lock_release,
