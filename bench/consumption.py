@@ -17,11 +17,11 @@ import gevent
 import engine
 from bench.handlers import handlers
 from bench.models import LANES, queue
-from engine.call import Call
 from engine.history import HistoryFile
 from engine.observer import Observer, Outcome, ServerIdentity
-from engine.operations import LeasedJob, Wait
 from engine.recorder import Recorder
+from engine.wire.call import Call
+from engine.wire.operations import LeasedJob, Wait
 
 #: When a consumer stops, its running handlers get GRACE_MS; then the calls that end their leases get the remaining time.
 GRACE_MS = 10_000

@@ -16,7 +16,7 @@ import engine
 import engine.models
 from bench.workload import CAPABILITY, LIMITS, PLAN_TEXT, SCHEDULES, PlannedJob
 from engine.observer import Observer
-from engine.operations import Options
+from engine.wire.operations import Options
 
 LANES = "lanes"
 NAMES = (LANES, "bridge", "bananas", "bull", "mosquito")

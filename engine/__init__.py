@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from engine.channel.rules import ChannelRule
     from engine.channel.synchronous.channel import Channel
     from engine.channel.values import Acknowledged, Fetched, Message, Published, Subscribed
-    from engine.drivers.endpoint import ConnectOptions
     from engine.errors import (
         BatchFailed,
         ChannelNotFound,
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     )
     from engine.handlers import Handlers
     from engine.job import Job
-    from engine.operations import Altered, Counts, Enqueued, Event, NameCounts, Snapshot
     from engine.options import JobOptions
     from engine.outcomes import Bury, Discard, RetryLater
     from engine.priority_queue import PriorityQueue
@@ -63,6 +61,8 @@ if TYPE_CHECKING:
     from engine.routing import Target
     from engine.scheduler import Scheduler
     from engine.serializers import Serializer
+    from engine.wire.drivers.endpoint import ConnectOptions
+    from engine.wire.operations import Altered, Counts, Enqueued, Event, NameCounts, Snapshot
     from engine.worker.group import WorkerGroup
     from engine.worker.worker import Worker
 
@@ -76,7 +76,7 @@ _HOMES = {
     "engine.channel.redis_storage": ("RedisStorage",),
     "engine.channel.rules": ("ChannelRule",),
     "engine.channel.values": ("Acknowledged", "Fetched", "Message", "Published", "Subscribed"),
-    "engine.drivers.endpoint": ("ConnectOptions",),
+    "engine.wire.drivers.endpoint": ("ConnectOptions",),
     "engine.errors": (
         "BatchFailed",
         "ChannelNotFound",
@@ -103,7 +103,7 @@ _HOMES = {
     "engine.queue.durations": ("Durations", "HandlerTimes"),
     "engine.queue.locks": ("Lock",),
     "engine.queue.job_info": ("JobError", "JobInfo"),
-    "engine.operations": ("Altered", "Counts", "Enqueued", "Event", "NameCounts", "Snapshot"),
+    "engine.wire.operations": ("Altered", "Counts", "Enqueued", "Event", "NameCounts", "Snapshot"),
     "engine.options": ("JobOptions",),
     "engine.queue.producing": ("NewJob",),
     "engine.serializers": ("Serializer",),

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
-    from engine.operations import Timing
+    from engine.wire.operations import Timing
 
 #: Transitions of a zone are looked for in steps of this length: no zone has two in a day that cancel each other.
 _STEP_S = 86_400

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from engine.channel.values import Published
-    from engine.operations import Enqueued
+    from engine.wire.operations import Enqueued
 
 
 class EngineError(Exception):

@@ -14,8 +14,8 @@ from engine import validate
 from engine.errors import Malformed
 from engine.hooks import RunHooks
 from engine.job import Job
-from engine.operations import Lease, LeasedJob
 from engine.outcomes import FAILED, Verdict, verdict_of
+from engine.wire.operations import Lease, LeasedJob
 
 #: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as JSON; None is none.
 Handler = Callable[[Job], object]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from engine.job import Job
 
 if TYPE_CHECKING:
-    from engine.operations import Enqueued
     from engine.queue.producing import NewJob
+    from engine.wire.operations import Enqueued
 
 log = logging.getLogger("ironclaim.worker")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from engine import validate
 from engine.errors import LeaseLost, Malformed
-from engine.operations import LeasedJob
 from engine.serializers import BUILT_IN, Serializers
+from engine.wire.operations import LeasedJob
 from engine.worker.machine.events import MoreTime, Progressed
 
 #: Takes the messages of a running handler to its worker.

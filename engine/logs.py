@@ -13,7 +13,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
-from engine.operations import Lease, LeasedJob
+from engine.wire.operations import Lease, LeasedJob
 
 #: What a record may carry beside its message.
 FIELDS = ("worker", "job_id", "job_name", "fence", "attempt")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from engine.call import Call
-from engine.operations import LeasedJob, Reply
+from engine.wire.call import Call
+from engine.wire.operations import LeasedJob, Reply
 
 
 @dataclass(frozen=True, slots=True)

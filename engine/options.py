@@ -1,6 +1,6 @@
 """The options of a job: their types, bounds and meaning in one table, checked in one place and before any I/O.
 
-An option is a row of `JobOptions` (what callers may write) and a field of `engine.operations.Options` (what the engine reads,
+An option is a row of `JobOptions` (what callers may write) and a field of `operations.Options` (what the engine reads,
 with its default). The checks, the room in the envelope and the reference page follow from the two. `tests/engine/test_options.py`
 walks the table and tries every bound from both sides.
 """
@@ -15,9 +15,9 @@ from typing import Annotated, Any, TypedDict, get_args, get_type_hints
 
 from engine import validate
 from engine.errors import Malformed
-from engine.operations import Backoff, Options, ParentFailure
 from engine.routing import Target, route_text, target_text
 from engine.validate import ATTEMPTS_MAX, BACKOFF_MS_MAX, CRASHES_LEAST, CRASHES_MAX, DURATION_MS_MAX, INSTANT_MS_MAX
+from engine.wire.operations import Backoff, Options, ParentFailure
 
 
 @dataclass(frozen=True, slots=True)

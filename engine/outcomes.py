@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from engine import validate
-from engine.operations import Options
+from engine.wire.operations import Options
 
 #: More bases than a class of exceptions has.
 _KINDS_MAX = 64

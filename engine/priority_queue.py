@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.models import Bull
-from engine.operations import Counts, Enqueued
 from engine.parameters import JobName
 from engine.queue.synchronous.queue import Queue
+from engine.wire.operations import Counts, Enqueued
 from engine.worker.group import WorkerGroup
 
 #: From the last to the first.

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import engine
-from engine.call import Call
-from engine.drivers.delivery import DEADLINE_MS
 from engine.history import HistoryFile, text
 from engine.job import Job
 from engine.observer import Outcome, ServerIdentity
-from engine.operations import (
+from engine.wire.call import Call
+from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.wire.operations import (
     Bury,
     Claim,
     Claimed,

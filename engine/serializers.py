@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from engine import validate
 from engine.errors import Malformed
-from engine.operations import Options
 from engine.options import PLAIN
+from engine.wire.operations import Options
 
 #: The names of those that every queue has. JSON is not written into envelopes.
 JSON, RAW = "json", "raw"

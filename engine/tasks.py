@@ -20,10 +20,10 @@ from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, cas
 
 from engine import validate
 from engine.handlers import Handler, Job
-from engine.operations import Lease, LeasedJob
 from engine.options import JobOptions, checked
 from engine.parameters import Parameters, TypedJob
 from engine.task_batches import AsyncBatchOf, BatchOf
+from engine.wire.operations import Lease, LeasedJob
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from engine.errors import Malformed
-from engine.operations import Limit, Window
+from engine.wire.operations import Limit, Window
 
 #: The default limit of a payload, and the most that a queue may set.
 PAYLOAD_BYTES_MAX = 512 * 1024

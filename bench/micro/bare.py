@@ -15,9 +15,9 @@ import redis
 
 import engine
 from bench.micro.payload import NAME, PAYLOAD, compact
-from engine.call import Call
 from engine.models.ids import random_id
 from engine.queue import producing
+from engine.wire.call import Call
 
 #: Slots that differ between jobs. If any other slot differs, the script has changed, and this loop refuses to run.
 _OF_THE_JOB = {"job", "run", "id", "not_after_ms", "tail"}

@@ -17,8 +17,8 @@ from bench.micro.jobs import Claims, fill, run_as_eval
 from bench.micro.payload import NAME, PAYLOAD
 from bench.micro.place import client, evalsha_stats, pinned_server
 from bench.micro.rounds import in_turns
-from engine.operations import EnqueueMany, Finish, Lease
 from engine.queue import producing
+from engine.wire.operations import EnqueueMany, Finish, Lease
 
 BATCH = 10
 #: Number of blocks of a repetition.

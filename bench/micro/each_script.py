@@ -20,9 +20,10 @@ import engine
 from bench.micro.jobs import LEASE_MS, Claims, run_as_eval
 from bench.micro.payload import NAME, PAYLOAD
 from bench.micro.place import client, evalsha_stats, pin_client, pinned_server
-from engine.call import Call
-from engine.drivers.delivery import DEADLINE_MS
-from engine.operations import (
+from engine.queue import producing
+from engine.wire.call import Call
+from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.wire.operations import (
     AcquireLock,
     AdminAction,
     Alter,
@@ -72,8 +73,7 @@ from engine.operations import (
     TickPolicy,
     Timing,
 )
-from engine.queue import producing
-from engine.scripts import load_folder, scripts_folder
+from engine.wire.scripts import load_folder, scripts_folder
 
 BATCH = 10
 BULK = 100

@@ -26,7 +26,7 @@ from chaos.plan import Pace
 from chaos.processes import send
 from chaos.progress import Progress
 from chaos.runs import RunFolder
-from engine.scripts import scripts_folder
+from engine.wire.scripts import scripts_folder
 
 #: Options of `bench` that are about jobs.
 OF_JOBS = ("rate", "lease_ms")

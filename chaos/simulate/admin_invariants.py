@@ -9,7 +9,7 @@ from chaos.simulate.bytes_invariants import check_values
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import CANCELLED, State
 from chaos.simulate.world import Found
-from engine.operations import Alter, AlteredJobs, Ended, Extended, Finish, FinishedAndClaimed, Lease, Operation
+from engine.wire.operations import Alter, AlteredJobs, Ended, Extended, Finish, FinishedAndClaimed, Lease, Operation
 
 OUTCOMES = {1: "finished", 2: "discarded", 5: "skipped", 6: "rerouted", CANCELLED: "cancelled"}
 #: What a result lives longer while it is kept (release_results, lua/lanes/modules/children.lua).

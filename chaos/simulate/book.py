@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.operations import Enqueue, LockReply, PutSchedule, Value
+from engine.wire.operations import Enqueue, LockReply, PutSchedule, Value
 
 #: (id, enqueue nonce): one job, where an id may be used again.
 Birth = tuple[str, bytes]

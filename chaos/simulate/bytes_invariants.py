@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.world import Found
-from engine.operations import (
+from engine.queue.results import result_of
+from engine.wire.operations import (
     Administered,
     Alter,
     Claimed,
@@ -27,7 +28,6 @@ from engine.operations import (
     Tick,
     Value,
 )
-from engine.queue.results import result_of
 
 #: What a result lives longer while it is kept for a child (release_results, lua/lanes/modules/children.lua).
 _KEPT_MS = 2**48

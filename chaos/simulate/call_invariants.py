@@ -20,7 +20,7 @@ from chaos.simulate.profile import Profile
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
-from engine.operations import (
+from engine.wire.operations import (
     Bury,
     Claim,
     Claimed,

@@ -7,7 +7,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import IGNORES, State
 from chaos.simulate.world import Found
-from engine.operations import Alter, Clean, Enqueue, Reap
+from engine.wire.operations import Alter, Clean, Enqueue, Reap
 
 #: Outcomes of tombstones: finished and skipped; discarded, rerouted and cancelled.
 _DONE, _LOST = (1, 5), (2, 6, 7)

@@ -8,7 +8,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
-from engine.operations import Clean, Cleaned, Era, Forget, Forgotten, Reap
+from engine.wire.operations import Clean, Cleaned, Era, Forget, Forgotten, Reap
 
 _TIMED = {"dead": "dead", "finished": "done"}
 #: Unless a queue says otherwise.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.scripts import Script
+from engine.wire.scripts import Script
 
 _PRELUDE = """local writes_left = tonumber(table.remove(ARGV))
 local WRITES = { SET = true, MSET = true, DEL = true, ZADD = true, ZREM = true, HSET = true, HDEL = true, HINCRBY = true,

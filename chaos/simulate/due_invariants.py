@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.world import Found
-from engine.operations import (
+from engine.wire.operations import (
     Alter,
     AlteredJobs,
     Claim,

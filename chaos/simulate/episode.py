@@ -18,10 +18,10 @@ from chaos.simulate.server import Scripts, SimulatedServer
 from chaos.simulate.wire import Wire
 from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import MS, Found, Row, TimeIsUp, World
-from engine import scripts
 from engine.models.lanes import Lanes
-from engine.operations import MakeTestQueue
 from engine.options import checked
+from engine.wire import scripts
+from engine.wire.operations import MakeTestQueue
 
 QUEUE = "sim"
 #: A dead worker's place is taken after this.

@@ -21,9 +21,9 @@ from chaos.simulate.telling import jobs_of, results_of, tell
 from chaos.simulate.timely import AFTERMATH_MS, Timely
 from chaos.simulate.worker import SimulatedWorker
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
-from engine.drivers.in_flight import Sent
 from engine.errors import ScriptFault
-from engine.operations import (
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations import (
     AcquireLock,
     Claim,
     Claimed,

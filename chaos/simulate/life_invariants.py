@@ -7,7 +7,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import Envelope
 from chaos.simulate.world import Found
-from engine.operations import Alter, Clean, Drop, Enqueue, EnqueueMany, Finish, Reap, Tick
+from engine.wire.operations import Alter, Clean, Drop, Enqueue, EnqueueMany, Finish, Reap, Tick
 
 #: What a job that nobody could read has left of its nonce.
 _UNKNOWN = bytes(8)

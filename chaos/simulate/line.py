@@ -1,4 +1,4 @@
-"""A connection of one process and the calls on it, one at a time, by the decisions of `engine.drivers.in_flight`: what the
+"""A connection of one process and the calls on it, one at a time, by the decisions of `engine.wire.drivers.in_flight`: what the
 synchronous driver does, with messages in place of a socket."""
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import redis
 
 from chaos.simulate.chance import spread_ms
 from chaos.simulate.world import MS, World
-from engine.call import Call
-from engine.drivers.delivery import DEADLINE_MS
-from engine.drivers.endpoint import TIMEOUT_MS
-from engine.drivers.in_flight import InFlightCall, Sent, not_sent
 from engine.errors import EngineError
 from engine.server_clock import ServerClock
+from engine.wire.call import Call
+from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.wire.drivers.endpoint import TIMEOUT_MS
+from engine.wire.drivers.in_flight import InFlightCall, Sent, not_sent
 
 Outcome = Sent | EngineError
 

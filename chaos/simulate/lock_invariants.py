@@ -7,7 +7,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
-from engine.operations import AcquireLock, ExtendLock, LockReply, ReleaseLock
+from engine.wire.operations import AcquireLock, ExtendLock, LockReply, ReleaseLock
 
 
 def check_locks(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:

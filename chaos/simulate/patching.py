@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from chaos.planting import ENGINE, Edit, planted
 from engine.models.lanes import Lanes
-from engine.scripts import scripts_folder
+from engine.wire.scripts import scripts_folder
 
 
 @dataclass(frozen=True, slots=True)

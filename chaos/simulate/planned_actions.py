@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 
 from chaos.simulate.places import WISHES
 from chaos.simulate.profile import Profile
-from engine import operations
-from engine.operations import Limit, Operation, Pause, Resume, SetLimit
 from engine.queue.producing import NewJob
+from engine.wire import operations
+from engine.wire.operations import Limit, Operation, Pause, Resume, SetLimit
 
 Change = Literal["put", "enable", "disable", "remove"]
 _CHANGES: tuple[Change, ...] = ("put", "put", "disable", "enable", "enable", "remove")

@@ -12,15 +12,15 @@ from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.planned_actions import Clear, Hold, PlannedAction, asked_by
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
-from engine.drivers.delivery import DEADLINE_MS
 from engine.errors import EngineError, LeaseLost, OutcomeUnknown, PartlyEnqueued, ScriptFault, UnknownParent
 from engine.models.lanes import Lanes
-from engine.operations import Enqueued, Look
 from engine.queue import administering, altering, clearing, locks, producing, scheduling
 from engine.queue.producing import Draft
 from engine.queue.steps import Ask, DeadlineBound, Steps
 from engine.serializers import BUILT_IN
 from engine.server_clock import ServerClock
+from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.wire.operations import Enqueued, Look
 
 if TYPE_CHECKING:
     from chaos.simulate.judge import Judge

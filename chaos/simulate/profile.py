@@ -19,7 +19,7 @@ NETWORK = {
 }
 PROCESS = {"kill": 0.002, "freeze": 0.003, "cut off": 0.001}
 SERVER = {"stall": 0.001}
-#: The size of a piece where scripts work in small ones: the least that parts no item (engine/scripts.py).
+#: The size of a piece where scripts work in small ones: the least that parts no item (engine/wire/scripts.py).
 PIECE_WORDS = 4
 #: No mishap of a kind.
 QUIET: dict[str, float] = {}

@@ -17,11 +17,11 @@ from chaos.simulate.read_state import READ_STATE
 from chaos.simulate.state import EMPTY, State, open_state
 from chaos.simulate.wire import Wire
 from chaos.simulate.world import EPOCH_MS, MS, Found, World
-from engine.drivers.client_errors import message_of
 from engine.errors import ScriptFault
 from engine.models.lanes import Lanes
-from engine.operations import Operation, Reply, Wait
-from engine.scripts import Script
+from engine.wire.drivers.client_errors import message_of
+from engine.wire.operations import Operation, Reply, Wait
+from engine.wire.scripts import Script
 
 #: A clock that jumps forward and back by more than the life of a tombstone is outside the promise (rule 3).
 _FORWARD_MS_MAX = 15_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.simulate.server import Delivery
-from engine.operations import (
+from engine.wire.operations import (
     AcquireLock,
     Administered,
     Alter,
@@ -46,7 +46,7 @@ from engine.operations import (
     Tick,
     Ticked,
 )
-from engine.operations.workers import Beat, Beaten, RunTimesReported
+from engine.wire.operations.workers import Beat, Beaten, RunTimesReported
 
 
 def leases_of(operation: Operation) -> tuple[Lease, ...]:

@@ -11,11 +11,11 @@ from chaos.simulate.line import Line, Outcome, Process
 from chaos.simulate.places import PLACES
 from chaos.simulate.server import SimulatedServer
 from chaos.simulate.world import MS, World
-from engine.call import Call
 from engine.errors import EngineError, ScriptFault
-from engine.operations import Lease, LeasedJob, Operation
 from engine.outcomes import FAILED, Verdict
 from engine.server_clock import ServerClock
+from engine.wire.call import Call
+from engine.wire.operations import Lease, LeasedJob, Operation
 from engine.worker.machine.events import (
     Answered,
     Event,

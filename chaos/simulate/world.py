@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from chaos.simulate.chance import Chance
 from chaos.simulate.profile import Profile
-from engine.drivers import in_flight
+from engine.wire.drivers import in_flight
 
 MS = 1_000_000
 #: 2100-01-02: the server's clock at the start of an episode, a day after the first time that a test queue may have.

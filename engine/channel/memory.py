@@ -16,10 +16,10 @@ from engine.channel.asynchronous.storage import Listener
 from engine.channel.memory_state import MemoryState
 from engine.channel.steps import Ask
 from engine.channel.storage import Opening
-from engine.drivers.delivery import DEADLINE_MS
-from engine.drivers.in_flight import Sent
 from engine.errors import EngineError
-from engine.operations.channels import (
+from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations.channels import (
     Acknowledge,
     AcknowledgeReply,
     AskOld,

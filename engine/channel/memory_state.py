@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 from engine.channel import clock as clocks
 from engine.channel.live_index import LiveIndex
 from engine.channel.ttl_map import TtlMap
-from engine.operations.channels import (
+from engine.wire.operations.channels import (
     Acknowledge,
     AcknowledgeReply,
     AskOld,

@@ -11,9 +11,9 @@ from engine.channel.replies import Batch
 from engine.channel.session_state import SessionState
 from engine.channel.steps import Send, SendMany, Steps, sent_of
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
-from engine.drivers.in_flight import Sent
 from engine.errors import EngineError, Malformed
-from engine.operations.channels import NewMessage, OldReply
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations.channels import NewMessage, OldReply
 
 #: Calls that go out together.
 _PIPELINE_CALLS = 8

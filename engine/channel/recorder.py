@@ -11,11 +11,12 @@ import json
 import zlib
 from typing import Any, cast
 
-from engine.call import Call
 from engine.channel.clock import after, distance
 from engine.history import HistoryFile, text
 from engine.observer import Outcome
-from engine.operations import (
+from engine.recorder import Recorder
+from engine.wire.call import Call
+from engine.wire.operations import (
     Acknowledge,
     AcknowledgeReply,
     Fetch,
@@ -28,7 +29,6 @@ from engine.operations import (
     Unsubscribe,
     UnsubscribeReply,
 )
-from engine.recorder import Recorder
 
 #: How the body of a message begins, and what stands between its id and its content (wire-models 6.1).
 _HEAD, _BETWEEN = b'{"id":"', b'","content":'

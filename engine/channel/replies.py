@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 from engine.channel import clock, contents
 from engine.channel.session_state import SessionState
 from engine.channel.values import Acknowledged, Message, Published
-from engine.drivers.in_flight import Sent
 from engine.errors import (
     ChannelNotFound,
     EngineError,
@@ -18,7 +17,8 @@ from engine.errors import (
     ServerUnavailable,
     SubscriptionNotFound,
 )
-from engine.operations.channels import (
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations.channels import (
     Acknowledge,
     AcknowledgeReply,
     FetchReply,

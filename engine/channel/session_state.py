@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.channel import clock
-from engine.drivers.delivery import DEADLINE_MS
-from engine.drivers.in_flight import Sent
-from engine.operations.channels import (
+from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations.channels import (
     Acknowledge,
     AcknowledgeReply,
     AskOld,

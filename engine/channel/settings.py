@@ -12,11 +12,11 @@ from engine.channel.redis_storage import RedisStorage
 from engine.channel.session_state import SessionState
 from engine.channel.several_storages import SeveralStorages
 from engine.channel.storage import Opening, Storage
-from engine.drivers.endpoint import DEFAULT_URL
 from engine.errors import Malformed
 from engine.models import Dsps
 from engine.observer import Observer
-from engine.operations.channels import NewMessage
+from engine.wire.drivers.endpoint import DEFAULT_URL
+from engine.wire.operations.channels import NewMessage
 
 #: What one fetch may ask for, and one `are_old`.
 MESSAGES_MAX = 1_000

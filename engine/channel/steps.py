@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from engine.drivers.in_flight import Sent
 from engine.errors import EngineError
-from engine.operations.channels import ChannelOperation
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations.channels import ChannelOperation
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from engine.command.arguments import add_json, add_queue, duration_ms
 from engine.command.output import instant, print_error, show, show_one
-from engine.operations import Altered
 from engine.queue.job_info import JobInfo
 from engine.queue.synchronous.queue import Queue
+from engine.wire.operations import Altered
 
 Act = Callable[[Queue, str], Altered]
 

@@ -12,8 +12,8 @@ from typing import Any
 from engine.command.arguments import add_json, add_queue
 from engine.command.output import table
 from engine.errors import Malformed
-from engine.operations import Counts
 from engine.queue.synchronous.queue import Queue
+from engine.wire.operations import Counts
 
 _STATES = ("waiting", "delayed", "active", "dead", "done")
 #: Clear the screen and go to its top left corner.

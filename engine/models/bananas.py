@@ -39,14 +39,14 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from engine import validate
-from engine.call import Call
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.models.bananas_keys import BananasKeys
 from engine.models.fields import pack
 from engine.models.foreign import Foreign
 from engine.models.model import Finding
-from engine.operations import AcquireLock, Enqueue, ExtendLock, Lease, LeasedJob, Operation, Options, ReleaseLock
 from engine.serializers import RAW
+from engine.wire.call import Call
+from engine.wire.operations import AcquireLock, Enqueue, ExtendLock, Lease, LeasedJob, Operation, Options, ReleaseLock
 
 #: The words on the wire, and the priorities as which they are read.
 PRIORITIES = {"high": 8, "normal": 5, "low": 2}

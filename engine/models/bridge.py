@@ -34,13 +34,13 @@ from functools import lru_cache
 from typing import Any, cast
 from uuid import uuid4
 
-from engine.call import Call
 from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.models.fields import pack, unpack
 from engine.models.foreign import Foreign
 from engine.models.model import Finding
-from engine.operations import Backoff, Beat, Claim, Enqueue, Finish, Lease, LeasedJob, Operation, Options
 from engine.validate import ATTEMPTS_MAX, BACKOFF_MS_MAX, DURATION_MS_MAX
+from engine.wire.call import Call
+from engine.wire.operations import Backoff, Beat, Claim, Enqueue, Finish, Lease, LeasedJob, Operation, Options
 
 _BACKOFFS: tuple[Backoff, ...] = ("fixed", "linear", "exponential")
 #: Jitter of the original: a quarter less to a quarter more. That is a wait longer by a quarter, of which the last 0.4 are

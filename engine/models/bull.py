@@ -29,7 +29,7 @@ from engine.errors import Malformed, ScriptFault, UnsupportedFeature
 from engine.models.fields import pack
 from engine.models.foreign import Foreign
 from engine.models.model import Finding
-from engine.operations import Enqueue, Lease, LeasedJob, Options
+from engine.wire.operations import Enqueue, Lease, LeasedJob, Options
 
 #: The name of a job that Node has made, because Bull has no names.
 UNNAMED = "__default__"

@@ -25,12 +25,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, assert_never, cast
 
-from engine.call import Call
 from engine.channel import clock
 from engine.models.dsps_keys import DspsKeys
 from engine.models.model import Finding
 from engine.models.slots import FilledSlots
-from engine.operations.channels import (
+from engine.wire.call import Call
+from engine.wire.operations.channels import (
     Acknowledge,
     AcknowledgeReply,
     AskOld,
@@ -48,7 +48,7 @@ from engine.operations.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
-from engine.scripts import load_folder, scripts_folder
+from engine.wire.scripts import load_folder, scripts_folder
 
 FINDINGS = (
     Finding(

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 from engine.class_names import class_of
 from engine.errors import ScriptFault
-from engine.operations import Backoff, Enqueue, Lease, LeasedJob, Options
+from engine.wire.operations import Backoff, Enqueue, Lease, LeasedJob, Options
 
 VERSION = 1
 #: Kinds of back-off by their number in the envelope.

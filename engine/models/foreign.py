@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from engine import validate
-from engine.call import Call
 from engine.errors import UnsupportedFeature
 from engine.models import (
     envelope,
@@ -26,7 +25,9 @@ from engine.models.foreign_keys import ForeignKeys
 from engine.models.ids import random_id
 from engine.models.model import Finding
 from engine.models.scripted import Scripted, token
-from engine.operations import (
+from engine.options import PLAIN
+from engine.wire.call import Call
+from engine.wire.operations import (
     Alter,
     Attributes,
     Bury,
@@ -50,8 +51,7 @@ from engine.operations import (
     Value,
     Wait,
 )
-from engine.options import PLAIN
-from engine.scripts import load_foreign, scripts_folder
+from engine.wire.scripts import load_foreign, scripts_folder
 
 #: Scripts of Lanes that use only keys that foreign models have as well.
 REUSED = (

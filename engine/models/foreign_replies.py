@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from engine.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Woken
+from engine.wire.operations import Enqueue, Enqueued, EnqueuedMany, EnqueueMany, Woken
 
 _LETTERS = {"c": "created", "r": "repeated", "d": "duplicate", "x": "refused"}
 #: Fields per job of a call: its letter, its id, and for a duplicate the state, fence and id of the existing job.

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from engine import validate
-from engine.call import Call
 from engine.class_names import class_target
 from engine.errors import ScriptFault
 from engine.models import envelope, lanes_schedules
@@ -19,7 +18,9 @@ from engine.models.ids import random_id, random_ids
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Finding
 from engine.models.scripted import Scripted, token
-from engine.operations import (
+from engine.options import PLAIN
+from engine.wire.call import Call
+from engine.wire.operations import (
     Alter,
     Bury,
     Claim,
@@ -39,8 +40,7 @@ from engine.operations import (
     Wait,
     Woken,
 )
-from engine.options import PLAIN
-from engine.scripts import load_folder, scripts_folder
+from engine.wire.scripts import load_folder, scripts_folder
 
 #: The outcomes of a tombstone (engine/models/envelope.py).
 _DISCARDED, _CANCELLED = 2, 7

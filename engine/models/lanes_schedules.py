@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 from typing import Any, TypeVar, cast
 
 from engine.models import envelope
-from engine.operations import (
+from engine.wire.operations import (
     Enqueue,
     TickPolicy,
     Timing,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from engine.call import Call
 from engine.models.lanes_keys import LanesKeys
-from engine.operations import Enqueue, Lease, LeasedJob, Operation, Options
-from engine.scripts import Script
+from engine.wire.call import Call
+from engine.wire.operations import Enqueue, Lease, LeasedJob, Operation, Options
+from engine.wire.scripts import Script
 
 
 @dataclass(frozen=True, slots=True)

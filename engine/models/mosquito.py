@@ -33,14 +33,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.call import Call
 from engine.errors import UnsupportedFeature
 from engine.models import mosquito_fields
 from engine.models.fields import pack
 from engine.models.foreign import Foreign
 from engine.models.model import Finding
 from engine.models.mosquito_keys import MosquitoKeys
-from engine.operations import (
+from engine.wire.call import Call
+from engine.wire.operations import (
     Enqueue,
     Lease,
     LeasedJob,

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from engine.class_names import class_of
 from engine.errors import Malformed, ScriptFault
-from engine.operations import Lease, LeasedJob, Options
 from engine.options import checked
 from engine.serializers import TEXTS
+from engine.wire.operations import Lease, LeasedJob, Options
 
 #: Fields that the original, one of its versions, or the engine keeps beside the parameters.
 METADATA = ("enqueue_time", "type", "retry_count", "started_at", "finished_at", "overseer_id", "ironclaim")

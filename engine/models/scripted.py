@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from engine.call import Call
 from engine.errors import ScriptFault, UnsupportedFeature
 from engine.models import lanes_schedules
 from engine.models.lanes_keys import LanesKeys
 from engine.models.slots import FilledSlots
-from engine.operations import (
+from engine.wire.call import Call
+from engine.wire.operations import (
     Alter,
     AwaitEnds,
     Beat,
@@ -31,7 +31,7 @@ from engine.operations import (
     ReportRunTimes,
     SetRetention,
 )
-from engine.scripts import Script
+from engine.wire.scripts import Script
 
 #: Most names of a queue with run times of their own; the times of all further names are added under `*`.
 RUN_TIMES_NAMES_MAX = 1_000

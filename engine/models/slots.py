@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from engine.call import Call
 from engine.errors import ScriptFault
-from engine.operations import Operation, Reply
-from engine.scripts import Script
+from engine.wire.call import Call
+from engine.wire.operations import Operation, Reply
+from engine.wire.scripts import Script
 
 #: Slots of KEYS whose attribute has another name.
 _ATTRIBUTES = {"record": "claim", "worker_settings": "settings"}

@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable
 
 from engine import validate
-from engine.drivers.in_flight import Sent
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
-from engine.operations import Administered, Limit, Operation, Pause, Resume, SetEvents, SetLimit, SetRetention, SetWorker
 from engine.queue.steps import DeadlineBound, Steps
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations import Administered, Limit, Operation, Pause, Resume, SetEvents, SetLimit, SetRetention, SetWorker
 
 #: Most events that a queue keeps.
 EVENTS_KEPT_MAX = 1_000_000

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.errors import Malformed
-from engine.operations import BUCKET_MAX, RunTimes, bucket_end_ns
+from engine.wire.operations import BUCKET_MAX, RunTimes, bucket_end_ns
 
 _MS = 1_000_000
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from engine.errors import ScriptFault
 from engine.models.model import Model
-from engine.operations import Lease, Looked, Options
+from engine.wire.operations import Lease, Looked, Options
 
 #: `stuck`: in hand, and the lease has ended, so a sweep is about to take it away. `finished`: for as long as its tombstone or its
 #: entry among the last finished ones is kept; so are `cancelled`, `discarded`

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from engine import validate
 from engine.errors import LeaseLost, Malformed, OutcomeUnknown, ScriptFault
 from engine.models.model import Model
-from engine.operations import AcquireLock, ExtendLock, LockReply, Operation, ReleaseLock
 from engine.queue.steps import DeadlineBound, Steps
+from engine.wire.operations import AcquireLock, ExtendLock, LockReply, Operation, ReleaseLock
 
 TTL_MS_MAX = 86_400_000
 

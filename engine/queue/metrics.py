@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from engine.operations import Counts
 from engine.queue.durations import Durations, HandlerTimes
+from engine.wire.operations import Counts
 
 #: States of jobs, each a field of Counts.
 _STATES = ("waiting", "delayed", "blocked", "active", "dead", "done")

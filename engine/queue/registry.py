@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine import validate
-from engine.call import Call
 from engine.models.binding import bind
 from engine.models.model import Spec
-from engine.operations import ListQueues
+from engine.wire.call import Call
+from engine.wire.operations import ListQueues
 
 #: Queues of one answer.
 LIMIT_MAX = 10_000

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from engine import validate
 from engine.errors import EngineError, JobFailed, ScriptFault, TimedOut, UnknownJob
-from engine.operations import Seen
+from engine.wire.operations import Seen
 
 #: A call blocks on the server for at most this long; who waits longer asks again.
 BLOCK_MS = 5_000

@@ -9,11 +9,17 @@ from typing import Any, Literal, cast
 
 from engine import validate
 from engine.calendar import Unreadable, calendar
-from engine.drivers.in_flight import Sent
 from engine.errors import Malformed, OutcomeUnknown, ScriptFault
 from engine.models import lanes_schedules
 from engine.models.model import Model
-from engine.operations import (
+from engine.options import JobOptions
+from engine.parameters import JobName, TypedJob
+from engine.queue import administering, producing
+from engine.queue.settings import QueueSettings, check_payload
+from engine.queue.steps import DeadlineBound, Steps
+from engine.serializers import BUILT_IN, Serializers
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations import (
     EnableSchedule,
     Enqueue,
     ListSchedules,
@@ -28,12 +34,6 @@ from engine.operations import (
     TickPolicy,
     Timing,
 )
-from engine.options import JobOptions
-from engine.parameters import JobName, TypedJob
-from engine.queue import administering, producing
-from engine.queue.settings import QueueSettings, check_payload
-from engine.queue.steps import DeadlineBound, Steps
-from engine.serializers import BUILT_IN, Serializers
 
 #: What `put` found: no such schedule, one that it changed, or one with the same definition.
 PutResult = Literal["new", "changed", "same"]

@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from engine import validate
-from engine.drivers.durability import Durability
-from engine.drivers.endpoint import TIMEOUT_MS_MAX, Endpoint
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.hooks import EnqueueHooks
 from engine.models.binding import bind
 from engine.models.model import Model, Spec
 from engine.observer import Observer
-from engine.operations import Enqueue, ReplicationProbe
 from engine.options import JobOptions
 from engine.parameters import JobName, Parameters, TypedJob
 from engine.queue import producing
 from engine.queue.producing import NewJob
 from engine.serializers import Serializer, Serializers
+from engine.wire.drivers.durability import Durability
+from engine.wire.drivers.endpoint import TIMEOUT_MS_MAX, Endpoint
+from engine.wire.operations import Enqueue, ReplicationProbe
 
 if TYPE_CHECKING:
     from engine.tasks import AnyTask

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from engine.errors import ScriptFault
-from engine.operations import ListedWorker
+from engine.wire.operations import ListedWorker
 
 #: Workers of one answer.
 LIMIT_MAX = 1_000

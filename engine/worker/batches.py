@@ -13,7 +13,7 @@ from typing import Any
 from engine.handlers import Fault, Handlers, call_here, end_fork
 from engine.hooks import RunHooks
 from engine.job import Job
-from engine.operations import LeasedJob
+from engine.wire.operations import LeasedJob
 from engine.worker.batch_ends import End, Said, ends, fault_in_batch
 from engine.worker.child_processes import Child, ChildFailed, reference_of
 from engine.worker.machine.events import HandlerEnded, Start

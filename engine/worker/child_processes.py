@@ -19,8 +19,8 @@ from typing import Any
 from engine.errors import Malformed
 from engine.handlers import Fault, Lost
 from engine.job import Say
-from engine.operations import Lease, LeasedJob
 from engine.serializers import BUILT_IN, Serializers
+from engine.wire.operations import Lease, LeasedJob
 from engine.worker.machine.events import MoreTime, Progressed
 
 #: A child that closed its end or died is noticed at once; one that died and left its end to a child of its own, and a lease that

@@ -16,11 +16,11 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from engine.drivers.driver import Flight, SyncDriver
 from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType
 from engine.handlers import Fault
 from engine.logs import about
-from engine.operations import Bury, Finish, LeasedJob, Operation, Reaped, Release, Retry, Tick
+from engine.wire.drivers.driver import Flight, SyncDriver
+from engine.wire.operations import Bury, Finish, LeasedJob, Operation, Reaped, Release, Retry, Tick
 from engine.worker.batches import Batch, Run
 from engine.worker.handler_pool import HandlerPool
 from engine.worker.machine.events import (

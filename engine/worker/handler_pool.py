@@ -18,8 +18,8 @@ from typing import Any
 from engine.handlers import Fault, Handlers, call_plain, end_fork
 from engine.job import Job, Say
 from engine.observer import Observer
-from engine.operations import LeasedJob
 from engine.serializers import BUILT_IN, Serializers
+from engine.wire.operations import LeasedJob
 from engine.worker.batches import Batch, BatchEndedTold, BatchRuns, Run
 from engine.worker.child_processes import Child, ChildFailed, reference_of
 from engine.worker.event_loop import LoopThread

@@ -19,8 +19,8 @@ from typing import Any
 
 from engine.handlers import Fault, Lost, call_here, call_plain, fault_of
 from engine.job import Job
-from engine.operations import Lease, LeasedJob
 from engine.serializers import BUILT_IN, Serializers
+from engine.wire.operations import Lease, LeasedJob
 from engine.worker.batch_ends import End, ends, faults
 
 _PR_SET_PDEATHSIG = 1

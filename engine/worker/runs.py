@@ -12,9 +12,9 @@ from engine.handlers import Fault, Handlers, fault_of
 from engine.job import Job, Say
 from engine.logs import about
 from engine.observer import Observer
-from engine.operations import Lease, LeasedJob
 from engine.outcomes import TIMED_OUT
 from engine.serializers import Serializers
+from engine.wire.operations import Lease, LeasedJob
 from engine.worker.child_processes import ChildFailed
 from engine.worker.machine.deadlines import timed_out
 

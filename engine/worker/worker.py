@@ -20,16 +20,16 @@ from functools import partial
 from typing import Any
 
 from engine import routing, validate
-from engine.call import Call
-from engine.drivers.driver import SyncDriver
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.logs import about
-from engine.operations import Operation
 from engine.queue.synchronous.queue import Queue
 from engine.routing import DEFAULT_ROUTE
 from engine.serializers import Serializers
 from engine.version import __version__
+from engine.wire.call import Call
+from engine.wire.drivers.driver import SyncDriver
+from engine.wire.operations import Operation
 from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references
 from engine.worker.machine.concurrency import Gate, Share

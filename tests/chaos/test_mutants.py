@@ -10,7 +10,7 @@ from chaos import mutants
 from chaos.errors import HarnessError
 from chaos.mutants import MUTANTS, Mutant
 from chaos.planting import Edit
-from engine.scripts import load_folder, scripts_folder
+from engine.wire.scripts import load_folder, scripts_folder
 
 SCRIPTED = [mutant for mutant in MUTANTS.values() if mutant.edits]
 

@@ -15,7 +15,7 @@ from chaos import mutants
 from chaos.drill import Drill
 from chaos.mutants import MUTANTS
 from chaos.plan import Pace
-from engine.scripts import scripts_folder
+from engine.wire.scripts import scripts_folder
 from tests.chaos import drills
 from tests.chaos.judged import TIMEOUT, check_caught, check_verdicts, drilled
 

@@ -13,7 +13,7 @@ from chaos.mutants import MUTANTS
 from chaos.planting import ENGINE, Edit, anchors, planted
 from chaos.simulate.patching import changed_methods
 from chaos.simulate.removals import REMOVALS
-from engine.scripts import linked_functions, load_script, scripts_folder
+from engine.wire.scripts import linked_functions, load_script, scripts_folder
 from engine.worker.machine.sweeping import Sweeping
 
 

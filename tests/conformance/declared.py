@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine import Queue, UnsupportedFeature
-from engine.operations import Operation
+from engine.wire.operations import Operation
 
 
 def holds(queue: Queue, *options: str) -> bool:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from engine.models.model import Spec
-from engine.operations import (
+from engine.queue.job_info import JobInfo, job_info, state_of
+from engine.wire.operations import (
     AdminAction,
     Alter,
     Altered,
@@ -25,7 +26,6 @@ from engine.operations import (
     SetEvents,
     Value,
 )
-from engine.queue.job_info import JobInfo, job_info, state_of
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 
 STATES = ("waiting", "delayed", "active", "dead", "finished")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine import Queue
-from engine.operations import Alter, Clean, Count, Forget, Listing, Page, Pause, SetEvents, SetWorker
+from engine.wire.operations import Alter, Clean, Count, Forget, Listing, Page, Pause, SetEvents, SetWorker
 from tests.conformance.declared import attempts, has
 from tests.conformance.desk import STATES, ModelDesk
 

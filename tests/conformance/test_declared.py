@@ -12,9 +12,10 @@ from typing import Any, get_args
 
 import pytest
 
-from engine import AsyncQueue, Malformed, Queue, UnsupportedFeature, operations
+from engine import AsyncQueue, Malformed, Queue, UnsupportedFeature
 from engine.models.model import Spec
-from engine.operations import Operation, Options
+from engine.wire import operations
+from engine.wire.operations import Operation, Options
 from tests.conformance.declared import has, holds
 from tests.conformance.models import FOREIGN
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine.models.model import Spec
-from engine.operations import Bury
+from engine.wire.operations import Bury
 from tests.conformance.desk import ModelDesk
 from tests.conformance.garbage import garbage
 from tests.conformance.models import FOREIGN

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine import Malformed, Queue, UnsupportedFeature
-from engine.operations import Enqueue, EnqueueMany
+from engine.wire.operations import Enqueue, EnqueueMany
 from tests.conformance.declared import accepts
 from tests.conformance.desk import ModelDesk, label_of
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.operations import Bury, Drop, Extend, Failure, LeasedJob, Release
 from engine.routing import Attributes
+from engine.wire.operations import Bury, Drop, Extend, Failure, LeasedJob, Release
 from tests.conformance.declared import accepts, attempts, has
 from tests.conformance.desk import ModelDesk
 from tests.engine.desk import LEASE_MS
@@ -191,7 +191,7 @@ def test_a_job_with_a_route_waits_for_a_worker_that_takes_it(desk: ModelDesk) ->
 
 
 def test_a_limit_holds(desk: ModelDesk) -> None:
-    from engine.operations import SetLimit
+    from engine.wire.operations import SetLimit
 
     if not has(desk.queue, SetLimit):
         return

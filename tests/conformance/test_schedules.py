@@ -7,7 +7,7 @@ import json
 import pytest
 
 from engine import UnsupportedFeature
-from engine.operations import PutSchedule, Tick
+from engine.wire.operations import PutSchedule, Tick
 from engine.worker.machine.sweeping import tick
 from tests.conformance.declared import has
 from tests.conformance.desk import ModelDesk

@@ -15,8 +15,8 @@ import pytest
 
 from engine import AsyncQueue, Handlers, Job, JobFailed, Queue, Worker
 from engine.models.model import Spec
-from engine.operations import Look, Pause
 from engine.testing import start_guarded
+from engine.wire.operations import Look, Pause
 from tests.conformance.declared import accepts, has
 from tests.conformance.models import ALL
 from tests.engine.helpers.at_work import at_work

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import redis
 from redis.exceptions import AskError, BusyLoadingError, ClusterDownError, MovedError, TryAgainError
 
-from engine.call import Call
 from engine.models.lanes import Lanes
 from engine.models.lanes_keys import LanesKeys
-from engine.operations import Limit, MakeTestQueue, Pause, SetLimit
 from engine.testing.cluster import EmbeddedCluster
 from engine.testing.ports import LOOPBACK
+from engine.wire.call import Call
+from engine.wire.operations import Limit, MakeTestQueue, Pause, SetLimit
 from tests.engine.desk import START_MS, Desk
 
 #: Redirections of one send: further ones lead in a circle.

@@ -12,10 +12,12 @@ import pytest
 import redis
 
 from engine import validate
-from engine.call import Call
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Spec
-from engine.operations import (
+from engine.queue.settings import TEST_CLOCK_LEAST_MS
+from engine.queue.synchronous.queue import Queue
+from engine.wire.call import Call
+from engine.wire.operations import (
     Beat,
     Beaten,
     Claim,
@@ -48,8 +50,6 @@ from engine.operations import (
     SetWorker,
     WorkerUpdates,
 )
-from engine.queue.settings import TEST_CLOCK_LEAST_MS
-from engine.queue.synchronous.queue import Queue
 
 #: An hour and more after the least, so that a test may step back by one.
 START_MS = TEST_CLOCK_LEAST_MS + 4_000_000

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Queue, WrongKeyType
-from engine.drivers import async_gathering
-from engine.drivers.async_connections import CONNECTIONS_MAX
 from engine.testing import EmbeddedServer
+from engine.wire.drivers import async_gathering
+from engine.wire.drivers.async_connections import CONNECTIONS_MAX
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
 

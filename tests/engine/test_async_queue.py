@@ -16,11 +16,11 @@ import redis
 
 import engine
 from engine import AsyncQueue, EngineError, NewJob, Queue
-from engine.drivers.async_connections import CONNECTIONS_MAX
-from engine.drivers.async_driver import AsyncDriver
-from engine.drivers.driver import SyncDriver
-from engine.operations import Count
 from engine.testing import EmbeddedServer
+from engine.wire.drivers.async_connections import CONNECTIONS_MAX
+from engine.wire.drivers.async_driver import AsyncDriver
+from engine.wire.drivers.driver import SyncDriver
+from engine.wire.operations import Count
 from tests.engine.desk import START_MS, Desk
 from tests.engine.helpers.both import Blocking
 from tests.engine.helpers.producing import ids_of, raw_client

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
-from engine.drivers.in_flight import PIPELINE_MAX, Sent
-from engine.operations import Count, Counts, Enqueue, Operation, Options, Wait
 from engine.testing import EmbeddedServer, free_port
+from engine.wire.drivers.in_flight import PIPELINE_MAX, Sent
+from engine.wire.operations import Count, Counts, Enqueue, Operation, Options, Wait
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay, Rule

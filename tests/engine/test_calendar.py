@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.calendar import Unreadable, calendar
-from engine.operations import Timing
+from engine.wire.operations import Timing
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from engine import Queue
-from engine.drivers.driver import SyncDriver
-from engine.operations import Wait
+from engine.wire.drivers.driver import SyncDriver
+from engine.wire.operations import Wait
 from tests.engine.helpers.producing import claim, ids_of, raw_client
 from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from engine.call import Call
 from engine.models.lanes import Lanes
-from engine.operations import (
+from engine.testing.cluster import EmbeddedCluster
+from engine.wire.call import Call
+from engine.wire.operations import (
     AcquireLock,
     AdminAction,
     Alter,
@@ -59,7 +60,6 @@ from engine.operations import (
     Timing,
     Value,
 )
-from engine.testing.cluster import EmbeddedCluster
 from tests.engine.cluster_desk import ClusterDesk, NotNow
 from tests.engine.desk import LEASE_MS
 

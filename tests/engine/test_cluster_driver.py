@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from engine.call import Call
-from engine.drivers.delivery import Trouble, trouble_of_reply
-from engine.drivers.driver import SyncDriver
-from engine.drivers.endpoint import ConnectOptions, Endpoint
 from engine.errors import OutcomeUnknown, ServerUnavailable
 from engine.models.lanes import Lanes
-from engine.operations import Claim, Count, Enqueue, Enqueued, Options
-from engine.scripts import Script
 from engine.testing.cluster import EmbeddedCluster
+from engine.wire.call import Call
+from engine.wire.drivers.delivery import Trouble, trouble_of_reply
+from engine.wire.drivers.driver import SyncDriver
+from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
+from engine.wire.operations import Claim, Count, Enqueue, Enqueued, Options
+from engine.wire.scripts import Script
 
 DEADLINE_MS = 300
 

@@ -14,7 +14,8 @@ import pytest
 
 from engine import validate
 from engine.models.lanes import Lanes
-from engine.operations import (
+from engine.testing.cluster import EmbeddedCluster, SlotMove
+from engine.wire.operations import (
     Bury,
     Claim,
     Enqueue,
@@ -29,7 +30,6 @@ from engine.operations import (
     Reap,
     SetLimit,
 )
-from engine.testing.cluster import EmbeddedCluster, SlotMove
 from tests.engine.cluster_desk import NotNow, Router
 from tests.engine.helpers.waiting import wait_until
 

@@ -16,8 +16,8 @@ import redis.asyncio
 from redis.sentinel import Sentinel
 
 from engine import AsyncQueue, ConnectOptions, Malformed, OutcomeUnknown, Queue, ServerUnavailable, async_queues, queues
-from engine.drivers.endpoint import Endpoint
 from engine.testing import EmbeddedServer, free_port
+from engine.wire.drivers.endpoint import Endpoint
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import DEFAULT_DEADLINE_S, wait_until

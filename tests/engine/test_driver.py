@@ -11,10 +11,10 @@ import pytest
 import redis
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
-from engine.drivers.driver import SyncDriver
-from engine.operations import Failure, Finish, Retry, Wait
 from engine.queue import producing
 from engine.testing import EmbeddedServer, free_port
+from engine.wire.drivers.driver import SyncDriver
+from engine.wire.operations import Failure, Finish, Retry, Wait
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, raw_client
 from tests.engine.helpers.relay import Relay, Rule
 from tests.engine.helpers.waiting import DEADLINE_S, DEFAULT_DEADLINE_S
@@ -106,7 +106,7 @@ def test_a_call_that_could_not_depart_is_sent_when_it_arrives(relay: Relay, queu
 
 
 def test_without_hiredis_redis_py_packs_the_calls(queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.drivers.connections._pack", None)
+    monkeypatch.setattr("engine.wire.drivers.connections._pack", None)
     assert queue.enqueue("work", {"n": 1}, id="a").created
     queue.enqueue_many([{"name": "work", "payload": 1, "id": "b"}, {"name": "work", "payload": 1, "id": "c"}])
     assert sorted(ids_of(direct, "waiting")) == ["a", "b", "c"]

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from engine import Queue, UnsafeServer, Worker
-from engine.drivers.endpoint import Endpoint
-from engine.drivers.handshake import check_server, parse_info
 from engine.testing import EmbeddedServer
+from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.handshake import check_server, parse_info
 from tests.engine.helpers.producing import claim, ids_of, raw_client, some_handlers
 
 FIT = {"redis_version": "7.2.4", "maxmemory_policy": "noeviction"}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from engine import Queue, ScriptFault, validate
 from engine.models import envelope
-from engine.operations import Enqueue, Lease, LeasedJob, Options
-from engine.scripts import linked_functions, scripts_folder
+from engine.wire.operations import Enqueue, Lease, LeasedJob, Options
+from engine.wire.scripts import linked_functions, scripts_folder
 from tests.engine.helpers.producing import claim, raw_client
 from tests.walks import examples
 

@@ -9,7 +9,7 @@ import redis
 
 from engine import Handlers, Queue, validate
 from engine.handlers import fault_of
-from engine.operations import Bury, Failure, Lease, Retry
+from engine.wire.operations import Bury, Failure, Lease, Retry
 from engine.worker.worker import Worker
 from tests.engine.desk import Desk, desk
 

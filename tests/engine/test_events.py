@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Event, Malformed, Queue, WrongKeyType
-from engine.operations import Bury, Drop, Enqueue, Failure, Finish, NoteProgress, Operation, Release, Retry
 from engine.queue.administering import EVENTS_KEPT_MAX
+from engine.wire.operations import Bury, Drop, Enqueue, Failure, Finish, NoteProgress, Operation, Release, Retry
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.by_hand import alter, new_op_id, set_events
 

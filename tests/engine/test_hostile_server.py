@@ -15,9 +15,9 @@ import pytest
 import redis
 
 from engine import ConnectOptions, Queue, ScriptFault, ServerUnavailable, WrongKeyType
-from engine.operations import Bury, Extend, Failure, Finish, Mark, Release, Retry
 from engine.testing import EmbeddedServer, free_port, start_guarded
 from engine.testing.binary import server_binary
+from engine.wire.operations import Bury, Extend, Failure, Finish, Mark, Release, Retry
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import raw_client

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from engine import AsyncQueue, Handlers, Malformed, Queue
-from engine.operations import Bury, Claim, Failure
+from engine.wire.operations import Bury, Claim, Failure
 from engine.worker.worker import Worker
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.both import Blocking

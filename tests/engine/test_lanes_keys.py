@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from engine.errors import Malformed, ScriptFault
-from engine.operations import Bury, Claim, Count, Extend, Failure, Finish, Listing, Release
 from engine.queue.synchronous.queue import Queue
+from engine.wire.operations import Bury, Claim, Count, Extend, Failure, Finish, Listing, Release
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 
 __all__ = ["desk"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine import LeaseLost, Lock, Malformed, Queue
-from engine.operations import AcquireLock, ExtendLock, ReleaseLock
+from engine.wire.operations import AcquireLock, ExtendLock, ReleaseLock
 from tests.engine.desk import START_MS, Desk, desk
 from tests.engine.helpers.both import hurried
 

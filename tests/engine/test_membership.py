@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Malformed, Queue, Worker, queues
-from engine.operations import Beat, Beaten, Count, NoteQueue, Promoted, Reap, Reaped
+from engine.wire.operations import Beat, Beaten, Count, NoteQueue, Promoted, Reap, Reaped
 from engine.worker.machine.events import Forked, StopAsked
 from tests.engine.helpers.machine import Machine, exits
 from tests.engine.helpers.processes import Workers

@@ -9,11 +9,11 @@ from typing import Any, get_args
 import pytest
 
 from engine import Malformed, Queue, ServerUnavailable
-from engine.call import Call
-from engine.drivers import in_flight
-from engine.operations import Operation
-from engine.operations.declaration import Declaration
 from engine.testing import free_port
+from engine.wire.call import Call
+from engine.wire.drivers import in_flight
+from engine.wire.operations import Operation
+from engine.wire.operations.declaration import Declaration
 
 
 @pytest.fixture

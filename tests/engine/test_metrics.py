@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from engine import AsyncQueue
-from engine.operations import Bury, Failure
+from engine.wire.operations import Bury, Failure
 from tests.engine.desk import Desk, desk
 
 __all__ = ["desk"]

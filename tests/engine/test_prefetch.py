@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.operations import Finish, Lease, LeasedJob, Release
+from engine.wire.operations import Finish, Lease, LeasedJob, Release
 from engine.worker.machine.concurrency import Prefetch
 from engine.worker.machine.events import StopAsked
 from tests.engine.desk import LEASE_MS, Desk, desk

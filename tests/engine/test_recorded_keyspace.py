@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from engine import Queue
-from engine.operations import Claim, Finish, Lease, Promote, Reap
+from engine.wire.operations import Claim, Finish, Lease, Promote, Reap
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
 CLASSES = ("work", "limited", "keyed", "rated", "paused", "soon", "bulk")

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Job, OutcomeUnknown, Queue, ServerUnavailable, Worker
-from engine.call import Call
 from engine.history import HistoryFile
 from engine.observer import Outcome
-from engine.operations import (
+from engine.recorder import Recorder, Sink
+from engine.testing import EmbeddedServer
+from engine.wire.call import Call
+from engine.wire.operations import (
     Bury,
     Drop,
     Enqueue,
@@ -35,8 +37,6 @@ from engine.operations import (
     Tick,
     Ticked,
 )
-from engine.recorder import Recorder, Sink
-from engine.testing import EmbeddedServer
 from tests.engine.helpers.producing import claim, claim_operation, hurry, raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.schema import check_rows, raw_rows

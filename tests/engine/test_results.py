@@ -9,9 +9,9 @@ import pytest
 
 from engine import JobFailed, Malformed, Result
 from engine.errors import UnknownJob
-from engine.operations import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value
 from engine.queue.results import Waiting, result_of
 from engine.validate import RESULT_BYTES_MAX, json_bytes
+from engine.wire.operations import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value
 from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, PendingAcknowledgements
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.machine import Machine

@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from engine.errors import ScriptFault, ServerUnavailable
-from engine.operations import (
+from engine.wire.operations import (
     Bury,
     Count,
     Enqueue,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ScriptFault
-from engine.operations import Bury, Extend, Failure, Finish, Operation, Retry
+from engine.wire.operations import Bury, Extend, Failure, Finish, Operation, Retry
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 from tests.engine.helpers.by_hand import alter, altered, bury, clean, forget, set_events, set_retention
 from tests.engine.helpers.lanes_state import check, hash_of, members, names_of, take_markers

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.operations import Claim, LeasedJob
+from engine.wire.operations import Claim, LeasedJob
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.fleet import Fleet
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.operations import Release
+from engine.wire.operations import Release
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.lanes_state import check, members
 

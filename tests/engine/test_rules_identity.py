@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.call import Call
-from engine.operations import (
+from engine.queue.synchronous.queue import Queue
+from engine.wire.call import Call
+from engine.wire.operations import (
     AcquireLock,
     Bury,
     Claim,
@@ -23,7 +24,6 @@ from engine.operations import (
     ReplicationProbe,
     Retry,
 )
-from engine.queue.synchronous.queue import Queue
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 
 __all__ = ["desk"]

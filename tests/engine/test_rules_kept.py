@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.operations import Alter, Bury, Enqueue, Failure, Finish, Lease, Operation, Value
+from engine.wire.operations import Alter, Bury, Enqueue, Failure, Finish, Lease, Operation, Value
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.scenes import saved
 

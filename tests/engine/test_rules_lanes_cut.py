@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from engine.operations import Bury, EnqueueMany, Failure, Finish, LeasedJob, Operation, Release, Retry
-from engine.scripts import scripts_folder
+from engine.wire.operations import Bury, EnqueueMany, Failure, Finish, LeasedJob, Operation, Release, Retry
+from engine.wire.scripts import scripts_folder
 from tests.engine.desk import LEASE_MS, WRITES, Desk, desk
 from tests.engine.helpers.lanes_state import check, hash_of, members, names_of, parked
 from tests.engine.helpers.scenes import saved

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.operations import Bury, Failure, Finish, LeasedJob, Limit, Release
+from engine.wire.operations import Bury, Failure, Finish, LeasedJob, Limit, Release
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.lanes_oracle import Oracle
 from tests.engine.helpers.lanes_state import check, markers, members, names_of, parked

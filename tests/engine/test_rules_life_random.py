@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.operations import Bury, Extend, Failure, Finish, Lease, Listing, Release, Retry
+from engine.wire.operations import Bury, Extend, Failure, Finish, Lease, Listing, Release, Retry
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.life_oracle import LifeOracle
 from tests.walks import examples

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.operations import Bury, Failure, Finish, Lease, LeasedJob, Release
+from engine.wire.operations import Bury, Failure, Finish, Lease, LeasedJob, Release
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, parked, ready, take_markers
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.operations import Alter, Bury, Failure, Finish, Lease, LeasedJob, Operation, Retry, Value
+from engine.wire.operations import Alter, Bury, Failure, Finish, Lease, LeasedJob, Operation, Retry, Value
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 from tests.engine.helpers.scenes import saved
 

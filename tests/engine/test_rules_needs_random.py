@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.operations import Bury, Failure, Lease
+from engine.wire.operations import Bury, Failure, Lease
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.walks import examples
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.drivers.in_flight import Sent
-from engine.operations import Bury, Clean, Failure, Finish, Forget, Lease, Operation, Retry, Value
 from engine.queue.clearing import obliterating
 from engine.queue.steps import DeadlineBound
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations import Bury, Clean, Failure, Finish, Forget, Lease, Operation, Retry, Value
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.lanes_state import names_of
 

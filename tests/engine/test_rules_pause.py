@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.operations import Finish, Operation
+from engine.wire.operations import Finish, Operation
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, members, take_markers
 

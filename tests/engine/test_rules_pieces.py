@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import redis
 
-from engine import models, scripts
+from engine import models
 from engine.models.model import Spec
-from engine.operations import Enqueue, Enqueued, EnqueueMany, Finish, Forget, Page, Promote
-from engine.operations.channels import Publish
+from engine.wire import scripts
+from engine.wire.operations import Enqueue, Enqueued, EnqueueMany, Finish, Forget, Page, Promote
+from engine.wire.operations.channels import Publish
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, message
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
 from tests.engine.helpers import pieces

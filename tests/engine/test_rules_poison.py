@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.operations import Bury, Failure, LeasedJob, Mark, Release
+from engine.wire.operations import Bury, Failure, LeasedJob, Mark, Release
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.by_hand import altered
 from tests.engine.helpers.fleet import Fleet, Segfault

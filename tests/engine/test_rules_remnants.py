@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.operations import EnableSchedule, EnqueueMany, Operation, PutSchedule, RemoveSchedule, TickPolicy, Timing
+from engine.wire.operations import EnableSchedule, EnqueueMany, Operation, PutSchedule, RemoveSchedule, TickPolicy, Timing
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.by_hand import alter, bury, clean
 from tests.engine.helpers.lanes_state import names_of

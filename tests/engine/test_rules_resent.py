@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.operations import Drop, Finish, Operation
+from engine.wire.operations import Drop, Finish, Operation
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.by_hand import alter, bury, clean, forget
 from tests.engine.helpers.lanes_state import names_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ScriptFault
-from engine.operations import Count, EnqueueMany, ReadWorkerUpdates
+from engine.wire.operations import Count, EnqueueMany, ReadWorkerUpdates
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.lanes_state import check, hash_of, markers, ready, take_markers
 

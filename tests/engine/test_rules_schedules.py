@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from engine.call import Call
 from engine.errors import Malformed, ScriptFault, ServerUnavailable
 from engine.models import lanes_schedules
-from engine.operations import (
+from engine.wire.call import Call
+from engine.wire.operations import (
     Bury,
     EnableSchedule,
     Failure,

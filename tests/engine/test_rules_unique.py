@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ServerUnavailable
-from engine.operations import Bury, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Release, Retry
+from engine.wire.operations import Bury, Enqueue, Enqueued, EnqueueMany, Failure, Finish, Lease, Release, Retry
 from tests.engine.desk import LEASE_MS, Desk, desk
 from tests.engine.helpers.lanes_state import check
 

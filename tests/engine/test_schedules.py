@@ -13,8 +13,8 @@ import pytest
 
 from engine import AsyncQueue, Handlers, Job, Malformed, Queue, Schedule, Scheduler, Worker
 from engine.history import HistoryFile
-from engine.operations import TickPolicy, Timing
 from engine.recorder import Recorder
+from engine.wire.operations import TickPolicy, Timing
 from tests.engine.desk import START_MS
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.schema import check_rows, raw_rows

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncQueue, Channel, Queue, ScriptFault, models, scripts
-from engine.call import Call
+from engine import AsyncQueue, Channel, Queue, ScriptFault, models
 from engine.models.slots import FilledSlots
-from engine.operations import Bury, Enqueue, Operation, Release
 from engine.options import PLAIN
-from engine.scripts import Script, linked_functions, load_folder, load_script, scripts_folder
+from engine.wire import scripts
+from engine.wire.call import Call
+from engine.wire.operations import Bury, Enqueue, Operation, Release
+from engine.wire.scripts import Script, linked_functions, load_folder, load_script, scripts_folder
 from tests.engine.helpers.slots import check_slots
 
 LANES = scripts_folder() / "lanes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.operations import Claim, Finish, Release, Retry, Wait
+from engine.wire.operations import Claim, Finish, Release, Retry, Wait
 from engine.worker.machine.events import Forked, LoseLease, TimerFired
 from tests.engine.helpers.machine import SERVER_MS, Machine, lost, started
 

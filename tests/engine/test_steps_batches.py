@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.operations import Failure, Finish, LeasedJob, Release, Retry
+from engine.wire.operations import Failure, Finish, LeasedJob, Release, Retry
 from engine.worker.machine.concurrency import WAIT_MS_MAX
 from engine.worker.machine.events import (
     BatchEnded,

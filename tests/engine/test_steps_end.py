@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.operations import Claim, Count, Counts, Finish, Promote, Reap, Reaped, Release, Retry, Wait
+from engine.wire.operations import Claim, Count, Counts, Finish, Promote, Reap, Reaped, Release, Retry, Wait
 from engine.worker.machine.events import StopAsked, TimerFired
 from tests.engine.helpers.machine import MS, Machine, exits, started
 

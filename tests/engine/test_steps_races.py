@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.operations import Claim, Extend, Finish, Promoted, ReadWorkerUpdates, Reaped, Woken, WorkerUpdates
+from engine.wire.operations import Claim, Extend, Finish, Promoted, ReadWorkerUpdates, Reaped, Woken, WorkerUpdates
 from engine.worker.machine.events import Forked, Send
 from tests.engine.helpers.machine import MS, Machine, lost, started
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.operations import Claim, Count, Counts, DueSchedule, Promote, Promoted, Reap, Reaped, Tick, Ticked
+from engine.wire.operations import Claim, Count, Counts, DueSchedule, Promote, Promoted, Reap, Reaped, Tick, Ticked
 from engine.worker.machine.events import StopAsked
 from tests.engine.helpers.machine import SERVER_MS, Machine, exits
 

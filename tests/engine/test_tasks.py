@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker
 from engine.kinds import kind_of
-from engine.operations import Enqueued
 from engine.testing import free_port
+from engine.wire.operations import Enqueued
 from tests.engine.helpers import tasks
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of, raw_client

@@ -14,7 +14,7 @@ import pytest
 from engine import AsyncQueue, BatchFailed, Durations, Handlers, Malformed, NewJob, Queue, Worker, WrongKeyType
 from engine.command.main import main
 from engine.models.scripted import RUN_TIMES_NAMES_MAX
-from engine.operations import (
+from engine.wire.operations import (
     BUCKET_MAX,
     Beat,
     Beaten,

@@ -18,13 +18,13 @@ from chaos import toxiproxy_binary
 from chaos.network import Network
 from chaos.probe import through
 from chaos.toxiproxy_client import blackhole
-from engine.call import Call
-from engine.drivers.async_driver import AsyncDriver
-from engine.drivers.driver import SyncDriver
-from engine.drivers.endpoint import ConnectOptions, Endpoint
-from engine.drivers.in_flight import InFlightCall, Sent, settle
 from engine.models.lanes import Lanes
-from engine.operations import MakeTestQueue, Operation
+from engine.wire.call import Call
+from engine.wire.drivers.async_driver import AsyncDriver
+from engine.wire.drivers.driver import SyncDriver
+from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
+from engine.wire.drivers.in_flight import InFlightCall, Sent, settle
+from engine.wire.operations import MakeTestQueue, Operation
 from tests.engine.cluster_desk import ClusterDesk
 from tests.engine.desk import START_MS, Desk
 from tests.engine.test_cluster import EACH_SCENE, SCENES
@@ -143,7 +143,7 @@ def desk(ironclaim_url: str) -> Iterator[SoloDesk]:
 def lossy(network: Network, desk: SoloDesk, monkeypatch: pytest.MonkeyPatch) -> Lossy:
     made = Lossy(network, desk)
     for driver in ("driver", "async_driver"):
-        monkeypatch.setattr(f"engine.drivers.{driver}.settle", made.settle)
+        monkeypatch.setattr(f"engine.wire.drivers.{driver}.settle", made.settle)
     return made
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Handlers, Job, Malformed, Queue, Worker, validate
-from engine.operations import Lease, LeasedJob, Options
 from engine.testing import free_port
+from engine.wire.operations import Lease, LeasedJob, Options
 from tests.engine.helpers.producing import raw_client, some_handlers
 
 NAMES = ("a", "A-z_0.9:", "q" * 128)

@@ -14,7 +14,7 @@ import pytest
 
 from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.handlers import describe
-from engine.operations import Lease, LeasedJob, Options
+from engine.wire.operations import Lease, LeasedJob, Options
 from engine.worker.child_processes import Child
 from tests.engine.helpers import kinds_of_handlers as kinds
 from tests.engine.helpers.processes import Workers

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from engine import Malformed, Queue, Target, Worker
-from engine.call import Call
 from engine.observer import Outcome
-from engine.operations import WorkerUpdates
+from engine.wire.call import Call
+from engine.wire.operations import WorkerUpdates
 from tests.engine.helpers.at_work import Book, at_work, make_worker
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.producing import raw_client

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Malformed, Queue
-from engine.operations import Beat, Lease
+from engine.wire.operations import Beat, Lease
 from tests.engine.desk import LEASE_MS, Desk, desk
 
 __all__ = ["desk"]

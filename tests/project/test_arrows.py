@@ -42,8 +42,16 @@ EXECUTION = tuple(f"engine.worker.{path.stem}" for path in sorted((ROOT / "engin
 
 #: The arrows inside the engine. Decisions know no socket and no thread; a model knows nothing of who carries out its calls.
 UNKNOWN_TO: dict[str, tuple[str, ...]] = {
-    "engine/worker/machine": (*EXECUTION, "engine.drivers", "engine.queue", "engine.handlers", "engine.job", "redis", *FACES),
-    "engine/drivers": ("engine.worker", "engine.queue", "engine.models", "engine.handlers", "engine.job", *FACES),
+    "engine/worker/machine": (
+        *EXECUTION,
+        "engine.wire.drivers",
+        "engine.queue",
+        "engine.handlers",
+        "engine.job",
+        "redis",
+        *FACES,
+    ),
+    "engine/wire/drivers": ("engine.worker", "engine.queue", "engine.models", "engine.handlers", "engine.job", *FACES),
     "engine/worker": ("engine.queue", "engine.models", "redis", *FACES),
     "engine/queue": ("engine.worker", "redis", *FACES),
     "engine/queue/asynchronous": ("engine.worker", "engine.queue.synchronous", "engine.channel", "engine.command"),
@@ -63,7 +71,7 @@ UNKNOWN_TO: dict[str, tuple[str, ...]] = {
         "engine.handlers",
         "engine.job",
     ),
-    "engine/models": ("engine.worker", "engine.drivers", "engine.queue", "redis", *FACES),
+    "engine/models": ("engine.worker", "engine.wire.drivers", "engine.queue", "redis", *FACES),
 }
 
 
@@ -226,9 +234,9 @@ def test_using_the_engine_loads_redis_and_no_harness() -> None:
 @pytest.mark.parametrize(
     ("folder", "strangers"),
     [
-        ("worker/machine", {*EXECUTION, "redis", "engine.drivers", "engine.queue", "engine.handlers", "engine.job"}),
-        ("drivers", {"engine.worker", "engine.queue", "engine.models", "engine.handlers", "engine.job"}),
-        ("models", {"redis", "engine.worker", "engine.drivers", "engine.queue", "engine.handlers", "engine.job"}),
+        ("worker/machine", {*EXECUTION, "redis", "engine.wire.drivers", "engine.queue", "engine.handlers", "engine.job"}),
+        ("wire/drivers", {"engine.worker", "engine.queue", "engine.models", "engine.handlers", "engine.job"}),
+        ("models", {"redis", "engine.worker", "engine.wire.drivers", "engine.queue", "engine.handlers", "engine.job"}),
     ],
 )
 def test_a_pure_folder_loads_none_of_the_others_either(folder: str, strangers: set[str]) -> None:
@@ -246,9 +254,9 @@ def test_importing_the_history_loads_no_third_party_module() -> None:
 
 def test_operations_are_plain_values() -> None:
     """Whoever reads them needs nothing else of the engine."""
-    loaded = loaded_after("import engine.operations")
-    strangers = {name for name in loaded if not is_in(name, ("engine.operations", "engine.class_names", "engine.version"))}
-    assert {name for name in strangers if name.split(".")[0] not in sys.stdlib_module_names} == {"engine"}
+    loaded = loaded_after("import engine.wire.operations")
+    strangers = {name for name in loaded if not is_in(name, ("engine.wire.operations", "engine.class_names", "engine.version"))}
+    assert {name for name in strangers if name.split(".")[0] not in sys.stdlib_module_names} == {"engine", "engine.wire"}
 
 
 def test_importing_the_test_server_loads_no_client() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.drivers.handshake import check_server
 from engine.errors import UnsafeServer
+from engine.wire.drivers.handshake import check_server
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -29,7 +29,7 @@ LOAD_SCRIPTS = """
 import json
 from pathlib import Path
 import engine
-from engine import scripts
+from engine.wire import scripts
 folder = scripts.scripts_folder()
 loaded = {model: sorted(scripts.load_folder(folder / model)) for model in ("lanes", "dsps")}
 for model in {path.name for path in folder.iterdir()} - {"lanes", "dsps", "foreign"}:

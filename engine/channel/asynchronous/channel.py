@@ -21,11 +21,11 @@ from engine.channel.settings import MESSAGES_MAX, ChannelSettings, message_ids, 
 from engine.channel.steps import Answers, Rest, Round, Send, SendMany, Steps
 from engine.channel.storage import Storage
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
-from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions
 from engine.errors import EngineError
 from engine.models import Dsps
 from engine.observer import Observer
-from engine.operations.channels import NewMessage
+from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions
+from engine.wire.operations.channels import NewMessage
 
 T = TypeVar("T")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.call import Call
 from engine.channel.asynchronous.storage import Listener
 from engine.channel.steps import Answers, Ask
 from engine.channel.storage import Opening
-from engine.drivers.async_driver import AsyncDriver
-from engine.drivers.async_notifier import AsyncNotifier
-from engine.drivers.endpoint import Endpoint
-from engine.drivers.in_flight import Sent
 from engine.models.dsps import DspsModel
+from engine.wire.call import Call
+from engine.wire.drivers.async_driver import AsyncDriver
+from engine.wire.drivers.async_notifier import AsyncNotifier
+from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.in_flight import Sent
 
 
 class AsyncOpenRedis:

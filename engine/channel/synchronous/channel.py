@@ -22,11 +22,11 @@ from engine.channel.storage import Storage
 from engine.channel.synchronous.storage import OpenStorage
 from engine.channel.synchronous.waiting import Waiter, ask_at_once
 from engine.channel.values import Acknowledged, Fetched, Published, Subscribed
-from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions
 from engine.errors import EngineError
 from engine.models import Dsps
 from engine.observer import Observer
-from engine.operations.channels import NewMessage
+from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions
+from engine.wire.operations.channels import NewMessage
 
 T = TypeVar("T")
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.call import Call
 from engine.channel.steps import Answers, Ask
 from engine.channel.storage import Opening
 from engine.channel.synchronous.storage import Listener
-from engine.drivers.driver import SyncDriver
-from engine.drivers.endpoint import Endpoint
-from engine.drivers.in_flight import Sent
-from engine.drivers.notifier import Notifier
 from engine.models.dsps import DspsModel
+from engine.wire.call import Call
+from engine.wire.drivers.driver import SyncDriver
+from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.drivers.notifier import Notifier
 
 
 class OpenRedis:

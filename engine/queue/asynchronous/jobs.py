@@ -6,10 +6,10 @@ import builtins
 
 from engine import validate
 from engine.errors import Malformed
-from engine.operations import Altered, Count, Inspect, Inspected, NameCounts, Page, Paged
 from engine.queue import altering, clearing
 from engine.queue.asynchronous.calls import AsyncPart
 from engine.queue.job_info import JobInfo, JobState, job_info, state_of
+from engine.wire.operations import Altered, Count, Inspect, Inspected, NameCounts, Page, Paged
 
 
 class _AsyncJobsPart(AsyncPart):

@@ -13,13 +13,10 @@ from typing import Any, Unpack, cast, overload
 import redis.asyncio
 
 from engine import validate
-from engine.drivers.async_driver import AsyncDriver
-from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.errors import Malformed, ScriptFault
 from engine.handlers import BATCH_MAX
 from engine.models.model import Spec
 from engine.observer import Observer
-from engine.operations import Count, Counts, Enqueued, ListedRunTimes, Listing, ListRunTimes, MakeTestQueue, Snapshot, Window
 from engine.options import JobOptions, checked
 from engine.parameters import JobName
 from engine.queue import administering, clearing, producing, registry
@@ -39,6 +36,9 @@ from engine.queue.results import Waiting
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable
 from engine.queue.steps import DeadlineBound
 from engine.serializers import Serializer
+from engine.wire.drivers.async_driver import AsyncDriver
+from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
+from engine.wire.operations import Count, Counts, Enqueued, ListedRunTimes, Listing, ListRunTimes, MakeTestQueue, Snapshot, Window
 
 _SNAPSHOT_PAGE = 1_000
 _SNAPSHOT_PAGES_MAX = 10_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from engine import validate
 from engine.errors import OutcomeUnknown, ServerUnavailable
-from engine.operations import Look, ReadProgress
 from engine.queue.asynchronous.calls import AsyncPart, AsyncQueueCalls
 from engine.queue.asynchronous.end_listeners import AsyncEndListeners
 from engine.queue.results import Progress, Result, Waiting, progress_of, result_of
+from engine.wire.operations import Look, ReadProgress
 
 #: The server could not be asked, perhaps only now.
 _AWAY = (ServerUnavailable, OutcomeUnknown)

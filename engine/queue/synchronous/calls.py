@@ -6,14 +6,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from engine.call import Call
-from engine.drivers.driver import SyncDriver
-from engine.drivers.in_flight import Sent
 from engine.errors import EngineError
-from engine.operations import NoteQueue, Operation
 from engine.queue.results import BLOCK_MS
 from engine.queue.settings import QueueSettings
 from engine.queue.steps import DeadlineBound, Steps
+from engine.wire.call import Call
+from engine.wire.drivers.driver import SyncDriver
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations import NoteQueue, Operation
 
 T = TypeVar("T")
 

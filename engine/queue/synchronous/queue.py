@@ -14,13 +14,10 @@ from typing import Any, Unpack, cast, overload
 import redis
 
 from engine import validate
-from engine.drivers.driver import SyncDriver
-from engine.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.errors import Malformed, ScriptFault
 from engine.handlers import BATCH_MAX
 from engine.models.model import Spec
 from engine.observer import Observer
-from engine.operations import Count, Counts, Enqueued, ListedRunTimes, Listing, ListRunTimes, MakeTestQueue, Snapshot, Window
 from engine.options import JobOptions, checked
 from engine.parameters import JobName
 from engine.queue import administering, clearing, producing, registry
@@ -40,6 +37,9 @@ from engine.queue.synchronous.schedules import Schedules
 from engine.queue.synchronous.tasks import BatchTaskDecorator, Task, TaskDecorator
 from engine.queue.synchronous.workers import Workers
 from engine.serializers import Serializer
+from engine.wire.drivers.driver import SyncDriver
+from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
+from engine.wire.operations import Count, Counts, Enqueued, ListedRunTimes, Listing, ListRunTimes, MakeTestQueue, Snapshot, Window
 
 _SNAPSHOT_PAGE = 1_000
 _SNAPSHOT_PAGES_MAX = 10_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from engine import validate
 from engine.errors import OutcomeUnknown, ServerUnavailable
-from engine.operations import Look, ReadProgress
 from engine.queue.results import Progress, Result, Waiting, progress_of, result_of
 from engine.queue.synchronous.calls import Part, QueueCalls
 from engine.queue.synchronous.end_listeners import EndListeners
+from engine.wire.operations import Look, ReadProgress
 
 #: The server could not be asked, perhaps only now.
 _AWAY = (ServerUnavailable, OutcomeUnknown)

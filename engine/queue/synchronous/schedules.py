@@ -13,12 +13,12 @@ from functools import partial
 from typing import Unpack
 
 from engine.models import lanes_schedules
-from engine.operations import Enqueued, ListSchedules, Missed, Overlap, SchedulePage
 from engine.options import JobOptions
 from engine.parameters import JobName
 from engine.queue import administering, producing, scheduling
 from engine.queue.scheduling import PutResult, Schedule, schedule_of, template
 from engine.queue.synchronous.calls import Part
+from engine.wire.operations import Enqueued, ListSchedules, Missed, Overlap, SchedulePage
 
 _PAGE = 100
 

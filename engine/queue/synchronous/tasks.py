@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from engine.handlers import Job
-from engine.operations import Enqueued
 from engine.tasks import AnyTask
+from engine.wire.operations import Enqueued
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from engine.operations import Bury, Drop, DropOutcome, Enqueue, Failure, Lease, LeasedJob, Operation, Release, Retry, Value
+from engine.wire.operations import Bury, Drop, DropOutcome, Enqueue, Failure, Lease, LeasedJob, Operation, Release, Retry, Value
 from engine.worker.machine.concurrency import LINGER_MS
 from engine.worker.machine.events import MS
 

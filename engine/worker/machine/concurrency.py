@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from engine.operations import WorkerUpdates
+from engine.wire.operations import WorkerUpdates
 from engine.worker.machine.events import MS, Settings
 
 #: What is taken ahead fills this time.

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from engine.call import Call
-from engine.operations import Lease, LeasedJob, Reply
 from engine.outcomes import FAILED, Verdict
 from engine.routing import Attributes
+from engine.wire.call import Call
+from engine.wire.operations import Lease, LeasedJob, Reply
 
 #: Each slot carries one call at a time:
 #: work (claim, finish and claim, retry, bury, release, mark); finish (finishes that would wait for the call on `work`); renew

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.operations import Claim, Enqueue, Finish, Mark, Operation
+from engine.wire.operations import Claim, Enqueue, Finish, Mark, Operation
 from engine.worker.machine.concurrency import WAIT_MS_MAX
 from engine.worker.machine.events import MS, Action, Exit
 from engine.worker.machine.run_queue import NOTHING

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.operations import (
+from engine.outcomes import TIMED_OUT, Verdict, ending
+from engine.wire.operations import (
     Beat,
     Beaten,
     Bury,
@@ -39,7 +40,6 @@ from engine.operations import (
     Woken,
     WorkerUpdates,
 )
-from engine.outcomes import TIMED_OUT, Verdict, ending
 from engine.worker.machine import backoff
 from engine.worker.machine.deadlines import timed_out
 from engine.worker.machine.events import (

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from engine.operations import BUCKET_MAX, Beat, Lease, NoteProgress, NoteQueue, ReportRunTimes, RunTimes
 from engine.server_clock import ServerClock
+from engine.wire.operations import BUCKET_MAX, Beat, Lease, NoteProgress, NoteQueue, ReportRunTimes, RunTimes
 from engine.worker.machine.events import MS, Settings
 from engine.worker.machine.lease_table import LeaseTable
 

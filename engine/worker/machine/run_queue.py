@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.operations import Lease, LeasedJob
+from engine.wire.operations import Lease, LeasedJob
 from engine.worker.machine.events import Start
 
 

@@ -7,7 +7,7 @@ and step by step in a simulator. Every `now_ns` is monotonic.
 
 from __future__ import annotations
 
-from engine.operations import Extended, Lease, LeasedJob
+from engine.wire.operations import Extended, Lease, LeasedJob
 from engine.worker.machine.concurrency import LINGER_MS, WAIT_MS_MAX, Share
 from engine.worker.machine.events import (
     MS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from engine.calendar import UnknownZone, calendar
 from engine.models import lanes_schedules
-from engine.operations import (
+from engine.wire.operations import (
     Beaten,
     Count,
     DueSchedule,

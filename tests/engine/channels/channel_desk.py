@@ -10,10 +10,10 @@ from typing import Any
 
 import redis
 
-from engine.call import Call
-from engine.drivers.driver import SyncDriver
 from engine.models.dsps import DspsModel
-from engine.operations.channels import (
+from engine.wire.call import Call
+from engine.wire.drivers.driver import SyncDriver
+from engine.wire.operations.channels import (
     Acknowledge,
     AcknowledgeReply,
     AskOld,

@@ -11,8 +11,8 @@ import pytest
 
 from engine.channel.clock import CLOCK_MAX, ahead, distance
 from engine.models.dsps import DspsModel
-from engine.operations.channels import Acknowledge, AskOld, ChannelOperation, Fetch, Publish, Subscribe, Unsubscribe
 from engine.testing.cluster import EmbeddedCluster, SlotMove
+from engine.wire.operations.channels import Acknowledge, AskOld, ChannelOperation, Fetch, Publish, Subscribe, Unsubscribe
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ids, message
 from tests.engine.cluster_desk import NotNow, Router
 

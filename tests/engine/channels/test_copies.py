@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from engine import ServerUnavailable, WrongKeyType
-from engine.call import Call
-from engine.operations.channels import (
+from engine.wire.call import Call
+from engine.wire.operations.channels import (
     Acknowledge,
     AskOld,
     ChannelOperation,

@@ -13,8 +13,8 @@ from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.memory import MemoryStorage
 from engine.channel.memory_state import FETCH_BYTES_MAX
 from engine.channel.storage import Opening
-from engine.drivers.in_flight import Sent
-from engine.operations.channels import (
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations.channels import (
     Acknowledge,
     AskOld,
     Fetch,

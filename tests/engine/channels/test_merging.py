@@ -18,7 +18,6 @@ from engine.channel.several_storages import SeveralStorages
 from engine.channel.steps import Round, Steps
 from engine.channel.storage import Opening
 from engine.channel.values import Acknowledged, Fetched
-from engine.drivers.in_flight import Sent
 from engine.errors import (
     ChannelNotFound,
     EngineError,
@@ -29,7 +28,8 @@ from engine.errors import (
     SubscriptionNotFound,
     WrongKeyType,
 )
-from engine.operations.channels import Fetch, NewMessage, Publish, Subscribe, Unsubscribe
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations.channels import Fetch, NewMessage, Publish, Subscribe, Unsubscribe
 
 TTL_S = 315
 LATER_MS = 2**52

@@ -13,10 +13,10 @@ import pytest
 import redis
 
 from engine import Malformed
-from engine.drivers import async_notifier, notifier
-from engine.drivers.async_notifier import AsyncNotifier
-from engine.drivers.endpoint import ConnectOptions, Endpoint
-from engine.drivers.notifier import Notifier
+from engine.wire.drivers import async_notifier, notifier
+from engine.wire.drivers.async_notifier import AsyncNotifier
+from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
+from engine.wire.drivers.notifier import Notifier
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import wait_until
 

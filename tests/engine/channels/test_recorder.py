@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from engine.call import Call
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.recorder import ChannelRecorder
 from engine.history import HistoryFile
 from engine.observer import Outcome
-from engine.operations import (
+from engine.wire.call import Call
+from engine.wire.operations import (
     Acknowledge,
     AcknowledgeReply,
     AskOld,

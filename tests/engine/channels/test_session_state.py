@@ -10,8 +10,8 @@ from engine import OutcomeUnknown, PartlyPublished, Published, ServerUnavailable
 from engine.channel import replies
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.session_state import SessionState
-from engine.drivers.in_flight import Sent
-from engine.operations.channels import (
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations.channels import (
     Acknowledge,
     AcknowledgeReply,
     FetchReply,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.channel import clock as clocks
 from engine.channel.clock import CLOCK_MAX, CLOCK_MIN
 from engine.channel.memory import MemoryStorage
-from engine.operations.channels import (
+from engine.wire.operations.channels import (
     Acknowledge,
     AskOld,
     ChannelOperation,

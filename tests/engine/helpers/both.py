@@ -7,8 +7,8 @@ import inspect
 from typing import Any
 
 from engine import AsyncQueue, Queue
-from engine.drivers.async_driver import AsyncDriver
-from engine.drivers.endpoint import ConnectOptions, Endpoint
+from engine.wire.drivers.async_driver import AsyncDriver
+from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
 from tests.engine.helpers.producing import hurry
 
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import redis
 
-from engine.scripts import scripts_folder
+from engine.wire.scripts import scripts_folder
 
 #: A time of the reference dump; results of tests do not depend on it.
 CREATED_MS = 1_795_233_256_070

@@ -11,7 +11,7 @@ import redis
 
 from engine import models
 from engine.models.bull import UNNAMED, BullKeys
-from engine.operations import Enqueued, Finish, Lease, LeasedJob, Value
+from engine.wire.operations import Enqueued, Finish, Lease, LeasedJob, Value
 from tests.engine.desk import Desk
 
 #: In 2038: later than any test runs, and before scores lose the low bits of ids.

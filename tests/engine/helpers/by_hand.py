@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.operations import AdminAction, Alter, Altered, Bury, Clean, Era, Failure, Forget, SetEvents, SetRetention
+from engine.wire.operations import AdminAction, Alter, Altered, Bury, Clean, Era, Failure, Forget, SetEvents, SetRetention
 from tests.engine.desk import Desk
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.operations import Lease, LeasedJob, Reaped, Wait, Woken
 from engine.server_clock import ServerClock
+from engine.wire.operations import Lease, LeasedJob, Reaped, Wait, Woken
 from engine.worker.machine.events import (
     MS,
     Action,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.operations import Lease, Limit
+from engine.wire.operations import Lease, Limit
 
 
 @dataclass

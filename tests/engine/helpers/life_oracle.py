@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.operations import Lease
+from engine.wire.operations import Lease
 
 
 @dataclass

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.call import Call
 from engine.models.lanes import Lanes
-from engine.operations import (
+from engine.server_clock import ServerClock
+from engine.wire.call import Call
+from engine.wire.operations import (
     Claim,
     Claimed,
     Ended,
@@ -26,7 +27,6 @@ from engine.operations import (
     Reply,
     Woken,
 )
-from engine.server_clock import ServerClock
 from engine.worker.machine.events import (
     Action,
     Answered,

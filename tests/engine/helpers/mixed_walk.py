@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.operations import Bury, Drop, Failure, Finish, LeasedJob, Release
+from engine.wire.operations import Bury, Drop, Failure, Finish, LeasedJob, Release
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.mixed_sides import LATE_MS, NAMES

@@ -9,11 +9,11 @@ from typing import Any
 
 import redis
 
-from engine.drivers.driver import SyncDriver
-from engine.drivers.endpoint import ConnectOptions, Endpoint
 from engine.handlers import Handlers
-from engine.operations import Claim, Claimed
 from engine.queue.synchronous.queue import Queue
+from engine.wire.drivers.driver import SyncDriver
+from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
+from engine.wire.operations import Claim, Claimed
 
 _counters = itertools.count(1)
 

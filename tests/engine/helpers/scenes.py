@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from engine.operations import Operation
+from engine.wire.operations import Operation
 from tests.engine.desk import Desk
 
 

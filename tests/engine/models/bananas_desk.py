@@ -12,7 +12,7 @@ import redis
 
 from engine import Queue, models
 from engine.models.bananas_keys import BananasKeys
-from engine.operations import (
+from engine.wire.operations import (
     Attributes,
     Bury,
     Claim,
@@ -27,7 +27,7 @@ from engine.operations import (
     Ticked,
     Value,
 )
-from engine.operations import Enqueue as EnqueueOperation
+from engine.wire.operations import Enqueue as EnqueueOperation
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS, START_MS, Desk
 

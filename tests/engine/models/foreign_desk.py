@@ -11,8 +11,8 @@ import pytest
 from engine import models
 from engine.models.foreign import Foreign
 from engine.models.model import Spec
-from engine.operations import Finish as FinishOf
-from engine.operations import LeasedJob, Release, Value
+from engine.wire.operations import Finish as FinishOf
+from engine.wire.operations import LeasedJob, Release, Value
 from tests.engine.desk import START_MS, Desk
 
 

@@ -12,7 +12,7 @@ from engine import models
 from engine.models import Layout
 from engine.models.mosquito_fields import DEFAULTS
 from engine.models.mosquito_keys import MosquitoKeys
-from engine.operations import Beat, Enqueue, LeasedJob, Options
+from engine.wire.operations import Beat, Enqueue, LeasedJob, Options
 from tests.conformance.desk import ModelDesk
 from tests.engine.models.crystal import Crystal
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine import Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.models.bananas import BananasModel
-from engine.operations import Lease, LeasedJob
+from engine.wire.operations import Lease, LeasedJob
 
 GO = (
     '{"id":"j","name":"img","payload":{"u":1},"status":"pending","priority":"high","routing_key":"gpu",'

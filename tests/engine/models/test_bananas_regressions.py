@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from engine import Handlers, Job, Queue, Worker, models
-from engine.operations import Look, Seen
+from engine.wire.operations import Look, Seen
 from tests.engine.helpers.at_work import at_work
 from tests.engine.models.bananas_desk import DAY_S, BananasDesk, desk
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from engine.operations import Enqueue, Options
+from engine.wire.operations import Enqueue, Options
 from tests.engine.models.bananas_desk import DAY_S, START, BananasDesk, desk
 
 __all__ = ["desk"]

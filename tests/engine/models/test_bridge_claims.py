@@ -11,8 +11,8 @@ import pytest
 
 from engine import models
 from engine.models.bridge import BridgeKeys
-from engine.operations import Bury, Extend, Failure, LeasedJob
 from engine.routing import Attributes
+from engine.wire.operations import Bury, Extend, Failure, LeasedJob
 from tests.conformance.desk import ModelDesk
 from tests.engine.helpers.bridge_client import BridgeClient
 

@@ -12,8 +12,8 @@ from engine.calendar import calendar
 from engine.errors import ScriptFault
 from engine.models.bridge import BridgeModel
 from engine.models.fields import pack, unpack
-from engine.operations import Beat, Claim, Enqueue, Lease, LeasedJob, Options, Timing
 from engine.options import checked
+from engine.wire.operations import Beat, Claim, Enqueue, Lease, LeasedJob, Options, Timing
 from engine.worker.machine.backoff import delay_ms
 
 MODEL = BridgeModel("q", "bridge")

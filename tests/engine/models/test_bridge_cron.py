@@ -10,7 +10,7 @@ import pytest
 
 from engine import models
 from engine.models.bridge import BridgeKeys, BridgeModel
-from engine.operations import Tick, Ticked
+from engine.wire.operations import Tick, Ticked
 from engine.worker.machine.sweeping import tick
 from tests.conformance.desk import ModelDesk
 from tests.engine.desk import START_MS

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine import models
-from engine.operations import Failure, Retry
+from engine.wire.operations import Failure, Retry
 from tests.conformance.desk import ModelDesk
 from tests.conformance.keyspace import differences, dump, expected
 from tests.engine.helpers.bridge_client import BridgeClient

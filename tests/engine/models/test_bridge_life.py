@@ -10,7 +10,7 @@ import pytest
 
 from engine import models
 from engine.models.bridge import BridgeKeys, BridgeModel
-from engine.operations import Bury, Drop, Failure, Finish, NoteProgress, Release, Retry
+from engine.wire.operations import Bury, Drop, Failure, Finish, NoteProgress, Release, Retry
 from tests.conformance.desk import ModelDesk
 from tests.engine.helpers.bridge_client import BridgeClient
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.operations import Failure, LeasedJob, NoteProgress, Retry
+from engine.wire.operations import Failure, LeasedJob, NoteProgress, Retry
 from engine.worker.machine.backoff import delay_ms
 from tests.conformance.keyspace import differences, dump, expected
 from tests.engine.helpers.bull_desk import START_MS, BullDesk, bull

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.operations import Failure, Finish, NoteProgress, Release, Retry
+from engine.wire.operations import Failure, Finish, NoteProgress, Release, Retry
 from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.bull_desk import BullDesk, bull
 from tests.engine.helpers.by_hand import altered

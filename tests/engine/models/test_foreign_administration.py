@@ -9,7 +9,7 @@ import pytest
 
 from engine import Queue
 from engine.models.model import Spec
-from engine.operations import AdminAction, Bury, Era, Extend, Failure, ReportRunTimes, Retry, RunTimes
+from engine.wire.operations import AdminAction, Bury, Era, Extend, Failure, ReportRunTimes, Retry, RunTimes
 from tests.conformance.desk import STATES, ModelDesk, label_of
 from tests.conformance.models import FOREIGN, each
 from tests.engine.desk import LEASE_MS

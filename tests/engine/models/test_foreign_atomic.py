@@ -7,7 +7,20 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from engine.errors import ScriptFault, ServerUnavailable
-from engine.operations import Bury, Count, Drop, Enqueue, EnqueueMany, Extend, Failure, Finish, Lease, Operation, Release, Retry
+from engine.wire.operations import (
+    Bury,
+    Count,
+    Drop,
+    Enqueue,
+    EnqueueMany,
+    Extend,
+    Failure,
+    Finish,
+    Lease,
+    Operation,
+    Release,
+    Retry,
+)
 from tests.engine.desk import LEASE_MS
 from tests.engine.models.foreign_desk import SUBJECTS, ForeignDesk, open_desk
 

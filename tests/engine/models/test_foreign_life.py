@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import UnsupportedFeature
-from engine.operations import Bury, Count, Drop, Failure, Finish, Lease, Release, Retry
+from engine.wire.operations import Bury, Count, Drop, Failure, Finish, Lease, Release, Retry
 from tests.engine.desk import LEASE_MS
 from tests.engine.models.foreign_desk import ForeignDesk, desk
 

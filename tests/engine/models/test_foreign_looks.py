@@ -12,7 +12,7 @@ import redis
 
 from engine import AsyncQueue, Queue, TimedOut, UnknownJob
 from engine.models.model import Spec
-from engine.operations import Count, Listing, Look, NoteProgress, Page, ReadEvents, Seen
+from engine.wire.operations import Count, Listing, Look, NoteProgress, Page, ReadEvents, Seen
 from tests.conformance.desk import STATES, ModelDesk
 from tests.conformance.models import FOREIGN, each
 from tests.engine.desk import LEASE_MS

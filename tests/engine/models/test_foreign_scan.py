@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.operations import EnqueueMany
+from engine.wire.operations import EnqueueMany
 from tests.engine.models.foreign_desk import ForeignDesk, desk
 
 __all__ = ["desk"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.models.model import Spec
-from engine.operations import Listing, Tick, Ticked
+from engine.wire.operations import Listing, Tick, Ticked
 from engine.worker.machine.sweeping import tick
 from tests.conformance.desk import ModelDesk
 from tests.conformance.models import FOREIGN, each

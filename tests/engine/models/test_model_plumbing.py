@@ -15,8 +15,8 @@ import engine
 from engine import AsyncQueue, Malformed, Queue, ScriptFault, UnsupportedFeature, models
 from engine.models import foreign
 from engine.models.fields import pack, unpack
-from engine.operations import Enqueue, Lease, LeasedJob, Pause
-from engine.scripts import linked_functions, load_foreign, required_of_formats, scripts_folder
+from engine.wire.operations import Enqueue, Lease, LeasedJob, Pause
+from engine.wire.scripts import linked_functions, load_foreign, required_of_formats, scripts_folder
 
 REQUIRED = required_of_formats(scripts_folder())
 WIRE = f"""-- A wire.

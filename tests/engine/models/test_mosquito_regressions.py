@@ -11,7 +11,7 @@ import redis
 from engine import Queue, models
 from engine.models import Layout
 from engine.models.mosquito import FINDINGS
-from engine.operations import Bury, EnqueueMany, Failure, Finish, Retry
+from engine.wire.operations import Bury, EnqueueMany, Failure, Finish, Retry
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS
 from tests.engine.models.crystal import Crystal

@@ -23,8 +23,8 @@ from redis.connection import parse_url  # pyright: ignore[reportUnknownVariableT
 from redis.retry import Retry
 
 from engine import validate
-from engine.drivers.delivery import DEADLINE_MS
 from engine.errors import Malformed
+from engine.wire.drivers.delivery import DEADLINE_MS
 
 DEFAULT_URL = "redis://127.0.0.1:6379"
 #: A reply that takes longer than this counts as lost, and the call is sent again on a new connection.

@@ -9,17 +9,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-from engine.call import Call
-from engine.drivers.client_errors import FAILURES
-from engine.drivers.connections import Connections, packed, read_replies
-from engine.drivers.durability import Durability
-from engine.drivers.endpoint import Endpoint
-from engine.drivers.handshake import Handshake
-from engine.drivers.in_flight import FirstContact, InFlightCall, Sent, loads_again, not_sent, pipeline, settle
 from engine.errors import EngineError
 from engine.observer import Observer
-from engine.scripts import Script
 from engine.server_clock import ServerClock
+from engine.wire.call import Call
+from engine.wire.drivers.client_errors import FAILURES
+from engine.wire.drivers.connections import Connections, packed, read_replies
+from engine.wire.drivers.durability import Durability
+from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.handshake import Handshake
+from engine.wire.drivers.in_flight import FirstContact, InFlightCall, Sent, loads_again, not_sent, pipeline, settle
+from engine.wire.scripts import Script
 
 T = TypeVar("T")
 

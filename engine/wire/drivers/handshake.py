@@ -11,8 +11,8 @@ from typing import Any
 
 from engine.errors import UnsafeServer
 from engine.observer import Observer, ServerIdentity
-from engine.scripts import Script
 from engine.server_clock import ServerClock
+from engine.wire.scripts import Script
 
 _VERSION_LEAST = (7, 0)
 _SECTIONS = ("server", "memory", "replication")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from engine.operations.declaration import Declaration
-from engine.operations.raw_replies import one_of, server_us
+from engine.wire.operations.declaration import Declaration
+from engine.wire.operations.raw_replies import one_of, server_us
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Subscribes to one pub/sub channel of a server under asyncio: as `engine.drivers.notifier`, in a task of the running loop."""
+"""Subscribes to one pub/sub channel of a server under asyncio: as `notifier` does, in a task of the running loop."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import os
 import time
 from typing import Any, cast
 
-from engine.drivers.client_errors import FAILURES
-from engine.drivers.endpoint import Endpoint
-from engine.drivers.notifier import LINGER_S, PAUSE_FIRST_S, PAUSE_MOST_S, PING_AFTER_S, Connection, Listener
 from engine.errors import Malformed
+from engine.wire.drivers.client_errors import FAILURES
+from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.notifier import LINGER_S, PAUSE_FIRST_S, PAUSE_MOST_S, PING_AFTER_S, Connection, Listener
 
 
 class AsyncNotifier:

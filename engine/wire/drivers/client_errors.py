@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import redis
 
-from engine.drivers.delivery import Trouble, trouble_of_reply
 from engine.errors import UnsafeServer
+from engine.wire.drivers.delivery import Trouble, trouble_of_reply
 
 #: What a connection raises while it is made or used; UnsafeServer comes from the handshake.
 FAILURES = (redis.RedisError, OSError, UnsafeServer)

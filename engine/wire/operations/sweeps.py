@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from engine.operations.declaration import Declaration
-from engine.operations.jobs import Lease
-from engine.operations.raw_replies import one_of, server_us
-from engine.operations.schedules import DueSchedule, number
+from engine.wire.operations.declaration import Declaration
+from engine.wire.operations.jobs import Lease
+from engine.wire.operations.raw_replies import one_of, server_us
+from engine.wire.operations.schedules import DueSchedule, number
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 import redis
 
-from engine.drivers.client_errors import FAILURES
-from engine.drivers.endpoint import Endpoint
+from engine.wire.drivers.client_errors import FAILURES
+from engine.wire.drivers.endpoint import Endpoint
 
 #: When nothing came for so long, a PING checks the connection.
 PING_AFTER_S = 1.0

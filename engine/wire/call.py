@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from engine.operations import Operation
-from engine.scripts import Script
+from engine.wire.operations import Operation
+from engine.wire.scripts import Script
 
 T = TypeVar("T")
 

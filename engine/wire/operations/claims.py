@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from engine.operations.declaration import Declaration
-from engine.operations.jobs import LEASE_SLOTS, Lease, Options
-from engine.operations.raw_replies import one_of, server_us
+from engine.wire.operations.declaration import Declaration
+from engine.wire.operations.jobs import LEASE_SLOTS, Lease, Options
+from engine.wire.operations.raw_replies import one_of, server_us
 
 #: How a job ends that is neither finished nor dead.
 DropOutcome = Literal["discarded", "skipped", "rerouted"]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from engine.operations.administration import ADMINISTERED_RESULTS, Administered
-from engine.operations.declaration import Declaration
-from engine.operations.jobs import Enqueue
-from engine.operations.raw_replies import one_of, server_us
+from engine.wire.operations.administration import ADMINISTERED_RESULTS, Administered
+from engine.wire.operations.declaration import Declaration
+from engine.wire.operations.jobs import Enqueue
+from engine.wire.operations.raw_replies import one_of, server_us
 
 #: What becomes of ticks that nobody saw in time: none runs, the last one runs for all, or all of them run.
 Missed = Literal["skip", "once", "all"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from engine.operations.declaration import Declaration
-from engine.operations.raw_replies import server_us
+from engine.wire.operations.declaration import Declaration
+from engine.wire.operations.raw_replies import server_us
 
 #: States of jobs as a snapshot lists them, and how many digits of the sequence stand before an id among the delayed ones.
 _STATES = ("waiting", "delayed", "active", "dead", "done", "blocked")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from engine.operations.administration import ADMINISTERED_RESULTS, Administered
-from engine.operations.declaration import Declaration
-from engine.operations.raw_replies import one_of, server_us
+from engine.wire.operations.administration import ADMINISTERED_RESULTS, Administered
+from engine.wire.operations.declaration import Declaration
+from engine.wire.operations.raw_replies import one_of, server_us
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,8 @@ class Function(NamedTuple):
 
 def scripts_folder() -> Path:
     """Where the scripts are: inside the package in a wheel, beside it in the source tree."""
-    packaged = Path(__file__).parent / "lua"
-    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "lua"
+    packaged = Path(__file__).parents[1] / "lua"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "lua"
 
 
 def load_folder(folder: Path) -> Mapping[str, Script]:

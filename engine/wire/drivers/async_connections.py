@@ -1,4 +1,4 @@
-"""Connections of the asyncio driver: as `engine.drivers.connections`, through redis-py's asyncio client.
+"""Connections of the asyncio driver: as `engine.wire.drivers.connections`, through redis-py's asyncio client.
 
 A connection belongs to the event loop that it was made in. One whose last reply has not been read never comes back into the
 pool, also when the task that used it was cancelled in mid-call.
@@ -14,11 +14,11 @@ from typing import Any
 
 import redis
 
-from engine.drivers.client_errors import is_reply
-from engine.drivers.connections import Connection
-from engine.drivers.endpoint import Endpoint
-from engine.drivers.handshake import Handshake, raise_errors
 from engine.errors import Malformed
+from engine.wire.drivers.client_errors import is_reply
+from engine.wire.drivers.connections import Connection
+from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.handshake import Handshake, raise_errors
 
 #: Calls of one driver that run at once; others wait for their turn before their time starts.
 CONNECTIONS_MAX = 16

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from engine.class_names import class_of
-from engine.operations.declaration import Declaration
-from engine.operations.raw_replies import one_of, server_us
+from engine.wire.operations.declaration import Declaration
+from engine.wire.operations.raw_replies import one_of, server_us
 
 #: How the wait between two runs grows with the failed runs n: not at all, by 2^(n-1), by n, by n squared, or as a list says.
 #: A stored job has the place of its kind in this list, so new kinds come last.

@@ -35,7 +35,7 @@ class Declaration:
                 setattr(cls, name, value)
 
     def parse(self, raw: Any, decode: Any) -> Any:
-        """The raw reply as a value. `decode` reads a job as the model stores it (see `engine.operations.claims.Decode`).
+        """The raw reply as a value. `decode` reads a job as the model stores it (see `engine.wire.operations.claims.Decode`).
 
         Raises TypeError, ValueError, IndexError, KeyError or AttributeError for a reply outside the script's contract.
         """

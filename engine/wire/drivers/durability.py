@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.call import Call
-from engine.drivers.client_errors import message_of
-from engine.drivers.in_flight import InFlightCall
+from engine.wire.call import Call
+from engine.wire.drivers.client_errors import message_of
+from engine.wire.drivers.in_flight import InFlightCall
 
 
 class NotReplicated(Exception):

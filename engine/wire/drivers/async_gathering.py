@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from engine.call import Call
-from engine.drivers.in_flight import InFlightCall, Sent
+from engine.wire.call import Call
+from engine.wire.drivers.in_flight import InFlightCall, Sent
 
 #: Bounds of one batch: the server answers the last call of it after all the others.
 BATCH_CALLS_MAX = 200

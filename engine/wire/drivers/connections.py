@@ -1,7 +1,7 @@
 """Connections to one Redis or Valkey server, each made fit for the engine by a handshake before its first call.
 
 The client's own retries are off: redis-py re-sends EVALSHA by default, and re-sending is the engine's decision
-(`engine.drivers.delivery`).
+(`engine.wire.drivers.delivery`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, cast
 
 import redis
 
-from engine.drivers.client_errors import FAILURES, is_reply
-from engine.drivers.endpoint import Endpoint
-from engine.drivers.handshake import Handshake, raise_errors
+from engine.wire.drivers.client_errors import FAILURES, is_reply
+from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.handshake import Handshake, raise_errors
 
 Pack = Callable[[tuple[object, ...]], bytes]
 _pack: Pack | None

@@ -1,4 +1,4 @@
-"""The asyncio driver: runs calls on a server as `engine.drivers.driver` does, by the same decisions, and blocks no event loop."""
+"""The asyncio driver: runs calls on a server by the same decisions as `driver`, and blocks no event loop."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
-from engine.call import Call
-from engine.drivers.async_connections import AsyncConnections
-from engine.drivers.async_gathering import AsyncGathering
-from engine.drivers.client_errors import FAILURES
-from engine.drivers.connections import packed
-from engine.drivers.durability import Durability
-from engine.drivers.endpoint import Endpoint
-from engine.drivers.handshake import Handshake
-from engine.drivers.in_flight import FirstContact, InFlightCall, Sent, loads_again, not_sent, pipeline, settle
 from engine.errors import EngineError
 from engine.observer import Observer
-from engine.scripts import Script
 from engine.server_clock import ServerClock
+from engine.wire.call import Call
+from engine.wire.drivers.async_connections import AsyncConnections
+from engine.wire.drivers.async_gathering import AsyncGathering
+from engine.wire.drivers.client_errors import FAILURES
+from engine.wire.drivers.connections import packed
+from engine.wire.drivers.durability import Durability
+from engine.wire.drivers.endpoint import Endpoint
+from engine.wire.drivers.handshake import Handshake
+from engine.wire.drivers.in_flight import FirstContact, InFlightCall, Sent, loads_again, not_sent, pipeline, settle
+from engine.wire.scripts import Script
 
 T = TypeVar("T")
 

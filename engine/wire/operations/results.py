@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from engine.operations.claims import Marked, marked
-from engine.operations.declaration import Declaration
-from engine.operations.jobs import LEASE_SLOTS, Lease
-from engine.operations.raw_replies import one_of, server_us
+from engine.wire.operations.claims import Marked, marked
+from engine.wire.operations.declaration import Declaration
+from engine.wire.operations.jobs import LEASE_SLOTS, Lease
+from engine.wire.operations.raw_replies import one_of, server_us
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ since 1970 or lengths; `srv_us` is the server's time of the reply in microsecond
 
 from __future__ import annotations
 
-from engine.operations.administration import (
+from engine.wire.operations.administration import (
     AdminAction,
     Administered,
     AdministrationOperation,
@@ -29,7 +29,7 @@ from engine.operations.administration import (
     SetWorker,
     Window,
 )
-from engine.operations.channels import (
+from engine.wire.operations.channels import (
     Acknowledge,
     AcknowledgeReply,
     AskOld,
@@ -47,7 +47,7 @@ from engine.operations.channels import (
     Unsubscribe,
     UnsubscribeReply,
 )
-from engine.operations.claims import (
+from engine.wire.operations.claims import (
     DEFAULT_ROUTE,
     Attributes,
     Bury,
@@ -72,7 +72,7 @@ from engine.operations.claims import (
     Retry,
     Value,
 )
-from engine.operations.jobs import (
+from engine.wire.operations.jobs import (
     Backoff,
     Enqueue,
     Enqueued,
@@ -84,7 +84,7 @@ from engine.operations.jobs import (
     Options,
     ParentFailure,
 )
-from engine.operations.looks import (
+from engine.wire.operations.looks import (
     Count,
     Counts,
     Inspect,
@@ -98,9 +98,9 @@ from engine.operations.looks import (
     Paged,
     Snapshot,
 )
-from engine.operations.metadata import MetadataOperation, MetadataReply, MetadataSet, ReadMetadata, SetMetadata
-from engine.operations.registry import ListQueues, NoteQueue, RegistryOperation
-from engine.operations.results import (
+from engine.wire.operations.metadata import MetadataOperation, MetadataReply, MetadataSet, ReadMetadata, SetMetadata
+from engine.wire.operations.registry import ListQueues, NoteQueue, RegistryOperation
+from engine.wire.operations.results import (
     AwaitEnds,
     EndedJobs,
     Event,
@@ -113,7 +113,7 @@ from engine.operations.results import (
     ResultsReply,
     Seen,
 )
-from engine.operations.schedules import (
+from engine.wire.operations.schedules import (
     DueSchedule,
     EnableSchedule,
     ListSchedules,
@@ -131,7 +131,7 @@ from engine.operations.schedules import (
     TickPolicy,
     Timing,
 )
-from engine.operations.sweeps import (
+from engine.wire.operations.sweeps import (
     Promote,
     Promoted,
     ReadWorkerUpdates,
@@ -143,7 +143,7 @@ from engine.operations.sweeps import (
     Woken,
     WorkerUpdates,
 )
-from engine.operations.workers import (
+from engine.wire.operations.workers import (
     BUCKET_MAX,
     AcquireLock,
     Beat,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.operations.declaration import Declaration
+from engine.wire.operations.declaration import Declaration
 
 
 @dataclass(frozen=True, slots=True)

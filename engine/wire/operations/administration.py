@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from engine.operations.declaration import Declaration
-from engine.operations.raw_replies import one_of, server_us
+from engine.wire.operations.declaration import Declaration
+from engine.wire.operations.raw_replies import one_of, server_us
 
 AdministeredResult = Literal["done", "repeated", "refused"]
 ADMINISTERED_RESULTS = get_args(AdministeredResult)

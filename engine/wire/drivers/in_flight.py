@@ -12,12 +12,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from engine.call import Call
-from engine.drivers.client_errors import message_of, trouble_of
-from engine.drivers.delivery import Delivery, GiveUp, Trouble, Verdict
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault, ServerUnavailable, UnsafeServer, WrongKeyType
 from engine.observer import Observer, Outcome
 from engine.server_clock import ServerClock
+from engine.wire.call import Call
+from engine.wire.drivers.client_errors import message_of, trouble_of
+from engine.wire.drivers.delivery import Delivery, GiveUp, Trouble, Verdict
 
 _INNER_CAPITAL = re.compile("(?<=[a-z])(?=[A-Z])")
 #: Calls that go out together.
