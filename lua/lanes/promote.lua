@@ -31,7 +31,7 @@ local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local version = tonumber(redis.call('HGET', settings, 'version') or 0)
 local repeated = swept_before(swept, counter)
-if repeated then return { srv_us, next_sweep_ms(prefix, now_ms, most_ms, 'cron'), repeated, due_schedules(prefix, now_ms, 16), version } end
+if repeated then return { srv_us, next_sweep_ms(prefix, now_ms, most_ms, {}, 'cron'), repeated, due_schedules(prefix, now_ms, 16), version } end
 
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
@@ -43,6 +43,6 @@ for list in pairs(wakes) do wake_push(list) end
 wake_classes(prefix, now_ms)
 table.insert(corrupt, 1, promoted)
 if promoted > 0 or #corrupt > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(corrupt, ' '), 'PXAT', now_ms + 20000) end
-local sleep_ms = more and 0 or next_sweep_ms(prefix, now_ms, most_ms, 'cron')
+local sleep_ms = more and 0 or next_sweep_ms(prefix, now_ms, most_ms, {}, 'cron')
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, sleep_ms, corrupt, due_schedules(prefix, now_ms, 16), version }

@@ -32,7 +32,7 @@ check_types({ due, rest, blocking, active, done, dead }, { sweep, parked, limits
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local repeated = swept_before(swept, counter)
-if repeated then return { srv_us, next_sweep_ms(prefix, now_ms, most_ms), repeated } end
+if repeated then return { srv_us, next_sweep_ms(prefix, now_ms, most_ms, {}), repeated } end
 
 local lease_ms, no_reap_before_ms, keep = sweep_clock(sweep, active, now_ms, most_ms)
 local latest_ms = now_ms + lease_ms
@@ -65,4 +65,4 @@ for list in pairs(wakes) do wake_push(list) end
 wake_classes(prefix, now_ms)
 if #taken > 0 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
 if events then tell_events(prefix .. 'events', events) end
-return { srv_us, (more or #ahead == limit) and 0 or next_sweep_ms(prefix, now_ms, most_ms), taken }
+return { srv_us, (more or #ahead == limit) and 0 or next_sweep_ms(prefix, now_ms, most_ms, {}), taken }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from redis.exceptions import OutOfMemoryError
 
-from engine.errors import ScriptFault, ServerUnavailable
+from engine.errors import ScriptFault, ServerUnavailable, WrongKeyType
 from engine.wire.operations import (
     Bury,
     Count,
@@ -336,6 +338,41 @@ def test_rule_01_a_bulk_enqueue_checks_its_other_keys_before_its_first_write_too
     with pytest.raises(ScriptFault, match="WRONGTYPE"):
         desk.run(desk.enqueue_many_operation("j1", "j2", delays_ms=(100,)))
     assert desk.dump() == before
+
+
+@pytest.mark.parametrize("key", ["active", "dead", "due", "rest", "done", "sweep", "parked", "stats", "claim", "ready", "wake"])
+def test_rule_01_a_claim_checks_its_keys_before_its_first_write(desk: Desk, key: str) -> None:
+    """There is something to write in each half: a job to end, one that is due, and one to lease."""
+    desk.enqueue("ends")
+    (ends,) = desk.claim()
+    desk.enqueue("waits")
+    desk.enqueue("due", delay_ms=100)
+    desk.tick(100)
+    operation = desk.claim_operation()
+    names = {"ready": desk.keys.ready("main"), "wake": desk.keys.wake("main"), "claim": desk.keys.claim(operation.incarnation)}
+    name = names.get(key) or getattr(desk.keys, key)
+    desk.redis.delete(name)
+    desk.redis.pfadd(name, "x") if key != "claim" else desk.redis.rpush(name, "x")
+    before = desk.dump()
+    with pytest.raises(WrongKeyType, match=f"WRONGTYPE the key {re.escape(name)} is a "):
+        desk.run(Finish((ends.lease,), operation))
+    assert desk.dump() == before
+
+
+def test_a_claim_of_one_job_takes_few_commands(desk: Desk) -> None:
+    """The reads of a claim also check the types of its keys, and what it has read once it does not read again."""
+
+    def commands(limit: int) -> int:
+        desk.redis.config_resetstat()
+        assert len(desk.claim(limit=limit)) == 1
+        stats: Any = desk.redis.info("commandstats")
+        return sum(one["calls"] for name, one in stats.items() if name not in ("cmdstat_info", "cmdstat_config|resetstat"))
+
+    desk.enqueue("first", "second", "last")
+    desk.claim(limit=1)
+    # Among them the call itself, and a marker for the job that is left.
+    assert commands(1) <= 28
+    assert commands(10) <= 25
 
 
 def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole(desk: Desk) -> None:

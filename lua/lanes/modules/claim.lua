@@ -1,10 +1,11 @@
 -- Claims: which classes are open, which jobs are next, and the leases that are made of them.
 
--- The jobs that an earlier copy of a claim leased and that it still holds (rule 4). Returns kind and jobs, 7 values each; kind is
--- nil where there was no earlier copy. The ids that it buried are added to `corrupt`.
+-- The jobs that an earlier copy of a claim leased and that it still holds (rule 4). `record` is what the last claim of this
+-- incarnation has left. Returns kind and jobs, 7 values each; kind is nil where there was no earlier copy. The ids that it buried
+-- are added to `corrupt`.
 local function claim_known(prefix, active, record, nonce, counter, corrupt)
   local words, jobs = {}, {}
-  for word in string.gmatch(redis.call('GET', record) or '', '%S+') do words[#words + 1] = word end
+  for word in string.gmatch(record or '', '%S+') do words[#words + 1] = word end
   if not words[1] or tonumber(words[1]) < tonumber(counter) then return nil, jobs end
   if words[1] ~= counter then return 'stale', jobs end -- anchor: older-claim-is-stale
   for at = 2, #words, 2 do
@@ -37,8 +38,9 @@ end
 -- for each open class, one for each class without room, and whether any limit is defined.
 local function open_classes(prefix, names, now_ms)
   local open, closed, meters = {}, {}, {}
-  local some_paused = redis.call('HLEN', prefix .. 'paused') > 0
-  local some_limits = redis.call('HLEN', prefix .. 'limits') > 0
+  -- Most queues have neither, which one read tells.
+  local some = redis.call('EXISTS', prefix .. 'paused', prefix .. 'limits') > 0
+  local some_paused, some_limits = some and redis.call('HLEN', prefix .. 'paused') > 0, some and redis.call('HLEN', prefix .. 'limits') > 0
   for _, name in ipairs(names) do
     local class = { name = name, ready = prefix .. 'ready:' .. name, room = math.huge, picked = 0, passed = false }
     local limit = some_limits and 'n:' .. string.match(name, '^[^@]*')
@@ -144,13 +146,17 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
   end
   -- Take up to `most` jobs of a lane, none of a lower band than `least_band`. Entries without a runnable job are bounded by 99.
   -- Jobs that are passed over must not hide those behind them, so each allows one more entry, up to 2,000 (some 3 ms). Envelopes
-  -- are read 16 at a time.
+  -- are read 16 at a time. Sets `head.exhausted` when it has seen the lane's last entry.
   local function visit(head, most, least_band)
     local taken, looked, bound, metered = 0, 0, most + 99, head.class.meter or head.limit
     while taken < most and looked < bound do
       local size = math.min(16, most - taken)
       local page, job_keys, run_keys = entries(head, size), {}, {}
-      if not page[1] then break end
+      local last = #page < size
+      if not page[1] then
+        head.exhausted = true
+        break
+      end
       for at, id in ipairs(page) do job_keys[at], run_keys[at] = job_prefix .. id, run_prefix .. id end
       local raws = redis.call('MGET', unpack(job_keys))
       -- Most jobs have never been claimed: then this one call is enough for all.
@@ -191,6 +197,8 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
         head.offset = head.offset + 1
         looked = looked + 1
       end
+      head.exhausted = last
+      if last then break end
     end
     return taken
   end
@@ -224,7 +232,9 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
         if other.limit == class.limit then other.room = other.room - taken end -- anchor: classes-share-the-room-of-their-limit
       end
       if head.limit then head.limit.room = head.limit.room - taken end
-      local next_job = entries(head, 1, 'WITHSCORES')
+      local next_job = head.exhausted and {} or entries(head, 1, 'WITHSCORES')
+      -- The claim removes all entries before this one, unless it has passed some over.
+      head.next_job = not head.passed and not first and next_job or nil
       -- The lane has had its turn, also when it is empty or blocked by now: if it is filled again, the lanes that already wait come first.
       if (taken > 0 or head.passed) and (rival or next_job[1]) then
         turn = turn + 1 -- anchor: served-lane-goes-behind-its-band
@@ -242,12 +252,14 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
 end
 
 -- Lease up to `ask.limit` jobs of the classes under (fence, nonce). Returns kind, jobs (7 values each), the ids buried as corrupt
--- (with those in `ask.corrupt`, which the promotion before it has buried), and the open classes; the last is nil when it read no classes.
+-- (with those in `ask.corrupt`, which the promotion before it has buried), and the open classes; these are nil when it read none.
+-- The last value says whether any limit is defined.
 -- keys: sweep, active, stats, record
--- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, least, most, corrupt, turn
+-- ask: prefix, classes, incarnation, counter, limit, lease_ms, not_after_ms, owner, crashed_max, least, most, corrupt, turn,
+-- last_claim (the value of `record`), lengths (of leases, see lease_lengths)
 local function claim_jobs(keys, ask, now_ms, events)
   local nonce, prefix, corrupt = ask.incarnation .. ':' .. ask.counter, ask.prefix, ask.corrupt
-  local known, jobs = claim_known(prefix, keys.active, keys.record, nonce, ask.counter, corrupt)
+  local known, jobs = claim_known(prefix, keys.active, ask.last_claim, nonce, ask.counter, corrupt)
   if known then return known, jobs, corrupt end -- anchor: claim-is-recognized-when-repeated
   if now_ms > ask.not_after_ms then return 'void', jobs, corrupt end -- anchor: late-claim-is-void
 
@@ -257,7 +269,7 @@ local function claim_jobs(keys, ask, now_ms, events)
   -- The writes begin. `active` first: until the job leaves its lane, only the token in `run` counts. The names of limits are
   -- written to `run` before the lease counts against them, so whatever ends the lease frees the slots.
   local deadline_ms, leases, entries, counted = now_ms + ask.lease_ms, { ask.counter }, {}, {}
-  if #picked > 0 then note_lease(keys.sweep, ask.lease_ms) end
+  if #picked > 0 then note_lease(keys.sweep, ask.lease_ms, ask.lengths) end
   for at, job in ipairs(picked) do entries[2 * at - 1], entries[2 * at] = deadline_ms, job.id end
   -- anchor: every-picked-job-is-leased
   for at = 1, #entries, PIECE do redis.call('ZADD', keys.active, unpack(entries, at, math.min(at + PIECE - 1, #entries))) end
@@ -307,5 +319,5 @@ local function claim_jobs(keys, ask, now_ms, events)
   end
   for _, id in ipairs(corrupt) do leases[#leases + 1] = id .. ' corrupt' end
   redis.call('SET', keys.record, table.concat(leases, ' '), 'PXAT', math.max(ask.not_after_ms, deadline_ms) + ask.lease_ms)
-  return #picked > 0 and 'leased' or 'empty', jobs, corrupt, open
+  return #picked > 0 and 'leased' or 'empty', jobs, corrupt, open, limited
 end

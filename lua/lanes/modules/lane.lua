@@ -79,7 +79,7 @@ end
 
 -- The last writes of a claim on one lane: remove the claimed jobs; then the lane is ready for its next job, parked, or empty.
 -- lane: name, class, zset, jobs, skipped, unread, blocked (the limit that it ran into), turn, ended (a linked list of skipped
--- jobs that have ended and whose `run` is left over from a cancel that was cut off).
+-- jobs that have ended and whose `run` is left over from a cancel that was cut off), next_job (the entry that is its first one then, with its score; nil if that is not known).
 local function leave_lane(prefix, lane, now_ms)
   while lane.ended do
     if not redis.call('ZSCORE', prefix .. 'active', lane.ended[1]) then drop_run(prefix, lane.ended[1]) end
@@ -89,7 +89,7 @@ local function leave_lane(prefix, lane, now_ms)
     -- anchor: claimed-jobs-leave-their-lane
     for at = 1, #ids, PIECE do redis.call('ZREM', lane.zset, unpack(ids, at, math.min(at + PIECE - 1, #ids))) end
   end
-  local head = redis.call('ZRANGE', lane.zset, 0, 0, 'WITHSCORES')
+  local head = lane.next_job or redis.call('ZRANGE', lane.zset, 0, 0, 'WITHSCORES')
   local room, until_ms = 1, nil
   -- Checked again, because the leases of this claim count by now.
   if lane.blocked then

@@ -15,11 +15,16 @@ local function token_state(run, job, fence, nonce)
   return 'stale', ''
 end
 
+-- The fields of `sweep` that note_lease compares with; an error is returned, not raised.
+local function lease_lengths(sweep)
+  return redis.pcall('HMGET', sweep, 'max_lease_ms', 'recent_lease_ms', 'least_lease_ms', 'recent_least_ms')
+end
+
 -- Rules 10 and 11: record the lengths of the queue's longest and shortest lease, before a lease of this length is written. The
 -- `recent_` fields cover the time since a sweep last reset them: a length that outlives its last user would delay reaping, or
--- hide stalls, for ever.
-local function note_lease(sweep, lease_ms)
-  local known = redis.call('HMGET', sweep, 'max_lease_ms', 'recent_lease_ms', 'least_lease_ms', 'recent_least_ms')
+-- hide stalls, for ever. `lengths` is what lease_lengths has read, or nil.
+local function note_lease(sweep, lease_ms, lengths)
+  local known = lengths or lease_lengths(sweep)
   local recent_ms, recent_least_ms = tonumber(known[2] or 0), tonumber(known[4] or 0)
   local shorter = recent_least_ms == 0 or recent_least_ms > lease_ms
   if recent_ms >= lease_ms and not shorter then return end

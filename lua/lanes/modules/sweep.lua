@@ -55,15 +55,15 @@ end
 
 -- Milliseconds until the next lease end, due time or end of a rest, at most `most_ms`: how long a sweeper may sleep (rule 13).
 -- While nothing is reaped after a stall (rule 11), an expired lease is checked again when that wait is over, not at once. `also`
--- is another index to read: sweeps, which every worker makes often enough, include the schedules; claims do not.
-local function next_sweep_ms(prefix, now_ms, most_ms, also)
-  local sweep, active = prefix .. 'sweep', prefix .. 'active'
+-- is another index to read: sweeps, which every worker makes often enough, include the schedules; claims do not. `heads` holds what
+-- is known to be the first entry of an index, with its score.
+local function next_sweep_ms(prefix, now_ms, most_ms, heads, also)
   local soonest = now_ms + most_ms
-  for _, key in ipairs({ active, prefix .. 'due', prefix .. 'rest', also and prefix .. also }) do
-    local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  for _, index in ipairs({ 'active', 'due', 'rest', also }) do
+    local head = heads[index] or redis.call('ZRANGE', prefix .. index, 0, 0, 'WITHSCORES')
     local at_ms = tonumber(head[2] or soonest)
-    if key == active and at_ms <= now_ms then
-      at_ms = math.max(at_ms, tonumber(redis.call('HGET', sweep, 'no_reap_before_ms') or 0))
+    if index == 'active' and at_ms <= now_ms then
+      at_ms = math.max(at_ms, tonumber(redis.call('HGET', prefix .. 'sweep', 'no_reap_before_ms') or 0))
     end
     soonest = math.min(soonest, at_ms)
   end
