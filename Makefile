@@ -36,7 +36,7 @@ help:
 	@echo 'make bench-guard [BASE=commit] [ONLY=claim]   enqueue, claim, finish and drain beside the commit before, as ratios (2 minutes)'
 	@echo 'make interop [ONLY=mixed] [SEED=1]  the original npm client bull beside the engine on one queue, then the verdicts (4 minutes)'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
-	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and face, and one drill (six minutes), in JOBS=4 processes'
+	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and interface, and one drill (six minutes), in JOBS=4 processes'
 	@echo 'make test-all                       every test: also real drills, pages in full, a moving slot in every order'
 	@echo 'make test-nightly                   long random walks that differ each night, each mutant in a real drill, runs beside Node'
 	@echo 'make test-times                     where the time of the last test run went: by file, by fixture, longest tests'
