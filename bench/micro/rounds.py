@@ -72,3 +72,10 @@ def interval(
         )
         ratios.append(quantile(top, share) / quantile(bottom, share))
     return quantile(ratios, 0.025), quantile(ratios, 0.975)
+
+
+def median_interval(values: Sequence[float], *, seed: int = 1, draws: int = 1000) -> tuple[float, float]:
+    """95 % interval of the median, by resampling."""
+    random_draws = random.Random(seed)
+    medians = [median(random_draws.choices(values, k=len(values))) for _ in range(draws)]
+    return quantile(medians, 0.025), quantile(medians, 0.975)

@@ -20,6 +20,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "engine/testing": ("engine", "pytest", "redis"),
     "bench": ("engine", "bench", "locust", "gevent", "psutil"),
     # The micro-benchmarks compare the engine with bare clients, and draw what they found.
+    # Each adapter runs in the environment of the library that it drives.
+    "bench/peers/adapters": (
+        *("engine", "recording", "redis", "rq", "celery", "dramatiq", "huey", "arq", "saq", "taskiq_redis"),
+        *("streaq", "bullmq", "ardiq", "uvloop"),
+    ),
+    "bench/peers": ("engine", "bench", "psutil", "redis", "matplotlib"),
     "bench/micro": ("engine", "bench", "psutil", "redis", "hiredis", "matplotlib", "pytest"),
     "chaos": ("engine", "bench", "chaos", "psutil", "redis", "requests", "toxiproxy"),
     "reports": ("reports", "engine.history", "pyspark", "py4j", "matplotlib", "pandas", "pyarrow", "numpy"),
