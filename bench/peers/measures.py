@@ -114,8 +114,8 @@ def _drain(workers: int, tuned: bool, column: str) -> Callable[[Bench, Library],
 
 def middle_rate(times_ns: list[int]) -> float:
     """Jobs a second between the first 30 % and the last 5 % of them: all workers have started, and none has run dry."""
-    low, high = int(len(times_ns) * 0.3), int(len(times_ns) * 0.95)
-    if high - low < 2 or times_ns[high] == times_ns[low]:
+    low, high = int(len(times_ns) * 0.3), int(len(times_ns) * 0.95) - 1
+    if high - low < 1 or times_ns[high] == times_ns[low]:
         return 0.0
     return (high - low) / (times_ns[high] - times_ns[low]) * 1e9
 

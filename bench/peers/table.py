@@ -140,12 +140,13 @@ def draw(found: Found, path: Path) -> None:
 
 _HEAD = """# Beside other queues
 
-Made by `make peers` on {date}: {machine}. {repeat} repetitions in turns; medians, with 95 % intervals of the median in brackets.
-The handler does nothing but note the time; the payload is 200 bytes of JSON. The server is pinned to one core; producers and
-single workers to the other, while two workers, the pickup and the start may use both. *Tuned* is the fastest setting for jobs of
-no length (`bench/peers/libraries.py`), used in all columns that do not say *defaults*. A `*` marks libraries that by default do
-not run a job again whose worker was killed, so they promise less. A measurement during which other processes used more than 5 % of a
-core was repeated, and left out when that happened twice (`-`, as where a library has no such call).
+Made by `make peers` on {date}: {machine}. {repeat} repetitions in turns; medians, with 95 % intervals of the median in
+brackets. The handler does nothing but note the time; the payload is 200 bytes of JSON. The server is pinned to one core;
+producers and single workers to the other, while two workers, the pickup and the start may use both. *Tuned* is the fastest
+setting for jobs of no length (`bench/peers/libraries.py`), used in all columns that do not say *defaults*. A `*` marks
+libraries that by default do not run a job again whose worker was killed, so they promise less. A measurement during which
+other processes used more than 5 % of a core was repeated, and left out when that happened twice (`-`, as where a library has
+no such call).
 
 - *In flight*: so many tasks of one process enqueue one job after the other; only where the library has an asynchronous client.
 - *Pickup*: from the call that enqueues to the start of the handler, at 100 jobs a second.
