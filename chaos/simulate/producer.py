@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
@@ -20,6 +21,7 @@ from engine.queue.steps import Ask, DeadlineBound, Steps
 from engine.serializers import BUILT_IN
 from engine.server_clock import ServerClock
 from engine.wire.drivers.delivery import DEADLINE_MS
+from engine.wire.drivers.merging import CallMaker, GatheredEnqueue, merged
 from engine.wire.operations import Enqueued, Look
 
 if TYPE_CHECKING:
@@ -142,7 +144,9 @@ class Producer(Process):
     def _enqueue(self, action: PlannedAction, line: Line) -> None:
         nonce = b"%08d" % (action.number + 1)
         drafts = producing.drafts(action.jobs, BYTES_MAX)
-        if action.many:
+        if action.many and action.number % 2:
+            self._gathered([(draft, b"%04d%04d" % (action.number + 1, at)) for at, draft in enumerate(drafts)], line, first=True)
+        elif action.many:
             self._many(drafts, nonce, line)
         else:
             self._one(drafts[0], nonce, line, first=True)
@@ -152,15 +156,10 @@ class Producer(Process):
 
     def _one(self, draft: Draft, nonce: bytes, line: Line, *, first: bool) -> None:
         def done(outcome: Outcome) -> None:
-            if isinstance(outcome, EngineError):
-                self._hears(nonce, [(draft.job, outcome)])
-            elif first and outcome.came_late:
+            if not isinstance(outcome, EngineError) and first and outcome.came_late:
                 self._one(draft, nonce, line, first=False)
             else:
-                try:
-                    self._hears(nonce, [(draft.job, producing.enqueued(outcome))])
-                except EngineError as error:
-                    self._hears(nonce, [(draft.job, error)])
+                self._hears([(draft.job, nonce, _enqueued(outcome))])
 
         operation = draft.operation(nonce, self._not_after_ms())
         line.carry(self._server.model.call(operation), done)
@@ -183,13 +182,41 @@ class Producer(Process):
                 (call,) = calls
                 line.carry(call, lambda outcome: go_on([outcome]))
                 return
-            self._hears(nonce, list(zip(names, results, strict=True)))
+            self._hears([(name, nonce, result) for name, result in zip(names, results, strict=True)])
 
         go_on(None)
 
-    def _hears(self, nonce: bytes, results: list[tuple[str, Enqueued | EngineError]]) -> None:
+    def _gathered(self, enqueues: list[tuple[Draft, bytes]], line: Line, *, first: bool) -> None:
+        """What enqueues of several callers do that leave together, each with a nonce of its own."""
+        model, results, late = self._server.model, list[tuple[str, bytes, Enqueued | EngineError]](), list[tuple[Draft, bytes]]()
+        maker = CallMaker(model.call, model.merges_enqueues)
+        gathered = [GatheredEnqueue(partial(draft.operation, nonce), 0, None) for draft, nonce in enqueues]
+        to_send = merged(gathered, self._not_after_ms(), maker)
+        answered = iter(enqueues)
+
+        def go_on(outcome: Outcome) -> None:
+            sent = to_send.pop(0)
+            if parts := sent.apart(outcome, maker):
+                to_send[:0] = parts
+            else:
+                for (draft, nonce), its_outcome in zip([next(answered) for _ in sent.jobs], sent.outcomes(outcome), strict=True):
+                    if not isinstance(its_outcome, EngineError) and first and its_outcome.came_late:
+                        late.append((draft, nonce))
+                    else:
+                        results.append((draft.job, nonce, _enqueued(its_outcome)))
+            if to_send:
+                line.carry(to_send[0].call, go_on)
+                return
+            if late:
+                self.open += 1
+                self._gathered(late, line, first=False)
+            self._hears(results)
+
+        line.carry(to_send[0].call, go_on)
+
+    def _hears(self, results: list[tuple[str, bytes, Enqueued | EngineError]]) -> None:
         self.open -= 1
-        for job, result in results:
+        for job, nonce, result in results:
             if isinstance(result, Enqueued):
                 told = result.result
             elif isinstance(result, OutcomeUnknown | ScriptFault):
@@ -200,6 +227,13 @@ class Producer(Process):
                 told = "unavailable"
             self.world.note("producer", f"hears of {job}", told, (job,))
             self._judge.told(job, nonce, told)
+
+
+def _enqueued(outcome: Outcome) -> Enqueued | EngineError:
+    try:
+        return outcome if isinstance(outcome, EngineError) else producing.enqueued(outcome)
+    except EngineError as error:
+        return error
 
 
 def _clearing(does: Clear, how: Mapping[str, Any]) -> Steps[Any]:

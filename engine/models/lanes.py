@@ -68,6 +68,7 @@ class Lanes(Scripted):
     FINDINGS: tuple[Finding, ...] = ()
     defaults = PLAIN
     routes_at_claim = False
+    merges_enqueues = True
     #: The format is the engine's own: it holds every job that can be enqueued.
     check = None
     #: Short ids, because every waiting job stores its id twice: two more characters would cost 16 bytes.
@@ -194,8 +195,8 @@ class Lanes(Scripted):
         item_keys: list[str] = []
         places: list[object] = []
         items: list[object] = []
-        # Most jobs of a call have their name and options in common, and with them all of the envelope but the payload.
-        known: dict[tuple[str, int], tuple[str, bytes]] = {}
+        # Most jobs of a call have their name and options in common, and with them all of the envelope but nonce and payload.
+        known: dict[tuple[str, int], tuple[str, bytes, bytes]] = {}
         for job in operation.jobs:
             mark = (job.name, id(job.options))
             common = known.get(mark)
@@ -203,11 +204,13 @@ class Lanes(Scripted):
                 target = class_target(job.options.route, job.options.target)
                 lane = lanes.setdefault((job.class_name, job.options.key), (str(len(lanes) + 1), target))
                 place = self._place(job.options, lane[0], uniques)
-                common = known[mark] = (place, b"".join(envelope.encode(job._replace(payload=b""))))
+                head, tail = envelope.encode(job._replace(nonce=b"", payload=b""))
+                common = known[mark] = (place, head, tail)
+            place, head, tail = common
             item_keys.append(job_prefix + job.job)
-            items.append(common[1] + job.payload)  # anchor: each-bulk-job-has-its-own-payload
-            if common[0]:
-                places += (len(items), common[0])
+            items.append(head + job.nonce + tail + job.payload)  # anchor: each-bulk-job-has-its-own-payload
+            if place:
+                places += (len(items), place)
         lane_keys: list[str] = []
         lane_names: list[str] = []
         for (name, key), (_, target) in lanes.items():
@@ -216,7 +219,7 @@ class Lanes(Scripted):
             lane_names += (name, lane, target)
         counts = {"lane_count": len(lanes), "place_count": len(places) // 2}
         groups = ((lane_keys, uniques, item_keys), (lane_names, places, items))
-        return self.bound(operation, "", *groups, nonce=first.nonce, not_after_ms=first.not_after_ms, **counts)
+        return self.bound(operation, "", *groups, not_after_ms=first.not_after_ms, **counts)
 
     def _place(self, options: Options, lane: str, uniques: list[str]) -> str:
         """The place of a job of a bulk call, as its script reads it; '' is the first lane, without a delay. Its unique and

@@ -59,6 +59,11 @@ class Model(Protocol):
         ...
 
     @property
+    def merges_enqueues(self) -> bool:
+        """Whether one call may carry the jobs of several enqueues, each with a nonce of its own."""
+        ...
+
+    @property
     def hear_ms(self) -> int:
         """How often a wait for the end of a job polls, in ms: the longest delay until an end is seen."""
         ...

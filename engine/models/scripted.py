@@ -41,6 +41,8 @@ class Scripted(FilledSlots):
     """Calls of one queue's scripts."""
 
     name: str
+    #: The scripts of foreign formats identify a call by one nonce.
+    merges_enqueues = False
     #: A wait for the end of a job polls this often.
     hear_ms = 5_000
 

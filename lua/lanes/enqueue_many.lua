@@ -1,6 +1,6 @@
 #!lua
--- Put many jobs into their lanes, or into `due` those that are delayed, atomically and in the order of the items (rule 3).
--- Repeating the call changes nothing.
+-- Put many jobs into their lanes, or into `due` those that are delayed, atomically and in the order of the items (rule 3). Each has
+-- the enqueue nonce in its envelope; repeating the call changes nothing.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -17,7 +17,6 @@
 -- ARGV
 --   now_ms        '' or the time of a test
 --   prefix        prefix of the queue's keys
---   nonce         enqueue nonce of the call
 --   not_after_ms  number: server time after which this call is void
 --   lane_count    number: how many lanes
 --   place_count   number: how many items have a place of their own
@@ -32,7 +31,7 @@
 local lanes, zsets, wakes = {}, { due, active, dead }, {}
 for at = 1, lane_count do
   local ready, lane, wake = KEYS[6 + 3 * at], KEYS[7 + 3 * at], KEYS[8 + 3 * at]
-  lanes[at] = { class = ARGV[4 + 3 * at], name = ARGV[5 + 3 * at], target = ARGV[6 + 3 * at], ready = ready, zset = lane, wake = wake,
+  lanes[at] = { class = ARGV[3 + 3 * at], name = ARGV[4 + 3 * at], target = ARGV[5 + 3 * at], ready = ready, zset = lane, wake = wake,
     waiting = {}, size = 0, best = 0 }
   zsets[#zsets + 1], zsets[#zsets + 2], wakes[at] = ready, lane, wake
 end
@@ -43,7 +42,7 @@ now_ms = math.floor(srv_us / 1000)
 local sequence = tonumber(redis.call('GET', seq) or 0)
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }
-local places_at = 5 + 3 * lane_count
+local places_at = 4 + 3 * lane_count
 local places = {}
 for at = 1, place_count do places[tonumber(ARGV[places_at + 2 * at])] = ARGV[places_at + 2 * at + 1] end
 -- Item number `at` is KEYS[keys_at + at] and ARGV[items_at + at].
@@ -81,7 +80,8 @@ for page = 1, count, PIECE / 2 do
     if some_known then
       check_types({}, {}, {}, { key })
       local known = envelope_open(redis.call('GET', key))
-      result, state, fence, first = enqueue_known(prefix, known, nonce, id)
+      -- anchor: each-bulk-job-is-known-by-its-own-nonce
+      result, state, fence, first = enqueue_known(prefix, known, string.sub(sealed, 5, 12), id)
       if result == 'repeated' and dedup ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms > now_ms then
         windows[#windows + 1] = { dedup = dedup, id = id, until_ms = known.enqueued_ms + dedup_ms }
       end
@@ -92,7 +92,7 @@ for page = 1, count, PIECE / 2 do
       first, state, fence = held_by(id, unique, dedup, delay_ms)
       if first then
         result = 'duplicate'
-        rejected[#rejected + 1] = { key = key, holder = first }
+        rejected[#rejected + 1] = { key = key, holder = first, nonce = string.sub(sealed, 5, 12) }
       else
         keyed[#keyed + 1] = { id = id, unique = unique, dedup = dedup, dedup_ms = dedup_ms }
       end
@@ -137,7 +137,7 @@ for _, lane in ipairs(lanes) do
   if lane.gains and new_class(prefix, classes, lane.class, lane.target) then new[lane.class] = lane.target end
 end
 
-for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, nonce, turned_away.holder, not_after_ms + 20000, 3) end
+for _, turned_away in ipairs(rejected) do reject_enqueue(turned_away.key, turned_away.nonce, turned_away.holder, not_after_ms + 20000, 3) end
 -- Windows of jobs that an earlier copy has made before it was cut off.
 for _, window in ipairs(windows) do
   redis.call('SET', prefix .. 'dedup:' .. window.dedup, window.id, 'NX', 'PXAT', window.until_ms)

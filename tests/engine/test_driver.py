@@ -233,13 +233,13 @@ def test_flushed_scripts_are_loaded_again(queue: Queue, direct: Queue, ironclaim
 
 
 def test_threads_share_a_queue(relay: Relay, queue: Queue, direct: Queue) -> None:
-    """Also while every tenth call loses its reply."""
+    """Also while every tenth call, which may carry the jobs of several threads, loses its reply."""
     nine: list[Rule] = ["pass"] * 9
     for _ in range(40):
         relay.next(*nine, "lose_reply")
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda number: queue.enqueue("work", number, id=f"j{number}").result, range(400)))
-    assert results.count("created") >= 350 and set(results) == {"created", "repeated"}
+    assert results.count("created") >= 200 and set(results) == {"created", "repeated"}
     assert sorted(ids_of(direct, "waiting")) == sorted(f"j{number}" for number in range(400))
     assert direct.counts().waiting == 400
 

@@ -88,6 +88,18 @@ IDENTITY = (
     ),
     Removal(
         3,
+        "jobs that left together are known by the nonce of the first",
+        (
+            Edit(
+                "each-bulk-job-is-known-by-its-own-nonce",
+                "result, state, fence, first = enqueue_known(prefix, known, string.sub(ARGV[items_at + 1], 5, 12), id)",
+            ),
+        ),
+        ("enqueue reply", "told nothing"),
+        ("late copies", "everything"),
+    ),
+    Removal(
+        3,
         "the same id in another call is a silent success",
         (Edit("another-enqueue-of-the-same-id-is-refused", "local same = true"),),
         ("enqueue reply",),

@@ -34,10 +34,11 @@ from engine.queue.producing import NewJob
 from engine.queue.registry import QueueInfo
 from engine.queue.results import Waiting
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable
-from engine.queue.steps import DeadlineBound
 from engine.serializers import Serializer
 from engine.wire.drivers.async_driver import AsyncDriver
+from engine.wire.drivers.async_gathering import AsyncGathering
 from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
+from engine.wire.drivers.merging import CallMaker
 from engine.wire.operations import Count, Counts, Enqueued, ListedRunTimes, Listing, ListRunTimes, MakeTestQueue, Snapshot, Window
 
 _SNAPSHOT_PAGE = 1_000
@@ -51,7 +52,7 @@ class AsyncQueue(AsyncQueueCalls):
     """A named queue on one Redis or Valkey server, for the tasks of one event loop at a time; connects on first use.
 
     At most 16 calls run at once, each on a connection of its own; more wait for their turn. Jobs that many tasks enqueue one by
-    one leave together, each as a call of its own. A task that is cancelled in mid-call leaves the outcome of its call unknown.
+    one leave together; each is accepted or refused by itself. A task that is cancelled in mid-call leaves its outcome unknown.
 
     `model` is the data model, one of `engine.models`: None is Lanes, the engine's own. `url` or `client` says where the server
     is: a url (redis://, rediss:// or unix://, with user and password), or a redis.asyncio.Redis whose address, credentials and
@@ -93,6 +94,7 @@ class AsyncQueue(AsyncQueueCalls):
             serializers=serializers,
         )
         self.driver = AsyncDriver(self.endpoint, self.model.scripts.values(), observer=observer, durability=self.durability)
+        self.gathering = AsyncGathering(self.driver, CallMaker(self.model.call, self.model.merges_enqueues))
         #: Jobs that come again and again, by cron or interval.
         self.schedules = AsyncSchedules(self)
         #: Who works for it, and locks that processes share.
@@ -131,7 +133,7 @@ class AsyncQueue(AsyncQueueCalls):
         draft, job = self._drafted(name, payload, id, options)
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
-        sent = await self._send_enqueue(DeadlineBound(partial(draft.operation, nonce)), len(draft.payload), intended_ns)
+        sent = await self._send_enqueue(partial(draft.operation, nonce), len(draft.payload), intended_ns)
         enqueued = producing.enqueued(sent)
         if job is not None:
             self.hooks.announce([job], [enqueued])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -12,8 +13,9 @@ from engine.queue.settings import QueueSettings
 from engine.queue.steps import DeadlineBound, Steps
 from engine.wire.call import Call
 from engine.wire.drivers.driver import SyncDriver
+from engine.wire.drivers.gathering import Gathering
 from engine.wire.drivers.in_flight import Sent
-from engine.wire.operations import NoteQueue, Operation
+from engine.wire.operations import Enqueue, NoteQueue, Operation
 
 T = TypeVar("T")
 
@@ -22,6 +24,7 @@ class QueueCalls(QueueSettings):
     """A queue's settings and the driver that runs its calls."""
 
     driver: SyncDriver
+    gathering: Gathering
     _noted = False
 
     def carry_out(self, steps: Steps[T]) -> T:
@@ -45,15 +48,15 @@ class QueueCalls(QueueSettings):
             sent = self.driver.send(self._timed(asked))
         return sent
 
-    def _send_enqueue(self, asked: DeadlineBound, payload_bytes: int, intended_ns: int | None) -> Sent:
-        """Send the enqueue of one job as `_send_in_time` does; the driver may send it together with those of other callers."""
+    def _send_enqueue(self, operation: Callable[[int], Enqueue], payload_bytes: int, intended_ns: int | None) -> Sent:
+        """Send the enqueue of one job as `_send_in_time` does, perhaps together with those of other callers."""
         if self.model.check is not None:
-            self.model.refuse(asked.operation(0))
+            self.model.refuse(operation(0))
         if not (self._noted and self.driver.clock.known):
             self._contact()
-        sent = self.driver.send_gathered(lambda: self._timed(asked), payload_bytes, intended_ns)
+        sent = self.gathering.send(operation, payload_bytes, intended_ns)
         if sent.came_late:
-            sent = self.driver.send_gathered(lambda: self._timed(asked), payload_bytes, intended_ns)
+            sent = self.gathering.send(operation, payload_bytes, intended_ns)
         return sent
 
     def _timed(self, asked: DeadlineBound) -> Call[Any]:

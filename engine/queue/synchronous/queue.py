@@ -27,7 +27,6 @@ from engine.queue.producing import NewJob
 from engine.queue.registry import QueueInfo
 from engine.queue.results import Waiting
 from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable
-from engine.queue.steps import DeadlineBound
 from engine.queue.synchronous.calls import QueueCalls
 from engine.queue.synchronous.events import Events
 from engine.queue.synchronous.jobs import Dead, Jobs
@@ -39,6 +38,8 @@ from engine.queue.synchronous.workers import Workers
 from engine.serializers import Serializer
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
+from engine.wire.drivers.gathering import Gathering
+from engine.wire.drivers.merging import CallMaker
 from engine.wire.operations import Count, Counts, Enqueued, ListedRunTimes, Listing, ListRunTimes, MakeTestQueue, Snapshot, Window
 
 _SNAPSHOT_PAGE = 1_000
@@ -92,6 +93,7 @@ class Queue(QueueCalls):
             serializers=serializers,
         )
         self.driver = SyncDriver(self.endpoint, self.model.scripts.values(), observer=observer, durability=self.durability)
+        self.gathering = Gathering(self.driver, CallMaker(self.model.call, self.model.merges_enqueues))
         #: Jobs that come again and again, by cron or interval.
         self.schedules = Schedules(self)
         #: Who works for it, and locks that processes share.
@@ -130,7 +132,7 @@ class Queue(QueueCalls):
         draft, job = self._drafted(name, payload, id, options)
         intended_ns = validate.intended_ns(intended_ns)
         nonce = os.urandom(8)
-        sent = self._send_enqueue(DeadlineBound(partial(draft.operation, nonce)), len(draft.payload), intended_ns)
+        sent = self._send_enqueue(partial(draft.operation, nonce), len(draft.payload), intended_ns)
         enqueued = producing.enqueued(sent)
         if job is not None:
             self.hooks.announce([job], [enqueued])

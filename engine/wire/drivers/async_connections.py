@@ -22,6 +22,22 @@ from engine.wire.drivers.handshake import Handshake, raise_errors
 
 #: Calls of one driver that run at once; others wait for their turn before their time starts.
 CONNECTIONS_MAX = 16
+#: A line on which no exchange has ended for this long gets no more of them.
+SILENT_NS = 20_000_000
+
+
+class Line:
+    """A connection on which exchanges are under way, one or several: each is written at once, and their replies come in the same
+    order, so each waits for its turn to read. One that failed has failed for all of them."""
+
+    __slots__ = ("answered_ns", "connection", "exchanges", "reading")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.exchanges = 1
+        self.reading = asyncio.Lock()
+        #: When it was opened, or the last exchange ended, monotonic.
+        self.answered_ns = time.monotonic_ns()
 
 
 class AsyncConnections:
@@ -45,6 +61,9 @@ class AsyncConnections:
         self._pid = os.getpid()
         self._idle: list[tuple[Connection, int]] = []
         self._turns = asyncio.Semaphore(self._most)
+        # The line that batches share while any of them is under way.
+        self._line: Line | None = None
+        self._opening = asyncio.Lock()
 
     @property
     def turns(self) -> asyncio.Semaphore:
@@ -80,6 +99,34 @@ class AsyncConnections:
         else:
             # Another loop has taken the pool over while this one stood still in mid-call.
             await connection.disconnect(nowait=True)
+
+    async def take_line(self) -> Line:
+        """The line that others share now, or a new one, for one more exchange. Raises as `take` does."""
+        self._belong()
+        async with self._opening:
+            if self._line is None or time.monotonic_ns() - self._line.answered_ns > SILENT_NS:
+                self._line = Line(await self.take())
+            else:
+                self._line.exchanges += 1
+            return self._line
+
+    async def leave_line(self, line: Line) -> None:
+        """An exchange is over, and all its replies have been read. The last one returns the connection to the pool."""
+        line.exchanges -= 1
+        line.answered_ns = time.monotonic_ns()
+        if not line.exchanges and line.connection.is_connected:
+            self._part_with(line)
+            await self.give_back(line.connection)
+
+    async def break_line(self, line: Line) -> None:
+        """Close a line on which a reply may still come, or that lacks a script. No further exchange begins on it: the client
+        would connect again by itself, and those under way would read the replies of that one."""
+        self._part_with(line)
+        await line.connection.disconnect(nowait=True)
+
+    def _part_with(self, line: Line) -> None:
+        if self._line is line:
+            self._line = None
 
     async def close(self) -> None:
         """Close the idle connections."""
@@ -124,6 +171,7 @@ class AsyncConnections:
             bound = "one queue for each event loop: this one is used by another loop that is still running"
             raise Malformed("event loop", owner, bound)
         self._owner, self._pid, self._idle, self._turns = owner, os.getpid(), [], asyncio.Semaphore(self._most)
+        self._line, self._opening = None, asyncio.Lock()
 
 
 async def _has_news(connection: Connection) -> bool:

@@ -11,8 +11,7 @@ from engine.errors import EngineError
 from engine.observer import Observer
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
-from engine.wire.drivers.async_connections import AsyncConnections
-from engine.wire.drivers.async_gathering import AsyncGathering
+from engine.wire.drivers.async_connections import AsyncConnections, Line
 from engine.wire.drivers.client_errors import FAILURES
 from engine.wire.drivers.connections import packed
 from engine.wire.drivers.durability import Durability
@@ -49,7 +48,6 @@ class AsyncDriver:
         self._durability = durability
         patience_ms = max(block_ms_max, durability.wait_ms if durability is not None else 0)
         self._connections = AsyncConnections(endpoint, Handshake(scripts, self.clock, observer), patience_ms=patience_ms)
-        self._gathering = AsyncGathering(self)
 
     @property
     def turns(self) -> asyncio.Semaphore:
@@ -67,11 +65,6 @@ class AsyncDriver:
         await self.carry((in_flight_call,))
         return in_flight_call.sent()
 
-    async def send_gathered(self, build: Callable[[], Call[Any]], size_bytes: int, intended_ns: int | None = None) -> Sent:
-        """Run a call together with those that other tasks send now, each of which stays a call of its own; it takes no turn of
-        its caller's. `build` makes the call when it leaves; `size_bytes` is its size, roughly. Raises as `send` does."""
-        return await self._gathering.send(build, size_bytes, intended_ns)
-
     async def send_many(self, calls: Sequence[Call[Any]], intended_ns: int | None = None) -> list[Sent | EngineError]:
         """Run calls in one pipeline, at most 100; what came of each, in their order. An error or a lost reply concerns its own
         call only: those without an answer are sent again together, later than their neighbours (rule 28)."""
@@ -83,9 +76,12 @@ class AsyncDriver:
         """A call that is about to be sent for the first time. Raises ScriptFault as `send` does."""
         return InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
 
-    async def carry(self, in_flight: Sequence[InFlightCall], after_send: Callable[[], None] = lambda: None) -> None:
-        """Send until each call has ended. `after_send` is called after each send, when its replies were handed out."""
-        pause_s = settle(in_flight, await self._exchange(in_flight))
+    async def carry(
+        self, in_flight: Sequence[InFlightCall], after_send: Callable[[], None] = lambda: None, *, shared: bool = False
+    ) -> None:
+        """Send until each call has ended. `after_send` is called after each send, when its replies were handed out. `shared`: the
+        first send leaves behind others on one connection, and before they are answered."""
+        pause_s = settle(in_flight, await self._exchange(in_flight, shared=shared))
         after_send()
         while waiting := [in_flight_call for in_flight_call in in_flight if not in_flight_call.ended]:
             await asyncio.sleep(pause_s)
@@ -113,29 +109,31 @@ class AsyncDriver:
         """Close the idle connections."""
         await self._connections.close()
 
-    async def _exchange(self, in_flight: Sequence[InFlightCall]) -> Sequence[Any]:
+    async def _exchange(self, in_flight: Sequence[InFlightCall], *, shared: bool = False) -> Sequence[Any]:
         """Send calls once, in one write. Returns their replies, as `settle` takes them."""
+        connections = self._connections
         try:
-            connection = await self._connections.take()
+            line = await connections.take_line() if shared else Line(await connections.take())
         except FAILURES as error:
             return [not_sent(error)]
         commands = [in_flight_call.call.words() for in_flight_call in in_flight]
         commands += self._durability.after(in_flight) if self._durability is not None else ()
         replies: list[Any] = []
         try:
-            async with self._connections.patience() as patience:
-                await connection.send_packed_command(packed(connection, commands), check_health=False)
-                await self._connections.read(connection, len(commands), replies, patience)
+            async with connections.patience() as patience:
+                await line.connection.send_packed_command(packed(line.connection, commands), check_health=False)
+                async with line.reading:
+                    await connections.read(line.connection, len(commands), replies, patience)
         except FAILURES as error:
-            await connection.disconnect(nowait=True)
+            await connections.break_line(line)
             replies.append(error)
         except BaseException:
             # The task was cancelled: the replies may still come, so the connection is not for others.
-            await connection.disconnect(nowait=True)
+            await connections.break_line(line)
             raise
         else:
             if loads_again(replies):
-                await connection.disconnect(nowait=True)
+                await connections.break_line(line)
             else:
-                await self._connections.give_back(connection)
+                await connections.leave_line(line)
         return replies if self._durability is None else self._durability.judge(in_flight, replies)

@@ -1,7 +1,9 @@
-"""Calls of many tasks that leave together: while one batch is under way, those that come meanwhile wait and form the next one.
+"""Enqueues of many tasks that leave together: those that come while others are under way form the next batch.
 
-A task that is alone pays nothing for this, because its call leaves at once. With fifty tasks one write carries fifty calls, and
-one wake-up of the event loop brings their replies. Each call stays a call of its own, with its own identity and outcome.
+A task that is alone pays nothing for this, because its call leaves at once. With fifty tasks one call carries twenty-five jobs or
+more, and while the server works on one batch the tasks of the other make their next jobs: two batches are under way on one
+connection, whose replies come in the order of the batches. No timer is involved: a batch leaves when the tasks that can run have
+run.
 """
 
 from __future__ import annotations
@@ -9,17 +11,26 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from engine.errors import EngineError
 from engine.wire.call import Call
 from engine.wire.drivers.in_flight import InFlightCall, Sent
+from engine.wire.drivers.merging import (
+    BATCH_BYTES_MAX,
+    BATCH_JOBS_MAX,
+    OVERDUE_S,
+    CallMaker,
+    GatheredEnqueue,
+    MergedCall,
+    merged,
+)
+from engine.wire.operations import Enqueue
 
-#: Bounds of one batch: the server answers the last call of it after all the others.
-BATCH_CALLS_MAX = 200
-BATCH_BYTES_MAX = 256 * 1024
-#: A batch that has been under way for this long holds up the next one no longer.
-OVERDUE_S = 0.02
+#: Batches under way: while the server answers one, the tasks of the other are busy.
+BATCHES_MAX = 2
+#: Fewer jobs than this are not divided between two batches.
+_DIVIDED_MIN = 8
 
 
 class Carrier(Protocol):
@@ -34,123 +45,169 @@ class Carrier(Protocol):
         """A call that is sent now for the first time."""
         ...
 
-    async def carry(self, in_flight: Sequence[InFlightCall], after_send: Callable[[], None]) -> None:
-        """Send until each call has ended; `after_send` is called after each send."""
+    def not_after_ms(self) -> int:
+        """The server time after which a call that leaves now is void."""
+        ...
+
+    async def carry(self, in_flight: Sequence[InFlightCall], after_send: Callable[[], None], *, shared: bool) -> None:
+        """Send until each call has ended; `after_send` is called after each send. `shared`: the first send goes out on the
+        connection of the batches that are under way."""
         ...
 
 
-@dataclass(slots=True, eq=False)
-class WaitingCall:
-    """A call that has not left yet: it is built when it leaves, so that its time starts then."""
+class _Waiting(GatheredEnqueue):
+    """An enqueue whose task waits for its end."""
 
-    build: Callable[[], Call[Any]]
-    size_bytes: int
-    intended_ns: int | None
-    future: asyncio.Future[Sent]
-    in_flight: InFlightCall | None = None
+    __slots__ = ("future",)
 
-    def leaves(self, carrier: Carrier) -> InFlightCall | None:
-        """The call as it is sent now; None when it cannot be built, which its task hears."""
-        try:
-            self.in_flight = carrier.start(self.build(), self.intended_ns)
-        except Exception as error:
-            self.future.set_exception(error)
-        return self.in_flight
+    def __init__(
+        self, operation: Callable[[int], Enqueue], size_bytes: int, intended_ns: int | None, future: asyncio.Future[Sent]
+    ) -> None:
+        super().__init__(operation, size_bytes, intended_ns)
+        self.future = future
 
-    def ends(self) -> None:
-        """Give the task its reply, when it is there and the task still waits."""
-        if self.in_flight is not None and self.in_flight.ended and not self.future.done():
-            try:
-                self.future.set_result(self.in_flight.sent())
-            except Exception as error:
-                self.future.set_exception(error)
+    def ends(self, outcome: Sent | EngineError) -> None:
+        """Give the task what came of its enqueue, if it still waits."""
+        if not self.future.done():
+            if isinstance(outcome, EngineError):
+                self.future.set_exception(outcome)
+            else:
+                self.future.set_result(outcome)
 
 
 class AsyncGathering:
-    """Sends the calls of one driver in batches, in the order in which they came, one batch at a time.
+    """Sends the enqueues of one queue in batches, in the order in which they came.
 
-    The sends that follow a failed one hold up no other batch. A task that is cancelled before its call has left takes it back.
+    The sends that follow a failed one hold up no other batch. A task that is cancelled before its enqueue has left takes it back.
     """
 
-    def __init__(self, carrier: Carrier) -> None:
+    def __init__(self, carrier: Carrier, maker: CallMaker) -> None:
         self._carrier = carrier
+        self._maker = maker
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: deque[WaitingCall] = deque()
+        self._begin(None)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Begin anew, in this loop: what another one left behind when it was closed ends with it."""
+        self._loop = loop
+        self._waiting: deque[_Waiting] = deque()
         self._under_way = 0
+        self._jobs_under_way = 0
         self._left_s = 0.0
+        #: The last batch had one job: most likely no other task enqueues now.
+        self._alone = True
+        self._leaving = False
         self._batches: set[asyncio.Task[None]] = set()
 
-    async def send(self, build: Callable[[], Call[Any]], size_bytes: int, intended_ns: int | None) -> Sent:
-        """Send a call of about this size with the next batch. Raises as `AsyncDriver.send` does, and what `build` raises."""
-        turns, loop = self._carrier.turns, asyncio.get_running_loop()
+    async def send(self, operation: Callable[[int], Enqueue], size_bytes: int, intended_ns: int | None = None) -> Sent:
+        """Send an enqueue of about this size with the next batch. Raises as `AsyncDriver.send` does."""
+        loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            # What another loop left behind when it was closed ends with it.
-            self._loop, self._waiting, self._under_way, self._batches = loop, deque(), 0, set()
-        if not self._under_way and not self._waiting and not turns.locked():
-            return await self._send_alone(build, intended_ns)
-        waiting_call = WaitingCall(build, size_bytes, intended_ns, loop.create_future())
-        self._waiting.append(waiting_call)
-        if not self._under_way or loop.time() - self._left_s > OVERDUE_S:
-            self._start_batch()
-        return await waiting_call.future
+            self._begin(loop)
+        if self._alone and not self._under_way and not self._waiting and not self._carrier.turns.locked():
+            return await self._send_alone(GatheredEnqueue(operation, size_bytes, intended_ns))
+        waiting = _Waiting(operation, size_bytes, intended_ns, loop.create_future())
+        self._waiting.append(waiting)
+        # A call that left alone has a connection of its own: what comes after it waits for it, to keep the order.
+        if self._under_way < (1 if self._alone else BATCHES_MAX) or loop.time() - self._left_s > OVERDUE_S:
+            self._leave_soon(loop)
+        return await waiting.future
 
-    async def _send_alone(self, build: Callable[[], Call[Any]], intended_ns: int | None) -> Sent:
+    async def _send_alone(self, enqueue: GatheredEnqueue) -> Sent:
         """A batch of one, without a task of its own."""
-        landed = self._depart()
+        landed = self._depart(1)
         try:
             async with self._carrier.turns:
-                in_flight_call = self._carrier.start(build(), intended_ns)
-                await self._carrier.carry((in_flight_call,), landed)
+                (merged_call,) = merged((enqueue,), self._carrier.not_after_ms(), self._maker)
+                in_flight_call = self._carrier.start(merged_call.call, merged_call.intended_ns)
+                await self._carrier.carry((in_flight_call,), landed, shared=False)
                 return in_flight_call.sent()
         finally:
             landed()
 
-    def _start_batch(self) -> None:
-        """Send the calls that wait, in a task that no caller's cancellation ends."""
-        batch = asyncio.ensure_future(self._send_batch(self._depart()))
-        self._batches.add(batch)
-        batch.add_done_callback(self._batches.discard)
+    def _leave_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Send what waits as soon as the tasks that can run now have added theirs."""
+        if not self._leaving:
+            self._leaving = True
+            loop.call_soon(self._leave)
 
-    async def _send_batch(self, landed: Callable[[], None]) -> None:
-        batch: list[WaitingCall] = []
+    def _leave(self) -> None:
+        """Send a batch of what waits, and a second one if there is room for it."""
+        self._leaving = False
+        first = True
+        while self._waiting and (first or self._under_way < BATCHES_MAX):
+            first = False
+            batch = self._next_batch()
+            if batch:
+                self._alone = len(batch) == 1
+                sending = asyncio.ensure_future(self._send_batch(batch, self._depart(len(batch))))
+                self._batches.add(sending)
+                sending.add_done_callback(self._batches.discard)
 
-        def after_send() -> None:
-            for waiting_call in batch:
-                waiting_call.ends()
-            landed()
-
+    async def _send_batch(self, batch: list[_Waiting], landed: Callable[[], None]) -> None:
+        """Send a batch, in a task that no caller's cancellation ends."""
         try:
             async with self._carrier.turns:
-                batch = self._next_batch()
-                in_flight = [found for waiting_call in batch if (found := waiting_call.leaves(self._carrier)) is not None]
-                if in_flight:
-                    await self._carrier.carry(in_flight, after_send)
+                merged_calls = merged(batch, self._carrier.not_after_ms(), self._maker)
+                await self._carry(merged_calls, batch, landed)
         except Exception as error:
-            for waiting_call in batch:
-                if not waiting_call.future.done():
-                    waiting_call.future.set_exception(error)
+            for waiting in batch:
+                if not waiting.future.done():
+                    waiting.future.set_exception(error)
         finally:
-            # Only a batch that was cut off has calls without an end: their outcome is unknown, as that of a cancelled task.
-            for waiting_call in batch:
-                waiting_call.future.cancel()
+            # Only a batch that was cut off has enqueues without an end: their outcome is unknown, as that of a cancelled task.
+            for waiting in batch:
+                waiting.future.cancel()
             landed()
 
-    def _next_batch(self) -> list[WaitingCall]:
-        """Those that leave now: the first in line, within the bounds of a batch, without those whose task was cancelled."""
-        batch: list[WaitingCall] = []
-        size_bytes = 0
-        while self._waiting and len(batch) < BATCH_CALLS_MAX and (not batch or size_bytes < BATCH_BYTES_MAX):
-            waiting_call = self._waiting.popleft()
-            if not waiting_call.future.done():
-                batch.append(waiting_call)
-                size_bytes += waiting_call.size_bytes
+    async def _carry(self, merged_calls: Sequence[MergedCall], batch: Sequence[_Waiting], landed: Callable[[], None]) -> None:
+        """Send the calls of a batch until each has ended, and those that failed as a whole once more in parts."""
+        in_flight = [self._carrier.start(merged_call.call, merged_call.intended_ns) for merged_call in merged_calls]
+        open_calls: list[tuple[MergedCall, InFlightCall, Sequence[_Waiting]]] = []
+        at = 0
+        for merged_call, in_flight_call in zip(merged_calls, in_flight, strict=True):
+            open_calls.append((merged_call, in_flight_call, batch[at : at + len(merged_call.jobs)]))
+            at += len(merged_call.jobs)
+        again: list[tuple[MergedCall, _Waiting]] = []
+
+        def after_send() -> None:
+            nonlocal open_calls
+            ended = [part for part in open_calls if part[1].ended]
+            open_calls = [part for part in open_calls if not part[1].ended]
+            for merged_call, in_flight_call, waiting in ended:
+                outcome = in_flight_call.outcome()
+                parts = merged_call.apart(outcome, self._maker)
+                if parts:
+                    again.extend(zip(parts, waiting, strict=True))
+                    continue
+                for one, its_outcome in zip(waiting, merged_call.outcomes(outcome), strict=True):
+                    one.ends(its_outcome)
+            landed()
+
+        await self._carrier.carry(in_flight, after_send, shared=True)
+        if again:
+            await self._carry([part for part, _ in again], [waiting for _, waiting in again], landed)
+
+    def _next_batch(self) -> list[_Waiting]:
+        """Those that leave now: the first in line, within the bounds of a batch, without those whose task was cancelled. What
+        waits and what is under way is divided evenly between two batches."""
+        batch: list[_Waiting] = []
+        size_bytes, known = 0, len(self._waiting) + self._jobs_under_way
+        most = min(BATCH_JOBS_MAX, max(_DIVIDED_MIN, (known + 1) // BATCHES_MAX))
+        while self._waiting and len(batch) < most and (not batch or size_bytes < BATCH_BYTES_MAX):
+            waiting = self._waiting.popleft()
+            if not waiting.future.done():
+                batch.append(waiting)
+                size_bytes += waiting.size_bytes
         return batch
 
-    def _depart(self) -> Callable[[], None]:
+    def _depart(self, jobs: int) -> Callable[[], None]:
         """Count a batch as under way. Returns what to call when its first send is over, or it has ended; only the first call
         counts."""
-        loop, over = asyncio.get_running_loop(), False
+        loop, over = self._loop, False
+        assert loop is not None
         self._under_way += 1
+        self._jobs_under_way += jobs
         self._left_s = loop.time()
 
         def landed() -> None:
@@ -159,7 +216,8 @@ class AsyncGathering:
                 return
             over = True
             self._under_way -= 1
+            self._jobs_under_way -= jobs
             if self._waiting:
-                self._start_batch()
+                self._leave_soon(loop)
 
         return landed

@@ -67,10 +67,6 @@ class SyncDriver:
         self._carry((in_flight_call,), self._exchange((in_flight_call,)))
         return in_flight_call.sent()
 
-    def send_gathered(self, build: Callable[[], Call[Any]], size_bytes: int, intended_ns: int | None = None) -> Sent:
-        """Build a call and run it alone; the asyncio driver sends those of several tasks together. Raises as `send` does."""
-        return self.send(build(), intended_ns)
-
     def depart(self, call: Call[Any], *, again: bool = False) -> Flight:
         """The first half of `send`, which waits for nothing: the call leaves if a connection is at hand. The other half is
         `arrive`, which any thread may do."""
@@ -102,12 +98,17 @@ class SyncDriver:
     def send_many(self, calls: Sequence[Call[Any]], intended_ns: int | None = None) -> list[Sent | EngineError]:
         """Run calls in one pipeline, at most 100; what came of each, in their order. An error or a lost reply concerns its own
         call only: those without an answer are sent again together, later than their neighbours (rule 28)."""
-        in_flight = [
-            InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
-            for call in pipeline(calls)
-        ]
-        self._carry(in_flight, self._exchange(in_flight))
+        in_flight = [self.start(call, intended_ns) for call in pipeline(calls)]
+        self.carry(in_flight)
         return [in_flight_call.outcome() for in_flight_call in in_flight]
+
+    def start(self, call: Call[Any], intended_ns: int | None = None) -> InFlightCall:
+        """A call that is about to be sent for the first time. Raises ScriptFault as `send` does."""
+        return InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
+
+    def carry(self, in_flight: Sequence[InFlightCall]) -> None:
+        """Send calls, all in one write, until each has ended."""
+        self._carry(in_flight, self._exchange(in_flight))
 
     def server_now_ms(self) -> int:
         """The server's time, never ahead of it; the first use connects. Raises ServerUnavailable or UnsafeServer."""

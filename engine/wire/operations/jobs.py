@@ -114,7 +114,7 @@ class Enqueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EnqueueMany(Declaration, script="enqueue_many"):
-    """Create jobs in one piece and in this order. Their ids differ; nonce and `not_after_ms` are the same in all."""
+    """Create jobs in one piece and in this order. Their ids differ, and `not_after_ms` is the same in all."""
 
     jobs: tuple[Enqueue, ...]
 

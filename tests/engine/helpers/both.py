@@ -8,7 +8,9 @@ from typing import Any
 
 from engine import AsyncQueue, Queue
 from engine.wire.drivers.async_driver import AsyncDriver
+from engine.wire.drivers.async_gathering import AsyncGathering
 from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
+from engine.wire.drivers.merging import CallMaker
 from tests.engine.helpers.producing import hurry
 
 
@@ -40,4 +42,5 @@ def hurried(kind: str, runner: asyncio.Runner, name: str, url: str, *, deadline_
     scripts = queue.model.scripts.values()
     patience = ConnectOptions(timeout_ms=300, deadline_ms=deadline_ms)
     queue.driver = AsyncDriver(Endpoint(url, options=patience, asynchronous=True), scripts, observer=queue.observer)
+    queue.gathering = AsyncGathering(queue.driver, CallMaker(queue.model.call, queue.model.merges_enqueues))
     return Blocking(queue, runner)

@@ -13,6 +13,8 @@ from engine.handlers import Handlers
 from engine.queue.synchronous.queue import Queue
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.endpoint import ConnectOptions, Endpoint
+from engine.wire.drivers.gathering import Gathering
+from engine.wire.drivers.merging import CallMaker
 from engine.wire.operations import Claim, Claimed
 
 _counters = itertools.count(1)
@@ -23,6 +25,7 @@ def hurry(queue: Queue, *, timeout_ms: int = 300, deadline_ms: int = 10_000) -> 
     queue.driver.close()
     endpoint = Endpoint(queue.url, options=ConnectOptions(timeout_ms=timeout_ms, deadline_ms=deadline_ms))
     queue.driver = SyncDriver(endpoint, queue.model.scripts.values(), observer=queue.observer)
+    queue.gathering = Gathering(queue.driver, CallMaker(queue.model.call, queue.model.merges_enqueues))
     return queue
 
 

@@ -1,0 +1,99 @@
+"""Enqueues of several callers that leave together: the calls that carry them, and what each caller is answered. No socket.
+
+Neighbours become one call where the model allows it, with the identity of each job in its own envelope: the server then answers
+fifty of them for the price of a few. A job that needs others keeps a call of its own between its neighbours, and so does the
+second job of one id. What a call refuses, it refuses item by item; when the whole call fails by an error of its script, such as
+a key of the wrong type, each of its enqueues is sent alone, so that one bad lane fails its own jobs only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from typing import Any, NamedTuple
+
+from engine.errors import EngineError, ScriptFault
+from engine.wire.call import Call
+from engine.wire.drivers.in_flight import Sent
+from engine.wire.operations import Enqueue, EnqueuedMany, EnqueueMany
+
+#: Bounds of what leaves together: the server answers the last enqueue of it after all the others.
+BATCH_JOBS_MAX = 200
+BATCH_BYTES_MAX = 256 * 1024
+#: A batch that has been under way for this long holds up the next one no longer.
+OVERDUE_S = 0.02
+
+
+class GatheredEnqueue:
+    """The enqueue of one caller. `operation` makes it for the server time (ms) after which it is void, when it leaves;
+    `size_bytes` is its size, roughly; `intended_ns` (monotonic) is for the observer."""
+
+    __slots__ = ("intended_ns", "operation", "size_bytes")
+
+    def __init__(self, operation: Callable[[int], Enqueue], size_bytes: int, intended_ns: int | None) -> None:
+        self.operation = operation
+        self.size_bytes = size_bytes
+        self.intended_ns = intended_ns
+
+
+class CallMaker(NamedTuple):
+    """How the enqueues of a queue become calls: its model's `call`, and whether the model takes jobs of several enqueues, each
+    with a nonce of its own, in one call."""
+
+    call: Callable[[Enqueue | EnqueueMany], Call[Any]]
+    merges: bool
+
+
+class MergedCall(NamedTuple):
+    """A call and the enqueues that it carries, in their order."""
+
+    call: Call[Any]
+    jobs: Sequence[Enqueue]
+    intended_ns: int | None
+
+    def outcomes(self, outcome: Sent | EngineError) -> list[Sent | EngineError]:
+        """What came of each enqueue, from what came of the call."""
+        if isinstance(outcome, EngineError):
+            # Each caller raises an exception of its own: one that several threads raise would collect the traces of all.
+            return [outcome, *(copy(outcome) for _ in self.jobs[1:])]
+        reply, first_send_ns, done_ns, definite = outcome
+        if not isinstance(reply, EnqueuedMany):
+            return [outcome]
+        return [Sent(item, first_send_ns, done_ns, definite) for item in reply.items]
+
+    def apart(self, outcome: Sent | EngineError, maker: CallMaker) -> list[MergedCall]:
+        """The enqueues as calls of their own, when the call of several has failed by an error of its script; else none."""
+        if len(self.jobs) == 1 or not isinstance(outcome, ScriptFault):
+            return []
+        return [MergedCall(maker.call(job), (job,), self.intended_ns) for job in self.jobs]
+
+
+def merged(gathered: Iterable[GatheredEnqueue], not_after_ms: int, maker: CallMaker) -> list[MergedCall]:
+    """The calls of these enqueues, which leave now, in their order."""
+    found: list[MergedCall] = []
+    jobs: list[Enqueue] = []
+    known: set[str] = set()
+    intended_ns: int | None = None
+
+    def close() -> None:
+        nonlocal intended_ns
+        if jobs:
+            operation = jobs[0] if len(jobs) == 1 else EnqueueMany(tuple(jobs))
+            found.append(MergedCall(maker.call(operation), tuple(jobs), intended_ns))
+            jobs.clear()
+            known.clear()
+            intended_ns = None
+
+    for enqueue in gathered:
+        job = enqueue.operation(not_after_ms)
+        alone = not maker.merges or bool(job.options.needs)
+        if alone or job.job in known:
+            close()
+        jobs.append(job)
+        known.add(job.job)
+        if enqueue.intended_ns is not None:
+            intended_ns = enqueue.intended_ns if intended_ns is None else min(intended_ns, enqueue.intended_ns)
+        if alone:
+            close()
+    close()
+    return found

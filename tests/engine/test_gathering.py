@@ -1,0 +1,215 @@
+"""Jobs that many threads or greenlets enqueue one by one leave together, and each keeps its own identity and outcome."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from engine import Enqueued, Queue, WrongKeyType
+from engine.testing import EmbeddedServer
+from engine.wire.drivers import gathering
+from tests.engine.helpers.producing import ids_of, raw_client
+from tests.engine.helpers.relay import Relay
+from tests.engine.helpers.waiting import wait_until
+
+
+@pytest.fixture
+def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
+    with Relay(ironclaim_server.port) as made:
+        yield made
+
+
+@pytest.fixture
+def queue(relay: Relay) -> Iterator[Queue]:
+    with Queue("q", url=relay.url) as made:
+        made.enqueue("work", None, id="contact")
+        yield made
+
+
+@pytest.fixture
+def direct(ironclaim_url: str) -> Iterator[Queue]:
+    with Queue("q", url=ironclaim_url) as made:
+        yield made
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody overtakes a batch that is under way."""
+    monkeypatch.setattr(gathering, "OVERDUE_S", 60.0)
+
+
+class Held:
+    """Threads that enqueue while the call of the first of them is held before it reaches the server."""
+
+    def __init__(self, relay: Relay, queue: Queue, enqueues: list[Callable[[], Enqueued]]) -> None:
+        #: The number of jobs in each write.
+        self.writes: list[int] = []
+        self._release = threading.Event()
+        self._pool = ThreadPoolExecutor(len(enqueues))
+        relay.before_call = self._hold
+        self.ends: list[Future[Enqueued]] = []
+        for enqueue in enqueues:
+            self.ends.append(self._pool.submit(enqueue))
+            wait_until(lambda: self.writes and len(queue.gathering._waiting) == len(self.ends) - 1, "the thread waits")
+
+    def _hold(self, data: bytes) -> None:
+        self.writes.append(data.count(b":job:"))
+        if len(self.writes) == 1:
+            assert self._release.wait(60)
+
+    def release(self) -> list[Any]:
+        """Let it go; how each of them has ended."""
+        self._release.set()
+        self._pool.shutdown()
+        return [end.exception() or end.result() for end in self.ends]
+
+
+def enqueues(queue: Queue, *jobs: str, **options: Any) -> list[Callable[[], Enqueued]]:
+    return [lambda job=job: queue.enqueue("work", None, id=job, **options) for job in jobs]
+
+
+@pytest.mark.usefixtures("patient")
+def test_enqueues_of_threads_that_come_while_one_is_under_way_leave_together_in_their_order(
+    relay: Relay, queue: Queue, direct: Queue
+) -> None:
+    jobs = [f"j{number}" for number in range(20)]
+    held = Held(relay, queue, enqueues(queue, *jobs))
+    assert [(end.job, end.result) for end in held.release()] == [(job, "created") for job in jobs]
+    assert held.writes == [1, 19]
+    assert ids_of(direct, "waiting") == ["contact", *jobs]
+    assert not queue.gathering._under_way and queue.enqueue("work", None).created
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_batch_of_threads_is_bounded(relay: Relay, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "BATCH_JOBS_MAX", 4)
+    held = Held(relay, queue, enqueues(queue, *(f"j{number}" for number in range(11))))
+    held.release()
+    assert held.writes == [1, 4, 4, 2]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_bad_lane_and_a_taken_id_are_the_errors_of_their_own_threads(relay: Relay, queue: Queue, ironclaim_url: str) -> None:
+    with raw_client(ironclaim_url) as client:
+        client.set(queue.model.keys.lane("bad"), "no zset")
+    held = Held(
+        relay,
+        queue,
+        [
+            *enqueues(queue, "a", "b"),
+            lambda: queue.enqueue("bad", None, id="c"),
+            *enqueues(queue, "contact", "d"),
+        ],
+    )
+    ends = held.release()
+    assert [getattr(end, "result", type(end)) for end in ends] == ["created", "created", WrongKeyType, "duplicate", "created"]
+    assert held.writes == [1, 4, 4], "what failed as a whole is sent once more, job by job, in one write"
+
+
+def test_a_call_without_an_answer_holds_up_nobody(relay: Relay, queue: Queue, direct: Queue) -> None:
+    relay.next("hush_reply")
+    calls = relay.calls
+    with ThreadPoolExecutor(5) as pool:
+        silent = pool.submit(queue.enqueue, "work", None, id="silent")
+        wait_until(lambda: relay.calls > calls, "the call has left")
+        others = [pool.submit(queue.enqueue, "work", None, id=f"j{number}") for number in range(4)]
+        assert {other.result().result for other in others} == {"created"}
+        assert not silent.done()
+        assert silent.result().result == "repeated"
+    assert direct.counts().waiting == 6 and not queue.gathering._under_way
+
+
+@pytest.mark.usefixtures("patient")
+def test_when_the_thread_that_sends_for_others_is_interrupted_each_of_them_sends_its_own(
+    relay: Relay, queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call has left, and its copies must have its identity: the jobs are there once."""
+    held = Held(relay, queue, enqueues(queue, *(f"j{number}" for number in range(6))))
+    carry, interrupts = queue.driver.carry, [KeyboardInterrupt()]
+
+    def interrupted(in_flight: Any) -> None:
+        carry(in_flight)
+        if interrupts:
+            raise interrupts.pop()
+
+    monkeypatch.setattr(queue.driver, "carry", interrupted)
+    first, leader, *others = held.release()
+    assert first.result == "created" and isinstance(leader, KeyboardInterrupt)
+    assert [other.result for other in others] == ["repeated"] * 4
+    assert sorted(ids_of(direct, "waiting")) == ["contact", *(f"j{number}" for number in range(6))]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_thread_that_is_interrupted_while_it_waits_takes_its_job_back(relay: Relay, queue: Queue, direct: Queue) -> None:
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    held = Held(relay, queue, enqueues(queue, "first"))
+    before = signal.signal(signal.SIGUSR2, interrupt)
+    main = threading.get_ident()
+
+    def signal_when_it_waits() -> None:
+        wait_until(lambda: len(queue.gathering._waiting) == 1, "the main thread waits")
+        signal.pthread_kill(main, signal.SIGUSR2)
+
+    helper = threading.Thread(target=signal_when_it_waits)
+    helper.start()
+    try:
+        with pytest.raises(Interrupted):
+            queue.enqueue("work", None, id="withdrawn")
+    finally:
+        helper.join()
+        signal.signal(signal.SIGUSR2, before)
+    assert [end.result for end in held.release()] == ["created"]
+    assert queue.enqueue("work", None, id="after").created
+    assert ids_of(direct, "waiting") == ["contact", "first", "after"]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(relay: Relay, queue: Queue, direct: Queue) -> None:
+    held = Held(relay, queue, enqueues(queue, "parent"))
+    child = os.fork()
+    if not child:
+        try:
+            # The relay holds the first call alone.
+            os._exit(0 if queue.enqueue("work", None, id="child").created else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [end.result for end in held.release()] == ["created"]
+    assert sorted(ids_of(direct, "waiting")) == ["child", "contact", "parent"]
+
+
+_GREENLETS = """
+from gevent import monkey; monkey.patch_all()
+import sys, gevent
+from engine import Queue
+with Queue("q", url=sys.argv[1]) as queue:
+    queue.enqueue("work", None)
+
+    import redis
+    raw = redis.Redis.from_url(sys.argv[1])
+    raw.config_resetstat()
+    ends = [gevent.spawn(queue.enqueue, "work", number) for number in range(200)]
+    gevent.joinall(ends, timeout=60, raise_error=True)
+    print(len({end.value.job for end in ends}), raw.info("commandstats")["cmdstat_evalsha"]["calls"])
+"""
+
+
+def test_greenlets_of_one_thread_gather_as_threads_do(ironclaim_url: str, direct: Queue) -> None:
+    done = subprocess.run([sys.executable, "-c", _GREENLETS, ironclaim_url], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    jobs, calls = map(int, done.stdout.split())
+    assert jobs == 200 and calls < 20
+    assert direct.counts().waiting == 201
