@@ -98,7 +98,7 @@ def test_its_metadata_name_two_dependencies_and_the_fixtures(target: Path) -> No
     metadata = email.message_from_string((info / "METADATA").read_text())
     required = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
     assert sorted(requirement.name for requirement in required if requirement.marker is None) == ["croniter", "redis"]
-    extras = {"testing", "zones", "bench", "chaos", "reports", "http", "peers", "docs", "dev"}
+    extras = {"hiredis", "testing", "zones", "bench", "chaos", "reports", "http", "peers", "docs", "dev"}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     assert "ironclaim = engine.testing.plugin" in (info / "entry_points.txt").read_text()
 
