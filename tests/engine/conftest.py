@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from engine import Queue
+from engine.testing import EmbeddedServer
 from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.relay import Relay
 
 
 @pytest.fixture
@@ -17,6 +19,13 @@ def queue(ironclaim_url: str) -> Iterator[Queue]:
     made = Queue("q", url=ironclaim_url)
     yield made
     made.close()
+
+
+@pytest.fixture
+def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
+    """A relay in front of the session's server, which is empty."""
+    with Relay(ironclaim_server.port) as made:
+        yield made
 
 
 @pytest.fixture

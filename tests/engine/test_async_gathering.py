@@ -10,17 +10,10 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Queue, WrongKeyType, models
-from engine.testing import EmbeddedServer
 from engine.wire.drivers import async_connections, async_gathering
 from engine.wire.drivers.async_connections import CONNECTIONS_MAX
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
-
-
-@pytest.fixture
-def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
-    with Relay(ironclaim_server.port) as made:
-        yield made
 
 
 @pytest.fixture

@@ -28,12 +28,6 @@ from tests.engine.helpers.relay import Relay
 
 
 @pytest.fixture
-def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
-    with Relay(ironclaim_server.port) as made:
-        yield made
-
-
-@pytest.fixture
 def direct(ironclaim_url: str) -> Iterator[Queue]:
     made = Queue("q", url=ironclaim_url)
     yield made

@@ -10,18 +10,12 @@ from typing import Any
 import pytest
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
-from engine.testing import EmbeddedServer, free_port
+from engine.testing import free_port
 from engine.wire.drivers.in_flight import PIPELINE_MAX, Sent
 from engine.wire.operations import Count, Counts, Enqueue, Operation, Options, Wait
 from tests.engine.helpers.both import hurried
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay, Rule
-
-
-@pytest.fixture
-def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
-    with Relay(ironclaim_server.port) as made:
-        yield made
 
 
 @pytest.fixture

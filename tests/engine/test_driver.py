@@ -12,19 +12,12 @@ import redis
 
 from engine import OutcomeUnknown, Queue, ScriptFault, ServerUnavailable
 from engine.queue import producing
-from engine.testing import EmbeddedServer, free_port
+from engine.testing import free_port
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.operations import Failure, Finish, Retry, Wait
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, raw_client
 from tests.engine.helpers.relay import Relay, Rule
 from tests.engine.helpers.waiting import DEADLINE_S, DEFAULT_DEADLINE_S
-
-
-@pytest.fixture
-def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
-    """A relay in front of the session's server, which is empty."""
-    with Relay(ironclaim_server.port) as made:
-        yield made
 
 
 @pytest.fixture

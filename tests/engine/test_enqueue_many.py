@@ -18,7 +18,7 @@ from engine.models.lanes import Lanes
 from engine.options import PLAIN
 from engine.queue import producing
 from engine.recorder import Recorder
-from engine.testing import EmbeddedServer, free_port
+from engine.testing import free_port
 from engine.wire.operations import EnqueueMany
 from tests.engine.desk import Desk, desk
 from tests.engine.helpers.both import hurried
@@ -27,12 +27,6 @@ from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.schema import check_rows, raw_rows
 
 __all__ = ["desk"]
-
-
-@pytest.fixture
-def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
-    with Relay(ironclaim_server.port) as made:
-        yield made
 
 
 @pytest.fixture

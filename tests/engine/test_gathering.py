@@ -14,17 +14,10 @@ from typing import Any
 import pytest
 
 from engine import Enqueued, Queue, WrongKeyType
-from engine.testing import EmbeddedServer
 from engine.wire.drivers import gathering
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import wait_until
-
-
-@pytest.fixture
-def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
-    with Relay(ironclaim_server.port) as made:
-        yield made
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from engine import Handlers, Job, OutcomeUnknown, Queue, ServerUnavailable, Work
 from engine.history import HistoryFile
 from engine.observer import Outcome
 from engine.recorder import Recorder, Sink
-from engine.testing import EmbeddedServer
 from engine.wire.call import Call
 from engine.wire.operations import (
     Bury,
@@ -45,12 +44,6 @@ from tests.engine.helpers.waiting import wait_until
 NASTY = 'quote " backslash \\ line\nend tab\t nul\0 sep\u2028 surrogate \ud800 euro €'
 #: What the worker makes of it: a lone surrogate cannot travel.
 SENDABLE = NASTY.replace("\ud800", "?")
-
-
-@pytest.fixture
-def relay(ironclaim_server: EmbeddedServer, ironclaim_url: str) -> Iterator[Relay]:
-    with Relay(ironclaim_server.port) as made:
-        yield made
 
 
 @pytest.fixture
