@@ -189,8 +189,10 @@ local function bridge_ends(w)
 
   -- Writes.
   function w.again(id, job, failure)
-    local later = failure.due_ms > w.now_ms
-    if later then w.delay(id, failure.due_ms) else again_now(id, job.priority, failure.redo) end
+    -- An earlier copy may have delayed it, and its time may have come since.
+    local waits = failure.redo and redis.call('LPOS', w.at_waiting, id)
+    local later = failure.due_ms > w.now_ms and not waits
+    if later then w.delay(id, failure.due_ms) elseif not waits then again_now(id, job.priority) end
     note_attempts(id, job, failure.failures)
     redis.call('SET', w.at_status(id), later and 'delayed' or 'waiting')
     leave(id, job)
