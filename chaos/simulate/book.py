@@ -91,7 +91,6 @@ class Book:
             self.operations,
             self.ticked,
             self.beats,
-            self.condemned,
             self.values,
             self.heirs,
             self.schedules,
@@ -103,6 +102,9 @@ class Book:
             self.renewals,
         ):
             kept.clear()
+        # An obliteration that goes on has begun before, and what has come since is not condemned.
+        for alive in self.condemned.values():
+            alive.clear()
         self.rates.clear()
         self.windows.clear()
         self.claimable_ns.clear()

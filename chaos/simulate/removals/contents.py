@@ -80,7 +80,7 @@ CONTENTS = (
     Removal(
         15,
         "all jobs of a bulk have the payload of the first",
-        (Edit("each-bulk-job-has-its-own-payload", "items.append(common[1] + first.payload)"),),
+        (Edit("each-bulk-job-has-its-own-payload", "items.append(head + job.nonce + tail + first.payload)"),),
         ("payload",),
         ("quick",),
     ),
