@@ -76,8 +76,8 @@ ROW_FIELDS: tuple[Field, ...] = (
         "f",
         "str",
         "operation",
-        "enqueue | tick | claim | finish | retry | bury | release | drop | extend | mark | promote | reap | handle | "
-        "publish | subscribe | unsubscribe | fetch | acknowledge",
+        "enqueue | tick | claim | finish | retry | bury | release | drop | extend | mark | reap (a sweep) | handle | "
+        "publish | subscribe | unsubscribe | fetch | acknowledge; promote (of earlier versions, part of the sweep since)",
     ),
     Field("type", "str", "operation", "invoke | ok | fail | info: ok happened, fail did not, info or no completion may have"),
     Field("op", "str", "operation", "operation id: the same in the invoke and the completion row"),
@@ -101,7 +101,8 @@ ROW_FIELDS: tuple[Field, ...] = (
         "result",
         "str",
         "operation fault misuse",
-        "claim: leased | empty | repeated | void | stale; mark: ok | repeated | stale; promote: how many; fault: ok | missing; "
+        "claim: leased | empty | repeated | void | stale; mark: ok | repeated | stale; reap: how many became claimable; "
+        "fault: ok | missing; "
         "subscribe: created | exists | refused; unsubscribe: deleted | missing | refused; acknowledge: OK | stale | unknown; "
         "fetch: ok, and as acknowledge channel-not-found | subscription-not-found; "
         "misuse: malformed | stale | not-found | OK | unknown",

@@ -40,12 +40,10 @@ from engine.wire.operations import (
     Mark,
     Marked,
     Operation,
-    Promote,
-    Promoted,
-    Reap,
-    Reaped,
     Release,
     Retry,
+    Sweep,
+    Swept,
     Tick,
     Ticked,
 )
@@ -175,7 +173,9 @@ def _parts(operation: Operation) -> list[tuple[str, Operation]]:
             return [("finish", Finish(leases)), ("claim", claim)]
         case EnqueueMany():
             return [("enqueue", operation)]
-        case Enqueue() | Tick() | Claim() | Retry() | Bury() | Release() | Drop() | Extend() | Mark() | Promote() | Reap():
+        case Sweep():
+            return [("reap", operation)]
+        case Enqueue() | Tick() | Claim() | Retry() | Bury() | Release() | Drop() | Extend() | Mark():
             return [(type(operation).__name__.lower(), operation)]
         case _:
             return []
@@ -292,10 +292,8 @@ def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, st
             return "ok", "", ",".join(items)
         case Marked():
             return "ok", reply.result, f'{{{_bodies(operation)[0]},"result":"{reply.result}"}}'
-        case Reaped():
-            return "ok", "", ",".join(_reaped_items(reply))
-        case Promoted():
-            return "ok", str(reply.promoted), ",".join(_buried_items(reply.corrupt, "corrupt"))
+        case Swept():
+            return "ok", str(reply.promoted), ",".join(_swept_items(reply))
         case _:
             return "ok", "", ""
 
@@ -325,7 +323,7 @@ def _definite(result: str, definite: bool) -> str:
     return "unknown" if result in ("stale", "void", "refused") and not definite else result
 
 
-def _reaped_items(reply: Reaped) -> list[str]:
+def _swept_items(reply: Swept) -> list[str]:
     """One item for each lease that was taken away, and one without a token for each burial that no lease explains."""
     items: list[str] = []
     for lease, crashes in reply.leases:

@@ -1,4 +1,4 @@
-"""A worker that runs no jobs: it promotes, reaps and ticks. Every worker does that as well, so a queue with
+"""A worker that runs no jobs: it promotes, reaps and ticks. The worker that leads does that as well, so a queue with
 workers needs none; one keeps delayed jobs, lost leases and schedules going where no worker is up, or where they are all busy
 elsewhere."""
 

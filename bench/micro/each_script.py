@@ -53,10 +53,8 @@ from engine.wire.operations import (
     NoteProgress,
     Page,
     Pause,
-    Promote,
     PutSchedule,
     ReadWorkerUpdates,
-    Reap,
     Release,
     ReleaseLock,
     RemoveSchedule,
@@ -69,6 +67,7 @@ from engine.wire.operations import (
     SetLimit,
     SetRetention,
     SetWorker,
+    Sweep,
     Tick,
     TickPolicy,
     Timing,
@@ -130,10 +129,14 @@ def _finish_and_claim(desk: Desk) -> Call[Any]:
     return desk.claims.call(BATCH, leases)
 
 
+def _sweep(desk: Desk, **more: bool) -> Call[Any]:
+    return desk.queue.model.call(Sweep(_INCARNATION, desk.counter(), 1000, 1000, 1000, **more))
+
+
 def _promote(desk: Desk) -> Call[Any]:
     desk.waiting(delay_ms=_DELAY_MS)
     time.sleep(2 * _DELAY_MS / 1000)
-    return desk.queue.model.call(Promote(_INCARNATION, desk.counter(), 1000, 1000))
+    return _sweep(desk)
 
 
 def _put_schedule(desk: Desk, name: str) -> PutSchedule:
@@ -226,8 +229,8 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     f"bury {BATCH}": lambda desk: desk.queue.model.call(Bury(desk.failed())),
     f"extend {BATCH}": lambda desk: desk.queue.model.call(Extend(desk.leased(), 1, LEASE_MS, desk.void_ms())),
     "mark": lambda desk: desk.queue.model.call(Mark(desk.leased(1)[0])),
-    f"promote {BATCH}": _promote,
-    "reap nothing": lambda desk: desk.queue.model.call(Reap(_INCARNATION, desk.counter(), 1000, 1000, 1000)),
+    f"sweep {BATCH} that are due": _promote,
+    "sweep nothing": _sweep,
     "counts": lambda desk: desk.queue.model.call(Count()),
     f"listing {BULK}": lambda desk: desk.queue.model.call(Listing(0, BULK)),
     "pause": lambda desk: desk.queue.model.call(Pause(os.urandom(8).hex(), desk.void_ms(), NAME, 0)),
@@ -258,8 +261,8 @@ CALLS: dict[str, Callable[[Desk], Call[Any]]] = {
     "look": lambda desk: desk.queue.model.call(Look(_jobs(desk, 1)[0])),
     "progress": lambda desk: desk.queue.model.call(NoteProgress(desk.leased(1)[0], 1, b'"percent":5}')),
     "read_worker_updates": lambda desk: desk.queue.model.call(ReadWorkerUpdates(0, "worker")),
-    "beat": lambda desk: desk.queue.model.call(Beat(_INCARNATION, desk.counter(), 30_000, desk.void_ms(), LEASE_MS, "{}")),
-    "orphans of nobody": lambda desk: desk.queue.model.call(Reap(_INCARNATION, desk.counter(), 1000, 1000, 1000, orphans=True)),
+    "beat": lambda desk: desk.queue.model.call(Beat(_INCARNATION, desk.counter(), 30_000, desk.void_ms(), LEASE_MS, 1000, "{}")),
+    "orphans of nobody": lambda desk: _sweep(desk, orphans=True),
     "workers": lambda desk: desk.queue.model.call(ListWorkers(0, 100)),
     f"report_run_times {BATCH}": lambda desk: desk.queue.model.call(_report(desk)),
     f"list_run_times {BATCH}": _took,

@@ -23,8 +23,8 @@ from engine.wire.operations import (
     LeasedJob,
     Look,
     PutSchedule,
-    Reap,
     Seen,
+    Sweep,
     Tick,
     Value,
 )
@@ -98,7 +98,7 @@ def check_values(delivery: Delivery, accepted: dict[str, int], book: Book) -> No
         if name.startswith("result:") and name in before.views and name not in after.views:
             # By hand, with its job, or with the error of one that was dead.
             ok = '{"ok":true' in before.views[name][0]
-            if ok and not isinstance(operation, Alter | Clean | Forget | Reap):
+            if ok and not isinstance(operation, Alter | Clean | Forget | Sweep):
                 raise Found("result bytes", f"the result of {name[7:]} is gone before its time", (name[7:],))
 
 

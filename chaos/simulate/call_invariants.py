@@ -38,10 +38,9 @@ from engine.wire.operations import (
     Lease,
     Mark,
     Operation,
-    Promote,
-    Reap,
     Release,
     Retry,
+    Sweep,
 )
 
 CLAIM_BYTES_MAX = 1 << 20
@@ -90,7 +89,7 @@ def check_call(delivery: Delivery, book: Book, profile: Profile) -> None:
         case _:
             pass
     _markers(delivery)
-    if isinstance(operation, Reap):
+    if isinstance(operation, Sweep):
         _reaped(delivery, orphans=operation.orphans)
 
 
@@ -292,9 +291,9 @@ def _markers(delivery: Delivery) -> None:
             raise Found("marker", f"a sweep has found {jobs[0]} in class {class_name} and left no marker", (jobs[0],))
 
 
-def _sweeps(operation: Operation) -> TypeGuard[Reap | Promote]:
+def _sweeps(operation: Operation) -> TypeGuard[Sweep]:
     """Whether it looks after all classes: the look for orphans does not."""
-    return isinstance(operation, Promote) or (isinstance(operation, Reap) and not operation.orphans)
+    return isinstance(operation, Sweep) and not operation.orphans
 
 
 def _due_marker(delivery: Delivery) -> None:

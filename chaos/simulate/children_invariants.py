@@ -7,7 +7,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import IGNORES, State
 from chaos.simulate.world import Found
-from engine.wire.operations import Alter, Clean, Enqueue, Reap
+from engine.wire.operations import Alter, Clean, Enqueue, Sweep
 
 #: Outcomes of tombstones: finished and skipped; discarded, rerouted and cancelled.
 _DONE, _LOST = (1, 5), (2, 6, 7)
@@ -93,7 +93,7 @@ def check_dependents(delivery: Delivery, book: Book) -> None:
         parent = name[7:]
         if name not in after.views:
             # Whoever lets a dead job run again, or removes it by hand, takes what it has left away.
-            if isinstance(operation, Alter | Clean | Reap):
+            if isinstance(operation, Alter | Clean | Sweep):
                 for parents in book.heirs.values():
                     parents.discard(parent)
             continue

@@ -8,7 +8,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
-from engine.wire.operations import Clean, Cleaned, Era, Forget, Forgotten, Reap
+from engine.wire.operations import Clean, Cleaned, Era, Forget, Forgotten, Sweep
 
 _TIMED = {"dead": "dead", "finished": "done"}
 #: Unless a queue says otherwise.
@@ -115,7 +115,7 @@ def check_obliterated(state: State, book: Book, caller: str) -> None:
 def check_kept(delivery: Delivery, *, clock_runs: bool) -> None:
     """After a sweep the finished and the dead are within their bounds, and the oldest dead have gone first."""
     operation, before, after = delivery.operation, delivery.before, delivery.after
-    if not isinstance(operation, Reap) or operation.orphans or operation.counter <= before.swept(operation.incarnation):
+    if not isinstance(operation, Sweep) or operation.orphans or operation.counter <= before.swept(operation.incarnation):
         return
     bounds = after.table("retention")
     done_max, dead_max = int(bounds.get("done_max", operation.done_max)), int(bounds.get("dead_max", _DEAD_MAX))

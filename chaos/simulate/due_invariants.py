@@ -18,8 +18,8 @@ from engine.wire.operations import (
     EnqueueMany,
     Lease,
     Options,
-    Promote,
     Retry,
+    Sweep,
 )
 
 #: The wait of a policy after its n-th failed run, counted from 0, in units of `backoff_ms`.
@@ -80,7 +80,10 @@ def _promoted(delivery: Delivery) -> None:
             place = (after.places.get(member[10:]) or [""])[0]
             if due_ms > now_ms and member not in due and (place == "active" or place.startswith("lane:")):
                 raise Found("early", f"{member[10:]} may be claimed {due_ms - now_ms:.0f} ms before it is due", (member[10:],))
-    if isinstance(delivery.operation, Promote | Claim) and "rest" in after.changed:
+    # A sweep ends the rests that a changed limit, or a clock that stepped back, has left behind.
+    kept = before.table("sweep")
+    mends = "rests_from_ms" in kept or float(kept.get("last_sweep_ms", 0)) > now_ms
+    if isinstance(delivery.operation, Claim | Sweep) and "rest" in after.changed and not mends:
         rest = after.zset("rest")
         for member, until_ms in before.zset("rest").items():
             if until_ms > now_ms and member not in rest and "lane:" + member[2:] in after.views:

@@ -261,9 +261,10 @@ class _Episode:
     def _part(self) -> None:
         """All workers stop; what is left is what may be: the dead, the last finished ones, and what counts and configures."""
         world = self._world
-        # Sweeps mend what is left: ends of windows, limits that nothing waits for any more.
+        # Sweeps mend what is left: ends of windows, limits that nothing waits for any more, workers that have died.
         ends_ms = max(self._server.state.zset("rest").values(), default=0) - self._server.now_ms()
-        world.run(world.now_ns + int(_MENDING_MS + max(0, min(ends_ms, _PAUSE_MS))) * MS, lambda: False)
+        mending_ms = int(_MENDING_MS + max(0, min(ends_ms, _PAUSE_MS))) + self._profile.beats_for_ms
+        world.run(world.now_ns + mending_ms * MS, lambda: False)
         self._stopping = True
         for worker in list(self._alive):
             worker.stop()

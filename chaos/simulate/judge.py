@@ -34,10 +34,10 @@ from engine.wire.operations import (
     Lease,
     LeasedJob,
     Operation,
-    Reap,
-    Reaped,
     Release,
     Retry,
+    Sweep,
+    Swept,
 )
 
 #: Far beyond any episode that ends.
@@ -97,12 +97,13 @@ class Judge:
             check_call(delivery, self.book, self._profile)
             check_mark(delivery)
         check_keys(delivery.after, self.book, exact=exact)
-        if isinstance(delivery.reply, Reaped):
-            orphans = isinstance(delivery.operation, Reap) and delivery.operation.orphans
+        if isinstance(delivery.reply, Swept):
+            orphans = isinstance(delivery.operation, Sweep) and delivery.operation.orphans
             self._live_leases(delivery, delivery.reply, self._profile.beats_for_ms if orphans else self._profile.lease_ms)
         self._dead_leases(delivery.after)
         self._timely.check(delivery.after)
         self._timely.orphans(delivery.after)
+        self._timely.swept(delivery.after)
 
     def _refused(self, delivery: Delivery, what: str) -> None:
         self.world.note(delivery.message.line.name, what, delivery.error[:60], jobs_of(delivery))
@@ -119,7 +120,7 @@ class Judge:
         rule = "memory" if "OOM" in delivery.error else "script error"
         raise Found(rule, f"{what} was answered {delivery.error}", jobs_of(delivery))
 
-    def _live_leases(self, delivery: Delivery, reply: Reaped, silent_ms: int) -> None:
+    def _live_leases(self, delivery: Delivery, reply: Swept, silent_ms: int) -> None:
         """Rule 11: who lives and can be heard keeps its leases, also when the server stood still. `silent_ms`: for how long it
         must not have been heard."""
         now_ns, silent_ns = self.world.now_ns, silent_ms * MS

@@ -7,7 +7,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import Envelope
 from chaos.simulate.world import Found
-from engine.wire.operations import Alter, Clean, Drop, Enqueue, EnqueueMany, Finish, Reap, Tick
+from engine.wire.operations import Alter, Clean, Drop, Enqueue, EnqueueMany, Finish, Sweep, Tick
 
 #: What a job that nobody could read has left of its nonce.
 _UNKNOWN = bytes(8)
@@ -43,7 +43,7 @@ def _ended(delivery: Delivery, job: str, tombstone: Envelope, book: Book) -> Non
         case Clean():
             if by != operation.op_id:
                 raise Found("clean", f"{job} is removed by another call than its tombstone says", (job,))
-        case Reap():
+        case Sweep():
             if by != "retention":
                 raise Found("one finish", f"{job} is ended by a sweep", (job,))
         case _:

@@ -143,8 +143,10 @@ class Line:
         back_ns = int(spread_ms(chance.draw(self.name, number, 2), 0.03, 3) * MS)
         message = Message(self, self._attempt, number, call, 0, back_ns, False, now_ns)
         fault = chance.fault(self.name, number, world.profile.network)
+        # A wait that is lost shows when its block is over, and one that nobody hears takes a marker until then.
+        blocks_ns = self._block_ms_max * MS
         if now_ns < self.process.cut_until_ns:
-            self.process.disturbed(self.process.cut_until_ns)
+            self.process.disturbed(self.process.cut_until_ns + blocks_ns)
             return None
         lost = False
         if fault is not None:
@@ -167,7 +169,7 @@ class Line:
                 case _:
                     told, effect_ns = "", now_ns + MS
                     self.process.at(now_ns + int(fault.size * 3 * MS), self._failed, self._attempt, "ConnectionError")
-            self.process.disturbed(effect_ns)
+            self.process.disturbed(effect_ns + blocks_ns)
             what = describe_name(call)
             world.note(self.name, f"{fault.kind} of {what}#{number}", told, fault=True)
         if not lost:

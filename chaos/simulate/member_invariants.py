@@ -7,7 +7,7 @@ from chaos.simulate.book import Book
 from chaos.simulate.server import Delivery
 from chaos.simulate.state import State
 from chaos.simulate.world import Found
-from engine.wire.operations import Reap
+from engine.wire.operations import Sweep
 from engine.wire.operations.workers import Beat, Beaten, ReportRunTimes
 
 
@@ -16,7 +16,7 @@ def check_members(delivery: Delivery, book: Book, *, beats_for_ms: int, lease_ms
     operation, reply = delivery.operation, delivery.reply
     if isinstance(operation, Beat) and isinstance(reply, Beaten):
         _beat(delivery, operation, reply, book, clock_runs)
-    elif isinstance(operation, Reap) and operation.orphans:
+    elif isinstance(operation, Sweep) and operation.orphans:
         _orphans(delivery, beats_for_ms, lease_ms, clock_runs)
         book.orphaned.update((job, delivery.before.run(job).token) for job in taken_of(delivery))
     elif isinstance(operation, ReportRunTimes):

@@ -175,6 +175,18 @@ FEATURES = (
         handler_ms=(200, 9000),
     ),
     Profile(
+        "followers",
+        beat_ms=5000,
+        workers=3,
+        jobs=24,
+        delayed=0.5,
+        poison=0.1,
+        network=QUIET,
+        process={"kill": 0.006},
+        server=QUIET,
+        handler_ms=(200, 4000),
+    ),
+    Profile(
         "beats and stalls",
         beat_ms=1000,
         lease_ms=30_000,

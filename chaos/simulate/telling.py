@@ -32,9 +32,6 @@ from engine.wire.operations import (
     Marked,
     Operation,
     Pause,
-    Promoted,
-    Reap,
-    Reaped,
     Release,
     ReleaseLock,
     Resume,
@@ -43,6 +40,8 @@ from engine.wire.operations import (
     Seen,
     SetLimit,
     SetRetention,
+    Sweep,
+    Swept,
     Tick,
     Ticked,
 )
@@ -80,9 +79,8 @@ def jobs_of(delivery: Delivery) -> tuple[str, ...]:
     claimed = reply.claimed if isinstance(reply, FinishedAndClaimed) else reply
     if isinstance(claimed, Claimed):
         ids += [job.lease.job for job in claimed.jobs] + list(claimed.corrupt)
-    elif isinstance(reply, Reaped):
+    elif isinstance(reply, Swept):
         ids += [lease.job for lease, _ in reply.leases] + list(reply.buried) + list(reply.corrupt)
-    elif isinstance(reply, Promoted) and reply.promoted:
         ids += [member[10:] for member in delivery.before.zset("due") if member not in delivery.after.zset("due")]
     elif isinstance(reply, Ticked):
         ids += reply.jobs
@@ -130,11 +128,10 @@ def results_of(delivery: Delivery) -> list[str]:
             return [f"obliterate {'busy' if reply.busy else operation.phase + ' ' + reply.result}"]
         case Administered():
             return [f"administration {reply.result}"]
-        case Reaped():
-            taken = "orphan taken" if isinstance(operation, Reap) and operation.orphans else "reaped"
-            return [taken] * len(reply.leases) + ["crash buried"] * len(reply.buried) + ["corrupt buried"] * len(reply.corrupt)
-        case Promoted():
-            return ["promoted"] * reply.promoted + ["corrupt buried"] * len(reply.corrupt)
+        case Swept():
+            taken = "orphan taken" if isinstance(operation, Sweep) and operation.orphans else "reaped"
+            results = [taken] * len(reply.leases) + ["crash buried"] * len(reply.buried)
+            return results + ["promoted"] * reply.promoted + ["corrupt buried"] * len(reply.corrupt)
         case _:
             return []
 
@@ -178,11 +175,10 @@ def tell(delivery: Delivery) -> str:
             return f"{reply.result}: obliterate {operation.phase}{', busy' * reply.busy}"
         case Administered():
             return f"{reply.result}: {_asked(operation)}"
-        case Reaped():
+        case Swept():
             taken = [f"{lease.job} taken, {crashes} crashes" for lease, crashes in reply.leases]
-            return ", ".join(taken + [f"{job} buried" for job in reply.buried])
-        case Promoted():
-            return f"{reply.promoted} promoted" if reply.promoted else ""
+            promoted = [f"{reply.promoted} promoted"] if reply.promoted else []
+            return ", ".join(taken + [f"{job} buried" for job in reply.buried] + promoted)
         case _:
             return ""
 

@@ -36,7 +36,7 @@ class Timely:
         self._server = server
         self._book = book
         self._incarnations = incarnations
-        # Where somebody leads the others wait so long, and the leader may be gone.
+        # A follower waits so long with what it has heard of, which its leader may not know yet.
         self._follow_ms = FOLLOW_MS if world.profile.beat_ms else 0
 
     def check(self, state: State) -> None:
@@ -80,6 +80,21 @@ class Timely:
             waited_ms = (now_ns - max(since_ns, idle_ns)) // MS
             if waited_ms > _DUE_MS + _SLACK_MS + self._follow_ms:
                 raise Found("due", f"{job} is over its time, {worker.name} is idle, and {waited_ms} ms pass", (job,))
+
+    def swept(self, state: State) -> None:
+        """After a delivery: somebody sweeps, and where the leader has died another one does (rule 13)."""
+        profile, world, server = self._world.profile, self._world, self._server
+        if not profile.clock_runs:
+            return
+        living = [
+            worker
+            for worker in self._incarnations.workers
+            if worker.alive and not worker.stopping and worker.born_ns < world.now_ns - _BORN_MS * MS
+        ]
+        swept_ms = int(float(state.table("sweep").get("last_sweep_ms", 0)))
+        silent_ms = server.now_ms() - swept_ms
+        if living and world.now_ns > self._calm_since_ns() and silent_ms > AFTERMATH_MS:
+            raise Found("unswept", f"{living[0].name} lives, and for {silent_ms} ms nobody has swept")
 
     def orphans(self, state: State) -> None:
         """After a delivery: the leases of workers that have stopped beating do not last until their ends."""

@@ -16,6 +16,7 @@ from engine.outcomes import FAILED, Verdict
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
 from engine.wire.operations import Lease, LeasedJob, Operation
+from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import (
     Answered,
     Event,
@@ -113,7 +114,7 @@ class SimulatedWorker(Process):
         self._clock = ServerClock()
         self._events = 0
         self._timer = 0
-        block_ms = {"wake": self.settings.sweep_ms}
+        block_ms = {"wake": BLOCK_MS}
         self._lines = {slot: server.knows(Line(self, server.arrive, slot, self._clock, block_ms.get(slot, 0))) for slot in SLOTS}
         self._lines["work"].greet(self._begin)
 
@@ -136,7 +137,9 @@ class SimulatedWorker(Process):
         self.died_ns = self.world.now_ns
         # Without power the server does not even hear that the connections are gone.
         if how == "killed" and self.world.chance.draw(self.name, 0, 4) < 0.3:
-            self.world.at(self.died_ns + self.settings.sweep_ms * MS, self._server.drop_waits, tuple(self._lines.values()))
+            over_ns = self.died_ns + BLOCK_MS * MS
+            self.disturbed(over_ns)
+            self.world.at(over_ns, self._server.drop_waits, tuple(self._lines.values()))
         else:
             self.world.at(self.died_ns + MS, self._server.drop_waits, tuple(self._lines.values()))
         self._gone(self)

@@ -42,11 +42,11 @@ from engine.wire.operations import (
     LeasedJob,
     Operation,
     Options,
-    Reap,
     Release,
     Reply,
     Retry,
     SetLimit,
+    Sweep,
     Tick,
     Value,
     Wait,
@@ -186,7 +186,7 @@ class Foreign(Scripted):
                 return self._end(operation, [("retry", failure.lease, _failed(failure)) for failure in operation.failures])
             case Bury():
                 return self._end(operation, [("bury", failure.lease, _failed(failure)) for failure in operation.failures])
-            case Reap(orphans=True):
+            case Sweep(orphans=True):
                 return self.bound(operation, "orphans")
             case Tick(schedule=schedule, ticks_ms=ticks_ms):
                 made = [self.keys.enqueued(f"cron:{schedule}:{tick_ms}") for tick_ms in ticks_ms]

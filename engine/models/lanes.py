@@ -32,9 +32,9 @@ from engine.wire.operations import (
     LeasedJob,
     Operation,
     Options,
-    Reap,
     Release,
     Retry,
+    Sweep,
     Tick,
     Value,
     Wait,
@@ -133,7 +133,7 @@ class Lanes(Scripted):
                 return self.about_leases(
                     operation, [f.lease for f in failures], [(*token(f.lease), f.error, f.trace) for f in failures]
                 )
-            case Reap(orphans=True):
+            case Sweep(orphans=True):
                 return self.bound(operation, "orphans")
             case Tick():
                 jobs = [self.keys.job(self.schedule_id(operation.schedule, str(tick_ms))) for tick_ms in operation.ticks_ms]

@@ -266,6 +266,7 @@ class LanesKeys:
     def sweep(self) -> str:
         """Hash: state of the sweeps (ms): `max_lease_ms`, `recent_lease_ms`, `least_lease_ms`, `recent_least_ms`, `forgot_ms`,
         `last_sweep_ms`, `no_reap_before_ms` (rules 10 and 11), `rests_from_ms`, `limits_changed_ms`; `beat_ttl_ms`,
-        `last_beat_ms`, `no_orphans_before_ms`, `orphans_until_ms` and `orphans_from` (a score) and `orphans_after` (an id) of the
-        running pass; `dead_from` (a rank); `test_clock` on queues created for tests."""
+        `last_beat_ms`, `no_orphans_before_ms`; `led_ms`, the last sweep of the leader, and `turn_ms`, the last turn that a
+        follower was given to look after it (rule 13); `orphans_until_ms`, `orphans_from` (a score) and `orphans_after` (an id) of
+        the running pass; `dead_from` (a rank); `test_clock` on queues created for tests."""
         return f"{self.prefix}sweep"

@@ -21,7 +21,7 @@ LIMIT_MAX = 1_000
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A worker as its last beat told it. `beat_age_ms` is by the server's clock; `in_hand` counts its leases, of which `jobs` are
-    at most 100 ids; `leads`: its sweeps come at once, those of the others follow."""
+    at most 100 ids; `leads`: it sweeps for all of them."""
 
     name: str
     incarnation: str

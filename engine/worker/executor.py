@@ -20,7 +20,7 @@ from engine.errors import EngineError, ScriptFault, UnsafeServer, WrongKeyType
 from engine.handlers import Fault
 from engine.logs import about
 from engine.wire.drivers.driver import Flight, SyncDriver
-from engine.wire.operations import Bury, Finish, LeasedJob, Operation, Reaped, Release, Retry, Tick
+from engine.wire.operations import Bury, Finish, LeasedJob, Operation, Release, Retry, Swept, Tick
 from engine.worker.batches import Batch, Run
 from engine.worker.handler_pool import HandlerPool
 from engine.worker.machine.events import (
@@ -363,14 +363,15 @@ class Executor:
             self._end(error)
             return None
         except EngineError as error:
-            self._log_error(send.slot, error)
+            if not self._over:
+                self._log_error(send.slot, error)
             return Unanswered(send.slot, send.call, started_ns, _is_final(error, send.call.operation))
         except Exception:
             # A defect of ours must not leave the slot without its answer, for the worker would look alive and do nothing.
             log.exception("%s: unexpected", type(send.call.operation).__name__)
             return Unanswered(send.slot, send.call, started_ns, fault=True)
-        if isinstance(sent.reply, Reaped):
-            _tell_reaped(sent.reply, self._worker)
+        if isinstance(sent.reply, Swept):
+            _tell_swept(sent.reply, self._worker)
         operation = send.call.operation
         if isinstance(operation, Tick) and operation.error:
             text = "schedule %s cannot tick until it is put again: %s"
@@ -386,13 +387,13 @@ def _is_final(error: EngineError, operation: Operation) -> bool:
     return isinstance(error, ScriptFault) and (fused or not repairable)
 
 
-def _tell_reaped(reaped: Reaped, worker: str) -> None:
+def _tell_swept(swept: Swept, worker: str) -> None:
     """Log jobs that a sweep has buried: the workers that they killed cannot do it."""
-    if reaped.leases:
-        first = reaped.leases[0][0]
+    if swept.leases:
+        first = swept.leases[0][0]
         text = "%d leases ran out, their workers are gone or stand still; the first: job %s"
-        log.warning(text, len(reaped.leases), first.job, extra=about(first, worker))
-    for job in reaped.buried:
+        log.warning(text, len(swept.leases), first.job, extra=about(first, worker))
+    for job in swept.buried:
         log.warning("job %s is dead: it has crashed too often", job, extra={**about(None, worker), "job_id": job})
 
 

@@ -32,6 +32,7 @@ from engine.wire.drivers.driver import SyncDriver
 from engine.wire.operations import Operation
 from engine.worker.executor import Events, Executor
 from engine.worker.handler_pool import HandlerPool, check_references
+from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.concurrency import Gate, Share
 from engine.worker.machine.events import PauseAsked, Settings, StopAsked, StopReason, TimerFired
 from engine.worker.machine.steps import WorkerSteps
@@ -46,6 +47,8 @@ _SWEEP_MS = 1000
 BEAT_MS_MAX = 3_600_000
 #: Names of handlers that a beat tells.
 _HANDLERS_TOLD = 100
+#: A call that the server does not answer holds up the end of a worker for no longer.
+_CALLERS_END_S = 2.0
 #: A start that takes longer says so.
 _PATIENCE_S = 2.0
 _NO_ANSWER = "worker %s: the server does not answer yet"
@@ -58,8 +61,9 @@ class Worker:
     """Runs the handlers of a queue's jobs until it is told to stop. Jobs of other names are left to other workers. Without
     `handlers` these are the functions that `queue.job` has registered.
 
-    `concurrency` handlers at once, leases of `lease_ms`, a sweep at least every `sweep_ms` and every quarter of a lease. Ahead of
-    its handlers a worker leases what they work off in 50 ms by their measured time, at most `prefetch` jobs (0 = none).
+    `concurrency` handlers at once, and leases of `lease_ms`. The worker that leads its queue sweeps for all, at least every
+    `sweep_ms` and every quarter of a lease. Ahead of its handlers a worker leases what they work off in 50 ms by their measured
+    time, at most `prefetch` jobs (0 = none).
     `grace_ms` bounds how long a stop waits for handlers.
 
     Async handlers run on an event loop in a thread of the worker, plain functions in threads, and inline ones one after the other
@@ -236,7 +240,7 @@ class Worker:
             self._queue.model.scripts.values(),
             observer=self._queue.observer,
             clock=clock,
-            block_ms_max=settings.sweep_ms,
+            block_ms_max=BLOCK_MS,
         )
         model = self._queue.model
 
@@ -272,8 +276,8 @@ class Worker:
                 return executor.run(running)
         finally:
             running.close()
-            # A blocking wait ends within a sweep.
-            executor.close(settings.sweep_ms / 1000 + 1)
+            waiting.interrupt()
+            executor.close(_CALLERS_END_S)
             waiting.close()
 
 

@@ -19,19 +19,22 @@
 --   ttl_ms       number: how long a heartbeat counts
 --   until_ms     number: server time until which this one counts; 0 = the worker has ended
 --   lease_ms     length of its leases
+--   sweep_ms     number: its sweep interval
 --   about        JSON for display
 --   others       1 for each other incarnation whose leases it still has
--- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose leases were not swept yet
+-- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose leases were not swept
+--       yet, ms until its turn to look after the leader (0 = the next beat comes soon enough), version of the news (read_worker_updates.lua)
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
-check_types({ workers }, { sweep }, {}, { worker, leader })
+check_types({ workers }, { sweep, prefix .. 'settings' }, {}, { worker, leader })
 model.check()
-local result, leads, orphaned = note_beat({ sweep = sweep, workers = workers, worker = worker, leader = leader },
-  { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms, until_ms = until_ms, lease_ms = lease_ms, about = about,
-    others = { unpack(ARGV, 13) } }, now_ms)
+local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader }
+local version = redis.call('HGET', prefix .. 'settings', 'version')
+local result, leads, orphaned, turn_ms = note_beat(keys, { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms,
+  until_ms = until_ms, lease_ms = lease_ms, sweep_ms = sweep_ms, about = about, others = { unpack(ARGV, 14) } }, now_ms, beat_state(keys))
 -- A late copy does not show that the worker is alive, and must not end a worker that has ended before.
 if result ~= 'repeated' and model.beat then model.beat(incarnation, about, ttl_ms, result == 'left') end
 if result == 'ok' and leads and model.lead then model.lead(incarnation, ttl_ms) end
-return { srv_us, result, leads and 1 or 0, orphaned and 1 or 0 }
+return { srv_us, result, leads and 1 or 0, orphaned and 1 or 0, turn_ms, tonumber(version or 0) }

@@ -25,7 +25,7 @@ now_ms = math.floor(srv_us / 1000)
 local model = wire(root, prefix, queue, layout, settings, now_ms)
 check_types({ workers, active }, { sweep, stats }, { prefix .. 'wake' }, { swept })
 model.check()
-local repeated = swept_before(swept, counter)
+local repeated = swept_before(redis.call('GET', swept), counter)
 if repeated then return { srv_us, most_ms, repeated } end
 local noted = redis.call('HGET', stats, 'events')
 local events = noted and { keep = noted }

@@ -1,10 +1,12 @@
 #!lua flags=allow-oom
 -- Record the heartbeat of a worker: that it is alive, its description and the incarnations whose leases it holds; or, with
--- until_ms 0, that it has ended. If there is no leader, the worker becomes the leader, whose sweeps come at once; that only saves work.
+-- until_ms 0, that it has ended. If there is no leader, or it has not swept in its time, the worker becomes the leader, which sweeps
+-- next; else it hears when its turn comes to look again (rule 13).
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
 --   workers  zset    incarnation by the time (ms) until which it is taken for alive
+--   settings hash    settings of workers, and the version of settings and targets
 --   worker   string  worker:<incarnation>, its last heartbeat
 --   leader   string  incarnation of the worker that is the leader
 -- ARGV
@@ -15,15 +17,22 @@
 --   ttl_ms       number: how long a heartbeat counts
 --   until_ms     number: server time until which this one counts; 0 = the worker has ended
 --   lease_ms     length of its leases
+--   sweep_ms     number: its sweep interval
 --   about        JSON for display
 --   others       1 for each other incarnation whose leases it still has
--- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose leases were not swept yet
+-- REPLY srv_us, ok | repeated | left, 1 = it is the leader, 1 = there are workers without heartbeats whose leases were not swept
+--       yet, ms until its turn to look after the leader (0 = the next beat comes soon enough), version of the news (read_worker_updates.lua)
 
 settled(prefix)
-check_types({ workers }, { sweep }, {}, { worker, leader })
+local keys = { sweep = sweep, workers = workers, worker = worker, leader = leader }
+local kept, last, leads = beat_state(keys)
+local version = redis.pcall('HGET', settings, 'version')
+if kept.err or type(last) == 'table' or type(leads) == 'table' or type(version) == 'table' then
+  check_types({}, { sweep, settings }, {}, { worker, leader })
+end
+check_types({ workers }, {}, {})
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local result, leads, orphaned = note_beat({ sweep = sweep, workers = workers, worker = worker, leader = leader },
-  { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms, until_ms = until_ms, lease_ms = lease_ms, about = about,
-    others = { unpack(ARGV, 9) } }, now_ms)
-return { srv_us, result, leads and 1 or 0, orphaned and 1 or 0 }
+local result, is_leader, orphaned, turn_ms = note_beat(keys, { incarnation = incarnation, counter = counter, ttl_ms = ttl_ms,
+  until_ms = until_ms, lease_ms = lease_ms, sweep_ms = sweep_ms, about = about, others = { unpack(ARGV, 10) } }, now_ms, kept, last, leads)
+return { srv_us, result, is_leader and 1 or 0, orphaned and 1 or 0, turn_ms, tonumber(version or 0) }

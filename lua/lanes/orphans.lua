@@ -27,7 +27,7 @@ settled(prefix)
 check_types({ workers, due, rest, active, dead }, { sweep, parked, stats }, {}, { swept })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local repeated = swept_before(swept, counter)
+local repeated = swept_before(redis.call('GET', swept), counter)
 if repeated then return { srv_us, most_ms, repeated } end
 local noted = redis.call('HMGET', stats, 'turn', 'events')
 local turn, events = tonumber(noted[1] or 0), noted[2] and { keep = noted[2] }

@@ -86,7 +86,7 @@ def test_a_consumer_outlives_a_stalled_server(server: EmbeddedServer, processes:
         *("--consumer-history", str(history), "Consumer"),
     )
     # Stopped before the sweeps have a connection, nothing would be sent that could be lost.
-    wait_until(lambda: completions(history, "claim") and completions(history, "promote"), "a claim and a sweep")
+    wait_until(lambda: completions(history, "claim") and completions(history, "reap"), "a claim and a sweep")
     os.kill(server.pid, signal.SIGSTOP)
     try:
         wait_until(

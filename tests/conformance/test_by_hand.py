@@ -56,7 +56,7 @@ def test_events_tell_what_happens(desk: ModelDesk) -> None:
     (job,) = desk.claim("w")
     desk.retry(job.lease, delay_ms=0, error="no luck")
     desk.tick(1_000)
-    desk.promote()
+    desk.sweep()
     desk.finish(desk.take()["j"].lease)
     told = [(event.kind, event.job, event.name) for event in desk.queue.events.read("0-0", wait_ms=0)]
     kinds = [kind for kind, *_ in told if kind != "promoted"]
@@ -83,7 +83,7 @@ def test_a_job_is_cancelled(desk: ModelDesk, state: str) -> None:
         assert desk.finish(lease) == [("stale", "cancelled")]
         assert desk.run(desk.extend_operation(lease)).items == (("cancelled", 0),)
     desk.tick(6_000)
-    desk.promote()
+    desk.sweep()
     assert state not in desk.take()
 
 
@@ -159,7 +159,7 @@ def test_a_pause_of_the_queue_holds_and_ends(desk: ModelDesk) -> None:
     desk.put("after")
     assert desk.claim() == []
     desk.tick(5_001)
-    desk.promote()
+    desk.sweep()
     assert list(desk.take()) == ["after"]
 
 

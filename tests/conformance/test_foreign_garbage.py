@@ -34,8 +34,7 @@ def test_what_comes_behind_garbage_runs(spec: Spec, what: str, ironclaim_url: st
             desk.finish(job.lease)
             ran.append(job.lease.job)
         desk.tick(1_100)
-        desk.promote()
-        desk.reap()
+        desk.sweep()
     assert [desk.ids["good"], desk.ids["better"]] == [job for job in ran if job in desk.ids.values()]
     # Nothing is left that would be met again and again, and looking at all of it works.
     counts = desk.queue.counts()

@@ -103,7 +103,7 @@ def test_a_delayed_job_does_not_start_before_its_time(desk: ModelDesk, by: str) 
     assert desk.state("later") == "delayed"
     assert list(desk.take()) == ["now"]
     desk.tick(4_999)
-    desk.promote()
+    desk.sweep()
     assert desk.claim() == []
     desk.tick(1)
     assert list(desk.take()) == ["later"]

@@ -23,7 +23,7 @@ def fail_until_dead(desk: ModelDesk, label: str) -> int:
         if outcome == "buried":
             return run
         desk.tick(1_000)
-        desk.promote()
+        desk.sweep()
     raise AssertionError("it never died")
 
 
@@ -60,7 +60,7 @@ def test_a_failed_run_is_followed_by_another_after_its_wait(desk: ModelDesk) -> 
     assert desk.retry(job.lease, delay_ms=3_000) == ("repeated", "retried")
     assert desk.state("j") == "delayed" and desk.info("j").last_error == "no luck"
     desk.tick(2_000)
-    desk.promote()
+    desk.sweep()
     assert desk.claim() == []
     desk.tick(1_000)
     (again,) = desk.claim()
@@ -150,7 +150,7 @@ def test_rule_09_a_lease_is_renewed(desk: ModelDesk) -> None:
         desk.tick(LEASE_MS // 3)
         extended = desk.run(desk.extend_operation(job.lease, renewal=renewal))
         assert extended.items == (("ok", desk.now_ms + LEASE_MS),)
-        assert desk.reap().leases == ()
+        assert desk.sweep().leases == ()
     late = Extend((job.lease,), 9, LEASE_MS, desk.now_ms - 1)
     assert desk.run(late).items[0][0] in ("void", "stale")
     assert desk.finish(job.lease) == [("ok", "finished")]

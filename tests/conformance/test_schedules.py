@@ -26,7 +26,7 @@ def put(desk: ModelDesk) -> bool:
 
 
 def ticks(desk: ModelDesk, worker: str) -> list[Tick]:
-    promoted = desk.run(desk.promote_operation(worker))
+    promoted = desk.run(desk.sweep_operation(worker))
     return [tick(due, promoted.srv_us // 1000, worker * 16, desk._count("ticks")) for due in promoted.due]
 
 

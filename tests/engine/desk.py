@@ -37,17 +37,15 @@ from engine.wire.operations import (
     Operation,
     Options,
     Pause,
-    Promote,
-    Promoted,
     ReadWorkerUpdates,
-    Reap,
-    Reaped,
     ReportRunTimes,
     Resume,
     Retry,
     RunTimes,
     SetLimit,
     SetWorker,
+    Sweep,
+    Swept,
     WorkerUpdates,
 )
 
@@ -282,17 +280,27 @@ class Desk:
     def mark(self, lease: Lease) -> MarkResult:
         return self.run(Mark(lease)).result
 
-    def reap_operation(self, worker: str = "s", *, limit: int = 100, sleep_max_ms: int = 1000, done_max: int = 1000) -> Reap:
-        """The next reap of a worker."""
-        return Reap(worker * 16, self._count(f"sweeps of {worker}"), limit, sleep_max_ms, done_max)
+    def sweep_operation(
+        self, worker: str = "s", *, limit: int = 100, sleep_max_ms: int = 1000, done_max: int = 1000, yields: bool = False
+    ) -> Sweep:
+        """The next sweep of a worker."""
+        return Sweep(worker * 16, self._count(f"sweeps of {worker}"), limit, sleep_max_ms, done_max, yields)
 
-    def orphans_operation(self, worker: str = "s", *, limit: int = 100) -> Reap:
+    def orphans_operation(self, worker: str = "s", *, limit: int = 100) -> Sweep:
         """The next look of a worker for leases that others have left behind."""
-        return Reap(worker * 16, self._count(f"sweeps of {worker}"), limit, 1000, 0, orphans=True)
+        return Sweep(worker * 16, self._count(f"sweeps of {worker}"), limit, 1000, 0, orphans=True)
 
-    def beat_operation(self, worker: str = "a", *, ttl_ms: int = 30_000, lease_ms: int = LEASE_MS, about: str = "{}") -> Beat:
+    def beat_operation(
+        self,
+        worker: str = "a",
+        *,
+        ttl_ms: int = 30_000,
+        lease_ms: int = LEASE_MS,
+        sweep_ms: int = 1000,
+        about: str = "{}",
+    ) -> Beat:
         """The next beat of a worker."""
-        return Beat(worker * 16, self._count(f"beats of {worker}"), ttl_ms, self.now_ms + ttl_ms, lease_ms, about)
+        return Beat(worker * 16, self._count(f"beats of {worker}"), ttl_ms, self.now_ms + ttl_ms, lease_ms, sweep_ms, about)
 
     def beat(self, worker: str = "a", **more: Any) -> Beaten:
         return self.run(self.beat_operation(worker, **more))
@@ -302,25 +310,18 @@ class Desk:
         given = items or (RunTimes("main", "ok", 5_000, 5_000, ((45, 1),)),)
         return ReportRunTimes(worker * 16, self._count(f"reports of {worker}"), self.now_ms + 30_000, given)
 
-    def promote_operation(self, worker: str = "s", *, limit: int = 100) -> Promote:
-        """The next promotion of a worker."""
-        return Promote(worker * 16, self._count(f"sweeps of {worker}"), limit, 1000)
-
-    def reap(self) -> Reaped:
-        return self.run(self.reap_operation())
-
-    def promote(self) -> Promoted:
-        return self.run(self.promote_operation())
+    def sweep(self, worker: str = "s", *, yields: bool = False) -> Swept:
+        return self.run(self.sweep_operation(worker, yields=yields))
 
     def sweep_past(self, ms: int) -> list[tuple[Lease, int]]:
         """Let time pass as it does while workers sweep, often enough that no sweep looks like the end of a stall (rule 11); all
         that was reaped."""
-        self.reap()
+        self.sweep()
         reaped: list[tuple[Lease, int]] = []
         while ms > 0:
             self.tick(min(ms, LEASE_MS // 3))
             ms -= LEASE_MS // 3
-            reaped += self.reap().leases
+            reaped += self.sweep().leases
         return reaped
 
     def crash(self, job: str, *, worker: str = "x", mark: bool = True) -> tuple[Lease, int]:

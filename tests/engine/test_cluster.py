@@ -83,7 +83,7 @@ def busy(desk: ClusterDesk) -> tuple[Lease, ...]:
     desk.run(Bury((Failure(buried, "no"),)))
     desk.enqueue("promoted", delay_ms=10)
     desk.tick(20)
-    desk.promote()
+    desk.sweep()
     desk.enqueue("leased1", "leased2", priority=9)
     desk.enqueue("limited1", "limited2", priority=8, key="acme")
     leases = tuple(job.lease for job in desk.claim("a", limit=3))
@@ -174,7 +174,7 @@ def promote_of_children(desk: ClusterDesk) -> Operation:
     desk.redis.rename(desk.keys.feeding, "{desk}kept")
     desk.finish(lease)
     desk.redis.rename("{desk}kept", desk.keys.feeding)
-    return desk.promote_operation()
+    return desk.sweep_operation()
 
 
 def enqueue_many_new(desk: ClusterDesk) -> Operation:
@@ -238,21 +238,21 @@ def mark(desk: ClusterDesk) -> Operation:
 
 def promote(desk: ClusterDesk) -> Operation:
     busy(desk)
-    return desk.promote_operation()
+    return desk.sweep_operation()
 
 
 def reap(desk: ClusterDesk) -> Operation:
     busy(desk)
     desk.sweep_past(LEASE_MS - 100)
     desk.tick(200)
-    return desk.reap_operation()
+    return desk.sweep_operation()
 
 
 def reap_of_a_new_sweeper(desk: ClusterDesk) -> Operation:
     busy(desk)
     desk.sweep_past(LEASE_MS - 100)
     desk.tick(200)
-    return desk.reap_operation("n")
+    return desk.sweep_operation("n")
 
 
 def counts(desk: ClusterDesk) -> Operation:
@@ -573,9 +573,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "page": [page],
     "pause": [pause, pause_repeated],
     "progress": [progress],
-    "promote": [promote, promote_of_children],
     "put_schedule": [put_schedule, put_schedule_again, put_schedule_repeated],
-    "reap": [reap, reap_of_a_new_sweeper],
     "release": [release],
     "remove_schedule": [remove_schedule],
     "requeue": [requeue, requeue_repeated],
@@ -588,6 +586,7 @@ SCENES: dict[str, list[Callable[[ClusterDesk], Operation]]] = {
     "set_events": [set_events, set_events_repeated],
     "set_retention": [set_retention, set_retention_repeated],
     "report_run_times": [report_run_times],
+    "sweep": [promote, promote_of_children, reap, reap_of_a_new_sweeper],
     "tick": [tick, tick_repeated],
     "list_run_times": [took],
     "replication_probe": [witness],
@@ -703,8 +702,7 @@ def drain(desk: ClusterDesk) -> dict[str, int]:
     for _ in range(3):
         desk.sweep_past(LEASE_MS + 1000)
         desk.tick(60_000)
-        desk.reap()
-        desk.promote()
+        desk.sweep()
         while jobs := desk.claim("z", classes=("main", "main@gpu", "main@gpu1", "main@gpu2")):
             for job, (result, _) in zip(jobs, desk.finish(*[job.lease for job in jobs]), strict=True):
                 accepted[job.lease.job] = accepted.get(job.lease.job, 0) + (result == "ok")
@@ -839,7 +837,7 @@ class Mix:
             jobs = [desk.enqueue_operation(name, **options) for name in names]
             return EnqueueMany(tuple(jobs)) if len(jobs) > 1 else jobs[0]
         if client == "sweeper":
-            return dice.choice((desk.reap_operation, desk.promote_operation))()
+            return dice.choice((desk.sweep_operation, desk.sweep_operation))()
         leases = self.leases[client]
         if not leases:
             return desk.claim_operation(client, limit=3)

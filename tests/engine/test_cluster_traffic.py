@@ -26,9 +26,8 @@ from engine.wire.operations import (
     Operation,
     Options,
     Pause,
-    Promote,
-    Reap,
     SetLimit,
+    Sweep,
 )
 from tests.engine.cluster_desk import NotNow, Router
 from tests.engine.helpers.waiting import wait_until
@@ -111,9 +110,8 @@ class Worker(Client):
 
 class Sweeper(Client):
     def loop(self) -> None:
-        for counter in itertools.count(1, 2):
-            self.answer(Promote(f"{self.number:016x}", counter, 100, 1000))
-            self.answer(Reap(f"{self.number:016x}", counter + 1, 100, 1000, 1000))
+        for counter in itertools.count(1):
+            self.answer(Sweep(f"{self.number:016x}", counter, 100, 1000, 1000))
             if self.traffic.stopped:
                 return
             time.sleep(PAUSE_S)

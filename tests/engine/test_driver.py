@@ -17,7 +17,7 @@ from engine.wire.drivers.driver import SyncDriver
 from engine.wire.operations import Failure, Finish, Retry, Wait
 from tests.engine.helpers.producing import claim, claim_operation, hurry, ids_of, raw_client
 from tests.engine.helpers.relay import Relay, Rule
-from tests.engine.helpers.waiting import DEADLINE_S, DEFAULT_DEADLINE_S
+from tests.engine.helpers.waiting import DEADLINE_S, DEFAULT_DEADLINE_S, wait_until
 
 
 @pytest.fixture
@@ -333,3 +333,22 @@ def test_rule_31_a_server_that_turns_unsafe_after_an_unanswered_send_leaves_the_
 def test_a_wait_belongs_on_a_driver_that_waits_long_enough(direct: Queue) -> None:
     with pytest.raises(ScriptFault, match="blocks 500 ms, this driver waits 0 ms"):
         direct.driver.run(direct.model.call(Wait(500, ("main",))))
+
+
+def test_a_call_that_waits_for_its_reply_is_broken_off_and_not_sent_again(direct: Queue, ironclaim_url: str) -> None:
+    waiting = SyncDriver(direct.endpoint, direct.model.scripts.values(), block_ms_max=60_000)
+    wait = direct.model.call(Wait(60_000, ("main",)))
+    with raw_client(ironclaim_url) as client, ThreadPoolExecutor(1) as pool:
+
+        def blocked() -> int:
+            return client.info("clients")["blocked_clients"]
+
+        call = pool.submit(waiting.run, wait)
+        wait_until(lambda: blocked() == 1, "it blocks")
+        waiting.interrupt()
+        with pytest.raises(OutcomeUnknown, match="interrupted"):
+            call.result(DEADLINE_S)
+        wait_until(lambda: not blocked(), "the server knows")
+        with pytest.raises(OutcomeUnknown, match="interrupted"):
+            waiting.run(wait)
+        assert not blocked()

@@ -34,7 +34,7 @@ def test_each_failed_run_leaves_one_entry_with_its_trace_until_ten_are_kept(desk
         fences.append(job.lease.fence)
         desk.run(fail(job.lease, f"boom {run}", f"at line {run}"))
         desk.tick(1)
-        desk.promote()
+        desk.sweep()
     state = desk.run_hash("j")
     assert (state["errors"], state["error"], state["failures"]) == ("12", "boom 11", "12")
     found = entries(desk, "j")

@@ -44,7 +44,7 @@ def test_a_job_s_life_is_told_step_by_step(desk: Desk) -> None:
     assert first == Event(raw.decode(), int(raw.split(b"-")[0]), "created", "j1", "main", "delayed")
     forget_what_was(desk)
     desk.tick(50)
-    desk.promote()
+    desk.sweep()
     j1, j2 = desk.claim("a")
     desk.run(NoteProgress(j2.lease, 1, b'"percent":42.5,"message":null,"data":null}'))
     assert desk.finish(j2.lease) == [("ok", "finished")]
@@ -117,7 +117,7 @@ def operations(desk: Desk, what: str) -> Operation:
         return desk.pause_operation("main") if what == "pause" else desk.resume_operation("main")
     if what == "promote":
         desk.tick(50)
-        return desk.promote_operation()
+        return desk.sweep_operation()
     if what == "cancel":
         return alter(desk, "cancel", "waiting", "j1")
     if what == "run now":
@@ -125,12 +125,12 @@ def operations(desk: Desk, what: str) -> Operation:
     (job, *_) = desk.claim("a", limit=1)
     forget_what_was(desk)
     if what == "reap":
-        desk.reap()
+        desk.sweep()
         for _ in range(4):
             desk.tick(LEASE_MS // 4)
-            desk.reap()
+            desk.sweep()
         desk.tick(1)
-        return desk.reap_operation()
+        return desk.sweep_operation()
     if what == "requeue":
         desk.run(Bury((Failure(job.lease, "bad"),)))
         forget_what_was(desk)

@@ -288,8 +288,7 @@ def test_rule_01_a_drop_cut_off_after_any_write_loses_and_doubles_nothing(desk: 
         finished: set[str] = set()
         for _ in range(8):
             desk.tick(LEASE_MS // 3)
-            desk.reap()
-            desk.promote()
+            desk.sweep()
             finished |= {job.lease.job for job in desk.claim("z") if desk.finish(job.lease) == [("ok", "finished")]}
         dead = {job for job in ("a1", "b1", "c1") if desk.places(job) == {"dead"}}
         # Whose end was not told has run again, and its children after it.

@@ -317,7 +317,7 @@ def test_an_index_entry_without_a_job_is_skipped_and_forgotten(desk: Desk, state
     desk.redis.delete(desk.keys.job("gone"), desk.keys.run("gone"))
     desk.enqueue("good")
     desk.sweep_past(LEASE_MS + 1)
-    desk.promote()
+    desk.sweep()
     assert [job.lease.job for job in desk.claim("b")] == ["good"]
     assert desk.redis.zcard(desk.keys.active) == 1 and desk.redis.zcard(desk.keys.due) == 0
     assert desk.redis.zcard(desk.keys.lane("main")) == 0
@@ -327,4 +327,4 @@ def test_a_script_fault_is_still_told_by_its_class(desk: Desk) -> None:
     assert issubclass(WrongKeyType, ScriptFault)
     desk.redis.set(desk.keys.due, "x")
     with pytest.raises(ScriptFault):
-        desk.promote()
+        desk.sweep()

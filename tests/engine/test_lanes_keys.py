@@ -127,13 +127,13 @@ def test_a_reaped_job_goes_back_to_its_old_place_and_a_crash_is_counted(desk: De
     desk.enqueue("j1", "j2")
     first, _ = (job.lease for job in desk.claim())
     desk.tick(LEASE_MS)
-    assert desk.reap().leases == (), "a lease holds to the end of its last millisecond"
+    assert desk.sweep().leases == (), "a lease holds to the end of its last millisecond"
     desk.tick(1)
-    reaped = desk.reap()
+    reaped = desk.sweep()
     assert [(lease.job, crashes) for lease, crashes in reaped.leases] == [("j1", 1), ("j2", 1)]
     assert reaped.leases[0][0] == first
     assert (desk.run_hash("j1")["nonce"], desk.run_hash("j1")["crashes"]) == ("", "1")
-    assert desk.reap().leases == ()
+    assert desk.sweep().leases == ()
     assert order(desk) == ["j1", "j2"]
 
 
@@ -150,9 +150,9 @@ def test_rule_13_claims_and_sweeps_say_how_long_one_may_sleep(desk: Desk) -> Non
     assert desk.run(desk.claim_operation()).sleep_ms == 1000
     desk.enqueue("soon", delay_ms=300)
     assert desk.run(desk.claim_operation()).sleep_ms == 300
-    assert desk.reap().sleep_ms == 300
+    assert desk.sweep().sleep_ms == 300
     desk.tick(100)
-    assert desk.reap().sleep_ms == 200
+    assert desk.sweep().sleep_ms == 200
     desk.enqueue("now")
     claimed = desk.run(Claim("z" * 16, 1, 1, 150, desk.now_ms + 100, "z", 1000, ("main",)))
     assert (len(claimed.jobs), claimed.sleep_ms) == (1, 150)
@@ -182,23 +182,23 @@ def test_rule_22_at_most_one_marker_and_who_pushes_it(desk: Desk) -> None:
     assert marker_taken(), "a delayed job that becomes the head of due"
     desk.claim("c")
     desk.tick(400)
-    desk.promote()
-    assert marker_taken(), "promote"
+    desk.sweep()
+    assert marker_taken(), "a sweep that promotes"
+    desk.tick(400)
     desk.claim("d")
-    desk.tick(LEASE_MS + 1)
-    desk.reap()
-    assert marker_taken(), "reap"
-    for sweep in (desk.promote, desk.promote, desk.reap):
-        sweep()
+    assert not marker_taken()
+    desk.sweep_past(LEASE_MS + 1)
+    assert marker_taken(), "a sweep that reaps"
+    for _ in range(3):
+        desk.sweep()
         assert marker_taken(), "every sweep re-arms while work is claimable"
     left = [job.lease for job in desk.claim("e", limit=1)]
     assert marker_taken()
     desk.run(Finish(tuple(left), desk.claim_operation("e", limit=1)))
     assert marker_taken(), "a fused call that leaves claimable work"
     desk.claim("f")
-    for sweep in (desk.promote, desk.reap):
-        sweep()
-        assert not marker_taken(), "and no sweep while none is"
+    desk.sweep()
+    assert not marker_taken(), "and no sweep while none is"
     assert third.lease.job == "j3"
 
 
@@ -232,7 +232,7 @@ def test_rule_17_whatever_buries_a_corrupt_job_names_it(desk: Desk, by: str) -> 
         desk.sweep_past(LEASE_MS)
     desk.redis.setrange(desk.keys.job("bad"), 0, b"\xff")
     desk.tick(50 if delayed else 1)
-    operation = {"promote": desk.promote_operation, "reap": desk.reap_operation}.get(by, desk.claim_operation)()
+    operation = {"promote": desk.sweep_operation, "reap": desk.sweep_operation}.get(by, desk.claim_operation)()
     assert desk.run(operation).corrupt == ("bad",)
     assert desk.places("bad") == {"dead"}
     assert desk.run_hash("bad")["error"] == "corrupt envelope"
@@ -274,7 +274,7 @@ def test_done_is_bounded_by_the_sweep(desk: Desk) -> None:
         (job,) = desk.claim()
         desk.finish(job.lease)
         desk.tick(1)
-    desk.run(desk.reap_operation(done_max=2))
+    desk.run(desk.sweep_operation(done_max=2))
     assert desk.redis.zrange(desk.keys.done, 0, -1) == [b"j3", b"j4"]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Malformed, Queue, Worker, queues
-from engine.wire.operations import Beat, Beaten, Count, NoteQueue, Promoted, Reap, Reaped
+from engine.wire.operations import Beat, Beaten, Count, NoteQueue, ReadWorkerUpdates, Sweep, Swept
 from engine.worker.machine.events import Forked, StopAsked
 from tests.engine.helpers.machine import Machine, exits
 from tests.engine.helpers.processes import Workers
@@ -30,10 +30,10 @@ def operation(machine: Machine) -> Any:
     return machine.out["sweep"].operation
 
 
-def beaten(machine: Machine, *, leads: bool = True, orphaned: bool = False, result: Any = "ok") -> None:
+def beaten(machine: Machine, *, leads: bool = True, orphaned: bool = False, turn_ms: int = 0, version: int = 0) -> None:
     """The outstanding beat is answered, and what follows it: the note that the queue is in use."""
-    machine.answer("sweep", Beaten(machine.srv_us, result, leads, orphaned))
-    if isinstance(operation(machine), NoteQueue):
+    machine.answer("sweep", Beaten(machine.srv_us, "ok", leads, orphaned, turn_ms, version))
+    if "sweep" in machine.out and isinstance(operation(machine), NoteQueue):
         machine.answer("sweep", True)
 
 
@@ -57,7 +57,7 @@ def test_a_worker_beats_at_once_and_then_at_its_interval_with_what_it_has_in_han
             case Beat() as beat:
                 beats.append(beat)
                 beaten(machine)
-            case Reap():
+            case Sweep():
                 machine.sweep()
             case NoteQueue():
                 machine.answer("sweep", True)
@@ -106,7 +106,7 @@ def test_it_takes_its_leave_when_it_has_nothing_left_and_waits_a_second_for_the_
 
 def test_without_an_interval_it_neither_beats_nor_leaves() -> None:
     machine = Machine()
-    assert isinstance(operation(machine), Reap)
+    assert isinstance(operation(machine), Sweep)
     machine.sweep()
     machine.give()
     assert exits(machine.on(StopAsked()))
@@ -135,11 +135,76 @@ def test_who_leads_sweeps_when_something_falls_due_and_who_follows_a_little_late
     for leads, at_ms in ((True, 30), (False, 200)):
         machine = beating()
         beaten(machine, leads=leads)
-        machine.sweep(sleep_ms=30)
+        if leads:
+            machine.sweep(sleep_ms=1000)
+        machine.give(sleep_ms=30)
         machine.wait(at_ms - 1)
         assert "sweep" not in machine.out
         machine.wait(2)
-        assert isinstance(operation(machine), Reap)
+        assert isinstance(operation(machine), Sweep)
+
+
+def test_rule_13_who_follows_sweeps_for_nothing_but_what_it_has_heard_of() -> None:
+    machine = beating()
+    beaten(machine, leads=False, turn_ms=3000)
+    machine.give(sleep_ms=1000)
+    machine.wait(2998)
+    assert "sweep" not in machine.out
+    machine.wait(3)
+    assert isinstance(operation(machine), Beat), "its turn has come"
+    beaten(machine, leads=False, turn_ms=20_000)
+    machine.wait(9_998)
+    assert "sweep" not in machine.out
+    machine.wait(3)
+    assert isinstance(operation(machine), Beat), "at the latest when its beat is due"
+
+
+def test_rule_13_who_finds_the_leader_silent_sweeps_at_once_until_another_one_leads() -> None:
+    machine = beating()
+    beaten(machine, leads=False, turn_ms=1000)
+    machine.give()
+    machine.wait(1001)
+    beaten(machine, leads=True)
+    for _ in range(3):
+        assert isinstance(operation(machine), Sweep)
+        machine.sweep()
+        machine.wait(1001)
+    machine.answer("sweep", Swept(machine.srv_us, 1000, leads=False))
+    assert isinstance(operation(machine), Beat), "it has no turn yet"
+    beaten(machine, leads=False, turn_ms=5000)
+    machine.wait(4990)
+    assert "sweep" not in machine.out
+
+
+def test_rule_13_who_cannot_tell_whether_it_leads_sweeps() -> None:
+    machine = beating()
+    machine.fail("sweep")
+    machine.answer("sweep", True)
+    assert isinstance(operation(machine), Sweep)
+    machine.answer("sweep", Swept(machine.srv_us, 1000))
+    machine.wait(1001)
+    assert isinstance(operation(machine), Beat)
+
+
+def test_who_follows_and_does_not_block_for_the_news_asks_for_them_in_each_interval() -> None:
+    """It is busy or paused: what is set for it must not wait for its next turn."""
+    machine = beating()
+    beaten(machine, leads=False, turn_ms=9_000)
+    machine.give(machine.job("a"), machine.job("b"))
+    assert "wake" not in machine.out
+    for _ in range(3):
+        machine.wait(998)
+        assert "sweep" not in machine.out
+        machine.wait(3)
+        assert isinstance(operation(machine), Beat)
+        beaten(machine, leads=False, turn_ms=9_000)
+        machine.extend("ok", "ok") if "renew" in machine.out else None
+
+
+def test_who_follows_hears_of_news_with_its_beats() -> None:
+    machine = beating()
+    beaten(machine, leads=False, turn_ms=1000, version=3)
+    assert operation(machine) == ReadWorkerUpdates(0, "w")
 
 
 def test_who_hears_of_orphans_looks_for_them_until_none_is_left() -> None:
@@ -147,12 +212,11 @@ def test_who_hears_of_orphans_looks_for_them_until_none_is_left() -> None:
     beaten(machine, orphaned=True)
     looks = 0
     for more in (True, True, False):
-        assert isinstance(operation(machine), Reap) and not operation(machine).orphans
-        machine.answer("sweep", Reaped(machine.srv_us, 1000, ()))
-        machine.answer("sweep", Promoted(machine.srv_us, 0, 1000))
+        assert isinstance(operation(machine), Sweep) and not operation(machine).orphans
+        machine.sweep()
         assert operation(machine).orphans
         looks += 1
-        machine.answer("sweep", Reaped(machine.srv_us, 0 if more else 1000, ()))
+        machine.answer("sweep", Swept(machine.srv_us, 0 if more else 1000, ()))
         machine.wait(1)
     assert looks == 3 and "sweep" not in machine.out
 
@@ -210,7 +274,7 @@ def test_the_leases_of_a_lost_worker_run_elsewhere_long_before_they_end(queue: Q
     handlers("work")(lambda job: ran.append(job.id))
     queue.enqueue("work", {}, id="a")
     now_ms = queue.driver.server_now_ms()
-    beat = Beat("0" * 15 + "1", 1, 300, now_ms + 300, 3_600_000, "{}")
+    beat = Beat("0" * 15 + "1", 1, 300, now_ms + 300, 3_600_000, 1000, "{}")
     queue.driver.run(queue.model.call(beat))
     claim = claim_operation(queue, lease_ms=3_600_000, incarnation=beat.incarnation)
     assert len(queue.driver.run(queue.model.call(claim)).jobs) == 1

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from engine import Queue
-from engine.wire.operations import Claim, Finish, Lease, Promote, Reap
+from engine.wire.operations import Claim, Finish, Lease, Sweep
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
 CLASSES = ("work", "limited", "keyed", "rated", "paused", "soon", "bulk")
@@ -48,9 +48,8 @@ class Recorded:
         return self.run(Claim("f" * 16, self.counter, limit, LEASE_MS, not_after_ms, "new", 1000, CLASSES)).jobs
 
     def sweep(self) -> None:
-        self.counter += 2
-        self.run(Reap("e" * 16, self.counter, 1000, 1000, 1000))
-        self.run(Promote("e" * 16, self.counter + 1, 1000, 1000))
+        self.counter += 1
+        self.run(Sweep("e" * 16, self.counter, 1000, 1000, 1000))
 
     def lease(self, job: str) -> Lease:
         fence, nonce = self.redis.hmget(self.queue.model.keys.run(job), "fence", "nonce")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import zlib
 from collections.abc import Iterator
@@ -29,10 +30,9 @@ from engine.wire.operations import (
     Mark,
     Operation,
     Options,
-    Promote,
-    Reap,
     Release,
     Retry,
+    Sweep,
     Tick,
     Ticked,
 )
@@ -127,11 +127,11 @@ def test_every_operation_leaves_its_rows(queue: Queue, path: Path) -> None:
     assert run(queue, Mark(fourth)).result == "ok"
     run(queue, Release((fourth,)))
     run(queue, Finish((first,)))
-    run(queue, Promote("a" * 16, 1, 10, 1000))
+    run(queue, Sweep("a" * 16, 1, 10, 1000, 1000))
     run(queue, Finish((fifth, Lease("none", 1, "n:1"))))
     run(queue, Drop((sixth, seventh, Lease("none", 1, "n:1")), ("skipped", "discarded", "rerouted")))
     rows = {row["f"]: row for row in operations(path) if row["type"] != "invoke"}
-    assert set(rows) == {"enqueue", "claim", "extend", "retry", "bury", "release", "finish", "drop", "mark", "promote"}
+    assert set(rows) == {"enqueue", "claim", "extend", "retry", "bury", "release", "finish", "drop", "mark", "reap"}
     assert len(operations(path, type="invoke")) == len(operations(path)) / 2
     claimed = rows["claim"]
     assert (claimed["result"], claimed["counter"], claimed["lease_ms"]) == ("leased", first_counter(first), 9000)
@@ -156,7 +156,7 @@ def first_counter(lease: Lease) -> int:
 
 def test_reaped_leases_are_rows(queue: Queue, path: Path) -> None:
     (lease,) = leased(queue, "a", lease_ms=300)
-    wait_until(lambda: run(queue, Reap("a" * 16, 1, 10, 1000, 1000)).leases, "the lease is reaped")
+    wait_until(lambda: run(queue, Sweep("a" * 16, 1, 10, 1000, 1000)).leases, "the lease is reaped")
     (item,) = operations(path, "reap", "ok")[-1]["items"]
     assert item == {"job": "a", "fence": lease.fence, "nonce": lease.nonce, "crashes": 1, "result": "reaped"}
 
@@ -172,13 +172,14 @@ def test_rules_12_and_17_what_scripts_bury_by_themselves_are_rows(queue: Queue, 
     queue.enqueue("work", {}, id="poison", attempts=1)
     queue.enqueue("work", {}, id="later", delay_ms=20)
     (first,) = claim(queue, lease_ms=300).jobs
-    wait_until(lambda: run(queue, Reap("a" * 16, 1, 10, 1000, 1000)).leases, "its lease is reaped")
+    counters = itertools.count(1)
+    wait_until(lambda: run(queue, Sweep("a" * 16, next(counters), 10, 1000, 1000)).leases, "its lease is reaped")
     with raw_client(ironclaim_url) as client:
         client.hset(queue.model.keys.run("poison"), "crashes", 2)
         client.set(queue.model.keys.job("later"), b"nonsense")
     (again,) = claim(queue, lease_ms=300).jobs
     run(queue, Mark(again.lease))
-    wait_until(lambda: run(queue, Reap("a" * 16, 2, 10, 1000, 1000)).leases, "its lease is reaped")
+    wait_until(lambda: run(queue, Sweep("a" * 16, next(counters), 10, 1000, 1000)).leases, "its lease is reaped")
     token = {"job": "poison", "fence": again.lease.fence, "nonce": again.lease.nonce}
     assert operations(path, "reap", "ok")[-1]["items"] == [{**token, "crashes": 3, "result": "buried", "outcome": "buried"}]
     corrupt = [row["f"] for row in operations(path, type="ok") if {"job": "later", "result": "corrupt"} in row["items"]]
@@ -246,7 +247,7 @@ def test_rule_31_a_stale_answer_is_definite_only_when_no_copy_is_unanswered(
     queue: Queue, relay: Relay, path: Path, harm: bool, result: str
 ) -> None:
     (lease,) = leased(queue, "a", lease_ms=300)
-    wait_until(lambda: run(queue, Reap("a" * 16, 1, 10, 1000, 1000)).leases, "the lease is reaped")
+    wait_until(lambda: run(queue, Sweep("a" * 16, 1, 10, 1000, 1000)).leases, "the lease is reaped")
     if harm:
         relay.next("lose_request")
     run(queue, Finish((lease,)))

@@ -84,20 +84,20 @@ def before_extend(desk: Desk) -> Operation:
 def before_promote(desk: Desk) -> Operation:
     desk.enqueue(*JOBS, delay_ms=50)
     desk.tick(100)
-    return desk.promote_operation()
+    return desk.sweep_operation()
 
 
 def before_reap(desk: Desk) -> Operation:
     leased(desk)
     desk.tick(LEASE_MS + 1)
-    return desk.reap_operation()
+    return desk.sweep_operation()
 
 
 def before_reap_after_a_step_back(desk: Desk) -> Operation:
     leased(desk)
-    desk.reap()
+    desk.sweep()
     desk.tick(-900_000)
-    return desk.reap_operation()
+    return desk.sweep_operation()
 
 
 def before_reap_after_crashes(desk: Desk) -> Operation:
@@ -108,7 +108,7 @@ def before_reap_after_crashes(desk: Desk) -> Operation:
     desk.mark(second)
     desk.sweep_past(LEASE_MS)
     desk.tick(1)
-    return desk.reap_operation()
+    return desk.sweep_operation()
 
 
 def before_orphans(desk: Desk) -> Operation:
@@ -145,7 +145,7 @@ def drain(desk: Desk) -> dict[str, int]:
     accepted: dict[str, int] = {}
     for _ in range(4):
         desk.sweep_past(LEASE_MS + 1000)
-        desk.promote()
+        desk.sweep()
         jobs = desk.claim("z")
         for job, (result, _) in zip(jobs, desk.finish(*[job.lease for job in jobs]) if jobs else [], strict=True):
             accepted[job.lease.job] = accepted.get(job.lease.job, 0) + (result == "ok")
@@ -159,7 +159,7 @@ def claim_all(desk: Desk) -> list[LeasedJob]:
     """Claim and finish whatever may run now, in the order of the claims."""
     found: list[LeasedJob] = []
     for _ in range(20):
-        desk.promote()
+        desk.sweep()
         claimed = desk.claim("z", limit=200)
         if claimed:
             desk.finish(*[job.lease for job in claimed])
@@ -225,7 +225,7 @@ def test_rule_01_a_bulk_beyond_one_unpack_cut_off_after_any_write_loses_and_doub
             assert (results.count("repeated"), results.count("created")) == (there, 1000 - there)
             there = 1000
         desk.tick(1000)
-        desk.promote()
+        desk.sweep()
         finished = [job.lease.job for job in claim_all(desk)]
         assert len(finished) == len(set(finished)) == there, writes
         if not was_cut:
@@ -265,7 +265,7 @@ def test_rule_01_a_burial_cut_off_and_never_sent_again_is_completed_by_the_sweep
         failure = Failure(desk.claim()[0].lease, "no", 0)
         was_cut = desk.cut_off(Bury((failure,)) if end == "bury" else Retry((failure,)), writes)
         desk.tick(LEASE_MS + 1)
-        desk.reap()
+        desk.sweep()
         assert desk.claim("b") == [], writes
         assert desk.places("j1") == {"dead"}, writes
         if not was_cut:
@@ -278,7 +278,7 @@ def test_rule_01_a_retry_cut_off_keeps_its_back_off(desk: Desk) -> None:
     (job,) = desk.claim()
     assert desk.cut_off(Retry((Failure(job.lease, "boom", 3 * LEASE_MS),)), 1)
     desk.tick(LEASE_MS + 1)
-    desk.reap()
+    desk.sweep()
     assert desk.places("j1") == {"due"}
     assert desk.claim("b") == []
     desk.tick(2 * LEASE_MS)
@@ -305,7 +305,7 @@ def test_rule_01_a_job_whose_token_lives_is_not_leased_again_from_a_half_written
     assert desk.cut_off(Release((first,)), 2)
     assert desk.cut_off(Retry((Failure(second, "boom", 0),)), 1)
     assert (desk.places("j1"), desk.places("j2")) == ({"lane", "active"}, {"due", "active"})
-    desk.promote()
+    desk.sweep()
     assert desk.claim("b") == []
     assert (desk.places("j1"), desk.places("j2")) == ({"active"}, {"active"})
     assert desk.run(Release((first,))).items == (("ok", "released"),)
@@ -391,7 +391,7 @@ def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole
         assert desk.run(Release((third,))).items == (("ok", "released"),)
         assert [job.lease.job for job in desk.claim("b")] == ["j3"]
         desk.tick(LEASE_MS + 1)
-        assert [lease.job for lease, _ in desk.reap().leases] == ["j3"]
+        assert [lease.job for lease, _ in desk.sweep().leases] == ["j3"]
     finally:
         desk.redis.config_set("maxmemory", 0)
 
@@ -419,7 +419,7 @@ def test_rule_02_a_full_server_takes_marks_burials_promotions_and_a_finish_with_
         assert (answer.finished.items, [job.lease.job for job in answer.claimed.jobs]) == ((("ok", "finished"),), ["d"])
         assert desk.run(Bury((Failure(buried.lease, "no"),))).items[0][0] == "ok"
         desk.tick(1)
-        desk.promote()
+        desk.sweep()
     finally:
         desk.redis.config_set("maxmemory", 0)
     assert [desk.places(job) for job in ("a", "b", "c", "d", "later")] == [{"active"}, {"ended"}, {"dead"}, {"active"}, {"lane"}]

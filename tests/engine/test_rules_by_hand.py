@@ -68,7 +68,7 @@ def test_rule_26_what_has_not_started_never_starts(desk: Desk, state: str) -> No
     assert told.done
     assert desk.places("j") == {"ended"} and desk.redis.exists(desk.keys.unique("u")) == 0
     desk.tick(1000)
-    desk.promote()
+    desk.sweep()
     assert desk.claim() == []
     desk.enqueue("other", unique="u")
 
@@ -146,7 +146,7 @@ def test_a_dead_job_runs_again_with_all_its_attempts(desk: Desk) -> None:
     for _ in range(2):
         desk.retry(desk.claim()[0].lease, delay_ms=0)
         desk.tick(1)
-        desk.promote()
+        desk.sweep()
     fence = int(desk.run_hash("j")["fence"])
     assert desk.places("j") == {"dead"} and desk.run_hash("j")["failures"] == "2"
     take_markers(desk)
@@ -333,15 +333,15 @@ def test_the_sweep_keeps_the_dead_and_the_done_within_their_bounds(desk: Desk) -
         one(f"f{number}", dies=False)
         desk.tick(100)
     desk.run(set_retention(desk, dead_max=3, done_max=3))
-    desk.reap()
+    desk.sweep()
     assert (members(desk, desk.keys.dead), members(desk, desk.keys.done)) == (["d1", "d2", "d3"], ["f1", "f2", "f3"])
     assert desk.places("d0") == {"ended"} and desk.redis.exists(desk.keys.run("d0")) == 0
     desk.run(set_retention(desk, dead_age_ms=250, done_age_ms=150))
     assert hash_of(desk, desk.keys.retention) == {"dead_max": "3", "done_max": "3", "dead_age_ms": "250", "done_age_ms": "150"}
-    desk.reap()
+    desk.sweep()
     assert (members(desk, desk.keys.dead), members(desk, desk.keys.done)) == (["d2", "d3"], ["f3"])
     desk.tick(151)
-    desk.reap()
+    desk.sweep()
     assert (members(desk, desk.keys.dead), members(desk, desk.keys.done)) == ([], [])
 
 
@@ -350,7 +350,7 @@ def test_the_dead_are_kept_for_90_days_where_nothing_is_said(desk: Desk) -> None
     bury(desk, "j")
     for days, there in ((89, ["j"]), (90, ["j"]), (91, [])):
         desk.tick(START_MS + days * 24 * HOUR_MS - desk.now_ms)
-        desk.reap()
+        desk.sweep()
         assert members(desk, desk.keys.dead) == there, days
     assert ended_of(desk) == {"j"} and not desk.redis.exists(desk.keys.run("j"))
 
@@ -361,7 +361,7 @@ def test_retention_discards_a_hundred_at_a_time_and_the_sweep_comes_back_at_once
     for _ in range(3):
         desk.run(Bury(tuple(Failure(job.lease, "no") for job in desk.claim(limit=100))))
     desk.run(set_retention(desk, dead_max=0))
-    assert [desk.reap().sleep_ms for _ in range(3)] == [0, 0, 1000]
+    assert [desk.sweep().sleep_ms for _ in range(3)] == [0, 0, 1000]
     assert desk.redis.exists(desk.keys.dead) == 0 and len(ended_of(desk)) == 250
 
 
@@ -456,7 +456,7 @@ def events_off(desk: Desk) -> Operation:
 def a_reap_over_the_bounds(desk: Desk) -> Operation:
     deaths(desk)
     desk.run(set_retention(desk, dead_max=1))
-    return desk.reap_operation()
+    return desk.sweep_operation()
 
 
 SCENES: dict[Scene, set[str]] = {
@@ -595,8 +595,7 @@ def test_rule_25_what_needs_a_cancelled_job_is_buried_and_a_cancelled_child_is_w
     assert altered(desk, "cancel", "blocked", "second")[0].done
     assert desk.places("second") == {"ended"} and desk.redis.exists(desk.keys.needs("second")) == 0
     assert altered(desk, "cancel", "waiting", "parent")[0].done
-    desk.reap()
-    desk.promote()
+    desk.sweep()
     assert desk.places("child") == {"dead"}
     assert desk.run_hash("child")["error"] == "its parent parent is cancelled"
     (job,) = desk.claim()

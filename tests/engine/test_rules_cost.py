@@ -35,7 +35,7 @@ def test_a_job_takes_as_many_places_as_it_costs(desk: Desk, target: str, window:
     desk.tick(999)
     assert claimed(desk) == []
     desk.tick(1)
-    desk.promote()
+    desk.sweep()
     assert claimed(desk) == ["d", "e"]
 
 
@@ -76,7 +76,7 @@ def test_names_share_a_rate_by_their_key(desk: Desk) -> None:
     first = claimed(desk)
     assert len(first) == 1
     desk.tick(1000)
-    desk.promote()
+    desk.sweep()
     assert sorted(first + claimed(desk)) == ["m", "s"]
 
 
@@ -110,7 +110,7 @@ def test_a_lease_that_goes_back_unstarted_gives_all_its_places_back(desk: Desk) 
         was_cut = desk.cut_off(release, writes)
         desk.run(release)
         assert desk.redis.exists(desk.keys.rate("n:main"), desk.keys.rate("k:k")) == 0
-        desk.promote()
+        desk.sweep()
         assert claimed(desk) == ["a"]
         if not was_cut:
             return

@@ -41,7 +41,7 @@ def mutations(desk: Desk, name: str) -> Operation:
         desk.enqueue("j1", "j2", "j3", delay_ms=50)
         desk.redis.setrange(desk.keys.job("j2"), 0, b"\xff")
         desk.tick(100)
-        return desk.promote_operation()
+        return desk.sweep_operation()
     if name in ("beat", "leave"):
         beat = desk.beat_operation()
         return beat if name == "beat" else replace(beat, until_ms=0)
@@ -88,15 +88,15 @@ def mutations(desk: Desk, name: str) -> Operation:
         desk.tick(-900_000)
     return {
         "mark": Mark(first),
-        "reap what has expired": desk.reap_operation(),
-        "reap what has crashed": desk.reap_operation(),
-        "reap after a step back": desk.reap_operation(),
+        "reap what has expired": desk.sweep_operation(),
+        "reap what has crashed": desk.sweep_operation(),
+        "reap after a step back": desk.sweep_operation(),
         "finish": Finish((first, second)),
         "retry": Retry((Failure(first, "boom", 500), Failure(second, "boom", 0))),
         "bury": Bury((Failure(first, "no"),)),
         "release": Release((first, second)),
         "extend": desk.extend_operation(first, second),
-        "reap": desk.reap_operation(),
+        "reap": desk.sweep_operation(),
     }[name]
 
 
@@ -154,7 +154,7 @@ def test_rules_03_to_05_a_copy_that_arrives_after_the_job_has_ended_runs_nothing
     desk.send(call)
     for _ in range(4):
         desk.sweep_past(LEASE_MS + 1)
-        desk.promote()
+        desk.sweep()
         jobs = desk.claim("b")
         if jobs:
             desk.finish(*[job.lease for job in jobs])
@@ -186,12 +186,12 @@ def test_a_sweep_that_is_older_than_the_last_one_of_its_worker_moves_nothing(des
     """Its rows would be nobody's: the worker has long had its answer."""
     desk.enqueue("j1", "j2")
     desk.claim(limit=1)
-    late = desk.call(desk.reap_operation("v"))
+    late = desk.call(desk.sweep_operation("v"))
     desk.sweep_past(5000)
     desk.claim("b")
     desk.sweep_past(LEASE_MS - 5000)
     desk.tick(1)
-    assert len(desk.run(desk.reap_operation("v")).leases) == 1
+    assert len(desk.run(desk.sweep_operation("v")).leases) == 1
     desk.sweep_past(4999)
     desk.tick(1)
     before = desk.dump()
@@ -199,7 +199,7 @@ def test_a_sweep_that_is_older_than_the_last_one_of_its_worker_moves_nothing(des
     assert desk.dump() == before
     assert desk.places("j2") == {"active"}
     desk.tick(1)
-    assert [lease.job for lease, _ in desk.reap().leases] == ["j2"]
+    assert [lease.job for lease, _ in desk.sweep().leases] == ["j2"]
 
 
 def test_rule_17_a_repeated_claim_names_the_corrupt_jobs_again(desk: Desk) -> None:
@@ -217,7 +217,7 @@ def test_rule_03_same_id_with_another_nonce_is_a_duplicate_with_state_and_fence(
     desk.enqueue("j1", delay_ms=100)
     assert again() == ("duplicate", "delayed", 0)
     desk.tick(101)
-    desk.promote()
+    desk.sweep()
     assert again() == ("duplicate", "waiting", 0)
     (job,) = desk.claim()
     assert again() == ("duplicate", "active", job.lease.fence)
@@ -367,7 +367,7 @@ def test_rule_05_a_token_that_was_reaped_can_do_nothing(desk: Desk) -> None:
     desk.enqueue("j1")
     (job,) = desk.claim("a")
     desk.tick(LEASE_MS + 1)
-    assert [lease for lease, _ in desk.reap().leases] == [job.lease]
+    assert [lease for lease, _ in desk.sweep().leases] == [job.lease]
     zombie = job.lease
     before = desk.dump()
     assert desk.finish(zombie) == [("stale", "")], "also while nobody else holds the job"
@@ -393,7 +393,7 @@ def test_rule_05_an_older_token_keeps_its_own_outcome_when_a_newer_one_is_reaped
     desk.run(Release((job.lease,)))
     desk.claim("b")
     desk.tick(LEASE_MS + 1)
-    desk.reap()
+    desk.sweep()
     assert desk.run(Release((job.lease,))).items == (("repeated", "released"),)
 
 
@@ -427,11 +427,10 @@ def test_rule_06_claims_failures_and_crashes_are_three_counters(desk: Desk) -> N
     (job,) = desk.claim()
     assert (job.claims, job.failures, job.crashes) == (2, 0, 0)
     desk.retry(job.lease, delay_ms=0)
-    desk.promote()
+    desk.sweep()
     (job,) = desk.claim()
     assert (job.claims, job.failures, job.crashes) == (3, 1, 0)
-    desk.tick(LEASE_MS + 1)
-    desk.reap()
+    desk.sweep_past(LEASE_MS + 1)
     (job,) = desk.claim()
     assert (job.claims, job.failures, job.crashes) == (4, 1, 1)
 
@@ -465,7 +464,7 @@ def test_rule_09_a_renewal_in_time_arms_a_whole_lease_and_only_once(desk: Desk) 
     assert desk.run(extend).items == (("repeated", START_MS + 3_000 + LEASE_MS),)
     # The counter belongs to the lease: another worker's first renewal counts, however low its number.
     desk.tick(LEASE_MS + 1)
-    desk.reap()
+    desk.sweep()
     (again,) = desk.claim("b")
     assert desk.run(desk.extend_operation(again.lease, renewal=1)).items[0][0] == "ok"
 

@@ -38,7 +38,7 @@ def result_until(desk: Desk, job: str) -> int:
 
 def sweep(desk: Desk, rounds: int = 2) -> None:
     for _ in range(rounds):
-        desk.promote()
+        desk.sweep()
 
 
 def nothing_is_kept(desk: Desk) -> bool:
@@ -177,7 +177,7 @@ def enqueue_after_a_parent(desk: Desk) -> Operation:
 def sweep_after_the_child(desk: Desk) -> Operation:
     desk.run(finish_of_a_parent(desk))
     desk.finish(desk.claim()[0].lease)
-    return desk.promote_operation()
+    return desk.sweep_operation()
 
 
 @pytest.mark.parametrize("resend", [True, False], ids=["sent again", "never again"])

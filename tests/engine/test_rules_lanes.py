@@ -320,7 +320,7 @@ def test_rule_18_a_lane_with_jobs_is_found_after_every_kind_of_call(desk: Desk) 
         desk.run(Bury((Failure(job.lease, "no"),)))
     check(desk, room=True)
     desk.tick(200)
-    desk.promote()
+    desk.sweep()
     check(desk, room=True)
     lose_leases(desk)
     check(desk, room=True)
@@ -415,14 +415,14 @@ def test_rule_22_a_freed_slot_marks_each_class_that_gains(desk: Desk, end: str) 
     elif end == "release":
         desk.run(Release((job.lease,)))
     else:
-        desk.reap()
+        desk.sweep()
         desk.tick(LEASE_MS // 3)
-        desk.reap()
+        desk.sweep()
         desk.tick(LEASE_MS // 3)
-        desk.reap()
+        desk.sweep()
         take_markers(desk)
         desk.tick(LEASE_MS // 3 + 1)
-        assert len(desk.reap().leases) == 1
+        assert len(desk.sweep().leases) == 1
     check(desk, room=True)
     assert parked(desk) == {}
     assert set(take_markers(desk)) - {"other"} == {"mail", "sms", "push"}
@@ -433,7 +433,7 @@ def test_rule_22_a_sweep_marks_what_can_be_claimed(desk: Desk) -> None:
     fill(desk, "sms", 1)
     desk.pause("sms")
     take_markers(desk)
-    desk.reap()
+    desk.sweep()
     assert take_markers(desk) == ["mail"]
-    desk.promote()
+    desk.sweep()
     assert take_markers(desk) == ["mail"]

@@ -104,23 +104,23 @@ def a_reap(desk: Desk) -> Operation:
     world(desk)
     desk.sweep_past(LEASE_MS)
     desk.tick(1)
-    return desk.reap_operation()
+    return desk.sweep_operation()
 
 
 def a_reap_after_a_step_back(desk: Desk) -> Operation:
     world(desk)
     desk.tick(400)
-    desk.promote()
+    desk.sweep()
     desk.pause("push", 3000)
-    desk.reap()
+    desk.sweep()
     desk.tick(-1_000_000)
-    return desk.reap_operation()
+    return desk.sweep_operation()
 
 
 def a_promote(desk: Desk) -> Operation:
     world(desk)
     desk.tick(1000)
-    return desk.promote_operation()
+    return desk.sweep_operation()
 
 
 def an_enqueue(desk: Desk) -> Operation:
@@ -226,7 +226,7 @@ def drain(desk: Desk) -> dict[str, int]:
     """What healthy workers do: sweep, claim, finish, until nothing is left. Accepted finishes by job."""
     accepted: dict[str, int] = {}
     for _ in range(16):
-        desk.promote()
+        desk.sweep()
         # A finish frees slots for what waited for them, so more than one claim finds something.
         while found := desk.claim("z", 20, classes=CLASSES):
             for job, (result, _) in zip(found, desk.finish(*leases(found)), strict=True):
@@ -235,7 +235,7 @@ def drain(desk: Desk) -> dict[str, int]:
         if not waiting(desk):
             return accepted
         desk.tick(LEASE_MS // 4)
-        desk.reap()
+        desk.sweep()
     raise AssertionError(f"stuck: {parked(desk)} {desk.dump()}")
 
 

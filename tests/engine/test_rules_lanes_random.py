@@ -142,8 +142,7 @@ class Walk:
         self.desk.tick(self.random.choice((1, 17, 100, 250, 499)))
 
     def sweep(self) -> None:
-        self.desk.promote()
-        for lease, _ in self.desk.reap().leases:
+        for lease, _ in self.desk.sweep().leases:
             self.oracle.ended(lease.job, due_ms=0)
 
     def check(self) -> None:
@@ -202,10 +201,10 @@ def test_rule_10_a_clock_that_steps_back_an_hour_holds_no_job_of_a_random_walk_u
     for name in [name for name, until_ms in walk.oracle.pauses.items() if until_ms == 0]:
         desk.resume(name)
     desk.tick(500)
-    desk.promote()
+    desk.sweep()
     desk.pause("mail", 900)
     desk.claim("y", 30, classes=NAMES)
-    desk.reap()
+    desk.sweep()
     desk.tick(-3_600_000)
     passed_ms = 0
     # What is in hand when the clock steps is lost with its worker.
@@ -213,8 +212,7 @@ def test_rule_10_a_clock_that_steps_back_an_hour_holds_no_job_of_a_random_walk_u
         assert passed_ms < 3 * LEASE_MS, parked(desk)
         desk.tick(LEASE_MS // 20)
         passed_ms += LEASE_MS // 20
-        desk.reap()
-        desk.promote()
+        desk.sweep()
         while found := desk.claim("z", 30, classes=NAMES):
             desk.finish(*[job.lease for job in found])
         check(desk, room=True, held=False)

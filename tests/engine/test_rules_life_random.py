@@ -29,7 +29,7 @@ class Life:
         self.over: list[tuple[Lease, str]] = []
         self.renewals = 0
         desk.begin()
-        desk.reap()
+        desk.sweep()
 
     def step(self) -> None:
         moves = (
@@ -137,8 +137,9 @@ class Life:
         for _ in range(self.dice.choice((1, 4))):
             self.desk.tick(step_ms)
             wanted = self.oracle.sweep(self.desk.now_ms)
-            reaped = self.desk.reap()
+            reaped = self.desk.sweep()
             assert sorted(reaped.leases) == wanted
+            self.oracle.promote(self.desk.now_ms)
             self.over += [(lease, "reaped") for lease, _ in wanted]
 
     def check(self) -> None:

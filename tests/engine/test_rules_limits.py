@@ -178,7 +178,7 @@ def test_rule_20_a_thousand_parked_keys_come_back_when_the_limit_for_all_changes
     desk.set_limit("k:*", **bounds)
     assert markers(desk) == ["main"]
     sweeps = 0
-    while (swept := desk.reap()).sleep_ms == 0 and sweeps < 30:
+    while (swept := desk.sweep()).sleep_ms == 0 and sweeps < 30:
         sweeps += 1
         desk.tick(1)
     assert swept.sleep_ms > 0 and sweeps < 15
@@ -202,7 +202,7 @@ def test_rule_20_a_thousand_resting_keys_come_back_when_the_limit_for_all_change
     assert set(parked(desk).values()) == {"rest"}
     desk.set_limit("k:*", **({"rate": 2, "per_ms": HOUR_MS} if change == "raised" else {}))
     for _ in range(3):
-        desk.reap()
+        desk.sweep()
         desk.tick(1)
     assert parked(desk) == {}
     check(desk)
@@ -300,10 +300,10 @@ def test_rule_20_a_sliding_window_frees_a_place_exactly_its_length_after_each_cl
     assert len(jobs(desk, 5)) == 1
     take_markers(desk)
     desk.tick(69)
-    assert desk.promote().sleep_ms == 1
+    assert desk.sweep().sleep_ms == 1
     assert jobs(desk) == []
     desk.tick(1)
-    assert desk.promote().sleep_ms >= 0
+    assert desk.sweep().sleep_ms >= 0
     assert markers(desk) == ["main"]
     assert len(jobs(desk)) == 1
     assert desk.now_ms == START_MS + 100
@@ -323,7 +323,7 @@ def test_rule_20_a_fixed_window_begins_anew_at_multiples_of_its_length(desk: Des
     desk.tick(9)
     assert jobs(desk) == []
     desk.tick(1)
-    assert desk.promote().sleep_ms >= 0
+    assert desk.sweep().sleep_ms >= 0
     assert markers(desk) == ["main"]
     assert len(jobs(desk)) == 2
     assert jobs(desk) == []
@@ -391,7 +391,7 @@ def test_rule_20_ten_thousand_lanes_whose_windows_end_together_come_back_by_hund
         pipe.execute()
     desk.tick(100)
     promotions = 1
-    while desk.promote().sleep_ms == 0:
+    while desk.sweep().sleep_ms == 0:
         promotions += 1
     assert promotions == 10
     assert (parked(desk), len(ready(desk))) == ({}, 1000)
@@ -426,12 +426,11 @@ def test_rule_10_a_clock_that_steps_back_an_hour_blocks_a_rate_for_one_window_at
     assert len(desk.claim(limit=1)) == 1
     assert len(desk.claim(limit=ahead)) == ahead - 1
     assert desk.claim() == []
-    desk.reap()
+    desk.sweep()
     desk.tick(-HOUR_MS)
     claimed_in_ms: dict[int, int] = {}
     for _ in range(12):
-        desk.reap()
-        desk.promote()
+        desk.sweep()
         claimed_in_ms[desk.now_ms] = len(desk.claim(limit=2000))
         desk.tick(250)
     check(desk)
@@ -451,15 +450,15 @@ def test_rule_10_a_rest_an_hour_ahead_ends_though_a_long_pause_was_once_made(des
     desk.enqueue("j0", "j1", key="k")
     desk.enqueue("s0", "s1", name="sms")
     assert len(jobs(desk, classes=("main", "sms"))) == 2
-    desk.reap()
+    desk.sweep()
     desk.tick(-HOUR_MS)
-    desk.reap()
+    desk.sweep()
     # Told at once; the claims find that the windows are not over, and are told again when they are.
-    desk.promote()
+    desk.sweep()
     assert take_markers(desk) == ["main", "sms"]
     assert jobs(desk, classes=("main", "sms")) == []
     desk.tick(1000)
-    desk.promote()
+    desk.sweep()
     assert take_markers(desk) == ["main", "sms"]
     assert sorted(names(jobs(desk, classes=("main", "sms")))) == ["j1", "s1"]
 
@@ -472,10 +471,10 @@ def test_rule_10_thousands_of_rests_an_hour_ahead_end(desk: Desk) -> None:
             pipe.hset(desk.keys.parked, f"main/k{number}", "rest")
             pipe.zadd(desk.keys.rest, {f"l:main/k{number}": START_MS + 100})
         pipe.execute()
-    desk.reap()
+    desk.sweep()
     desk.tick(-HOUR_MS)
     for _ in range(4):
-        desk.reap()
+        desk.sweep()
         desk.tick(100)
     assert parked(desk) == {}
     check(desk)
@@ -486,11 +485,11 @@ def test_rule_10_a_limit_that_was_changed_an_hour_ahead_keeps_no_sweep_busy(desk
     desk.enqueue("j0", "j1", key="k")
     assert names(jobs(desk)) == ["j0"] and jobs(desk) == []
     assert parked(desk) == {"main/k": "k:k"}
-    desk.reap()
+    desk.sweep()
     desk.tick(-HOUR_MS)
     waits_ms: list[int] = []
     for _ in range(3):
-        waits_ms.append(desk.reap().sleep_ms)
+        waits_ms.append(desk.sweep().sleep_ms)
         desk.tick(10)
     assert waits_ms[-1] > 0, f"the next sweep may wait, not {waits_ms}"
 
@@ -507,13 +506,13 @@ def test_rule_10_hundreds_of_limits_with_parked_lanes_an_hour_ahead_hear_of_a_ch
     first = [job for _ in range(5) for job in desk.claim(limit=100)]
     desk.claim(limit=300)
     assert (len(first), len(parked(desk))) == (many, many)
-    desk.reap()
+    desk.sweep()
     desk.tick(-HOUR_MS)
-    desk.reap()
+    desk.sweep()
     desk.tick(10)
     desk.set_limit("k:*", concurrency=2)
     for _ in range(5):
-        desk.reap()
+        desk.sweep()
         desk.tick(10)
     assert set(parked(desk)) == {f"main/{key}" for key in own}
     check(desk)
@@ -523,9 +522,9 @@ def test_rule_10_held_slots_an_hour_ahead_come_down_with_their_leases(desk: Desk
     desk.set_limit("k:k", concurrency=1)
     desk.enqueue("j0", "j1", key="k")
     (job,) = jobs(desk)
-    desk.reap()
+    desk.sweep()
     desk.tick(-HOUR_MS)
-    desk.reap()
+    desk.sweep()
     check(desk, room=True)
     assert desk.redis.zscore(desk.keys.held("k:k"), "j0") == desk.now_ms + LEASE_MS
     assert [lease for lease, _ in desk.sweep_past(LEASE_MS + 1)] == [job.lease]
@@ -543,7 +542,7 @@ def test_rule_20_the_sweep_mends_a_slot_that_nobody_holds(desk: Desk, target: st
     assert desk.claim() == []
     desk.sweep_past(LEASE_MS + 1)
     desk.tick(1)
-    desk.reap()
+    desk.sweep()
     take = take_markers(desk)
     assert take == ["main"]
     assert names(jobs(desk)) == ["j0"]
@@ -557,7 +556,7 @@ def test_rule_20_a_lane_that_waits_for_nothing_is_found_by_the_sweep(desk: Desk)
     # Somebody ended the lease without freeing its slot.
     desk.redis.zrem(desk.keys.held("k:k"), "j0")
     desk.redis.zrem(desk.keys.active, "j0")
-    desk.reap()
+    desk.sweep()
     assert (parked(desk), ready(desk)) == ({}, ["main/k"])
     assert hash_of(desk, desk.keys.parked) == {}
     assert job.lease.job == "j0"

@@ -72,7 +72,7 @@ STEPS = (
     (5, step("end", st.sampled_from(("finish", "release", "skip", "discard", "bury")), st.just(0), PICK)),
     (5, step("end", st.just("retry"), st.sampled_from((0, 300)), PICK)),
     (7, step("time", st.sampled_from((1, 300, 3_000)), st.sampled_from((1, 4)))),
-    (6, step("sweep")),
+    (6, step("sweep_and_tick")),
     (7, step("alter", st.sampled_from(sorted(ACTIONS)), PICK)),
     (3, step("alter", st.just("cancel"), PICK)),
     (3, step("limit", st.sampled_from(sorted(PER_MS)), st.integers(0, 2), st.sampled_from((0, 0, 1, 3)), st.just("sliding"))),
@@ -84,7 +84,7 @@ STEPS = (
         "missed": st.sampled_from(("all", "once", "skip")), "overlap": st.sampled_from(("skip", "allow")),
     }), asked(OPTIONS))),
     (2, step("change_schedule", SCHEDULE, st.sampled_from(("run_now", "disable", "enable", "enable", "remove")))),
-    (1, st.integers(0, 3).map(lambda number: ("sweep",) if number else ("obliterate",))),
+    (1, st.integers(0, 3).map(lambda number: ("sweep_and_tick",) if number else ("obliterate",))),
 )  # fmt: skip
 STEP = st.sampled_from([at for at, (weight, _) in enumerate(STEPS) for _ in range(weight)]).flatmap(lambda at: STEPS[at][1])
 

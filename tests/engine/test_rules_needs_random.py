@@ -69,8 +69,7 @@ class Family:
 
     def step(self) -> bool:
         """Run the first job that may run; False when there is none."""
-        self.desk.reap()
-        self.desk.promote()
+        self.desk.sweep()
         claimed = self.desk.claim(limit=1)
         for leased in claimed:
             place = int(leased.lease.job[1:])

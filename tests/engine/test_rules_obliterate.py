@@ -80,8 +80,7 @@ def test_jobs_that_end_and_workers_that_claim_while_it_goes_on_leave_nothing_beh
         desk.tick(1)
         if begun:
             claimed.extend(desk.claim("z"))
-        desk.promote()
-        desk.reap()
+        desk.sweep()
         if at != state or not held:
             return
         desk.run(Finish((held["r0"], held["r1"])))
@@ -92,7 +91,7 @@ def test_jobs_that_end_and_workers_that_claim_while_it_goes_on_leave_nothing_beh
 
     assert obliterate(desk, busy) and not held and claimed == []
     assert lasting(desk) <= STAYS | {"settings", "handing"}
-    desk.promote()
+    desk.sweep()
     assert lasting(desk) == STAYS | {"settings"}, "the version that workers know"
     assert set(desk.redis.hkeys(desk.keys.settings)) == {b"version"}  # type: ignore[arg-type]
     # It is a queue like any new one.
@@ -118,11 +117,10 @@ def test_one_that_is_not_finished_lets_jobs_start_again_after_a_minute(desk: Des
     desk.enqueue("a", "b")
     desk.run(Forget("0" * 16, desk.now_ms + 10_000, "begin", False))
     desk.tick(59_999)
-    desk.reap()
+    desk.sweep()
     assert desk.claim() == []
     desk.tick(1)
-    desk.reap()
-    desk.promote()
+    desk.sweep()
     assert desk.redis.llen(desk.keys.wake("main")) == 1
     assert len(desk.claim()) == 1, "within its limit"
 

@@ -15,7 +15,7 @@ import redis
 from engine import models
 from engine.models.model import Spec
 from engine.wire import scripts
-from engine.wire.operations import Enqueue, Enqueued, EnqueueMany, Finish, Forget, Page, Promote
+from engine.wire.operations import Enqueue, Enqueued, EnqueueMany, Finish, Forget, Page, Sweep
 from engine.wire.operations.channels import Publish
 from tests.engine.channels.channel_desk import NEVER_MS, TTL_S, ChannelDesk, message
 from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
@@ -152,10 +152,10 @@ def rests_that_end(desk: Desk) -> None:
         desk.redis.zadd(desk.keys.lane(f"main/{job}"), {job: 3e15})
         desk.redis.hset(desk.keys.parked, f"main/{job}", "rest")
         desk.redis.zadd(desk.keys.rest, {f"l:main/{job}": START_MS + int(job[1:])})
-    desk.reap()
+    desk.sweep()
     desk.tick(-HOUR_MS)
     # Five pieces of 4, or one.
-    sleeps_ms = [desk.reap().sleep_ms for _ in range(6)]
+    sleeps_ms = [desk.sweep().sleep_ms for _ in range(6)]
     assert sleeps_ms[:4] == [0] * 4 or scripts.PIECE_WORDS > pieces.SMALL
     assert not desk.redis.exists(desk.keys.parked, desk.keys.rest)
     assert desk.redis.zcard(desk.keys.ready("main")) == len(JOBS) and sleeps_ms[-1] > 0
@@ -165,8 +165,9 @@ def promoted_by_a_foreign_model(desk: Desk) -> Any:
     """What is about to move is noted before the first job moves: seen where the script is cut off right behind that."""
     desk.run(many(desk, delay_ms=500))
     desk.tick(1_000)
-    writes = -(-len(JOBS) // scripts.PIECE_WORDS)
-    sweep: Promote = desk.promote_operation()
+    # The first one is the time of the sweep.
+    writes = 1 + -(-len(JOBS) // scripts.PIECE_WORDS)
+    sweep: Sweep = desk.sweep_operation()
     assert desk.cut_off(sweep, writes)
     moving = desk.redis.smembers(f"{desk.keys.prefix}moving")
     assert moving == {*IDS}

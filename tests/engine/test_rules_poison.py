@@ -44,7 +44,7 @@ def test_rule_12_at_its_bound_the_sweep_buries_it_with_a_reason(desk: Desk, cras
     assert desk.mark(job.lease) == "ok"
     desk.sweep_past(LEASE_MS)
     desk.tick(1)
-    reaped = desk.reap()
+    reaped = desk.sweep()
     assert (reaped.leases, reaped.buried) == (((job.lease, crashes_max),), ("j1",))
     assert desk.places("j1") == {"dead"}
     run = desk.run_hash("j1")
@@ -115,7 +115,7 @@ def test_rules_01_and_12_a_burying_sweep_cut_off_after_any_write_buries_once_and
         desk.mark(job.lease)
         desk.sweep_past(LEASE_MS)
         desk.tick(1)
-        sweep = desk.reap_operation()
+        sweep = desk.sweep_operation()
         was_cut = desk.cut_off(sweep, writes)
         if resend:
             desk.run(sweep)
@@ -232,7 +232,7 @@ def test_rule_12_a_claim_takes_no_more_jobs_with_a_crash_behind_them_than_it_may
     claim = replace(desk.claim_operation("a"), crashed_max=0)
     assert desk.run(claim).jobs == () and desk.places("c2") == {"lane"}
     assert desk.redis.llen(desk.keys.wake("main")) == 0, "it took none: a marker would come back to it"
-    desk.reap()
+    desk.sweep()
     assert desk.redis.llen(desk.keys.wake("main")) == 1, "the sweep re-arms for the others"
 
 

@@ -27,12 +27,11 @@ def work_off(desk: Desk) -> None:
     """What healthy workers do until nothing is left that may run, and then a minute."""
     for _ in range(8):
         desk.sweep_past(LEASE_MS)
-        desk.promote()
+        desk.sweep()
         desk.finish(*(job.lease for job in desk.claim("z")))
     for _ in range(20):
         desk.tick(LEASE_MS // 3)
-        desk.reap()
-        desk.promote()
+        desk.sweep()
     desk.redis.delete(desk.keys.done, desk.keys.wake("main"))
 
 
@@ -126,11 +125,11 @@ def test_an_enqueue_that_was_cut_off_makes_no_later_job_of_its_id_early(desk: De
     desk.enqueue("j", delay_ms=1_000, nonce=b"another-")
     due_ms = desk.now_ms + 1_000
     desk.tick(100)
-    desk.promote()
+    desk.sweep()
     assert [score for _, score in desk.redis.zrange(desk.keys.due, 0, -1, withscores=True)] == [due_ms]
     assert not desk.claim()
     desk.tick(900)
-    desk.promote()
+    desk.sweep()
     assert [job.lease.job for job in desk.claim()] == ["j"] and not desk.redis.zcard(desk.keys.due)
 
 
@@ -153,7 +152,7 @@ def test_entries_of_dead_jobs_that_are_gone_are_found_wherever_they_stand(desk: 
     gone = ("j003", "j120", "j249")
     desk.redis.delete(*map(desk.keys.job, gone))
     for _ in range(4):
-        desk.reap()
+        desk.sweep()
     left: Any = desk.redis.zrange(desk.keys.dead, 0, -1)
     assert len(left) == 247 and not {job.decode() for job in left} & set(gone)
     assert desk.redis.exists(*map(desk.keys.run, gone)) == 0
@@ -220,7 +219,7 @@ def test_a_schedule_that_was_changed_by_half_ticks_when_its_definition_says(desk
             # What the hash says is due is told by the sweep, at the latest when it is due; nothing else is.
             words: Any = desk.redis.hmget(desk.keys.schedule("s"), "next_ms", "enabled")
             due_ms = int(words[0] or 0) if words[1] == b"1" else 0
-            told = desk.promote().due
+            told = desk.sweep().due
             assert len(told) == (0 < due_ms <= desk.now_ms), (writes, due_ms - desk.now_ms)
             desk.tick(1_000)
         if not desk.redis.exists(desk.keys.schedule("s")):

@@ -90,7 +90,7 @@ def test_an_end_that_was_cut_off_leaves_no_key_of_its_job(desk: Desk, scene: Any
             desk.run(operation)
         for _ in range(6):
             desk.sweep_past(LEASE_MS)
-            desk.promote()
+            desk.sweep()
             desk.finish(*(job.lease for job in desk.claim("z")))
         if "ended" in desk.places("j") or not desk.redis.exists(desk.keys.job("j")):
             assert remnants(desk) == set(), (writes, desk.dump())
@@ -147,7 +147,7 @@ def test_rule_25_sweeps_follow_at_once_while_many_results_are_let_go(desk: Desk)
     for number in range(260):
         desk.redis.zadd(desk.keys.keeping, {f"p{number}": desk.now_ms})
         desk.redis.set(desk.keys.result(f"p{number}"), "1", pxat=desk.now_ms + 2**48 + 5_000)
-    sleeps_ms = [desk.promote().sleep_ms for _ in range(4)]
+    sleeps_ms = [desk.sweep().sleep_ms for _ in range(4)]
     assert not desk.redis.exists(desk.keys.keeping)
     assert sleeps_ms[:3] == [0, 0, 0] and sleeps_ms[3] > 0
 
@@ -157,10 +157,10 @@ def test_rule_25_a_sweep_looks_at_a_bounded_number_of_children_and_not_in_vain(d
         desk.redis.zadd(desk.keys.keeping, {f"p{number}": desk.now_ms})
         desk.redis.set(desk.keys.result(f"p{number}"), "1", pxat=desk.now_ms + 2**48 + 5_000)
         desk.redis.sadd(desk.keys.heirs(f"p{number}"), *(f"c{child}" for child in range(75)))
-    assert desk.promote().sleep_ms == 0
+    assert desk.sweep().sleep_ms == 0
     left = sum(int(desk.redis.scard(desk.keys.heirs(f"p{number}"))) for number in range(20))  # type: ignore[arg-type]
     assert left == 500
-    assert desk.promote().sleep_ms > 0 and not desk.redis.exists(desk.keys.keeping)
+    assert desk.sweep().sleep_ms > 0 and not desk.redis.exists(desk.keys.keeping)
 
 
 def test_rule_25_results_that_are_still_needed_call_for_no_sweep(desk: Desk) -> None:
@@ -169,7 +169,7 @@ def test_rule_25_results_that_are_still_needed_call_for_no_sweep(desk: Desk) -> 
         desk.redis.zadd(desk.keys.keeping, {f"p{number}": desk.now_ms})
         desk.redis.set(desk.keys.result(f"p{number}"), "1", pxat=desk.now_ms + 2**48 + 5_000)
         desk.redis.sadd(desk.keys.heirs(f"p{number}"), "c")
-    assert all(desk.promote().sleep_ms > 0 for _ in range(4))
+    assert all(desk.sweep().sleep_ms > 0 for _ in range(4))
 
 
 def test_rule_25_a_sweep_looks_at_a_bounded_number_of_children_of_parents_that_run_again(desk: Desk) -> None:
@@ -178,8 +178,8 @@ def test_rule_25_a_sweep_looks_at_a_bounded_number_of_children_of_parents_that_r
         desk.redis.sadd(desk.keys.feeding, parent)
         desk.redis.sadd(desk.keys.feeds(parent), *(f"c{child}" for child in range(4_000)))
         desk.redis.zadd(desk.keys.handing, {f"-{parent}": desk.now_ms})
-    assert desk.promote().sleep_ms == 0
+    assert desk.sweep().sleep_ms == 0
     assert desk.redis.zrange(desk.keys.handing, 0, -1) == [b"-p3"]
-    assert desk.promote().sleep_ms > 0
+    assert desk.sweep().sleep_ms > 0
     assert not desk.redis.exists(desk.keys.handing)
     assert {desk.redis.scard(desk.keys.feeds(parent)) for parent in ("p1", "p2", "p3")} == {4_000}

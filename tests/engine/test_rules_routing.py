@@ -51,7 +51,7 @@ def test_a_failed_job_and_a_lost_one_come_back_to_their_class(desk: Desk) -> Non
     first, _ = desk.claim(classes=("main@gpu",))
     desk.retry(first.lease, delay_ms=10)
     desk.sweep_past(9001)
-    desk.promote()
+    desk.sweep()
     assert ready(desk, "main@gpu") == ["main@gpu"] and markers(desk) == ["main@gpu"]
     assert jobs(desk.claim(classes=("main",))) == []
     assert jobs(desk.claim(classes=("main@gpu",))) == ["j1", "j2"]
@@ -106,7 +106,7 @@ def test_rule_20_classes_of_one_name_share_its_rate(desk: Desk) -> None:
     assert desk.claim("b", classes=ALL) == []
     take_markers(desk)
     desk.tick(1000)
-    desk.promote()
+    desk.sweep()
     assert set(markers(desk)) == {lane for name in ALL for lane in ready(desk, name)}
     assert len(desk.claim("b", classes=ALL)) == 2
 
@@ -119,25 +119,25 @@ def test_rule_07_a_pause_of_a_name_holds_all_its_classes(desk: Desk) -> None:
     take_markers(desk)
     desk.pause("main")
     assert jobs(desk.claim(classes=(*ALL, "sms@gpu"))) == ["s0"]
-    desk.promote()
+    desk.sweep()
     assert markers(desk) == []
     desk.resume("main")
     assert take_markers(desk) == ["main", "main@gpu"]
     desk.pause("main", 500)
     assert desk.claim(classes=ALL) == []
     desk.tick(500)
-    desk.promote()
+    desk.sweep()
     assert take_markers(desk) == ["main", "main@gpu"]
     assert len(desk.claim(classes=ALL)) == 2
 
 
 def test_rule_22_whoever_knows_no_better_is_told_of_a_new_class(desk: Desk) -> None:
-    assert desk.promote().version == 0
+    assert desk.sweep().version == 0
     desk.enqueue("j1")
-    assert (desk.promote().version, news_lists(desk)) == (0, []), "every worker with a handler knows the class of a name"
+    assert (desk.sweep().version, news_lists(desk)) == (0, []), "every worker with a handler knows the class of a name"
     desk.enqueue("j2", route="gpu")
     desk.enqueue("j3", route="gpu")
-    assert (desk.promote().version, news_lists(desk)) == (1, ["0"])
+    assert (desk.sweep().version, news_lists(desk)) == (1, ["0"])
     # One marker reaches all: each that takes it leaves it for the next.
     for _ in range(3):
         assert desk.redis.lpop(desk.keys.news(0)) == b"1"

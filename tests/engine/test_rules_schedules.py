@@ -47,7 +47,7 @@ def to(desk: Desk, at_ms: int) -> None:
 
 def ticks(desk: Desk, worker: str = "s") -> list[Tick]:
     """The calls that a scheduler makes now of what is due."""
-    promoted = desk.run(desk.promote_operation(worker))
+    promoted = desk.run(desk.sweep_operation(worker))
     return [tick(due, promoted.srv_us // 1000, worker * 16, desk._count("ticks")) for due in promoted.due]
 
 
@@ -101,7 +101,7 @@ def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: Desk) -> N
         "error": "",
     }
     to(desk, FIRST_MS - 1)
-    promoted = desk.promote()
+    promoted = desk.sweep()
     assert (promoted.due, promoted.sleep_ms) == ((), 1)
     to(desk, FIRST_MS)
     assert [reply.jobs for reply in turn(desk)] == [(job_of(FIRST_MS),)]
@@ -350,7 +350,7 @@ def test_rule_01_a_change_cut_off_and_never_sent_again_leaves_no_schedule_that_s
         to(desk, FIRST_MS)
         for _ in range(3):
             turn(desk)
-        assert desk.promote().sleep_ms > 0, writes
+        assert desk.sweep().sleep_ms > 0, writes
         assert len(work_off(desk)) <= 1
         if not was_cut:
             return
@@ -445,7 +445,7 @@ def test_no_job_is_made_while_the_one_before_waits_or_runs(desk: Desk) -> None:
     desk.retry(leased.lease, delay_ms=MINUTE_MS + 1)
     assert next_tick() == [], "it waits for its next run"
     desk.tick(1)
-    desk.promote()
+    desk.sweep()
     assert work_off(desk) == first
     assert next_tick() == [job_of(FIRST_MS + 4 * MINUTE_MS)], "it has finished"
     (leased,) = desk.claim()

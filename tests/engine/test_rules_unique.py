@@ -38,7 +38,7 @@ def test_rule_23_a_unique_key_turns_others_away_through_all_states_of_its_job(de
     assert add(desk, "j1", unique="u", delay_ms=100) == created("j1")
     assert add(desk, "j2", unique="u") == ("duplicate", "j1", "delayed")
     desk.tick(100)
-    desk.promote()
+    desk.sweep()
     assert add(desk, "j3", unique="u") == ("duplicate", "j1", "waiting")
     lease = lease_of(desk)
     reply = desk.run(desk.enqueue_operation("j4", unique="u", nonce=b"4-------"))
@@ -239,7 +239,7 @@ def test_rules_01_and_23_an_end_cut_off_anywhere_leaves_no_key_that_keeps_others
             "fused": Finish((lease,), desk.claim_operation()),
             "bury": Bury((failure,)),
             "retry": Retry((failure,)),
-            "reap": desk.reap_operation(),
+            "reap": desk.sweep_operation(),
         }[how]
         was_cut = desk.cut_off(operation, writes)
         if resend:

@@ -47,7 +47,7 @@ def test_rule_24_every_tick_makes_its_job_once_whatever_happens_to_the_calls(des
     made: list[str] = []
 
     def look(worker: str) -> list[tuple[Tick, Call[Any], int]]:
-        promoted = desk.run(desk.promote_operation(worker))
+        promoted = desk.run(desk.sweep_operation(worker))
         found = [tick(due, promoted.srv_us // 1000, worker * 16, next(counters)) for due in promoted.due]
         return [(operation, desk.call(operation), desk.now_ms) for operation in found]
 

@@ -23,7 +23,7 @@ from tests.engine.helpers.slots import check_slots
 LANES = scripts_folder() / "lanes"
 REAL = sorted(path.stem for path in LANES.glob("*.lua"))
 ALLOW_OOM = {
-    *("extend", "finish", "retry", "bury", "release", "mark", "reap", "claim", "promote", "pause", "resume", "set_limit"),
+    *("extend", "finish", "retry", "bury", "release", "mark", "sweep", "claim", "pause", "resume", "set_limit"),
     *("enable_schedule", "remove_schedule", "beat", "orphans", "lock_extend", "lock_release", "replication_probe"),
     *("drop", "read_worker_updates", "set_worker", "look", "progress"),
     *("discard", "requeue", "run_now", "clean", "forget", "set_retention", "set_events"),

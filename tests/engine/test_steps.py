@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.wire.operations import Claim, Finish, Release, Retry, Wait
+from engine.worker.machine.claiming import BLOCK_MS
 from engine.worker.machine.events import Forked, LoseLease, TimerFired
 from tests.engine.helpers.machine import SERVER_MS, Machine, lost, started
 
@@ -273,14 +274,14 @@ def test_a_claim_that_fails_with_an_error_pauses_before_the_next() -> None:
 
 def test_it_blocks_for_a_marker_only_when_the_last_claim_left_nothing_and_there_is_room() -> None:
     """Rule 22."""
-    machine = Machine(concurrency=2, sweep_ms=700)
+    machine = Machine(concurrency=2)
     assert "wake" not in machine.out, "a claim is outstanding"
     jobs = [machine.job("a"), machine.job("b")]
     machine.give(*jobs)
     assert "wake" not in machine.out, "no room"
     machine.handler_ends(jobs[0])
     machine.give()
-    assert machine.out["wake"].operation == Wait(700, ("main",), 0)
+    assert machine.out["wake"].operation == Wait(BLOCK_MS, ("main",), 0)
     machine.wake(False)
     assert isinstance(machine.out["wake"].operation, Wait) and machine.work is None
     machine.wake(True)

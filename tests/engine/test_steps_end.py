@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.wire.operations import Claim, Count, Counts, Finish, Promote, Reap, Reaped, Release, Retry, Wait
+from engine.wire.operations import Claim, Count, Counts, Finish, Release, Retry, Sweep, Wait
 from engine.worker.machine.events import StopAsked, TimerFired
 from tests.engine.helpers.machine import MS, Machine, exits, started
 
@@ -138,15 +138,15 @@ def test_a_worker_without_burst_never_counts() -> None:
     assert not any(isinstance(getattr(action, "call", None), Count) for action in machine.log)
 
 
-def test_a_sweep_reaps_and_then_promotes_and_comes_again_when_the_replies_say() -> None:
+def test_a_sweep_comes_again_when_its_reply_says() -> None:
     """Rule 13: until the next lease end or due time, at most the interval."""
     machine = Machine(sweep_ms=1000)
-    assert isinstance(machine.out["sweep"].operation, Reap)
+    assert isinstance(machine.out["sweep"].operation, Sweep)
     machine.sweep(sleep_ms=300)
     machine.wait(298)
     assert "sweep" not in machine.out
     machine.wait(3)
-    assert isinstance(machine.out["sweep"].operation, Reap)
+    assert isinstance(machine.out["sweep"].operation, Sweep)
     machine.sweep(sleep_ms=1000)
     machine.wait(998)
     assert "sweep" not in machine.out
@@ -161,20 +161,16 @@ def test_a_claim_brings_the_next_sweep_nearer() -> None:
     machine.wait(38)
     assert "sweep" not in machine.out
     machine.wait(3)
-    assert isinstance(machine.out["sweep"].operation, Reap)
+    assert isinstance(machine.out["sweep"].operation, Sweep)
 
 
-@pytest.mark.parametrize("at", ["reap", "promote"])
-def test_a_failed_sweep_comes_again_after_one_interval(at: str) -> None:
+def test_a_failed_sweep_comes_again_after_one_interval() -> None:
     machine = Machine(sweep_ms=500)
-    if at == "promote":
-        machine.answer("sweep", Reaped(machine.srv_us, 500, ()))
-        assert isinstance(machine.out["sweep"].operation, Promote)
     machine.fail("sweep")
     machine.wait(498)
     assert "sweep" not in machine.out
     machine.wait(3)
-    assert isinstance(machine.out["sweep"].operation, Reap)
+    assert isinstance(machine.out["sweep"].operation, Sweep)
 
 
 def test_what_a_sweep_set_free_is_claimed() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.wire.operations import Claim, Extend, Finish, Promoted, ReadWorkerUpdates, Reaped, Woken, WorkerUpdates
+from engine.wire.operations import Claim, Extend, Finish, ReadWorkerUpdates, Swept, Woken, WorkerUpdates
 from engine.worker.machine.events import Forked, Send
 from tests.engine.helpers.machine import MS, Machine, lost, started
 
@@ -50,8 +50,7 @@ def test_rule_22_a_marker_of_the_news_that_is_taken_while_they_are_asked_for_is_
     """A sweep told of them as well. Others block on the list of this marker and on no other, so the worker asks once more."""
     machine = Machine(concurrency=1)
     machine.give()
-    machine.answer("sweep", Reaped(machine.srv_us, 1000, ()))
-    machine.answer("sweep", Promoted(machine.srv_us, 0, 1000, version=1))
+    machine.answer("sweep", Swept(machine.srv_us, 1000, version=1))
     learned = WorkerUpdates(machine.srv_us, 1, 0, None, ())
     for more in (True, False):
         assert machine.out["sweep"].operation == ReadWorkerUpdates(0, "w")
@@ -61,12 +60,11 @@ def test_rule_22_a_marker_of_the_news_that_is_taken_while_they_are_asked_for_is_
     assert "sweep" not in machine.out
 
 
-def test_rule_13_a_promotion_does_not_postpone_the_sweep_that_a_claim_asked_for() -> None:
+def test_rule_13_a_sweep_does_not_postpone_the_sweep_that_a_claim_asked_for() -> None:
     machine = Machine(concurrency=2)
-    machine.answer("sweep", Reaped(machine.srv_us, 1000, ()))
-    # A job due in 20 ms came after the server ran the promotion and before it ran the claim.
+    # A job due in 20 ms came after the server ran the sweep and before it ran the claim.
     machine.give(sleep_ms=20)
-    machine.answer("sweep", Promoted(machine.srv_us, 0, 1000))
+    machine.answer("sweep", Swept(machine.srv_us, 1000))
     machine.wait(21)
     assert "sweep" in machine.out
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.wire.operations import Claim, Count, Counts, DueSchedule, Promote, Promoted, Reap, Reaped, Tick, Ticked
+from engine.wire.operations import Claim, Count, Counts, DueSchedule, Sweep, Swept, Tick, Ticked
 from engine.worker.machine.events import StopAsked
 from tests.engine.helpers.machine import SERVER_MS, Machine, exits
 
@@ -17,11 +17,9 @@ def due(name: str, timing: str = SECOND, expected_ms: int = SERVER_MS) -> DueSch
 
 
 def swept(machine: Machine, *schedules: DueSchedule, sleep_ms: int = 0) -> None:
-    """Answer reap and promote."""
-    assert isinstance(machine.out["sweep"].operation, Reap)
-    machine.answer("sweep", Reaped(machine.srv_us, 1000, ()))
-    assert isinstance(machine.out["sweep"].operation, Promote)
-    machine.answer("sweep", Promoted(machine.srv_us, 0, sleep_ms, (), schedules))
+    """Answer a sweep."""
+    assert isinstance(machine.out["sweep"].operation, Sweep)
+    machine.answer("sweep", Swept(machine.srv_us, sleep_ms, due=schedules))
 
 
 def outstanding(machine: Machine) -> Tick:
@@ -35,20 +33,19 @@ def test_what_is_due_ticks_before_the_next_sweep() -> None:
     machine = Machine()
     swept(machine, due("a"), due("b"))
     first = outstanding(machine)
-    assert first == Tick("0" * 15 + "1", 3, "a", "7", SERVER_MS, (SERVER_MS,), SERVER_MS + 1000, 0, "allow")
+    assert first == Tick("0" * 15 + "1", 2, "a", "7", SERVER_MS, (SERVER_MS,), SERVER_MS + 1000, 0, "allow")
     machine.answer("sweep", Ticked(machine.srv_us, "ticked", ("cron:a:1",)))
-    assert (outstanding(machine).schedule, outstanding(machine).counter) == ("b", 4)
+    assert (outstanding(machine).schedule, outstanding(machine).counter) == ("b", 3)
     machine.answer("sweep", Ticked(machine.srv_us, "moved"))
     machine.wait(2)
     # Their counters are taken: no later sweep is mistaken for an earlier one.
     operation = machine.out["sweep"].operation
-    assert isinstance(operation, Reap) and operation.counter == 5
+    assert isinstance(operation, Sweep) and operation.counter == 4
 
 
 def test_ticks_are_reckoned_from_the_servers_time_in_the_reply() -> None:
     machine = Machine()
-    machine.answer("sweep", Reaped(machine.srv_us, 1000, ()))
-    machine.answer("sweep", Promoted((SERVER_MS + 2500) * 1000, 0, 0, (), (due("a"),)))
+    machine.answer("sweep", Swept((SERVER_MS + 2500) * 1000, 0, due=(due("a"),)))
     tick = outstanding(machine)
     assert (tick.ticks_ms, tick.next_ms) == ((SERVER_MS, SERVER_MS + 1000, SERVER_MS + 2000), SERVER_MS + 3000)
 
@@ -66,12 +63,16 @@ def test_what_cannot_be_read_is_set_aside_and_the_next_one_ticks(timing: str) ->
 def test_a_zone_that_is_not_known_here_is_left_to_others_for_half_a_minute_and_then_set_aside() -> None:
     machine = Machine()
     swept(machine, due("bad", MARS), due("good"))
-    assert (outstanding(machine).schedule, outstanding(machine).counter) == ("good", 3)
+    assert (outstanding(machine).schedule, outstanding(machine).counter) == ("good", 2)
     machine.answer("sweep", Ticked(machine.srv_us, "ticked"))
     # It stays due, which must not make this worker sweep without a pause.
     began_ms = machine.now_ms
     machine.wait(199)
     assert "sweep" not in machine.out
+    machine.wait(2)
+    operation = machine.out["sweep"].operation
+    assert isinstance(operation, Sweep) and operation.yields, "a follower that knows the zone may lead"
+    swept(machine, due("bad", MARS))
     while "sweep" not in machine.out:
         machine.wait(201)
         assert machine.now_ms - began_ms < 30_500
@@ -99,7 +100,7 @@ def test_a_tick_that_the_server_refuses_holds_up_no_other_and_waits_a_sweep() ->
     machine.wait(990)
     assert "sweep" not in machine.out
     machine.wait(20)
-    assert isinstance(machine.out["sweep"].operation, Reap)
+    assert isinstance(machine.out["sweep"].operation, Sweep)
 
 
 def test_after_a_tick_that_went_unanswered_the_next_sweep_asks_anew() -> None:

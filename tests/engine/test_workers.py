@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from dataclasses import replace
 from typing import Any
@@ -59,19 +60,70 @@ def test_a_beat_lists_a_worker_until_it_runs_out_and_a_leave_ends_it(desk: Desk)
 
 
 @pytest.mark.feature("BQ31", "MQ23", "MQ24")
-def test_one_worker_leads_until_its_beats_run_out_or_it_leaves(desk: Desk) -> None:
+def test_rule_13_one_worker_leads_until_it_sweeps_no_more_or_leaves(desk: Desk) -> None:
     assert desk.beat("a").leads and not desk.beat("b").leads
     assert desk.redis.get(desk.keys.leader) == b"a" * 16
-    desk.tick(20_000)
-    assert desk.beat("a").leads, "a beat renews it"
-    desk.tick(TTL_MS - 1)
-    assert not desk.beat("b").leads
+    for _ in range(40):
+        desk.tick(1000)
+        assert desk.sweep("a").leads and not desk.sweep("c").leads
+        assert desk.beat("a").leads and not desk.beat("b").leads
+    desk.tick(1249)
+    assert desk.beat("a").leads and not desk.beat("b").leads and not desk.sweep("c").leads
     desk.tick(1)
-    assert desk.beat("b").leads and not desk.beat("a").leads
+    assert desk.beat("b").leads, "beats alone keep no lead, nor do the sweeps of others"
+    assert not desk.beat("a").leads and not desk.sweep("a").leads and desk.sweep("b").leads
+    desk.tick(600)
+    assert not desk.beat("a", sweep_ms=500).leads, "it has swept in time, by the interval of this one"
+    desk.tick(25)
+    assert desk.beat("a", sweep_ms=500).leads, "who sweeps more often takes the lead of who does not"
+    desk.tick(1000)
+    assert desk.sweep("a", yields=True).leads and not desk.beat("b").leads
+    desk.tick(250)
+    assert desk.sweep("a", yields=True).leads and desk.beat("b").leads, "a sweep that leaves something to others does not count"
     desk.run(replace(desk.beat_operation("b"), until_ms=0))
     assert desk.redis.exists(desk.keys.leader) == 0
     desk.run(replace(desk.beat_operation("c"), until_ms=0))
     assert desk.beat("a").leads, "who does not lead ends nobody's lead"
+
+
+def test_rule_10_a_leader_that_died_before_the_clock_stepped_back_is_succeeded_at_once(desk: Desk) -> None:
+    assert desk.beat("a").leads
+    desk.sweep("a")
+    desk.tick(-3_600_000)
+    assert desk.beat("b").leads and not desk.sweep("a").leads
+
+
+@pytest.mark.parametrize("followers", [1, 3, 9, 20])
+def test_rule_13_followers_look_after_the_leader_in_turn_and_one_finds_it_silent_at_once(desk: Desk, followers: int) -> None:
+    """Together they beat once in each interval, or else each of them every ten seconds."""
+    letters = "bcdefghijklmnopqrstuvwxyz"[:followers]
+    assert desk.beat("a").leads and desk.beat("a").turn_ms == 0
+    turns = {letter: desk.now_ms + 37 * at for at, letter in enumerate(letters)}
+    looks: list[int] = []
+    sweep_at_ms = start_ms = desk.now_ms
+    while desk.now_ms < start_ms + 60_000:
+        letter = min(turns, key=lambda name: turns[name])
+        desk.tick(min(turns[letter], sweep_at_ms) - desk.now_ms)
+        if desk.now_ms == sweep_at_ms:
+            assert desk.sweep("a").leads
+            desk.beat("a")
+            sweep_at_ms += 1000
+            continue
+        reply = desk.beat(letter)
+        assert not reply.leads and 0 < reply.turn_ms <= 10_500
+        turns[letter] = desk.now_ms + reply.turn_ms
+        looks.append(desk.now_ms)
+    late = [at_ms for at_ms in looks if at_ms > start_ms + 30_000]
+    assert len(late) <= max(30, 3 * followers) + 1
+    assert max(after - before for before, after in itertools.pairwise(late)) <= 1000
+    # It dies just after a sweep.
+    leads = False
+    while not leads:
+        letter = min(turns, key=lambda name: turns[name])
+        desk.tick(turns[letter] - desk.now_ms)
+        reply = desk.beat(letter)
+        leads, turns[letter] = reply.leads, desk.now_ms + reply.turn_ms
+    assert desk.now_ms - (sweep_at_ms - 1000) <= 1250
 
 
 @pytest.mark.feature("BQ32", "MQ31")
@@ -198,7 +250,7 @@ def test_the_lists_of_both_faces_say_what_the_beats_told(ironclaim_url: str, que
     now_ms = queue.driver.server_now_ms()
     for number, name in enumerate(("w1", "w2", "w1"), 1):
         text = json.dumps({**about, "name": name, "started_ms": now_ms})
-        queue.driver.run(queue.model.call(Beat(str(number) * 16, 1, TTL_MS, now_ms + TTL_MS, 9000, text, ("0" * 16,))))
+        queue.driver.run(queue.model.call(Beat(str(number) * 16, 1, TTL_MS, now_ms + TTL_MS, 9000, 1000, text, ("0" * 16,))))
     listed = queue.workers.list()
     assert [(info.name, info.incarnation[0]) for info in listed] == [("w1", "1"), ("w2", "2"), ("w1", "3")]
     first: Any = listed[0]

@@ -102,6 +102,27 @@ MEMBERS = (
     ),
     Removal(
         13,
+        "nobody succeeds a leader that has died",
+        (Edit("silent-leader-is-succeeded", ""),),
+        ("unswept",),
+        ("followers",),
+    ),
+    Removal(
+        13,
+        "the followers do not look after the leader in turn",
+        (Edit("followers-look-after-the-leader", "pass"),),
+        ("unswept",),
+        ("followers",),
+    ),
+    Removal(
+        13,
+        "who takes the lead does not sweep",
+        (Edit("new-leader-sweeps", "pass"),),
+        ("unswept",),
+        ("followers", "beats"),
+    ),
+    Removal(
+        13,
         "nobody looks for the leases of workers that have stopped beating",
         (Edit("orphans-are-looked-for", "if False:"),),
         ("orphan",),

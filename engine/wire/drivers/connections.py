@@ -6,7 +6,9 @@ The client's own retries are off: redis-py re-sends EVALSHA by default, and re-s
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import threading
 import time
 import weakref
@@ -54,6 +56,9 @@ class Connections:
         """Begin without connections: at first, and in a forked child, where another thread may have held the lock for ever."""
         self._lock = threading.Lock()
         self._idle: list[tuple[Connection, int]] = []
+        # All that are open, and whether they are to be broken.
+        self._open: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._broken = False
         self._turns = threading.BoundedSemaphore(self._most) if self._most else None
         self._pid = os.getpid()
 
@@ -79,10 +84,15 @@ class Connections:
                 connection, idle_since_ns = self._idle.pop() if self._idle else (None, 0)
             if connection is None:
                 connection = self._class(**self._settings, redis_connect_func=self._greet)
+                with self._lock:
+                    self._open.add(connection)
                 connection.connect()
             elif time.monotonic_ns() - idle_since_ns > self._check_ns and _has_news(connection):
                 connection.disconnect()
                 connection.connect()
+            if self._broken:
+                connection.disconnect()
+                raise redis.ConnectionError("the connections are broken")
         except BaseException:
             self._turn_over()
             raise
@@ -105,6 +115,18 @@ class Connections:
             idle, self._idle = self._idle, []
         for connection, _ in idle:
             connection.disconnect()
+
+    def break_all(self) -> None:
+        """Break the connections, also those on which somebody waits for a reply, who gets an error. No other one is taken."""
+        self._broken = True
+        with self._lock:
+            connections = list(self._open)
+        for connection in connections:
+            # Closing it from here would leave the one who reads without a socket; so it ends as if the server had closed it.
+            sock = connection._sock
+            if sock is not None:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
 
     def _turn_over(self) -> None:
         if self._turns is not None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-from engine.errors import EngineError
+from engine.errors import EngineError, OutcomeUnknown
 from engine.observer import Observer
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
@@ -125,6 +125,12 @@ class SyncDriver:
         """The server time after which a call that is built now is void (rule 3). The server's time must be known."""
         return self.clock.now_ms(time.monotonic_ns()) + self.deadline_ms
 
+    def interrupt(self) -> None:
+        """Break off the calls that wait for their replies: each raises OutcomeUnknown now, and is not sent again. Safe from any
+        thread; the driver carries no more calls afterwards."""
+        self._pause = _interrupted
+        self._connections.break_all()
+
     def close(self) -> None:
         """Close the idle connections."""
         self._connections.close()
@@ -178,3 +184,8 @@ class SyncDriver:
             else:
                 self._connections.give_back(connection)
         return replies if self._durability is None else self._durability.judge(in_flight, replies)
+
+
+def _interrupted(pause_s: float) -> None:
+    """In place of the pause before a call is sent again."""
+    raise OutcomeUnknown("interrupted while it waited for its reply")

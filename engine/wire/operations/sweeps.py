@@ -1,4 +1,4 @@
-"""The maintenance that every worker does: promotions, reaps, waits for work, and updates for workers, each with its reply."""
+"""The maintenance that workers do: sweeps, waits for work, and updates for workers, each with its reply."""
 
 from __future__ import annotations
 
@@ -12,75 +12,62 @@ from engine.wire.operations.schedules import DueSchedule, number
 
 
 @dataclass(frozen=True, slots=True)
-class Promote(Declaration, script="promote", slots={"most_ms": "sleep_max_ms"}):
-    """Make due jobs claimable. (incarnation, counter) is the identity; reaps and promotions count together."""
-
-    incarnation: str
-    counter: int
-    limit: int
-    sleep_max_ms: int
-
-    def parse(self, raw: Any, decode: object) -> Promoted:
-        """The raw reply as a value: six words for each schedule that is due."""
-        promoted = int(raw[2][0]) if raw[2] else 0
-        corrupt = tuple(job.decode() for job in raw[2][1:])
-        texts = [word.decode(errors="replace") for word in raw[3]]
-        due = [
-            DueSchedule(name, version, number(expected_ms), number(anchor_ms), timing, policy)
-            for name, version, expected_ms, anchor_ms, timing, policy in zip(*[iter(texts)] * 6, strict=True)
-        ]
-        return Promoted(server_us(raw), promoted, int(raw[1]), corrupt, tuple(due), int(raw[4]))
-
-
-@dataclass(frozen=True, slots=True)
-class Promoted:
-    """How many due jobs became claimable, and the first of the schedules that are due. `corrupt`: ids that the script could not
-    read and buried. `version` of the news."""
-
-    srv_us: int
-    promoted: int
-    sleep_ms: int
-    corrupt: tuple[str, ...] = ()
-    due: tuple[DueSchedule, ...] = ()
-    version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Reap(Declaration, script="reap", slots={"most_ms": "sleep_max_ms"}):
-    """Take expired leases away; jobs that have crashed too often are buried. (incarnation, counter) is the identity. `orphans`:
-    instead of expired ones those of workers that have stopped beating."""
+class Sweep(Declaration, script="sweep", slots={"most_ms": "sleep_max_ms"}):
+    """Take expired leases away, where jobs that have crashed too often are buried, make due jobs claimable, and keep what is kept
+    within its bounds. (incarnation, counter) is the identity. `yields`: if it comes from the leader, it does not count as one of
+    the leader's, so that another worker may take the lead. `orphans`: take the leases of workers that have stopped beating, and
+    do nothing else."""
 
     incarnation: str
     counter: int
     limit: int
     sleep_max_ms: int
     done_max: int
+    yields: bool = False
     orphans: bool = False
 
-    def parse(self, raw: Any, decode: object) -> Reaped:
-        """The raw reply as a value: five words for each lease."""
-        leases: list[tuple[Lease, int]] = []
-        jobs: dict[str, list[str]] = {kind: [] for kind in _REAPED_KINDS}
-        for kind, job, fence, nonce, crashes in zip(*[iter(raw[2])] * 5, strict=True):
-            jobs[one_of(kind, _REAPED_KINDS)].append(job.decode())
-            if nonce != b"-":
-                leases.append((Lease(job.decode(), int(fence), nonce.decode()), int(crashes)))
-        return Reaped(server_us(raw), int(raw[1]), tuple(leases), tuple(jobs["buried"]), tuple(jobs["corrupt"]))
+    def parse(self, raw: Any, decode: object) -> Swept:
+        """The raw reply as a value: five words for each lease, six for each schedule that is due."""
+        if self.orphans:
+            return Swept(server_us(raw), int(raw[1]), *_taken(raw[2]))
+        texts = [word.decode(errors="replace") for word in raw[4]]
+        due = [
+            DueSchedule(name, version, number(expected_ms), number(anchor_ms), timing, policy)
+            for name, version, expected_ms, anchor_ms, timing, policy in zip(*[iter(texts)] * 6, strict=True)
+        ]
+        return Swept(server_us(raw), int(raw[1]), *_taken(raw[3]), int(raw[2]), tuple(due), int(raw[5]), raw[6] == 1)
 
 
-_REAPED_KINDS = ("reaped", "buried", "corrupt")
+def _taken(words: Any) -> tuple[tuple[tuple[Lease, int], ...], tuple[str, ...], tuple[str, ...]]:
+    """The leases with their crash counters, the jobs that were buried, and those that could not be read."""
+    leases: list[tuple[Lease, int]] = []
+    jobs: dict[str, list[str]] = {kind: [] for kind in _SWEPT_KINDS}
+    for kind, job, fence, nonce, crashes in zip(*[iter(words)] * 5, strict=True):
+        jobs[one_of(kind, _SWEPT_KINDS)].append(job.decode())
+        if nonce != b"-":
+            leases.append((Lease(job.decode(), int(fence), nonce.decode()), int(crashes)))
+    return tuple(leases), tuple(jobs["buried"]), tuple(jobs["corrupt"])
+
+
+_SWEPT_KINDS = ("reaped", "buried", "corrupt")
 
 
 @dataclass(frozen=True, slots=True)
-class Reaped:
+class Swept:
     """The leases that were taken away, each with the job's crash counter. `buried`: ids that had crashed too often; `corrupt`:
-    ids that the script could not read and buried. Where a sweep was cut off, an id may stand there without its lease."""
+    ids that the script could not read and buried. Where a sweep was cut off, an id may stand there without its lease. `promoted`:
+    how many due jobs became claimable; `due`: the first of the schedules that are due; `version` of the news; `leads`: the caller
+    is the leader."""
 
     srv_us: int
     sleep_ms: int
-    leases: tuple[tuple[Lease, int], ...]
+    leases: tuple[tuple[Lease, int], ...] = ()
     buried: tuple[str, ...] = ()
     corrupt: tuple[str, ...] = ()
+    promoted: int = 0
+    due: tuple[DueSchedule, ...] = ()
+    version: int = 0
+    leads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,5 +114,5 @@ class WorkerUpdates:
     targets: tuple[tuple[str, str], ...]
 
 
-SweepsOperation = Promote | Reap | Wait | ReadWorkerUpdates
-SweepsReply = Promoted | Reaped | Woken | WorkerUpdates
+SweepsOperation = Sweep | Wait | ReadWorkerUpdates
+SweepsReply = Swept | Woken | WorkerUpdates

@@ -14,19 +14,21 @@ from engine.wire.operations.raw_replies import one_of, server_us
 @dataclass(frozen=True, slots=True)
 class Beat(Declaration, script="beat", patient=False):
     """A worker lives: until `until_ms` nobody takes its leases for orphaned. 0: it has ended. (incarnation, counter) is the
-    identity. `about` is JSON for people; `others`: further incarnations whose leases it still has."""
+    identity. `sweep_ms` is its sweep interval, by which it would find the leader silent. `about` is JSON for people; `others`:
+    further incarnations whose leases it still has."""
 
     incarnation: str
     counter: int
     ttl_ms: int
     until_ms: int
     lease_ms: int
+    sweep_ms: int
     about: str
     others: tuple[str, ...] = ()
 
     def parse(self, raw: Any, decode: object) -> Beaten:
         """The raw reply as a value."""
-        return Beaten(server_us(raw), one_of(raw[1], _BEAT_RESULTS), raw[2] == 1, raw[3] == 1)
+        return Beaten(server_us(raw), one_of(raw[1], _BEAT_RESULTS), raw[2] == 1, raw[3] == 1, int(raw[4]), int(raw[5]))
 
 
 BeatResult = Literal["ok", "repeated", "left"]
@@ -35,13 +37,16 @@ _BEAT_RESULTS = get_args(BeatResult)
 
 @dataclass(frozen=True, slots=True)
 class Beaten:
-    """`leads`: this worker is the one whose sweeps come at once (the others follow); `orphaned`: workers have stopped beating and
-    may have left leases."""
+    """`leads`: this worker is the one that sweeps (the others follow); `orphaned`: workers have stopped beating and may have left
+    leases; `turn_ms`: in so long it is this follower's turn to look after the leader, with a beat (0: when the next one is due
+    anyway); `version` of the news."""
 
     srv_us: int
     result: BeatResult
     leads: bool
     orphaned: bool
+    turn_ms: int = 0
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

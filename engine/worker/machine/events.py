@@ -13,8 +13,8 @@ from engine.wire.operations import Lease, LeasedJob, Reply
 
 #: Each slot carries one call at a time:
 #: work (claim, finish and claim, retry, bury, release, mark); finish (finishes that would wait for the call on `work`); renew
-#: (extend, so that neither a slow claim nor a busy handler delays a renewal, rule 14); sweep (reap, promote, news, count); wake
-#: (the blocking wait, on a connection of its own).
+#: (extend, so that neither a slow claim nor a busy handler delays a renewal, rule 14); sweep (beat, sweep, news, tick, count);
+#: wake (the blocking wait, on a connection of its own).
 Slot = Literal["work", "finish", "renew", "sweep", "wake"]
 #: Nanoseconds in a millisecond.
 MS = 1_000_000

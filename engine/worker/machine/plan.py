@@ -111,7 +111,7 @@ class Planning(State):
             return
         incarnation = self._claiming.incarnation
         operation: Operation | None = None
-        if self._heartbeat.due(now_ns):
+        if self._heartbeat.due(now_ns, informed=self._informed):
             operation = self._heartbeat.next_beat(incarnation, self._lease_table.leases(), now_ns)
         idle = not (self.owned or self._unacknowledged)
         if operation is None and self._stopping.on and idle and self._heartbeat.leaves(now_ns):

@@ -25,15 +25,13 @@ from engine.wire.operations import (
     Marked,
     NoteProgress,
     Operation,
-    Promote,
-    Promoted,
     ReadWorkerUpdates,
-    Reap,
-    Reaped,
     Release,
     ReportRunTimes,
     Retry,
     RunTimesReported,
+    Sweep,
+    Swept,
     Tick,
     Ticked,
     Wait,
@@ -69,7 +67,7 @@ class ReplyHandling(State):
                     self._sweeping.learn(operation.version, marker=True)
                 if reply.marker and not self._may_claim(now_ns):
                     # The marker is taken and this worker cannot claim: a sweep re-arms it for the others.
-                    self._sweeping.at_ns = event.done_ns
+                    self._sweeping.soon(event.done_ns)
             case Extended():
                 self._extended(event, operation, reply, actions)
             case Marked() if isinstance(operation, NoteProgress):
@@ -82,18 +80,17 @@ class ReplyHandling(State):
             case Marked() if isinstance(operation, Mark):
                 self._marked(operation.lease, reply, actions)
             case Beaten() if isinstance(operation, Beat):
-                self._heartbeat.answered(operation)
+                self._heartbeat.answered(operation, reply.turn_ms, event.done_ns)
                 self._sweeping.beaten(reply, event.done_ns)
+                self._compare(reply.version)
             case RunTimesReported():
                 self._statistics.answered()
-            case Reaped():
-                self._sweeping.reaped(operation, reply, event.done_ns)
-                self._claiming.hear(bool(reply.leases))
-            case Promoted():
-                self._claiming.hear(reply.promoted > 0)
-                self._sweeping.promoted(reply, event.done_ns)
-                if reply.version != self._claiming.version:
-                    self._sweeping.learn(self._claiming.version)
+            case Swept() if isinstance(operation, Sweep):
+                self._claiming.hear(bool(reply.leases) or reply.promoted > 0)
+                if self._sweeping.swept(operation, reply, event.done_ns):
+                    self._heartbeat.soon(event.done_ns)
+                if not operation.orphans:
+                    self._compare(reply.version)
             case WorkerUpdates():
                 self._claiming.learned(reply)
                 self._sweeping.learned(self._claiming.classes)
@@ -107,6 +104,11 @@ class ReplyHandling(State):
             case _:
                 # An ended lease: ok, repeated or stale, the server has decided, and there is nothing left to do.
                 pass
+
+    def _compare(self, version: int) -> None:
+        """A reply named the version of the news: ask for them where it is not the one that this worker knows."""
+        if version != self._claiming.version:
+            self._sweeping.learn(self._claiming.version)
 
     def _nothing_left(self, counts: Counts) -> bool:
         """Whether a burst is over: nothing is to come, or where delays do not matter, nothing could be claimed."""
@@ -177,10 +179,13 @@ class ReplyHandling(State):
                 self._call_slots.pause("work", now_ns)
             case Tick() if event.fault:
                 self._sweeping.tick_failed(now_ns)
-            case Promote() | Reap() | ReadWorkerUpdates() | Count() | Tick():
+            case Sweep() | ReadWorkerUpdates() | Count() | Tick():
                 self._sweeping.failed(now_ns)
             case Beat():
                 self._heartbeat.failed(operation, now_ns)
+                if operation.until_ms:
+                    # Nobody has told whether somebody else leads.
+                    self._sweeping.soon(now_ns)
             case ReportRunTimes():
                 self._statistics.unanswered(now_ns, fault=event.fault)
             case Extend():

@@ -37,16 +37,25 @@ class Heartbeat:
         self._started_ms = 0
         self._leaving_since_ns: int | None = None
         self._gone = not settings.beat_ms
-        #: When the next beat is due; None without beats.
-        self.at_ns: int | None = now_ns if settings.beat_ms else None
+        # When the next beat is due, and when the last one was sent; None without beats.
+        self._at_ns: int | None = now_ns if settings.beat_ms else None
+        self._sent_ns = now_ns
 
-    def due(self, now_ns: int) -> bool:
+    def next_ns(self, *, informed: bool) -> int | None:
+        """When the next heartbeat is due. Who is not `informed` of news in another way asks with one in each sweep interval."""
+        if self._at_ns is None or informed:
+            return self._at_ns
+        return min(self._at_ns, self._sent_ns + self._settings.sweep_ms * MS)
+
+    def due(self, now_ns: int, *, informed: bool) -> bool:
         """Whether a heartbeat is due."""
-        return self.at_ns is not None and now_ns >= self.at_ns and self._clock.known
+        at_ns = self.next_ns(informed=informed)
+        return at_ns is not None and now_ns >= at_ns and self._clock.known
 
     def next_beat(self, incarnation: str, leases: Iterable[Lease], now_ns: int) -> Beat:
         """Build the heartbeat that is due."""
-        self.at_ns = now_ns + self._interval_ms * MS
+        self._at_ns = now_ns + self._interval_ms * MS
+        self._sent_ns = now_ns
         now_ms = self._clock.now_ms(now_ns)
         self._started_ms = self._started_ms or now_ms
         held = list(leases)
@@ -55,7 +64,9 @@ class Heartbeat:
         self._counter += 1
         about = self._about(held)
         ttl_ms = self._interval_ms * BEATS_MISSED
-        return Beat(incarnation, self._counter, ttl_ms, now_ms + ttl_ms, self._settings.lease_ms, about, tuple(sorted(others)))
+        settings = self._settings
+        words = (settings.lease_ms, settings.sweep_ms, about, tuple(sorted(others)))
+        return Beat(incarnation, self._counter, ttl_ms, now_ms + ttl_ms, *words)
 
     def next_note(self, now_ns: int) -> NoteQueue | None:
         """The call that lists the queue as used, once a minute beside the heartbeats; else None."""
@@ -67,8 +78,9 @@ class Heartbeat:
     def next_leave(self, incarnation: str) -> Beat:
         """The last heartbeat, which removes the worker from the list: nothing is leased any more."""
         self._counter += 1
-        self.at_ns = None
-        return Beat(incarnation, self._counter, self._interval_ms * BEATS_MISSED, 0, self._settings.lease_ms, "{}")
+        self._at_ns = None
+        settings = self._settings
+        return Beat(incarnation, self._counter, self._interval_ms * BEATS_MISSED, 0, settings.lease_ms, settings.sweep_ms, "{}")
 
     def leaves(self, now_ns: int) -> bool:
         """Whether an idle worker that stops still waits for the answer to its last heartbeat."""
@@ -83,16 +95,24 @@ class Heartbeat:
         """Until when the worker waits for that answer, monotonic ns."""
         return None if self._leaving_since_ns is None or self._gone else self._leaving_since_ns + LEAVE_MS * MS
 
-    def answered(self, beat: Beat) -> None:
-        """Note that a heartbeat was answered."""
+    def answered(self, beat: Beat, turn_ms: int, done_ns: int) -> None:
+        """Note that a heartbeat was answered. A follower sends the next one when its turn comes to look after the leader, if that
+        is before the interval is over (rule 13)."""
         self._gone = self._gone or not beat.until_ms
+        if turn_ms and self._at_ns is not None:
+            self._at_ns = min(self._at_ns, done_ns + turn_ms * MS)  # anchor: followers-look-after-the-leader
+
+    def soon(self, now_ns: int) -> None:
+        """Send one now: this worker leads no more, and has no turn among the followers yet."""
+        if self._at_ns is not None:
+            self._at_ns = now_ns
 
     def failed(self, beat: Beat, now_ns: int) -> None:
         """Send again soon: a heartbeat was not answered."""
         if not beat.until_ms:
             self._gone = True
-        elif self.at_ns is not None:
-            self.at_ns = min(self.at_ns, now_ns + _AGAIN_MS * MS)
+        elif self._at_ns is not None:
+            self._at_ns = min(self._at_ns, now_ns + _AGAIN_MS * MS)
 
     def _about(self, held: list[Lease]) -> str:
         told: Mapping[str, object] = {

@@ -92,6 +92,11 @@ class State:
         busy = self._call_slots.busy("work") or self._call_slots.busy("finish")
         return bool(self._acknowledgements) or self._call_slots.resending or busy
 
+    @property
+    def _informed(self) -> bool:
+        """Whether this worker hears of news soon without a heartbeat: it blocks for them, or sweeps."""
+        return self._sweeping.regular or self._call_slots.busy("wake")
+
     def _room(self, now_ns: int) -> bool:
         if not self._settings.classes:
             return False

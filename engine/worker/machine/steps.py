@@ -41,7 +41,7 @@ class WorkerSteps(ReplyHandling, Planning):
         if not self._call_slots.busy("renew"):
             times.append(self._renewing.at_ns)
         if not self._call_slots.busy("sweep"):
-            times += (self._sweeping.at_ns, self._heartbeat.at_ns)
+            times += (self._sweeping.at_ns, self._heartbeat.next_ns(informed=self._informed))
         if self._lease_table:
             times += (self._lease_table.next_end_ns(), self._wait_over_ns(now_ns))
         if self._stopping.on:
@@ -104,8 +104,9 @@ class WorkerSteps(ReplyHandling, Planning):
         self._use_work_slot(now_ns, actions)
         self._use_finish_slot(actions)
         self._use_renew_slot(now_ns, actions)
-        self._use_sweep_slot(now_ns, actions)
+        # Before the sweep slot: who blocks for the news need not ask for them.
         self._use_wake_slot(now_ns, actions)
+        self._use_sweep_slot(now_ns, actions)
         self._maybe_exit(now_ns, actions)
         if self._allowance.share is not None:
             self._report(self._allowance.share, now_ns)

@@ -10,11 +10,9 @@ from engine.wire.operations import (
     Count,
     DueSchedule,
     Operation,
-    Promote,
-    Promoted,
     ReadWorkerUpdates,
-    Reap,
-    Reaped,
+    Sweep,
+    Swept,
     Tick,
     TickPolicy,
     Timing,
@@ -64,29 +62,31 @@ def _wanted(seen: list[int], more: bool, now_ms: int, policy: TickPolicy) -> tup
     return tuple(seen if policy.missed == "all" else seen[-1:])
 
 
-PROMOTE_LIMIT = 1000
-REAP_LIMIT = 1000
+SWEEP_LIMIT = 1000
 DONE_MAX = 1000
-#: Where another worker leads, this one does not sweep at once when something falls due, but so much later: by then it is done.
-#: Should the other one be gone, things are that much late.
+#: A follower that hears that something falls due sweeps no sooner than so much later: it hears that from each of its claims.
 FOLLOW_MS = 200
 #: So long a worker leaves a schedule whose zone it does not know to workers that do, before it sets it aside for all of them.
 ZONE_PATIENCE_MS = 30_000
 
 
 class Sweeping:
-    """Reap, then promote, then learn what is new, if anything, and tick what is due; where workers have died take their leases,
-    and in burst mode count. Each reply says how long the next sweep may wait (rule 13)."""
+    """When to sweep, and what follows: learn what is new, if anything, and tick what is due; where workers have died take their
+    leases, and in burst mode count (rule 13).
+
+    The leader sweeps in each interval and as soon as something falls due, and so does a worker that is not listed, and a burst,
+    which has to know when nothing is left. A follower sweeps only for what it has heard of itself.
+    """
 
     def __init__(self, settings: Settings, now_ns: int) -> None:
         self._settings = settings
-        #: When the next sweep begins.
-        self.at_ns = now_ns
-        #: Whether it sweeps as soon as something falls due.
+        #: Whether it sweeps whoever leads.
+        self._always = not settings.beat_ms or settings.burst
         self.leads = not settings.beat_ms
+        #: When the next sweep begins; None: it is left to the leader.
+        self.at_ns: int | None = now_ns if self._always else None
         self._orphaned = False
         self._sweeps = 0
-        self._reply_ms = settings.sweep_ms
         self._rest: list[Operation] = []
         #: Due schedules of a zone that is not known here, by name, version and tick: since when (server ms).
         self._left: dict[tuple[str, str, int], int] = {}
@@ -98,18 +98,23 @@ class Sweeping:
         # The version that the last marker was of which came meanwhile.
         self._taken: int | None = None
 
+    @property
+    def regular(self) -> bool:
+        """Whether it sweeps in each interval."""
+        return self._always or self.leads
+
     def next_operation(self, incarnation: str, now_ns: int) -> Operation | None:
         """The next call of the running sweep, or the first one of a sweep that is due."""
-        if not self._rest and now_ns >= self.at_ns:
+        if not self._rest and self.at_ns is not None and now_ns >= self.at_ns:
             most_ms = self._settings.sweep_ms
-            self.at_ns = now_ns + most_ms * MS
-            reap = Reap(incarnation, self._sweeps + 1, REAP_LIMIT, most_ms, DONE_MAX)
-            self._sweeps += 2
+            self.at_ns = now_ns + most_ms * MS if self.regular else None
             self._incarnation = incarnation
-            self._rest = [reap, Promote(incarnation, self._sweeps, PROMOTE_LIMIT, most_ms)]
+            self._sweeps += 1
+            # A schedule that is left to others is left to their leader.
+            self._rest = [Sweep(incarnation, self._sweeps, SWEEP_LIMIT, most_ms, DONE_MAX, yields=bool(self._left))]
             if self._orphaned:
                 self._sweeps += 1
-                self._rest.append(Reap(incarnation, self._sweeps, REAP_LIMIT, most_ms, 0, orphans=True))
+                self._rest.append(Sweep(incarnation, self._sweeps, SWEEP_LIMIT, most_ms, 0, orphans=True))
             if self._settings.burst:
                 self._rest.append(Count())
         operation = self._rest.pop(0) if self._rest else None
@@ -133,25 +138,32 @@ class Sweeping:
             self.learn(self._taken)
             self._taken = None
 
-    def reaped(self, operation: Operation, reply: Reaped, done_ns: int) -> None:
-        """Note the reply of a reap."""
-        if isinstance(operation, Reap) and operation.orphans:
+    def beaten(self, reply: Beaten, done_ns: int) -> None:
+        """Note the reply of a heartbeat: whether this worker leads, and whether workers have died that may have left leases."""
+        if reply.orphaned:  # anchor: orphans-are-looked-for
+            self._orphaned = True
+        if reply.leads != self.leads:
+            self._lead(reply.leads, done_ns)
+        if self._orphaned:
+            self.soon(done_ns)
+
+    def _lead(self, leads: bool, done_ns: int) -> None:
+        """From now on this worker leads, and sweeps at once, or leads no more."""
+        self.leads = leads
+        if leads:
+            self.soon(done_ns)  # anchor: new-leader-sweeps
+        elif not self._always:
+            self.at_ns = None
+
+    def swept(self, operation: Sweep, reply: Swept, done_ns: int) -> bool:
+        """Note the reply of a sweep. Schedules that are due tick before the next one. Returns whether it has ended this worker's
+        lead."""
+        if operation.orphans:
             self._orphaned = not reply.sleep_ms
             if self._orphaned:
                 # A page of many: the next one follows at once.
-                self.at_ns = done_ns
-        else:
-            self._reply_ms = reply.sleep_ms
-
-    def beaten(self, reply: Beaten, done_ns: int) -> None:
-        """Note the reply of a heartbeat: whether this worker leads, and whether workers have died that may have left leases."""
-        self.leads = reply.leads
-        if reply.orphaned:  # anchor: orphans-are-looked-for
-            self._orphaned = True
-            self.at_ns = min(self.at_ns, done_ns)
-
-    def promoted(self, reply: Promoted, done_ns: int) -> None:
-        """Its second half was answered: the shorter of the two sleeps counts. Schedules that are due tick before the next one."""
+                self.soon(done_ns)
+            return False
         now_ms = reply.srv_us // 1000
         ticks: list[Operation] = []
         left, self._left = self._left, {}
@@ -168,18 +180,28 @@ class Sweeping:
             # More is to be swept at once: a burst that ended before it would leave results of parents behind that nobody lets go.
             self._rest = [operation for operation in self._rest if not isinstance(operation, Count)]
         self._rest[:0] = ticks
-        self._reply_ms = min(self._reply_ms, reply.sleep_ms)
+        ended = self.leads and not reply.leads and bool(self._settings.beat_ms)
+        if ended:
+            self._lead(False, done_ns)
         # What is left stays due, so the reply says "at once"; the worker that it is left to needs a moment.
-        self.not_after(done_ns, max(self._reply_ms, FOLLOW_MS) if self._left else self._reply_ms)
+        self.not_after(done_ns, max(reply.sleep_ms, FOLLOW_MS) if self._left else reply.sleep_ms)
+        return ended
 
     def not_after(self, done_ns: int, sleep_ms: int) -> None:
-        """Sweep after this time at the latest: a reply said that something falls due then."""
+        """A reply said for how long one may sleep: sweep then at the latest; a follower, only if something falls due before the
+        interval is over."""
+        if sleep_ms >= self._settings.sweep_ms and not self.regular:
+            return
         least_ms = 1 if self.leads else min(FOLLOW_MS, self._settings.sweep_ms)
-        self.at_ns = min(self.at_ns, done_ns + max(least_ms, sleep_ms) * MS)
+        self.soon(done_ns + max(least_ms, sleep_ms) * MS)
+
+    def soon(self, at_ns: int) -> None:
+        """Sweep at this time at the latest."""
+        self.at_ns = at_ns if self.at_ns is None else min(self.at_ns, at_ns)
 
     def tick_failed(self, now_ns: int) -> None:
         """Skip a tick that the server refused. The other schedules go on, and the next sweep tries it again."""
-        self.at_ns = max(self.at_ns, now_ns + self._settings.sweep_ms * MS)
+        self.at_ns = max(self.at_ns or 0, now_ns + self._settings.sweep_ms * MS)
 
     def failed(self, now_ns: int) -> None:
         """Drop the rest of a sweep of which a call was not answered; the next sweep starts from the beginning."""

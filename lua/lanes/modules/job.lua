@@ -110,15 +110,19 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
 end
 
 -- Retention: keep the newest entries of `done`, and the dead jobs within their count and age; a call discards at most 100 dead
--- jobs, the oldest first. `retention` is the hash of the settings. Returns whether more dead jobs are over the bounds.
-local function keep_bounds(prefix, retention, done_max, now_ms, turn, wakes, events)
+-- jobs, the oldest first. `kept`: done_max, done_age_ms, dead_max and dead_age_ms of the settings, nil where there is none;
+-- `sizes`: how many jobs are in done and in dead. Returns whether more dead jobs are over the bounds.
+local function keep_bounds(prefix, kept, sizes, done_max, now_ms, turn, wakes, events)
   local done, dead = prefix .. 'done', prefix .. 'dead'
-  local kept = redis.call('HMGET', retention, 'done_max', 'done_age_ms', 'dead_max', 'dead_age_ms')
   local function before(age_ms) return '(' .. string.format('%d', now_ms - age_ms) end
-  redis.call('ZREMRANGEBYRANK', done, 0, -(tonumber(kept[1] or done_max) + 1)) -- anchor: finished-jobs-are-bounded
+  done_max = tonumber(kept[1] or done_max)
+  if sizes.done > done_max then
+    redis.call('ZREMRANGEBYRANK', done, 0, -(done_max + 1)) -- anchor: finished-jobs-are-bounded
+  end
   if kept[2] then redis.call('ZREMRANGEBYSCORE', done, '-inf', before(tonumber(kept[2]))) end
+  if sizes.dead == 0 then return false end
   -- The defaults: 100,000 jobs and 90 days.
-  local over = redis.call('ZCARD', dead) - tonumber(kept[3] or 100000)
+  local over = sizes.dead - tonumber(kept[3] or 100000)
   over = math.max(over, redis.call('ZCOUNT', dead, '-inf', before(tonumber(kept[4] or 7776000000))))
   if over <= 0 then return false end
   for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(over, 100) - 1)) do -- anchor: oldest-dead-go-first

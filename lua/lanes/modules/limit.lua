@@ -127,8 +127,8 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
     elseif tonumber(until_ms) > 0 and tonumber(until_ms) <= now_ms then
       redis.call('HDEL', prefix .. 'paused', pauses[at])
     end
-    -- The wake marker is due when the pause ends, even if the entry was removed above.
-    if tonumber(until_ms) > now_ms then redis.call('ZADD', rest, 'NX', until_ms, 'w:' .. pauses[at]) end
+    -- The wake marker is due when the pause ends, also where its rest was ended above.
+    if tonumber(until_ms) > now_ms then redis.call('ZADD', rest, 'GT', until_ms, 'w:' .. pauses[at]) end
   end
   local limits = redis.call('ZRANGE', blocking, 0, 99)
   local keys = #limits

@@ -1,30 +1,34 @@
 -- Sweeps: promotions, reaps, leases of lost workers, heartbeats, and the time until the next sweep is needed.
 
 -- The words of a sweep's reply when it has already been carried out, so that another copy of the call repeats them; no words for
--- a copy of an older sweep. Returns nil for a sweep that has moved nothing yet. Without this record, a lost reply would lose the
--- only report of the leases that the sweep took.
+-- a copy of an older sweep. Returns nil for a sweep that has moved nothing yet. `record` is what its key holds, or false. Without
+-- it, a lost reply would lose the only report of the leases that the sweep took.
 local function swept_before(record, counter)
   local words = {}
-  for word in string.gmatch(redis.call('GET', record) or '', '%S+') do words[#words + 1] = word end
+  for word in string.gmatch(record or '', '%S+') do words[#words + 1] = word end
   if not words[1] or tonumber(words[1]) < tonumber(counter) then return nil end
   if words[1] ~= counter then return {} end
   table.remove(words, 1)
   return words
 end
 
--- Compare the time with the one that earlier sweeps recorded (rules 10 and 11). Reads only. Returns the longest lease (ms), the
--- time before which nothing may be reaped, and the fields to write, in one HSET before any other write: if the sweep is cut off
--- after it, the next one still knows of the stall.
-local function sweep_clock(sweep, active, now_ms, most_ms)
-  local kept = redis.call('HMGET', sweep, 'max_lease_ms', 'recent_lease_ms', 'forgot_ms', 'last_sweep_ms', 'no_reap_before_ms',
-    'least_lease_ms', 'recent_least_ms', 'waits', 'waits_from_ms')
+-- What earlier sweeps recorded, for `sweep_clock`; then from when on rests are mended (mend_limits), and from which rank the dead.
+-- An error reply where the key is no hash.
+local function sweep_state(sweep)
+  return redis.pcall('HMGET', sweep, 'max_lease_ms', 'recent_lease_ms', 'forgot_ms', 'last_sweep_ms', 'no_reap_before_ms', 'least_lease_ms',
+    'recent_least_ms', 'waits', 'waits_from_ms', 'rests_from_ms', 'dead_from')
+end
+
+-- Compare the time with the one that earlier sweeps recorded (rules 10 and 11). `kept` is the result of sweep_state, `latest_ms`
+-- the latest end of a lease. Returns the longest lease (ms), the time before which nothing may be reaped, and the fields to write,
+-- in one HSET before any other write: if the sweep is cut off after it, the next one still knows of the stall.
+local function sweep_clock(kept, latest_ms, now_ms, most_ms)
   local lease_ms, recent_ms = tonumber(kept[1] or 0), tonumber(kept[2] or 0)
   local least_ms, recent_least_ms = tonumber(kept[6] or lease_ms), tonumber(kept[7] or 0)
   -- If the clock stepped back, times that lie ahead of it count as now.
   local forgot_ms = math.min(tonumber(kept[3] or now_ms), now_ms)
   local last_ms = math.min(tonumber(kept[4] or now_ms), now_ms)
   -- Every ten seconds: a lease length above the recent ones is dropped once no lease ends later than the recent ones can.
-  local latest_ms = tonumber(redis.call('ZRANGE', active, -1, -1, 'WITHSCORES')[2] or 0)
   if recent_ms > 0 and now_ms - forgot_ms >= 10000 then
     if latest_ms <= now_ms + recent_ms then lease_ms = recent_ms end
     if recent_least_ms > 0 then least_ms = recent_least_ms end
@@ -49,7 +53,10 @@ local function sweep_clock(sweep, active, now_ms, most_ms)
     'least_lease_ms', least_ms, 'recent_least_ms', recent_least_ms, 'forgot_ms', forgot_ms,
     'last_sweep_ms', now_ms, 'no_reap_before_ms', no_reap_before_ms, 'waits', waits, 'waits_from_ms', from_ms }
   -- Rests that began before the clock stepped back would end too late.
-  if tonumber(kept[4] or now_ms) > now_ms then keep[#keep + 1], keep[#keep + 2] = 'rests_from_ms', now_ms end
+  if tonumber(kept[4] or now_ms) > now_ms then
+    keep[#keep + 1], keep[#keep + 2] = 'rests_from_ms', now_ms
+    kept[10] = now_ms
+  end
   return lease_ms, no_reap_before_ms, keep
 end
 
@@ -223,19 +230,50 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
   return taken, full
 end
 
+-- How late a sweep of the leader may come: a quarter of the caller's own interval, and no less than 100 ms.
+local function silent_after(sweep_ms)
+  return sweep_ms + math.max(100, math.floor(sweep_ms / 4))
+end
+
+-- Whether the leader has not swept in its time, by the interval of a follower: it is gone, stands still, or sweeps more rarely than
+-- the follower would. `led_ms` is the time of its last sweep; if the clock stepped back, nobody knows how long ago that was.
+local function is_silent(led_ms, sweep_ms, now_ms)
+  local ago_ms = now_ms - tonumber(led_ms or 0)
+  return ago_ms < 0 or ago_ms >= silent_after(sweep_ms)
+end
+
+-- The time (ms) of a follower's turn to look after the leader (rule 13). The followers take turns, one in each sweep interval: who
+-- has looked gets the turn after `turn_ms`, the last one that was given out, but at most ten seconds from now. The turns lie where
+-- a sweep of the leader that did not come is late by just so much that it counts as silent.
+local function next_turn(led_ms, turn_ms, sweep_ms, now_ms)
+  local every_ms = math.max(100, sweep_ms)
+  local next_ms = math.min(math.max(tonumber(turn_ms or 0), now_ms) + every_ms, now_ms + 10000)
+  local first_ms = tonumber(led_ms) + silent_after(sweep_ms)
+  next_ms = first_ms + every_ms * math.floor((next_ms - first_ms) / every_ms + 0.5)
+  return next_ms > now_ms and next_ms or next_ms + every_ms
+end
+
+-- What a heartbeat reads before it writes: fields of `sweep`, the worker's last heartbeat, the leader. Error replies where a key has
+-- another type.
+-- keys: sweep, worker, leader
+local function beat_state(keys)
+  return redis.pcall('HMGET', keys.sweep, 'beat_ttl_ms', 'last_beat_ms', 'no_orphans_before_ms', 'led_ms', 'turn_ms'),
+    redis.pcall('GET', keys.worker), redis.pcall('GET', keys.leader)
+end
+
 -- Record a heartbeat (beat.lua): the list of live workers, the leader, and the time before which no worker is taken for dead.
--- Returns the result, whether this worker is the leader, and whether there are workers without heartbeats whose leases have not been swept yet.
+-- Returns the result, whether this worker is the leader, whether there are workers without heartbeats whose leases have not been
+-- swept yet, and for a follower the time (ms) until its next turn to look after the leader, else 0. `kept`, `worker` and `leader`
+-- are what beat_state has read.
 -- keys: sweep, workers, worker, leader
--- beat: incarnation, counter, ttl_ms, until_ms, lease_ms, about, others
-local function note_beat(keys, beat, now_ms)
-  local leads = redis.call('GET', keys.leader)
-  local kept = redis.call('HMGET', keys.sweep, 'beat_ttl_ms', 'last_beat_ms', 'no_orphans_before_ms')
-  local quiet_ms = tonumber(kept[3] or 0)
-  local last = tonumber(string.match(redis.call('GET', keys.worker) or '', '^%d+') or -1)
+-- beat: incarnation, counter, ttl_ms, until_ms, lease_ms, sweep_ms, about, others
+local function note_beat(keys, beat, now_ms, kept, worker, leads)
+  local quiet_ms, turn_ms = tonumber(kept[3] or 0), 0
+  local last = tonumber(string.match(worker or '', '^%d+') or -1)
   local function reply(result)
     -- anchor: beats-wait-after-a-stall
     local orphaned = now_ms >= quiet_ms and redis.call('ZCOUNT', keys.workers, '-inf', '(' .. string.format('%d', now_ms)) > 0
-    return result, leads == beat.incarnation, orphaned
+    return result, leads == beat.incarnation, orphaned, turn_ms
   end
   -- anchor: late-beat-is-ignored
   if last >= tonumber(beat.counter) then return reply(beat.until_ms > 0 and 'repeated' or 'left') end
@@ -257,7 +295,14 @@ local function note_beat(keys, beat, now_ms)
   local last_ms = math.min(tonumber(kept[2] or now_ms), now_ms)
   quiet_ms = math.min(quiet_ms, now_ms + longest_ms)
   if now_ms - last_ms > longest_ms / 2 then quiet_ms = now_ms + math.floor(longest_ms / 2) end
-  redis.call('HSET', keys.sweep, 'beat_ttl_ms', longest_ms, 'last_beat_ms', now_ms, 'no_orphans_before_ms', quiet_ms)
+  local keep = { 'beat_ttl_ms', longest_ms, 'last_beat_ms', now_ms, 'no_orphans_before_ms', quiet_ms }
+  if leads ~= beat.incarnation then
+    if is_silent(kept[4], beat.sweep_ms, now_ms) then leads = false end -- anchor: silent-leader-is-succeeded
+    -- Who takes the lead counts as having swept, which it does next: so nobody else takes it meanwhile.
+    local at_ms = leads and next_turn(kept[4], kept[5], beat.sweep_ms, now_ms) or now_ms
+    keep[#keep + 1], keep[#keep + 2] = leads and 'turn_ms' or 'led_ms', at_ms
+    turn_ms = at_ms - now_ms
+  end
   -- A worker whose time was set before the clock stepped back, and which has stopped since, must not count as alive until the
   -- clock has caught up (rule 10).
   local latest_ms = string.format('%d', now_ms + longest_ms)
@@ -265,6 +310,7 @@ local function note_beat(keys, beat, now_ms)
   for _, other in ipairs(redis.call('ZRANGE', keys.workers, '(' .. latest_ms, '+inf', 'BYSCORE', 'LIMIT', 0, 100)) do
     redis.call('ZADD', keys.workers, 'XX', latest_ms, other)
   end
+  redis.call('HSET', keys.sweep, unpack(keep))
   local until_ms = math.min(beat.until_ms, now_ms + beat.ttl_ms)
   redis.call('ZADD', keys.workers, until_ms, beat.incarnation)
   for _, other in ipairs(beat.others) do redis.call('ZADD', keys.workers, until_ms, other) end
@@ -279,10 +325,9 @@ local function note_beat(keys, beat, now_ms)
 end
 
 -- Remove entries of `dead` whose job has ended or is gone, and their `run`: a discard that was cut off has left them. Each sweep
--- checks 100 entries, in turn, from the rank `dead_from` on.
-local function mend_dead(prefix)
+-- checks 100 entries, in turn, from the rank `from` on, and records the next one as `dead_from`.
+local function mend_dead(prefix, from)
   local dead, sweep = prefix .. 'dead', prefix .. 'sweep'
-  local from = tonumber(redis.call('HGET', sweep, 'dead_from') or 0)
   local page = redis.call('ZRANGE', dead, from, from + 99)
   local stay = from
   for _, id in ipairs(page) do

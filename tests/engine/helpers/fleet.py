@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.server_clock import ServerClock
-from engine.wire.operations import Lease, LeasedJob, Reaped, Wait, Woken
+from engine.wire.operations import Lease, LeasedJob, Swept, Wait, Woken
 from engine.worker.machine.events import (
     MS,
     Action,
@@ -67,6 +67,8 @@ class Fleet:
         self._offset_ms = desk.now_ms
         self._stalled_until_ms = 0
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
+        #: Since when each worker that blocks does; the one that has blocked for longest gets the marker.
+        self._blocked_ms: dict[str, int] = {}
         self._numbers = itertools.count()
 
     def start(self, *, concurrency: int = 4, prefetch: int = 0, lease_ms: int = 9000, sweep_ms: int = 1000) -> Puppet:
@@ -142,16 +144,20 @@ class Fleet:
             self._at(self._stalled_until_ms - self.now_ms, lambda: self._send(worker, send, sent_ms))
             return
         if isinstance(send.call.operation, Wait):
-            taken = self.desk.redis.lpop(self.desk.keys.wake("main")) is not None
+            if worker.alive:
+                self._blocked_ms[worker.name] = sent_ms
+            first = min(self._blocked_ms, key=lambda name: self._blocked_ms[name], default=worker.name)
+            taken = first == worker.name and self.desk.redis.lpop(self.desk.keys.wake("main")) is not None
             if not taken and self.now_ms < sent_ms + send.call.block_ms and worker.alive:
                 self._at(POLL_MS, lambda: self._send(worker, send, sent_ms))
                 return
+            self._blocked_ms.pop(worker.name, None)
             self._answer(worker, send, Woken(taken), sent_ms)
             return
         self.sent[type(send.call.operation).__name__] += 1
         self.desk.now_ms = self._offset_ms + self.now_ms
         reply = self.desk.send(send.call)
-        if isinstance(reply, Reaped):
+        if isinstance(reply, Swept):
             self.reaped += [(self.now_ms, lease, crashes) for lease, crashes in reply.leases]
             self.buried += reply.buried
         self._answer(worker, send, reply, sent_ms)

@@ -22,9 +22,8 @@ from engine.wire.operations import (
     Marked,
     MarkResult,
     Options,
-    Promoted,
-    Reaped,
     Reply,
+    Swept,
     Woken,
 )
 from engine.worker.machine.events import (
@@ -140,9 +139,9 @@ class Machine:
         return self.answer("work", Marked(self.srv_us, result))
 
     def sweep(self, *, sleep_ms: int = 1000, promoted: int = 0, reaped: tuple[Lease, ...] = ()) -> list[Action]:
-        """Answer a whole sweep: reap, then promote."""
-        self.answer("sweep", Reaped(self.srv_us, sleep_ms, tuple((lease, 1) for lease in reaped)))
-        return self.answer("sweep", Promoted(self.srv_us, promoted, sleep_ms))
+        """Answer a sweep of a worker that leads."""
+        taken = tuple((lease, 1) for lease in reaped)
+        return self.answer("sweep", Swept(self.srv_us, sleep_ms, taken, promoted=promoted, leads=True))
 
     def wake(self, marker: bool) -> list[Action]:
         return self.answer("wake", Woken(marker))

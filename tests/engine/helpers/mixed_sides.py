@@ -29,7 +29,7 @@ class Side:
         self.told: set[str] = set()
         self.told_ms = 0
         desk.begin()
-        desk.reap()
+        desk.sweep()
 
     @property
     def now_ms(self) -> int:

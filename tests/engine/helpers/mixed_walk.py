@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.wire.operations import Bury, Drop, Failure, Finish, LeasedJob, Release
+from engine.wire.operations import Bury, Drop, Failure, Finish, LeasedJob, Release, Swept
 from engine.worker.machine.sweeping import tick
 from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.mixed_sides import LATE_MS, NAMES
@@ -85,9 +85,17 @@ class MixedWalk(Users):
         """Sweeps come often enough that none looks like the end of a stall (rule 11)."""
         for _ in range(steps):
             self.desk.tick(step_ms)
-            wanted = self.oracle.sweep(self.now_ms)
-            assert sorted(self.desk.reap().leases) == wanted
-            self.over += [lease for lease, _ in wanted]
+            self.sweep()
+
+    def sweep(self) -> Swept:
+        """Leases that have run out are taken, what is due goes on, and children hear of their parents."""
+        wanted = self.oracle.sweep(self.now_ms)
+        swept = self.desk.sweep()
+        assert sorted(swept.leases) == wanted
+        self.over += [lease for lease, _ in wanted]
+        self.oracle.promote(self.now_ms)
+        self.oracle.hand_over(self.now_ms)
+        return swept
 
     # -- what schedulers do
 
@@ -116,11 +124,9 @@ class MixedWalk(Users):
         else:
             self.schedules.enable(name, how == "enable", self.now_ms)
 
-    def sweep(self) -> None:
-        """What is due goes on, children hear of their parents, and schedules tick."""
-        promoted = self.desk.promote()
-        self.oracle.promote(self.now_ms)
-        self.oracle.hand_over(self.now_ms)
+    def sweep_and_tick(self) -> None:
+        """As a worker does it: the schedules that a sweep finds due tick."""
+        promoted = self.sweep()
         due = {name for name, known in self.schedules.known.items() if known.enabled and known.next_ms <= self.now_ms}
         assert {schedule.schedule for schedule in promoted.due} == due
         for schedule in promoted.due:
@@ -155,13 +161,12 @@ class MixedWalk(Users):
         for _ in range(300):
             if all(work.state == "dead" for work in self.oracle.works.values()):
                 break
-            self.time(600, 1)
-            self.sweep()
+            self.desk.tick(600)
+            self.sweep_and_tick()
             self.claim("a", 10, NAMES, *range(20))
         assert all(work.state == "dead" for work in self.oracle.works.values())
         # What rests or is paused until a time, and lanes and results that nobody needs any more.
         self.time(3_000, 3)
-        self.sweep()
         self.claim("a", 10, NAMES)
         self.sweep()
         self.check()

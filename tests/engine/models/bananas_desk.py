@@ -123,7 +123,7 @@ class BananasDesk(Desk):
 
     def tick_schedules(self) -> list[Ticked]:
         """Tick what is due."""
-        return [self.run(tick(due, self.now_ms, "s" * 16, self._count("ticks"))) for due in self.promote().due]
+        return [self.run(tick(due, self.now_ms, "s" * 16, self._count("ticks"))) for due in self.sweep().due]
 
     # -- foreign clients
 

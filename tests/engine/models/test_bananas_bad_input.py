@@ -109,7 +109,7 @@ def test_scores_beyond_all_time_wait_and_those_before_it_are_due(desk: BananasDe
     desk.go("past")
     desk.redis.delete(desk.list_key())
     desk.redis.zadd("bananas:queue:scheduled", {"far": score, "past": -score})
-    assert desk.promote().promoted == 1
+    assert desk.sweep().promoted == 1
     assert desk.waiting() == ["past"] and list(desk.scheduled()) == ["far"]
 
 

@@ -58,9 +58,9 @@ def test_cron_without_id(desk: BananasDesk) -> None:
 def test_whole_seconds(desk: BananasDesk) -> None:
     desk.put("j", delay_ms=1)
     desk.tick(999)
-    assert desk.promote().promoted == 0
+    assert desk.sweep().promoted == 0
     desk.tick(1)
-    assert desk.promote().promoted == 1
+    assert desk.sweep().promoted == 1
 
 
 def test_pause_is_ours(desk: BananasDesk) -> None:

@@ -82,7 +82,7 @@ def test_3_3_9_many_promotions_bring_a_job_once(desk: BananasDesk) -> None:
     for number in range(50):
         desk.put(f"j{number}", delay_ms=1000)
     desk.tick(1000)
-    promotions = [desk.promote_operation(worker) for worker in "stuv"]
+    promotions = [desk.sweep_operation(worker) for worker in "stuv"]
     assert sum(desk.run(promotion).promoted for promotion in promotions) == 50
     assert len(desk.waiting()) == len(set(desk.waiting())) == 50
 
@@ -92,7 +92,7 @@ def test_3_3_9_a_missing_member_of_scheduled_is_removed_and_a_broken_one_is_dead
     desk.redis.set("bananas:job:broken", "{oops")
     desk.go("good")
     desk.redis.delete(desk.list_key())
-    desk.promote()
+    desk.sweep()
     assert desk.scheduled() == {} and desk.waiting() == ["good"] and desk.dead() == ["broken"]
     assert not desk.redis.exists("bananas:job:missing")
 
@@ -161,7 +161,7 @@ def test_6_2_a_failed_job_goes_back_to_its_own_route(desk: BananasDesk) -> None:
     (leased,) = desk.take(routes=("gpu",))
     desk.fail(leased.lease)
     desk.tick(2000)
-    desk.promote()
+    desk.sweep()
     assert desk.waiting("gpu") == ["j"] and desk.waiting() == []
 
 
@@ -170,16 +170,16 @@ def test_6_2_a_job_of_the_python_client_goes_back_to_the_list_that_it_came_from(
     desk.sdk("s", routing_key="gpu")
     desk.fail(desk.take()[0].lease)
     desk.tick(2000)
-    desk.promote()
+    desk.sweep()
     assert desk.waiting() == ["s"] and desk.waiting("gpu") == []
 
 
 def test_6_2_scores_with_a_fraction_and_the_status_scheduled(desk: BananasDesk) -> None:
     desk.sdk("s", due_s=desk.now_ms / 1000 + 0.75)
     desk.tick(749)
-    assert desk.promote().promoted == 0
+    assert desk.sweep().promoted == 0
     desk.tick(1)
-    assert desk.promote().promoted == 1
+    assert desk.sweep().promoted == 1
     assert desk.waiting() == ["s"] and desk.body("s")["status"] == "pending"
 
 

@@ -40,9 +40,9 @@ def test_a_delayed_job_stands_in_the_scheduled_set_in_whole_seconds(desk: Banana
     body = desk.body("j")
     assert (body["status"], body["scheduled_for"]) == ("scheduled", "2100-01-01T01:06:41.5Z")
     desk.tick(1999)
-    assert desk.promote().promoted == 0 and desk.waiting() == []
+    assert desk.sweep().promoted == 0 and desk.waiting() == []
     desk.tick(1)
-    assert desk.promote().promoted == 1
+    assert desk.sweep().promoted == 1
     assert desk.waiting() == ["j"] and desk.scheduled() == {}
     body = desk.body("j")
     assert body["status"] == "pending" and "scheduled_for" not in body
@@ -54,7 +54,7 @@ def test_jobs_of_one_second_become_claimable_in_the_order_of_their_making(desk: 
     for job in jobs:
         desk.put(job, delay_ms=1000)
     desk.tick(1000)
-    assert desk.promote().promoted == 12
+    assert desk.sweep().promoted == 12
     assert desk.waiting() == jobs
 
 
@@ -143,7 +143,7 @@ def test_a_failed_job_waits_two_and_four_seconds_and_is_dead_after_the_third_run
         assert (body["status"], body["attempts"], body["error"]) == ("pending", failures, "boom")
         assert desk.result("j") == {}, "nobody is told of a failure that is not the last one"
         desk.tick(wait_s * 1000)
-        desk.promote()
+        desk.sweep()
     (leased,) = desk.take()
     assert desk.fail(leased.lease, 'no "<way>"', 8000) == ("ok", "buried")
     assert desk.dead() == ["j"] and desk.scheduled() == {} and desk.processing() == []

@@ -173,7 +173,7 @@ def test_a_counter_that_leaked_is_set_right(desk: ModelDesk, client: BridgeClien
     client.redis.set(KEYS.running("email"), 7)
     job = client.dispatch(rateLimit={"maxConcurrent": 2})
     assert claim(desk) == []
-    desk.run(desk.reap_operation("s"))
+    desk.run(desk.sweep_operation("s"))
     assert client.redis.get(KEYS.running("email")) == "0" and ids(claim(desk)) == [job]
 
 

@@ -171,7 +171,7 @@ def test_ids_are_uuids_and_keys_begin_with_the_namespace() -> None:
 def test_a_worker_may_not_be_called_as_a_key_of_the_registry(name: str) -> None:
     """1.3.12: `workers:active` is the set of all workers."""
     claim = Claim("0" * 16, 1, 1, 1000, 0, name, 1000, ("email",))
-    for operation in (claim, Beat("0" * 16, 1, 30_000, 1, 9_000, json.dumps({"name": name}))):
+    for operation in (claim, Beat("0" * 16, 1, 30_000, 1, 9_000, 1_000, json.dumps({"name": name}))):
         with pytest.raises(Malformed, match="worker name"):
             MODEL.call(operation)
 

@@ -42,7 +42,7 @@ def to(desk: ModelDesk, at_ms: int) -> None:
 
 def ticks(desk: ModelDesk) -> list[Tick]:
     """The calls that a scheduler makes now of what is due."""
-    promoted = desk.run(desk.promote_operation("s"))
+    promoted = desk.run(desk.sweep_operation("s"))
     return [tick(due, promoted.srv_us // 1000, "s" * 16, desk._count("ticks")) for due in promoted.due]
 
 

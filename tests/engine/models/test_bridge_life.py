@@ -33,9 +33,9 @@ def client(desk: ModelDesk, ironclaim_url: str) -> Iterator[BridgeClient]:
 
 def stray_sweeps(desk: ModelDesk) -> None:
     """Two looks, a second apart."""
-    desk.run(desk.reap_operation("s"))
+    desk.run(desk.sweep_operation("s"))
     desk.tick(1_000)
-    desk.run(desk.reap_operation("s"))
+    desk.run(desk.sweep_operation("s"))
 
 
 def waiting(client: BridgeClient) -> list[str]:
@@ -64,7 +64,7 @@ def test_status_and_place_go_together(desk: ModelDesk, client: BridgeClient) -> 
     ]
     assert client.data(desk.ids["at"])["schedule"] == {"runAt": desk.now_ms + 2_000}
     desk.tick(2_000)
-    desk.promote()
+    desk.sweep()
     assert client.redis.zcard(KEYS.delayed) == 0 and client.status(desk.ids["at"]) == "waiting"
     assert list(desk.take()) == ["now", "past", "delay", "at"] and client.status(desk.ids["now"]) == "active"
 
@@ -72,8 +72,8 @@ def test_status_and_place_go_together(desk: ModelDesk, client: BridgeClient) -> 
 @pytest.mark.feature("BQ08", model="bridge")
 def test_no_more_than_100_are_promoted_at_once_and_each_once(desk: ModelDesk, client: BridgeClient) -> None:
     jobs = [client.delay(desk.now_ms, "main") for _ in range(150)]
-    assert desk.run(desk.promote_operation("s", limit=100)).promoted == 100
-    assert desk.run(desk.promote_operation("t", limit=100)).promoted == 50
+    assert desk.run(desk.sweep_operation("s", limit=100)).promoted == 100
+    assert desk.run(desk.sweep_operation("t", limit=100)).promoted == 50
     assert sorted(waiting(client)) == sorted(jobs)
 
 
@@ -221,9 +221,9 @@ def test_leases_of_ours_are_no_strays(desk: ModelDesk, client: BridgeClient) -> 
     desk.put("j")
     lease = desk.take()["j"].lease
     client.redis.delete(KEYS.lock(lease.job))
-    desk.run(desk.reap_operation("s"))
+    desk.run(desk.sweep_operation("s"))
     desk.tick(1_000)
-    desk.run(desk.reap_operation("s"))
+    desk.run(desk.sweep_operation("s"))
     assert waiting(client) == [] and desk.finish(lease) == [("ok", "finished")]
 
 
@@ -267,7 +267,7 @@ def test_scores_beyond_what_a_double_counts_stop_nothing(desk: ModelDesk, client
     client.redis.zadd(KEYS.delayed, {client.store("main"): float("inf"), client.store("main"): 2.0**60})
     soon = client.delay(1, "main")
     client.redis.zadd(KEYS.cron, {"x": float("-inf"), "y": float("inf")})
-    assert desk.run(desk.promote_operation("s")).promoted == 1 and waiting(client) == [soon]
+    assert desk.run(desk.sweep_operation("s")).promoted == 1 and waiting(client) == [soon]
 
 
 def test_a_key_of_another_type_is_named_before_anything_is_written(desk: ModelDesk, client: BridgeClient) -> None:

@@ -28,10 +28,10 @@ def test_unfenced_ends(bull: BullDesk, node: NodeBull) -> None:
     """A Node worker stalls, its job runs here, and then it completes the job all the same: our end is refused."""
     node.add({})
     assert node.pop() == "1"
-    bull.reap()
+    bull.sweep()
     bull.redis.delete(bull.wire.lock("1"))
     for _ in range(3):
-        bull.reap()
+        bull.sweep()
         bull.tick(600)
     (job,) = bull.take().values()
     node.complete("1", {"by": "node"})
@@ -47,7 +47,7 @@ def test_pop_before_lock(bull: BullDesk, node: NodeBull) -> None:
     node.add({})
     assert node.pop(lock=False) == "1"
     for _ in range(3):
-        bull.reap()
+        bull.sweep()
         bull.tick(600)
     assert list(bull.take()) == ["1"]
     # Its lock comes too late, so it learns of it; had our lock lapsed as well, it would run the job.

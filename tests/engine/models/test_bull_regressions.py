@@ -68,10 +68,10 @@ def test_nothing_comes_into_wait_during_the_pause(bull: BullDesk, node: NodeBull
     altered(bull, "requeue", "dead", dead_id)
     altered(bull, "run_now", "delayed", by_hand)
     bull.tick(100)
-    assert bull.promote().promoted == 1
-    bull.reap()
+    assert bull.sweep().promoted == 1
+    bull.sweep()
     bull.tick(1000)
-    bull.reap()
+    bull.sweep()
     assert sorted(node.lists()["paused"]) == sorted([dead_id, held, late, by_hand, lost])
     assert "wait" not in node.lists() and "active" not in node.lists()
     assert bull.take() == {}
@@ -122,10 +122,10 @@ def test_a_job_that_was_just_popped_is_not_taken_from_its_worker(bull: BullDesk,
     assert node.pop(lock=False) == "1"
     for _ in range(3):
         bull.tick(300)
-        assert bull.reap().leases == ()
+        assert bull.sweep().leases == ()
     node.lock("1")
     bull.tick(300)
-    bull.reap()
+    bull.sweep()
     assert node.lists() == {"active": ["1"]}
 
 
@@ -133,10 +133,10 @@ def test_a_job_that_was_just_popped_is_not_taken_from_its_worker(bull: BullDesk,
 def test_what_a_node_worker_has_left_behind_runs_again(bull: BullDesk, node: NodeBull) -> None:
     node.add({"n": 1})
     assert node.pop() == "1"
-    bull.reap()
+    bull.sweep()
     bull.redis.delete(bull.wire.lock("1"))
     for _ in range(3):
-        bull.reap()
+        bull.sweep()
         bull.tick(600)
     assert node.lists() == {"wait": ["1"]}
     (job,) = bull.take().values()
@@ -152,7 +152,7 @@ def test_equal_due_times_keep_their_order_where_the_ids_low_bits_wrap(bull: Bull
     ids = [bull.add(run_at_ms=due_ms) if at % 2 else node.add({}, delay=500) for at in range(12)]
     assert ids[0] == "4091" and ids[-1] == "4102"
     bull.tick(500)
-    assert bull.promote().promoted == 12
+    assert bull.sweep().promoted == 12
     assert list(bull.take(12)) == ids
 
 
@@ -188,11 +188,11 @@ def test_an_id_without_a_hash_stays_nowhere(bull: BullDesk, node: NodeBull) -> N
     bull.redis.lpush(bull.wire.active, "405")
     bull.redis.zadd(bull.wire.delayed, {"406": 1})
     node.add({})
-    bull.promote()
+    bull.sweep()
     assert list(bull.take()) == ["1"]
-    bull.reap()
+    bull.sweep()
     bull.tick(1000)
-    bull.reap()
+    bull.sweep()
     assert node.lists() == {"active": ["1"]} and not bull.redis.exists(bull.wire.delayed)
     assert set(bull.redis.hgetall(bull.aside)) == {"404", "405"}
     assert int(bull.redis.hget(bull.keys.stats, "aside") or 0) == 3

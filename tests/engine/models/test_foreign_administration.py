@@ -67,7 +67,7 @@ def test_rule_26_what_has_not_started_never_starts(desk: ModelDesk, name: str) -
     (told,) = desk.alter("cancel", name, "j")
     assert told.done and desk.state("j") == "cancelled"
     desk.tick(1000)
-    desk.promote()
+    desk.sweep()
     assert desk.claim() == [] and not any(desk.listed().values())
 
 
@@ -160,7 +160,7 @@ def test_a_dead_job_runs_again_with_all_its_attempts(desk: ModelDesk) -> None:
         assert job.failures == failures
         desk.retry(job.lease, delay_ms=0)
         desk.tick(1)
-        desk.promote()
+        desk.sweep()
     assert desk.state("j") == "dead"
     assert desk.alter("requeue", "dead", "j")[0].done
     assert desk.state("j") == "waiting"
@@ -288,10 +288,10 @@ def test_a_pause_with_a_length_ends_by_itself(desk: ModelDesk, name: str) -> Non
     desk.pause(name, 5_000)
     assert desk.claim() == []
     desk.tick(4_999)
-    desk.promote()
+    desk.sweep()
     assert desk.claim() == []
     desk.tick(1)
-    desk.promote()
+    desk.sweep()
     assert list(desk.take()) == ["j"]
     assert desk.redis.exists(desk.keys.rest) == 0
 

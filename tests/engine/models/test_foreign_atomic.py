@@ -95,20 +95,20 @@ def before_extend(desk: ForeignDesk) -> Operation:
 def before_promote(desk: ForeignDesk) -> Operation:
     desk.enqueue(*JOBS, delay_ms=50)
     desk.tick(2_000)
-    return desk.promote_operation()
+    return desk.sweep_operation()
 
 
 def before_reap(desk: ForeignDesk) -> Operation:
     leased(desk)
     desk.tick(LEASE_MS + 1)
-    return desk.reap_operation()
+    return desk.sweep_operation()
 
 
 def before_reap_after_a_step_back(desk: ForeignDesk) -> Operation:
     leased(desk)
-    desk.reap()
+    desk.sweep()
     desk.tick(-900_000)
-    return desk.reap_operation()
+    return desk.sweep_operation()
 
 
 def before_orphans(desk: ForeignDesk) -> Operation:
@@ -145,7 +145,7 @@ def drain(desk: ForeignDesk) -> dict[str, int]:
     accepted: dict[str, int] = {}
     for _ in range(3):
         desk.sweep_past(LEASE_MS + 1000)
-        desk.promote()
+        desk.sweep()
         jobs = desk.claim("z")
         for job, (result, _) in zip(jobs, desk.finish(*[job.lease for job in jobs]) if jobs else [], strict=True):
             accepted[job.lease.job] = accepted.get(job.lease.job, 0) + (result == "ok")
@@ -237,7 +237,7 @@ def test_rule_01_a_key_of_ours_with_another_type_stops_every_script_before_its_f
     desk.redis.delete(desk.keys.active)
     desk.redis.set(desk.keys.active, "not what the script expects")
     before = desk.dump()
-    operations: list[Operation] = [desk.claim_operation(), Finish((lease,)), desk.extend_operation(lease), desk.reap_operation()]
+    operations: list[Operation] = [desk.claim_operation(), Finish((lease,)), desk.extend_operation(lease), desk.sweep_operation()]
     for operation in operations:
         with pytest.raises(ScriptFault, match="WRONGTYPE the key .*active is a string"):
             desk.run(operation)
@@ -258,6 +258,6 @@ def test_rule_02_under_memory_pressure_leases_go_on_and_enqueue_is_refused_whole
         assert desk.run(Release((third,))).items == (("ok", "released"),)
         assert [job.lease.job for job in desk.claim("b")] == ["j3"]
         desk.tick(LEASE_MS + 1)
-        assert [lease.job for lease, _ in desk.reap().leases] == ["j3"]
+        assert [lease.job for lease, _ in desk.sweep().leases] == ["j3"]
     finally:
         desk.redis.config_set("maxmemory", 0)

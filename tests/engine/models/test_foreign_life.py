@@ -160,9 +160,9 @@ def test_rule_09_a_late_renewal_arms_nothing_and_one_that_was_applied_is_not_app
 def test_rule_10_a_clock_that_steps_back_holds_no_lease_longer_than_one(desk: ForeignDesk) -> None:
     desk.enqueue("j1")
     (job,) = desk.claim()
-    desk.reap()
+    desk.sweep()
     desk.tick(-900_000)
-    desk.reap()
+    desk.sweep()
     assert desk.redis.zscore(desk.keys.active, "j1") == desk.now_ms + LEASE_MS
     assert [lease for lease, _ in desk.sweep_past(LEASE_MS + 1)] == [job.lease]
     assert desk.names(desk.claim("b")) == ["j1"]
@@ -193,9 +193,9 @@ def test_a_job_that_is_promoted_twice_is_there_once(desk: ForeignDesk) -> None:
     desk.enqueue("j1", "j2", delay_ms=500)
     assert desk.claim() == []
     desk.tick(2_000)
-    call = desk.call(desk.promote_operation())
+    call = desk.call(desk.sweep_operation())
     assert desk.send(call).promoted == desk.send(call).promoted == 2
-    assert desk.promote().promoted == 0
+    assert desk.sweep().promoted == 0
     assert sorted(desk.names(desk.claim())) == ["j1", "j2"]
 
 

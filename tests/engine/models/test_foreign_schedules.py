@@ -44,7 +44,7 @@ def to(desk: ModelDesk, at_ms: int) -> None:
 
 def ticks(desk: ModelDesk, worker: str = "s") -> list[Tick]:
     """The calls that a scheduler makes now of what is due."""
-    promoted = desk.run(desk.promote_operation(worker))
+    promoted = desk.run(desk.sweep_operation(worker))
     return [tick(due, promoted.srv_us // 1000, worker * 16, desk._count("ticks")) for due in promoted.due]
 
 
@@ -65,7 +65,7 @@ def waiting(desk: ModelDesk) -> list[str]:
 def test_rule_24_a_tick_makes_the_job_and_moves_the_schedule_on(desk: ModelDesk) -> None:
     assert put(desk) == "new" and put(desk) == "same"
     to(desk, FIRST_MS - 1)
-    promoted = desk.promote()
+    promoted = desk.sweep()
     assert (promoted.due, promoted.sleep_ms) == ((), 1)
     to(desk, FIRST_MS)
     desk.redis.delete(f"{desk.keys.prefix}wake")

@@ -104,7 +104,7 @@ def test_a_pause_stands_on_the_wire_with_its_end(desk: MosquitoDesk) -> None:
     assert 0 < desk.redis.pttl(desk.there.pause) <= 5000  # type: ignore[operator]
     assert desk.take() == [] and desk.entries("waiting") == [id]
     desk.tick(5001)
-    desk.promote()
+    desk.sweep()
     assert desk.redis.exists(desk.there.pause) == 0
     (job,) = desk.take()
     desk.pause("*")
@@ -164,7 +164,7 @@ def test_a_preempted_run_comes_next_again_and_a_cancelled_one_never(desk: Mosqui
 
 def turns(desk: MosquitoDesk, worker: str = "s") -> list[Any]:
     """What a scheduler does once."""
-    promoted = desk.run(desk.promote_operation(worker))
+    promoted = desk.run(desk.sweep_operation(worker))
     due = [tick(one, promoted.srv_us // 1000, worker * 16, desk._count("ticks")) for one in promoted.due]
     return [desk.run(operation) for operation in due]
 

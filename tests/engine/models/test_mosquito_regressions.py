@@ -83,10 +83,10 @@ def test_5_3_4_promotion_is_one_step_and_what_others_doubled_is_leased_once(desk
     id = desk.add(delay_ms=1000)
     assert desk.entries("waiting") == [] and desk.redis.zscore(desk.there.scheduled, id) == desk.now_ms + 1000
     desk.tick(999)
-    assert desk.promote().promoted == 0
+    assert desk.sweep().promoted == 0
     desk.tick(1)
     for worker in ("s", "t"):
-        desk.run(desk.promote_operation(worker))
+        desk.run(desk.sweep_operation(worker))
     assert desk.entries("waiting") == [id] and desk.entries("scheduled") == []
     # Two coordinators of the original: the id stands there twice.
     if desk.layout == "live":
@@ -102,8 +102,8 @@ def test_5_3_4_a_promotion_that_was_cut_off_anywhere_moves_the_job_once(desk: Mo
     for writes in range(20):
         id = desk.add(writes, delay_ms=10)
         desk.tick(10)
-        more = desk.cut_off(desk.promote_operation(), writes)
-        desk.promote()
+        more = desk.cut_off(desk.sweep_operation(), writes)
+        desk.sweep()
         assert desk.entries("waiting") == [id] and desk.entries("scheduled") == [], writes
         (job,) = desk.take()
         assert desk.finish(job.lease) == [("ok", "finished")]
@@ -129,7 +129,7 @@ def test_5_3_6_a_queue_with_delayed_jobs_alone_is_known(desk: MosquitoDesk) -> N
     desk.add(delay_ms=60_000)
     assert desk.redis.zscore(desk.there.queues, "desk") == desk.now_ms // 1000
     desk.tick(60_000)
-    assert desk.promote().promoted == 1
+    assert desk.sweep().promoted == 1
     assert desk.redis.zscore(desk.there.queues, "desk") == desk.now_ms // 1000
 
 
@@ -236,7 +236,7 @@ def test_6_3_a_hash_without_type_or_time_counts_as_missing(desk: MosquitoDesk, f
     for id in (missing, late):
         desk.theirs.redis.hdel(desk.there.run(id), field)
     assert [job.lease.job for job in desk.take()] == [fine]
-    desk.promote()
+    desk.sweep()
     assert desk.take() == [] and desk.nowhere(missing) and desk.nowhere(late)
 
 
@@ -245,7 +245,7 @@ def test_6_3_promotion_drops_an_id_whose_hash_is_gone_and_tells_of_the_queue(des
     desk.theirs.redis.zadd(desk.there.scheduled, {"1:1": 5})
     id = desk.theirs.schedule(KIND, desk.now_ms)
     assert desk.redis.zscore(desk.there.queues, "desk") is None
-    desk.promote()
+    desk.sweep()
     assert desk.entries("waiting") == [id] and desk.entries("scheduled") == []
     assert desk.redis.zscore(desk.there.queues, "desk") == desk.now_ms // 1000
 
@@ -253,7 +253,7 @@ def test_6_3_promotion_drops_an_id_whose_hash_is_gone_and_tells_of_the_queue(des
 def test_scores_that_no_clock_tells_are_early_or_late_and_no_error(desk: MosquitoDesk) -> None:
     early, far, never = (desk.theirs.store(KIND) for _ in range(3))
     desk.theirs.redis.zadd(desk.there.scheduled, {early: "-inf", far: 2**60, never: "+inf"})  # type: ignore[dict-item]
-    assert desk.promote().sleep_ms >= 0
+    assert desk.sweep().sleep_ms >= 0
     assert [job.lease.job for job in desk.take()] == [early]
     assert desk.entries("scheduled") == [far, never]
     if desk.layout == "document":
@@ -341,7 +341,7 @@ def test_finding_a_promotion_of_theirs_that_dies_half_way_loses_the_job(desk: Mo
     # A coordinator of the original: the id is taken out, and it dies before it pushes it.
     desk.theirs.redis.zrem(desk.there.scheduled, id)
     desk.sweep_past(30_000)
-    desk.promote()
+    desk.sweep()
     assert desk.take() == [] and desk.nowhere(id) and desk.theirs.fields(id)["type"] == KIND
 
 
@@ -351,7 +351,7 @@ def test_finding_a_periodic_job_of_both_sides_runs_twice(desk: MosquitoDesk) -> 
     # Their coordinator has made the run of this minute.
     theirs = desk.theirs.enqueue("tick_job")
     desk.theirs.redis.hset(desk.there.periodic_job("TickJob"), "last_executed_at", str(desk.now_ms // 1000))
-    (due,) = desk.promote().due
+    (due,) = desk.sweep().due
     ticked = desk.run(tick(due, desk.now_ms, "5" * 16, 1))
     assert desk.entries("waiting") == [theirs, *ticked.jobs] and len(ticked.jobs) == 1
 

@@ -1,0 +1,93 @@
+#!lua flags=allow-oom
+-- The housekeeping of a queue, at least once in each sweep interval (the counterpart of lua/lanes/sweep.lua). Takes expired leases
+-- away: the token is revoked, and the job goes back to the front of the waiting jobs or, after too many crashes, to the dead (rule
+-- 12). Leases that end too far ahead because the clock stepped back are cut to the longest lease length, once (rule 10). After a
+-- stall nothing is taken until workers could renew (rule 11). Jobs that foreign clients took and no longer hold come back as well,
+-- when two sweeps a second apart have seen them so. Keeps the bounds that the queue has set for ended jobs, and frees slots of limits
+-- that no lease holds any more (rule 20). Then makes due jobs claimable, ends the pauses whose time is over, pushes a missing wake
+-- marker (rule 22), and returns the schedules that are due: only the caller can compute their next ticks (rule 24).
+--
+-- KEYS
+--   sweep   hash    state of the sweeps
+--   active  zset    id by lease deadline (ms)
+--   cron    zset    schedules by next tick (ms), +inf for one that does not tick
+--   stats   hash    counters
+--   leader  string  incarnation of the worker that is the leader
+--   swept   string  swept:<incarnation>, counter and reply of its last sweep
+-- ARGV
+--   now_ms       '' or the time of a test
+--   prefix       prefix of the engine's own keys
+--   root         prefix of the foreign keys
+--   queue        name of the queue
+--   layout       layout of the keyspace, '' = the format has only one
+--   settings     settings of the model
+--   incarnation  16 hex digits
+--   counter      counter of the incarnation's sweeps
+--   limit        number: most leases to take away, and most jobs to move
+--   most_ms      number: upper bound of the sleep that the reply allows
+--   yields       1 = another worker may take the lead: this one leaves a schedule to others
+-- REPLY srv_us, sleep_ms, how many jobs were promoted, for each lease: reaped | buried | corrupt, id, fence, nonce ('-' = it was a foreign
+--       client's, or the job had none), crashes; for each due schedule: name, version, next tick, anchor_ms, timing, policy; version of
+--       the news (read_worker_updates.lua), 1 = the caller is the leader
+
+local srv_us = server_us(now_ms, sweep)
+now_ms = math.floor(srv_us / 1000)
+local model = wire(root, prefix, queue, layout, settings, now_ms)
+check_types({ active, prefix .. 'strays', cron, prefix .. 'rest' },
+  { sweep, stats, prefix .. 'limits', prefix .. 'retention', prefix .. 'settings', prefix .. 'paused' }, { prefix .. 'wake' }, { swept, leader })
+model.check()
+local version = tonumber(redis.call('HGET', prefix .. 'settings', 'version') or 0)
+local leads = redis.call('GET', leader) == incarnation
+local function reply(sleep_ms, words)
+  local promoted = tonumber(table.remove(words, 1) or 0)
+  -- Schedules in the engine's own index, and those that only the wire has.
+  local due = due_schedules(prefix, now_ms, 16)
+  for _, word in ipairs(model.due_schedules and model.due_schedules(16) or {}) do due[#due + 1] = word end
+  return { srv_us, sleep_ms, promoted, words, due, version, leads and 1 or 0 }
+end
+local repeated = swept_before(redis.call('GET', swept), counter)
+if repeated then return reply(sleep_for(prefix, now_ms, most_ms, model), repeated) end
+
+local latest = tonumber(redis.call('ZRANGE', active, -1, -1, 'WITHSCORES')[2] or 0)
+local lease_ms, no_reap_before_ms, keep = sweep_clock(sweep_state(sweep), latest, now_ms, most_ms)
+local latest_ms = now_ms + lease_ms
+local ahead = redis.call('ZRANGE', active, '(' .. string.format('%d', latest_ms), '+inf', 'BYSCORE', 'LIMIT', 0, limit)
+local expired = redis.call('ZRANGE', active, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, limit)
+if now_ms < no_reap_before_ms then expired = {} end
+-- If the hash with the lease length was lost, no lease is cut: the next claim writes the length again.
+if lease_ms == 0 then ahead = {} end
+local noted = redis.call('HGET', stats, 'events')
+local events = noted and { keep = noted }
+
+if leads and yields ~= '1' then keep[#keep + 1], keep[#keep + 2] = 'led_ms', now_ms end
+redis.call('HSET', sweep, unpack(keep))
+for _, id in ipairs(ahead) do
+  -- `active` last: if the call is cut off in between, the next sweep finds the lease again.
+  for name in string.gmatch(redis.call('HGET', prefix .. 'run:' .. id, 'limits') or '', '%S+') do
+    redis.call('ZADD', prefix .. 'held:' .. name, 'XX', latest_ms, id)
+  end
+  redis.call('ZADD', active, 'XX', latest_ms, id)
+end
+local taken = {}
+local function take(...)
+  for _, field in ipairs({ ... }) do taken[#taken + 1] = field end
+end
+for _, id in ipairs(expired) do
+  local kind, fence, nonce, crashes = unpack(reap_foreign(prefix, id, now_ms, model, events))
+  redis.call('ZREM', active, id)
+  if kind ~= 'ended' then take(kind, id, fence, nonce, crashes) end
+end
+-- After a stall the foreign workers could not renew yet either.
+if now_ms >= no_reap_before_ms then
+  for _, id in ipairs(strays_back(prefix, active, now_ms, limit, model, events)) do take('reaped', id, '0', '-', 0) end
+end
+local more = keep_ended(prefix, now_ms, model)
+mend_held(prefix, active, now_ms)
+local promoted, unread = foreign_promote(prefix, model, limit)
+for _, id in ipairs(unread) do take('corrupt', id, '0', '-', 0) end
+local resumed = lift_pauses(prefix, now_ms, model)
+if #taken > 0 or promoted > 0 or resumed or model.count('waiting') > 0 then wake_push(prefix .. 'wake') end
+table.insert(taken, 1, promoted)
+if promoted > 0 or #taken > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
+if events then tell_events(prefix .. 'events', events) end
+return reply((more or #ahead == limit or promoted == limit) and 0 or sleep_for(prefix, now_ms, most_ms, model), taken)

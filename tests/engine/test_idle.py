@@ -1,0 +1,139 @@
+"""What idle workers ask of the server, and what the loss of the one that sweeps costs (rules 13 and 22), on a real server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from engine import Handlers, Queue, Worker
+from engine.observer import Outcome, ServerIdentity
+from engine.wire.call import Call
+from engine.wire.operations import LeasedJob, Sweep
+from engine.worker.machine.claiming import BLOCK_MS
+from tests.engine.helpers.processes import Workers
+from tests.engine.helpers.producing import raw_client
+from tests.engine.helpers.waiting import wait_until
+
+
+class Counting:
+    """An observer that counts the calls that left, by their operation, and the sweeps of each worker."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self.sweeps: Counter[str] = Counter()
+
+    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: int | None) -> object:
+        self.calls[type(call.operation).__name__] += 1
+        if isinstance(call.operation, Sweep):
+            self.sweeps[call.operation.incarnation] += 1
+        return None
+
+    def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
+        """Nothing to count."""
+
+    def connected(self, server: ServerIdentity) -> None:
+        """Nothing to count."""
+
+    def configured(self, config: Mapping[str, object]) -> None:
+        """Nothing to count."""
+
+    def handler_started(self, job: LeasedJob, start_ns: int) -> object:
+        return None
+
+    def handler_ended(self, job: LeasedJob, ticket: object, start_ns: int, end_ns: int, error: str | None) -> None:
+        """Nothing to count."""
+
+
+@contextmanager
+def idle(url: str, number: int) -> Iterator[tuple[list[Worker], Counting]]:
+    """So many workers with nothing to do, each of which has beaten and waits; and the calls of all of them together."""
+    observer = Counting()
+    handlers = Handlers()
+    handlers("work")(lambda job: None)
+    with Queue("q", url=url, observer=observer) as queue:
+        workers = [Worker(queue, handlers, name=f"w{at}") for at in range(number)]
+        threads = [threading.Thread(target=worker.run) for worker in workers]
+        for thread in threads:
+            thread.start()
+        try:
+            calls = observer.calls
+            wait_until(
+                lambda: calls["Beat"] >= number and calls["Wait"] >= number and calls["NoteQueue"] >= number, "all are idle"
+            )
+            yield workers, observer
+        finally:
+            for worker in workers:
+                worker.stop()
+            for thread in threads:
+                thread.join(20)
+                assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(("number", "calls_most", "commands_most"), [(1, 2, 20), (10, 5, 40)])
+def test_idle_workers_ask_little_of_the_server(ironclaim_url: str, number: int, calls_most: int, commands_most: int) -> None:
+    """For each sweep of the leader, one a second, so many calls of all together and so many commands inside of scripts."""
+    sweeps = 5
+    with Queue("q", url=ironclaim_url) as queue, raw_client(ironclaim_url) as client:
+        # The class is known, and the queue has run jobs.
+        queue.enqueue("work", {})
+        with idle(ironclaim_url, number) as (_, counting):
+            wait_until(lambda: queue.counts().finished == 1, "it has run")
+            before, begun = counting.calls.copy(), counting.sweeps.copy()
+            client.config_resetstat()
+            wait_until(lambda: max((counting.sweeps - begun).values(), default=0) >= sweeps, "the leader sweeps")
+            stats = client.info("commandstats")
+            made = counting.calls - before
+        used = {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in stats.items()}
+        inside = sum(used.values()) - sum(used.get(name, 0) for name in ("evalsha", "blpop", "info", "config|resetstat"))
+    assert sum(made.values()) <= calls_most * sweeps, made
+    assert inside <= commands_most * sweeps, used
+
+
+def test_rule_13_a_leader_that_is_killed_is_succeeded_within_about_a_second(
+    queue: Queue, workers: Workers, ironclaim_url: str
+) -> None:
+    processes = {process.pid: process for process in [workers.start(name=f"w{at}") for at in range(3)]}
+    wait_until(lambda: len(queue.workers.list()) == 3, "all are listed")
+
+    def leader() -> int:
+        return next((info.pid for info in queue.workers.list() if info.leads and info.pid is not None), 0)
+
+    with raw_client(ironclaim_url) as client:
+
+        def led_ms() -> int:
+            return int(client.hget(queue.model.keys.sweep, "led_ms") or 0)
+
+        first, begun_ms = leader(), led_ms()
+        wait_until(lambda: led_ms() > begun_ms, "it sweeps")
+        processes[first].kill()
+        processes[first].wait()
+        killed_ms = queue.driver.server_now_ms()
+        wait_until(lambda: leader() not in (0, first), "another one leads")
+        wait_until(lambda: led_ms() > killed_ms, "it sweeps")
+        # Long before the beats of the one before have run out; on a machine that does nothing else, after 1.3 s.
+        assert led_ms() - killed_ms < 5_000
+
+
+def test_rule_22_a_marker_that_nobody_has_is_set_again_for_a_follower_that_blocks(queue: Queue, ironclaim_url: str) -> None:
+    """As after the death of a worker with the marker in hand: only the leader sweeps, and all of them block."""
+    with raw_client(ironclaim_url) as client, idle(ironclaim_url, 3):
+        queue.pause("work")
+        queue.enqueue("work", {})
+        client.delete(queue.model.keys.wake("work"))
+        client.hdel(queue.model.keys.paused, "work")
+        wait_until(lambda: queue.counts().finished == 1, "it has run", BLOCK_MS / 1000 - 1)
+
+
+def test_a_stop_does_not_wait_for_the_block_of_an_idle_worker(ironclaim_url: str) -> None:
+    with idle(ironclaim_url, 3) as (workers, _):
+        began_s = time.monotonic()
+        for worker in workers:
+            worker.stop()
+        wait_until(lambda: not any(thread.name.startswith("caller-") for thread in threading.enumerate()), "all have ended")
+        assert time.monotonic() - began_s < BLOCK_MS / 1000 / 2
