@@ -18,7 +18,7 @@ import engine
 from bench.handlers import handlers
 from bench.models import LANES, queue
 from engine.history import HistoryFile
-from engine.observer import Observer, Outcome, ServerIdentity
+from engine.observer import Intended, Observer, Outcome, ServerIdentity
 from engine.recorder import Recorder
 from engine.wire.call import Call
 from engine.wire.operations import LeasedJob, Wait
@@ -122,7 +122,7 @@ class Reporter:
         self._report = report
         self._recorder = recorder
 
-    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: int | None) -> object:
+    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: Intended) -> object:
         """Before the first send."""
         return None if self._recorder is None else self._recorder.invoked(call, first_send_ns, intended_ns)
 

@@ -9,6 +9,10 @@ from typing import Any, Protocol
 from engine.wire.call import Call
 from engine.wire.operations import LeasedJob, Reply
 
+#: When a call was meant to be sent, monotonic ns, None where nobody says; for a call that carries the jobs of several callers,
+#: when each of them was.
+Intended = int | tuple[int | None, ...] | None
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -37,7 +41,7 @@ class ServerIdentity:
 class Observer(Protocol):
     """Called from many threads. It must not raise."""
 
-    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: int | None) -> object:
+    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: Intended) -> object:
         """Called before the first send. The returned ticket is passed to `completed`."""
         ...
 

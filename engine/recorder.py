@@ -11,13 +11,14 @@ import json
 import threading
 import zlib
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import engine
 from engine.history import HistoryFile, text
 from engine.job import Job
-from engine.observer import Outcome, ServerIdentity
+from engine.observer import Intended, Outcome, ServerIdentity
 from engine.wire.call import Call
 from engine.wire.drivers.delivery import DEADLINE_MS
 from engine.wire.operations import (
@@ -52,11 +53,14 @@ from engine.wire.operations import (
 class Ticket:
     """The fields that an invoke row shares with its completion row."""
 
-    __slots__ = ("intended_ns", "rows")
+    __slots__ = ("each_intended_ns", "intended_ns", "rows")
 
-    def __init__(self, rows: list[tuple[str, Operation]], intended_ns: int | None) -> None:
+    def __init__(self, rows: list[tuple[str, Operation]], intended_ns: Intended) -> None:
         self.rows = rows
-        self.intended_ns = intended_ns
+        #: Of each job, where several callers' jobs share the call; of the call, the earliest of them.
+        self.each_intended_ns = intended_ns if isinstance(intended_ns, tuple) else ()
+        known = [each_ns for each_ns in self.each_intended_ns if each_ns is not None]
+        self.intended_ns = min(known) if isinstance(intended_ns, tuple) else intended_ns
 
 
 class Recorder:
@@ -85,7 +89,7 @@ class Recorder:
         """Write a configuration row."""
         self.file.append([f'"kind":"configuration","config":{text(json.dumps(dict(config), sort_keys=True))}'])
 
-    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: int | None) -> object:
+    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: Intended) -> object:
         """Write the invoke rows of a call, all in one write before it is sent. A fused call has two rows with one call id."""
         parts = _parts(call.operation)
         if not parts:
@@ -100,8 +104,8 @@ class Recorder:
             for at, (name, part) in enumerate(parts)
         ]
         ticket = Ticket(rows, intended_ns)
-        times = f'{_intended(intended_ns)},"first_send_ns":{first_send_ns}'
-        self.file.append([f'{row},"type":"invoke"{times},"items":[{_invoke_items(part)}]' for row, part in rows])
+        times = f'{_intended(ticket.intended_ns)},"first_send_ns":{first_send_ns}'
+        self.file.append([f'{row},"type":"invoke"{times},"items":[{_invoke_items(part, ticket)}]' for row, part in rows])
         return ticket
 
     def completed(self, call: Call[Any], ticket: object, outcome: Outcome) -> None:
@@ -119,9 +123,11 @@ class Recorder:
         for row, part in ticket.rows:
             if outcome.reply is None:
                 kind = "fail" if outcome.applied is False else "info"
-                bodies.append(f'{row},"type":"{kind}","error":{text(outcome.error)}{tail},"items":[{_invoke_items(part)}]')
+                bodies.append(
+                    f'{row},"type":"{kind}","error":{text(outcome.error)}{tail},"items":[{_invoke_items(part, ticket)}]'
+                )
             else:
-                kind, result, items = _reply(part, outcome.reply, outcome.definite)
+                kind, result, items = _reply(part, outcome.reply, outcome.definite, ticket)
                 bodies.append(f'{row},"type":"{kind}","result":"{result}"{tail},"items":[{items}]')
         self.file.append(bodies)
 
@@ -203,8 +209,8 @@ def _failure(failure: Failure) -> str:
     return f'{_token(failure.lease)},"error":{text(failure.error)}'
 
 
-def _new_job(job: Enqueue, given: str = "") -> str:
-    """`given`: the id that the server has given to a job that had none."""
+def _new_job(job: Enqueue, given: str = "", intended_ns: int | None = None) -> str:
+    """`given`: the id that the server has given to a job that had none. `intended_ns`: when its own caller meant to send it."""
     unique = f',"unique":"{job.options.unique}"' if job.options.unique else ""
     needs = f',"needs":{json.dumps(job.options.needs)}' if job.options.needs else ""
     wants = f',"wants":{json.dumps(job.options.target)}' if job.options.target else ""
@@ -215,7 +221,7 @@ def _new_job(job: Enqueue, given: str = "") -> str:
     delay_ms = max(0, run_at_ms - (job.not_after_ms - DEADLINE_MS)) if run_at_ms else delay_ms
     return (
         f'"job":"{job.job or given}","name":"{job.name}","class":"{job.class_name}","lane":"{job.lane}",'
-        f'"priority":{job.options.priority},"delay_ms":{delay_ms},"crc":{zlib.crc32(job.payload)}{at}{unique}{needs}{wants}'
+        f'"priority":{job.options.priority},"delay_ms":{delay_ms},"crc":{zlib.crc32(job.payload)}{at}{unique}{needs}{wants}{_intended(intended_ns)}'
     )
 
 
@@ -239,10 +245,11 @@ def _bodies(operation: Operation) -> list[str]:
             return []
 
 
-def _invoke_items(operation: Operation) -> str:
+def _invoke_items(operation: Operation, ticket: Ticket) -> str:
     """A job that the server will give an id has none yet: without one nobody could tell whose row it is."""
     if isinstance(operation, Enqueue | EnqueueMany):
-        return ",".join(f"{{{_new_job(job)}}}" for job in _new_jobs(operation) if job.job)
+        jobs = zip_longest(_new_jobs(operation), ticket.each_intended_ns)
+        return ",".join(f"{{{_new_job(job, intended_ns=each_ns)}}}" for job, each_ns in jobs if job.job)
     return ",".join(f"{{{body}}}" for body in _bodies(operation))
 
 
@@ -256,7 +263,7 @@ def _new_jobs(operation: Operation) -> tuple[Enqueue, ...]:
             return ()
 
 
-def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, str, str]:
+def _reply(operation: Operation, reply: object, definite: bool, ticket: Ticket) -> tuple[str, str, str]:
     """(type, result, items) of an answered operation. What a refusal means is decided by all sends (rule 31)."""
     refused = "fail" if definite else "info"
     match reply:
@@ -267,12 +274,13 @@ def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, st
             # One answer for all: the row fails when nothing of it happened; else the items say what did.
             results = {item.result for item in reply.items}
             kind = refused if results == {"refused"} else "ok"
-            items = [_enqueued_item(job, item, definite) for job, item in zip(_new_jobs(operation), reply.items, strict=True)]
+            jobs = zip_longest(_new_jobs(operation), reply.items, ticket.each_intended_ns)
+            items = [_enqueued_item(job, item, definite, each_ns) for job, item, each_ns in jobs]
             return kind, results.pop() if len(results) == 1 else "", ",".join(items)
         case Ticked():
             return "ok", reply.result, ",".join(_ticked_items(operation, reply, definite))
         case FinishedAndClaimed():
-            return _reply(operation, reply.claimed if isinstance(operation, Claim) else reply.finished, definite)
+            return _reply(operation, reply.claimed if isinstance(operation, Claim) else reply.finished, definite, ticket)
         case Claimed():
             kind = refused if reply.result in ("void", "stale") else "ok"
             result = "leased" if reply.jobs else reply.result
@@ -298,9 +306,9 @@ def _reply(operation: Operation, reply: object, definite: bool) -> tuple[str, st
             return "ok", "", ""
 
 
-def _enqueued_item(job: Enqueue, item: Enqueued, definite: bool) -> str:
+def _enqueued_item(job: Enqueue, item: Enqueued, definite: bool, intended_ns: int | None = None) -> str:
     holder = f',"holder":"{item.holder}"' if item.holder not in ("", item.job) else ""
-    return f'{{{_new_job(job, item.job)},"result":"{_definite(item.result, definite)}"{holder}}}'
+    return f'{{{_new_job(job, item.job, intended_ns)},"result":"{_definite(item.result, definite)}"{holder}}}'
 
 
 def _ticked_items(operation: Operation, reply: Ticked, definite: bool) -> list[str]:

@@ -109,7 +109,10 @@ def events(rows: DataFrame, run: Run) -> DataFrame:
     settled = same & (F.col("failed") | F.array_contains("reported", F.col("item.job")))
     unanswered = each.where(invoked).join(answered, on=settled, how="left_anti")
     exploded = each.where(~invoked).unionByName(unanswered)
-    chosen = [F.col(name) for name in ROW_COLUMNS] + [F.col(f"item.{name}") for name in ITEM_COLUMNS]
+    # Jobs of several callers in one call each have an intended instant of their own.
+    intended = F.coalesce("item.intended_ns", "intended_ns").alias("intended_ns")
+    chosen = [intended if name == "intended_ns" else F.col(name) for name in ROW_COLUMNS]
+    chosen += [F.col(f"item.{name}") for name in ITEM_COLUMNS]
     renamed = F.col("result").alias("answer"), F.col("name").alias("snapshot")
     return exploded.select(*chosen, "position", "state", *renamed, "era").repartition("job")
 

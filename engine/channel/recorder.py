@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from engine.channel.clock import after, distance
 from engine.history import HistoryFile, text
-from engine.observer import Outcome
+from engine.observer import Intended, Outcome
 from engine.recorder import Recorder
 from engine.wire.call import Call
 from engine.wire.operations import (
@@ -55,7 +55,7 @@ class ChannelRecorder(Recorder):
         super().__init__(file, queue="")
         self._channel = channel
 
-    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: int | None) -> object:
+    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: Intended) -> object:
         """Write the invoke row of a call. Operations that only read are not recorded."""
         operation = call.operation
         told = _told(operation)
@@ -65,6 +65,8 @@ class ChannelRecorder(Recorder):
         number = f"{self.file.proc}-{next(_NUMBERS)}"
         f = type(operation).__name__.lower()
         row = f'"kind":"operation","f":"{f}","op":"{number}","call":"{number}","channel":"{self._channel}"{told}'
+        # Publishes of several callers do not share a call.
+        assert not isinstance(intended_ns, tuple)
         ticket = _Ticket(row, crcs, intended_ns)
         times = f'{_intended(intended_ns)},"first_send_ns":{first_send_ns}'
         self.file.append([f'{row},"type":"invoke"{_named(operation)}{times},"items":[{_new_messages(operation, crcs)}]'])

@@ -16,6 +16,7 @@ from engine.history import HistoryFile
 from engine.observer import Outcome
 from engine.recorder import Recorder, Sink
 from engine.wire.call import Call
+from engine.wire.drivers.merging import CallMaker, GatheredEnqueue, merged
 from engine.wire.operations import (
     Bury,
     Drop,
@@ -100,6 +101,26 @@ def test_an_enqueue(queue: Queue, path: Path) -> None:
     assert invoke["first_send_ns"] == done["first_send_ns"] <= done["last_send_ns"] <= done["done_ns"] <= done["t_ns"]
     for column in ("op", "call", "queue", "f"):
         assert invoke[column] == done[column]
+
+
+def test_jobs_of_several_callers_in_one_call_each_have_the_instant_at_which_they_were_meant_to_be_sent(
+    queue: Queue, path: Path
+) -> None:
+    """One of them says nothing, and the job of one is there already."""
+    queue.enqueue("work", {}, id="b")
+    maker, options = CallMaker(queue.model.call, merges=True), Options()
+
+    def gathered(job: str, nonce: bytes, intended_ns: int | None) -> GatheredEnqueue:
+        return GatheredEnqueue(lambda void_ms: Enqueue(job, "work", b"{}", nonce, void_ms, options), 0, intended_ns)
+
+    three = [gathered("a", b"nonce--1", 300), gathered("b", b"nonce--2", 100), gathered("c", b"nonce--3", None)]
+    (merged_call,) = merged(three, queue.driver.not_after_ms(), maker)
+    queue.driver.carry([queue.driver.start(merged_call.call, merged_call.intended_ns)])
+    invoke, done = operations(path)[-2:]
+    for row in (invoke, done):
+        assert row["intended_ns"] == 100
+        assert [(item["job"], item.get("intended_ns")) for item in row["items"]] == [("a", 300), ("b", 100), ("c", None)]
+    assert [item["result"] for item in done["items"]] == ["created", "duplicate", "created"]
 
 
 def test_an_enqueue_for_a_time_tells_it_and_the_delay_until_then(queue: Queue, path: Path) -> None:

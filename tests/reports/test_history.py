@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.history import ROW_FIELDS
+from engine.history import ROW_FIELDS, SCHEMA_VERSION
 from reports import load, oddities
 from reports.checks import h1_faults_bit
 from reports.checks.h0_history_whole import doubts
@@ -248,8 +248,10 @@ def test_a_killed_process_is_excused_for_its_last_line_only(tmp_path: Path, spar
 
 def test_a_newer_schema_is_not_read(tmp_path: Path, spark: SparkSession) -> None:
     run = healthy(tmp_path / "run").write()
-    change(run, "worker-1.jsonl", 3, v=6)
-    with pytest.raises(JudgeError, match=r"history file worker-1\.jsonl: schema version 6, this judge reads up to 5"):
+    newer = SCHEMA_VERSION + 1
+    change(run, "worker-1.jsonl", 3, v=newer)
+    message = rf"history file worker-1\.jsonl: schema version {newer}, this judge reads up to {SCHEMA_VERSION}"
+    with pytest.raises(JudgeError, match=message):
         collect_facts(spark, run)
 
 

@@ -20,7 +20,7 @@ from tests.reports.story import ns, srv_ms
 @pytest.fixture(scope="module")
 def valid_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     story = healthy(tmp_path_factory.mktemp("valid") / "run")
-    story.enqueue("slow", 11.0, delay_ms=2_000, intended_ns=ns(10.9))
+    story.enqueue("slow", 11.0, delay_ms=2_000, intended_ns=ns(10.5), own_intended_ns=ns(10.9))
     story.run("worker-1", "slow", 13.0)
     story.enqueue("hopeless", 39.0)
     token = story.claim("worker-1", "hopeless", 39.1)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 from engine.errors import EngineError
-from engine.observer import Observer
+from engine.observer import Intended, Observer
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
 from engine.wire.drivers.async_connections import AsyncConnections, Line
@@ -72,7 +72,7 @@ class AsyncDriver:
         await self.carry(in_flight)
         return [in_flight_call.outcome() for in_flight_call in in_flight]
 
-    def start(self, call: Call[Any], intended_ns: int | None = None) -> InFlightCall:
+    def start(self, call: Call[Any], intended_ns: Intended = None) -> InFlightCall:
         """A call that is about to be sent for the first time. Raises ScriptFault as `send` does."""
         return InFlightCall(call, self.clock, self._observer, self.deadline_ms, self._block_ms_max, intended_ns)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from engine.errors import EngineError
+from engine.observer import Intended
 from engine.wire.call import Call
 from engine.wire.drivers.in_flight import InFlightCall, Sent
 from engine.wire.drivers.merging import (
@@ -41,7 +42,7 @@ class Carrier(Protocol):
         """One of these is held while a batch is under way."""
         ...
 
-    def start(self, call: Call[Any], intended_ns: int | None) -> InFlightCall:
+    def start(self, call: Call[Any], intended_ns: Intended) -> InFlightCall:
         """A call that is sent now for the first time."""
         ...
 

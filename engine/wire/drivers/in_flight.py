@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from engine.errors import EngineError, OutcomeUnknown, ScriptFault, ServerUnavailable, UnsafeServer, WrongKeyType
-from engine.observer import Observer, Outcome
+from engine.observer import Intended, Observer, Outcome
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
 from engine.wire.drivers.client_errors import message_of, trouble_of
@@ -83,7 +83,7 @@ class InFlightCall:
         observer: Observer | None,
         deadline_ms: int,
         block_ms_max: int = 0,
-        intended_ns: int | None = None,
+        intended_ns: Intended = None,
         again: bool = False,
     ) -> None:
         if call.block_ms > block_ms_max:

@@ -13,6 +13,7 @@ from copy import copy
 from typing import Any, NamedTuple
 
 from engine.errors import EngineError, ScriptFault
+from engine.observer import Intended
 from engine.wire.call import Call
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.operations import Enqueue, EnqueuedMany, EnqueueMany
@@ -49,7 +50,7 @@ class MergedCall(NamedTuple):
 
     call: Call[Any]
     jobs: Sequence[Enqueue]
-    intended_ns: int | None
+    intended_ns: Intended
 
     def outcomes(self, outcome: Sent | EngineError) -> list[Sent | EngineError]:
         """What came of each enqueue, from what came of the call."""
@@ -65,7 +66,8 @@ class MergedCall(NamedTuple):
         """The enqueues as calls of their own, when the call of several has failed by an error of its script; else none."""
         if len(self.jobs) == 1 or not isinstance(outcome, ScriptFault):
             return []
-        return [MergedCall(maker.call(job), (job,), self.intended_ns) for job in self.jobs]
+        each = self.intended_ns if isinstance(self.intended_ns, tuple) else (None,) * len(self.jobs)
+        return [MergedCall(maker.call(job), (job,), intended_ns) for job, intended_ns in zip(self.jobs, each, strict=True)]
 
 
 def merged(gathered: Iterable[GatheredEnqueue], not_after_ms: int, maker: CallMaker) -> list[MergedCall]:
@@ -73,16 +75,17 @@ def merged(gathered: Iterable[GatheredEnqueue], not_after_ms: int, maker: CallMa
     found: list[MergedCall] = []
     jobs: list[Enqueue] = []
     known: set[str] = set()
-    intended_ns: int | None = None
+    intended: list[int | None] = []
 
     def close() -> None:
-        nonlocal intended_ns
-        if jobs:
-            operation = jobs[0] if len(jobs) == 1 else EnqueueMany(tuple(jobs))
-            found.append(MergedCall(maker.call(operation), tuple(jobs), intended_ns))
-            jobs.clear()
-            known.clear()
-            intended_ns = None
+        if len(jobs) == 1:
+            found.append(MergedCall(maker.call(jobs[0]), (jobs[0],), intended[0]))
+        elif jobs:
+            each = tuple(intended) if any(intended) else None
+            found.append(MergedCall(maker.call(EnqueueMany(tuple(jobs))), tuple(jobs), each))
+        jobs.clear()
+        known.clear()
+        intended.clear()
 
     for enqueue in gathered:
         job = enqueue.operation(not_after_ms)
@@ -91,8 +94,7 @@ def merged(gathered: Iterable[GatheredEnqueue], not_after_ms: int, maker: CallMa
             close()
         jobs.append(job)
         known.add(job.job)
-        if enqueue.intended_ns is not None:
-            intended_ns = enqueue.intended_ns if intended_ns is None else min(intended_ns, enqueue.intended_ns)
+        intended.append(enqueue.intended_ns)
         if alone:
             close()
     close()
