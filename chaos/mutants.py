@@ -35,7 +35,15 @@ MUTANTS: dict[str, Mutant] = {
             defect="a finish is accepted whatever its token, also when another worker has finished the job since",
             check="J3",
             verdict="violated",
-            edits=(Edit("fence-checked", "local state, outcome = run[4] and 'held' or nil, ''"),),
+            edits=(
+                Edit(
+                    "fence-checked",
+                    "local fields = run and run_open(run_key)\n"
+                    "if fields and fields.seal then\n"
+                    "state, seals[at], limits[at] = 'held', fields.seal, fields.limits\n"
+                    "elseif run and string.sub(run, 1, #token) == token then",
+                ),
+            ),
         ),
         Mutant(
             name="enqueue-not-idempotent",

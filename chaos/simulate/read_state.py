@@ -14,7 +14,6 @@ local ZSETS = { ready = true, lane = true, active = true, due = true, dead = tru
 local HASHES = { sweep = true, stats = true, classes = true, limits = true, paused = true, routed = true,
   settings = true, retention = true }
 local SETS = { needs = true, feeds = true, feeding = true, heirs = true }
-local RUN = { 'fence', 'nonce', 'ended', 'outcome', 'claims', 'failures', 'crashes', 'marked', 'renewal', 'limits' }
 local names = redis.call('KEYS', prefix .. '*')
 table.sort(names)
 local found, values, next_ms = {}, {}, 0
@@ -33,7 +32,7 @@ for _, key in ipairs(names) do
   end
   if not gone then
     local value
-    if kind == 'run' then value = redis.call('HMGET', key, unpack(RUN))
+    if kind == 'run' then value = redis.call('GET', key)
     elseif kind == 'job' then value = redis.call('GETRANGE', key, 0, 500)
     elseif kind == 'wake' or kind == 'news' then value = redis.call('LLEN', key)
     elseif HASHES[kind] or name == 'parked' or string.match(name, '^cron:') or string.match(name, '^took:') or kind == 'lock' then

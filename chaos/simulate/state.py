@@ -7,13 +7,18 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-#: Enqueue nonce, `not_after_ms`, attempts, back-off, crashes_max, backoff_ms, and the lengths of class, key, name, unique key.
-_FIXED = struct.Struct(">8s6sHBBIBBBB")
-#: The flag of an envelope with a due time before these, and that of a job that goes on without a parent that is lost.
+from engine.models import run_fields
+
+#: Attempts, back-off, crashes_max, backoff_ms and timeout_ms, and the lengths of key, name, unique key.
+_FIXED = struct.Struct(">HBB8xBBB")
+#: Flags of an envelope: one with a due time, with settings, of a job that goes on without a parent that is lost, that costs more
+#: than one place, with an enqueue nonce, and with numbers of full width.
 _DELAYED = 2
-_TIMEOUT = 4
+_SETTINGS = 4
 IGNORES = 16
 _COST = 32
+_NONCE = 64
+_WIDE = 128
 #: The outcome of a tombstone that a cancel has left.
 CANCELLED = 7
 
@@ -175,25 +180,36 @@ def _open(name: str, value: Any) -> Any:
 
 
 def _envelope(raw: bytes) -> Envelope:
-    if len(raw) >= 20 and raw[:2] == b"\x01T":
-        fence = int.from_bytes(raw[11:19], "big")
-        nonce = raw[20 : 20 + raw[19]].decode(errors="replace")
-        return Envelope("R" if raw[2] in (3, 4) else "T", raw[3:11], token=f"{fence}:{nonce}", outcome=raw[2])
-    at = 22 if len(raw) > 3 and raw[3] & _DELAYED else 16
-    if raw[:2] != b"\x01J" or len(raw) < at + _FIXED.size:
+    first, flags = (*raw[:2], 0, 0)[:2]
+    if first == 160:
+        return _tombstone(raw)
+    plain = first in range(161, 171)
+    if not plain and first not in range(177, 187):
         return Envelope("?", b"")
-    nonce, _, attempts, _, crashes_max, _, *lengths = _FIXED.unpack_from(raw, at)
+    at, flags = (1, 0) if plain else (2, flags)
+    numbers = int.from_bytes(raw[at : at + 9], "big")
+    sequence, enqueued_ms = numbers >> 42, numbers & (1 << 42) - 1
+    if flags & _WIDE:
+        sequence, enqueued_ms = int.from_bytes(raw[2:8], "big"), int.from_bytes(raw[8:14], "big")
+    at += (18 if flags & _WIDE else 9) + (6 if flags & _DELAYED else 0)
+    nonce = raw[at : at + 8] if flags & _NONCE else b""
+    at += len(nonce)
+    attempts, crashes_max, lengths = 3, 3, [0, 0, 0]
+    if flags & _SETTINGS and len(raw) >= at + _FIXED.size:
+        attempts, _, crashes_max, *lengths = _FIXED.unpack_from(raw, at)
+        at += _FIXED.size
+    lengths.insert(0, raw[at] if len(raw) > at else 0)
+    at += 1
     texts: list[str] = []
-    at += _FIXED.size
     for length in lengths:
         texts.append(raw[at : at + length].decode(errors="replace"))
         at += length
+    if len(raw) < at:
+        return Envelope("?", b"")
     name, key, _, unique = texts
     lane = f"{name}/{key}" if key else name
-    sequence = int.from_bytes(raw[4:10], "big")
     cost = 1
-    if raw[3] & _COST:
-        at += 4 if raw[3] & _TIMEOUT else 0
+    if flags & _COST:
         cost = json.loads(raw[at + 2 : at + 2 + int.from_bytes(raw[at : at + 2], "big")])["cost"]
     return Envelope(
         "J",
@@ -201,21 +217,32 @@ def _envelope(raw: bytes) -> Envelope:
         name,
         lane,
         sequence,
-        raw[2],
-        bool(raw[3] & 1),
+        first % 16,
+        bool(flags & 1),
         attempts,
         crashes_max,
         unique=unique,
-        flags=raw[3],
-        enqueued_ms=int.from_bytes(raw[10:16], "big"),
+        flags=flags,
+        enqueued_ms=enqueued_ms,
         cost=cost,
     )
 
 
-def _run(value: list[bytes | None]) -> Run:
-    fence, nonce, ended, outcome, claims, failures, crashes, marked, renewal, limits = (
-        (field or b"").decode(errors="replace") for field in value
+def _tombstone(raw: bytes) -> Envelope:
+    marks = raw[1] if len(raw) > 1 else 0
+    outcome, at = marks & 15, 10 if marks & 16 else 2
+    if not outcome or len(raw) < at + 7:
+        return Envelope("?", b"")
+    fence, last = int.from_bytes(raw[at : at + 7], "big"), raw[at + 7 :]
+    text = last.decode(errors="replace") if marks & 32 else f"{last[:8].hex()}:{int.from_bytes(last[8:], 'big')}"
+    return Envelope("R" if outcome in (3, 4) else "T", raw[2:at], token=f"{fence}:{text}", outcome=outcome)
+
+
+def _run(raw: bytes) -> Run:
+    fields = {name: value.decode(errors="replace") for name, value in run_fields.read(raw).items()}
+    fence, claims, failures, crashes, renewal = (
+        int(fields.get(name, 0)) for name in ("fence", "claims", "failures", "crashes", "renewal")
     )
-    token = f"{fence}:{nonce}" if nonce else ""
-    numbers = [int(number or 0) for number in (fence, claims, failures, crashes, renewal)]
-    return Run(numbers[0], token, ended, outcome, numbers[1], numbers[2], numbers[3], marked, numbers[4], tuple(limits.split()))
+    ended, outcome, marked, limits = (fields.get(name, "") for name in ("ended", "outcome", "marked", "limits"))
+    token = f"{fence}:{fields['nonce']}" if "nonce" in fields else ""
+    return Run(fence, token, ended, outcome, claims, failures, crashes, marked, renewal, tuple(limits.split()))

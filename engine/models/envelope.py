@@ -1,29 +1,34 @@
 """The envelope of Lanes: `job:<id>`, one immutable string per job (rule 15).
 
-All integers are big-endian; times are 48 bits, which last for 8,900 years. Every waiting job has one of these, so what most
-jobs do not use has no room in it: 42 bytes, the class and the payload. `lua/lanes/modules/envelope.lua` reads the same
-layout, the enqueue script writes sequence and times into the middle, and `finish_jobs.lua` overwrites the whole with a
-tombstone.
+All integers are big-endian. Every waiting job has one of these, so what most jobs do not use has no room in it: a job without
+options of its own takes 11 bytes, the class and the payload. `lua/lanes/modules/envelope.lua` reads and writes the same layout:
+the enqueue script puts sequence and times into the middle, and the scripts that end a job overwrite it with a tombstone.
 
-| bytes | job | | bytes | tombstone |
-|---|---|---|---|---|
-| 1 | version, 1 | | 0 | version, 1 |
-| 1 | kind, 'J' | | 1 | kind, 'T' |
-| 1 | priority, 1 to 10 | | 2 | outcome: 1 finished, the place in `_OUTCOMES` of envelope_open.lua |
-| 1 | flags: 1 LIFO, 2 delayed, 4 timeout, 8 options, 16 goes on without lost parents, 32 cost | | 3-10 | enqueue nonce |
-| 6, 6 | sequence, enqueued_ms (by the server) | | 11-18 | fence of the last ended token, 0 where turned away |
-| 0 or 6 | due_ms (by the server), where delayed | | 19 | length of its nonce |
-| 8 | enqueue nonce | | 20- | its nonce; where turned away the id of that other job |
-| 6 | not_after_ms | | | |
-| 2 | attempts | | | |
-| 1 | kind of back-off: 0 fixed, 1 exponential, 2 linear, 3 geometric, 4 custom | | | |
-| 1 | crashes_max | | | |
-| 4 | backoff_ms | | | |
-| 4 | lengths of class, key, name (0: as the class), unique key | | | |
-| | class, key, name, unique key | | | |
-| 0 or 4 | timeout_ms, where there is one | | | |
-| 0 or 2, n | length, then the options of `_EXTRAS` that are not the default, as JSON, where there are some | | | |
-| | the payload, to the end | | | |
+| bytes | job |
+|---|---|
+| 1 | 160, or 176 where flags follow, plus the priority, 1 to 10 |
+| 0 or 1 | flags: 1 LIFO, 2 delayed, 4 settings, 8 options, 16 goes on without lost parents, 32 cost, 64 nonce, 128 wide |
+| 9 | not wide: the sequence in 30 bits and enqueued_ms in 42 (by the server) |
+| 18 | wide: sequence, enqueued_ms and not_after_ms (by the server) |
+| 0 or 6 | due_ms (by the server), where delayed |
+| 0 or 8 | enqueue nonce; an id that was drawn for its enqueue needs none (rule 3) |
+| 0 or 15 | where one is not the default: the settings, and the lengths of key, name (0: as the class) and unique key |
+| 1 | length of the class |
+| | class, key, name, unique key |
+| 0 or 2, n | length, then the options of `_EXTRAS` that are not the default, as JSON, where there are some |
+| | the payload, to the end |
+
+| bytes | tombstone |
+|---|---|
+| 1 | 160 |
+| 1 | outcome: 1 finished, the place in `names` of tombstone_open; plus 16 with a nonce, 32 where the last field is text |
+| 0 or 8 | enqueue nonce |
+| 7 | fence of the last ended token, 0 where the enqueue was turned away |
+| | its nonce: the incarnation in 8 bytes, then the counter; what is no nonce of a claim is text |
+| | where the enqueue was turned away: the id of that other job, as text |
+
+An envelope is wide when its sequence or its time no longer fits the 9 bytes (2^30 jobs, the year 2109), or when its enqueue may
+arrive later than 10 s from now. Otherwise `not_after_ms` counts as 10 s after the enqueue, which is never too early (rule 3).
 """
 
 from __future__ import annotations
@@ -38,17 +43,18 @@ from engine.class_names import class_of
 from engine.errors import ScriptFault
 from engine.wire.operations import Backoff, Enqueue, Lease, LeasedJob, Options
 
-VERSION = 1
-#: Kinds of back-off by their number in the envelope.
+#: The first byte of a job, before the priority is added: without and with a byte of flags behind it.
+_PLAIN, _FLAGGED = 160, 176
+_PRIORITIES = range(1, 11)
+#: Kinds of back-off by their number in the envelope: 0 fixed and so on.
 _BACKOFFS: tuple[Backoff, ...] = get_args(Backoff)
-_LIFO, _DELAYED, _TIMEOUT, _OPTIONS, _ALONE, _COST = 1, 2, 4, 8, 16, 32
-_HEAD = struct.Struct(">BBBB")
-#: Attempts, back-off, crashes_max, backoff_ms, lengths.
-_COMMON = struct.Struct(">HBBIBBBB")
-_TIMEOUT_MS = struct.Struct(">I")
-#: Where the enqueue nonce begins, unless the job is delayed; and from there to the attempts.
-_NONCE_AT = 16
-_TO_COMMON = 14
+_LIFO, _DELAYED, _SETTINGS, _OPTIONS, _ALONE, _COST, _NONCE, _WIDE = (1 << bit for bit in range(8))
+#: Sequence and enqueued_ms, unless the envelope is wide.
+NUMBERS_BYTES = 9
+_TIME_MASK = (1 << 42) - 1
+#: Attempts, kind of back-off, crashes_max, backoff_ms, timeout_ms; lengths of key, name and unique key.
+_SETTINGS_FIELDS = struct.Struct(">HBBIIBBB")
+_DEFAULTS = Options()
 #: Forms that are kept; where each job has its own (unique keys), all of them are new.
 _FORMS_MAX = 1000
 
@@ -58,6 +64,7 @@ class Mould(NamedTuple):
 
     name: str
     options: Options
+    has_nonce: bool
     head: bytes
     common: bytes
 
@@ -65,20 +72,20 @@ class Mould(NamedTuple):
 def encode(operation: Enqueue) -> tuple[bytes, bytes]:
     """The envelope without the fields that the server sets, as the parts before and after them."""
     global _mould
-    mould = _mould
+    mould, nonce = _mould, operation.nonce
     # Most jobs have the options of the one before: those that all jobs without options of their own share.
-    if mould is None or operation.options is not mould.options or operation.name != mould.name:
-        mould = _mould = _shape(operation.name, operation.options)
-    nonce_and_time = operation.nonce + operation.not_after_ms.to_bytes(6, "big")
-    return mould.head, nonce_and_time + mould.common + operation.payload
+    alike = mould is not None and operation.options is mould.options and operation.name == mould.name
+    if mould is None or not alike or mould.has_nonce != (nonce != b""):
+        mould = _mould = _shape(operation.name, operation.options, nonce != b"")
+    return mould.head, nonce + mould.common + operation.payload
 
 
 #: The last one: replaced as a whole, so that threads may share it.
 _mould: Mould | None = None
 
 
-def _shape(name: str, options: Options) -> Mould:
-    flags = _LIFO * options.lifo + _DELAYED * (options.wait_ms != 0) + _TIMEOUT * (options.timeout_ms > 0)
+def _shape(name: str, options: Options, has_nonce: bool) -> Mould:
+    flags = _LIFO * options.lifo + _DELAYED * (options.wait_ms != 0) + _NONCE * has_nonce
     flags += _ALONE * (options.on_parent_failure == "ignore") + _COST * (options.cost > 1)
     extras = {
         field: extra.write(value) for field, extra in _EXTRAS.items() if (value := getattr(options, field)) != extra.default
@@ -88,15 +95,23 @@ def _shape(name: str, options: Options) -> Mould:
     own_name = b""
     if options.route or options.target:
         own_name, class_name = class_name, class_of(name, options.route, options.target).encode()
-    numbers = (options.attempts, _BACKOFFS.index(options.backoff), options.crashes_max, options.backoff_ms)
-    parts = [_COMMON.pack(*numbers, len(class_name), len(key), len(own_name), len(unique)), class_name, key, own_name, unique]
-    if options.timeout_ms:
-        parts.append(_TIMEOUT_MS.pack(options.timeout_ms))
+    numbers = _numbers(options)
+    parts = [bytes((len(class_name),)), class_name, key, own_name, unique]
+    if numbers != _numbers(_DEFAULTS) or key or own_name or unique:
+        flags += _SETTINGS
+        parts.insert(0, _SETTINGS_FIELDS.pack(*numbers, len(key), len(own_name), len(unique)))
     if extras:
         flags += _OPTIONS
         text = json.dumps(extras, separators=(",", ":")).encode()
         parts += [len(text).to_bytes(2, "big"), text]
-    return Mould(name, options, _HEAD.pack(VERSION, ord("J"), options.priority, flags), b"".join(parts))
+    head = bytes((_FLAGGED + options.priority, flags)) if flags else bytes((_PLAIN + options.priority,))
+    return Mould(name, options, has_nonce, head, b"".join(parts))
+
+
+def _numbers(options: Options) -> tuple[int, ...]:
+    """The settings that are numbers, in their order in the envelope."""
+    backoff = _BACKOFFS.index(options.backoff)
+    return options.attempts, backoff, options.crashes_max, options.backoff_ms, options.timeout_ms
 
 
 class Form(NamedTuple):
@@ -115,49 +130,66 @@ def decode(raw: bytes, lease: Lease, deadline_ms: int, counters: tuple[int, int,
     """A claimed job from its envelope. `counters` are claims, failures, crashes. Raises ScriptFault for
     what the script could read and Python cannot, such as options that are no JSON."""
     try:
-        flags = raw[3]
-        common_at = _NONCE_AT + _TO_COMMON + (6 if flags & _DELAYED else 0)
-        at = common_at + 12
-        end = at + raw[at - 4] + raw[at - 3] + raw[at - 2] + raw[at - 1] + (4 if flags & _TIMEOUT else 0)
-        if flags & _OPTIONS:
-            end += 2 + (raw[end] << 8 | raw[end + 1])
+        if raw[0] < _FLAGGED:
+            # What most jobs have: no flags, no settings.
+            due_ms, at = 0, 1 + NUMBERS_BYTES
+            end = at + 1 + raw[at]
+            alike = raw[:1] + raw[at:end]
+            enqueued_ms = int.from_bytes(raw[1:at], "big") & _TIME_MASK
+        else:
+            flags = raw[1]
+            at, due_ms = 2 + NUMBERS_BYTES, 0
+            enqueued_ms = int.from_bytes(raw[2:at], "big") & _TIME_MASK
+            if flags & _WIDE:
+                at, enqueued_ms = 20, int.from_bytes(raw[8:14], "big")
+            if flags & _DELAYED:
+                at, due_ms = at + 6, int.from_bytes(raw[at : at + 6], "big")
+            if flags & _NONCE:
+                at += 8
+            end = at + 1 + raw[at]
+            if flags & _SETTINGS:
+                end = at + 16 + raw[at + 12] + raw[at + 13] + raw[at + 14] + raw[at + 15]
+            if flags & _OPTIONS:
+                end += 2 + (raw[end] << 8 | raw[end + 1])
+            alike = raw[:2] + raw[at:end]
         # All but the sequence, the times and the nonce. An envelope that is cut off has fewer bytes than its lengths say, so
         # it is never taken for a whole one.
-        alike = raw[:4] + raw[common_at:end]
         form = _forms.get(alike)
         if form is None:
-            form = _form(alike, end - common_at + 4)
+            if len(raw) < end:
+                raise ValueError(f"{end - len(raw)} bytes are missing")
+            form = _form(alike)
             if len(_forms) >= _FORMS_MAX:
                 _forms.clear()
             _forms[alike] = form
-        enqueued_ms = int.from_bytes(raw[10:16], "big")
-        due_ms = int.from_bytes(raw[16:22], "big") if flags & _DELAYED else 0
     except (struct.error, ValueError, IndexError, RecursionError) as error:
         raise ScriptFault(f"envelope of job {lease.job}: {error}") from error
     name, class_name, lane, options = form
     return LeasedJob(lease, deadline_ms, name, class_name, lane, raw[end:], options, enqueued_ms, due_ms, *counters)
 
 
-def _form(alike: bytes, length: int) -> Form:
-    """What the parts of an envelope say that are alike in many; there should be so many bytes of them. Raises ValueError or
-    struct.error."""
-    version, kind, priority, flags = _HEAD.unpack_from(alike)
-    numbers: tuple[int, ...] = _COMMON.unpack_from(alike, _HEAD.size)
-    attempts, backoff, crashes_max, backoff_ms, *lengths = numbers
-    if version != VERSION or kind != ord("J") or backoff >= len(_BACKOFFS):
-        raise ValueError(f"version {version} kind {kind} back-off {backoff}")
-    if len(alike) != length:
-        raise ValueError(f"{length - len(alike)} bytes are missing")
+def _form(alike: bytes) -> Form:
+    """What the parts of an envelope say that are alike in many. Raises ValueError or struct.error."""
+    flagged = alike[0] >= _FLAGGED
+    priority = alike[0] - (_FLAGGED if flagged else _PLAIN)
+    if priority not in _PRIORITIES:
+        raise ValueError(f"{alike[0]} is no first byte of a job")
+    flags, at = (alike[1], 2) if flagged else (0, 1)
+    numbers, lengths = _numbers(_DEFAULTS), [0, 0, 0]
+    if flags & _SETTINGS:
+        *found, key_bytes, name_bytes, unique_bytes = cast("tuple[int, ...]", _SETTINGS_FIELDS.unpack_from(alike, at))
+        numbers, lengths = tuple(found), [key_bytes, name_bytes, unique_bytes]
+        at += _SETTINGS_FIELDS.size
+    attempts, backoff, crashes_max, backoff_ms, timeout_ms = numbers
+    if backoff >= len(_BACKOFFS):
+        raise ValueError(f"back-off {backoff}")
     texts: list[str] = []
-    at = _HEAD.size + _COMMON.size
+    lengths.insert(0, alike[at])
+    at += 1
     for size in lengths:
         texts.append(alike[at : at + size].decode())
         at += size
     class_name, key, name, unique = texts
-    timeout_ms = 0
-    if flags & _TIMEOUT:
-        (timeout_ms,) = _TIMEOUT_MS.unpack_from(alike, at)
-        at += _TIMEOUT_MS.size
     options = Options(
         priority=priority,
         lifo=bool(flags & _LIFO),

@@ -116,6 +116,9 @@ class Foreign(Scripted):
         other.now_ms = self.now_ms
         return other
 
+    #: The nonce is kept apart from the job.
+    draws_ids = False
+
     def new_id(self) -> str:
         """A new id for a job without one; '' if the server assigns it."""
         return random_id()

@@ -24,10 +24,10 @@ class LanesKeys:
         return f"{self.prefix}job:{job}"
 
     def run(self, job: str) -> str:
-        """Hash: fence, nonce, ended, outcome, renewal, marked, owner, claims, failures, crashes, error, limits (those that
-        the lease counts against, with spaces between), seal (the part of the envelope that ending the job needs, bytes),
-        errors and e0 to e9 (the number of failed runs, and the last ten of them), requeued_ms (older entries of `dead` do not
-        count), progress (JSON) and progressed (token and counter); from first claim on."""
+        """String of fields (run_fields.py): fence, nonce, seal (the part of the envelope that ending the job needs, in bytes),
+        owner, claims, ended, outcome, renewal, marked, failures, crashes, error, limits (those that the lease counts against,
+        with a space before each), errors and e0 to e9 (the number of failed runs, and the last ten of them), requeued_ms (older
+        entries of `dead` do not count), progress (JSON) and progressed (token and counter); from first claim on."""
         return f"{self.prefix}run:{job}"
 
     def held(self, limit: str) -> str:
@@ -67,8 +67,8 @@ class LanesKeys:
         return f"{self.prefix}op:{op_id}"
 
     def schedule(self, name: str) -> str:
-        """Hash: a schedule's definition (`version`, `timing` and `policy` as JSON, `job`: an envelope whose sequence, times
-        and nonce are zero) and its state: `enabled`, `anchor_ms`, `next_ms` (0 where it does not tick), `last_ms`, `last_job`,
+        """Hash: a schedule's definition (`version`, `timing` and `policy` as JSON, `job`: an envelope whose sequence and
+        time are zero) and its state: `enabled`, `anchor_ms`, `next_ms` (0 where it does not tick), `last_ms`, `last_job`,
         `count`, `missed`, `skipped`, `error`, and `ticked`, the last call that moved it: caller, jobs skipped, jobs made
         (rule 24)."""
         return f"{self.prefix}cron:{name}"

@@ -20,9 +20,9 @@ SCHEDULES_MAX = 10_000
 
 
 def sealed(job: Enqueue) -> bytes:
-    """The envelope of a schedule's jobs: a tick fills in sequence and times, as an enqueue does."""
+    """The envelope of a schedule's jobs: a tick fills in sequence and time, as an enqueue does."""
     head, tail = envelope.encode(job)
-    return head + bytes(12) + tail
+    return head + bytes(envelope.NUMBERS_BYTES) + tail
 
 
 def written(value: Timing | TickPolicy) -> str:

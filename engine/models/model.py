@@ -90,6 +90,11 @@ class Model(Protocol):
         """A job from its body; `counters` are claims, failures and crashes. Raises ScriptFault for one that cannot be read."""
         ...
 
+    @property
+    def draws_ids(self) -> bool:
+        """Whether an id of `new_id` is the identity of its enqueue, without a nonce (rule 3)."""
+        ...
+
     def new_id(self) -> str:
         """A new id for a job without one; '' if the server assigns it."""
         ...

@@ -73,10 +73,12 @@ class Draft(NamedTuple):
     name: str
     payload: bytes
     options: Options
+    #: Whether the id was drawn for this enqueue: then it needs no nonce (rule 3).
+    drawn: bool = False
 
     def operation(self, nonce: bytes, not_after_ms: int) -> Enqueue:
         """The enqueue of this job."""
-        return Enqueue(self.job, self.name, self.payload, nonce, not_after_ms, self.options)
+        return Enqueue(self.job, self.name, self.payload, b"" if self.drawn else nonce, not_after_ms, self.options)
 
 
 def draft(
@@ -92,16 +94,18 @@ def draft(
     UnsupportedFeature."""
     if model is None:
         job = random_id() if id is None else validate.job_id(id)
+        drawn = id is None
     else:
         job = model.new_id() if id is None else model.check_id(id)
+        drawn = id is None and model.draws_ids
     job_name = validate.job_name(name)
     made = checked(options) if model is None else checked(options, model.defaults)
     if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
-        draft = Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), made)
+        draft = Draft(job, job_name, validate.payload_bytes(payload, payload_bytes_max), made, drawn)
     else:
-        draft = Draft(job, job_name, *serializers.write(payload, made, payload_bytes_max))
+        draft = Draft(job, job_name, *serializers.write(payload, made, payload_bytes_max), drawn)
     if model is not None and model.check is not None:
-        model.check(*draft)
+        model.check(*draft[:4])
     return draft
 
 
@@ -153,7 +157,9 @@ def enqueue_many(
         void_ms, part = not_after_ms(), parts[number]
         # Each call has a nonce of its own: jobs without an id are known by that alone.
         own = ((first + number) % 2**64).to_bytes(8, "big")
-        made = [Enqueue(job, name, payload, own, void_ms, options) for job, name, payload, options in part]
+        made = [
+            Enqueue(job, name, payload, b"" if drawn else own, void_ms, options) for job, name, payload, options, drawn in part
+        ]
         # One that needs others goes alone: its parents are keys of its call.
         return build(made[0] if made[0].options.needs else EnqueueMany(tuple(made)))
 
@@ -193,13 +199,14 @@ def _draft_of(
             name = validate.job_name(name)
             names.add(name)
         checked_id = next(ids) if id is None else validate.job_id(id) if model is None else model.check_id(id)
+        drawn = id is None and (model is None or model.draws_ids)
         made = checked(options) if model is None else checked(options, model.defaults)
         if serializers.plain and not made.serializer and not isinstance(payload, bytes | bytearray):
-            draft = Draft(checked_id, name, validate.payload_bytes(payload, payload_bytes_max), made)
+            draft = Draft(checked_id, name, validate.payload_bytes(payload, payload_bytes_max), made, drawn)
         else:
-            draft = Draft(checked_id, name, *serializers.write(payload, made, payload_bytes_max))
+            draft = Draft(checked_id, name, *serializers.write(payload, made, payload_bytes_max), drawn)
         if model is not None and model.check is not None:
-            model.check(*draft)
+            model.check(*draft[:4])
         return draft
     except Malformed as error:
         raise Malformed(f"jobs[{at}].{error.field}", error.value, error.bound) from None

@@ -45,7 +45,7 @@ _CRON_CHARACTERS_MAX = 200
 _EVERY_MS_LEAST = 100
 _MONTHS_MAX = 1200
 _TRIES = 10
-_NO_NONCE = bytes(8)
+_NO_NONCE = b""
 
 
 @dataclass(frozen=True, slots=True)

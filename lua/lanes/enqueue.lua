@@ -32,8 +32,8 @@
 --   dedup_ms      number: length of the window
 --   delay_ms      number: 0 = claimable at once; below 0 the time itself, which may have passed
 --   not_after_ms  number: server time after which this call is void
---   head          envelope before the fields that the server sets: version, kind, priority, flags
---   tail          envelope after them, from the enqueue nonce on
+--   head          envelope before the fields that the server sets: priority, flags
+--   tail          envelope after them, from the enqueue nonce on, if it has one
 -- REPLY srv_us, created | repeated | duplicate | refused, state, fence, id of the existing job; or orphan and the id of the parent of
 --       which nothing is known
 
@@ -47,7 +47,7 @@ if type(raw) == 'table' or noted.err or type(score) == 'table' or type(size) == 
 end
 -- While the slot moves, a node on which one of KEYS is missing, as the key of a new job is, refuses the call by itself (rule 27).
 if raw or noted[2] or not plain then settled(prefix) end
-if raw or not plain then check_types({ due, active, dead }, { sweep, run }, {}, { seq, unique, dedup }) end
+if raw or not plain then check_types({ due, active, dead }, { sweep }, {}, { run, seq, unique, dedup }) end
 -- The class of a ready lane is known, and the lane is not parked.
 local class_known, is_parked = 1, 0
 if not score then
@@ -56,7 +56,10 @@ if not score then
 end
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
-local nonce = string.sub(tail, 1, 8)
+local first_byte, flags = string.byte(head, 1, 2)
+local priority = first_byte % 16
+flags = flags or 0
+local nonce = math.floor(flags / 64) % 2 == 1 and string.sub(tail, 1, 8) or ''
 local known = envelope_open(raw or nil)
 local result, state, fence, first = enqueue_known(prefix, known, nonce, id)
 if result then -- anchor: enqueue-is-recognized-when-repeated
@@ -68,7 +71,6 @@ if result then -- anchor: enqueue-is-recognized-when-repeated
   return { srv_us, result, state, fence, first }
 end
 if now_ms > not_after_ms then return { srv_us, 'refused', '', 0, id } end -- anchor: late-enqueue-is-void
-local priority, flags = string.byte(head, 3, 4)
 local waits_for, lost, unknown, results = {}, {}, nil, {}
 if #KEYS > 15 then
   check_types({ KEYS[16], KEYS[18], KEYS[19], KEYS[20] }, {}, {})
@@ -102,7 +104,7 @@ if sequence > 281474976710655 then
   return redis.error_reply('IRONCLAIM sequence exhausted at 2^48')
 end
 local due_ms = delay_ms > 0 and now_ms + delay_ms or -delay_ms
-local envelope = head .. struct.pack('>I6I6', sequence, now_ms) .. (due_ms > 0 and struct.pack('>I6', due_ms) or '') .. tail
+local envelope = envelope_start(head, sequence, now_ms, due_ms, not_after_ms) .. tail
 if new then note_class(prefix, classes, class, target, now_ms) end
 -- The index before the job: an entry without a job is skipped, but a job without an entry would be lost (rule 1).
 if results and results[1] then keep_results(prefix, id, results, now_ms) end -- anchor: late-children-keep-results

@@ -1,6 +1,6 @@
 #!lua
 -- Put many jobs into their lanes, or into `due` those that are delayed, atomically and in the order of the items (rule 3). Each has
--- the enqueue nonce in its envelope; repeating the call changes nothing.
+-- its enqueue nonce, if it has one, in its envelope; repeating the call changes nothing.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -62,7 +62,6 @@ local function held_by(id, unique, dedup, delay_ms)
   if dedup ~= '' then taken['dedup:' .. dedup] = item end
 end
 local late = now_ms > not_after_ms
-local stamp = struct.pack('>I6', now_ms)
 for page = 1, count, PIECE / 2 do
   local last, job_keys = math.min(page + PIECE / 2 - 1, count), {}
   for at = page, last do job_keys[at - page + 1] = KEYS[keys_at + at] end
@@ -76,12 +75,15 @@ for page = 1, count, PIECE / 2 do
       delay_ms, lane, dedup_ms = tonumber(delay_ms), lanes[tonumber(lane)], tonumber(dedup_ms)
       unique, dedup = unique ~= '/' and unique or '', dedup ~= '/' and dedup or ''
     end
+    local first_byte, flags = string.byte(sealed, 1, 2)
+    if first_byte < 176 then flags = 0 end
+    local own_nonce = math.floor(flags / 64) % 2 == 1 and string.sub(sealed, 3, 10) or ''
     local result, state, fence, first
     if some_known then
       check_types({}, {}, {}, { key })
       local known = envelope_open(redis.call('GET', key))
       -- anchor: each-bulk-job-is-known-by-its-own-nonce
-      result, state, fence, first = enqueue_known(prefix, known, string.sub(sealed, 5, 12), id)
+      result, state, fence, first = enqueue_known(prefix, known, own_nonce, id)
       if result == 'repeated' and dedup ~= '' and known.kind == 'J' and known.enqueued_ms + dedup_ms > now_ms then
         windows[#windows + 1] = { dedup = dedup, id = id, until_ms = known.enqueued_ms + dedup_ms }
       end
@@ -92,7 +94,7 @@ for page = 1, count, PIECE / 2 do
       first, state, fence = held_by(id, unique, dedup, delay_ms)
       if first then
         result = 'duplicate'
-        rejected[#rejected + 1] = { key = key, holder = first, nonce = string.sub(sealed, 5, 12) }
+        rejected[#rejected + 1] = { key = key, holder = first, nonce = own_nonce }
       else
         keyed[#keyed + 1] = { id = id, unique = unique, dedup = dedup, dedup_ms = dedup_ms }
       end
@@ -100,22 +102,23 @@ for page = 1, count, PIECE / 2 do
     if not result then
       fresh, sequence = fresh + 1, sequence + 1
       lane.gains = true
-      local times = stamp
+      local due_ms = 0
       if delay_ms ~= 0 then
         -- anchor: bulk-jobs-are-due-in-full-time
-        local due_ms, member = delay_ms > 0 and now_ms + delay_ms or -delay_ms, due_member(sequence, id)
-        times = struct.pack('>I6I6', now_ms, due_ms)
+        local member = due_member(sequence, id)
+        due_ms = delay_ms > 0 and now_ms + delay_ms or -delay_ms
         delayed[#delayed + 1], delayed[#delayed + 2] = due_ms, member
         -- The earliest job of this call; among equal times the first one has the lower sequence.
         if not first_due or due_ms < first_due.due_ms then first_due = { due_ms = due_ms, member = member, wake = lane.wake } end
       else
-        local priority, flags = string.byte(sealed, 3, 4)
-        local waiting, size = lane.waiting, lane.size
+        local priority, waiting, size = first_byte % 16, lane.waiting, lane.size
         waiting[size + 1], waiting[size + 2] = lane_score(priority, flags, sequence), id
         lane.size = size + 2
         if priority > lane.best then lane.best = priority end
       end
-      local envelope = string.sub(sealed, 1, 4) .. struct.pack('>I6', sequence) .. times .. string.sub(sealed, 5)
+      local head_length = flags > 0 and 2 or 1
+      local envelope = envelope_start(string.sub(sealed, 1, head_length), sequence, now_ms, due_ms, not_after_ms)
+        .. string.sub(sealed, head_length + 1)
       if unique ~= '' then
         for _, word in ipairs({ prefix .. 'unique:' .. unique, id, key, envelope }) do unique_jobs[#unique_jobs + 1] = word end
       else

@@ -16,9 +16,10 @@
 -- REPLY srv_us, for each item: ok | repeated | stale | cancelled | void, deadline_ms
 
 settled(prefix)
-local jobs, runs = {}, { sweep }
+local jobs, runs = {}, {}
 for at = 3, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
-check_types({ active }, runs, {}, jobs)
+check_types({ active }, { sweep }, {}, jobs)
+check_types({}, {}, {}, runs)
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local reply, held = {}, {}
@@ -30,7 +31,7 @@ for at = 1, (#KEYS - 2) / 2 do
   if state ~= 'held' or deadline_ms == 0 then -- anchor: renewal-after-the-deadline-is-accepted
     reply[#reply + 1] = outcome == 'cancelled' and 'cancelled' or 'stale'
     deadline_ms = 0
-  elseif tonumber(redis.call('HGET', run, 'renewal') or 0) >= renewal then
+  elseif tonumber(run_read(run, 'renewal')[1] or 0) >= renewal then
     reply[#reply + 1] = 'repeated'
   elseif now_ms > not_after_ms then -- anchor: late-renewal
     reply[#reply + 1] = 'void'
@@ -47,6 +48,6 @@ for _, lease in ipairs(held) do
   for limit in string.gmatch(lease.limits or '', '%S+') do
     redis.call('ZADD', prefix .. 'held:' .. limit, 'XX', lease.deadline_ms, lease.id) -- anchor: renewal-renews-the-slot
   end
-  redis.call('HSET', lease.run, 'renewal', renewal)
+  run_write(lease.run, 'renewal', renewal)
 end
 return { srv_us, reply }

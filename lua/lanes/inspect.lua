@@ -28,7 +28,10 @@ for at = 1, (#KEYS - 5) / 2 do
   if whole == '1' then
     bytes = bytes + redis.call('STRLEN', job_key)
     if bytes > 1048576 and at > 1 then break end
-    if job and job.kind ~= 'T' then raw, run = redis.call('GET', job_key), redis.call('HGETALL', KEYS[5 + 2 * at]) end
+    if job and job.kind ~= 'T' then
+      raw = redis.call('GET', job_key)
+      for name, value in pairs(run_open(KEYS[5 + 2 * at]) or {}) do run[#run + 1], run[#run + 2] = name, value end
+    end
   end
   reply[#reply + 1] = { state, fence, tonumber(at_ms), raw, run }
 end

@@ -20,7 +20,7 @@
 -- REPLY srv_us, pending | finished | discarded | rejected | dead | kept | gone, fence, ended_ms (0 = not known), record, error
 
 settled(prefix)
-check_types({ done, dead }, { sweep, run, stats }, {})
+check_types({ done, dead }, { sweep, stats }, {}, { run })
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local known = envelope_open(redis.call('GETRANGE', job, 0, 700))
@@ -32,7 +32,7 @@ if known and known.kind == 'T' then
   -- anchor: finished-result-is-shown
   return { srv_us, shown[known.outcome] or known.outcome or 'gone', known.fence, done_ms, record, '' }
 end
-local state = redis.call('HMGET', run, 'fence', 'error')
+local state = run_read(run, 'fence', 'error')
 if dead_ms > 0 then return { srv_us, 'dead', state[1] or '0', dead_ms, record, state[2] or '' } end
 if not known then
   return { srv_us, done_ms > 0 and 'finished' or record ~= '' and 'kept' or 'gone', '0', done_ms, record, '' }

@@ -12,12 +12,12 @@
 --   nonce    nonce of the token
 -- REPLY srv_us, ok | repeated | stale
 
-check_types({}, { sweep, run }, {}, { job })
+check_types({}, { sweep }, {}, { job, run })
 local srv_us = server_us(now_ms, sweep)
 local token = fence .. ':' .. nonce
 if token_state(run, envelope_open(redis.call('GETRANGE', job, 0, 700)), fence, nonce) ~= 'held' then
   return { srv_us, 'stale' }
 end
-if redis.call('HGET', run, 'marked') == token then return { srv_us, 'repeated' } end
-redis.call('HSET', run, 'marked', token)
+if run_read(run, 'marked')[1] == token then return { srv_us, 'repeated' } end
+run_write(run, 'marked', token)
 return { srv_us, 'ok' }

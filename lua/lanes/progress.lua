@@ -15,14 +15,14 @@
 --   body     percent, message and data, as the fields of a JSON object after at_ms
 -- REPLY srv_us, ok | repeated | stale
 
-check_types({}, { sweep, run, stats }, {})
+check_types({}, { sweep, stats }, {}, { run })
 local srv_us = server_us(now_ms, sweep)
 local known_job = envelope_open(redis.call('GETRANGE', job, 0, 700))
 if token_state(run, known_job, fence, nonce) ~= 'held' then return { srv_us, 'stale' } end
-local token, known = string.match(redis.call('HGET', run, 'progressed') or '', '^(%S+) (%d+)$')
+local token, known = string.match(run_read(run, 'progressed')[1] or '', '^(%S+) (%d+)$')
 if token == fence .. ':' .. nonce and tonumber(known) >= count then return { srv_us, 'repeated' } end
 local keep = redis.call('HGET', stats, 'events')
-redis.call('HSET', run, 'progressed', string.format('%s:%s %d', fence, nonce, count),
+run_write(run, 'progressed', string.format('%s:%s %d', fence, nonce, count),
   'progress', string.format('{"at_ms":%d,', math.floor(srv_us / 1000)) .. body)
 if keep then
   tell_events(events, { keep = keep, { 'progress', string.match(job, '}:job:(.*)$'), known_job.name, string.match(body, '"percent":([^,}]+)') } })

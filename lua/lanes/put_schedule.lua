@@ -15,7 +15,7 @@
 --   name          name of the schedule
 --   timing        times of its ticks, as JSON
 --   policy        policy for missed ticks and overlapping jobs, as JSON
---   job           envelope of its jobs: sequence, times and nonce are zero
+--   job           envelope of its jobs: sequence and time are zero
 --   next_ms       the next tick, for one that is new, has another timing, or did not tick until now
 --   anchor_ms     where its intervals count from, for one that is new or has another timing
 --   enabled       1, 0, or '' = unchanged, for a new one 1

@@ -14,9 +14,10 @@
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome
 
 settled(prefix)
-local jobs, runs = {}, { sweep, stats }
+local jobs, runs = {}, {}
 for at = 4, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
-check_types({ active }, runs, {}, jobs)
+check_types({ active }, { sweep, stats }, {}, jobs)
+check_types({}, {}, {}, runs)
 local srv_us = server_us(now_ms, sweep)
 local reply, held, wakes = {}, {}, {}
 for at = 1, (#KEYS - 3) / 2 do

@@ -27,7 +27,7 @@ if known then
   -- The first copy wrote its record and was cut off before it removed the entries of `dead`: that is done now.
   for at = 4, known == 'repeated' and #ARGV or 3 do
     local since_ms = tonumber(redis.call('ZSCORE', dead, ARGV[at]) or math.huge)
-    if tonumber(redis.call('HGET', prefix .. 'run:' .. ARGV[at], 'requeued_ms') or 0) > since_ms then redis.call('ZREM', dead, ARGV[at]) end
+    if tonumber(run_read(prefix .. 'run:' .. ARGV[at], 'requeued_ms')[1] or 0) > since_ms then redis.call('ZREM', dead, ARGV[at]) end
   end
   return { srv_us, known, told_before(op) }
 end
@@ -39,7 +39,7 @@ for at = 1, (#KEYS - 6) / 2 do
   if since_ms and job and job.kind ~= 'T' then
     since_ms = tonumber(since_ms)
     -- A copy that was cut off has requeued the job already: only its entry in `dead` is left over.
-    local runs = tonumber(redis.call('HGET', run, 'requeued_ms') or 0) > since_ms and redis.call('ZSCORE', active, id)
+    local runs = tonumber(run_read(run, 'requeued_ms')[1] or 0) > since_ms and redis.call('ZSCORE', active, id)
     if job.kind == 'corrupt' then
       result = 'corrupt'
     else
@@ -64,7 +64,7 @@ for _, item in ipairs(back) do
     local job = item.job
     if job.unique then redis.call('SET', prefix .. 'unique:' .. job.unique, item.id) end
     -- anchor: requeue-resets-crashes
-    redis.call('HSET', item.run, 'failures', 0, 'crashes', 0, 'requeued_ms', string.format('%d', item.ms))
+    run_write(item.run, 'failures', 0, 'crashes', 0, 'requeued_ms', string.format('%d', item.ms))
     -- The stored error belongs to this death, not to how the next run ends.
     redis.call('DEL', prefix .. 'result:' .. item.id)
     -- Into the lane first, out of `dead` later: in between the job is in both, and `requeued_ms` shows that the lane counts.

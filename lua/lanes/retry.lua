@@ -15,9 +15,10 @@
 -- REPLY srv_us, for each item: ok | repeated | stale, outcome (retried | buried)
 
 settled(prefix)
-local jobs, runs = {}, { sweep, stats }
+local jobs, runs = {}, {}
 for at = 6, #KEYS, 2 do jobs[#jobs + 1], runs[#runs + 1] = KEYS[at], KEYS[at + 1] end
-check_types({ active, due, dead }, runs, {}, jobs)
+check_types({ active, due, dead }, { sweep, stats }, {}, jobs)
+check_types({}, {}, {}, runs)
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
 local reply, held, wakes = {}, {}, {}
@@ -28,7 +29,7 @@ for at = 1, (#KEYS - 5) / 2 do
   local state, outcome, limits = token_state(run, job, fence, nonce)
   if state == 'held' and job.kind == 'J' then
     local charge = tonumber(ARGV[7 * at + 2])
-    local failures = tonumber(redis.call('HGET', run, 'failures') or 0) + charge
+    local failures = tonumber(run_read(run, 'failures')[1] or 0) + charge
     state, outcome = 'ok', charge > 0 and failures >= job.attempts and 'buried' or 'retried'
     check_types({}, {}, { prefix .. 'wake:' .. job.class })
     held[#held + 1] = { id = id, run = run, job = job, limits = limits, token = fence .. ':' .. nonce, outcome = outcome, failures = failures,

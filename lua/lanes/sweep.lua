@@ -76,7 +76,7 @@ if leads and yields ~= '1' then keep[#keep + 1], keep[#keep + 2] = 'led_ms', now
 redis.call('HSET', sweep, unpack(keep))
 for _, id in ipairs(ahead) do
   -- `active` last: if the script is cut off in between, the next sweep finds the lease again.
-  for name in string.gmatch(redis.call('HGET', prefix .. 'run:' .. id, 'limits') or '', '%S+') do
+  for name in string.gmatch(run_read(prefix .. 'run:' .. id, 'limits')[1] or '', '%S+') do
     redis.call('ZADD', prefix .. 'held:' .. name, 'XX', latest_ms, id)
   end
   redis.call('ZADD', active, 'XX', latest_ms, id)

@@ -14,7 +14,7 @@ from engine.testing.cluster import EmbeddedCluster
 from engine.testing.ports import LOOPBACK
 from engine.wire.call import Call
 from engine.wire.operations import Limit, MakeTestQueue, Pause, SetLimit
-from tests.engine.desk import START_MS, Desk
+from tests.engine.desk import START_MS, TOMBSTONE, Desk
 
 #: Redirections of one send: further ones lead in a circle.
 HOPS_MAX = 5
@@ -149,7 +149,7 @@ class ClusterDesk(Desk):
         found: dict[str, set[str]] = {}
         for key in self.redis.scan_iter(f"{self.keys.prefix}job:*", count=1000):
             raw: Any = self.redis.get(key)
-            found[key.decode().split(":job:")[1]] = {"ended"} if raw[1:2] == b"T" else set()
+            found[key.decode().split(":job:")[1]] = {"ended"} if raw[:1] == TOMBSTONE else set()
         parked = self.members("parked")
         seen = set().union(*self.members("ready:").values(), parked.get("parked", set()))
         for name, jobs in self.members("lane:").items():

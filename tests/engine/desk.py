@@ -14,6 +14,7 @@ import redis
 from engine import validate
 from engine.models.lanes_keys import LanesKeys
 from engine.models.model import Spec
+from engine.models.run_fields import read
 from engine.queue.settings import TEST_CLOCK_LEAST_MS
 from engine.queue.synchronous.queue import Queue
 from engine.wire.call import Call
@@ -49,6 +50,8 @@ from engine.wire.operations import (
     WorkerUpdates,
 )
 
+#: How a tombstone begins.
+TOMBSTONE = b"\xa0"
 #: An hour and more after the least, so that a test may step back by one.
 START_MS = TEST_CLOCK_LEAST_MS + 4_000_000
 LEASE_MS = 9_000
@@ -372,14 +375,33 @@ class Desk:
         if any(member.decode()[10:] == job for member in self.redis.zrange(self.keys.due, 0, -1)):  # type: ignore[union-attr]
             found.add("due")
         raw = self.redis.get(self.keys.job(job))
-        if isinstance(raw, bytes) and raw[1:2] == b"T":
+        if isinstance(raw, bytes) and raw[:1] == TOMBSTONE:
             found.add("ended")
         return found
 
     def run_hash(self, job: str) -> dict[str, str]:
         """All but the seal, which repeats a piece of the envelope."""
-        raw: Any = self.redis.hgetall(self.keys.run(job))
-        return {key.decode(): value.decode(errors="backslashreplace") for key, value in raw.items() if key != b"seal"}
+        return run_texts(self.redis, self.keys.run(job))
+
+
+def run_fields(client: redis.Redis, key: str) -> dict[str, bytes]:
+    """The fields of `run:<id>`; none where there is no such key."""
+    raw: Any = client.execute_command("GET", key, NEVER_DECODE=True)
+    return read(raw) if raw else {}
+
+
+def run_texts(client: redis.Redis, key: str) -> dict[str, str]:
+    """The same as texts, without the seal, which repeats a piece of the envelope."""
+    fields = run_fields(client, key)
+    return {name: value.decode(errors="backslashreplace") for name, value in fields.items() if name != "seal"}
+
+
+def write_run(client: redis.Redis, key: str, **fields: str | int) -> None:
+    """Change fields of `run:<id>`, which is there or not."""
+    found = run_fields(client, key) | {name: str(value).encode() for name, value in fields.items()}
+    fence, nonce, seal, owner = (found.pop(name, b"") for name in ("fence", "nonce", "seal", "owner"))
+    start = (fence or b"0") + b" " + nonce + b" " + bytes((len(seal), len(owner))) + seal + owner
+    client.set(key, start + b"".join(b"%b %d:%b" % (name.encode(), len(value), value) for name, value in found.items() if value))
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import redis
 
@@ -11,7 +9,7 @@ from engine import Handlers, Queue, validate
 from engine.handlers import fault_of
 from engine.wire.operations import Bury, Failure, Lease, Retry
 from engine.worker.worker import Worker
-from tests.engine.desk import Desk, desk
+from tests.engine.desk import Desk, desk, run_texts
 
 __all__ = ["desk"]
 
@@ -124,7 +122,7 @@ def test_a_worker_sends_the_trace_of_its_handler(queue: Queue) -> None:
     Worker(queue, handlers, sweep_ms=50).run(burst=True)
     for name in ("bad", "worse"):
         with redis.Redis.from_url(queue.url, decode_responses=True) as client:
-            entry: Any = client.hget(queue.model.keys.run(name), "e0")
+            entry = run_texts(client, queue.model.keys.run(name))["e0"]
         text, _, trace = entry.partition("\0")
         assert text.endswith("failed ValueError: no ?")
         assert trace.startswith("Traceback") and f"in {name}" in trace and "in deep" in trace

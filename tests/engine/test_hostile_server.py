@@ -268,7 +268,7 @@ def test_a_claim_names_the_job_that_it_cannot_read_and_goes_on_when_it_can(desk:
     if which == "job":
         desk.redis.rename(key, "aside")
     desk.redis.rpush(key, "x")
-    with pytest.raises(WrongKeyType, match=f"the key {key} is a list, it must be a {'string' if which == 'job' else 'hash'}"):
+    with pytest.raises(WrongKeyType, match=f"the key {key} is a list, it must be a string"):
         desk.claim()
     desk.redis.delete(key)
     if which == "job":
@@ -296,7 +296,7 @@ def test_a_worker_sends_a_finish_until_the_foreign_key_is_gone(queue: Queue, wor
 # -- half of a job
 
 
-@pytest.mark.parametrize("length", [1, 2, 20, 41, 45])
+@pytest.mark.parametrize("length", [1, 2, 10, 19, 23])
 def test_a_truncated_envelope_is_buried_and_its_neighbours_run(desk: Desk, length: int) -> None:
     desk.enqueue("bad", "good")
     raw: Any = desk.redis.get(desk.keys.job("bad"))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine import Handlers, Queue, Worker
-from engine.observer import Outcome, ServerIdentity
+from engine.observer import Intended, Outcome, ServerIdentity
 from engine.wire.call import Call
 from engine.wire.operations import LeasedJob, Sweep
 from engine.worker.machine.claiming import BLOCK_MS
@@ -28,7 +28,7 @@ class Counting:
         self.calls: Counter[str] = Counter()
         self.sweeps: Counter[str] = Counter()
 
-    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: int | None) -> object:
+    def invoked(self, call: Call[Any], first_send_ns: int, intended_ns: Intended) -> object:
         self.calls[type(call.operation).__name__] += 1
         if isinstance(call.operation, Sweep):
             self.sweeps[call.operation.incarnation] += 1

@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from engine import JobOptions, Malformed, NewJob, Queue
-from engine.models.envelope import decode, encode
+from engine.models.envelope import NUMBERS_BYTES, decode, encode
 from engine.options import OPTIONS, PLAIN, Checked, Choice, Flag, Whole, checked
 from engine.routing import Target
 from engine.testing import free_port
@@ -179,6 +179,6 @@ STAY = {"dedup", "dedup_ms", "delay_ms", "run_at_ms"}
 def test_it_travels_in_the_envelope(name: str, value: Any, read: Any) -> None:
     options = checked({name: value, **companions(name, value)})
     head, tail = encode(Enqueue("j", "work", b"{}", b"nonce---", 1000, options))
-    job = decode(head + bytes(12) + tail, Lease("j", 1, "n"), 0, (1, 0, 0))
+    job = decode(head + bytes(NUMBERS_BYTES) + tail, Lease("j", 1, "n"), 0, (1, 0, 0))
     assert getattr(job.options, name) == read
     assert (job.options, job.payload) == (options, b"{}")

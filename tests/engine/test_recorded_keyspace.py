@@ -1,5 +1,6 @@
 """Two versions of the engine on one keyspace, as during a rolling deploy: a queue that an older engine has left is worked off by
-this one. `recorded/` holds such queues as commands, with jobs in every state, limits, unique keys and pauses."""
+this one. `recorded/` holds such queues as commands, with jobs in every state, limits, unique keys and pauses; what was recorded
+before the format of envelopes and leases was settled has been carried over to it."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import redis
 
 from engine import Queue
 from engine.wire.operations import Claim, Finish, Lease, Sweep
+from tests.engine.desk import run_texts
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
 CLASSES = ("work", "limited", "keyed", "rated", "paused", "soon", "bulk")
@@ -52,8 +54,8 @@ class Recorded:
         self.run(Sweep("e" * 16, self.counter, 1000, 1000, 1000))
 
     def lease(self, job: str) -> Lease:
-        fence, nonce = self.redis.hmget(self.queue.model.keys.run(job), "fence", "nonce")
-        return Lease(job, int(fence), nonce.decode())
+        fields = run_texts(self.redis, self.queue.model.keys.run(job))
+        return Lease(job, int(fields["fence"]), fields["nonce"])
 
 
 @pytest.fixture(params=RECORDED, ids=lambda path: path.stem)
@@ -109,5 +111,4 @@ def test_unique_and_dedup_keys_of_the_older_engine_hold(old: Recorded) -> None:
     assert queue.enqueue("work", 1, id="third", dedup="d", dedup_ms=1000).holder == "dedup"
     assert queue.enqueue("work", 1, id="fourth", unique="dead-0").created, "a dead job releases its key"
     assert queue.enqueue("work", 1, id="finished").state == "finished"
-    error = old.redis.hget(queue.model.keys.run("dead-1"), "error")
-    assert error == b"no good"
+    assert run_texts(old.redis, queue.model.keys.run("dead-1"))["error"] == "no good"

@@ -37,6 +37,7 @@ from engine.wire.operations import (
     Tick,
     Ticked,
 )
+from tests.engine.desk import write_run
 from tests.engine.helpers.producing import claim, claim_operation, hurry, raw_client
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.schema import check_rows, raw_rows
@@ -196,7 +197,7 @@ def test_rules_12_and_17_what_scripts_bury_by_themselves_are_rows(queue: Queue, 
     counters = itertools.count(1)
     wait_until(lambda: run(queue, Sweep("a" * 16, next(counters), 10, 1000, 1000)).leases, "its lease is reaped")
     with raw_client(ironclaim_url) as client:
-        client.hset(queue.model.keys.run("poison"), "crashes", 2)
+        write_run(client, queue.model.keys.run("poison"), crashes=2)
         client.set(queue.model.keys.job("later"), b"nonsense")
     (again,) = claim(queue, lease_ms=300).jobs
     run(queue, Mark(again.lease))

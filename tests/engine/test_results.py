@@ -13,7 +13,7 @@ from engine.queue.results import Waiting, result_of
 from engine.validate import RESULT_BYTES_MAX, json_bytes
 from engine.wire.operations import Bury, Failure, Finish, Lease, Look, NoteProgress, ReadProgress, Retry, Seen, Value
 from engine.worker.machine.acknowledgements import CALL_BYTES_MAX, PendingAcknowledgements
-from tests.engine.desk import LEASE_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, Desk, desk, run_fields
 from tests.engine.helpers.machine import Machine
 
 __all__ = ["desk"]
@@ -250,7 +250,7 @@ def test_progress_is_noted_under_the_token_and_an_older_copy_changes_nothing(des
     assert desk.run(NoteProgress(job.lease, 2, b'"percent":9}')).result == "repeated"
     assert desk.dump() == before
     noted = b'{"at_ms":%d,"percent":7,"data":[]}' % desk.now_ms
-    assert desk.redis.hget(desk.keys.run("j1"), "progress") == noted == desk.run(ReadProgress("j1"))
+    assert run_fields(desk.redis, desk.keys.run("j1"))["progress"] == noted == desk.run(ReadProgress("j1"))
     # Its failed run leaves it to be read; the next run begins to count anew.
     desk.retry(job.lease, delay_ms=0)
     assert desk.run(NoteProgress(job.lease, 3, b'"percent":9}')).result == "stale"

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from engine.queue.producing import NewJob
 from engine.queue.synchronous.queue import Queue
 from engine.wire.call import Call
 from engine.wire.operations import (
     AcquireLock,
     Bury,
     Claim,
+    EnqueueMany,
     ExtendLock,
     Failure,
     Finish,
@@ -228,6 +230,33 @@ def test_rule_03_same_id_with_another_nonce_is_a_duplicate_with_state_and_fence(
     desk.run(Bury((Failure(other.lease, "no"),)))
     reply = desk.run(desk.enqueue_operation("j2", nonce=b"another-"))
     assert (reply.result, reply.state) == ("duplicate", "dead")
+
+
+def test_rule_03_a_drawn_id_is_an_identity_without_a_nonce_and_no_other_call_has_it(desk: Desk) -> None:
+    def results(operation: Operation) -> list[str]:
+        reply: Any = desk.run(operation)
+        return [item.result for item in getattr(reply, "items", [reply])]
+
+    drawn, given = desk.enqueue_operation("drawn", nonce=b""), desk.enqueue_operation("given")
+    both, swapped = EnqueueMany((drawn, given)), EnqueueMany((given._replace(nonce=b""), drawn._replace(nonce=b"nonce---")))
+    assert results(drawn) == ["created"] and results(both) == ["repeated", "created"]
+    for _ in range(2):
+        assert results(drawn) == results(given) == ["repeated"] and results(both) == ["repeated", "repeated"]
+        assert results(drawn._replace(nonce=b"nonce---")) == ["duplicate"] and results(swapped) == ["duplicate", "duplicate"]
+        # The same from the tombstones.
+        desk.run(Finish(tuple(job.lease for job in desk.claim())))
+
+
+def test_rule_03_only_an_id_that_the_queue_draws_goes_without_a_nonce(desk: Desk, ironclaim_url: str) -> None:
+    with Queue("q", url=ironclaim_url) as queue:
+        made = [queue.enqueue("main", {}).job, *(reply.job for reply in queue.enqueue_many([{"name": "main", "payload": {}}]))]
+        given = [
+            queue.enqueue("main", {}, id="a").job,
+            *(reply.job for reply in queue.enqueue_many([NewJob("main", {}, id="b")])),
+        ]
+        raws: list[Any] = [desk.redis.get(queue.model.keys.job(job)) for job in (*made, *given)]
+        assert given == ["a", "b"] and [len(job) for job in made] == [12, 12]
+        assert [raw[0] for raw in raws] == [165, 165, 181, 181] and [raw[1] for raw in raws[2:]] == [64, 64]
 
 
 def test_rule_03_in_a_bulk_each_job_is_looked_up_by_itself(desk: Desk) -> None:

@@ -269,7 +269,7 @@ def test_rule_12_a_lane_of_crashed_jobs_is_looked_through_once_a_claim(desk: Des
     for start in range(0, 3000, 1000):
         with desk.redis.pipeline(transaction=False) as pipe:
             for job in jobs[start : start + 1000]:
-                pipe.hset(desk.keys.run(job), mapping={"fence": 1, "nonce": "", "crashes": 1})
+                pipe.set(desk.keys.run(job), b"1  \0\0crashes 1:1")
             pipe.execute()
     desk.redis.config_resetstat()
     assert claimed(desk, 50, crashed_max=0) == []

@@ -11,7 +11,7 @@ import pytest
 
 from engine.wire.operations import Bury, EnqueueMany, Failure, Finish, LeasedJob, Operation, Release, Retry
 from engine.wire.scripts import scripts_folder
-from tests.engine.desk import LEASE_MS, WRITES, Desk, desk
+from tests.engine.desk import LEASE_MS, TOMBSTONE, WRITES, Desk, desk
 from tests.engine.helpers.lanes_state import check, hash_of, members, names_of, parked
 from tests.engine.helpers.scenes import saved
 
@@ -243,7 +243,7 @@ def ended_of(desk: Desk) -> set[str]:
     """Jobs with a tombstone."""
     jobs = names_of(desk, desk.keys.job("*"))
     raws: Any = desk.redis.mget([desk.keys.job(job) for job in jobs])
-    return {job for job, raw in zip(jobs, raws, strict=True) if raw[:2] == b"\x01T"}
+    return {job for job, raw in zip(jobs, raws, strict=True) if raw[:1] == TOMBSTONE}
 
 
 def check_empty(desk: Desk) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.wire.operations import Alter, Bury, Failure, Finish, Lease, LeasedJob, Operation, Retry, Value
-from tests.engine.desk import LEASE_MS, START_MS, Desk, desk
+from tests.engine.desk import LEASE_MS, START_MS, Desk, desk, write_run
 from tests.engine.helpers.scenes import saved
 
 __all__ = ["desk"]
@@ -37,7 +37,7 @@ def bury(desk: Desk, lease: Lease) -> None:
 def requeue(desk: Desk, job: str) -> None:
     """What an administrator does with a dead job: back into its lane, with no failure behind it."""
     desk.redis.zrem(desk.keys.dead, job)
-    desk.redis.hdel(desk.keys.run(job), "failures")
+    write_run(desk.redis, desk.keys.run(job), failures="")
     desk.redis.zadd(desk.keys.lane("main"), {job: 1})
     desk.redis.zadd(desk.keys.ready("main"), {"main": 1})
 

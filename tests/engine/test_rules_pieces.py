@@ -207,18 +207,20 @@ class Case:
 
 ENQUEUE = {"enqueue_many count", "enqueue_many #jobs", "enqueue_many #lane.waiting"}
 CLAIM = {"claim_jobs #entries", "leave_lane #ids"}
-FINISH = {"finish_jobs #dated", "finish_jobs #ids"}
+#: Of jobs whose first lease counts against no limit.
+FIRST = {"claim_jobs #first_leases"}
+FINISH = {"runs_of count", "finish_jobs #dated", "finish_jobs #ids"}
 CASES = [
     Case(enqueued_waiting, frozenset(ENQUEUE)),
     Case(enqueued_delayed, frozenset({"enqueue_many count", "enqueue_many #jobs", "enqueue_many #delayed"})),
     Case(enqueued_unique, frozenset({"enqueue_many count", "enqueue_many #lane.waiting", "enqueue_many #unique_jobs"})),
-    Case(claimed, frozenset(ENQUEUE | CLAIM)),
+    Case(claimed, frozenset(ENQUEUE | CLAIM | FIRST)),
     Case(
         claimed_within_limits,
         frozenset({*ENQUEUE, *CLAIM, "count_leases #held", "count_leases #used", "rate_back #(ahead or {})"}),
     ),
-    Case(finished, frozenset(ENQUEUE | CLAIM | FINISH)),
-    Case(finished_by_a_claim, frozenset(ENQUEUE | CLAIM | FINISH)),
+    Case(finished, frozenset(ENQUEUE | CLAIM | FIRST | FINISH)),
+    Case(finished_by_a_claim, frozenset(ENQUEUE | CLAIM | FIRST | FINISH)),
     Case(forgotten, frozenset({"forget_all #set", "forget_all feeding"})),
     Case(rests_that_end, frozenset({"mend_limits #page"})),
     Case(promoted_by_a_foreign_model, frozenset({"foreign_promote #ids"}), models.Bull()),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine import AsyncQueue, Handlers, Job, Malformed, NewJob, Queue, Worker
+from tests.engine.desk import run_texts
 from tests.engine.helpers import backwards
 from tests.engine.helpers.backwards import Backwards
 from tests.engine.helpers.processes import Workers
@@ -84,7 +85,7 @@ def test_a_job_of_a_serialiser_that_a_worker_does_not_know_fails_and_the_worker_
     queue.enqueue("work", 2, id="next")
     assert seen_by(queue) == {"next": (2, b"2")} and ids_of(queue, "dead") == ["strange"]
     with raw_client(ironclaim_url) as client:
-        error = client.hget(queue.model.keys.run("strange"), "error")
+        error = run_texts(client, queue.model.keys.run("strange")).get("error")
     assert error == "Malformed: serializer: 'backwards' is not allowed, it must be one that this queue knows: json, raw"
 
 

@@ -15,6 +15,7 @@ import pytest
 from engine import BatchFailed, Bury, Discard, Handlers, Job, Malformed, Queue, RetryLater, Worker
 from engine.history import HistoryFile
 from engine.recorder import Recorder
+from tests.engine.desk import run_texts
 from tests.engine.helpers import batch_handlers
 from tests.engine.helpers.at_work import at_work
 from tests.engine.helpers.processes import Workers
@@ -47,7 +48,7 @@ def burst(queue: Queue, handlers: Handlers, **settings: Any) -> None:
 
 def error_of(queue: Queue, job: str) -> str:
     with raw_client(queue.url) as client:
-        return client.hget(queue.model.keys.run(job), "error")
+        return run_texts(client, queue.model.keys.run(job)).get("error", "")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -16,6 +16,7 @@ from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.handlers import describe
 from engine.wire.operations import Lease, LeasedJob, Options
 from engine.worker.child_processes import Child
+from tests.engine.desk import run_texts, write_run
 from tests.engine.helpers import kinds_of_handlers as kinds
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of, raw_client
@@ -38,7 +39,7 @@ def start(workers: Workers, *options: str, name: str = "worker-1") -> Any:
 
 def error_of(queue: Queue, workers: Workers, job: str) -> str:
     with raw_client(workers.url) as client:
-        return client.hget(queue.model.keys.run(job), "error")
+        return run_texts(client, queue.model.keys.run(job)).get("error", "")
 
 
 def children_of(pid: int) -> set[int]:
@@ -116,7 +117,7 @@ def test_a_coroutine_hears_that_its_lease_is_lost(queue: Queue, workers: Workers
     start(workers, "--lease-ms", "600")
     wait_until(lambda: workers.marks("start"), "it runs")
     with raw_client(workers.url) as client:
-        client.hset(queue.model.keys.run("a"), "nonce", "somebody-else")
+        write_run(client, queue.model.keys.run("a"), nonce="somebody-else")
     wait_until(lambda: "lease with fence" in workers.output(), "the loss is logged")
     workers.open_gate()
     wait_until(lambda: workers.marks("lost", "a"), "the handler knew")
@@ -224,7 +225,7 @@ def test_a_function_in_a_child_hears_that_its_lease_is_lost(queue: Queue, worker
     start(workers, "--processes", "1", "--lease-ms", "600")
     wait_until(lambda: workers.marks("start"), "it runs")
     with raw_client(workers.url) as client:
-        client.hset(queue.model.keys.run("a"), "nonce", "somebody-else")
+        write_run(client, queue.model.keys.run("a"), nonce="somebody-else")
     wait_until(lambda: workers.marks("lost", "a"), "the handler hears it")
 
 

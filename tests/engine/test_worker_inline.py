@@ -13,6 +13,7 @@ from engine import Handlers, Job, Malformed, Queue, Worker
 from engine.handlers import Fault
 from engine.wire.operations import LeasedJob
 from engine.worker.handler_pool import HandlerPool
+from tests.engine.desk import run_texts, write_run
 from tests.engine.helpers.machine import Machine
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of, raw_client
@@ -33,7 +34,7 @@ def start(workers: Workers, *options: str, name: str = "worker-1") -> Any:
 
 def error_of(queue: Queue, job: str) -> str:
     with raw_client(queue.url) as client:
-        return client.hget(queue.model.keys.run(job), "error")
+        return run_texts(client, queue.model.keys.run(job)).get("error", "")
 
 
 def drained(queue: Queue, handlers: Handlers, **settings: Any) -> None:
@@ -105,7 +106,7 @@ def test_an_inline_handler_hears_that_its_lease_is_lost(queue: Queue, workers: W
     start(workers, "--lease-ms", "600")
     wait_until(lambda: workers.marks("start"), "it runs")
     with raw_client(workers.url) as client:
-        client.hset(queue.model.keys.run("a"), "nonce", "somebody-else")
+        write_run(client, queue.model.keys.run("a"), nonce="somebody-else")
     wait_until(lambda: workers.marks("lost", "a"), "the handler hears it")
 
 

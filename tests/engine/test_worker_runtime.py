@@ -16,6 +16,7 @@ import pytest
 from engine import Handlers, Malformed, Queue, Worker
 from engine.logs import JsonFormatter
 from engine.worker.memory import rss_mb
+from tests.engine.desk import run_texts
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import ids_of, raw_client
 from tests.engine.helpers.waiting import wait_until
@@ -35,7 +36,7 @@ def start(workers: Workers, *options: str) -> subprocess.Popen[bytes]:
 
 def run_of(queue: Queue, workers: Workers, job: str) -> dict[str, str]:
     with raw_client(workers.url) as client:
-        return client.hgetall(queue.model.keys.run(job))
+        return run_texts(client, queue.model.keys.run(job))
 
 
 # -- timeouts

@@ -13,6 +13,7 @@ import pytest
 
 from engine import Queue
 from engine.testing import EmbeddedServer
+from tests.engine.desk import run_texts
 from tests.engine.helpers.processes import Workers
 from tests.engine.helpers.producing import raw_client
 from tests.engine.helpers.waiting import rows_of, wait_until
@@ -109,7 +110,7 @@ def test_rule_12_a_job_that_kills_its_workers_is_buried_and_its_neighbours_are_n
     assert [job for job, _ in queue.snapshot().states["dead"]] == ["poison"]
     assert len(workers.marks("start", "poison")) == 2, "the first crash was free, the second was the last"
     with raw_client(queue.url) as client:
-        assert client.hget(queue.model.keys.run("poison"), "error") == "crashed 2 times, 1 are allowed"
+        assert run_texts(client, queue.model.keys.run("poison"))["error"] == "crashed 2 times, 1 are allowed"
     rows = [row for path in sorted(workers.folder.glob("worker-*.jsonl")) for row in rows_of(path, "operation", type="ok")]
     buried = [item for row in rows if row["f"] == "reap" for item in row["items"] if item["result"] == "buried"]
     assert [item["job"] for item in buried] == ["poison"]

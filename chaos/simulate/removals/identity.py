@@ -33,7 +33,7 @@ IDENTITY = (
             ),
             Edit(
                 "picked-job-knows-its-limit",
-                "limit = head.limit, ran = run[1], lane_name = head.name, cost = metered and envelope_cost(raw) }",
+                "limit = head.limit, ran = runs[at], lane_name = head.name, cost = metered and envelope_cost(raw) }",
             ),
         ),
         ("one place",),
@@ -82,7 +82,7 @@ IDENTITY = (
     Removal(
         3,
         "a tombstone lives for half a second",
-        (Edit("tombstone-outlives-late-copies", "redis.call('SET', job_key, tombstone, 'PXAT', now_ms + 500)"),),
+        (Edit("tombstone-outlives-late-copies", "redis.call('SET', job_key, last.stone, 'PXAT', now_ms + 500)"),),
         ("undead",),
         ("late copies",),
     ),
@@ -92,7 +92,7 @@ IDENTITY = (
         (
             Edit(
                 "each-bulk-job-is-known-by-its-own-nonce",
-                "result, state, fence, first = enqueue_known(prefix, known, string.sub(ARGV[items_at + 1], 5, 12), id)",
+                "result, state, fence, first = enqueue_known(prefix, known, string.sub(ARGV[items_at + 1], 3, 10), id)",
             ),
         ),
         ("enqueue reply", "told nothing"),
@@ -158,7 +158,7 @@ IDENTITY = (
         (
             Edit(
                 "fences-only-grow",
-                "picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = tonumber(run[1] or 0) + 1,",
+                "picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = tonumber(run.fence or 0) + 1,",
             ),
         ),
         ("fence",),

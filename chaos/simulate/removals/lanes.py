@@ -47,7 +47,7 @@ LANES = (
     Removal(
         19,
         "a visit goes on into lower bands",
-        (Edit("visit-stays-in-its-band", "elseif least_band and 10 - string.byte(raw, 3) > 99 then"),),
+        (Edit("visit-stays-in-its-band", "elseif least_band and 10 - string.byte(raw) % 16 > 99 then"),),
         ("band",),
         ("lanes",),
     ),

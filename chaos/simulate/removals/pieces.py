@@ -56,6 +56,19 @@ PIECES = (
         ("one token", "one place", "claim reply"),
     ),
     _first_only(
+        "a claim does not write first leases",
+        "every-first-lease-is-written",
+        "for at = 1, math.min(1, #first_leases), PIECE do redis.call('MSET', unpack(first_leases, "
+        "at, math.min(at + PIECE - 1, #first_leases))) end",
+        ("one token", "one place", "claim reply"),
+    ),
+    _first_only(
+        "a finish does not read leases",
+        "every-run-is-read",
+        "for at = 1, math.min(1, count), PIECE do",
+        ("finished", "one place", "lost"),
+    ),
+    _first_only(
         "a claim leaves jobs in their lanes",
         "claimed-jobs-leave-their-lane",
         "for at = 1, math.min(1, #ids), PIECE do redis.call('ZREM', lane.zset, unpack(ids, at, "

@@ -28,7 +28,7 @@ end
 -- leaves `blocked` last: if the script is cut off in between, it is found there again. A job that was claimed or buried meanwhile
 -- is not placed again. The wake lists to push are added to `wakes`.
 local function unblock_job(prefix, job, id, now_ms, turn, wakes, events)
-  if redis.call('HEXISTS', prefix .. 'run:' .. id, 'fence') == 0 and not redis.call('ZSCORE', prefix .. 'dead', id) then
+  if not run_read(prefix .. 'run:' .. id, 'fence')[1] and not redis.call('ZSCORE', prefix .. 'dead', id) then
     local wake
     if job.due_ms > now_ms then -- anchor: unblocked-job-waits-for-its-own-time
       local member = due_member(job.sequence, id)
@@ -108,7 +108,7 @@ local function hand_over(prefix, now_ms, turn, most, wakes, events)
         local why = string.format('its parent %s is %s', parent, job and (job.outcome or 'dead') or 'gone')
         if known.kind == 'corrupt' then why = 'corrupt envelope' end
         if not redis.call('ZSCORE', prefix .. 'dead', child) then bury_job(prefix, known, child, now_ms, events, why) end
-        redis.call('HSET', prefix .. 'run:' .. child, 'error', why)
+        run_write(prefix .. 'run:' .. child, 'error', why)
         redis.call('ZREM', blocked, child)
         redis.call('DEL', needs)
       else

@@ -11,7 +11,7 @@ local function claim_known(prefix, active, record, nonce, counter, corrupt)
   for at = 2, #words, 2 do
     local id = words[at]
     if words[at + 1] == 'corrupt' then corrupt[#corrupt + 1] = id end
-    local run = redis.call('HMGET', prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'failures', 'crashes')
+    local run = run_read(prefix .. 'run:' .. id, 'fence', 'nonce', 'claims', 'failures', 'crashes')
     local deadline_ms = redis.call('ZSCORE', active, id)
     local raw = redis.call('GET', prefix .. 'job:' .. id) -- anchor: repeated-claim-returns-each-payload
     if raw and deadline_ms and run[1] == words[at + 1] and run[2] == nonce then
@@ -159,24 +159,26 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
       end
       for at, id in ipairs(page) do job_keys[at], run_keys[at] = job_prefix .. id, run_prefix .. id end
       local raws = redis.call('MGET', unpack(job_keys))
-      -- Most jobs have never been claimed: then this one call is enough for all.
-      local some_ran = redis.call('EXISTS', unpack(run_keys)) > 0
+      -- Most jobs have never been claimed: then this one call is enough for all. A key of another type reads as nil.
+      local some = redis.call('EXISTS', unpack(run_keys)) > 0
+      local runs = some and redis.call('MGET', unpack(run_keys)) or none
+      if some then check_types({}, {}, {}, run_keys) end
       for at, id in ipairs(page) do
-        local run = some_ran and redis.pcall('HMGET', run_keys[at], 'fence', 'claims', 'failures', 'crashes', 'nonce') or none
+        local run = runs[at] and run_open(run_keys[at]) or none
         -- A key of another type reads as nil above: check_types raises an error that names it.
-        if run.err or not raws[at] then check_types({}, { run_keys[at] }, {}, { job_keys[at] }) end
-        local crashes, raw = tonumber(run[4] or 0), raws[at]
+        if not raws[at] then check_types({}, {}, {}, { job_keys[at], run_keys[at] }) end
+        local crashes, raw = tonumber(run.crashes or 0), raws[at]
         local kind = envelope_kind(raw)
         if crashes > 0 and crashed >= ask.crashed_max then -- anchor: crashed-jobs-of-a-claim-are-bounded
           head.class.passed, head.passed = true, true
           bound = math.min(bound + 1, 2000 + most)
-        elseif not kind or kind == 'T' or (run[5] and run[5] ~= '' and redis.call('ZSCORE', active, id)) then
+        elseif not kind or kind == 'T' or (run.nonce and run.nonce ~= '' and redis.call('ZSCORE', active, id)) then
           -- The job has a live token: this entry is left over from a script that was cut off, and must not start the job again.
           head.skipped[#head.skipped + 1] = id
-          if some_ran and (not kind or kind == 'T') then head.ended = { id, head.ended } end
+          if runs[at] and (not kind or kind == 'T') then head.ended = { id, head.ended } end
         elseif kind == 'corrupt' then
           head.unread[#head.unread + 1] = id -- anchor: unreadable-envelope-is-set-aside
-        elseif least_band and 10 - string.byte(raw, 3) > least_band then -- anchor: visit-stays-in-its-band
+        elseif least_band and 10 - string.byte(raw) % 16 > least_band then -- anchor: visit-stays-in-its-band
           return taken
         elseif #picked > 0 and bytes + #raw > 1048576 then -- anchor: claim-is-bounded-in-bytes
           full = true
@@ -188,10 +190,10 @@ local function pick_jobs(classes, limited, active, ask, now_ms)
           if crashes > 0 then crashed = crashed + 1 end
           taken = taken + 1
           -- anchor: fences-only-grow
-          picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = math.max(tonumber(run[1] or 0) + 1, now_ms),
-            claims = tonumber(run[2] or 0) + 1, failures = tonumber(run[3] or 0), crashes = crashes, class = head.class,
+          picked[#picked + 1] = { id = id, raw = raw, run_key = run_keys[at], fence = math.max(tonumber(run.fence or 0) + 1, now_ms),
+            claims = tonumber(run.claims or 0) + 1, failures = tonumber(run.failures or 0), crashes = crashes, class = head.class,
             -- anchor: picked-job-knows-its-limit
-            limit = head.limit, ran = run[1], cost = metered and envelope_cost(raw) }
+            limit = head.limit, ran = runs[at], cost = metered and envelope_cost(raw) }
           head.jobs[#head.jobs + 1] = id
         end
         head.offset = head.offset + 1
@@ -273,6 +275,7 @@ local function claim_jobs(keys, ask, now_ms, events)
   for at, job in ipairs(picked) do entries[2 * at - 1], entries[2 * at] = deadline_ms, job.id end
   -- anchor: every-picked-job-is-leased
   for at = 1, #entries, PIECE do redis.call('ZADD', keys.active, unpack(entries, at, math.min(at + PIECE - 1, #entries))) end
+  local first_leases = {}
   for at, job in ipairs(picked) do
     local fence, words = string.format('%d', job.fence), ''
     for round = 1, (job.class.limit or job.limit) and 2 or 0 do
@@ -285,12 +288,11 @@ local function claim_jobs(keys, ask, now_ms, events)
       end
     end
     local seal = envelope_seal(job.raw)
-    -- Fields that a new hash lacks read as 0 and ''.
     if job.ran or words ~= '' then
-      redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'renewal', 0, 'owner', ask.owner, 'claims', job.claims,
+      run_write(job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'renewal', 0, 'owner', ask.owner, 'claims', job.claims,
         'failures', job.failures, 'crashes', job.crashes, 'limits', words)
     else
-      redis.call('HSET', job.run_key, 'fence', fence, 'nonce', nonce, 'seal', seal, 'owner', ask.owner, 'claims', job.claims)
+      first_leases[#first_leases + 1], first_leases[#first_leases + 2] = job.run_key, run_start(fence, nonce, seal, ask.owner)
     end
     leases[at + 1] = job.id .. ' ' .. fence -- anchor: claim-leaves-the-envelope-whole
     if events then table.insert(events, { 'claimed', job.id, envelope_open(job.raw).name, ask.owner }) end
@@ -299,11 +301,13 @@ local function claim_jobs(keys, ask, now_ms, events)
     -- anchor: each-job-is-claimed-with-its-own-payload
     jobs[slot + 4], jobs[slot + 5], jobs[slot + 6] = job.failures, job.crashes, job.raw
   end
+  -- anchor: every-first-lease-is-written
+  for at = 1, #first_leases, PIECE do redis.call('MSET', unpack(first_leases, at, math.min(at + PIECE - 1, #first_leases))) end
   for _, group in pairs(counted) do count_leases(prefix, group.limit, group, deadline_ms, now_ms) end
   for _, lane in ipairs(lanes) do
     for _, id in ipairs(lane.unread) do
       bury_job(prefix, {}, id, now_ms, events, 'corrupt envelope')
-      redis.call('HSET', prefix .. 'run:' .. id, 'error', 'corrupt envelope')
+      run_write(prefix .. 'run:' .. id, 'error', 'corrupt envelope')
       corrupt[#corrupt + 1] = id
     end
     leave_lane(prefix, lane, now_ms)

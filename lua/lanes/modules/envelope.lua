@@ -1,87 +1,159 @@
--- The envelope of a job, as engine/models/envelope.py writes it.
+-- The envelope of a job, as engine/models/envelope.py writes it, and its tombstone. Both layouts are described there.
 
--- Decode the head of an envelope or of a tombstone (layout: engine/models/envelope.py).
+-- Where the parts of a job's envelope begin. Returns flags, the places of the numbers, of the enqueue nonce, of the settings and of
+-- the class with its length, and the lengths of class, key, name and unique key; nil for bytes that are no envelope of a job.
+local function envelope_layout(raw)
+  local first, flags = string.byte(raw, 1, 2)
+  local numbers_at = 2
+  if not flags then return nil end
+  if first > 176 and first < 187 then numbers_at = 3 elseif first > 160 and first < 171 then flags = 0 else return nil end
+  local nonce_at = numbers_at + (flags >= 128 and 18 or 9) + math.floor(flags / 2) % 2 * 6
+  local settings_at = nonce_at + math.floor(flags / 64) % 2 * 8
+  local class_at = settings_at + math.floor(flags / 4) % 2 * 15
+  if #raw < class_at then return nil end
+  local key_length, name_length, unique_length = 0, 0, 0
+  if class_at > settings_at then key_length, name_length, unique_length = string.byte(raw, class_at - 3, class_at - 1) end
+  local class_length = string.byte(raw, class_at)
+  if #raw < class_at + class_length + key_length + name_length + unique_length then return nil end
+  return flags, numbers_at, nonce_at, settings_at, class_at, class_length, key_length, name_length, unique_length
+end
+
+-- The nonce of a lease in the fewest bytes: the mark that goes with the outcome of a tombstone, and the bytes. A nonce of a claim is
+-- its incarnation and a counter; any other text stays text.
+local function pack_token(nonce)
+  local is_claim = string.byte(nonce, 17) == 58 and string.find(nonce, '^[%da-f]+:[1-9]%d*$')
+  local number = is_claim and tonumber(string.sub(nonce, 18))
+  if not number or number > 281474976710655 then return 32, nonce end
+  return 0, struct.pack(number < 256 and '>I4I4B' or number < 65536 and '>I4I4H' or '>I4I4I6', tonumber(string.sub(nonce, 1, 8), 16),
+    tonumber(string.sub(nonce, 9, 16), 16), number)
+end
+
+-- The tombstone of a job. outcome: see envelope_open; enqueue_nonce: '' for an id that needs none; token: what pack_token returns.
+local function tombstone_of(outcome, enqueue_nonce, fence, mark, token)
+  return '\160' .. string.char(outcome + mark + (enqueue_nonce ~= '' and 16 or 0)) .. enqueue_nonce .. struct.pack('>I7', fence) .. token
+end
+
+-- Decode a tombstone. Its table has kind 'T'; nil for bytes that are none.
+local function tombstone_open(raw)
+  local marks = string.byte(raw, 2) or 0
+  local names = { 'finished', 'discarded', 'rejected', 'orphaned', 'skipped', 'rerouted', 'cancelled' }
+  local at, is_text = marks % 32 >= 16 and 11 or 3, marks >= 32
+  if not names[marks % 16] or marks >= 64 or #raw < at + (is_text and 6 or 15) then return nil end
+  local nonce = string.sub(raw, at + 7)
+  if not is_text then
+    local high, low = struct.unpack('>I4I4', nonce)
+    local counter = 0
+    for _, digit in ipairs({ string.byte(nonce, 9, 14) }) do counter = counter * 256 + digit end
+    nonce = string.format('%08x%08x:%d', high, low, counter)
+  end
+  return { kind = 'T', outcome = names[marks % 16], enqueue_nonce = string.sub(raw, 3, at - 1),
+    fence = string.format('%d', struct.unpack('>I7', raw, at)), nonce = nonce }
+end
+
+-- Decode the head of an envelope or of a tombstone.
 -- Returns a table with kind 'J' (job), 'T' (tombstone) or 'corrupt'; nil where there is no such key.
 local function envelope_open(raw)
   if not raw or raw == '' then return nil end
-  local version, kind = string.byte(raw, 1, 2)
-  if version == 1 and kind == 84 and #raw >= 20 and #raw >= 20 + string.byte(raw, 20) then
-    local _, _, outcome, enqueue_nonce, fence, nonce = struct.unpack('>BBBc8I8Bc0', raw)
-    local names = { 'finished', 'discarded', 'rejected', 'orphaned', 'skipped', 'rerouted', 'cancelled' }
-    return { kind = 'T', outcome = names[outcome], enqueue_nonce = enqueue_nonce, fence = string.format('%d', fence), nonce = nonce }
-  end
   local job = { kind = 'corrupt' }
-  if version ~= 1 or kind ~= 74 or #raw < 42 then return job end
-  local delayed = math.floor(string.byte(raw, 4) / 2) % 2 == 1
-  local at = delayed and 23 or 17
-  if #raw < at + 25 then return job end
-  local class_length, key_length, name_length, unique_length = string.byte(raw, at + 22, at + 25)
-  if #raw < at + 25 + class_length + key_length + name_length + unique_length then return job end
-  job.priority, job.flags, job.sequence, job.enqueued_ms = struct.unpack('>BBI6I6', raw, 3)
-  job.due_ms = delayed and struct.unpack('>I6', raw, 17) or 0
+  if string.byte(raw) == 160 then return tombstone_open(raw) or job end
+  local flags, at, nonce_at, settings_at, class_at, class_length, key_length, name_length, unique_length = envelope_layout(raw)
+  if not flags then return job end
+  job.priority, job.flags, job.due_ms = string.byte(raw) % 16, flags, 0
+  if flags >= 128 then
+    job.sequence, job.enqueued_ms, job.not_after_ms, at = struct.unpack('>I6I6I6', raw, at)
+  else
+    local high, low
+    high, low, at = struct.unpack('>I4I5', raw, at)
+    job.sequence, job.enqueued_ms = math.floor(high / 4), high % 4 * 1099511627776 + low
+    job.not_after_ms = job.enqueued_ms + 10000
+  end
+  if at < nonce_at then job.due_ms = struct.unpack('>I6', raw, at) end
+  job.enqueue_nonce = string.sub(raw, nonce_at, settings_at - 1)
+  job.attempts, job.crashes_max = 3, 3
   local _
-  job.enqueue_nonce, job.not_after_ms, job.attempts, _, job.crashes_max = struct.unpack('>c8I6HBB', raw, at)
-  at = at + 26
+  if settings_at < class_at then job.attempts, _, job.crashes_max = struct.unpack('>HBB', raw, settings_at) end
+  at = class_at + 1
   job.class = string.sub(raw, at, at + class_length - 1)
   at = at + class_length
   job.lane = key_length == 0 and job.class or job.class .. '/' .. string.sub(raw, at, at + key_length - 1)
   at = at + key_length
   job.name = name_length > 0 and string.sub(raw, at, at + name_length - 1) or job.class
   at = at + name_length
-  -- Where the length of the options begins, followed by the options as JSON.
-  if math.floor(job.flags / 8) % 2 == 1 then job.options_at = at + unique_length + (math.floor(job.flags / 4) % 2 == 1 and 4 or 0) end
   job.unique = unique_length > 0 and string.sub(raw, at, at + unique_length - 1) or nil
+  -- Where the length of the options begins, followed by the options as JSON.
+  if math.floor(flags / 8) % 2 == 1 then job.options_at = at + unique_length end
   job.kind = 'J'
   return job
 end
 
--- The part of an envelope that ending the job needs: enqueue nonce (8 bytes), not_after_ms (6 bytes), unique key. It is kept in
--- `run` while the job is leased, so that a finish need not read the envelope. `raw` is a whole envelope of kind J.
+-- The beginning of an envelope up to the enqueue nonce, with the fields that the server sets. `head`: its first byte, and the flags
+-- if there are any; due_ms: 0 where the job is not delayed.
+local function envelope_start(head, sequence, now_ms, due_ms, not_after_ms)
+  local start
+  if sequence < 1073741824 and now_ms < 4398046511104 and not_after_ms <= now_ms + 10000 then
+    start = head .. struct.pack('>I4I5', sequence * 4 + math.floor(now_ms / 1099511627776), now_ms % 1099511627776)
+  else
+    local first, flags = string.byte(head, 1, 2)
+    start = string.char(160 + 16 + first % 16, (flags or 0) + 128) .. struct.pack('>I6I6I6', sequence, now_ms, not_after_ms)
+  end
+  return due_ms > 0 and start .. struct.pack('>I6', due_ms) or start
+end
+
+-- The part of an envelope that ending the job needs: not_after_ms (6 bytes), a byte with the length of the enqueue nonce, the nonce,
+-- the unique key. It is kept in `run` while the job is leased, so that a finish need not read the envelope.
+local function seal_of(not_after_ms, enqueue_nonce, unique)
+  return struct.pack('>I6B', not_after_ms, #enqueue_nonce) .. enqueue_nonce .. (unique or '')
+end
+
+-- The seal of a job. `raw` is a whole envelope of kind J.
 local function envelope_seal(raw)
-  local at = math.floor(string.byte(raw, 4) / 2) % 2 == 1 and 23 or 17
-  local class_length, key_length, name_length, unique_length = string.byte(raw, at + 22, at + 25)
-  if unique_length == 0 then return string.sub(raw, at, at + 13) end
-  local unique_at = at + 26 + class_length + key_length + name_length
-  return string.sub(raw, at, at + 13) .. string.sub(raw, unique_at, unique_at + unique_length - 1)
+  if string.byte(raw) < 176 then
+    local high, low = struct.unpack('>I4I5', raw, 2)
+    return struct.pack('>I6B', high % 4 * 1099511627776 + low + 10000, 0)
+  end
+  local job = envelope_open(raw)
+  return seal_of(job.not_after_ms, job.enqueue_nonce, job.unique)
+end
+
+-- The unique key in a seal; nil where there is none.
+local function seal_unique(seal)
+  local at = 8 + (string.byte(seal, 7) or 0)
+  return #seal >= at and string.sub(seal, at) or nil
 end
 
 -- The kind of the value under a job's key, without decoding it: 'J' (job), 'T' (tombstone) or 'corrupt'; nil where there is no
 -- such key. The same answer as envelope_open gives, at a tenth of its cost.
 local function envelope_kind(raw)
   if not raw or raw == '' then return nil end
-  local version, kind = string.byte(raw, 1, 2)
-  if version ~= 1 then return 'corrupt' end
-  if kind == 84 then return #raw >= 20 and #raw >= 20 + string.byte(raw, 20) and 'T' or 'corrupt' end
-  if kind ~= 74 or #raw < 42 then return 'corrupt' end
-  local at = math.floor(string.byte(raw, 4) / 2) % 2 == 1 and 48 or 42
-  if #raw < at then return 'corrupt' end
-  local class_length, key_length, name_length, unique_length = string.byte(raw, at - 3, at)
-  return #raw >= at + class_length + key_length + name_length + unique_length and 'J' or 'corrupt'
+  local first = string.byte(raw)
+  if first > 160 and first < 171 then return #raw > 10 and #raw >= 11 + string.byte(raw, 11) and 'J' or 'corrupt' end
+  if first == 160 then return tombstone_open(raw) and 'T' or 'corrupt' end
+  return envelope_layout(raw) and 'J' or 'corrupt'
+end
+
+-- The options that few jobs have, by the envelope; nil where there are none or they cannot be read.
+local function envelope_options(raw)
+  local flags, _, _, _, class_at, class_length, key_length, name_length, unique_length = envelope_layout(raw)
+  if math.floor((flags or 0) / 8) % 2 == 0 then return nil end
+  local at = class_at + 1 + class_length + key_length + name_length + unique_length
+  if #raw < at + 1 then return nil end
+  local read, options = pcall(cjson.decode, string.sub(raw, at + 2, at + 1 + struct.unpack('>H', raw, at)))
+  return read and type(options) == 'table' and options or nil
 end
 
 -- How many places in the window of a rate a job takes, by its envelope (flag 32: more than one, in its options).
 local function envelope_cost(raw)
-  local flags = string.byte(raw, 4)
-  if math.floor(flags / 32) % 2 == 0 then return 1 end
-  local at = math.floor(flags / 2) % 2 == 1 and 23 or 17
-  local class_length, key_length, name_length, unique_length = string.byte(raw, at + 22, at + 25)
-  at = at + 26 + class_length + key_length + name_length + unique_length + (math.floor(flags / 4) % 2 == 1 and 4 or 0)
-  if #raw < at + 1 then return 1 end
-  local read, options = pcall(cjson.decode, string.sub(raw, at + 2, at + 1 + struct.unpack('>H', raw, at)))
-  return read and type(options) == 'table' and math.min(1000, math.max(1, tonumber(options.cost) or 1)) or 1
+  local first, flags = string.byte(raw, 1, 2)
+  if first < 176 or math.floor(flags / 32) % 2 == 0 then return 1 end
+  local options = envelope_options(raw) or {}
+  return math.min(1000, math.max(1, tonumber(options.cost) or 1))
 end
 
 -- What a job requires of a worker, as JSON, by its envelope; '' = nothing. Needed when a job is made of a class that is no longer
 -- known.
 local function envelope_target(raw)
-  local flags, at = string.byte(raw, 4), 17
-  if math.floor(flags / 8) % 2 == 0 then return '' end
-  if math.floor(flags / 2) % 2 == 1 then at = 23 end
-  local class_length, key_length, name_length, unique_length = string.byte(raw, at + 22, at + 25)
-  at = at + 26 + class_length + key_length + name_length + unique_length + (math.floor(flags / 4) % 2 == 1 and 4 or 0)
-  local size = struct.unpack('>H', raw, at)
-  local read, options = pcall(cjson.decode, string.sub(raw, at + 2, at + 1 + size))
-  if not read or type(options) ~= 'table' or not (options.route or options.target) then return '' end
+  local options = envelope_options(raw)
+  if not options or not (options.route or options.target) then return '' end
   local wanted = options.target or {}
   wanted.route = options.route
   return cjson.encode(wanted)

@@ -4,7 +4,7 @@
 local function job_state(prefix, job, id)
   if not job then return 'gone', 0 end
   if job.kind == 'T' then return job.outcome, tonumber(job.fence) end
-  local fence = tonumber(redis.call('HGET', prefix .. 'run:' .. id, 'fence') or 0)
+  local fence = tonumber(run_read(prefix .. 'run:' .. id, 'fence')[1] or 0)
   if redis.call('ZSCORE', prefix .. 'active', id) then return 'active', fence end
   if redis.call('ZSCORE', prefix .. 'dead', id) then return 'dead', fence end
   local delayed = job.kind == 'J' and redis.call('ZSCORE', prefix .. 'due', due_member(job.sequence, id))
@@ -57,7 +57,7 @@ local function jobs_in(prefix, state, offset, limit, newest, now_ms)
   return found
 end
 
--- Put a schedule's job into its lane as an enqueue would. `sealed` is its envelope with sequence and times of zero, `job` the
+-- Put a schedule's job into its lane as an enqueue would. `sealed` is its envelope with sequence and time of zero, `job` the
 -- same opened. The order of the writes is that of enqueue.lua: the index entry first, then the job together with its unique key.
 local function make_job(prefix, id, sealed, job, now_ms, turn, wakes, events)
   job.sequence = redis.call('INCR', prefix .. 'seq')
@@ -65,7 +65,9 @@ local function make_job(prefix, id, sealed, job, now_ms, turn, wakes, events)
     note_class(prefix, prefix .. 'classes', job.class, envelope_target(sealed), now_ms)
   end
   local wake = to_lane(prefix, id, job, turn)
-  local words = { prefix .. 'job:' .. id, string.sub(sealed, 1, 4) .. struct.pack('>I6I6', job.sequence, now_ms) .. string.sub(sealed, 17) }
+  local size = string.byte(sealed) < 176 and 1 or 2
+  local start = envelope_start(string.sub(sealed, 1, size), job.sequence, now_ms, 0, now_ms)
+  local words = { prefix .. 'job:' .. id, start .. string.sub(sealed, size + 10) }
   if job.unique then words[3], words[4] = prefix .. 'unique:' .. job.unique, id end
   redis.call('MSET', unpack(words))
   if wake then wakes[wake] = true end
@@ -78,19 +80,18 @@ end
 -- job: the result of envelope_open; ending: outcome (2 discarded, 7 cancelled), op_id, not_after_ms; the wake lists to push are added to `wakes`.
 local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   local run, active = prefix .. 'run:' .. id, prefix .. 'active'
-  local kept = redis.call('HMGET', run, 'fence', 'limits', 'seal')
-  if redis.call('ZSCORE', active, id) then redis.call('HSET', run, 'nonce', '') end -- anchor: cancel-revokes-the-lease
+  local kept = run_read(run, 'fence', 'limits', 'seal')
+  if redis.call('ZSCORE', active, id) then run_write(run, 'nonce', '') end -- anchor: cancel-revokes-the-lease
   -- If this call is cut off, the seal tells the script that cleans up which unique key to free (drop_run).
   if job.unique and not kept[3] then
-    redis.call('HSET', run, 'seal', job.enqueue_nonce .. struct.pack('>I6', job.not_after_ms) .. job.unique)
+    run_write(run, 'seal', seal_of(job.not_after_ms, job.enqueue_nonce, job.unique))
   end
   if job.kind ~= 'T' then
-    local tombstone = struct.pack('>BBBc8I8Bc0', 1, 84, ending.outcome, job.enqueue_nonce or string.rep('\0', 8), tonumber(kept[1] or 0),
-      #ending.op_id, ending.op_id)
+    local tombstone = tombstone_of(ending.outcome, job.enqueue_nonce or '', tonumber(kept[1] or 0), pack_token(ending.op_id))
     redis.call('SET', prefix .. 'job:' .. id, tombstone, 'PXAT', math.max(job.not_after_ms or 0, ending.not_after_ms, now_ms) + 20000)
   end
   -- If an earlier copy was cut off after it ended the job, only the seal still has the key.
-  local key = job.unique or kept[3] and #kept[3] > 14 and string.sub(kept[3], 15) or nil
+  local key = job.unique or kept[3] and seal_unique(kept[3]) or nil
   free_unique(prefix, { unique = key }, id)
   -- Jobs that wait for it are handled by the next sweep (rule 25).
   if redis.call('SISMEMBER', prefix .. 'feeding', id) == 1 then redis.call('ZADD', prefix .. 'handing', now_ms, '-' .. id) end
@@ -221,5 +222,5 @@ end
 -- Record that an enqueue was rejected, for as long as a late copy of it could arrive: because of another job (outcome 3) or a
 -- missing parent (4); `holder` is the id of that job.
 local function reject_enqueue(job_key, enqueue_nonce, holder, until_ms, outcome)
-  redis.call('SET', job_key, struct.pack('>BBBc8I8Bc0', 1, 84, outcome, enqueue_nonce, 0, #holder, holder), 'PXAT', until_ms)
+  redis.call('SET', job_key, tombstone_of(outcome, enqueue_nonce, 0, 32, holder), 'PXAT', until_ms)
 end

@@ -8,9 +8,9 @@ local function token_state(run, job, fence, nonce)
     if job.fence == fence and job.nonce == nonce then return 'repeated', job.outcome end -- anchor: tombstone-knows-its-token
     return 'stale', job.outcome == 'cancelled' and 'cancelled' or '' -- anchor: cancelled-holder-is-told
   end
-  local state = redis.call('HMGET', run, 'fence', 'nonce', 'limits')
+  local state = run_read(run, 'fence', 'nonce', 'limits')
   if job and state[1] == fence and state[2] == nonce then return 'held', '', state[3] end
-  local ended = redis.call('HMGET', run, 'ended', 'outcome')
+  local ended = run_read(run, 'ended', 'outcome')
   if ended[1] == fence .. ':' .. nonce then return 'repeated', ended[2] end -- anchor: last-ended-token-is-known
   return 'stale', ''
 end
@@ -48,14 +48,14 @@ local function end_lease(prefix, lease, outcome, turn, wakes, note, failures)
   for _, field in ipairs(note or {}) do fields[#fields + 1] = field end
   if failures then fields[#fields + 1], fields[#fields + 2] = 'failures', failures end
   if limited then fields[#fields + 1], fields[#fields + 2] = 'limits', '' end
-  redis.call('HSET', lease.run, unpack(fields))
+  run_write(lease.run, unpack(fields))
 end
 
 -- The fields of `run` that record why a run failed: the last error, and one more entry of the error history, which keeps the last
 -- ten: time (ms), fence, kind (failed | lost), error, and behind a zero byte the stack trace. They are written with the end of
 -- the token, so that a call that was cut off and sent again records nothing twice.
 local function error_note(run, now_ms, fence, kind, text, trace)
-  local count = tonumber(redis.call('HGET', run, 'errors') or 0)
+  local count = tonumber(run_read(run, 'errors')[1] or 0)
   return { 'error', text, 'errors', count + 1, 'e' .. count % 10,
     string.format('%d', now_ms) .. ' ' .. fence .. ' ' .. kind .. ' ' .. text .. '\0' .. trace }
 end
@@ -64,8 +64,8 @@ end
 -- names.
 local function drop_run(prefix, id)
   local run = prefix .. 'run:' .. id
-  local seal = redis.call('HGET', run, 'seal')
-  if seal and #seal > 14 then free_unique(prefix, { unique = string.sub(seal, 15) }, id) end
+  local seal = run_read(run, 'seal')[1]
+  if seal then free_unique(prefix, { unique = seal_unique(seal) }, id) end
   redis.call('DEL', run)
 end
 
@@ -100,18 +100,21 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
   local results = (#ARGV - arguments_at - #KEYS + keys_at) / 2
   local count = (#KEYS - keys_at + 1 - results) / 2
   local reply, ids, runs, dated, ended, finished = {}, {}, {}, {}, {}, 0
-  local seals, limits, leaves = {}, {}, {}
+  local seals, limits, leaves, last = {}, {}, {}, {}
   -- Most queues have no job that another one waits for: they pay for this one read only.
   local feeding = redis.call('EXISTS', prefix .. 'feeding') == 1
   for _, zset in ipairs(feeding and { 'handing', 'blocked', 'due', 'dead', 'keeping' } or {}) do redis.call('ZCARD', prefix .. zset) end
+  local runs_there = runs_of(keys_at + 1, count)
   for at = 1, count do
     local job_key, run_key = KEYS[keys_at + 2 * at - 2], KEYS[keys_at + 2 * at - 1]
     local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
-    local run = redis.pcall('HMGET', run_key, 'fence', 'nonce', 'limits', 'seal')
-    if run.err then check_types({}, { run_key }, {}) end
-    local state, outcome = run[4] and run[1] == fence and run[2] == nonce and 'held' or nil, '' -- anchor: fence-checked
-    if state then
-      seals[at], limits[at] = run[4], run[3]
+    local token, run, outcome, state = fence .. ' ' .. nonce .. ' ', runs_there[at], ''
+    -- A key of another type reads as nil above.
+    if not run then check_types({}, {}, {}, { run_key }) end
+    if run and string.sub(run, 1, #token) == token then -- anchor: fence-checked
+      local seal_size, owner_size = string.byte(run, #token + 1, #token + 2)
+      state, seals[at] = 'held', string.sub(run, #token + 3, #token + 2 + seal_size)
+      if #run > #token + 2 + seal_size + owner_size then limits[at] = run_open(run_key).limits end
     else
       local job = envelope_open(redis.call('GETRANGE', job_key, 0, 700))
       state, outcome = token_state(run_key, job, fence, nonce)
@@ -124,7 +127,7 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
       finished = finished + 1
     elseif outcome == 'finished' and not ended[job_key] and redis.call('ZSCORE', active, string.sub(job_key, id_at)) then
       -- A finish that was cut off after writing the tombstone has left the lease behind.
-      leaves[at], limits[at] = true, redis.call('HGET', run_key, 'limits')
+      leaves[at], limits[at] = true, run_read(run_key, 'limits')[1]
     end
     reply[2 * at - 1], reply[2 * at] = state, outcome
   end
@@ -156,10 +159,17 @@ local function finish_jobs(prefix, keys_at, arguments_at, now_ms, turn, wakes, e
           table.insert(events, { 'finished', id, job and job.name })
         end
         local fence, nonce = ARGV[arguments_at + 2 * at - 2], ARGV[arguments_at + 2 * at - 1]
-        local tombstone = '\1T\1' .. string.sub(seal, 1, 8) .. struct.pack('>I8B', tonumber(fence), #nonce) .. nonce
+        local until_ms, length = struct.unpack('>I6B', seal)
+        -- The jobs of one claim have its token in common, and most of them no nonce of their own.
+        if length > 0 or not last.plain or fence ~= last.fence or nonce ~= last.nonce then
+          if nonce ~= last.nonce then last.mark, last.token = pack_token(nonce) end
+          last.fence, last.nonce = fence, nonce
+          last.stone = tombstone_of(1, string.sub(seal, 8, 7 + length), tonumber(fence), last.mark, last.token)
+          last.plain = length == 0
+        end
         -- anchor: tombstone-outlives-late-copies
-        redis.call('SET', job_key, tombstone, 'PXAT', math.max(struct.unpack('>I6', seal, 9), now_ms) + 20000)
-        if #seal > 14 then free_unique(prefix, { unique = string.sub(seal, 15) }, id) end
+        redis.call('SET', job_key, last.stone, 'PXAT', math.max(until_ms, now_ms) + 20000)
+        if #seal > 7 + length then free_unique(prefix, { unique = string.sub(seal, 8 + length) }, id) end
         dated[#dated + 1], dated[#dated + 2] = now_ms, id
       end
       if limits[at] then free_slots(prefix, limits[at], id, turn, wakes) end

@@ -95,7 +95,7 @@ local function promote_due(prefix, turn, now_ms, limit, events)
       if events then table.insert(events, { 'promoted', id, job.name }) end
     elseif job and job.kind == 'corrupt' then
       bury_job(prefix, {}, id, now_ms, events, 'corrupt envelope')
-      redis.call('HSET', prefix .. 'run:' .. id, 'error', 'corrupt envelope')
+      run_write(prefix .. 'run:' .. id, 'error', 'corrupt envelope')
       corrupt[#corrupt + 1] = id
     elseif not redis.call('ZSCORE', prefix .. 'active', id) then
       -- Left over from a cancel that was cut off.
@@ -126,7 +126,7 @@ end
 local function reap_job(prefix, id, now_ms, turn, wakes, events)
   local run = prefix .. 'run:' .. id
   local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
-  local state = redis.call('HMGET', run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'requeued_ms')
+  local state = run_read(run, 'fence', 'nonce', 'crashes', 'marked', 'limits', 'owner', 'requeued_ms')
   -- anchor: reaped-lease-frees-its-slot
   if state[5] and state[5] ~= '' then free_slots(prefix, state[5], id, turn, wakes) end
   if not job or job.kind == 'T' then
@@ -161,13 +161,13 @@ local function reap_job(prefix, id, now_ms, turn, wakes, events)
   if reason and not (placed and not dead) then
     -- The token is revoked before the job is buried, or a late finish could still end a job that is in `dead`. If the script is
     -- cut off in between, the lease is still in `active`, and the next sweep finds the count of crashes.
-    redis.call('HSET', run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost(reason)))
+    run_write(run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost(reason)))
     if not dead then bury_job(prefix, job, id, now_ms, events, reason) end
     return { job.kind == 'corrupt' and 'corrupt' or 'buried', fence, live and nonce or '-', crashes }
   end
   local wake = not placed and to_lane(prefix, id, job, turn)
   if wake then wakes[wake] = true end
-  if live then redis.call('HSET', run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost())) end
+  if live then run_write(run, 'nonce', '', 'crashes', crashes, 'limits', '', unpack(lost())) end
   if live and events then table.insert(events, { 'reaped', id, job.name, state[6] }) end
   return { live and 'reaped' or 'ended', fence, nonce, crashes }
 end
@@ -202,7 +202,7 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
   end
   local taken = {}
   for at = 1, #page, 2 do
-    local id, nonce = page[at], redis.call('HGET', prefix .. 'run:' .. page[at], 'nonce') or ''
+    local id, nonce = page[at], run_read(prefix .. 'run:' .. page[at], 'nonce')[1] or ''
     local incarnation = string.match(nonce, '^([^:]+):')
     local worker, deadline_ms = gone[incarnation], tonumber(page[at + 1])
     -- The last claim or renewal was one lease length before this deadline.
@@ -332,8 +332,8 @@ local function mend_dead(prefix, from)
   local stay = from
   for _, id in ipairs(page) do
     -- A key of another type in place of a job is reported by the scripts that need the job.
-    local kind = redis.pcall('GETRANGE', prefix .. 'job:' .. id, 1, 1)
-    if kind ~= '' and kind ~= 'T' then
+    local first = redis.pcall('GETRANGE', prefix .. 'job:' .. id, 0, 0)
+    if first ~= '' and first ~= '\160' then
       stay = stay + 1
     else
       if not redis.call('ZSCORE', prefix .. 'active', id) then drop_run(prefix, id) end

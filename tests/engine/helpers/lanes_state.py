@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.models.run_fields import read
 from tests.engine.desk import Desk
 
 BAND = 2**49
@@ -115,9 +116,9 @@ def check_held(desk: Desk) -> None:
     counted: dict[str, dict[str, float]] = {}
     with desk.redis.pipeline(transaction=False) as pipe:
         for job in active:
-            pipe.hget(desk.keys.run(job.decode()), "limits")
-        for (job, deadline_ms), limits in zip(active.items(), pipe.execute(), strict=True):
-            for limit in (limits or b"").decode().split():
+            pipe.get(desk.keys.run(job.decode()))
+        for (job, deadline_ms), run in zip(active.items(), pipe.execute(), strict=True):
+            for limit in read(run).get("limits", b"").decode().split() if run else ():
                 counted.setdefault(limit, {})[job.decode()] = deadline_ms
     limits = names_of(desk, desk.keys.held("*"))
     for limit, found in zip(limits, zsets(desk, [desk.keys.held(limit) for limit in limits]), strict=True):
