@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from redis.asyncio import Connection
 
 from engine import AsyncQueue, Queue, WrongKeyType, models
 from engine.wire.drivers import async_connections, async_gathering
@@ -292,3 +293,28 @@ def test_a_loop_that_is_closed_in_mid_batch_leaves_the_queue_usable(ironclaim_ur
     # asyncio.run cancels what is still under way when a story ends.
     asyncio.run(story())
     asyncio.run(after())
+
+
+def test_a_batch_that_waits_for_room_to_write_keeps_its_place_before_the_next(
+    ironclaim_url: str, direct: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second batch would read the replies of the first one."""
+    send = Connection.send_packed_command
+    slow = iter([200])
+
+    async def drained_late(connection: Connection, *given: Any, **named: Any) -> None:
+        await send(connection, *given, **named)
+        for _ in range(next(slow, 0)):
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        async with AsyncQueue("q", url=ironclaim_url) as queue:
+            await queue.enqueue("work", None, id="taken")
+            await asyncio.gather(*(queue.enqueue("work", None) for _ in range(20)))
+            monkeypatch.setattr(Connection, "send_packed_command", drained_late)
+            jobs = ["taken", *(f"j{number}" for number in range(20))]
+            ends = await asyncio.gather(*(queue.enqueue("work", None, id=job) for job in jobs))
+            assert [end.result for end in ends] == ["duplicate"] + ["created"] * 20
+
+    asyncio.run(story())
+    assert direct.counts().waiting == 41

@@ -16,7 +16,7 @@ import redis
 
 from engine.errors import Malformed
 from engine.wire.drivers.client_errors import is_reply
-from engine.wire.drivers.connections import Connection
+from engine.wire.drivers.connections import Connection, packed
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.handshake import Handshake, raise_errors
 
@@ -27,14 +27,16 @@ SILENT_NS = 20_000_000
 
 
 class Line:
-    """A connection on which exchanges are under way, one or several: each is written at once, and their replies come in the same
-    order, so each waits for its turn to read. One that failed has failed for all of them."""
+    """A connection on which exchanges are under way, one or several. Their replies come in the order in which they were written,
+    so each is written as a whole, also when the client has to wait for room in its buffer, before the next one begins, and waits
+    for its turn to read. One that failed has failed for all of them."""
 
-    __slots__ = ("answered_ns", "connection", "exchanges", "reading")
+    __slots__ = ("answered_ns", "connection", "exchanges", "reading", "writing")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.exchanges = 1
+        self.writing = asyncio.Lock()
         self.reading = asyncio.Lock()
         #: When it was opened, or the last exchange ended, monotonic.
         self.answered_ns = time.monotonic_ns()
@@ -99,6 +101,14 @@ class AsyncConnections:
         else:
             # Another loop has taken the pool over while this one stood still in mid-call.
             await connection.disconnect(nowait=True)
+
+    async def write(self, line: Line, commands: Sequence[tuple[object, ...]]) -> None:
+        """Write the commands of an exchange behind those of the others. Raises redis-py's errors."""
+        async with line.writing:
+            if not line.connection.is_connected:
+                # It broke while this exchange waited, and the client would connect again by itself.
+                raise redis.ConnectionError("the connection was closed before this exchange was written")
+            await line.connection.send_packed_command(packed(line.connection, commands), check_health=False)
 
     async def take_line(self) -> Line:
         """The line that others share now, or a new one, for one more exchange. Raises as `take` does."""

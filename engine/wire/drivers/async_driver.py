@@ -13,7 +13,6 @@ from engine.server_clock import ServerClock
 from engine.wire.call import Call
 from engine.wire.drivers.async_connections import AsyncConnections, Line
 from engine.wire.drivers.client_errors import FAILURES
-from engine.wire.drivers.connections import packed
 from engine.wire.drivers.durability import Durability
 from engine.wire.drivers.endpoint import Endpoint
 from engine.wire.drivers.handshake import Handshake
@@ -121,7 +120,7 @@ class AsyncDriver:
         replies: list[Any] = []
         try:
             async with connections.patience() as patience:
-                await line.connection.send_packed_command(packed(line.connection, commands), check_health=False)
+                await connections.write(line, commands)
                 async with line.reading:
                     await connections.read(line.connection, len(commands), replies, patience)
         except FAILURES as error:
