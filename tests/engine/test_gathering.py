@@ -206,3 +206,26 @@ def test_greenlets_of_one_thread_gather_as_threads_do(ironclaim_url: str, direct
     jobs, calls = map(int, done.stdout.split())
     assert jobs == 200 and calls < 20
     assert direct.counts().waiting == 201
+
+
+def test_a_thread_that_was_given_the_turn_and_not_woken_takes_it(relay: Relay, queue: Queue) -> None:
+    """The thread that gave it was interrupted in between."""
+    gathers = queue.gathering
+
+    class Interrupted:
+        def __init__(self, wake: Any) -> None:
+            self.acquire = wake.acquire
+
+        def release(self) -> None:
+            raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(1) as pool, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gathering, "OVERDUE_S", 0.5)
+        gathers._under_way = 1
+        end = pool.submit(queue.enqueue, "work", None, id="a")
+        wait_until(lambda: bool(gathers._waiting), "the enqueue waits")
+        gathers._waiting[0].wake = Interrupted(gathers._waiting[0].wake)  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            gathers._end_turn()
+        assert end.result(5).result == "created"
+    assert gathers._under_way == 0

@@ -101,6 +101,9 @@ class Gathering:
     def _overtakes(self, waiting: _Waiting) -> bool:
         """Whether this enqueue still waits: then its thread sends a batch beside the one that takes so long."""
         with self._lock:
+            if waiting.leads:
+                # The thread that gave it the turn was interrupted before it could wake this one.
+                return True
             if waiting not in self._waiting:
                 return False
             self._waiting.remove(waiting)
