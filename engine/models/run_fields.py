@@ -1,7 +1,7 @@
 """The fields of `run:<id>` of Lanes: what changes while a job runs, as `lua/lanes/modules/run.lua` writes it.
 
-The string begins with the fence, a space, the nonce, a space, the lengths of seal and owner in a byte each, the seal and the owner.
-Behind them stand the other fields that are not the default, each with its name, a space, its length, a colon and its value.
+The string begins with the fence, a space, the nonce, a space, the lengths of seal and owner in a byte each, and these two. Behind
+them stand the other fields that are not the default, each with its name, a space, its length, a colon and its value.
 """
 
 from __future__ import annotations

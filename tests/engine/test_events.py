@@ -222,7 +222,7 @@ def test_what_is_off_costs_no_call(desk: Desk) -> None:
 
     off = measure()
     assert all("xadd" not in calls for calls in off) and desk.redis.exists(desk.keys.events) == 0
-    assert off[2]["hmget"] == 2, "of a finish: what `stats` and `run` say"
+    assert off[2]["hmget"] == 1, "of a finish: what `stats` says"
     desk.begin()
     on(desk)
     for calls, costs, more in zip(off, measure(), ({"exists": 1}, {}, {"getrange": 1}), strict=True):

@@ -188,9 +188,10 @@ _GREENLETS = """
 from gevent import monkey; monkey.patch_all()
 import sys, gevent
 from engine import Queue
+from engine.wire.drivers import gathering
+gathering.OVERDUE_S = 60.0
 with Queue("q", url=sys.argv[1]) as queue:
     queue.enqueue("work", None)
-
     import redis
     raw = redis.Redis.from_url(sys.argv[1])
     raw.config_resetstat()
@@ -221,11 +222,56 @@ def test_a_thread_that_was_given_the_turn_and_not_woken_takes_it(relay: Relay, q
 
     with ThreadPoolExecutor(1) as pool, pytest.MonkeyPatch.context() as patch:
         patch.setattr(gathering, "OVERDUE_S", 0.5)
-        gathers._under_way = 1
+        gathers._under_way.add("a batch")
         end = pool.submit(queue.enqueue, "work", None, id="a")
         wait_until(lambda: bool(gathers._waiting), "the enqueue waits")
         gathers._waiting[0].wake = Interrupted(gathers._waiting[0].wake)  # type: ignore[assignment]
         with pytest.raises(KeyboardInterrupt):
-            gathers._end_turn()
+            gathers._end_turn("a batch")
         assert end.result(5).result == "created"
-    assert gathers._under_way == 0
+    assert not gathers._under_way
+
+
+def test_a_thread_whose_enqueue_was_taken_by_one_that_was_interrupted_sends_it_in_the_end(queue: Queue) -> None:
+    """The other one could not even say that it has ended."""
+    gathers = queue.gathering
+    queue.driver.deadline_ms = 100
+    with ThreadPoolExecutor(1) as pool:
+        gathers._under_way.add("a batch")
+        end = pool.submit(queue.enqueue, "work", None, id="a")
+        wait_until(lambda: bool(gathers._waiting), "the enqueue waits")
+        gathers._waiting.popleft()
+        assert end.result(20).result == "created"
+
+
+@pytest.mark.usefixtures("patient")
+def test_when_the_thread_that_sends_for_others_is_interrupted_before_they_have_left_each_of_them_sends_its_own(
+    relay: Relay, queue: Queue, direct: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(relay, queue, enqueues(queue, *(f"j{number}" for number in range(6))))
+    not_after_ms, interrupts = queue.driver.not_after_ms, [KeyboardInterrupt()]
+
+    def interrupted() -> int:
+        if interrupts:
+            raise interrupts.pop()
+        return not_after_ms()
+
+    monkeypatch.setattr(queue.driver, "not_after_ms", interrupted)
+    first, leader, *others = held.release()
+    assert first.result == "created" and isinstance(leader, KeyboardInterrupt)
+    assert [other.result for other in others] == ["created"] * 4
+    assert sorted(ids_of(direct, "waiting")) == ["contact", "j0", *(f"j{number}" for number in range(2, 6))]
+    assert not queue.gathering._under_way
+
+
+def test_a_thread_that_is_interrupted_while_it_sends_alone_leaves_the_way_free(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue.driver, "send", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            queue.enqueue("work", None)
+    assert not queue.gathering._under_way and queue.enqueue("work", None).created

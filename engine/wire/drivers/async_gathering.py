@@ -25,6 +25,7 @@ from engine.wire.drivers.merging import (
     GatheredEnqueue,
     MergedCall,
     merged,
+    shares_of,
 )
 from engine.wire.operations import Enqueue
 
@@ -68,7 +69,7 @@ class _Waiting(GatheredEnqueue):
         self.future = future
 
     def ends(self, outcome: Sent | EngineError) -> None:
-        """Give the task what came of its enqueue, if it still waits."""
+        """Give the task what came of its enqueue, if it still waits for it."""
         if not self.future.done():
             if isinstance(outcome, EngineError):
                 self.future.set_exception(outcome)
@@ -161,33 +162,25 @@ class AsyncGathering:
                 waiting.future.cancel()
             landed()
 
-    async def _carry(self, merged_calls: Sequence[MergedCall], batch: Sequence[_Waiting], landed: Callable[[], None]) -> None:
+    async def _carry(
+        self, merged_calls: Sequence[MergedCall], batch: Sequence[GatheredEnqueue], landed: Callable[[], None]
+    ) -> None:
         """Send the calls of a batch until each has ended, and those that failed as a whole once more in parts."""
         in_flight = [self._carrier.start(merged_call.call, merged_call.intended_ns) for merged_call in merged_calls]
-        open_calls: list[tuple[MergedCall, InFlightCall, Sequence[_Waiting]]] = []
-        at = 0
-        for merged_call, in_flight_call in zip(merged_calls, in_flight, strict=True):
-            open_calls.append((merged_call, in_flight_call, batch[at : at + len(merged_call.jobs)]))
-            at += len(merged_call.jobs)
-        again: list[tuple[MergedCall, _Waiting]] = []
+        open_calls = list(zip(merged_calls, in_flight, shares_of(merged_calls, batch), strict=True))
+        again: list[tuple[MergedCall, GatheredEnqueue]] = []
 
         def after_send() -> None:
             nonlocal open_calls
             ended = [part for part in open_calls if part[1].ended]
             open_calls = [part for part in open_calls if not part[1].ended]
-            for merged_call, in_flight_call, waiting in ended:
-                outcome = in_flight_call.outcome()
-                parts = merged_call.apart(outcome, self._maker)
-                if parts:
-                    again.extend(zip(parts, waiting, strict=True))
-                    continue
-                for one, its_outcome in zip(waiting, merged_call.outcomes(outcome), strict=True):
-                    one.ends(its_outcome)
+            for merged_call, in_flight_call, enqueues in ended:
+                again.extend(merged_call.ended(in_flight_call.outcome(), enqueues, self._maker))
             landed()
 
         await self._carrier.carry(in_flight, after_send, shared=True)
         if again:
-            await self._carry([part for part, _ in again], [waiting for _, waiting in again], landed)
+            await self._carry([part for part, _ in again], [enqueue for _, enqueue in again], landed)
 
     def _next_batch(self) -> list[_Waiting]:
         """Those that leave now: the first in line, within the bounds of a batch, without those whose task was cancelled. What

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
+import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -22,112 +24,128 @@ from engine.wire.drivers.merging import (
     GatheredEnqueue,
     MergedCall,
     merged,
+    shares_of,
 )
 from engine.wire.operations import Enqueue
+
+#: A thread whose enqueue has left with another thread's batch looks so often whether that one is still at it.
+_LOOK_S = 0.1
 
 
 class _Waiting(GatheredEnqueue):
     """An enqueue whose thread waits for its outcome, or for its turn to send a batch that begins with it."""
 
-    __slots__ = ("leads", "not_after_ms", "outcome", "wake")
+    __slots__ = ("leads", "left", "not_after_ms", "outcome", "wake")
 
     def __init__(self, operation: Callable[[int], Enqueue], size_bytes: int, intended_ns: int | None) -> None:
         super().__init__(operation, size_bytes, intended_ns)
         #: Its thread sends the next batch.
         self.leads = False
-        #: Of its call, once it has left.
+        #: The thread that sent it has ended its batch, or was interrupted.
+        self.left = False
+        #: Of its call, once it may have left.
         self.not_after_ms: int | None = None
         self.outcome: Sent | EngineError | None = None
         # A lock as a semaphore: the thread waits by taking it a second time.
         self.wake = threading.Lock()
         self.wake.acquire()
 
+    def ends(self, outcome: Sent | EngineError) -> None:
+        """Keep the outcome for its thread."""
+        self.outcome = outcome
+
 
 class Gathering:
     """Sends the enqueues of one queue in batches, in the order in which they came, one batch at a time. A batch that is under way
-    for long holds up no other."""
+    for long holds up no other.
+
+    A thread may be interrupted anywhere, by a signal or as a greenlet that is killed: no other thread waits for it without end.
+    """
 
     def __init__(self, driver: SyncDriver, maker: CallMaker) -> None:
         self._driver = driver
         self._maker = maker
         self._begin()
+        _ALL.add(self)
 
     def _begin(self) -> None:
         """Begin without waiting enqueues: at first, and in a forked child, which has none of its parent's threads."""
         self._lock = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
-        #: Batches that threads send, and turns to send one that were given to a thread.
-        self._under_way = 0
+        #: What stands for the batches that threads send, and for the turns to send one that were given to a thread.
+        self._under_way: set[object] = set()
         self._pid = os.getpid()
 
     def send(self, operation: Callable[[int], Enqueue], size_bytes: int, intended_ns: int | None = None) -> Sent:
         """Send an enqueue of about this size, alone or with others. Raises as `SyncDriver.send` does."""
         if self._pid != os.getpid():
+            # A fork that Python did not make, so no hook was called.
             self._begin()
-        waiting = None
-        with self._lock:
-            if self._under_way:
-                waiting = _Waiting(operation, size_bytes, intended_ns)
-                self._waiting.append(waiting)
-            else:
-                self._under_way = 1
-        if waiting is not None:
-            return self._wait(waiting)
+        waiting: _Waiting | None = None
+        turn = object()
         try:
-            return self._driver.send(self._maker.call(operation(self._driver.not_after_ms())), intended_ns)
+            with self._lock:
+                if self._under_way:
+                    waiting = _Waiting(operation, size_bytes, intended_ns)
+                    self._waiting.append(waiting)
+                else:
+                    self._under_way.add(turn)
+            if waiting is None:
+                return self._driver.send(self._maker.call(operation(self._driver.not_after_ms())), intended_ns)
+            return self._wait(waiting)
         finally:
-            self._end_turn()
+            if waiting is None:
+                self._end_turn(turn)
+            elif waiting.outcome is None or waiting.leads:
+                self._withdraw(waiting)
 
     def _wait(self, waiting: _Waiting) -> Sent:
         """Wait for what becomes of an enqueue, and send the batch that begins with it when it is its turn."""
-        try:
-            if not waiting.wake.acquire(timeout=OVERDUE_S) and not self._overtakes(waiting):
-                waiting.wake.acquire()
-        except BaseException:
-            # A killed greenlet or an interrupt.
-            self._withdraw(waiting)
-            raise
+        if not waiting.wake.acquire(timeout=OVERDUE_S) and not self._overtakes(waiting):
+            # By then the thread that sent it has an answer or has given up, unless it was interrupted and could not even say so.
+            until_s = time.monotonic() + 2 * self._driver.deadline_ms / 1000
+            while not (waiting.wake.acquire(timeout=_LOOK_S) or waiting.left) and time.monotonic() < until_s:
+                pass
         if waiting.leads:
             self._send_batch(waiting)
         if waiting.outcome is None:
             # The thread that sent it was interrupted. The same call once more is harmless, whatever became of the first.
-            assert waiting.not_after_ms is not None
-            call = self._maker.call(waiting.operation(waiting.not_after_ms))
-            return self._driver.send(call, waiting.intended_ns, again=True)
+            sent_before = waiting.not_after_ms is not None
+            not_after_ms = self._driver.not_after_ms() if waiting.not_after_ms is None else waiting.not_after_ms
+            call = self._maker.call(waiting.operation(not_after_ms))
+            return self._driver.send(call, waiting.intended_ns, again=sent_before)
         if isinstance(waiting.outcome, EngineError):
             raise waiting.outcome
         return waiting.outcome
 
     def _overtakes(self, waiting: _Waiting) -> bool:
-        """Whether this enqueue still waits: then its thread sends a batch beside the one that takes so long."""
+        """Whether the thread of this enqueue sends a batch now: it still waits, so it overtakes the batch that takes so long; or
+        the turn was given to it by a thread that was interrupted before it could say so."""
         with self._lock:
-            if waiting.leads:
-                # The thread that gave it the turn was interrupted before it could wake this one.
-                return True
-            if waiting not in self._waiting:
-                return False
-            self._waiting.remove(waiting)
-            self._under_way += 1
-            waiting.leads = True
-        return True
+            if waiting in self._waiting:
+                self._under_way.add(waiting)
+                waiting.leads = True
+                self._waiting.remove(waiting)
+            return waiting.leads
 
     def _withdraw(self, waiting: _Waiting) -> None:
-        """Take an enqueue back whose thread waits no more, unless it has left. A turn to send goes to the next one."""
+        """The thread of an enqueue waits no more: take it back, unless it has left; a turn to send goes to the next one."""
         with self._lock:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
         if waiting.leads:
-            self._end_turn()
+            self._end_turn(waiting)
 
-    def _end_turn(self) -> None:
-        """A batch is over: the thread of the first enqueue that waits sends the next one."""
+    def _end_turn(self, turn: object) -> None:
+        """A batch is over: the thread of the first enqueue that waits sends the next one. Harmless when repeated."""
         with self._lock:
-            self._under_way -= 1
+            self._under_way.discard(turn)
             if self._under_way or not self._waiting:
                 return
-            first = self._waiting.popleft()
-            self._under_way = 1
+            first = self._waiting[0]
+            self._under_way.add(first)
             first.leads = True
+            self._waiting.popleft()
         first.wake.release()
 
     def _send_batch(self, first: _Waiting) -> None:
@@ -137,29 +155,35 @@ class Gathering:
             with self._lock:
                 size_bytes = first.size_bytes
                 while self._waiting and len(batch) < BATCH_JOBS_MAX and size_bytes < BATCH_BYTES_MAX:
-                    batch.append(self._waiting.popleft())
-                    size_bytes += batch[-1].size_bytes
+                    batch.append(self._waiting[0])
+                    size_bytes += self._waiting.popleft().size_bytes
             not_after_ms = self._driver.not_after_ms()
             for waiting in batch:
                 waiting.not_after_ms = not_after_ms
             self._carry(merged(batch, not_after_ms, self._maker), batch)
         finally:
             for waiting in batch[1:]:
+                waiting.left = True
                 waiting.wake.release()
-            self._end_turn()
 
-    def _carry(self, merged_calls: Sequence[MergedCall], batch: Sequence[_Waiting]) -> None:
+    def _carry(self, merged_calls: Sequence[MergedCall], batch: Sequence[GatheredEnqueue]) -> None:
         """Send the calls of a batch until each has ended, and those that failed as a whole once more in parts."""
         in_flight = [self._driver.start(merged_call.call, merged_call.intended_ns) for merged_call in merged_calls]
         self._driver.carry(in_flight)
-        at = 0
-        for merged_call, in_flight_call in zip(merged_calls, in_flight, strict=True):
-            waiting = batch[at : at + len(merged_call.jobs)]
-            at += len(waiting)
-            outcome = in_flight_call.outcome()
-            parts = merged_call.apart(outcome, self._maker)
-            if parts:
-                self._carry(parts, waiting)
-                continue
-            for one, its_outcome in zip(waiting, merged_call.outcomes(outcome), strict=True):
-                one.outcome = its_outcome
+        again: list[tuple[MergedCall, GatheredEnqueue]] = []
+        for merged_call, in_flight_call, enqueues in zip(merged_calls, in_flight, shares_of(merged_calls, batch), strict=True):
+            again += merged_call.ended(in_flight_call.outcome(), enqueues, self._maker)
+        if again:
+            self._carry([part for part, _ in again], [enqueue for _, enqueue in again])
+
+
+_ALL: weakref.WeakSet[Gathering] = weakref.WeakSet()
+
+
+def _in_a_forked_child() -> None:
+    for gathering in list(_ALL):
+        gathering._begin()  # pyright: ignore[reportPrivateUsage]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_a_forked_child)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from engine.errors import EngineError, ScriptFault
 from engine.observer import Intended
 from engine.wire.call import Call
 from engine.wire.drivers.in_flight import Sent
 from engine.wire.operations import Enqueue, EnqueuedMany, EnqueueMany
+
+T = TypeVar("T")
 
 #: Bounds of what leaves together: the server answers the last enqueue of it after all the others.
 BATCH_JOBS_MAX = 200
@@ -35,6 +37,10 @@ class GatheredEnqueue:
         self.operation = operation
         self.size_bytes = size_bytes
         self.intended_ns = intended_ns
+
+    def ends(self, outcome: Sent | EngineError) -> None:
+        """Give its caller what came of it."""
+        raise NotImplementedError
 
 
 class CallMaker(NamedTuple):
@@ -68,6 +74,26 @@ class MergedCall(NamedTuple):
             return []
         each = self.intended_ns if isinstance(self.intended_ns, tuple) else (None,) * len(self.jobs)
         return [MergedCall(maker.call(job), (job,), intended_ns) for job, intended_ns in zip(self.jobs, each, strict=True)]
+
+    def ended(
+        self, outcome: Sent | EngineError, enqueues: Sequence[GatheredEnqueue], maker: CallMaker
+    ) -> list[tuple[MergedCall, GatheredEnqueue]]:
+        """Give each caller what came of its enqueue; or return the calls to send instead, each with its enqueue."""
+        parts = self.apart(outcome, maker)
+        if not parts:
+            for enqueue, its_outcome in zip(enqueues, self.outcomes(outcome), strict=True):
+                enqueue.ends(its_outcome)
+        return list(zip(parts, enqueues if parts else (), strict=True))
+
+
+def shares_of(merged_calls: Sequence[MergedCall], enqueues: Sequence[T]) -> list[Sequence[T]]:
+    """The enqueues that each of these calls carries."""
+    shares: list[Sequence[T]] = []
+    at = 0
+    for merged_call in merged_calls:
+        shares.append(enqueues[at : at + len(merged_call.jobs)])
+        at += len(merged_call.jobs)
+    return shares
 
 
 def merged(gathered: Iterable[GatheredEnqueue], not_after_ms: int, maker: CallMaker) -> list[MergedCall]:
