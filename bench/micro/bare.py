@@ -6,7 +6,6 @@ It has no driver, validation or operation objects, so the difference to it is th
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,9 +19,7 @@ from engine.queue import producing
 from engine.wire.call import Call
 
 #: Slots that differ between jobs. If any other slot differs, the script has changed, and this loop refuses to run.
-_OF_THE_JOB = {"job", "run", "id", "not_after_ms", "tail"}
-#: Bytes of the nonce and of `not_after_ms` at the beginning of the tail.
-_NONCE_BYTES, _VOID_BYTES = 8, 6
+_OF_THE_JOB = {"job", "run", "id", "not_after_ms"}
 _DEADLINE_MS = 10_000
 
 
@@ -35,7 +32,7 @@ class BareEnqueue:
 
     def __init__(self, queue: engine.Queue, plain: redis.Redis) -> None:
         self._plain = plain
-        one, other = (self._call(queue, nonce, void_ms) for nonce, void_ms in ((b"nonce--1", 1), (b"nonce--2", 2)))
+        one, other = (self._call(queue, void_ms) for void_ms in (1, 2))
         assert one.script is not None
         names = (*one.script.keys, *one.script.arguments)
         words, others = (*one.keys, *one.arguments), (*other.keys, *other.arguments)
@@ -45,15 +42,15 @@ class BareEnqueue:
         slots = dict(zip(names, words, strict=True))
         payload = compact(PAYLOAD)
         self._words: list[Any] = list(words)
-        self._at = {name: at for at, name in enumerate(names) if name in _OF_THE_JOB}
+        self._at = {name: at for at, name in enumerate(names)}
         self._key_count = len(one.keys)
         self._digest = str(plain.script_load(one.script.text))
         job = str(slots["id"])
         self._job_prefix, self._run_prefix = (str(slots[name]).removesuffix(job) for name in ("job", "run"))
-        # The tail is nonce and not_after_ms, then a part that is equal for all jobs, then the payload.
+        # The tail is a part that is equal for all jobs, then the payload.
         tail: Any = slots["tail"]
-        self._middle = tail[_NONCE_BYTES + _VOID_BYTES : len(tail) - len(payload)]
-        if tail != b"nonce--1" + (1).to_bytes(_VOID_BYTES, "big") + self._middle + payload:
+        self._middle = tail[: len(tail) - len(payload)]
+        if tail != self._middle + payload:
             raise NewSlot("enqueue: the tail of the envelope has another layout than this loop builds")
 
     def run(self, jobs: int) -> None:
@@ -68,13 +65,13 @@ class BareEnqueue:
             words[at_run] = self._run_prefix + job
             words[at_id] = job
             words[at_void] = void_ms
-            words[at_tail] = os.urandom(_NONCE_BYTES) + void_ms.to_bytes(_VOID_BYTES, "big") + middle + dumps(PAYLOAD).encode()
+            words[at_tail] = middle + dumps(PAYLOAD).encode()
             evalsha(digest, key_count, *words)
 
     @staticmethod
-    def _call(queue: engine.Queue, nonce: bytes, void_ms: int) -> Call[Any]:
+    def _call(queue: engine.Queue, void_ms: int) -> Call[Any]:
         draft = producing.draft(NAME, PAYLOAD, queue.payload_bytes_max)
-        return queue.model.call(draft.operation(nonce, void_ms))
+        return queue.model.call(draft.operation(b"", void_ms))
 
 
 def _encoder() -> Callable[[object], str]:

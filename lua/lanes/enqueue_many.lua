@@ -104,8 +104,8 @@ for page = 1, count, PIECE / 2 do
       lane.gains = true
       local due_ms = 0
       if delay_ms ~= 0 then
-        -- anchor: bulk-jobs-are-due-in-full-time
         local member = due_member(sequence, id)
+        -- anchor: bulk-jobs-are-due-in-full-time
         due_ms = delay_ms > 0 and now_ms + delay_ms or -delay_ms
         delayed[#delayed + 1], delayed[#delayed + 2] = due_ms, member
         -- The earliest job of this call; among equal times the first one has the lower sequence.

@@ -11,7 +11,7 @@ MEMBERS = (
         "a late copy of a beat lists who has left",
         (Edit("late-beat-is-ignored", "if last < -1 then return reply(beat.until_ms > 0 and 'repeated' or 'left') end"),),
         ("member",),
-        ("beats",),
+        ("beats of workers that leave",),
     ),
     Removal(
         7,

@@ -40,13 +40,7 @@ TIMES = (
     Removal(
         13,
         "delayed jobs of a bulk are due in half of the time",
-        (
-            Edit(
-                "bulk-jobs-are-due-in-full-time",
-                "local due_ms, member = delay_ms > 0 and now_ms + math.floor(delay_ms / 2) or -delay_ms, "
-                "due_member(sequence, id)",
-            ),
-        ),
+        (Edit("bulk-jobs-are-due-in-full-time", "due_ms = delay_ms > 0 and now_ms + math.floor(delay_ms / 2) or -delay_ms"),),
         ("early",),
         ("calm",),
     ),
