@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE = $(if $(BUSY),$(BIN)/python -m chaos.busy $(BUSY) -- )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench bench-engine bench-guard peers interop judge test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
+.PHONY: help setup bench bench-engine bench-guard bench-scale peers interop judge test test-all test-nightly test-times mutate features simulate simulate-rules soak check docs format generate doctor clean distclean
 
 help:
 	@echo 'make bench [SEED=1] [MODEL=bull] [MUTANT=name]   load, six faults, then the verdict (3 minutes); fails unless valid'
@@ -34,6 +34,7 @@ help:
 	@echo 'make bench MODEL=all [SEED=1]       45 seconds and the costs of each model, and one table of all (up to 30 minutes)'
 	@echo 'make bench-engine [QUICK=1] [ONLY=drain] [PROFILE=1]   the engine next to its floor, as ratios (12 minutes, quick: 2)'
 	@echo 'make bench-guard [BASE=commit] [ONLY=claim]   enqueue, claim, finish and drain beside the commit before, as ratios (2 minutes)'
+	@echo 'make bench-scale [QUICK=1] [ONLY=lanes] [DOCS=1]   each script while a queue grows to ten million jobs (8 minutes, quick: 2)'
 	@echo 'make peers [ONLY="ironclaim bullmq"] [REPEAT=3] [DOCS=1]  other job queues beside this one, in one table (25 minutes)'
 	@echo 'make interop [ONLY=mixed] [SEED=1]  the original npm client bull beside the engine on one queue, then the verdicts (4 minutes)'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
@@ -81,6 +82,10 @@ bench-engine: setup
 # Exit code 1 where a part is slower than before, by more than the noise of two runs of one commit.
 bench-guard: setup
 	@$(BIN)/python -m bench.micro.guard $(if $(BASE),--base $(BASE)) $(foreach part,$(ONLY),--only $(part))
+
+# ONLY is the first word of what grows: waiting, delayed, active, lanes, parked, classes, workers, schedules, finished or dead.
+bench-scale: setup
+	@$(BIN)/python -m bench.micro.scale $(if $(QUICK),--quick) $(foreach name,$(ONLY),--only $(name)) $(if $(DOCS),--docs)
 
 peers: setup
 	@$(BIN)/python -m bench.peers $(foreach name,$(ONLY),--only $(name)) $(if $(REPEAT),--repeat $(REPEAT)) $(if $(REDELIVERY_S),--redelivery-s $(REDELIVERY_S)) $(if $(DOCS),--docs)

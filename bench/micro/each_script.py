@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import redis
 
 import engine
-from bench.micro.jobs import LEASE_MS, Claims, run_as_eval
-from bench.micro.payload import NAME, PAYLOAD
+from bench.micro.desk import BATCH, Desk
+from bench.micro.jobs import LEASE_MS, run_as_eval
+from bench.micro.payload import NAME
 from bench.micro.place import client, evalsha_stats, pin_client, pinned_server
-from engine.queue import producing
 from engine.wire.call import Call
 from engine.wire.drivers.delivery import DEADLINE_MS
 from engine.wire.operations import (
@@ -33,15 +32,12 @@ from engine.wire.operations import (
     Count,
     Drop,
     EnableSchedule,
-    Enqueue,
     EnqueueMany,
     Extend,
     ExtendLock,
-    Failure,
     Finish,
     Forget,
     Inspect,
-    Lease,
     Limit,
     Listing,
     ListRunTimes,
@@ -74,48 +70,9 @@ from engine.wire.operations import (
 )
 from engine.wire.scripts import load_folder, scripts_folder
 
-BATCH = 10
 BULK = 100
 _DELAY_MS = 1
 _INCARNATION = "00000000000000b2"
-
-
-class Desk:
-    """One queue on its server, with helpers that prepare what a script needs."""
-
-    def __init__(self, queue: engine.Queue, plain: redis.Redis) -> None:
-        self.queue, self.plain = queue, plain
-        self.claims = Claims(queue)
-        self._counter = 0
-        self.queue.driver.server_now_ms()
-
-    def enqueues(self, count: int, **options: Any) -> tuple[Enqueue, ...]:
-        """Operations that create this many jobs."""
-        drafts = [producing.draft(NAME, PAYLOAD, self.queue.payload_bytes_max, options=options) for _ in range(count)]
-        nonce, void_ms = os.urandom(8), self.void_ms()
-        return tuple(draft.operation(nonce, void_ms) for draft in drafts)
-
-    def void_ms(self) -> int:
-        """The time after which a call made now is void."""
-        return self.queue.driver.not_after_ms()
-
-    def waiting(self, count: int = BATCH, **options: Any) -> None:
-        """Enqueue this many jobs."""
-        run_as_eval(self.plain, self.queue.model.call(EnqueueMany(self.enqueues(count, **options))))
-
-    def leased(self, count: int = BATCH) -> tuple[Lease, ...]:
-        """Enqueue and lease this many jobs."""
-        self.waiting(count)
-        return tuple(job.lease for job in run_as_eval(self.plain, self.claims.call(count)).jobs)
-
-    def failed(self) -> tuple[Failure, ...]:
-        """Lease jobs, and return failures of their handlers."""
-        return tuple(Failure(lease, "RuntimeError: planned", 60_000) for lease in self.leased())
-
-    def counter(self) -> int:
-        """The counter of the next sweep."""
-        self._counter += 1
-        return self._counter
 
 
 def _claim(desk: Desk) -> Call[Any]:

@@ -17,8 +17,10 @@ from matplotlib.ticker import FuncFormatter
 from bench.micro.targets import TARGETS, Numbers, verdict
 
 # Colours of Okabe and Ito, distinguishable with any colour vision; no information is given by colour alone.
-_BLUE, _ORANGE, _GREEN, _GREY, _INK, _SOFT = "#0072b2", "#c04e00", "#00805d", "#8c959f", "#1b1f24", "#57606a"
-_SETTINGS: Any = {
+BLUE, ORANGE, GREEN, GREY, INK, SOFT = "#0072b2", "#c04e00", "#00805d", "#8c959f", "#1b1f24", "#57606a"
+#: Colours and styles of lines that are told apart.
+LINES = ((BLUE, "-"), (GREEN, "--"), (INK, ":"), ("#a0487f", "-."), ("#8a6d00", "-"))
+SETTINGS: Any = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
@@ -29,21 +31,21 @@ _SETTINGS: Any = {
     "grid.color": "#d8dee4",
     "grid.linewidth": 0.6,
     "legend.frameon": False,
-    "text.color": _INK,
-    "axes.labelcolor": _SOFT,
+    "text.color": INK,
+    "axes.labelcolor": SOFT,
 }
 _STATES = ("waiting", "active", "finished", "tombstone")
 
 
 def draw(parts: Mapping[str, Any], numbers: Numbers, subtitle: str, path: Path) -> None:
     """Write the figure of what was measured; a panel without numbers is labelled `not measured`."""
-    with rc_context(_SETTINGS):
+    with rc_context(SETTINGS):
         drawn = Figure(figsize=(13.5, 14), dpi=110, layout=ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.12))
         drawn.suptitle("Ironclaim next to its floor", x=0.012, ha="left", fontsize=16, fontweight="bold")
         grid = drawn.add_gridspec(4, 2, height_ratios=[0.04, 1, 0.9, 0.9])
         note = drawn.add_subplot(grid[0, :])
         note.axis("off")
-        note.text(0, 1, "\n".join(wrap(subtitle, 190)), va="top", fontsize=9.5, color=_SOFT)
+        note.text(0, 1, "\n".join(wrap(subtitle, 190)), va="top", fontsize=9.5, color=SOFT)
         places: dict[str, tuple[Any, Callable[[Axes, Any], None]]] = {
             "drain": (grid[1, 0], _drain),
             "claim_cost": (grid[2, :], _claim_cost),
@@ -57,7 +59,7 @@ def draw(parts: Mapping[str, Any], numbers: Numbers, subtitle: str, path: Path) 
                 plot(panel, parts[name])
             else:
                 panel.axis("off")
-                panel.text(0.5, 0.5, f"{name.replace('_', ' ')}: not measured", ha="center", color=_SOFT)
+                panel.text(0.5, 0.5, f"{name.replace('_', ' ')}: not measured", ha="center", color=SOFT)
         drawn.savefig(path)
 
 
@@ -65,8 +67,8 @@ def _drain(panel: Axes, part: Mapping[str, Any]) -> None:
     rates = {name: median(values) / 1000 for name, values in part["jobs_per_s"].items()}
     names = list(rates)
     spread = [[abs(edge(part["jobs_per_s"][name]) / 1000 - rates[name]) for name in names] for edge in (min, max)]
-    colours = [_GREY if name.startswith("floor") else _BLUE if name.startswith("inline") else _GREEN for name in names]
-    panel.barh(names, [rates[name] for name in names], color=colours, xerr=spread, error_kw={"ecolor": _INK, "lw": 1})
+    colours = [GREY if name.startswith("floor") else BLUE if name.startswith("inline") else GREEN for name in names]
+    panel.barh(names, [rates[name] for name in names], color=colours, xerr=spread, error_kw={"ecolor": INK, "lw": 1})
     panel.invert_yaxis()
     for at, name in enumerate(names):
         edge = rates[name] + spread[1][at]
@@ -74,7 +76,7 @@ def _drain(panel: Axes, part: Mapping[str, Any]) -> None:
         words.set(va="center", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     floor = rates[next(name for name in reversed(names) if name.startswith("floor"))]
     for share, style, label in ((1.0, "-", "the floor"), (0.7, "--", "target: 70 % of it")):
-        panel.axvline(share * floor, color=_ORANGE, ls=style, lw=1.5, label=label)
+        panel.axvline(share * floor, color=ORANGE, ls=style, lw=1.5, label=label)
     panel.set_xlim(0, 1.15 * max(max(values) for values in part["jobs_per_s"].values()) / 1000)
     panel.set_title("Drain of one worker process, by path and batch")
     panel.set_xlabel("1,000 jobs per second; median, whiskers: least and most")
@@ -84,14 +86,14 @@ def _drain(panel: Axes, part: Mapping[str, Any]) -> None:
 
 def _claim_cost(panel: Axes, part: Mapping[str, Any]) -> None:
     at, ticks, labels = 0, [], []
-    for (name, cells), colour in zip(part["redis_us_per_job"].items(), (_BLUE, _GREEN, _GREY), strict=False):
+    for (name, cells), colour in zip(part["redis_us_per_job"].items(), (BLUE, GREEN, GREY), strict=False):
         middles = [median(values) for values in cells.values()]
         spread = [[abs(edge(values) - median(values)) for values in cells.values()] for edge in (min, max)]
         places = list(range(at, at + len(cells)))
-        bars = panel.bar(places, middles, 0.7, color=colour, yerr=spread, error_kw={"ecolor": _INK, "lw": 1})
+        bars = panel.bar(places, middles, 0.7, color=colour, yerr=spread, error_kw={"ecolor": INK, "lw": 1})
         panel.bar_label(bars, [f"{middle:.1f}" for middle in middles], label_type="center", color="white", fontsize=9)
         bound = 1.5 * min(middles)
-        panel.hlines(bound, places[0] - 0.45, places[-1] + 0.45, color=_ORANGE, ls="--", lw=1.5)
+        panel.hlines(bound, places[0] - 0.45, places[-1] + 0.45, color=ORANGE, ls="--", lw=1.5)
         words = f"{name}: max / min {part['ratios'][name]:.2f}"
         # At the top, where no whisker reaches.
         panel.text(places[0] - 0.45, 0.95, words, transform=panel.get_xaxis_transform(), fontsize=9.5)
@@ -111,11 +113,9 @@ def _memory(panel: Axes, part: Mapping[str, Any]) -> None:
     bounds = {target.key.removeprefix("bytes_"): target.bound for target in TARGETS if target.key.startswith("bytes_")}
     for at, (server, states) in enumerate(servers.items()):
         left = [place + (at - 0.5) * 0.4 for place in range(len(_STATES))]
-        bars = panel.bar(
-            left, [states[state] for state in _STATES], 0.38, color=(_BLUE, _GREEN)[at % 2], label=server.capitalize()
-        )
+        bars = panel.bar(left, [states[state] for state in _STATES], 0.38, color=(BLUE, GREEN)[at % 2], label=server.capitalize())
         panel.bar_label(bars, fmt="%.0f", padding=2, fontsize=9)
-        panel.hlines(bounds[server], left[0] - 0.22, left[0] + 0.22, color=_ORANGE, lw=2.5, label="" if at else "target")
+        panel.hlines(bounds[server], left[0] - 0.22, left[0] + 0.22, color=ORANGE, lw=2.5, label="" if at else "target")
     panel.set_xticks(range(len(_STATES)), _STATES)
     panel.set_title("Memory of a job with a 200-byte payload, by state")
     panel.set_ylabel("bytes of used_memory per job")
@@ -125,7 +125,7 @@ def _memory(panel: Axes, part: Mapping[str, Any]) -> None:
 
 
 def _pickup(panel: Axes, part: Mapping[str, Any]) -> None:
-    for role, colour, style in (("bare", _GREY, "--"), ("worker", _BLUE, "-")):
+    for role, colour, style in (("bare", GREY, "--"), ("worker", BLUE, "-")):
         samples = sorted(value for slice_ in part["samples_ms"][role] for value in slice_)
         shares = [(at + 1) / len(samples) for at in range(len(samples))]
         quantiles = part["pickup_ms"]
@@ -148,8 +148,8 @@ def _targets(panel: Axes, numbers: Numbers) -> None:
     for at, (target, value) in enumerate(known):
         met = verdict(target, numbers) == "met"
         reach = target.reach(value)
-        panel.plot([1, reach], [at, at], color=_GREY, lw=1)
-        panel.plot([reach], [at], marker="o" if met else "X", ms=9, color=_GREEN if met else _ORANGE)
+        panel.plot([1, reach], [at, at], color=GREY, lw=1)
+        panel.plot([reach], [at], marker="o" if met else "X", ms=9, color=GREEN if met else ORANGE)
         panel.annotate(
             f"{target.shown(value)} {'met' if met else 'missed'}",
             # To the right of the bar, where it does not cover the name of a row.
@@ -159,7 +159,7 @@ def _targets(panel: Axes, numbers: Numbers) -> None:
             va="center",
             fontsize=9,
         )
-    panel.axvline(1, color=_INK, lw=1.2)
+    panel.axvline(1, color=INK, lw=1.2)
     sides = ("≥", "≤")
     names = [f"{target.key} {sides[0] if target.at_least else sides[1]} {target.bound:g}" for target, _ in known]
     panel.set_yticks(range(len(known)), names)

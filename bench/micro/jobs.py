@@ -35,7 +35,7 @@ class Claims:
         self._incarnation = f"{owner:016x}"
         self._counter = 0
 
-    def call(self, limit: int, leases: tuple[Lease, ...] = ()) -> Call[Any]:
+    def call(self, limit: int, leases: tuple[Lease, ...] = (), lease_ms: int = LEASE_MS) -> Call[Any]:
         """The call of the next claim; if leases are given, fused with their finish."""
         self._counter += 1
         self._queue.driver.server_now_ms()
@@ -43,7 +43,7 @@ class Claims:
             incarnation=self._incarnation,
             counter=self._counter,
             limit=limit,
-            lease_ms=LEASE_MS,
+            lease_ms=lease_ms,
             not_after_ms=self._queue.driver.not_after_ms(),
             owner="bench",
             sleep_max_ms=_SLEEP_MAX_MS,

@@ -1,0 +1,167 @@
+"""`make bench-scale`: how long each script takes on the server, while one dimension of a queue grows in decades.
+
+    python -m bench.micro.scale [--quick] [--only "lanes"] [--docs]
+
+A script runs alone, so one that takes long holds up everybody. None may take longer than 5 ms, whatever the size of the queue,
+but an enqueue of a caller's own bulk of 1,000; and its time may grow with the logarithm of the size at most. Exit codes: 0
+measured (met or missed), 2 cannot be measured here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import engine
+from bench.micro.card import machine_card, one_line
+from bench.micro.desk import Desk
+from bench.micro.place import ROOT, Unpinnable, check_cores, client, pin_client, pinned_server, servers
+from bench.micro.scale_bounds import BOUND_MS, FLAT_BELOW, SMALL_MS
+from bench.micro.scale_calls import OWN_BULK, STEPS, Meter
+from bench.micro.scale_states import STATES, State, fill_fast
+
+FOLDER = ROOT / "runs" / "bench-scale"
+MEASURED, UNKNOWN = 0, 2
+#: Jobs that wait in every dimension, so that each call finds some.
+BASE_JOBS = 2_000
+#: At each size a step is taken so often, or for so long, but five times at least.
+ROUNDS, STEP_S, ROUNDS_LEAST = 100, 0.15, 5
+QUICK_MOST, QUICK_STEP_S = 10_000, 0.05
+
+#: Dimension -> title of the call -> size -> milliseconds of each call.
+Found = dict[str, dict[str, dict[int, list[float]]]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.micro.scale", description="Each script while the queue grows.")
+    parser.add_argument("--quick", action="store_true", help=f"sizes up to {QUICK_MOST:,}: one to two minutes")
+    parser.add_argument("--only", choices=STATES, action="append", help="this dimension alone (may be given more than once)")
+    parser.add_argument("--docs", action="store_true", help="write docs/scale.md and docs/scale.png, too")
+    options = parser.parse_args(arguments)
+    try:
+        check_cores()
+    except Unpinnable as error:
+        print(f"bench-scale: {error}", file=sys.stderr)
+        return UNKNOWN
+    card = one_line(machine_card(servers()))
+    pin_client()
+    print(card, flush=True)
+    states = {name: STATES[name].up_to(QUICK_MOST) if options.quick else STATES[name] for name in options.only or STATES}
+    found = measure(states, QUICK_STEP_S if options.quick else STEP_S, lambda text: print(text, flush=True))
+    _write(found, card, docs=options.docs)
+    return MEASURED
+
+
+def measure(states: Mapping[str, State], step_s: float, report: Callable[[str], None]) -> Found:
+    """Grow each dimension on a server of its own, and measure every call at each of its sizes."""
+    found: Found = {}
+    started_s = time.monotonic()
+    for name, state in states.items():
+        found[state.title] = {}
+        with ExitStack() as stack:
+            server = stack.enter_context(pinned_server())
+            desk = Desk(stack.enter_context(engine.Queue("scale", url=server.url)), client(server), state.classes)
+            fill_fast(desk, BASE_JOBS)
+            before = 0
+            for size in state.sizes:
+                state.grow(desk, before, size)
+                before = size
+                for title, took_ms in _calls(desk, name, step_s).items():
+                    found[state.title].setdefault(title, {})[size] = took_ms
+                report(f"{time.monotonic() - started_s:6.0f} s  {size:,} {state.title}")
+            for connected in desk.sockets:
+                connected.close()
+    return found
+
+
+def _calls(desk: Desk, name: str, step_s: float) -> dict[str, list[float]]:
+    """Milliseconds of the calls of each step."""
+    meter = Meter(desk)
+    for step, dimensions in STEPS.items():
+        if dimensions and name not in dimensions:
+            continue
+        end_s = time.monotonic() + step_s
+        for turn in range(ROUNDS):
+            if turn >= ROUNDS_LEAST and time.monotonic() > end_s:
+                break
+            step(meter)
+    return meter.took_ms
+
+
+def growth(medians: Mapping[int, float]) -> float:
+    """The exponent of the growth over the last two sizes: 0 is flat, 1 is linear."""
+    sizes = sorted(medians)
+    if len(sizes) < 2 or max(medians.values()) < SMALL_MS:
+        return 0.0
+    before, after = sizes[-2:]
+    return math.log(medians[after] / max(medians[before], 1e-3)) / math.log(after / before)
+
+
+def rows(found: Found) -> list[dict[str, Any]]:
+    """One row for each dimension and call: medians by size, the largest 95th percentile, the slowest, the growth, the verdict."""
+    table: list[dict[str, Any]] = []
+    for dimension, calls in found.items():
+        for title, sizes in calls.items():
+            medians = {size: median(values) for size, values in sizes.items()}
+            slow = max(_percentile_95(values) for values in sizes.values())
+            exponent = growth(medians)
+            row = {"dimension": dimension, "call": title, "medians": medians, "p95_ms": slow, "growth": exponent}
+            row["most_ms"] = max(max(values) for values in sizes.values())
+            row["met"] = (title == OWN_BULK or slow <= BOUND_MS) and exponent < FLAT_BELOW
+            table.append(row)
+    return table
+
+
+def _percentile_95(values: Sequence[float]) -> float:
+    return sorted(values)[math.ceil(0.95 * len(values)) - 1]
+
+
+def last_line(table: Sequence[Mapping[str, Any]]) -> str:
+    """The slowest call, the one that grows most, and how many meet the bounds."""
+    bounded = [row for row in table if row["call"] != OWN_BULK]
+    slowest, steepest = max(bounded, key=lambda row: row["p95_ms"]), max(table, key=lambda row: row["growth"])
+    met = sum(row["met"] for row in table)
+    return (
+        f'scale: slowest="{slowest["call"]}" ms={slowest["p95_ms"]:.2f} ({slowest["dimension"]}) '
+        f'slope_max={steepest["growth"]:.2f} ("{steepest["call"]}", {steepest["dimension"]}) met={met}/{len(table)}'
+    )
+
+
+def _write(found: Found, card: str, *, docs: bool) -> None:
+    # Imported late, because importing matplotlib is slow.
+    from bench.micro.scale_figure import draw, markdown
+
+    table = rows(found)
+    base = FOLDER / datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    base.with_suffix(".json").write_text(json.dumps({"machine": card, "rows": table, "ms": found}) + "\n")
+    base.with_suffix(".md").write_text(markdown(table, card))
+    draw(table, card, base.with_suffix(".png"))
+    if docs:
+        for ending in (".md", ".png"):
+            shutil.copy(base.with_suffix(ending), (ROOT / "docs" / "scale").with_suffix(ending))
+    print(f"{'ms':<65} {'first':>8} {'last':>8} {'p95':>8} {'slowest':>8} {'growth':>8}")
+    for row in sorted(table, key=lambda row: (list(found).index(row["dimension"]), -row["p95_ms"])):
+        sizes = sorted(row["medians"])
+        numbers = (row["medians"][sizes[0]], row["medians"][sizes[-1]], row["p95_ms"], row["most_ms"], row["growth"])
+        shown = " ".join(f"{number:8.3f}" for number in numbers)
+        print(f"{row['dimension']:<24} {row['call']:<40} {shown}  {'' if row['met'] else 'MISSED'}")
+    for ending in (".json", ".md", ".png"):
+        path = base.with_suffix(ending)
+        print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    print(last_line(table), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

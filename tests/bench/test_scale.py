@@ -1,0 +1,94 @@
+"""`make bench-scale` at a tiny size: every call of every dimension is measured, and the queue is as large as before after it."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import engine
+from bench.micro import place, scale
+from bench.micro.desk import Desk
+from bench.micro.scale_calls import OWN_BULK, STEPS, Meter
+from bench.micro.scale_figure import draw, markdown
+from bench.micro.scale_states import STATES, fill_fast
+from engine.testing import EmbeddedServer
+from engine.wire.operations import Count
+
+pytestmark = pytest.mark.skipif(os.cpu_count() == 1, reason="the server and the client need a core each")
+
+
+def silent(_text: str) -> None:
+    """Nobody reads what a test tells."""
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_each_dimension_is_measured_at_each_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale, "ROUNDS_LEAST", 1)
+    monkeypatch.setattr(scale, "BASE_JOBS", 200)
+    state = replace(STATES[name], sizes=(2, 20))
+    found = scale.measure({name: state}, 0.0, silent)
+    assert set(found) == {state.title}
+    assert len(found[state.title]) >= 30
+    for title, sizes in found[state.title].items():
+        assert set(sizes) == {2, 20}, title
+        assert all(value > 0 for values in sizes.values() for value in values), title
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
+def test_a_step_leaves_the_queue_as_large_as_it_was(step: Any, server: EmbeddedServer) -> None:
+    with engine.Queue("scale", url=server.url) as queue:
+        desk = Desk(queue, place.client(server))
+        fill_fast(desk, 1_500)
+        before = queue.counts()
+        meter = Meter(desk)
+        step(meter)
+        after = queue.counts()
+        assert [getattr(after, state) for state in ("waiting", "delayed", "active", "dead")] == [1_500, 0, 0, 0]
+        assert before.waiting == 1_500 and meter.took_ms
+
+
+def test_a_fast_fill_makes_jobs_like_any_other(server: EmbeddedServer) -> None:
+    with engine.Queue("scale", url=server.url) as queue:
+        desk = Desk(queue, place.client(server))
+        fill_fast(desk, 2_345, priority=3)
+        assert queue.counts().waiting == 2_345
+        claimed = queue.driver.run(desk.claims.call(1_000))
+        assert len({job.lease.job for job in claimed.jobs}) == 1_000
+        with pytest.raises(RuntimeError, match="was sent 2 times"):
+            meter = Meter(desk)
+            call = queue.model.call(Count())
+            desk.plain.config_resetstat = lambda: queue.driver.run(call)  # type: ignore[method-assign]
+            place.client(server).config_resetstat()
+            meter.send("counts", call)
+
+
+def test_growth_is_the_exponent_over_the_last_decade() -> None:
+    assert math.isclose(scale.growth({10: 9.0, 100: 1.0, 1_000: 10.0}), 1.0)
+    assert math.isclose(scale.growth({100: 2.0, 10_000: 2.0}), 0.0)
+    # Too small to matter, or nothing to compare.
+    assert scale.growth({10: 0.01, 100: 0.1}) == scale.growth({10: 5.0}) == 0.0
+
+
+def test_a_call_misses_when_it_is_slow_or_grows(tmp_path: Path) -> None:
+    found: scale.Found = {
+        "lanes": {
+            "flat": {10: [0.1] * 20, 100: [0.1] * 19 + [9.0]},
+            "slow": {10: [6.0] * 20, 100: [6.0] * 20},
+            "steep": {10: [0.1] * 20, 100: [1.0] * 20},
+            OWN_BULK: {10: [7.0] * 20, 100: [7.0] * 20},
+        }
+    }
+    table = scale.rows(found)
+    assert {row["call"]: row["met"] for row in table} == {"flat": True, "slow": False, "steep": False, OWN_BULK: True}
+    assert table[0]["most_ms"] == 9.0 and table[0]["p95_ms"] == 0.1
+    line = scale.last_line(table)
+    assert line == 'scale: slowest="slow" ms=6.00 (lanes) slope_max=1.00 ("steep", lanes) met=2/4'
+    page = markdown(table, "a machine")
+    assert "| slow | 6.00 | 6.00 | 6.00 | 6.00 | 0.00 | **missed** |" in page and "| flat |" in page
+    draw(table, "a machine", tmp_path / "scale.png")
+    assert (tmp_path / "scale.png").stat().st_size > 10_000
