@@ -49,7 +49,7 @@ from engine.wire.operations import (
     TickPolicy,
     Timing,
 )
-from engine.worker.machine.sweeping import DONE_MAX, SWEEP_LIMIT
+from engine.worker.machine.sweeping import DONE_MAX, ORPHANS_PAGE, SWEEP_LIMIT
 
 _BULK = 1_000
 #: The one call that may take longer than others: a caller asks for so many at once.
@@ -202,7 +202,7 @@ def _beat(meter: Meter) -> None:
     meter.run("beat", Beat(_INCARNATION, desk.counter(), BEAT_MS, desk.void_ms() + BEAT_MS, LEASE_MS, _SWEEP_MS, "{}"))
     meter.prepare(Beat(_GONE, desk.counter(), 1, desk.void_ms(), LEASE_MS, _SWEEP_MS, "{}"))
     time.sleep(0.002)
-    meter.run("orphans, a page", Sweep(_INCARNATION, desk.counter(), SWEEP_LIMIT, _SWEEP_MS, 0, orphans=True))
+    meter.run("orphans, a page", Sweep(_INCARNATION, desk.counter(), ORPHANS_PAGE, _SWEEP_MS, 0, orphans=True))
     meter.run(f"workers {_PAGE}", ListWorkers(0, _PAGE))
     meter.run("read_worker_updates", ReadWorkerUpdates(0, "worker"))
 

@@ -17,8 +17,8 @@ from engine.queue.steps import DeadlineBound, Steps
 from engine.wire.operations import Clean, Cleaned, Era, Forget, Forgotten
 
 CLEANED = ("waiting", "blocked", "delayed", "dead", "finished")
-#: Jobs that one call looks at.
-PIECE = 500
+#: Jobs that one call looks at: to remove one takes the server some 25 us.
+PIECE = 100
 #: In the order of time where the model keeps them so: behind the first young one there are only younger ones.
 _TIMED = ("dead", "finished")
 _ROUNDS = 100
@@ -68,8 +68,7 @@ def obliterating(force: object) -> Steps[bool]:
             removed += some
         if not removed:
             break
-    while (yield from _forget("end", force)).more:
-        pass
+    yield from _forget("end", force)
     return True
 
 
@@ -96,6 +95,16 @@ def _piece(state: str, age_ms: int, era: Era | None, offset: int, most: int) -> 
 
 
 def _forget(phase: Literal["begin", "end"], force: bool) -> Steps[Forgotten]:
+    """Begin or end, with as many calls as it takes. Returns the reply of the first one, or the one that says busy."""
+    first: Forgotten | None = None
+    while True:
+        reply = yield from _forget_piece(phase, force)
+        first = first or reply
+        if reply.busy or not reply.more:
+            return reply if reply.busy else first
+
+
+def _forget_piece(phase: Literal["begin", "end"], force: bool) -> Steps[Forgotten]:
     op_id = administering.new_op_id()
 
     def operation(not_after_ms: int) -> Forget:

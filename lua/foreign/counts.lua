@@ -13,7 +13,7 @@
 --   layout    layout of the keyspace, '' = the format has only one
 --   settings  settings of the model
 --   items     1 for each class: its name
--- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing
+-- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, '' (no call counts a part)
 
 local srv_us = server_us(now_ms, sweep)
 now_ms = math.floor(srv_us / 1000)
@@ -36,6 +36,5 @@ for _, state in ipairs({ 'delayed', 'active', 'dead', 'done' }) do reply[#reply 
 local totals = redis.call('HMGET', stats, 'finished', 'buried')
 reply[#reply + 1] = tonumber(totals[1] or 0)
 reply[#reply + 1] = tonumber(totals[2] or 0)
-reply[#reply + 1] = 0
-reply[#reply + 1] = 0
+for _, rest in ipairs({ 0, 0, '' }) do reply[#reply + 1] = rest end
 return reply

@@ -16,7 +16,7 @@
 --   layout    layout of the keyspace, '' = the format has only one
 --   settings  settings of the model
 --   counter   counter of the incarnation's sweeps
---   limit     number: most leases to read
+--   limit     number: most leases to look at, of which it takes 50 away at most
 --   most_ms   number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried, id, fence, nonce, crashes
 

@@ -23,7 +23,7 @@
 --   settings     settings of the model
 --   incarnation  16 hex digits
 --   counter      counter of the incarnation's sweeps
---   limit        number: most leases to take away, and most jobs to move
+--   limit        number: most jobs to move; a lease that is taken away counts as two
 --   most_ms      number: upper bound of the sleep that the reply allows
 --   yields       1 = another worker may take the lead: this one leaves a schedule to others
 -- REPLY srv_us, sleep_ms, how many jobs were promoted, for each lease: reaped | buried | corrupt, id, fence, nonce ('-' = it was a foreign
@@ -52,7 +52,7 @@ local latest = tonumber(redis.call('ZRANGE', active, -1, -1, 'WITHSCORES')[2] or
 local lease_ms, no_reap_before_ms, keep = sweep_clock(sweep_state(sweep), latest, now_ms, most_ms)
 local latest_ms = now_ms + lease_ms
 local ahead = redis.call('ZRANGE', active, '(' .. string.format('%d', latest_ms), '+inf', 'BYSCORE', 'LIMIT', 0, limit)
-local expired = redis.call('ZRANGE', active, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, limit)
+local expired = redis.call('ZRANGE', active, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, math.ceil(limit / 2))
 if now_ms < no_reap_before_ms then expired = {} end
 -- If the hash with the lease length was lost, no lease is cut: the next claim writes the length again.
 if lease_ms == 0 then ahead = {} end
@@ -68,7 +68,7 @@ for _, id in ipairs(ahead) do
   end
   redis.call('ZADD', active, 'XX', latest_ms, id)
 end
-local taken = {}
+local taken, more, used = {}, false, 2 * #expired
 local function take(...)
   for _, field in ipairs({ ... }) do taken[#taken + 1] = field end
 end
@@ -79,15 +79,19 @@ for _, id in ipairs(expired) do
 end
 -- After a stall the foreign workers could not renew yet either.
 if now_ms >= no_reap_before_ms then
-  for _, id in ipairs(strays_back(prefix, active, now_ms, limit, model, events)) do take('reaped', id, '0', '-', 0) end
+  local back, moved
+  back, moved, more = strays_back(prefix, active, now_ms, share_left(limit, used), model, events)
+  for _, id in ipairs(back) do take('reaped', id, '0', '-', 0) end
+  used = used + moved
 end
-local more = keep_ended(prefix, now_ms, model)
+more = keep_ended(prefix, now_ms, model) or more
 mend_held(prefix, active, now_ms)
-local promoted, unread = foreign_promote(prefix, model, limit)
+local most = share_left(limit, used)
+local promoted, unread = foreign_promote(prefix, model, most)
 for _, id in ipairs(unread) do take('corrupt', id, '0', '-', 0) end
 local resumed = lift_pauses(prefix, now_ms, model)
 if #taken > 0 or promoted > 0 or resumed or model.count('waiting') > 0 then wake_push(prefix .. 'wake') end
 table.insert(taken, 1, promoted)
 if promoted > 0 or #taken > 1 then redis.call('SET', swept, counter .. ' ' .. table.concat(taken, ' '), 'PXAT', now_ms + 20000) end
 if events then tell_events(prefix .. 'events', events) end
-return reply((more or #ahead == limit or promoted == limit) and 0 or sleep_for(prefix, now_ms, most_ms, model), taken)
+return reply((more or #ahead == limit or promoted + #unread == most) and 0 or sleep_for(prefix, now_ms, most_ms, model), taken)

@@ -1,5 +1,6 @@
 #!lua flags=no-writes
 -- Jobs in each state, and how many have ever finished and been buried. With classes, only the waiting jobs of those classes count.
+-- Those of some 500 lanes are counted per call: the waiting jobs are the sum of all calls.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -13,14 +14,16 @@
 -- ARGV
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
+--   cursor   '' = begin; else where the call before has ended, whose lanes are counted
 --   classes  1 for each class: its name
--- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing
+-- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, cursor of the next call ('' = no more lanes)
 
 settled(prefix)
 local reply, waiting, wanted = { server_us(now_ms, sweep) }, 0, {}
-for at = 3, #ARGV do wanted[ARGV[at]] = true end
-for _, lane in ipairs(lanes_of(prefix)) do
-  if #ARGV < 3 or wanted[string.match(lane, '^[^/]*')] then waiting = waiting + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
+for at = 4, #ARGV do wanted[ARGV[at]] = true end
+local lanes, more = some_lanes(prefix, cursor)
+for _, lane in ipairs(lanes) do
+  if #ARGV < 4 or wanted[string.match(lane, '^[^/]*')] then waiting = waiting + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
 end
 reply[2] = waiting
 for _, key in ipairs({ due, active, dead, done }) do reply[#reply + 1] = redis.call('ZCARD', key) end
@@ -28,4 +31,5 @@ local totals = redis.call('HMGET', stats, 'finished', 'buried')
 reply[#reply + 1] = tonumber(totals[1] or 0)
 reply[#reply + 1] = tonumber(totals[2] or 0)
 for _, key in ipairs({ blocked, handing }) do reply[#reply + 1] = redis.call('ZCARD', key) end
+reply[#reply + 1] = more
 return reply

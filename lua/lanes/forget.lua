@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Begin or end the deletion of a queue (rule 7). The first call pauses the queue for a minute, removes the schedules and replies
--- what is to be deleted: the jobs up to a sequence, and no later one. Another such call renews the minute. The last call removes
+-- Begin or end the deletion of a queue (rule 7). The first call pauses the queue for a minute, removes 1,000 schedules and
+-- replies what is to be deleted: the jobs up to a sequence, and no later one. Another such call renews the minute and removes more. The last call removes
 -- limits, pauses and retention, and, if there is no new job by then, all other keys, in part: it is repeated until none is left.
 -- What stays: `seq`, which tells late copies of earlier calls from later jobs; `sweep`, the version in `settings` and the live
 -- ones of `workers`, which running workers rely on; and keys that expire.
@@ -55,15 +55,22 @@ if phase == 'begin' then
     redis.call('SET', op, table.concat(results, ' ') .. ' busy', 'PXAT', not_after_ms + 20000)
     return { srv_us, 'busy', unpack(results) }
   end
-  for _, schedule in ipairs(redis.call('ZRANGE', cron, 0, -1)) do redis.call('DEL', prefix .. 'cron:' .. schedule) end
-  redis.call('DEL', cron)
+  for _, schedule in ipairs(redis.call('ZRANGE', cron, 0, 999)) do
+    redis.call('DEL', prefix .. 'cron:' .. schedule)
+    redis.call('ZREM', cron, schedule)
+  end
+  results[3] = redis.call('EXISTS', cron)
   -- No job starts that is about to be removed, or whose limits are gone. If the last call never comes, the pause ends by itself.
   local until_ms = tonumber(string.match(redis.call('HGET', paused, '*') or '', '^%d+') or -1)
   if until_ms ~= 0 and until_ms < now_ms + 60000 then redis.call('HSET', paused, '*', string.format('%d 60000', now_ms + 60000)) end
 else
   local left = 0
   for _, key in ipairs({ due, active, dead, done, blocked }) do left = left + redis.call('ZCARD', key) end
-  for _, lane in ipairs(lanes_of(prefix)) do left = left + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
+  local lanes, cursor = nil, ''
+  repeat
+    lanes, cursor = some_lanes(prefix, cursor)
+    for _, lane in ipairs(left == 0 and lanes or {}) do left = left + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
+  until cursor == '' or left > 0
   if left == 0 then -- anchor: classes-with-jobs-are-kept
     results[3] = forget_all(prefix, now_ms) and 1 or 0
   else

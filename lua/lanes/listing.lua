@@ -17,16 +17,21 @@
 
 settled(prefix)
 local reply, waiting, skip = { server_us(now_ms, sweep) }, {}, offset
-for _, lane in ipairs(lanes_of(prefix)) do
-  local key = prefix .. 'lane:' .. lane
-  local size = redis.call('ZCARD', key)
-  if #waiting < 2 * limit and skip < size then
-    for _, word in ipairs(redis.call('ZRANGE', key, skip, skip + limit - #waiting / 2 - 1, 'WITHSCORES')) do
-      waiting[#waiting + 1] = word
+local lanes, cursor = nil, ''
+repeat
+  lanes, cursor = some_lanes(prefix, cursor)
+  for _, lane in ipairs(lanes) do
+    local key = prefix .. 'lane:' .. lane
+    local size = redis.call('ZCARD', key)
+    if skip < size then
+      for _, word in ipairs(redis.call('ZRANGE', key, skip, skip + limit - #waiting / 2 - 1, 'WITHSCORES')) do
+        waiting[#waiting + 1] = word
+      end
     end
+    skip = math.max(0, skip - size)
+    if #waiting >= 2 * limit then break end
   end
-  skip = math.max(0, skip - size)
-end
+until cursor == '' or #waiting >= 2 * limit
 reply[2] = waiting
 for _, key in ipairs({ due, active, dead, done, blocked }) do
   reply[#reply + 1] = redis.call('ZRANGE', key, offset, offset + limit - 1, 'WITHSCORES')

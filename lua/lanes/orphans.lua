@@ -19,7 +19,7 @@
 --   now_ms   '' or the time of a test
 --   prefix   prefix of the queue's keys
 --   counter  counter of the incarnation's sweeps
---   limit    number: most leases to read
+--   limit    number: most leases to look at, of which it takes 50 away at most
 --   most_ms  number: upper bound of the sleep that the reply allows
 -- REPLY srv_us, 0 = call again | most_ms, for each lease: reaped | buried | corrupt, id, fence, nonce, crashes
 

@@ -1,5 +1,6 @@
 #!lua flags=no-writes
--- One page of the jobs in a state at one instant: their ids, or the number of jobs per name; names of waiting jobs are all counted at once.
+-- One page of the jobs in a state at one instant: their ids, or the number of jobs per name; of waiting
+-- jobs those of some 500 lanes per call.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -11,19 +12,19 @@
 --   limit    number: most entries
 --   newest   1 = from the end
 --   names    1 = names instead of ids
--- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt)
+--   cursor   of names of waiting jobs: '' = begin; else where the call before has ended
+-- REPLY srv_us, how many entries, their ids, or of each name: name, count (name '' = corrupt), cursor of the next call ('' = no more)
 
 settled(prefix)
 local srv_us = server_us(now_ms, sweep)
-local words, counts, found = {}, {}, {}
+local words, counts, found, more = {}, {}, {}, ''
 if names == '1' and state == 'waiting' then
-  -- All jobs of a lane have the name of its first one.
-  for _, lane in ipairs(offset == 0 and lanes_of(prefix) or {}) do
-    local key = prefix .. 'lane:' .. lane
-    local head = redis.call('ZRANGE', key, 0, 0)[1]
-    local job = head and envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. head, 0, 700)) or {}
-    local name = job.name or string.match(lane, '^[^/]*')
-    if head then counts[name] = (counts[name] or 0) + redis.call('ZCARD', key) end
+  -- A class begins with the name of its jobs.
+  local lanes
+  lanes, more = some_lanes(prefix, cursor)
+  for _, lane in ipairs(lanes) do
+    local name, size = string.match(lane, '^[^/@]*'), redis.call('ZCARD', prefix .. 'lane:' .. lane)
+    if size > 0 then counts[name] = (counts[name] or 0) + size end
   end
 else
   found = jobs_in(prefix, state, offset, limit, newest == '1', math.floor(srv_us / 1000))
@@ -40,4 +41,4 @@ for name, count in pairs(counts) do
   words[#words + 1] = name
   words[#words + 1] = count
 end
-return { srv_us, #found, words }
+return { srv_us, #found, words, more }

@@ -21,7 +21,8 @@ local known = administered(op, not_after_ms, now_ms)
 if known then return { srv_us, known } end
 local keep = redis.call('HGET', stats, 'events')
 redis.call('HDEL', paused, class)
-wake_classes(prefix, now_ms) -- anchor: resumed-class-leaves-a-marker
+-- With * those of a part of the classes, if there are many, and the sweeps the others'.
+if class == '*' then wake_classes(prefix, now_ms) else wake_name(prefix, class, now_ms) end -- anchor: resumed-class-leaves-a-marker
 redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
 if keep then tell_events(prefix .. 'events', { keep = keep, { 'resumed', '', class } }) end
 return { srv_us, 'done' }

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Define, change or remove a limit (rule 20). It counts the leases of claims from now on. Lanes that wait for it come back; for
--- the limit of all keys, k:*, this call handles 100 lanes that wait and 1,000 that rest, and the next sweeps the others.
+-- Define, change or remove a limit (rule 20). It counts the leases of claims from now on. Lanes that wait for it come back:
+-- with this call 100 of those that wait for slots and, for k:*, a part of those that rest; the others with the next sweeps.
 --
 -- KEYS
 --   sweep    hash    state of the sweeps
@@ -31,6 +31,7 @@ if limit == 'k:*' then
 elseif string.sub(limit, 1, 2) == 'k:' then
   lanes_back(prefix, string.sub(limit, 3), turn, wakes)
 end
-wake_classes(prefix, now_ms)
+if string.sub(limit, 1, 2) == 'n:' then wake_name(prefix, string.sub(limit, 3), now_ms) end
+for list in pairs(wakes) do wake_push(list) end
 redis.call('SET', op, 'done', 'PXAT', not_after_ms + 20000)
 return { srv_us, 'done' }

@@ -30,7 +30,7 @@
 --   prefix       prefix of the queue's keys
 --   incarnation  16 hex digits
 --   counter      counter of the incarnation's sweeps
---   limit        number: most leases to take away, and most jobs to move
+--   limit        number: most jobs to move; a lease that is taken away counts as two
 --   most_ms      number: upper bound of the sleep that the reply allows
 --   done_max     number: entries of `done` that stay, unless the queue has its own bound
 --   yields       1 = another worker may take the lead: this one leaves a schedule to others
@@ -66,7 +66,7 @@ local latest = tonumber(leases(-1, -1, 'WITHSCORES')[2] or 0)
 local lease_ms, no_reap_before_ms, keep = sweep_clock(kept, latest, now_ms, most_ms)
 local latest_ms = now_ms + lease_ms
 local ahead = leases('(' .. string.format('%d', latest_ms), '+inf', 'BYSCORE', 'LIMIT', 0, limit)
-local expired = leases('-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, limit)
+local expired = leases('-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, math.ceil(limit / 2))
 if now_ms < no_reap_before_ms then expired = {} end -- anchor: no-reap-after-a-stall
 -- If the hash with the lease length was lost, no lease is cut: the next claim writes the length again.
 if lease_ms == 0 then ahead = {} end -- anchor: leases-far-ahead-are-repaired
@@ -90,10 +90,10 @@ end
 if some or kept[10] then more = mend_limits(prefix, sweep, now_ms, turn, wakes) or more end
 if some then
   local found
-  promoted, found, corrupt = promote_due(prefix, turn, now_ms, limit, events)
+  promoted, found, corrupt = promote_due(prefix, turn, now_ms, share_left(limit, 2 * #expired), events)
   for list in pairs(found) do wakes[list] = true end
   mend_feeding(prefix, now_ms) -- anchor: sweep-tells-forgotten-children
-  more = hand_over(prefix, now_ms, turn, limit, wakes, events) or more
+  more = hand_over(prefix, now_ms, turn, share_left(limit, 2 * #expired + promoted + #corrupt), wakes, events) or more
   more = release_results(prefix, now_ms, 100) or more
   -- Jobs that were buried just now count among the dead.
   sizes.dead = redis.call('ZCARD', dead)

@@ -49,6 +49,7 @@ from engine.wire.operations import (
     Swept,
     WorkerUpdates,
 )
+from engine.worker.machine.sweeping import SWEEP_LIMIT
 
 #: How a tombstone begins.
 TOMBSTONE = b"\xa0"
@@ -284,7 +285,7 @@ class Desk:
         return self.run(Mark(lease)).result
 
     def sweep_operation(
-        self, worker: str = "s", *, limit: int = 100, sleep_max_ms: int = 1000, done_max: int = 1000, yields: bool = False
+        self, worker: str = "s", *, limit: int = SWEEP_LIMIT, sleep_max_ms: int = 1000, done_max: int = 1000, yields: bool = False
     ) -> Sweep:
         """The next sweep of a worker."""
         return Sweep(worker * 16, self._count(f"sweeps of {worker}"), limit, sleep_max_ms, done_max, yields)

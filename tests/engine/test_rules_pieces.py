@@ -145,22 +145,6 @@ def forgotten(desk: Desk) -> None:
     desk.redis.delete(*desk.redis.keys(desk.keys.op("f*")))  # type: ignore[misc]
 
 
-def rests_that_end(desk: Desk) -> None:
-    """Lanes that a step back of the clock has left to rest for an hour: a sweep wakes a piece of them."""
-    desk.redis.hset(desk.keys.classes, "main", "")
-    for job in JOBS:
-        desk.redis.zadd(desk.keys.lane(f"main/{job}"), {job: 3e15})
-        desk.redis.hset(desk.keys.parked, f"main/{job}", "rest")
-        desk.redis.zadd(desk.keys.rest, {f"l:main/{job}": START_MS + int(job[1:])})
-    desk.sweep()
-    desk.tick(-HOUR_MS)
-    # Five pieces of 4, or one.
-    sleeps_ms = [desk.sweep().sleep_ms for _ in range(6)]
-    assert sleeps_ms[:4] == [0] * 4 or scripts.PIECE_WORDS > pieces.SMALL
-    assert not desk.redis.exists(desk.keys.parked, desk.keys.rest)
-    assert desk.redis.zcard(desk.keys.ready("main")) == len(JOBS) and sleeps_ms[-1] > 0
-
-
 def promoted_by_a_foreign_model(desk: Desk) -> Any:
     """What is about to move is noted before the first job moves: seen where the script is cut off right behind that."""
     desk.run(many(desk, delay_ms=500))
@@ -222,7 +206,6 @@ CASES = [
     Case(finished, frozenset(ENQUEUE | CLAIM | FIRST | FINISH)),
     Case(finished_by_a_claim, frozenset(ENQUEUE | CLAIM | FIRST | FINISH)),
     Case(forgotten, frozenset({"forget_all #set", "forget_all feeding"})),
-    Case(rests_that_end, frozenset({"mend_limits #page"})),
     Case(promoted_by_a_foreign_model, frozenset({"foreign_promote #ids"}), models.Bull()),
     Case(stuck_in_a_foreign_model, frozenset({"jobs_at take"}), models.Bull()),
     Case(enqueued_with_many_parameters, frozenset({"wire #words"}), models.Mosquito()),

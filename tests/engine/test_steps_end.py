@@ -94,11 +94,12 @@ def test_nothing_is_claimed_after_a_stop() -> None:
     assert not any(isinstance(call.operation, Claim | Wait) for call in machine.out.values())
 
 
-def burst_counts(machine: Machine, **numbers: int) -> list[Any]:
+def burst_counts(machine: Machine, cursor: str = "", /, **numbers: int) -> list[Any]:
     """Answer a sweep of a burst, which ends with a count."""
     machine.sweep()
     assert machine.out["sweep"].operation == Count(("main",))
-    counts = dict.fromkeys(("waiting", "delayed", "active", "dead", "done", "finished", "buried"), 0) | numbers
+    numbers = dict.fromkeys(("waiting", "delayed", "active", "dead", "done", "finished", "buried"), 0) | numbers
+    counts: dict[str, Any] = {**numbers, "cursor": cursor}
     return machine.answer("sweep", Counts(machine.srv_us, **counts))
 
 
@@ -109,6 +110,23 @@ def test_a_burst_ends_when_nothing_is_left(left: str) -> None:
     assert not exits(burst_counts(machine, **{left: 1}))
     machine.wait(1001)
     assert exits(burst_counts(machine, dead=3, done=2, finished=2, buried=3))
+
+
+def test_a_burst_ends_only_when_all_lanes_were_counted() -> None:
+    machine = Machine(burst=True)
+    machine.give()
+    assert not exits(burst_counts(machine, "5"))
+    assert machine.out["sweep"].operation == Count(("main",), "5")
+    assert not exits(machine.answer("sweep", Counts(machine.srv_us, 0, 0, 0, 0, 0, 0, 0, cursor="6")))
+    assert machine.out["sweep"].operation == Count(("main",), "6")
+    assert exits(machine.answer("sweep", Counts(machine.srv_us, 0, 0, 0, 0, 0, 0, 0)))
+
+
+def test_a_burst_goes_on_when_some_lanes_have_a_job() -> None:
+    machine = Machine(burst=True)
+    machine.give()
+    assert not exits(burst_counts(machine, "5", waiting=1))
+    assert "sweep" not in machine.out
 
 
 def test_a_burst_does_not_end_while_a_job_is_in_hand() -> None:

@@ -53,7 +53,7 @@ MEMBERS = (
             Edit(
                 "clean-takes-the-named-state",
                 "for _, entry in ipairs(jobs_in(prefix, state == 'waiting' and 'active' or state, offset, "
-                "limit, false, now_ms, { lanes_of = lanes_of })) do",
+                "limit, false, now_ms)) do",
             ),
         ),
         ("clean",),
@@ -69,7 +69,7 @@ MEMBERS = (
     Removal(
         7,
         "of the dead those go first that died last",
-        (Edit("oldest-dead-go-first", "for _, id in ipairs(redis.call('ZREVRANGE', dead, 0, math.min(over, 100) - 1)) do"),),
+        (Edit("oldest-dead-go-first", "for _, id in ipairs(redis.call('ZREVRANGE', dead, 0, math.min(over, 50) - 1)) do"),),
         ("kept",),
         ("kept",),
     ),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -260,8 +261,14 @@ class Queue(QueueCalls):
         return self.carry_out(clearing.obliterating(force))
 
     def counts(self) -> Counts:
-        """Jobs in each state. `waiting` also counts those that no worker has a handler for."""
-        return self.driver.run(self.model.call(Count()))
+        """Jobs in each state. `waiting` also counts those that no worker has a handler for. With more than some 500 lanes (names
+        and keys) it takes several calls, and the waiting jobs are not all counted at one instant."""
+        waiting, cursor = 0, ""
+        while True:
+            part: Counts = self.driver.run(self.model.call(Count(cursor=cursor)))
+            waiting, cursor = waiting + part.waiting, part.cursor
+            if not cursor:
+                return replace(part, waiting=waiting)
 
     def stats(self) -> list[HandlerTimes]:
         """How long the handlers of each name took, in the order of the names: how many runs succeeded and failed, their sum, the

@@ -15,19 +15,22 @@ _DUE_DIGITS = 10
 
 @dataclass(frozen=True, slots=True)
 class Count(Declaration, script="counts", label="counts"):
-    """Count the jobs in each state; with classes, of the waiting ones only those in them."""
+    """Count the jobs in each state; with classes, of the waiting ones only those in them. Of many lanes one call counts a part:
+    `cursor` is what the call before has answered, and the waiting jobs are the sum of all calls."""
 
     classes: tuple[str, ...] = ()
+    cursor: str = ""
 
     def parse(self, raw: Any, decode: object) -> Counts:
         """The raw reply as a value."""
-        return Counts(server_us(raw), *(int(number) for number in raw[1:10]))
+        return Counts(server_us(raw), *(int(number) for number in raw[1:10]), cursor=raw[10].decode())
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Jobs in each state at one instant. `blocked` wait for others to finish; `handing` have ended, and those are still to be
-    told. `done` keeps the last 1,000 that finished; `finished` and `buried` count all that ever were."""
+    """Jobs in each state at one instant; the waiting ones of more than some 500 lanes at several. `blocked` wait for others to
+    finish; `handing` have ended, and those are still to be told. `done` keeps the last 1,000 that finished; `finished` and
+    `buried` count all that ever were. `cursor` says that these are not all lanes; a queue's `counts` have them all."""
 
     srv_us: int
     waiting: int
@@ -39,6 +42,7 @@ class Counts:
     buried: int
     blocked: int = 0
     handing: int = 0
+    cursor: str = ""
 
 
 class NameCounts(NamedTuple):
@@ -79,29 +83,32 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Page(Declaration, script="page", label="list of jobs", slots={"newest": "newest_first"}):
-    """One page of the jobs in a state: their ids, or with `names` how many of them each name has."""
+    """One page of the jobs in a state: their ids, or with `names` how many of them each name has; those of waiting jobs come in
+    parts, of which `cursor` is the next one."""
 
     state: str
     offset: int
     limit: int
     newest_first: bool = False
     names: bool = False
+    cursor: str = ""
 
     def parse(self, raw: Any, decode: object) -> Paged:
         """The raw reply as a value."""
         words = [word.decode() for word in raw[2]] if not self.names else []
         names = {name.decode(): int(count) for name, count in zip(raw[2][::2], raw[2][1::2], strict=True)} if self.names else {}
-        return Paged(server_us(raw), int(raw[1]), tuple(words), names)
+        return Paged(server_us(raw), int(raw[1]), tuple(words), names, raw[3].decode())
 
 
 @dataclass(frozen=True, slots=True)
 class Paged:
-    """How many entries were looked at, and their ids, or the count of each name."""
+    """How many entries were looked at, and their ids, or the count of each name. `cursor`: there is another part."""
 
     srv_us: int
     seen: int
     jobs: tuple[str, ...]
     names: dict[str, int]
+    cursor: str
 
 
 @dataclass(frozen=True, slots=True)

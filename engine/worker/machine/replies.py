@@ -98,6 +98,8 @@ class ReplyHandling(State):
                 self._lease_table.resize(self._allowance.pooled)
             case Ticked():
                 self._claiming.hear(bool(reply.jobs))
+            case Counts() if reply.cursor and not reply.waiting:
+                self._sweeping.count_on(reply.cursor)
             case Counts():
                 if self._settings.burst and not self.owned and self._nothing_left(reply):
                     self._stopping.ask("empty", event.done_ns)

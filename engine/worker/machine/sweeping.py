@@ -62,7 +62,11 @@ def _wanted(seen: list[int], more: bool, now_ms: int, policy: TickPolicy) -> tup
     return tuple(seen if policy.missed == "all" else seen[-1:])
 
 
-SWEEP_LIMIT = 1000
+#: Most jobs that one sweep moves, where a lease that is taken away counts as two: a sweep takes the server some 3 ms at most, and
+#: as long as there are more, the next one follows at once.
+SWEEP_LIMIT = 100
+#: Leases that one call looks at for workers that have died. It takes at most 50 of them away.
+ORPHANS_PAGE = 250
 DONE_MAX = 1000
 #: A follower that hears that something falls due sweeps no sooner than so much later: it hears that from each of its claims.
 FOLLOW_MS = 200
@@ -114,12 +118,16 @@ class Sweeping:
             self._rest = [Sweep(incarnation, self._sweeps, SWEEP_LIMIT, most_ms, DONE_MAX, yields=bool(self._left))]
             if self._orphaned:
                 self._sweeps += 1
-                self._rest.append(Sweep(incarnation, self._sweeps, SWEEP_LIMIT, most_ms, 0, orphans=True))
+                self._rest.append(Sweep(incarnation, self._sweeps, ORPHANS_PAGE, most_ms, 0, orphans=True))
             if self._settings.burst:
                 self._rest.append(Count())
         operation = self._rest.pop(0) if self._rest else None
         # Without a class that it may run, nothing that waits is for this worker.
-        return Count(self.classes or ("@",)) if isinstance(operation, Count) else operation
+        return Count(self.classes or ("@",), operation.cursor) if isinstance(operation, Count) else operation
+
+    def count_on(self, cursor: str) -> None:
+        """Nothing waits in the lanes that were counted: count the next ones."""
+        self._rest.insert(0, Count(cursor=cursor))
 
     def learn(self, version: int, *, marker: bool = False) -> None:
         """There is something new to who knows this version. `marker`: others wait for the marker that told so, and asking is what

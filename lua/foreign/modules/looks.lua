@@ -55,17 +55,21 @@ local function jobs_at(active, state, offset, limit, newest, now_ms, model)
 end
 
 -- Move jobs back to the waiting ones that a foreign client has taken and, by the rules of its format, no longer holds. Formats
--- that take a job and lock it in two steps leave it without a lock for a moment; hence it must have been seen so a second before. Returns the ids.
-local function strays_back(prefix, active, now_ms, limit, model, events)
-  local strays, back, seen = prefix .. 'strays', {}, {}
-  local found = model.strays and model.strays(limit, function(id) return redis.call('ZSCORE', active, id) end) or {}
+-- that take a job and lock it in two steps leave it without a lock for a moment; hence it must have been seen so a second before.
+-- Looks at 1,000 and moves at most `most`. Returns the ids, how many have moved, and whether there are more to move.
+local function strays_back(prefix, active, now_ms, most, model, events)
+  local strays, back, seen, moved, more = prefix .. 'strays', {}, {}, 0, false
+  local found = model.strays and model.strays(1000, function(id) return redis.call('ZSCORE', active, id) end) or {}
   for _, id in ipairs(found) do
     seen[id] = true
     local since_ms = tonumber(redis.call('ZSCORE', strays, id))
     if not since_ms or since_ms > now_ms then
       redis.call('ZADD', strays, now_ms, id)
+    elseif now_ms - since_ms >= 1000 and moved == most then
+      more = true
     -- Only a valid id can be returned to the caller; an invalid one is set aside when it is claimed.
     elseif now_ms - since_ms >= 1000 then
+      moved = moved + 1
       local job = model.read(id)
       if job and job.kind == 'J' then
         model.back(id, job, true)
@@ -81,7 +85,7 @@ local function strays_back(prefix, active, now_ms, limit, model, events)
   for _, id in ipairs(redis.call('ZRANGE', strays, 0, 999)) do
     if not seen[id] then redis.call('ZREM', strays, id) end
   end
-  return back
+  return back, moved, more
 end
 
 -- End the pauses whose time is over, on the wire too, where pauses have no end. Returns whether one ended, and the time (ms) of the next.

@@ -38,12 +38,7 @@ local function jobs_in(prefix, state, offset, limit, newest, now_ms)
     take(prefix .. 'active', range)
     return found
   end
-  local keys = { prefix .. (({ delayed = 'due', finished = 'done' })[state] or state) }
-  if state == 'waiting' then
-    keys = {}
-    for _, lane in ipairs(lanes_of(prefix)) do table.insert(keys, newest and 1 or #keys + 1, prefix .. 'lane:' .. lane) end
-  end
-  for _, key in ipairs(keys) do
+  local function page_of(key)
     local size = redis.call('ZCARD', key)
     if offset < size then
       local range = { offset, offset + limit - #found - 1 }
@@ -52,8 +47,19 @@ local function jobs_in(prefix, state, offset, limit, newest, now_ms)
       take(key, range)
     end
     offset = math.max(0, offset - size)
-    if #found >= limit then break end
   end
+  if state ~= 'waiting' then
+    page_of(prefix .. (({ delayed = 'due', finished = 'done' })[state] or state))
+    return found
+  end
+  local lanes, cursor = nil, ''
+  repeat
+    lanes, cursor = some_lanes(prefix, cursor)
+    for _, lane in ipairs(lanes) do
+      page_of(prefix .. 'lane:' .. lane)
+      if #found >= limit then return found end
+    end
+  until cursor == ''
   return found
 end
 
@@ -110,23 +116,23 @@ local function end_job(prefix, job, id, ending, now_ms, turn, wakes, events)
   end
 end
 
--- Retention: keep the newest entries of `done`, and the dead jobs within their count and age; a call discards at most 100 dead
--- jobs, the oldest first. `kept`: done_max, done_age_ms, dead_max and dead_age_ms of the settings, nil where there is none;
--- `sizes`: how many jobs are in done and in dead. Returns whether more dead jobs are over the bounds.
+-- Retention: keep the entries of `done` and the dead jobs within their count and age. A call lets go of at most 5,000 entries, and
+-- discards at most 50 dead jobs, the oldest first. `kept`: done_max, done_age_ms, dead_max and dead_age_ms of the settings, nil where
+-- there is none; `sizes`: how many jobs are in done and in dead. Returns whether more are over the bounds.
 local function keep_bounds(prefix, kept, sizes, done_max, now_ms, turn, wakes, events)
-  local done, dead = prefix .. 'done', prefix .. 'dead'
-  local function before(age_ms) return '(' .. string.format('%d', now_ms - age_ms) end
-  done_max = tonumber(kept[1] or done_max)
-  if sizes.done > done_max then
-    redis.call('ZREMRANGEBYRANK', done, 0, -(done_max + 1)) -- anchor: finished-jobs-are-bounded
+  local dead = prefix .. 'dead'
+  local function over_bounds(state, most, age_ms)
+    local over = sizes[state] - most
+    if not age_ms or sizes[state] == 0 then return over end
+    return math.max(over, redis.call('ZCOUNT', prefix .. state, '-inf', '(' .. string.format('%d', now_ms - age_ms)))
   end
-  if kept[2] then redis.call('ZREMRANGEBYSCORE', done, '-inf', before(tonumber(kept[2]))) end
-  if sizes.dead == 0 then return false end
+  local ended = over_bounds('done', tonumber(kept[1] or done_max), tonumber(kept[2]))
+  -- anchor: finished-jobs-are-bounded
+  if ended > 0 then redis.call('ZREMRANGEBYRANK', prefix .. 'done', 0, math.min(ended, 5000) - 1) end
   -- The defaults: 100,000 jobs and 90 days.
-  local over = sizes.dead - tonumber(kept[3] or 100000)
-  over = math.max(over, redis.call('ZCOUNT', dead, '-inf', before(tonumber(kept[4] or 7776000000))))
-  if over <= 0 then return false end
-  for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(over, 100) - 1)) do -- anchor: oldest-dead-go-first
+  local over = over_bounds('dead', tonumber(kept[3] or 100000), tonumber(kept[4] or 7776000000))
+  if over <= 0 then return ended > 5000 end
+  for _, id in ipairs(redis.call('ZRANGE', dead, 0, math.min(over, 50) - 1)) do -- anchor: oldest-dead-go-first
     local job = envelope_open(redis.call('GETRANGE', prefix .. 'job:' .. id, 0, 700))
     -- A requeue that was cut off before its last write left this entry, and the job is active by now: only the entry is removed.
     if not job or redis.call('ZSCORE', prefix .. 'active', id) then
@@ -135,20 +141,27 @@ local function keep_bounds(prefix, kept, sizes, done_max, now_ms, turn, wakes, e
       end_job(prefix, job, id, { outcome = 2, op_id = 'retention', not_after_ms = now_ms }, now_ms, turn, wakes, events)
     end
   end
-  return over > 100
+  return ended > 5000 or over > 50
 end
 
--- Remove the remaining keys of a queue without jobs (forget.lua); keys that may be many are removed in part. Returns whether there are more.
+-- Remove the remaining keys of a queue without jobs (forget.lua); those that may be many are removed in part. Returns whether there
+-- are more.
 local function forget_all(prefix, now_ms)
   local known = {}
   for _, limit in ipairs(redis.call('HVALS', prefix .. 'parked')) do known[limit] = true end
-  for _, limit in ipairs(redis.call('ZRANGE', prefix .. 'blocking', 0, -1)) do known[limit] = true end
+  local blocking = redis.call('ZRANGE', prefix .. 'blocking', 0, 999)
+  for _, limit in ipairs(blocking) do known[limit] = true end
   for limit in pairs(known) do redis.call('DEL', prefix .. 'parked:' .. limit) end
-  for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
-    redis.call('DEL', prefix .. 'ready:' .. class, prefix .. 'wake:' .. class)
+  if blocking[1] then redis.call('ZREM', prefix .. 'blocking', unpack(blocking)) end
+  local classes = redis.call('HSCAN', prefix .. 'classes', '0', 'COUNT', 500)
+  for at = 1, #classes[2], 2 do
+    redis.call('DEL', prefix .. 'ready:' .. classes[2][at], prefix .. 'wake:' .. classes[2][at])
+    redis.call('HDEL', prefix .. 'classes', classes[2][at])
   end
+  -- As long as a class is known, so is its entry under its name, which note_class writes once.
+  if redis.call('EXISTS', prefix .. 'classes') == 0 then redis.call('DEL', prefix .. 'routed') end
   for _, name in ipairs(redis.call('ZRANGE', prefix .. 'took', 0, -1)) do redis.call('DEL', prefix .. 'took:' .. name) end
-  redis.call('DEL', prefix .. 'took', prefix .. 'classes', prefix .. 'routed', prefix .. 'parked', prefix .. 'rest', prefix .. 'blocking', prefix .. 'stats',
+  redis.call('DEL', prefix .. 'took', prefix .. 'parked', prefix .. 'rest', prefix .. 'stats',
     prefix .. 'events', prefix .. 'handing', prefix .. 'witness')
   -- Workers whose pause or concurrency was set are notified that the setting is gone.
   local set = {}
@@ -170,7 +183,7 @@ local function forget_all(prefix, now_ms)
     redis.call('UNLINK', prefix .. 'heirs:' .. parent, prefix .. 'feeds:' .. parent)
   end
   release_results(prefix, now_ms, 200)
-  return redis.call('EXISTS', prefix .. 'feeding', prefix .. 'keeping') > 0
+  return redis.call('EXISTS', prefix .. 'feeding', prefix .. 'keeping', prefix .. 'classes', prefix .. 'blocking') > 0
 end
 
 -- The job that makes another one a duplicate (rule 23): the holder of its unique key, unless that has ended, is dead, gone, or

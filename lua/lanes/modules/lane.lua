@@ -58,23 +58,36 @@ local function leave_empty(prefix, lane, turn)
   redis.call('ZREM', prefix .. 'ready:' .. string.match(lane, '^[^/]*'), lane)
 end
 
--- All lanes that may hold jobs, each once: the ready ones of every class and the parked ones. At most 100,000 ready lanes per
--- class.
-local function lanes_of(prefix)
-  local lanes, known = {}, {}
-  local places = { redis.call('HKEYS', prefix .. 'parked') }
-  for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
-    places[#places + 1] = redis.call('ZRANGE', prefix .. 'ready:' .. class, 0, 99999)
+-- A part of the lanes that may hold jobs, some 500: the parked ones and the ready ones of each class. `cursor` is '' at first and
+-- then what the call before returned, which returns '' at the end. What is there all the time is returned, and only once unless
+-- one of these indexes grows or shrinks so much meanwhile that the server rebuilds it.
+local function some_lanes(prefix, cursor)
+  local lanes, looked, parked = {}, 0, prefix .. 'parked'
+  local outer, class, inner = string.match(cursor, '^(%d+) (%S+) (%d+)$')
+  if not outer then
+    local page = redis.call('HSCAN', parked, cursor == '' and '0' or cursor, 'COUNT', 500)
+    for at = 1, #page[2], 2 do lanes[#lanes + 1] = page[2][at] end
+    if page[1] ~= '0' then return lanes, page[1] end
+    outer, inner = '0', '0'
   end
-  for _, place in ipairs(places) do
-    for _, lane in ipairs(place) do
-      if not known[lane] then
-        known[lane] = true
-        lanes[#lanes + 1] = lane
-      end
+  local some_parked = redis.call('EXISTS', parked) == 1
+  repeat
+    local classes, first = redis.call('HSCAN', prefix .. 'classes', outer, 'COUNT', 100), 1
+    for at = 1, #classes[2], 2 do first = classes[2][at] == class and at or first end
+    for at = first, #classes[2], 2 do
+      repeat
+        if #lanes + looked >= 500 then return lanes, outer .. ' ' .. classes[2][at] .. ' ' .. inner end
+        local page = redis.call('ZSCAN', prefix .. 'ready:' .. classes[2][at], inner, 'COUNT', 250)
+        for place = 1, #page[2], 2 do
+          local lane = page[2][place]
+          if not some_parked or redis.call('HEXISTS', parked, lane) == 0 then lanes[#lanes + 1] = lane end
+        end
+        inner, looked = page[1], looked + 1
+      until inner == '0'
     end
-  end
-  return lanes
+    outer, class = classes[1], nil
+  until outer == '0'
+  return lanes, ''
 end
 
 -- The last writes of a claim on one lane: remove the claimed jobs; then the lane is ready for its next job, parked, or empty.
@@ -118,12 +131,25 @@ local function leave_lane(prefix, lane, now_ms)
   end
 end
 
--- Make the parked lanes of a key ready, at most one per class, because the limit of the key has changed; claims check the new
--- limit. The wake lists to push are added to `wakes`.
+-- Make the lanes of a key ready that wait for its limit, up to 100 of those that wait for a slot, because the limit has changed;
+-- claims check the new one. Of more than 500 classes it is not known which have a lane of this key that rests: the next sweeps
+-- bring back all lanes that rest (mend_limits). The wake lists to push are added to `wakes`.
 local function lanes_back(prefix, key, turn, wakes)
-  for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
-    local lane = class .. '/' .. key
-    local wake = redis.call('HEXISTS', prefix .. 'parked', lane) == 1 and ready_lane(prefix, lane, turn)
+  local lanes, classes = redis.call('ZRANGE', prefix .. 'parked:k:' .. key, 0, 99), prefix .. 'classes'
+  if redis.call('EXISTS', prefix .. 'rest', classes) < 2 then
+    -- No lane rests.
+  elseif redis.call('HLEN', classes) > 500 then
+    redis.call('HSET', prefix .. 'sweep', 'rests_from_ms', 0)
+  else
+    local resting = redis.call('HKEYS', classes)
+    for at, class in ipairs(resting) do resting[at] = class .. '/' .. key end
+    for at, waits in ipairs(redis.call('HMGET', prefix .. 'parked', unpack(resting))) do
+      if waits == 'rest' then lanes[#lanes + 1] = resting[at] end
+    end
+  end
+  for _, lane in ipairs(lanes) do
+    local wake = ready_lane(prefix, lane, turn)
+    redis.call('ZREM', prefix .. 'parked:k:' .. key, lane)
     if wake then wakes[wake] = true end
   end
 end

@@ -82,14 +82,14 @@ local function count_leases(prefix, limit, leases, deadline_ms, now_ms)
   end
 end
 
--- Compare what counts against limits with what is leased, and bring lanes back that no longer need to wait (rule 20): for each
--- class, and for the 100 limits with parked lanes whose last check is longest ago. Whatever ends a lease frees its slots; this
--- repairs what a script that was cut off or a changed limit has left. A pause whose end lies too far ahead because the clock
--- stepped back is shortened to its own length. Rests that lie ahead for that reason, or that a changed limit may end, end now, up
--- to 1,000 per call; the next claim writes them again where they still apply (rule 10). Returns whether some are left to be
--- checked.
+-- Compare what counts against limits with what is leased, and bring lanes back that no longer need to wait (rule 20): for a part of
+-- the defined limits in turn, as far as they are those of names, and for the 100 limits with parked lanes whose last check is
+-- longest ago, up to 250 lanes. Whatever ends a lease frees its slots; this repairs what a script that was cut off or a changed
+-- limit has left. A pause whose end lies too far ahead because the clock stepped back is shortened to its own length. Rests that
+-- lie ahead for that reason, or that a changed limit may end, end now, up to 250 per call; the next claim writes them again where
+-- they still apply (rule 10). Returns whether some are left to be checked.
 local function mend_limits(prefix, sweep, now_ms, turn, wakes)
-  local kept, rest = redis.call('HMGET', sweep, 'rests_from_ms', 'limits_changed_ms'), prefix .. 'rest'
+  local kept, rest = redis.call('HMGET', sweep, 'rests_from_ms', 'limits_changed_ms', 'limits_from'), prefix .. 'rest'
   local blocking = prefix .. 'blocking'
   local more, changed_ms = false, tonumber(kept[2] or 0)
   -- If the clock stepped back, a change that lies ahead of now counts as made now: otherwise each sweep would ask for another one
@@ -103,7 +103,7 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
     -- last.
     local ahead = redis.call('ZRANGE', blocking, '(' .. string.format('%d', now_ms), '+inf', 'BYSCORE', 'LIMIT', 0, 1000)
     for _, limit in ipairs(ahead) do redis.call('ZADD', blocking, 'XX', 0, limit) end
-    local page = redis.call('ZRANGE', rest, kept[1], '+inf', 'BYSCORE', 'LIMIT', 0, PIECE, 'WITHSCORES')
+    local page = redis.call('ZRANGE', rest, kept[1], '+inf', 'BYSCORE', 'LIMIT', 0, 250, 'WITHSCORES')
     for at = 1, #page, 2 do
       if string.sub(page[at], 1, 2) == 'l:' then
         local wake = ready_lane(prefix, string.sub(page[at], 3), turn)
@@ -113,8 +113,8 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
         redis.call('ZADD', rest, 'XX', now_ms, page[at])
       end
     end
-    more = #page == 2 * PIECE
-    local from_ms = more and page[2 * PIECE] or #ahead == 1000 and kept[1]
+    more = #page == 500
+    local from_ms = more and page[500] or #ahead == 1000 and kept[1]
     if from_ms then redis.call('HSET', sweep, 'rests_from_ms', from_ms) else redis.call('HDEL', sweep, 'rests_from_ms') end
     more = from_ms ~= false
   end
@@ -131,23 +131,27 @@ local function mend_limits(prefix, sweep, now_ms, turn, wakes)
     if tonumber(until_ms) > now_ms then redis.call('ZADD', rest, 'GT', until_ms, 'w:' .. pauses[at]) end
   end
   local limits = redis.call('ZRANGE', blocking, 0, 99)
-  local keys = #limits
-  local named = {}
-  for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
-    local limit = 'n:' .. string.match(class, '^[^@]*')
-    if not named[limit] then limits[#limits + 1] = limit end
-    named[limit] = true
+  local keys, most = #limits, 250
+  local defined = redis.call('HSCAN', prefix .. 'limits', kept[3] or '0', 'COUNT', 100)
+  for at = 1, #defined[2], 2 do
+    if string.sub(defined[2][at], 1, 2) == 'n:' then limits[#limits + 1] = defined[2][at] end
+  end
+  if defined[1] ~= '0' then
+    redis.call('HSET', sweep, 'limits_from', defined[1])
+  elseif kept[3] then
+    redis.call('HDEL', sweep, 'limits_from')
   end
   for at, limit in ipairs(limits) do
     local held = prefix .. 'held:' .. limit
     for _, id in ipairs(redis.call('ZRANGE', held, '-inf', '(' .. string.format('%d', now_ms), 'BYSCORE', 'LIMIT', 0, 100)) do
       if not redis.call('ZSCORE', prefix .. 'active', id) then redis.call('ZREM', held, id) end
     end
-    if at <= keys then
+    if at <= keys and most > 0 then
       local definition = redis.call('HGET', prefix .. 'limits', limit) or redis.call('HGET', prefix .. 'limits', 'k:*')
       local parked = prefix .. 'parked:' .. limit
       if not definition or limit_room(prefix, limit, definition, now_ms) > 0 then
-        for _, lane in ipairs(redis.call('ZRANGE', parked, 0, 99)) do
+        for _, lane in ipairs(redis.call('ZRANGE', parked, 0, math.min(99, most - 1))) do
+          most = most - 1
           local wake = ready_lane(prefix, lane, turn)
           redis.call('ZREM', parked, lane)
           if wake then wakes[wake] = true end

@@ -19,6 +19,12 @@ local function sweep_state(sweep)
     'recent_least_ms', 'waits', 'waits_from_ms', 'rests_from_ms', 'dead_from')
 end
 
+-- How many jobs the next part of a sweep may move: what is left of the limit, and a fifth of it at least, so that a long backlog of
+-- one part does not hold the others up.
+local function share_left(limit, used)
+  return math.max(limit - used, math.ceil(limit / 5))
+end
+
 -- Compare the time with the one that earlier sweeps recorded (rules 10 and 11). `kept` is the result of sweep_state, `latest_ms`
 -- the latest end of a lease. Returns the longest lease (ms), the time before which nothing may be reaped, and the fields to write,
 -- in one HSET before any other write: if the sweep is cut off after it, the next one still knows of the stall.
@@ -110,11 +116,7 @@ local function promote_due(prefix, turn, now_ms, limit, events)
       local wake = ready_lane(prefix, name, turn)
       if wake then wakes[wake] = true end
     else
-      local classes = name == '*' and table.concat(redis.call('HKEYS', prefix .. 'classes'), ' ')
-        or name .. (redis.call('HGET', prefix .. 'routed', name) or '')
-      for class in string.gmatch(classes, '%S+') do
-        if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0 then wakes[prefix .. 'wake:' .. class] = true end
-      end
+      if name == '*' then wake_classes(prefix, now_ms) else wake_name(prefix, name, now_ms) end
     end
     redis.call('ZREM', rest, member)
   end
@@ -173,7 +175,8 @@ local function reap_job(prefix, id, now_ms, turn, wakes, events)
 end
 
 -- Take away the leases of workers whose heartbeats have stopped (orphans.lua), in one page of `active`. `reap` takes one lease
--- and returns kind, fence, nonce and crashes. Returns the taken leases, 5 values each, and whether the pass goes on.
+-- and returns kind, fence, nonce and crashes. A page ends early with the 50th lease that it takes. Returns the taken leases, 5 values
+-- each, and whether the pass goes on.
 -- keys: sweep, workers, active
 local function take_orphans(prefix, keys, now_ms, limit, reap)
   local kept = redis.call('HMGET', keys.sweep, 'no_orphans_before_ms', 'orphans_until_ms', 'orphans_from', 'orphans_after', 'beat_ttl_ms',
@@ -200,8 +203,8 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
   else
     page = redis.call('ZRANGE', keys.active, kept[3] or '-inf', '+inf', 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
   end
-  local taken = {}
-  for at = 1, #page, 2 do
+  local taken, left, at = {}, 50, 1
+  while at < #page and left > 0 do
     local id, nonce = page[at], run_read(prefix .. 'run:' .. page[at], 'nonce')[1] or ''
     local incarnation = string.match(nonce, '^([^:]+):')
     local worker, deadline_ms = gone[incarnation], tonumber(page[at + 1])
@@ -212,22 +215,24 @@ local function take_orphans(prefix, keys, now_ms, limit, reap)
       local kind, fence, token, crashes = unpack(reap(id))
       redis.call('ZREM', keys.active, id)
       for _, field in ipairs(kind ~= 'ended' and { kind, id, fence, token, crashes } or {}) do taken[#taken + 1] = field end
+      left = left - 1
     end
+    at = at + 2
   end
   for incarnation, alive_ms in pairs(shown) do
     redis.call('ZADD', keys.workers, 'XX', 'GT', alive_ms, incarnation)
     redis.call('PEXPIREAT', prefix .. 'worker:' .. incarnation, alive_ms + gone[incarnation].lease_ms + 60000, 'GT')
   end
-  local full = #page == 2 * limit
-  if full then
-    redis.call('HSET', keys.sweep, 'orphans_until_ms', until_ms, 'orphans_from', page[#page], 'orphans_after', page[#page - 1])
+  local goes_on = at < #page or #page == 2 * limit
+  if goes_on then
+    redis.call('HSET', keys.sweep, 'orphans_until_ms', until_ms, 'orphans_from', page[at - 1], 'orphans_after', page[at - 2])
   else
     redis.call('HDEL', keys.sweep, 'orphans_until_ms', 'orphans_from', 'orphans_after')
     for incarnation in pairs(gone) do
       if tonumber(redis.call('ZSCORE', keys.workers, incarnation)) < tonumber(until_ms) then redis.call('ZREM', keys.workers, incarnation) end
     end
   end
-  return taken, full
+  return taken, goes_on
 end
 
 -- How late a sweep of the leader may come: a quarter of the caller's own interval, and no less than 100 ms.

@@ -75,11 +75,25 @@ local function note_class(prefix, classes, class, target, now_ms)
   redis.call('HSET', classes, class, target)
 end
 
--- Push the missing markers (rule 22): one for each class with ready lanes that is not paused.
+-- Push the missing markers of the classes of one name: after its pause has ended, or its limit has changed.
+local function wake_name(prefix, name, now_ms)
+  if is_paused(prefix .. 'paused', name, now_ms) then return end
+  for class in string.gmatch(name .. (redis.call('HGET', prefix .. 'routed', name) or ''), '%S+') do
+    if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0 then wake_push(prefix .. 'wake:' .. class) end
+  end
+end
+
+-- Push the missing markers (rule 22): one for each class with ready lanes that is not paused. Up to 512 classes, which a small hash
+-- has, are looked at in one call; of more, each call looks at some 200 in turn.
 local function wake_classes(prefix, now_ms)
-  for _, class in ipairs(redis.call('HKEYS', prefix .. 'classes')) do
-    if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0 and not is_paused(prefix .. 'paused', class, now_ms) then
+  local sweep, some_paused = prefix .. 'sweep', redis.call('EXISTS', prefix .. 'paused') == 1
+  local from = redis.call('HGET', sweep, 'wake_from')
+  local page = redis.call('HSCAN', prefix .. 'classes', from or '0', 'COUNT', 200)
+  for at = 1, #page[2], 2 do
+    local class = page[2][at]
+    if redis.call('ZCARD', prefix .. 'ready:' .. class) > 0 and not (some_paused and is_paused(prefix .. 'paused', class, now_ms)) then
       wake_push(prefix .. 'wake:' .. class) -- anchor: sweep-leaves-a-marker
     end
   end
+  if page[1] ~= '0' then redis.call('HSET', sweep, 'wake_from', page[1]) elseif from then redis.call('HDEL', sweep, 'wake_from') end
 end

@@ -25,15 +25,12 @@ _NOTE = " if {condition} then redis.pcall('SADD', '" + CROSSED + "', '{place}') 
 _LOOP = re.compile(r"for (?P<at>\w+) = 1, (?P<list>[^,]+), PIECE(?: / 2)? do(?= |$)")
 _MORE = "redis.call('SCARD', prefix .. 'feeding') > #feeding"
 _OTHERS = {
-    "more = #page == 2 * PIECE": ("#page", "more"),
     "local feeding = redis.call('SRANDMEMBER', prefix .. 'feeding', PIECE)": ("feeding", _MORE),
     "local seen = take(from, PIECE)": ("take", "from > 0"),
     "if #words == PIECE or at == #clocks then": ("#clocks", "at > #words / 2"),
 }
 #: Lines that belong to a place above them: the end of its piece.
-_REST = re.compile(
-    r"math\.min\(\w+ \+ PIECE(?: / 2)? - 1, |page\[2 \* PIECE\]|until seen < PIECE |'LIMIT', 0, PIECE, 'WITHSCORES'"
-)
+_REST = re.compile(r"math\.min\(\w+ \+ PIECE(?: / 2)? - 1, |until seen < PIECE ")
 
 
 def places() -> set[str]:

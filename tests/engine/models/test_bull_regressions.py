@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.wire.operations import Failure, Finish, NoteProgress, Release, Retry
+from engine.worker.machine.sweeping import SWEEP_LIMIT
 from tests.engine.desk import LEASE_MS
 from tests.engine.helpers.bull_desk import BullDesk, bull
 from tests.engine.helpers.by_hand import altered
@@ -127,6 +128,18 @@ def test_a_job_that_was_just_popped_is_not_taken_from_its_worker(bull: BullDesk,
     bull.tick(300)
     bull.sweep()
     assert node.lists() == {"active": ["1"]}
+
+
+def test_many_jobs_of_a_worker_that_is_gone_come_back_in_pieces_one_at_once_after_the_other(
+    bull: BullDesk, node: NodeBull
+) -> None:
+    for number in range(SWEEP_LIMIT + 20):
+        node.add({"number": number})
+        node.pop(lock=False)
+    bull.sweep()
+    bull.tick(1000)
+    moved = [(len(node.lists()["active"]), bull.sweep().sleep_ms) for _ in range(2)]
+    assert moved == [(SWEEP_LIMIT + 20, 0), (20, 1000)] and "active" not in node.lists()
 
 
 @pytest.mark.feature("BL18", model="bull")
