@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from redis.asyncio import Connection
 
-from engine import AsyncQueue, Queue, WrongKeyType, models
+from engine import AsyncQueue, ConnectOptions, Malformed, Queue, ServerUnavailable, WrongKeyType, models
 from engine.wire.drivers import async_connections, async_gathering
 from engine.wire.drivers.async_connections import CONNECTIONS_MAX
 from tests.engine.helpers.producing import ids_of, raw_client
@@ -206,7 +207,7 @@ def test_two_batches_on_one_connection_that_breaks_are_both_sent_again(relay: Re
             relay.next("lose_reply", "lose_reply")
             assert {(await task).result for task in tasks} <= {"created", "repeated"}
             assert (await queue.enqueue("work", None, id="after")).result == "created"
-            assert queue.driver._connections._line is None and not queue.driver.turns.locked()
+            assert queue.driver._connections._shared is None and not queue.driver.turns.locked()
 
     asyncio.run(story())
     assert sorted(ids_of(direct, "waiting")) == sorted(["contact", "after", *jobs])
@@ -240,7 +241,7 @@ def test_a_batch_without_an_answer_holds_up_no_later_one(relay: Relay, direct: Q
     assert "silent" in ids_of(direct, "waiting")
 
 
-def test_a_line_that_is_silent_gets_no_further_batch(relay: Relay, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_is_silent_gets_no_further_batch(relay: Relay, direct: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of many is without an answer, and the next ones go out on another connection."""
     monkeypatch.setattr(async_connections, "SILENT_NS", 0)
 
@@ -318,3 +319,66 @@ def test_a_batch_that_waits_for_room_to_write_keeps_its_place_before_the_next(
 
     asyncio.run(story())
     assert direct.counts().waiting == 41
+
+
+@pytest.mark.parametrize("harm", ["scripts", "memory"])
+def test_a_server_that_refuses_a_batch_still_answers_the_one_behind_it(ironclaim_url: str, direct: Queue, harm: str) -> None:
+    """Both are on one connection: the refusal of the first is no reason to lose the answer of the second."""
+    direct.enqueue("work", None)
+
+    async def story(client: Any) -> None:
+        async with AsyncQueue("q", url=ironclaim_url, connect=ConnectOptions(deadline_ms=300)) as queue:
+            await asyncio.gather(*(queue.enqueue("work", None) for _ in range(20)))
+            if harm == "scripts":
+                client.script_flush()
+            else:
+                client.config_set("maxmemory", 1)
+            calls = (queue.enqueue("work", None, id=f"j{number}") for number in range(40))
+            ends = await asyncio.gather(*calls, return_exceptions=True)
+            expected = "created" if harm == "scripts" else ServerUnavailable
+            assert {getattr(end, "result", type(end)) for end in ends} == {expected}
+            assert not queue.driver.turns.locked() and queue.driver._connections._shared is None
+
+    with raw_client(ironclaim_url) as client:
+        try:
+            asyncio.run(story(client))
+        finally:
+            client.config_set("maxmemory", 0)
+
+
+def test_a_second_loop_that_is_refused_takes_nothing_from_the_first(relay: Relay, direct: Queue) -> None:
+    """Two loops run at once: the tasks of the first one still hear of their jobs."""
+    queue = AsyncQueue("q", url=relay.url)
+
+    async def second() -> None:
+        with pytest.raises(Malformed, match="one queue for each event loop"):
+            await queue.enqueue("work", None, id="second")
+
+    async def first() -> None:
+        tasks = await started(queue, *(f"j{number}" for number in range(40)))
+        threads = threading.Thread(target=asyncio.run, args=(second(),))
+        threads.start()
+        threads.join()
+        async with asyncio.timeout(10):
+            assert {(await task).result for task in tasks} == {"created"}
+        await queue.close()
+
+    asyncio.run(first())
+    assert direct.counts().waiting == 41
+
+
+def test_tasks_of_a_loop_that_stood_still_while_another_one_ran_are_not_left_waiting(ironclaim_url: str, direct: Queue) -> None:
+    queue = AsyncQueue("q", url=ironclaim_url)
+
+    async def ended(tasks: list[asyncio.Task[Any]]) -> list[Any]:
+        async with asyncio.timeout(10):
+            return await asyncio.gather(*tasks, return_exceptions=True)
+
+    with asyncio.Runner() as one, asyncio.Runner() as two:
+        tasks = one.run(started(queue, *(f"j{number}" for number in range(20))))
+        assert two.run(queue.enqueue("work", None, id="other")).result == "created"
+        ends = one.run(ended(tasks))
+        assert [type(end) for end in ends[1:]] == [asyncio.CancelledError] * 19
+        assert one.run(queue.enqueue("work", None, id="after")).result == "created"
+        one.run(queue.close())
+    assert {"contact", "other", "after"} <= set(ids_of(direct, "waiting"))

@@ -171,6 +171,23 @@ def test_flushed_scripts_are_loaded_again(queue: Any, direct: Queue, ironclaim_u
     assert direct.counts().waiting == 6
 
 
+def test_rule_28_a_call_meets_one_idle_connection_without_its_script_not_all_of_them(
+    relay: Relay, kind: str, runner: asyncio.Runner, queue: Any, ironclaim_url: str
+) -> None:
+    connections, count = queue.driver._connections, 16
+    if kind == "sync":
+        for connection in [connections.take() for _ in range(count)]:
+            connections.give_back(connection)
+    else:
+        for connection in [runner.run(connections.take()) for _ in range(count)]:
+            runner.run(connections.give_back(connection))
+    before = relay.calls
+    with raw_client(ironclaim_url) as client:
+        client.script_flush()
+    assert queue.enqueue("work", {}, id="j").result == "created"
+    assert relay.calls == before + 2
+
+
 def test_a_pipeline_has_a_bound_and_no_blocking_call(queue: Any) -> None:
     calls = [queue.model.call(Count())] * PIPELINE_MAX
     assert len(queue.driver.send_many(calls)) == PIPELINE_MAX

@@ -22,20 +22,22 @@ from engine.wire.drivers.handshake import Handshake, raise_errors
 
 #: Calls of one driver that run at once; others wait for their turn before their time starts.
 CONNECTIONS_MAX = 16
-#: A line on which no exchange has ended for this long gets no more of them.
+#: A pipelined connection on which no exchange has ended for this long gets no more of them.
 SILENT_NS = 20_000_000
 
 
-class Line:
+class PipelinedConnection:
     """A connection on which exchanges are under way, one or several. Their replies come in the order in which they were written,
     so each is written as a whole, also when the client has to wait for room in its buffer, before the next one begins, and waits
-    for its turn to read. One that failed has failed for all of them."""
+    for its turn to read. When the connection fails, it fails for all of them."""
 
-    __slots__ = ("answered_ns", "connection", "exchanges", "reading", "writing")
+    __slots__ = ("answered_ns", "connection", "exchanges", "reading", "retired", "writing")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.exchanges = 1
+        #: It lacks a script: closed when the last exchange is over, and no call gets it any more.
+        self.retired = False
         self.writing = asyncio.Lock()
         self.reading = asyncio.Lock()
         #: When it was opened, or the last exchange ended, monotonic.
@@ -63,8 +65,8 @@ class AsyncConnections:
         self._pid = os.getpid()
         self._idle: list[tuple[Connection, int]] = []
         self._turns = asyncio.Semaphore(self._most)
-        # The line that batches share while any of them is under way.
-        self._line: Line | None = None
+        # The connection that batches share while any of them is under way.
+        self._shared: PipelinedConnection | None = None
         self._opening = asyncio.Lock()
 
     @property
@@ -102,41 +104,54 @@ class AsyncConnections:
             # Another loop has taken the pool over while this one stood still in mid-call.
             await connection.disconnect(nowait=True)
 
-    async def write(self, line: Line, commands: Sequence[tuple[object, ...]]) -> None:
+    async def write(self, pipelined: PipelinedConnection, commands: Sequence[tuple[object, ...]]) -> None:
         """Write the commands of an exchange behind those of the others. Raises redis-py's errors."""
-        async with line.writing:
-            if not line.connection.is_connected:
+        connection = pipelined.connection
+        async with pipelined.writing:
+            if not connection.is_connected:
                 # It broke while this exchange waited, and the client would connect again by itself.
                 raise redis.ConnectionError("the connection was closed before this exchange was written")
-            await line.connection.send_packed_command(packed(line.connection, commands), check_health=False)
+            await connection.send_packed_command(packed(connection, commands), check_health=False)
 
-    async def take_line(self) -> Line:
-        """The line that others share now, or a new one, for one more exchange. Raises as `take` does."""
+    async def take_shared(self) -> PipelinedConnection:
+        """The connection that batches share now, or a new one, for one more exchange. Raises as `take` does."""
         self._belong()
         async with self._opening:
-            if self._line is None or time.monotonic_ns() - self._line.answered_ns > SILENT_NS:
-                self._line = Line(await self.take())
+            if self._shared is None or time.monotonic_ns() - self._shared.answered_ns > SILENT_NS:
+                self._shared = PipelinedConnection(await self.take())
             else:
-                self._line.exchanges += 1
-            return self._line
+                self._shared.exchanges += 1
+            return self._shared
 
-    async def leave_line(self, line: Line) -> None:
-        """An exchange is over, and all its replies have been read. The last one returns the connection to the pool."""
-        line.exchanges -= 1
-        line.answered_ns = time.monotonic_ns()
-        if not line.exchanges and line.connection.is_connected:
-            self._part_with(line)
-            await self.give_back(line.connection)
+    async def end_exchange(self, pipelined: PipelinedConnection) -> None:
+        """An exchange is over, and all its replies have been read. After the last one the connection goes back to the pool."""
+        pipelined.exchanges -= 1
+        pipelined.answered_ns = time.monotonic_ns()
+        if pipelined.exchanges or not pipelined.connection.is_connected:
+            return
+        self._share_no_more(pipelined)
+        if pipelined.retired:
+            await pipelined.connection.disconnect(nowait=True)
+        else:
+            await self.give_back(pipelined.connection)
 
-    async def break_line(self, line: Line) -> None:
-        """Close a line on which a reply may still come, or that lacks a script. No further exchange begins on it: the client
-        would connect again by itself, and those under way would read the replies of that one."""
-        self._part_with(line)
-        await line.connection.disconnect(nowait=True)
+    async def retire(self, pipelined: PipelinedConnection) -> None:
+        """Begin no further exchange on a connection that lacks a script. Those under way still read what the server answered:
+        their calls would have an unknown outcome otherwise. The idle connections most likely lack it too, and a call would meet
+        one after the other: the next one is a new one, whose handshake loads the scripts."""
+        self._share_no_more(pipelined)
+        pipelined.retired = True
+        await self.close()
 
-    def _part_with(self, line: Line) -> None:
-        if self._line is line:
-            self._line = None
+    async def break_off(self, pipelined: PipelinedConnection) -> None:
+        """Close a connection on which a reply may still come, and begin no further exchange on it: the client would connect again
+        by itself, and those under way would read the replies of that one."""
+        self._share_no_more(pipelined)
+        await pipelined.connection.disconnect(nowait=True)
+
+    def _share_no_more(self, pipelined: PipelinedConnection) -> None:
+        if self._shared is pipelined:
+            self._shared = None
 
     async def close(self) -> None:
         """Close the idle connections."""
@@ -181,7 +196,7 @@ class AsyncConnections:
             bound = "one queue for each event loop: this one is used by another loop that is still running"
             raise Malformed("event loop", owner, bound)
         self._owner, self._pid, self._idle, self._turns = owner, os.getpid(), [], asyncio.Semaphore(self._most)
-        self._line, self._opening = None, asyncio.Lock()
+        self._shared, self._opening = None, asyncio.Lock()
 
 
 async def _has_news(connection: Connection) -> bool:

@@ -11,7 +11,7 @@ from engine.errors import EngineError
 from engine.observer import Intended, Observer
 from engine.server_clock import ServerClock
 from engine.wire.call import Call
-from engine.wire.drivers.async_connections import AsyncConnections, Line
+from engine.wire.drivers.async_connections import AsyncConnections, PipelinedConnection
 from engine.wire.drivers.client_errors import FAILURES
 from engine.wire.drivers.durability import Durability
 from engine.wire.drivers.endpoint import Endpoint
@@ -112,7 +112,7 @@ class AsyncDriver:
         """Send calls once, in one write. Returns their replies, as `settle` takes them."""
         connections = self._connections
         try:
-            line = await connections.take_line() if shared else Line(await connections.take())
+            pipelined = await connections.take_shared() if shared else PipelinedConnection(await connections.take())
         except FAILURES as error:
             return [not_sent(error)]
         commands = [in_flight_call.call.words() for in_flight_call in in_flight]
@@ -120,19 +120,18 @@ class AsyncDriver:
         replies: list[Any] = []
         try:
             async with connections.patience() as patience:
-                await connections.write(line, commands)
-                async with line.reading:
-                    await connections.read(line.connection, len(commands), replies, patience)
+                await connections.write(pipelined, commands)
+                async with pipelined.reading:
+                    await connections.read(pipelined.connection, len(commands), replies, patience)
         except FAILURES as error:
-            await connections.break_line(line)
+            await connections.break_off(pipelined)
             replies.append(error)
         except BaseException:
             # The task was cancelled: the replies may still come, so the connection is not for others.
-            await connections.break_line(line)
+            await connections.break_off(pipelined)
             raise
         else:
             if loads_again(replies):
-                await connections.break_line(line)
-            else:
-                await connections.leave_line(line)
+                await connections.retire(pipelined)
+            await connections.end_exchange(pipelined)
         return replies if self._durability is None else self._durability.judge(in_flight, replies)

@@ -90,7 +90,11 @@ class AsyncGathering:
         self._begin(None)
 
     def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Begin anew, in this loop: what another one left behind when it was closed ends with it."""
+        """Begin anew, in this loop. What another one left behind when it was closed ends with it; where that one only stands
+        still, its tasks hear that their enqueues are cancelled."""
+        if self._loop is not None and not self._loop.is_closed():
+            for waiting in self._waiting:
+                waiting.future.cancel()
         self._loop = loop
         self._waiting: deque[_Waiting] = deque()
         self._under_way = 0
@@ -102,11 +106,14 @@ class AsyncGathering:
         self._batches: set[asyncio.Task[None]] = set()
 
     async def send(self, operation: Callable[[int], Enqueue], size_bytes: int, intended_ns: int | None = None) -> Sent:
-        """Send an enqueue of about this size with the next batch. Raises as `AsyncDriver.send` does."""
+        """Send an enqueue of about this size with the next batch. Raises as `AsyncDriver.send` does, and
+        Malformed while another loop uses the driver."""
         loop = asyncio.get_running_loop()
+        # Before anything of the loop that sent last is given up: it may still run, and then this raises.
+        turns = self._carrier.turns
         if loop is not self._loop:
             self._begin(loop)
-        if self._alone and not self._under_way and not self._waiting and not self._carrier.turns.locked():
+        if self._alone and not self._under_way and not self._waiting and not turns.locked():
             return await self._send_alone(GatheredEnqueue(operation, size_bytes, intended_ns))
         waiting = _Waiting(operation, size_bytes, intended_ns, loop.create_future())
         self._waiting.append(waiting)
@@ -131,10 +138,12 @@ class AsyncGathering:
         """Send what waits as soon as the tasks that can run now have added theirs."""
         if not self._leaving:
             self._leaving = True
-            loop.call_soon(self._leave)
+            loop.call_soon(self._leave, loop)
 
-    def _leave(self) -> None:
+    def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
         """Send a batch of what waits, and a second one if there is room for it."""
+        if loop is not self._loop:
+            return
         self._leaving = False
         first = True
         while self._waiting and (first or self._under_way < BATCHES_MAX):

@@ -109,6 +109,12 @@ class Connections:
         connection.disconnect()
         self._turn_over()
 
+    def retire(self, connection: Connection) -> None:
+        """Close a connection that lacks a script, and the idle ones, which most likely lack it too: a call would meet one after
+        the other. The next one is a new one, whose handshake loads the scripts."""
+        self.drop(connection)
+        self.close()
+
     def close(self) -> None:
         """Close the idle connections."""
         with self._lock:

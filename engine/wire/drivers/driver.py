@@ -180,7 +180,7 @@ class SyncDriver:
             raise
         else:
             if loads_again(replies):
-                self._connections.drop(connection)
+                self._connections.retire(connection)
             else:
                 self._connections.give_back(connection)
         return replies if self._durability is None else self._durability.judge(in_flight, replies)
