@@ -51,12 +51,15 @@ local count = #ARGV - items_at
 local keys_at, id_at = #KEYS - count, #prefix + 5
 local letters, known_states, rejected, taken, keyed = {}, {}, {}, {}, {}
 local delayed, jobs, words, unique_jobs, windows, tombstones, fresh, first_due = {}, {}, 0, {}, {}, {}, 0, nil
--- The job that makes an item a duplicate: another job, or an earlier item of this call. Returns id, state and fence, or nil.
+-- The job that makes an item a duplicate: another job, or an earlier item of this call; the holder of its unique key first.
+-- Returns id, state and fence, or nil.
 local function held_by(id, unique, dedup, delay_ms)
-  local earlier = taken['unique:' .. unique] or taken['dedup:' .. dedup]
-  if earlier then return earlier.id, earlier.state, 0 end
-  local holder, state, fence = unique_holder(prefix, unique, dedup, id)
-  if holder then return holder, state, fence end
+  for _, own in ipairs({ { 'unique:' .. unique, unique, '' }, { 'dedup:' .. dedup, '', dedup } }) do
+    local earlier = taken[own[1]]
+    if earlier then return earlier.id, earlier.state, 0 end
+    local holder, state, fence = unique_holder(prefix, own[2], own[3], id)
+    if holder then return holder, state, fence end
+  end
   local item = { id = id, state = delay_ms ~= 0 and 'delayed' or 'waiting' }
   if unique ~= '' then taken['unique:' .. unique] = item end
   if dedup ~= '' then taken['dedup:' .. dedup] = item end

@@ -266,6 +266,8 @@ def test_rule_23_in_a_bulk_each_job_is_judged_by_itself_and_against_those_before
         make(desk, "f", dedup="seen", dedup_ms=1000, unique="v"),
         make(desk, "g", unique="v", name="other", key="k"),
         make(desk, "h"),
+        # Kept out by both: its unique key comes first, wherever the holders are.
+        make(desk, "i", unique="taken", dedup="w", dedup_ms=1000),
     )
     call = desk.call(EnqueueMany(jobs))
     first = desk.send(call)
@@ -278,6 +280,7 @@ def test_rule_23_in_a_bulk_each_job_is_judged_by_itself_and_against_those_before
         ("f", "duplicate", "old", "waiting"),
         ("g", "created", "g", ""),
         ("h", "created", "h", ""),
+        ("i", "duplicate", "old", "waiting"),
     ]
     before = desk.dump()
     second = desk.send(call)
