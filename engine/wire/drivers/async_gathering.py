@@ -24,8 +24,8 @@ from engine.wire.drivers.merging import (
     CallMaker,
     GatheredEnqueue,
     MergedCall,
+    StartedCalls,
     merged,
-    shares_of,
 )
 from engine.wire.operations import Enqueue
 
@@ -175,25 +175,19 @@ class AsyncGathering:
         self, merged_calls: Sequence[MergedCall], batch: Sequence[GatheredEnqueue], landed: Callable[[], None]
     ) -> None:
         """Send the calls of a batch until each has ended, and those that failed as a whole once more in parts."""
-        in_flight = [self._carrier.start(merged_call.call, merged_call.intended_ns) for merged_call in merged_calls]
-        open_calls = list(zip(merged_calls, in_flight, shares_of(merged_calls, batch), strict=True))
-        again: list[tuple[MergedCall, GatheredEnqueue]] = []
+        calls = StartedCalls(merged_calls, batch, self._carrier.start, self._maker)
 
         def after_send() -> None:
-            nonlocal open_calls
-            ended = [part for part in open_calls if part[1].ended]
-            open_calls = [part for part in open_calls if not part[1].ended]
-            for merged_call, in_flight_call, enqueues in ended:
-                again.extend(merged_call.ended(in_flight_call.outcome(), enqueues, self._maker))
+            calls.hand_out()
             landed()
 
-        await self._carrier.carry(in_flight, after_send, shared=True)
-        if again:
-            await self._carry([part for part, _ in again], [enqueue for _, enqueue in again], landed)
+        await self._carrier.carry(calls.in_flight, after_send, shared=True)
+        if calls.again[0]:
+            await self._carry(*calls.again, landed)
 
     def _next_batch(self) -> list[_Waiting]:
-        """Those that leave now: the first in line, within the bounds of a batch, without those whose task was cancelled. What
-        waits and what is under way is divided evenly between two batches."""
+        """What leaves now: the enqueues that came first, within the bounds of a batch, without those whose task was cancelled.
+        What waits and what is under way is divided evenly between two batches."""
         batch: list[_Waiting] = []
         size_bytes, known = 0, len(self._waiting) + self._jobs_under_way
         most = min(BATCH_JOBS_MAX, max(_DIVIDED_MIN, (known + 1) // BATCHES_MAX))

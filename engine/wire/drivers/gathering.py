@@ -23,8 +23,8 @@ from engine.wire.drivers.merging import (
     CallMaker,
     GatheredEnqueue,
     MergedCall,
+    StartedCalls,
     merged,
-    shares_of,
 )
 from engine.wire.operations import Enqueue
 
@@ -168,13 +168,11 @@ class Gathering:
 
     def _carry(self, merged_calls: Sequence[MergedCall], batch: Sequence[GatheredEnqueue]) -> None:
         """Send the calls of a batch until each has ended, and those that failed as a whole once more in parts."""
-        in_flight = [self._driver.start(merged_call.call, merged_call.intended_ns) for merged_call in merged_calls]
-        self._driver.carry(in_flight)
-        again: list[tuple[MergedCall, GatheredEnqueue]] = []
-        for merged_call, in_flight_call, enqueues in zip(merged_calls, in_flight, shares_of(merged_calls, batch), strict=True):
-            again += merged_call.ended(in_flight_call.outcome(), enqueues, self._maker)
-        if again:
-            self._carry([part for part, _ in again], [enqueue for _, enqueue in again])
+        calls = StartedCalls(merged_calls, batch, self._driver.start, self._maker)
+        self._driver.carry(calls.in_flight)
+        calls.hand_out()
+        if calls.again[0]:
+            self._carry(*calls.again)
 
 
 _ALL: weakref.WeakSet[Gathering] = weakref.WeakSet()

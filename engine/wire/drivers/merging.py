@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from engine.errors import EngineError, ScriptFault
 from engine.observer import Intended
 from engine.wire.call import Call
-from engine.wire.drivers.in_flight import Sent
+from engine.wire.drivers.in_flight import InFlightCall, Sent
 from engine.wire.operations import Enqueue, EnqueuedMany, EnqueueMany
-
-T = TypeVar("T")
 
 #: Bounds of what leaves together: the server answers the last enqueue of it after all the others.
 BATCH_JOBS_MAX = 200
@@ -75,25 +73,40 @@ class MergedCall(NamedTuple):
         each = self.intended_ns if isinstance(self.intended_ns, tuple) else (None,) * len(self.jobs)
         return [MergedCall(maker.call(job), (job,), intended_ns) for job, intended_ns in zip(self.jobs, each, strict=True)]
 
-    def ended(
-        self, outcome: Sent | EngineError, enqueues: Sequence[GatheredEnqueue], maker: CallMaker
-    ) -> list[tuple[MergedCall, GatheredEnqueue]]:
-        """Give each caller what came of its enqueue; or return the calls to send instead, each with its enqueue."""
-        parts = self.apart(outcome, maker)
-        if not parts:
-            for enqueue, its_outcome in zip(enqueues, self.outcomes(outcome), strict=True):
+
+class StartedCalls:
+    """The calls of a batch, which are about to be sent, and the enqueues that each of them carries. `again`: what is to be sent
+    once more, each enqueue in a call of its own, after a call of several has failed as a whole."""
+
+    def __init__(
+        self,
+        merged_calls: Sequence[MergedCall],
+        enqueues: Sequence[GatheredEnqueue],
+        start: Callable[[Call[Any], Intended], InFlightCall],
+        maker: CallMaker,
+    ) -> None:
+        self.in_flight = [start(merged_call.call, merged_call.intended_ns) for merged_call in merged_calls]
+        self.again: tuple[list[MergedCall], list[GatheredEnqueue]] = ([], [])
+        self._maker = maker
+        self._open: list[tuple[MergedCall, InFlightCall, Sequence[GatheredEnqueue]]] = []
+        at = 0
+        for merged_call, in_flight_call in zip(merged_calls, self.in_flight, strict=True):
+            carried = enqueues[at : at + len(merged_call.jobs)]
+            at += len(carried)
+            self._open.append((merged_call, in_flight_call, carried))
+
+    def hand_out(self) -> None:
+        """Give each caller of the calls that have ended what came of its enqueue."""
+        ended = [part for part in self._open if part[1].ended]
+        self._open = [part for part in self._open if not part[1].ended]
+        for merged_call, in_flight_call, enqueues in ended:
+            outcome = in_flight_call.outcome()
+            if parts := merged_call.apart(outcome, self._maker):
+                self.again[0].extend(parts)
+                self.again[1].extend(enqueues)
+                continue
+            for enqueue, its_outcome in zip(enqueues, merged_call.outcomes(outcome), strict=True):
                 enqueue.ends(its_outcome)
-        return list(zip(parts, enqueues if parts else (), strict=True))
-
-
-def shares_of(merged_calls: Sequence[MergedCall], enqueues: Sequence[T]) -> list[Sequence[T]]:
-    """The enqueues that each of these calls carries."""
-    shares: list[Sequence[T]] = []
-    at = 0
-    for merged_call in merged_calls:
-        shares.append(enqueues[at : at + len(merged_call.jobs)])
-        at += len(merged_call.jobs)
-    return shares
 
 
 def merged(gathered: Iterable[GatheredEnqueue], not_after_ms: int, maker: CallMaker) -> list[MergedCall]:
