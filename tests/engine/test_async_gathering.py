@@ -382,3 +382,20 @@ def test_tasks_of_a_loop_that_stood_still_while_another_one_ran_are_not_left_wai
         assert one.run(queue.enqueue("work", None, id="after")).result == "created"
         one.run(queue.close())
     assert {"contact", "other", "after"} <= set(ids_of(direct, "waiting"))
+
+
+def test_a_connection_without_its_script_takes_no_connections_of_another_loop_with_it(ironclaim_url: str) -> None:
+    connections = AsyncQueue("q", url=ironclaim_url).driver._connections
+
+    async def used() -> None:
+        await connections.give_back(await connections.take())
+
+    with asyncio.Runner() as one, asyncio.Runner() as two:
+        pipelined = one.run(connections.take_shared())
+        two.run(used())
+        idle = list(connections._idle)
+        one.run(connections.retire(pipelined))
+        assert connections._idle == idle and idle[0][0].is_connected
+        one.run(connections.end_exchange(pipelined))
+        assert not pipelined.connection.is_connected
+        two.run(connections.close())

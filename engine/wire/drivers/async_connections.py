@@ -141,7 +141,9 @@ class AsyncConnections:
         one after the other: the next one is a new one, whose handshake loads the scripts."""
         self._share_no_more(pipelined)
         pipelined.retired = True
-        await self.close()
+        # The idle ones of another loop, which has taken the pool over, are not this one's to close.
+        if self._owner is asyncio.get_running_loop():
+            await self._close_idle(nowait=True)
 
     async def break_off(self, pipelined: PipelinedConnection) -> None:
         """Close a connection on which a reply may still come, and begin no further exchange on it: the client would connect again
@@ -156,9 +158,12 @@ class AsyncConnections:
     async def close(self) -> None:
         """Close the idle connections."""
         self._belong()
+        await self._close_idle(nowait=False)
+
+    async def _close_idle(self, *, nowait: bool) -> None:
         idle, self._idle = self._idle, []
         for connection, _ in idle:
-            await connection.disconnect()
+            await connection.disconnect(nowait=nowait)
 
     async def read(self, connection: Connection, count: int, replies: list[Any], patience: asyncio.Timeout) -> None:
         """Put the next replies of a connection into `replies`, errors that the server sent among them. A failure of the
