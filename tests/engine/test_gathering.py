@@ -195,6 +195,8 @@ with Queue("q", url=sys.argv[1]) as queue:
     import redis
     raw = redis.Redis.from_url(sys.argv[1])
     raw.config_resetstat()
+    # A reply that is there at once makes no greenlet wait: then they run one after the other, and nobody lines up.
+    raw.client_pause(200)
     ends = [gevent.spawn(queue.enqueue, "work", number) for number in range(200)]
     gevent.joinall(ends, timeout=60, raise_error=True)
     print(len({end.value.job for end in ends}), raw.info("commandstats")["cmdstat_evalsha"]["calls"])
