@@ -24,6 +24,8 @@ _LINGER_MS = 8
 _HOARD_MS = 1_000
 #: Delayed jobs start within 100 ms of their due time (rule 13).
 _DUE_MS = 100
+#: Turns to look after the leader are given out so far ahead.
+_TURNS_MS = 8_000
 #: A worker that is new has connected and beats.
 _BORN_MS = 5_000
 
@@ -137,7 +139,11 @@ class Timely:
                 raise Found("hoard", f"{worker.name} has kept {lease.job} for {waited_ms} ms without starting it", (lease.job,))
 
     def _calm_since_ns(self) -> int:
-        return max(self._world.trouble_ns, self._server.set_ns) + AFTERMATH_MS * MS
+        trouble_ns = max(self._world.trouble_ns, self._server.set_ns)
+        # The turns of the dead, in which nobody looks after the leader, may come before those of the living (rule 13).
+        turns = [worker for worker in self._incarnations.workers if 0 < trouble_ns - worker.died_ns < _TURNS_MS * MS]
+        lost_ms = len(turns) * self._world.profile.sweep_ms if self._world.profile.beat_ms else 0
+        return trouble_ns + (AFTERMATH_MS + lost_ms) * MS
 
     def _idle_since_ns(self, calm_ns: int, class_name: str = "") -> tuple[SimulatedWorker, int] | None:
         """The worker that has had a free handler for longest, of those that may run a class."""

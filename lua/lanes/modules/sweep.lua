@@ -248,11 +248,12 @@ local function is_silent(led_ms, sweep_ms, now_ms)
 end
 
 -- The time (ms) of a follower's turn to look after the leader (rule 13). The followers take turns, one in each sweep interval: who
--- has looked gets the turn after `turn_ms`, the last one that was given out, but at most ten seconds from now. The turns lie where
--- a sweep of the leader that did not come is late by just so much that it counts as silent.
+-- has looked gets the turn after `turn_ms`, the last one that was given out, but at most eight seconds from now: before leases end,
+-- should all be dead whose turns come first. The turns lie where a sweep of the leader that did not come is late by just so much
+-- that it counts as silent.
 local function next_turn(led_ms, turn_ms, sweep_ms, now_ms)
   local every_ms = math.max(100, sweep_ms)
-  local next_ms = math.min(math.max(tonumber(turn_ms or 0), now_ms) + every_ms, now_ms + 10000)
+  local next_ms = math.min(math.max(tonumber(turn_ms or 0), now_ms) + every_ms, now_ms + 8000)
   local first_ms = tonumber(led_ms) + silent_after(sweep_ms)
   next_ms = first_ms + every_ms * math.floor((next_ms - first_ms) / every_ms + 0.5)
   return next_ms > now_ms and next_ms or next_ms + every_ms
