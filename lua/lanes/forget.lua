@@ -66,8 +66,9 @@ if phase == 'begin' then
 else
   local left = 0
   for _, key in ipairs({ due, active, dead, done, blocked }) do left = left + redis.call('ZCARD', key) end
-  local lanes, cursor = nil, ''
+  local cursor = ''
   repeat
+    local lanes
     lanes, cursor = some_lanes(prefix, cursor)
     for _, lane in ipairs(left == 0 and lanes or {}) do left = left + redis.call('ZCARD', prefix .. 'lane:' .. lane) end
   until cursor == '' or left > 0

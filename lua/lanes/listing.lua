@@ -17,8 +17,9 @@
 
 settled(prefix)
 local reply, waiting, skip = { server_us(now_ms, sweep) }, {}, offset
-local lanes, cursor = nil, ''
+local cursor = ''
 repeat
+  local lanes
   lanes, cursor = some_lanes(prefix, cursor)
   for _, lane in ipairs(lanes) do
     local key = prefix .. 'lane:' .. lane

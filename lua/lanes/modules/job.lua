@@ -52,8 +52,9 @@ local function jobs_in(prefix, state, offset, limit, newest, now_ms)
     page_of(prefix .. (({ delayed = 'due', finished = 'done' })[state] or state))
     return found
   end
-  local lanes, cursor = nil, ''
+  local cursor = ''
   repeat
+    local lanes
     lanes, cursor = some_lanes(prefix, cursor)
     for _, lane in ipairs(lanes) do
       page_of(prefix .. 'lane:' .. lane)
