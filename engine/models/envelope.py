@@ -55,6 +55,8 @@ _TIME_MASK = (1 << 42) - 1
 #: Attempts, kind of back-off, crashes_max, backoff_ms, timeout_ms; lengths of key, name and unique key.
 _SETTINGS_FIELDS = struct.Struct(">HBBIIBBB")
 _DEFAULTS = Options()
+#: A byte holds the length of a seal, which is the unique key and up to 15 bytes more (`lua/lanes/modules/run.lua`).
+_UNIQUE_BYTES_MAX = 240
 #: Forms that are kept; where each job has its own (unique keys), all of them are new.
 _FORMS_MAX = 1000
 
@@ -180,6 +182,8 @@ def _form(alike: bytes) -> Form:
         *found, key_bytes, name_bytes, unique_bytes = cast("tuple[int, ...]", _SETTINGS_FIELDS.unpack_from(alike, at))
         numbers, lengths = tuple(found), [key_bytes, name_bytes, unique_bytes]
         at += _SETTINGS_FIELDS.size
+    if lengths[2] > _UNIQUE_BYTES_MAX:
+        raise ValueError(f"a unique key of {lengths[2]} bytes")
     attempts, backoff, crashes_max, backoff_ms, timeout_ms = numbers
     if backoff >= len(_BACKOFFS):
         raise ValueError(f"back-off {backoff}")

@@ -267,9 +267,10 @@ def test_the_greatest_delay_travels(ironclaim_url: str) -> None:
         b"\xc5" + sealed(sample())[1:],
         sealed(sample()).replace(b"trace", b'tr"ce'),
         sealed(sample()).replace(b"work", b"w\xffrk"),
+        sealed(sample(options=Options(unique="u"))).replace(b"\x01\x04work", b"\xf1\x04work") + bytes(250),
         sealed(sample(options=Options(headers=(("a", "b"),)))).replace(b'{"headers":{"a":"b"}}', b'["headers",{"a":"b"}]'),
     ],
-    ids=["short", "no head", "tombstone without a fence", "version", "options", "name", "list"],
+    ids=["short", "no head", "tombstone without a fence", "version", "options", "name", "unique key", "list"],
 )
 def test_one_bad_job_does_not_hold_up_the_others(ironclaim_url: str, raw: bytes) -> None:
     queue = Queue("q", url=ironclaim_url)

@@ -15,6 +15,8 @@ local function envelope_layout(raw)
   if class_at > settings_at then key_length, name_length, unique_length = string.byte(raw, class_at - 3, class_at - 1) end
   local class_length = string.byte(raw, class_at)
   if #raw < class_at + class_length + key_length + name_length + unique_length then return nil end
+  -- A longer one has no room in the seal of a lease, which a claim would find out only after its first writes.
+  if unique_length > 240 then return nil end
   return flags, numbers_at, nonce_at, settings_at, class_at, class_length, key_length, name_length, unique_length
 end
 
