@@ -47,7 +47,7 @@ def test_a_beat_lists_a_worker_until_it_runs_out_and_a_leave_ends_it(desk: Desk)
     key = desk.keys.worker("a" * 16)
     until_ms = desk.now_ms + TTL_MS
     assert desk.redis.zrange(desk.keys.workers, 0, -1, withscores=True) == [(b"a" * 16, until_ms)]
-    assert desk.redis.get(key) == f'1 {TTL_MS} {LEASE_MS} {{"name":"w"}}'.encode()
+    assert desk.redis.get(key) == f'1 {TTL_MS} {LEASE_MS} 0 {{"name":"w"}}'.encode()
     assert desk.redis.pexpiretime(key) == until_ms + LEASE_MS + 60_000
     desk.tick(10_000)
     desk.beat("a")
@@ -124,6 +124,21 @@ def test_rule_13_followers_look_after_the_leader_in_turn_and_one_finds_it_silent
         reply = desk.beat(letter)
         leads, turns[letter] = reply.leads, desk.now_ms + reply.turn_ms
     assert desk.now_ms - (sweep_at_ms - 1000) <= 1250
+
+
+def test_rule_13_a_follower_that_beats_before_its_turn_keeps_it(desk: Desk) -> None:
+    """As a busy worker does: if each of its beats took another turn, no other one would look for ten seconds."""
+    assert desk.beat("a").leads
+    for _ in range(12):
+        desk.tick(1000)
+        assert desk.sweep("a").leads
+        turns = [desk.beat(worker).turn_ms for worker in "bcd"]
+        assert sorted(turns) in ([250, 1250, 2250], [1250, 2250, 3250]), "they have the next three turns"
+    call = desk.call(desk.beat_operation("b"))
+    assert [desk.send(call).turn_ms for _ in range(2)] == [turns[0]] * 2, "an answer that was lost is repeated"
+    desk.tick(-3_600_000)
+    desk.sweep("a")
+    assert 0 < desk.beat("b").turn_ms <= 10_500, "no turn lies where the clock was before"
 
 
 @pytest.mark.feature("BQ32", "MQ31")

@@ -78,8 +78,8 @@ class ListedWorker:
         """From the values of a reply: incarnation, until_ms and the last heartbeat."""
         incarnation, until_ms, beat = values
         # Of a former incarnation, and of a heartbeat that has run out, only the time is known.
-        words = beat.decode().split(" ", 3) if beat.count(b" ") >= 3 else ["", "0", "0", "{}"]
-        return cls(incarnation.decode(), int(float(until_ms)), int(words[1]), int(words[2]), words[3], incarnation == leader)
+        words = beat.decode().split(" ", 4) if beat.count(b" ") >= 4 else ["", "0", "0", "0", "{}"]
+        return cls(incarnation.decode(), int(float(until_ms)), int(words[1]), int(words[2]), words[4], incarnation == leader)
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,9 +248,9 @@ local function is_silent(led_ms, sweep_ms, now_ms)
 end
 
 -- The time (ms) of a follower's turn to look after the leader (rule 13). The followers take turns, one in each sweep interval: who
--- has looked gets the turn after `turn_ms`, the last one that was given out, but at most eight seconds from now: before leases end,
--- should all be dead whose turns come first. The turns lie where a sweep of the leader that did not come is late by just so much
--- that it counts as silent.
+-- has looked gets the turn after `turn_ms`, the last one that was given out, but at most eight seconds from now. Each has one turn at
+-- a time: who beats before it comes (a busy worker does in each interval) keeps it, or nobody would look meanwhile. The turns lie
+-- where a sweep of the leader that did not come is late by just so much that it counts as silent.
 local function next_turn(led_ms, turn_ms, sweep_ms, now_ms)
   local every_ms = math.max(100, sweep_ms)
   local next_ms = math.min(math.max(tonumber(turn_ms or 0), now_ms) + every_ms, now_ms + 8000)
@@ -275,7 +275,10 @@ end
 -- beat: incarnation, counter, ttl_ms, until_ms, lease_ms, sweep_ms, about, others
 local function note_beat(keys, beat, now_ms, kept, worker, leads)
   local quiet_ms, turn_ms = tonumber(kept[3] or 0), 0
-  local last = tonumber(string.match(worker or '', '^%d+') or -1)
+  local last, mine_ms = tonumber(string.match(worker or '', '^%d+') or -1), tonumber(string.match(worker or '', '^%d+ %d+ %d+ (%d+)') or 0)
+  -- Its turn has not come yet. If the clock stepped back, it lies further ahead than a turn is given out.
+  local waits = leads and leads ~= beat.incarnation and mine_ms > now_ms and mine_ms < now_ms + 8000 + math.max(100, beat.sweep_ms)
+  if waits then turn_ms = mine_ms - now_ms end
   local function reply(result)
     -- anchor: beats-wait-after-a-stall
     local orphaned = now_ms >= quiet_ms and redis.call('ZCOUNT', keys.workers, '-inf', '(' .. string.format('%d', now_ms)) > 0
@@ -305,9 +308,11 @@ local function note_beat(keys, beat, now_ms, kept, worker, leads)
   if leads ~= beat.incarnation then
     if is_silent(kept[4], beat.sweep_ms, now_ms) then leads = false end -- anchor: silent-leader-is-succeeded
     -- Who takes the lead counts as having swept, which it does next: so nobody else takes it meanwhile.
-    local at_ms = leads and next_turn(kept[4], kept[5], beat.sweep_ms, now_ms) or now_ms
-    keep[#keep + 1], keep[#keep + 2] = leads and 'turn_ms' or 'led_ms', at_ms
+    local at_ms = leads and (waits and mine_ms or next_turn(kept[4], kept[5], beat.sweep_ms, now_ms)) or now_ms
+    if not (leads and waits) then keep[#keep + 1], keep[#keep + 2] = leads and 'turn_ms' or 'led_ms', at_ms end
     turn_ms = at_ms - now_ms
+  else
+    turn_ms = 0
   end
   -- A worker whose time was set before the clock stepped back, and which has stopped since, must not count as alive until the
   -- clock has caught up (rule 10).
@@ -325,7 +330,7 @@ local function note_beat(keys, beat, now_ms, kept, worker, leads)
     leads = beat.incarnation
   end
   -- The record outlives the worker's leases, because a sweep needs to know how long those are.
-  local words = { beat.counter, beat.ttl_ms, beat.lease_ms, beat.about }
+  local words = { beat.counter, beat.ttl_ms, beat.lease_ms, turn_ms > 0 and string.format('%d', now_ms + turn_ms) or '0', beat.about }
   redis.call('SET', keys.worker, table.concat(words, ' '), 'PXAT', until_ms + tonumber(beat.lease_ms) + 60000)
   return reply('ok')
 end
