@@ -76,8 +76,9 @@ ROW_FIELDS: tuple[Field, ...] = (
         "f",
         "str",
         "operation",
-        "enqueue | tick | claim | finish | retry | bury | release | drop | extend | mark | reap (a sweep) | handle | "
-        "publish | subscribe | unsubscribe | fetch | acknowledge; promote (of earlier versions, part of the sweep since)",
+        # A sweep is called a reap; of older versions a promotion was a call of its own.
+        "enqueue | tick | claim | finish | retry | bury | release | drop | extend | mark | promote | reap | handle | "
+        "publish | subscribe | unsubscribe | fetch | acknowledge",
     ),
     Field("type", "str", "operation", "invoke | ok | fail | info: ok happened, fail did not, info or no completion may have"),
     Field("op", "str", "operation", "operation id: the same in the invoke and the completion row"),

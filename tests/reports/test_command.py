@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import reports.judge
+from engine.history import SCHEMA_VERSION
 from reports.command import main
 from reports.errors import JudgeError
 from reports.folder import read_spec, spec_faults
@@ -115,7 +116,7 @@ def deep_spec(run: Path) -> None:
 
 def newer_schema(run: Path) -> None:
     file = run / "history" / "worker-1.jsonl"
-    file.write_text(file.read_text().replace('"v":5', '"v":7', 1))
+    file.write_text(file.read_text().replace(f'"v":{SCHEMA_VERSION}', f'"v":{SCHEMA_VERSION + 1}', 1))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,10 @@ def newer_schema(run: Path) -> None:
         (no_history, "run has no history folder"),
         (deleted_history, "the history of run is empty"),
         (empty_history, "the history of run is empty"),
-        (newer_schema, "history file worker-1.jsonl: schema version 7, this judge reads up to 5"),
+        (
+            newer_schema,
+            f"history file worker-1.jsonl: schema version {SCHEMA_VERSION + 1}, this judge reads up to {SCHEMA_VERSION}",
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

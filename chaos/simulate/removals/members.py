@@ -76,7 +76,7 @@ MEMBERS = (
     Removal(
         7,
         "the finished are kept however many they are",
-        (Edit("finished-jobs-are-bounded", "redis.call('ZREMRANGEBYRANK', done, 0, -(1e6 + 1))"),),
+        (Edit("finished-jobs-are-bounded", "if ended > 1e6 then redis.call('ZREMRANGEBYRANK', prefix .. 'done', 0, -1) end"),),
         ("kept",),
         ("kept",),
     ),
