@@ -166,6 +166,20 @@ def test_rule_05_a_failed_run_that_buried_is_told_so_again_after_the_requeue(des
     assert desk.retry(job.lease) == ("repeated", "buried")
 
 
+def test_rule_10_a_copy_of_a_requeue_leaves_a_job_dead_that_died_again_after_the_clock_stepped_back(desk: Desk) -> None:
+    """Its entry is older than the requeue by then, as that of a requeue which was cut off would be."""
+    desk.enqueue("j")
+    bury(desk, "j")
+    call = desk.call(alter(desk, "requeue", "dead", "j"))
+    assert [told.done for told in desk.send(call).items] == [True]
+    desk.tick(-HOUR_MS)
+    bury(desk, "j")
+    desk.send(call)
+    assert desk.places("j") == {"dead"}
+    desk.tick(HOUR_MS)
+    assert [told.done for told in altered(desk, "requeue", "dead", "j")] == [True] and desk.places("j") == {"lane"}
+
+
 def test_rule_23_a_requeued_job_takes_its_unique_key_again_or_names_the_holder(desk: Desk) -> None:
     desk.enqueue("first", unique="u")
     bury(desk, "first")

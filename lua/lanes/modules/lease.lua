@@ -74,7 +74,9 @@ end
 -- next sweep (rule 25), and may read the reason however late they run (release_results). `job` is the opened envelope.
 local function bury_job(prefix, job, id, now_ms, events, reason)
   local ttl_ms, fed = error_ttl(prefix, id, job), redis.call('SISMEMBER', prefix .. 'feeding', id) == 1
-  redis.call('ZADD', prefix .. 'dead', now_ms, id)
+  -- Not before its last requeue, though the clock may have stepped back: older entries count as left over from that (requeue.lua).
+  local requeued_ms = tonumber(run_read(prefix .. 'run:' .. id, 'requeued_ms')[1] or 0)
+  redis.call('ZADD', prefix .. 'dead', math.max(now_ms, requeued_ms), id)
   redis.call('HINCRBY', prefix .. 'stats', 'buried', 1)
   if ttl_ms > 0 then
     local record = string.format('{"ok":false,"ended_ms":%d,"error":', now_ms) .. cjson.encode(reason) .. '}'
