@@ -3,9 +3,9 @@ identity (rule 7), and a time after which it is void."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
+from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.raw_replies import one_of, server_us
 
@@ -13,7 +13,7 @@ AdministeredResult = Literal["done", "repeated", "refused"]
 ADMINISTERED_RESULTS = get_args(AdministeredResult)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Administered:
     """`done`, or `repeated` for another copy of the same call. `refused`: the call came too late and was not applied."""
 
@@ -41,7 +41,7 @@ class Administration(Declaration):
         return Administered(server_us(raw), one_of(raw[1], ADMINISTERED_RESULTS))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Pause(Administration, script="pause", slots={"class": "class_name"}):
     """Claim nothing of a class (`*`: of the queue) until it is resumed, or for `length_ms`. `op_id` is the identity (rule 7)."""
 
@@ -51,7 +51,7 @@ class Pause(Administration, script="pause", slots={"class": "class_name"}):
     length_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Resume(Administration, script="resume", slots={"class": "class_name"}):
     """End a pause. `op_id` is the identity."""
 
@@ -64,7 +64,7 @@ class Resume(Administration, script="resume", slots={"class": "class_name"}):
 Window = Literal["fixed", "sliding"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Limit:
     """At most `concurrency` jobs in hand at once, and at most `rate` claims in `per_ms`; 0 = no such bound. A fixed window begins
     at a multiple of its length, a sliding one is every stretch of that length."""
@@ -80,7 +80,7 @@ class Limit:
         return f"{self.concurrency} {self.rate} {self.per_ms} {self.window}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SetLimit(Administration, script="set_limit", slots={"limit": "target", "definition": "limit.words"}):
     """Define a limit (None: remove it) for a name (`n:<name>`), for a key (`k:<key>`) or for every key without its own (`k:*`).
     `op_id` is the identity."""
@@ -91,7 +91,7 @@ class SetLimit(Administration, script="set_limit", slots={"limit": "target", "de
     limit: Limit | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SetWorker(Administration, script="set_worker"):
     """Set how many handlers a worker runs at once (`c:<worker>`, `c:*` for every worker without its own), or pause it for so many
     ms (`p:<worker>`, 0 = until it is resumed); None removes that. `op_id` is the identity."""
@@ -102,7 +102,7 @@ class SetWorker(Administration, script="set_worker"):
     value: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SetRetention(Administration, script="set_retention"):
     """Bounds of what is kept of ended jobs, by their field. `op_id` is the identity."""
 
@@ -111,7 +111,7 @@ class SetRetention(Administration, script="set_retention"):
     bounds: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SetEvents(Administration, script="set_events"):
     """Keep about so many events of the queue from now on; 0: none. `op_id` is the identity."""
 
@@ -124,7 +124,7 @@ class SetEvents(Administration, script="set_events"):
 AdminAction = Literal["cancel", "remove", "discard", "requeue", "run_now"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Alter(Declaration, script="alter", label="change of a job"):
     """Do something to those of the jobs that are in this `state`; the state of another one is told, and it is left alone. `op_id`
     is the identity (rule 7)."""
@@ -168,14 +168,14 @@ class Altered(NamedTuple):
         return self.result == "done"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AlteredJobs(Administered):
     """With what came of each job of the call, in its order; of none when it was refused."""
 
     items: tuple[Altered, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Era:
     """Where the deletion of many jobs began: what came later than this sequence, or ended after this time, stays."""
 
@@ -183,7 +183,7 @@ class Era:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Clean(Declaration, script="clean", slots={"era_sequence": "era.sequence", "era_ms": "era.at_ms"}):
     """Remove at most `most` jobs of a state that are older than so long, of one page of at most `limit` behind `offset` others.
     `era`: None = it begins now. `op_id` is the identity."""
@@ -207,7 +207,7 @@ class Clean(Declaration, script="clean", slots={"era_sequence": "era.sequence", 
         return Cleaned(server_us(raw), result, removed, kept, Era(*era))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Cleaned(Administered):
     """With how many jobs were removed, how many stay, and the era. `ordered`: jobs that have ended come in the order of time, so
     that behind the first young one there are only younger ones."""
@@ -218,7 +218,7 @@ class Cleaned(Administered):
     ordered: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Forget(Declaration, script="forget", label="obliterate"):
     """Begin or end the deletion of a queue. `op_id` is the identity."""
 
@@ -236,7 +236,7 @@ class Forget(Declaration, script="forget", label="obliterate"):
         return Forgotten(server_us(raw), result, Era(int(raw[2]), int(raw[3])), busy, int(raw[4]) == 1)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Forgotten(Administered):
     """With the era; without, and `busy`, when jobs are in hand. `more`: another call is needed to end it."""
 
@@ -245,7 +245,7 @@ class Forgotten(Administered):
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MakeTestQueue(Declaration, script="make_test_queue"):
     """Allow `now_ms` on a queue that has never held a job."""
 

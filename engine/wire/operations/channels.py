@@ -7,9 +7,9 @@ on after it (its `era` is then one higher).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
 
 #: Why a channel or a subscriber was not found, in the words of the original.
@@ -24,7 +24,7 @@ class Proof(NamedTuple):
     ends_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NewMessage:
     """One message to publish: its id, and its content as compact JSON in the spelling of the wire."""
 
@@ -36,7 +36,7 @@ class NewMessage:
         return b'{"id":"%b","content":%b}' % (self.id.encode(), self.content)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Publish(Declaration, script="publish"):
     """Publish messages in this order, each once within its life: an id that is known is a duplicate. All in one script.
 
@@ -49,7 +49,7 @@ class Publish(Declaration, script="publish"):
     seen: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PublishedMessage:
     """What came of one message. `clock`: the one it has, whoever has published it first; None for `refused` (a copy too late)."""
 
@@ -57,7 +57,7 @@ class PublishedMessage:
     clock: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PublishReply:
     """`clock`: that of the channel afterwards. `turned`: this call has found that the clock went back."""
 
@@ -73,7 +73,7 @@ class PublishReply:
         return any(item.result == "refused" for item in self.items)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Subscribe(Declaration, script="subscribe", slots={"op": "nonce"}):
     """Create a subscriber whose first message is the next one that is published; one that is there stays as it is. `nonce` (16
     hex digits) makes a late copy harmless after the subscriber has been deleted again."""
@@ -85,7 +85,7 @@ class Subscribe(Declaration, script="subscribe", slots={"op": "nonce"}):
     seen: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SubscribeReply:
     """`cursor`: that of the subscriber, wherever it is."""
 
@@ -102,7 +102,7 @@ class SubscribeReply:
         return self.result == "refused"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Unsubscribe(Declaration, script="unsubscribe", slots={"op": "nonce"}):
     """Delete a subscriber. `nonce` as in Subscribe."""
 
@@ -111,7 +111,7 @@ class Unsubscribe(Declaration, script="unsubscribe", slots={"op": "nonce"}):
     not_after_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class UnsubscribeReply:
     """`missing`: there was none, which is a success as well."""
 
@@ -124,7 +124,7 @@ class UnsubscribeReply:
         return self.result == "refused"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Fetch(Declaration, script="fetch"):
     """The messages after the subscriber's cursor, at most `most` and about 1 MiB; moves no cursor. Renews the life of the clock
     and of this cursor. `waited_ms`: for how long the caller had waited for a message when this look was made; it changes nothing
@@ -137,7 +137,7 @@ class Fetch(Declaration, script="fetch"):
     waited_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FetchReply:
     """`items`: (clock, body) in order, the bodies as they are stored. Every message in (`cursor`, `upto`] that is alive is among
     them.
@@ -161,7 +161,7 @@ class FetchReply:
     proof_ms: int = -2
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Acknowledge(Declaration, script="acknowledge", slots={"to": "clock", "given_era": "era"}):
     """Move the cursor to a clock that lies in (cursor, clock of the channel]; else it is `stale` and changes nothing, no life
     either. `era`: the one in which the receipt was given, None where that is not known: one of another era is stale. `proof`:
@@ -176,7 +176,7 @@ class Acknowledge(Declaration, script="acknowledge", slots={"to": "clock", "give
     proof: Proof | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AcknowledgeReply:
     """`cursor`: that of the subscriber afterwards. `beyond`: stale because the channel has not reached that clock, or not in this
     era, or not with the messages that were given: it went back."""
@@ -190,7 +190,7 @@ class AcknowledgeReply:
     beyond: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AskOld(Declaration, script="old", label="look at messages"):
     """Which of these messages the subscriber will not be given (any more). Changes nothing."""
 
@@ -198,7 +198,7 @@ class AskOld(Declaration, script="old", label="look at messages"):
     messages: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OldReply:
     """One answer for each message, in order; False for one that is not known (any more)."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
+from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.jobs import LEASE_SLOTS, Lease, Options
 from engine.wire.operations.raw_replies import one_of, server_us
@@ -18,7 +18,7 @@ DropOutcome = Literal["discarded", "skipped", "rerouted"]
 DEFAULT_ROUTE = "default"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Attributes:
     """What a worker is: its name as a target's `server` has it, its stack and region ('' = none), its capabilities, and the
     routing keys whose jobs it takes."""
@@ -30,7 +30,7 @@ class Attributes:
     routes: frozenset[str] = frozenset({DEFAULT_ROUTE})
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Claim(Declaration, script="claim"):
     """Lease up to `limit` jobs of these classes, of which a worker names at most 15 (rule 22). At most `crashed_max` of the jobs
     have a crash behind them: a worker runs one of those at a time, and the others may be run elsewhere (rule 12). With
@@ -75,7 +75,7 @@ class Claim(Declaration, script="claim"):
         return Claimed(srv_us, result, int(raw[1]), tuple(jobs), corrupt, tuple(unreadable))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Value:
     """What a handler returned: JSON, how long it is kept, and how long the handler took. `item` is the place of its lease in the
     call."""
@@ -86,7 +86,7 @@ class Value:
     took_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Finish(Declaration, script="finish"):
     """End leases as finished, and claim the next jobs in the same call when `claim` is given. `values`: what those handlers
     returned that returned something."""
@@ -103,7 +103,7 @@ class Finish(Declaration, script="finish"):
         return FinishedAndClaimed(ended.srv_us, ended, self.claim.claimed(ended.srv_us, raw[2:], decode))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Failure:
     """One failed run: the lease, why, how long the job waits before the next run, the stack trace for the error history, and
     whether it uses up an attempt."""
@@ -115,7 +115,7 @@ class Failure:
     charge: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Retry(Declaration, script="retry"):
     """End leases of failed runs: each job waits for its back-off, or is buried when its attempts are used up."""
 
@@ -126,7 +126,7 @@ class Retry(Declaration, script="retry"):
         return _ended(raw, len(self.failures))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Bury(Declaration, script="bury"):
     """End leases of jobs that must not run again by themselves."""
 
@@ -137,7 +137,7 @@ class Bury(Declaration, script="bury"):
         return _ended(raw, len(self.failures))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Drop(Declaration, script="drop", label="end of a job"):
     """End leases for good without a finish, each with its outcome: `discarded`, `skipped` or `rerouted`."""
 
@@ -149,7 +149,7 @@ class Drop(Declaration, script="drop", label="end of a job"):
         return _ended(raw, len(self.leases))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Release(Declaration, script="release"):
     """Give leases back, uncharged."""
 
@@ -160,7 +160,7 @@ class Release(Declaration, script="release"):
         return _ended(raw, len(self.leases))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Extend(Declaration, script="extend"):
     """Renew leases. `renewal` counts the worker's renewals: one that was applied is not applied again (rule 9)."""
 
@@ -178,7 +178,7 @@ class Extend(Declaration, script="extend"):
         return Extended(server_us(raw), tuple(items))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Mark(
     Declaration,
     script="mark",
@@ -223,7 +223,7 @@ class LeasedJob(NamedTuple):
 Decode = Callable[[Any, Lease, int, tuple[int, int, int]], LeasedJob | Failure]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Claimed:
     """What a claim leased. `sleep_ms`: the next sweep may wait that long. `corrupt`: ids that the script could not read and
     buried, also while it promoted. `unreadable`: jobs that are leased and cannot be run, each with the reason; their holder
@@ -237,7 +237,7 @@ class Claimed:
     unreadable: tuple[Failure, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Ended:
     """For each item of the call, in its order: the result and how the lease ended."""
 
@@ -245,7 +245,7 @@ class Ended:
     items: tuple[tuple[EndResult, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FinishedAndClaimed:
     """Both halves of the fused call."""
 
@@ -254,7 +254,7 @@ class FinishedAndClaimed:
     claimed: Claimed
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Extended:
     """For each lease, in the call's order: the result and the server time at which it now ends (0 when stale or cancelled)."""
 
@@ -262,7 +262,7 @@ class Extended:
     items: tuple[tuple[EndResult, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Marked:
     """`ok`; `repeated` for another copy of the same call; `stale` when the lease has ended, so the handler must not start."""
 

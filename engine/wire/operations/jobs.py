@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from engine.class_names import class_of
+from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.raw_replies import one_of, server_us
 
@@ -29,7 +29,7 @@ class Lease(NamedTuple):
 LEASE_SLOTS = {**dict.fromkeys(("job", "run", "id"), "lease.job"), "fence": "lease.fence", "nonce": "lease.nonce"}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Options:
     """What a job carries beside its payload. `lifo` puts it before its equals; `headers` travel untouched.
 
@@ -112,7 +112,7 @@ class Enqueue(NamedTuple):
         return Enqueued(server_us(raw), self.job, one_of(raw[1], _RESULTS), raw[2].decode(), int(raw[3]), raw[4].decode())
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EnqueueMany(Declaration, script="enqueue_many"):
     """Create jobs in one piece and in this order. Their ids differ, and `not_after_ms` is the same in all."""
 
@@ -168,7 +168,7 @@ class Enqueued(NamedTuple):
         return self.result == "refused"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EnqueuedMany:
     """For each job of the call, in its order: what came of it."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
+from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.raw_replies import server_us
 
@@ -13,7 +14,7 @@ _STATES = ("waiting", "delayed", "active", "dead", "done", "blocked")
 _DUE_DIGITS = 10
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Count(Declaration, script="counts", label="counts"):
     """Count the jobs in each state; with classes, of the waiting ones only those in them. Of many lanes one call counts a part:
     `cursor` is what the call before has answered, and the waiting jobs are the sum of all calls."""
@@ -26,7 +27,7 @@ class Count(Declaration, script="counts", label="counts"):
         return Counts(server_us(raw), *(int(number) for number in raw[1:10]), cursor=raw[10].decode())
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Counts:
     """Jobs in each state at one instant; the waiting ones of more than some 500 lanes at several. `blocked` wait for others to
     finish; `handing` have ended, and those are still to be told. `done` keeps the last 1,000 that finished; `finished` and
@@ -55,7 +56,7 @@ class NameCounts(NamedTuple):
     blocked: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Listing(Declaration, script="listing", label="snapshot"):
     """One page of every state."""
 
@@ -72,7 +73,7 @@ class Listing(Declaration, script="listing", label="snapshot"):
         return Snapshot(server_us(raw), states)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Snapshot:
     """Ids of each state (waiting, delayed, active, dead, done, blocked) with the time that the state scores them by, 0 for
     waiting."""
@@ -81,7 +82,7 @@ class Snapshot:
     states: dict[str, list[tuple[str, int]]]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Page(Declaration, script="page", label="list of jobs", slots={"newest": "newest_first"}):
     """One page of the jobs in a state: their ids, or with `names` how many of them each name has; those of waiting jobs come in
     parts, of which `cursor` is the next one."""
@@ -100,7 +101,7 @@ class Page(Declaration, script="page", label="list of jobs", slots={"newest": "n
         return Paged(server_us(raw), int(raw[1]), tuple(words), names, raw[3].decode())
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Paged:
     """How many entries were looked at, and their ids, or the count of each name. `cursor`: there is another part."""
 
@@ -111,7 +112,7 @@ class Paged:
     cursor: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Inspect(Declaration, script="inspect", label="look at jobs"):
     """What is known of these jobs; `whole`: with envelopes and run fields, else their states alone."""
 
@@ -129,7 +130,7 @@ class Inspect(Declaration, script="inspect", label="look at jobs"):
         return Inspected(server_us(raw), tuple(items))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Looked:
     """What is known of one job, raw: its state, last fence, the time that its state is scored by, envelope and run fields."""
 
@@ -140,7 +141,7 @@ class Looked:
     run: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Inspected:
     """What is known of the first jobs of the call, at least of one."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from engine.immutable import immutable
 from engine.wire.operations.administration import ADMINISTERED_RESULTS, Administered
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.raw_replies import one_of, server_us
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ReadMetadata(Declaration):
     """All that is kept for a name."""
 
@@ -22,7 +22,7 @@ class ReadMetadata(Declaration):
         return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SetMetadata(Declaration, script="set_metadata"):
     """Set fields, add to those in `added`, and remove those with None. `op_id` is the identity (rule 7)."""
 
@@ -38,7 +38,7 @@ class SetMetadata(Declaration, script="set_metadata"):
         return MetadataSet(server_us(raw), one_of(raw[1], ADMINISTERED_RESULTS), values)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MetadataSet(Administered):
     """With the values of the fields that were added to, in the order of the call."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NoteQueue(Declaration, patient=False):
     """List the queue as used at a time."""
 
@@ -19,7 +19,7 @@ class NoteQueue(Declaration, patient=False):
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ListQueues(Declaration):
     """The queues under a prefix."""
 

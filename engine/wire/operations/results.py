@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
+from engine.immutable import immutable
 from engine.wire.operations.claims import Marked, marked
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.jobs import LEASE_SLOTS, Lease
 from engine.wire.operations.raw_replies import one_of, server_us
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NoteProgress(
     Declaration,
     script="progress",
@@ -29,7 +29,7 @@ class NoteProgress(
         return marked(raw)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ReadProgress(Declaration):
     """Read how far a job has come."""
 
@@ -42,7 +42,7 @@ class ReadProgress(Declaration):
         raise TypeError("neither a text nor nothing")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Look(Declaration, script="look", label="look at a result", slots={"id": "job"}):
     """Look what became of a job. With a `token`, one that has not ended is waited for: its end is told to that token's stream."""
 
@@ -61,7 +61,7 @@ SeenState = Literal["pending", "finished", "discarded", "rejected", "dead", "kep
 _SEEN_STATES = get_args(SeenState)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Seen:
     """What became of a job: `state` is pending, finished, discarded, rejected (turned away by another job), dead, kept (nothing
     is left but its record) or gone; `ended_ms` is 0 where the server does not know it any more. `record` is its result as it is
@@ -75,7 +75,7 @@ class Seen:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AwaitEnds(Declaration, label="wait for a result"):
     """Block until something is told to a token's stream after entry `after`; at most `block_ms`."""
 
@@ -90,7 +90,7 @@ class AwaitEnds(Declaration, label="wait for a result"):
         return EndedJobs(tuple(filter(None, jobs)), entries[-1][0].decode() if entries else self.after)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EndedJobs:
     """Ids of jobs that have ended, and the entry after which to listen next."""
 
@@ -98,7 +98,7 @@ class EndedJobs:
     after: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ReadEvents(Declaration):
     """At most `limit` events after entry `after`; `block_ms`: wait so long for the first one, 0 = not at all. `$`: no event, only
     the entry that is the last one now."""
@@ -130,7 +130,7 @@ class Event(NamedTuple):
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EventPage:
     """Events, and the entry after which the next ones are."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
+from engine.immutable import immutable
 from engine.wire.operations.administration import ADMINISTERED_RESULTS, Administered
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.jobs import Enqueue
@@ -17,7 +17,7 @@ Missed = Literal["skip", "once", "all"]
 Overlap = Literal["allow", "skip"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Timing:
     """When a schedule ticks: by a cron expression in an IANA zone, every `every_ms`, or every so many `months`; not before
     `start_ms`, from which intervals count (0 = from when it was put)."""
@@ -29,7 +29,7 @@ class Timing:
     start_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TickPolicy:
     """What a schedule does about ticks that were seen more than `late_ms` after their time, and about a job of its own that has
     not ended."""
@@ -52,7 +52,7 @@ class ScheduleChange(Declaration):
         return ScheduleChanged(server_us(raw), result, found)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PutSchedule(ScheduleChange, script="put_schedule", slots={"name": "schedule"}):
     """Define a schedule. One that is there with the same definition stays as it is; with the same timing it keeps its next
     tick and its anchor. `job` is what each tick enqueues, its id and nonce aside; `enabled` None: as it is, a new one is.
@@ -69,7 +69,7 @@ class PutSchedule(ScheduleChange, script="put_schedule", slots={"name": "schedul
     enabled: bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EnableSchedule(ScheduleChange, script="enable_schedule", slots={"name": "schedule"}):
     """Let a schedule tick from `next_ms` on (0: not any more), if this version of it is there. `op_id` is the identity."""
 
@@ -80,7 +80,7 @@ class EnableSchedule(ScheduleChange, script="enable_schedule", slots={"name": "s
     next_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RemoveSchedule(ScheduleChange, script="remove_schedule", slots={"name": "schedule"}):
     """Forget a schedule; jobs that it has made stay. `op_id` is the identity."""
 
@@ -89,7 +89,7 @@ class RemoveSchedule(ScheduleChange, script="remove_schedule", slots={"name": "s
     schedule: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ScheduleChanged(Administered):
     """`found` is what the call met: `new`, `changed`, `same`, `gone` (no such schedule), `other` (another version), `full` (no
     room for another one). A `repeated` call tells what its first copy met."""
@@ -111,7 +111,7 @@ class DueSchedule(NamedTuple):
     policy: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Tick(Declaration, script="tick", slots={"name": "schedule", "error_text": "error"}):
     """Make the jobs of a schedule's due ticks and move it on to `next_ms`, if it still waits for `expected_ms` in this version:
     these two make that no tick fires twice (rule 24). `missed` ticks are passed by. With an `error` it can never tick and is
@@ -142,7 +142,7 @@ TickResult = Literal["ticked", "repeated", "moved"]
 _TICK_RESULTS = get_args(TickResult)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Ticked:
     """`ticked`, or `repeated` for another copy of the same call, with the jobs that were made and how many were not because the
     job before had not ended; `moved`: the schedule has another version or waits for another tick."""
@@ -153,7 +153,7 @@ class Ticked:
     skipped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ListSchedules(Declaration, script="schedules", slots={"name": "schedule"}):
     """One page of the schedules, by next tick, or the one of this name."""
 
@@ -174,7 +174,7 @@ class ListSchedules(Declaration, script="schedules", slots={"name": "schedule"})
 _FIELDS = 14
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StoredSchedule:
     """A schedule as it is stored: its definition, and its state. Times are server ms, 0 where there is none; `last_ms` is the
     last tick that made a job, `job` a sealed envelope."""
@@ -209,7 +209,7 @@ def number(word: str) -> int:
     return int(word) if word.isdecimal() else 0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SchedulePage:
     """A page of schedules; `more`: others follow."""
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.jobs import Lease
 from engine.wire.operations.raw_replies import one_of, server_us
 from engine.wire.operations.schedules import DueSchedule, number
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Sweep(Declaration, script="sweep", slots={"most_ms": "sleep_max_ms"}):
     """Take expired leases away, where jobs that have crashed too often are buried, make due jobs claimable, and keep what is kept
     within its bounds. (incarnation, counter) is the identity. `yields`: if it comes from the leader, it does not count as one of
@@ -52,7 +52,7 @@ def _taken(words: Any) -> tuple[tuple[tuple[Lease, int], ...], tuple[str, ...], 
 _SWEPT_KINDS = ("reaped", "buried", "corrupt")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Swept:
     """The leases that were taken away, each with the job's crash counter. `buried`: ids that had crashed too often; `corrupt`:
     ids that the script could not read and buried. Where a sweep was cut off, an id may stand there without its lease. `promoted`:
@@ -70,7 +70,7 @@ class Swept:
     leads: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Wait(Declaration, label="wait for work"):
     """Block until one of the classes, at most 15, may have work, or something is new to workers that know this version of the
     news (None: it is not waited for); at most `block_ms`."""
@@ -80,7 +80,7 @@ class Wait(Declaration, label="wait for work"):
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Woken:
     """`marker`: that of a class was there, `news`: that of the news; none when the block ran out."""
 
@@ -88,7 +88,7 @@ class Woken:
     news: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ReadWorkerUpdates(Declaration, script="read_worker_updates"):
     """Ask what is new to a worker that knows this version: classes with targets, and what is set for the worker."""
 
@@ -102,7 +102,7 @@ class ReadWorkerUpdates(Declaration, script="read_worker_updates"):
         return WorkerUpdates(server_us(raw), int(raw[1]), int(raw[2]), None if raw[3] < 0 else int(raw[3]), targets)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class WorkerUpdates:
     """The news: classes with their targets (JSON), how many handlers the worker runs at once (0: as it was started), and its
     pause (None: there is none, 0: until it is resumed, else the ms that are left)."""

@@ -4,14 +4,14 @@ write that a replica is waited for with."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast, get_args
 
+from engine.immutable import immutable
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.raw_replies import one_of, server_us
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Beat(Declaration, script="beat", patient=False):
     """A worker lives: until `until_ms` nobody takes its leases for orphaned. 0: it has ended. (incarnation, counter) is the
     identity. `sweep_ms` is its sweep interval, by which it would find the leader silent. `about` is JSON for people; `others`:
@@ -35,7 +35,7 @@ BeatResult = Literal["ok", "repeated", "left"]
 _BEAT_RESULTS = get_args(BeatResult)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Beaten:
     """`leads`: this worker is the one that sweeps (the others follow); `orphaned`: workers have stopped beating and may have left
     leases; `turn_ms`: in so long it is this follower's turn to look after the leader, with a beat (0: when the next one is due
@@ -49,7 +49,7 @@ class Beaten:
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ListWorkers(Declaration, script="workers"):
     """One page of the workers."""
 
@@ -62,7 +62,7 @@ class ListWorkers(Declaration, script="workers"):
         return ListedWorkers(server_us(raw), tuple(ListedWorker.read(values, raw[1]) for values in triples))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ListedWorker:
     """As a beat told it. Alive while `until_ms` is ahead of the server's time."""
 
@@ -82,7 +82,7 @@ class ListedWorker:
         return cls(incarnation.decode(), int(float(until_ms)), int(words[1]), int(words[2]), words[4], incarnation == leader)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ListedWorkers:
     """One page, those that lived longest last."""
 
@@ -104,7 +104,7 @@ LockResult = Literal["held", "released", "taken", "lost", "refused"]
 _LOCK_RESULTS = get_args(LockResult)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AcquireLock(LockOperation, script="lock_acquire", slots={"op": "token"}):
     """Take a lock that nobody holds, for `ttl_ms`. The token is the identity."""
 
@@ -114,7 +114,7 @@ class AcquireLock(LockOperation, script="lock_acquire", slots={"op": "token"}):
     not_after_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ExtendLock(LockOperation, script="lock_extend"):
     """Hold a lock for `ttl_ms` from now. (token, counter) is the identity."""
 
@@ -125,7 +125,7 @@ class ExtendLock(LockOperation, script="lock_extend"):
     not_after_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ReleaseLock(LockOperation, script="lock_release", slots={"op": "token"}):
     """Give a lock back. The token is the identity."""
 
@@ -133,7 +133,7 @@ class ReleaseLock(LockOperation, script="lock_release", slots={"op": "token"}):
     token: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LockReply:
     """`held`: until `until_ms`, under this fence; `released`; `taken`: by somebody else until then; `lost`: it was not held any
     more; `refused`: the call came too late."""
@@ -149,7 +149,7 @@ class LockReply:
         return self.result == "refused"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ReplicationProbe(Declaration, script="replication_probe"):
     """Write one key, whatever else there is to write (rule 8)."""
 
@@ -190,7 +190,7 @@ class RunTimes(NamedTuple):
         return tuple(items)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ReportRunTimes(Declaration, script="report_run_times", patient=False):
     """What a worker has measured since its last report. (incarnation, counter) is the identity; void after `not_after_ms`."""
 
@@ -208,7 +208,7 @@ ReportResult = Literal["ok", "repeated", "refused"]
 _REPORT_RESULTS = get_args(ReportResult)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RunTimesReported:
     """`ok`, or `repeated` for another copy of a report that was added; `refused`: it came too late and was not."""
 
@@ -216,7 +216,7 @@ class RunTimesReported:
     result: ReportResult
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ListRunTimes(Declaration, script="list_run_times"):
     """One page of the names with times."""
 
@@ -229,7 +229,7 @@ class ListRunTimes(Declaration, script="list_run_times"):
         return ListedRunTimes(server_us(raw), names)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ListedRunTimes:
     """For each name: the name, the time of its first report (ms), and its outcomes, one item for each."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from engine.immutable import immutable
 from engine.outcomes import FAILED, Verdict
 from engine.routing import Attributes
 from engine.wire.call import Call
@@ -27,7 +28,7 @@ StopReason = Literal["stopped", "empty", "recycled", "at once"]
 _NOTHING_SPECIAL = Attributes("")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Settings:
     """A worker's configuration, checked by `Worker`. `prefetch` is the most that is taken ahead, `classes` are the names
     that it has handlers for, `attributes` decide which of their
@@ -77,7 +78,7 @@ class Settings:
         return self.concurrency + (1 if self.inline or not self.concurrency else 0)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Answered:
     """A call was answered. Its lease counts from `first_send_ns` unless the machine sent it before (rule 9)."""
 
@@ -88,7 +89,7 @@ class Answered:
     done_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Unanswered:
     """A call ended without a usable reply. `fault`: the server answered with an error outside the contract."""
 
@@ -98,7 +99,7 @@ class Unanswered:
     fault: bool
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class HandlerEnded:
     """A handler returned (error None), with something to keep or without, or raised, and what that asks for."""
 
@@ -109,21 +110,21 @@ class HandlerEnded:
     result: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BatchEnded:
     """A handler that had a batch has ended: how each of its jobs did, all of them."""
 
     ends: tuple[HandlerEnded, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StopAsked:
     """The worker shall stop: start nothing more, give back what has not started, wait for what runs, unless `at once`."""
 
     reason: StopReason = "stopped"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MoreTime:
     """A handler asks not to be timed out for so long from now on."""
 
@@ -131,14 +132,14 @@ class MoreTime:
     for_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PauseAsked:
     """The worker shall claim and start nothing until it is asked to go on (`paused` False); what runs goes on."""
 
     paused: bool
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Progressed:
     """A handler reports its progress; `body` as in NoteProgress."""
 
@@ -146,12 +147,12 @@ class Progressed:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Forked:
     """The process is another one than the one that claimed (fork, restored machine): take a new incarnation (rule 4)."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TimerFired:
     """The time that `wake_at_ns` named has come."""
 
@@ -159,7 +160,7 @@ class TimerFired:
 Event = Answered | Unanswered | HandlerEnded | BatchEnded | StopAsked | MoreTime | Progressed | PauseAsked | Forked | TimerFired
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Send:
     """Run this call on this slot. `again`: a copy that was sent before is still unanswered."""
 
@@ -168,7 +169,7 @@ class Send:
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Start:
     """Run this job's handler; `inline`: in the thread that runs the others that are inline, which is idle now. A handler that
     takes batches gets all jobs of `batch`, of which `job` is the first, and its end is told with BatchEnded."""
@@ -178,7 +179,7 @@ class Start:
     batch: tuple[LeasedJob, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LoseLease:
     """The lease of a job has ended, or nobody could say for a whole lease that it has not: tell its handler, if it was
     `started`.
@@ -193,14 +194,14 @@ class LoseLease:
     cancelled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StopHandler:
     """The handler of this job has timed out: cancel it or kill its process, where that can be done."""
 
     job: LeasedJob
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GiveUpHandler:
     """The handler did not stop: its run is recorded as failed. Its place is taken until it returns, as those of `stuck` are."""
 
@@ -208,7 +209,7 @@ class GiveUpHandler:
     stuck: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Exit:
     """End the worker: nothing is left to do."""
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from engine.immutable import immutable
 from engine.wire.operations import Lease, LeasedJob
 from engine.worker.machine.events import Start
 
@@ -87,7 +88,7 @@ class RunQueue:
         return held
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Begun:
     """What may begin now: handlers to start, leases to give back because they end too soon, and the lease of a job that starts
     once it is marked."""
