@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 
 from bench.micro.place import ROOT
-from bench.peers.libraries import Library
+from bench.peers.libraries import OURS, Library
 
 ADAPTERS = Path(__file__).with_name("adapters")
 FOLDER = ROOT / "build" / "peers"
@@ -47,7 +48,10 @@ def command_of(library: Library) -> list[str]:
 
 
 def _source(library: Library) -> str:
-    """What has to be built again when it changes: Node looks for packages beside the program, and Go compiles it."""
+    """What has to be built again when it changes: our wheel; Node looks for packages beside the program, Go compiles it."""
+    if library.name == OURS:
+        own = [ROOT / "pyproject.toml", *(ROOT / "engine").rglob("*.py"), *(ROOT / "lua").rglob("*.lua")]
+        return hashlib.sha256(b"".join(b"%s %s" % (bytes(file), file.read_bytes()) for file in sorted(own))).hexdigest()
     if library.runtime == "python":
         return ""
     place = ADAPTERS / library.adapter

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bench.micro.place import ROOT
+
 #: Beside the packages of every Python library, as their users install them.
 _PYTHON = ("hiredis==3.5.0",)
 _ASYNCIO = (*_PYTHON, "uvloop==0.23.0")
@@ -24,7 +26,7 @@ class Library:
     """
 
     name: str
-    #: python, node, go, or checkout for this one.
+    #: python, node or go; checkout: the interpreter and the engine of this process, for tests.
     runtime: str
     #: The file in `adapters/`, a folder for go.
     adapter: str
@@ -45,7 +47,12 @@ _ALL = _FLIGHT | {"bulk"}
 OURS = "ironclaim"
 
 LIBRARIES: tuple[Library, ...] = (
-    Library(OURS, "checkout", "ironclaim_adapter.py", (), True, _ALL, 100_000, {"inline": True}),
+    # As its users install it, from a wheel that pip builds of this checkout.
+    Library(
+        *(OURS, "python", "ironclaim_adapter.py", (f"{ROOT}[hiredis]", "redis==8.1.0", "croniter==7.0.0", *_PYTHON)),
+        *(True, _ALL, 100_000),
+        {"inline": True},
+    ),
     Library("rq", "python", "rq_adapter.py", ("rq==2.12.0", *_PYTHON), False, _ONE | {"bulk"}, 800, {"simple": True}),
     Library(
         *(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from bench.peers.measures import middle_rate
 from bench.peers.processes import ENDED, ENQUEUED, STARTED, STARTED_AGAIN, Bench, PeerFailed, wait_for
 from bench.peers.redelivery import redelivery_s
 
-OURS = LIBRARIES[0]
+OURS = replace(LIBRARIES[0], runtime="checkout")
 JOBS = 300
 
 
