@@ -11,6 +11,8 @@ share, then those of Lanes.
 
 A comment `anchor: name` marks what the code there guarantees, for tests that plant defects. The server does not get it.
 
+A wheel brings the linked scripts (`engine.wire.linked_scripts`); where a file was changed since, they are linked anew.
+
 A list that may be long goes to the server in pieces; the word PIECE in a script is their size.
 """
 
@@ -23,9 +25,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.errors import ScriptFault
+from engine.wire.linked_scripts import linked_text, read_linked, sources_digest
 
 _SLOT = re.compile(r"^--   (\w+)\s+(?:(\d+) for each \w+|(number: )?\S)", re.MULTILINE)
 _HEADER = re.compile(r"(?:[#-].*\n)+")
@@ -54,6 +57,8 @@ _PIECE = re.compile(r"\bPIECE\b")
 #: How many words of a list go into one command, or entries of one into one reply: Lua's stack has room for some 8,000. A multiple
 #: of 4, so that no item is parted: the largest, a job with its unique key, has 4 words. Tests set it to 4, to cross each loop.
 PIECE_WORDS = 1000
+#: The fields of a script that say which slots its header declares.
+_SLOT_FIELDS = ("keys", "arguments", "key_groups", "argument_groups")
 _SHEBANG = re.compile(r"^#!lua(?: flags=[a-z,-]+)?\n")
 
 
@@ -77,6 +82,15 @@ class Script:
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
         object.__setattr__(self, "writes", "no-writes" not in self.text.partition("\n")[0])
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Script:
+        """The script that has these `fields()`, which have been through JSON."""
+        return cls(fields["name"], fields["text"], *(tuple(fields[name]) for name in _SLOT_FIELDS))
+
+    def fields(self) -> Mapping[str, Any]:
+        """What `from_fields` makes it of."""
+        return {name: getattr(self, name) for name in ("name", "text", *_SLOT_FIELDS)}
 
     def check_groups(self, key_groups: Sequence[Sequence[object]], argument_groups: Sequence[Sequence[object]]) -> None:
         """Raise ScriptFault unless these are the groups that the header declares, each with whole members."""
@@ -117,12 +131,24 @@ def load_foreign(lua: Path, model: str, reused: Iterable[str]) -> Mapping[str, S
 # while a newer release is being installed below it. Other scripts are another folder. What failed to load is read again.
 @lru_cache(maxsize=16)
 def _load_folder(folder: Path, piece_words: int) -> Mapping[str, Script]:
-    _check_folders(folder)
-    return _load(sorted(folder.glob("*.lua")), (folder,), piece_words)
+    return _load(*_files(folder), piece_words)
 
 
 @lru_cache(maxsize=16)
 def _load_foreign(lua: Path, model: str, reused: tuple[str, ...], piece_words: int) -> Mapping[str, Script]:
+    return _load(*_foreign_files(lua, model, reused), piece_words)
+
+
+#: The files of scripts, and the folders whose modules they see.
+_Files = tuple[Sequence[Path], tuple[Path, ...]]
+
+
+def _files(folder: Path) -> _Files:
+    _check_folders(folder)
+    return sorted(folder.glob("*.lua")), (folder,)
+
+
+def _foreign_files(lua: Path, model: str, reused: Iterable[str]) -> _Files:
     own, shared, lanes = lua / model, lua / "foreign", lua / "lanes"
     _check_folders(own, shared, lanes)
     provided = {name for path in (own / "modules").glob("*.lua") for name in _PROVIDED.findall(path.read_text())}
@@ -132,7 +158,7 @@ def _load_foreign(lua: Path, model: str, reused: tuple[str, ...], piece_words: i
     paths = {name: lanes / f"{name}.lua" for name in reused}
     for folder in (shared, own):
         paths |= {path.stem: path for path in sorted(folder.glob("*.lua"))}
-    return _load([paths[name] for name in sorted(paths)], (own, shared, lanes), piece_words)
+    return [paths[name] for name in sorted(paths)], (own, shared, lanes)
 
 
 def _check_folders(*folders: Path) -> None:
@@ -141,9 +167,27 @@ def _check_folders(*folders: Path) -> None:
             raise ScriptFault(f"no folder of scripts at {folder}")
 
 
-def _load(paths: Iterable[Path], folders: tuple[Path, ...], piece_words: int) -> Mapping[str, Script]:
+def _load(paths: Sequence[Path], folders: tuple[Path, ...], piece_words: int) -> Mapping[str, Script]:
+    linked = read_linked(folders[0], _digest(paths, folders, piece_words))
+    scripts = _link_all(paths, folders, piece_words) if linked is None else (Script.from_fields(fields) for fields in linked)
+    return MappingProxyType({script.name: script for script in scripts})
+
+
+def _link_all(paths: Iterable[Path], folders: Iterable[Path], piece_words: int) -> Sequence[Script]:
     functions = _functions(folders)
-    return MappingProxyType({path.stem: _script(path, functions, piece_words) for path in paths})
+    return [_script(path, functions, piece_words) for path in paths]
+
+
+def _digest(paths: Iterable[Path], folders: Iterable[Path], piece_words: int) -> str:
+    modules = (module for folder in folders for module in sorted((folder / "modules").glob("*.lua")))
+    return sources_digest((*paths, *modules), piece_words)
+
+
+def linked_model(lua: Path, model: str, reused: Iterable[str] | None = None) -> str:
+    """The contents of a model's `linked.json`. `reused`: of a foreign model, as for `load_foreign`. Raises ScriptFault."""
+    paths, folders = _files(lua / model) if reused is None else _foreign_files(lua, model, reused)
+    scripts = _link_all(paths, folders, PIECE_WORDS)
+    return linked_text((script.fields() for script in scripts), _digest(paths, folders, PIECE_WORDS))
 
 
 def load_script(path: Path, folders: Sequence[Path] = (), piece_words: int = PIECE_WORDS) -> Script:

@@ -17,7 +17,7 @@ from engine.options import PLAIN
 from engine.wire import scripts
 from engine.wire.call import Call
 from engine.wire.operations import Bury, Enqueue, Operation, Release
-from engine.wire.scripts import Script, linked_functions, load_folder, load_script, scripts_folder
+from engine.wire.scripts import Script, linked_functions, linked_model, load_folder, load_script, scripts_folder
 from tests.engine.helpers.slots import check_slots
 
 LANES = scripts_folder() / "lanes"
@@ -268,6 +268,28 @@ def test_a_folder_that_failed_to_load_is_read_again(folder: Path) -> None:
         load_folder(folder)
     path.write_text(SAMPLE)
     assert [*load_folder(folder)] == ["sample"]
+
+
+def test_linked_scripts_count_until_a_file_is_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel brings them; who changes a script or a module of an installed engine, or the size of a piece, gets the change."""
+    linked = linked_model(folder.parent, folder.name)
+    scripts._load_folder.cache_clear()
+    anew = load_folder(folder)
+    (folder / "linked.json").write_text(linked)
+    with monkeypatch.context() as patched:
+        patched.setattr(scripts, "_link_all", None)
+        scripts._load_folder.cache_clear()
+        assert load_folder(folder) == anew and [*anew] == ["sample"]
+    for path, old, new in ((folder / "sample.lua", "now_ms)", "now_ms, 1)"), (folder / "modules" / "numbers.lua", "* 2", "* 3")):
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+        scripts._load_folder.cache_clear()
+        assert new in load_folder(folder)["sample"].text
+        path.write_text(text)
+    monkeypatch.setattr(scripts, "_link_all", lambda *_: [])
+    monkeypatch.setattr(scripts, "PIECE_WORDS", 4)
+    assert not load_folder(folder)
 
 
 def test_the_size_of_a_piece_is_put_where_a_script_names_it(folder: Path) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from engine.models.foreign import REUSED
+
 ROOT = Path(__file__).resolve().parents[2]
 
 BUILD_TIMEOUT_S = 120
@@ -29,11 +31,15 @@ LOAD_SCRIPTS = """
 import json
 from pathlib import Path
 import engine
+from engine.models.foreign import REUSED
 from engine.wire import scripts
 folder = scripts.scripts_folder()
+def link_all(*_):
+    raise SystemExit("a script was linked at the start")
+scripts._link_all = link_all
 loaded = {model: sorted(scripts.load_folder(folder / model)) for model in ("lanes", "dsps")}
 for model in {path.name for path in folder.iterdir()} - {"lanes", "dsps", "foreign"}:
-    loaded[model] = sorted(scripts.load_foreign(folder, model, ()))
+    loaded[model] = sorted(scripts.load_foreign(folder, model, REUSED))
 print(json.dumps({"engine": engine.__file__, "lua": str(folder), "scripts": loaded}))
 """
 
@@ -103,14 +109,14 @@ def test_its_metadata_name_two_dependencies_and_the_fixtures(target: Path) -> No
     assert "ironclaim = engine.testing.plugin" in (info / "entry_points.txt").read_text()
 
 
-def test_it_loads_every_script_from_another_folder(target: Path, tmp_path: Path) -> None:
+def test_it_brings_every_script_linked_in_another_folder(target: Path, tmp_path: Path) -> None:
     answer = run_program(target, LOAD_SCRIPTS, tmp_path)
     assert answer.returncode == 0, answer.stderr
     seen = json.loads(answer.stdout)
     assert Path(seen["engine"]).is_relative_to(target), "the source tree was imported"
     assert Path(seen["lua"]) == target / "engine" / "lua"
     own = {model.name: {path.stem for path in model.glob("*.lua")} for model in (ROOT / "lua").iterdir() if model.is_dir()}
-    shared = own.pop("foreign")
+    shared = own.pop("foreign") | set(REUSED)
     alone = {"lanes", "dsps"}
     assert seen["scripts"] == {name: sorted(scripts if name in alone else scripts | shared) for name, scripts in own.items()}
 

@@ -1,0 +1,31 @@
+"""The build step of the wheel that links the scripts: a process that starts need not do it (`engine/wire/linked_scripts.py`)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class LinkedScripts(BuildHookInterface[Any]):
+    """Adds `linked.json` of every model to a wheel. An editable install has none: its scripts may change."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            return
+        # What the wheel is made of, and not an engine that is installed.
+        sys.path.insert(0, self.root)
+        try:
+            from engine.models.foreign import REUSED
+            from engine.wire.linked_scripts import FILE
+            from engine.wire.scripts import linked_model
+        finally:
+            sys.path.remove(self.root)
+        lua = Path(self.root) / "lua"
+        for model in sorted(path.name for path in lua.iterdir() if path.is_dir() and path.name != "foreign"):
+            linked = Path(self.root) / "build" / "linked" / f"{model}.json"
+            linked.parent.mkdir(parents=True, exist_ok=True)
+            linked.write_text(linked_model(lua, model, None if model in ("lanes", "dsps") else REUSED))
+            build_data["force_include"][str(linked)] = f"engine/lua/{model}/{FILE}"
