@@ -15,7 +15,7 @@ import pytest
 import redis
 
 import engine
-from engine import AsyncQueue, EngineError, NewJob, Queue
+from engine import AsyncQueue, ConnectOptions, EngineError, NewJob, Queue
 from engine.testing import EmbeddedServer
 from engine.wire.drivers.async_connections import CONNECTIONS_MAX
 from engine.wire.drivers.async_driver import AsyncDriver
@@ -185,6 +185,23 @@ def test_a_forked_child_does_not_use_its_parents_connections(ironclaim_url: str,
 
     asyncio.run(story())
     assert sorted(ids_of(direct, "waiting")) == ["after", "before", "child"]
+
+
+def test_close_does_not_fail_where_a_connection_takes_long_to_end(ironclaim_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that stood still for seconds, in which the client's time passes before the loop sees the connection end."""
+
+    async def long(writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> bool:
+        queue = AsyncQueue("q", url=ironclaim_url, connect=ConnectOptions(connect_timeout_ms=50))
+        await queue.enqueue("work", {})
+        (idle,) = idle_of(queue)
+        monkeypatch.setattr(asyncio.StreamWriter, "wait_closed", long)
+        await queue.close()
+        return idle.is_connected
+
+    assert asyncio.run(main()) is False
 
 
 def test_an_idle_connection_that_was_closed_costs_no_doubt(relay: Relay) -> None:

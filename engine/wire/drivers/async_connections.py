@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import redis
@@ -163,7 +164,9 @@ class AsyncConnections:
     async def _close_idle(self, *, nowait: bool) -> None:
         idle, self._idle = self._idle, []
         for connection, _ in idle:
-            await connection.disconnect(nowait=nowait)
+            # It has been told to close; a loop that stands still may see the end of that later than the client waits for it.
+            with suppress(redis.TimeoutError):
+                await connection.disconnect(nowait=nowait)
 
     async def read(self, connection: Connection, count: int, replies: list[Any], patience: asyncio.Timeout) -> None:
         """Put the next replies of a connection into `replies`, errors that the server sent among them. A failure of the
