@@ -28,6 +28,8 @@ def check_cron(delivery: Delivery, book: Book, *, clock_runs: bool) -> None:
     operation, before, after = delivery.operation, delivery.before, delivery.after
     if isinstance(operation, RemoveSchedule) and getattr(delivery.reply, "result", "") == "done":
         book.last_ticked.pop(operation.schedule, None)
+        # A schedule that is put anew under this name knows nothing of the jobs of the one that was removed.
+        book.overlapping.update(_living(after, operation.schedule))
     elif isinstance(operation, Forget) and "cron" not in after.views:
         book.last_ticked.clear()
     if not isinstance(operation, Tick):
@@ -69,7 +71,8 @@ def _overlap(delivery: Delivery, tick: Tick, born: list[str], book: Book) -> Non
     names = [f"cron:{schedule}:{tick_ms}" for tick_ms in tick.ticks_ms]
     new = [name for name in names if before.job(name) is None]
     if overlap == "allow":
-        book.overlapping.update(born)
+        # From now on the schedule knows the last of them alone.
+        book.overlapping.update((*born, *_living(before, schedule)))
         if [name for name in new if name not in born]:
             raise Found("overlap", f"jobs of {schedule} may overlap, and its tick has not made {new[0]}", (schedule, *new))
     else:
