@@ -65,7 +65,9 @@ def _overlap(delivery: Delivery, tick: Tick, born: list[str], book: Book) -> Non
     schedule, reply, before = tick.schedule, delivery.reply, delivery.before
     put = book.schedules.get(schedule)
     if put is None or tick.error or not isinstance(reply, Ticked):
+        # After a failover, say, it is not known which policy has made the jobs that live.
         book.last_ticked.pop(schedule, None)
+        book.overlapping.update((*born, *_living(before, schedule)))
         return
     overlap, last = put.policy.overlap, book.last_ticked.get(schedule, "")
     names = [f"cron:{schedule}:{tick_ms}" for tick_ms in tick.ticks_ms]
