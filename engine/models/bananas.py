@@ -79,8 +79,9 @@ class BananasModel(Foreign):
             "foreign-promotion-doubles",
             ("J1", "J6"),
             "Foreign schedulers do not check whether they were the one that removed a job from queue:scheduled, so two of "
-            "them push it to its list twice. The engine drops a second entry of a completed job; a foreign worker runs "
-            "it again.",
+            "them push it to its list twice, and write the copy over it that they have read. The engine drops such an entry "
+            "of a job that one of its workers has completed, for 20 s also where the old copy says that it is pending; a "
+            "foreign worker runs it again.",
         ),
         Finding(
             "foreign-ends-unfenced",

@@ -144,7 +144,22 @@ local function wire_moves(w, shared)
     end
   end
 
+  -- When a worker of the engine has just finished the job (ms). A job that was made later under the same id is another one.
+  local function finished_ms(id, job)
+    local run = redis.call('HMGET', shared.prefix .. 'run:' .. id, 'outcome', 'ended_ms')
+    local ended_ms = run[1] == 'finished' and tonumber(run[2]) or nil
+    return ended_ms and job.enqueued_ms < ended_ms and ended_ms
+  end
+
   function w.take(id, job, place)
+    -- A foreign scheduler that was slow to promote it has written its old copy over the completed job.
+    local ended_ms = job.status ~= 'completed' and finished_ms(id, job)
+    if ended_ms then
+      local changes = { status = '"completed"', updated_at = '"' .. shared.time(ended_ms) .. '"', scheduled_for = false }
+      redis.call('SET', keys.job(id), text.with(job.body, changes), 'EX', shared.done_s)
+      redis.call('LREM', place, 0, id)
+      return false
+    end
     -- A second entry of a job that has ended.
     if job.status == 'completed' or (job.status == 'failed' and redis.call('LPOS', keys.dead, id)) then
       redis.call('LREM', place, 0, id)

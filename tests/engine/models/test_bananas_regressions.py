@@ -10,7 +10,7 @@ import pytest
 from engine import Handlers, Job, Queue, Worker, models
 from engine.wire.operations import Look, Seen
 from tests.engine.helpers.at_work import at_work
-from tests.engine.models.bananas_desk import DAY_S, BananasDesk, desk
+from tests.engine.models.bananas_desk import DAY_S, BananasDesk, desk, iso
 
 __all__ = ["desk"]
 
@@ -222,3 +222,28 @@ def test_6_2_what_a_foreign_worker_has_left_behind_comes_back_where_that_is_aske
     desk.sweep_past(12_000)
     assert desk.processing() == [] and desk.waiting() == ["j"]
     desk.close()
+
+
+def test_a_finished_job_that_a_foreign_scheduler_writes_back_does_not_run_again(desk: BananasDesk) -> None:
+    """It read the job and its entry of queue:scheduled, and promotes it only after a worker of the engine has run it."""
+    desk.put("j", delay_ms=1_000)
+    old = desk.text("j")
+    desk.tick(1_000)
+    (leased,) = desk.take()
+    assert desk.succeed(leased.lease, b'"sent"') == ("ok", "finished")
+    done, result = desk.body("j"), desk.result("j")
+    desk.redis.set("bananas:job:j", old.replace('"status":"scheduled"', '"status":"pending"'))
+    desk.redis.lpush(desk.list_key(), "j")
+    assert desk.take() == []
+    assert desk.redis.llen(desk.list_key()) == 0 and desk.processing() == []
+    assert desk.body("j") == done and done["status"] == "completed" and desk.result("j") == result
+    assert 0 < desk.redis.ttl("bananas:job:j") <= 86_400
+    assert desk.queue.counts().active == 0 and desk.succeed(leased.lease, b'"sent"')[0] in ("ok", "repeated")
+
+
+def test_a_job_that_is_made_later_under_the_id_of_a_finished_one_runs(desk: BananasDesk) -> None:
+    desk.go("j")
+    (leased,) = desk.take()
+    assert desk.succeed(leased.lease) == ("ok", "finished")
+    desk.go("j", created_at=iso(desk.now_ms + 1))
+    assert [again.lease.job for again in desk.take()] == ["j"]
