@@ -13,8 +13,9 @@ How the engine reads and writes the format:
 - A pause of a type of jobs holds for all clients; a pause of the whole queue (`*`) holds for the engine's workers only.
 - `maxConcurrent` uses the counter that foreign clients use as well; sweeps correct a counter that has leaked. `maxPerMinute`
   counts the claims of limited jobs in a window of 60 s that begins with the first one.
-- `target`: all categories with values must match; of the capabilities one with `mode` any, all with any other mode, as in the
-  claim script of the original (its second router differs). null means no requirement, a single text is a list of one.
+- `target`: all categories with values must match; of the capabilities one with `mode` any or none, all with any other mode (also
+  null), as in the claim script of the original (its second router differs). A category that is null means no requirement, a
+  single text is a list of one.
 - A job that depends on others is claimed when all of them are completed; it is dead when one of them is dead.
 - Each tick of a schedule makes a job of its own, `cron:<name>:<tick ms>`; the original enqueues the same entry each time.
   Entries of foreign clients tick as well; the score in `jobs:cron`, which any client may change, is the time of the next tick.

@@ -48,7 +48,7 @@ local function bridge_job(id, raw, members)
 end
 
 -- Whether a worker matches a target: only the named server if there is one; else every category with values must match, stack and
--- region by one of their values, capabilities by one (`mode` any) or by all of them (any other mode).
+-- region by one of their values, capabilities by one (`mode` any or absent) or by all of them (any other mode, also null).
 local function bridge_matches(target, worker)
   local server = target.server
   if server ~= nil and server ~= cjson.null and server ~= '' then return server == worker.server end
@@ -64,7 +64,8 @@ local function bridge_matches(target, worker)
   for _, value in ipairs(wanted) do
     if worker.capabilities[value] then met = met + 1 end
   end
-  return #wanted == 0 or (met > 0 and (target.mode == 'any' or met == #wanted))
+  local any = target.mode == nil or target.mode == 'any'
+  return #wanted == 0 or (met > 0 and (any or met == #wanted))
 end
 
 -- BridgeMQ's wire format: its keys and its JSON. `w` has the functions that the shared scripts call; names that begin with `at_`

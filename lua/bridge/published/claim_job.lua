@@ -41,7 +41,7 @@ end
 
 local has = { stack = set_of(ARGV[2]), capabilities = set_of(ARGV[3]), region = set_of(ARGV[4]) }
 
--- Each category with values must match; `mode` is about capabilities only.
+-- Each category with values must match; `mode` is about capabilities only. Absent it means any; null means all, like any other word.
 local function meets(category, wanted, all)
   if type(wanted) == 'string' then wanted = { wanted } end
   if not object(wanted) or #wanted == 0 then return true end
@@ -57,7 +57,7 @@ local function matches(target)
   local server = target.server
   if server ~= nil and server ~= cjson.null and server ~= '' then return server == worker_id end
   return meets('stack', target.stack) and meets('region', target.region)
-    and meets('capabilities', target.capabilities, target.mode ~= 'any')
+    and meets('capabilities', target.capabilities, target.mode ~= nil and target.mode ~= 'any')
 end
 
 local function has_room(job)

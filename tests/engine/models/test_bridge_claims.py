@@ -56,7 +56,9 @@ TARGETS: dict[str, tuple[Any, dict[str, Any], bool]] = {
     "one capability of two, any": ({"capabilities": ["gpu", "email"], "mode": "any"}, {"capabilities": GPU}, True),
     "one capability of two, all": ({"capabilities": ["gpu", "email"], "mode": "all"}, {"capabilities": GPU}, False),
     "both capabilities, all": ({"capabilities": ["gpu", "email"], "mode": "all"}, {"capabilities": BOTH}, True),
-    "no mode means all": ({"capabilities": ["gpu", "email"]}, {"capabilities": GPU}, False),
+    "no mode means any": ({"capabilities": ["gpu", "email"]}, {"capabilities": GPU}, True),
+    "no mode, and no capability of them": ({"capabilities": ["video"]}, {"capabilities": GPU}, False),
+    "a null mode means all": ({"capabilities": ["gpu", "email"], "mode": None}, {"capabilities": GPU}, False),
     "an unknown mode means all": ({"capabilities": ["gpu", "email"], "mode": "most"}, {"capabilities": GPU}, False),
     "any is about capabilities alone": (
         {"capabilities": ["gpu"], "region": ["eu"], "mode": "any"},
