@@ -33,7 +33,9 @@ local function bridge_claims(w)
   function w.refuses(job, worker)
     if not bridge_matches(job.target, worker) then return true end
     for _, parent in ipairs(job.needs or {}) do
-      local status = w.text(w.at_status(parent)) or w.text(w.prefix .. 'gone:' .. parent)
+      local status, gone = w.text(w.at_status(parent)), w.text(w.prefix .. 'gone:' .. parent)
+      -- A skipped parent is failed on the wire, and counts as completed.
+      if not status or (status == 'failed' and gone == 'completed') then status = gone end
       if status == 'dead' or status == 'failed' then return true, 'it needs ' .. parent .. ', which is ' .. status end
       if status ~= 'completed' then return true end
     end
@@ -205,8 +207,9 @@ local function bridge_ends(w)
     leave(id, job)
   end
 
-  -- Writes. Of the documented statuses `failed` is the only one without another use.
+  -- Writes. Of the documented statuses `failed` is the only one without another use. Jobs that depend on a skipped one run.
   function w.drop(id, job, outcome)
+    if outcome == 'skipped' then redis.call('SET', w.prefix .. 'gone:' .. id, 'completed', 'EX', 604800) end
     result(id, failed('Ended: ' .. outcome, ''), 0)
     redis.call('SET', w.at_status(id), 'failed')
     leave(id, job)

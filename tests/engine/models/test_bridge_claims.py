@@ -12,7 +12,7 @@ import pytest
 from engine import models
 from engine.models.bridge import BridgeKeys
 from engine.routing import Attributes
-from engine.wire.operations import Bury, Extend, Failure, LeasedJob
+from engine.wire.operations import Bury, Drop, DropOutcome, Extend, Failure, LeasedJob
 from tests.conformance.desk import ModelDesk
 from tests.engine.helpers.bridge_client import BridgeClient
 
@@ -246,6 +246,21 @@ def test_a_job_whose_parent_died_is_dead(desk: ModelDesk, client: BridgeClient) 
     assert client.status(child) == "dead" and client.redis.lrange(KEYS.dead, 0, -1) == [child, parent]
     error = json.loads(str(client.redis.get(KEYS.result(child))))["error"]
     assert parent in error["message"]
+
+
+@pytest.mark.feature("BQ35", model="bridge")
+@pytest.mark.parametrize("outcome", ["skipped", "discarded"])
+def test_a_job_whose_parent_was_skipped_runs(desk: ModelDesk, client: BridgeClient, outcome: DropOutcome) -> None:
+    """As in other models: `skip_on` ends a job for good, and counts as finished for those that need it."""
+    parent = client.dispatch()
+    desk.put("child", needs=[parent])
+    (leased,) = claim(desk)
+    desk.run(Drop((leased.lease,), (outcome,)))
+    assert client.status(parent) == "failed", "the format has no other word for either"
+    child = desk.ids["child"]
+    skipped = outcome == "skipped"
+    assert ids(claim(desk)) == ([child] if skipped else [])
+    assert client.status(child) == ("active" if skipped else "dead")
 
 
 @pytest.mark.feature("BQ35", model="bridge")
