@@ -44,8 +44,8 @@ class DspsKeys:
 
     @property
     def wake_topic(self) -> str:
-        """Pub/sub channel: `new message` after each publish."""
-        return f"dsps.c.{self.channel}"
+        """Pub/sub channel: `new message` after each publish. Its braces are literal, as in the keys."""
+        return f"dsps.c.{{{self.channel}}}"
 
     @property
     def meta(self) -> str:

@@ -36,7 +36,7 @@ def test_no_queue_takes_it() -> None:
 def test_its_keys() -> None:
     keys = MODEL.keys
     assert keys.clock == "c.{orders}.clock" and keys.cursor("sub") == "c.{orders}.r.sub"
-    assert keys.body(-7) == "c.{orders}.m.-7" and keys.mid("m1") == "c.{orders}.mid.m1" and keys.wake_topic == "dsps.c.orders"
+    assert keys.body(-7) == "c.{orders}.m.-7" and keys.mid("m1") == "c.{orders}.mid.m1" and keys.wake_topic == "dsps.c.{orders}"
     for operation in (Publish((message("a"),), 1, 1), Subscribe("s", "n", 1, 1), Fetch("s", 1, 1), AskOld("s", ("a",))):
         assert all(key.startswith("c.{orders}.") for key in MODEL.call(operation).keys)
 

@@ -26,7 +26,7 @@ from tests.engine.helpers.waiting import DEADLINE_S, wait_until
 pytestmark = pytest.mark.usefixtures("late_looks")
 
 ROOT = Path(__file__).resolve().parents[3]
-TOPIC = "dsps.c.chx"
+TOPIC = "dsps.c.{chx}"
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ all = [gevent.spawn(poll, name) for name in names]
 server = redis.Redis.from_url(url)
 for at in range(3):
     gevent.sleep(0.3)
-    numbers = server.pubsub_numsub("dsps.c.chx")
+    numbers = server.pubsub_numsub("dsps.c.{chx}")
     other.publish(f"m{at}", time.monotonic())
 gevent.joinall(all, timeout=60, raise_error=True)
 channel.close(); other.close()

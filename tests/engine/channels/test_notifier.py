@@ -20,7 +20,7 @@ from engine.wire.drivers.notifier import Notifier
 from tests.engine.helpers.relay import Relay
 from tests.engine.helpers.waiting import wait_until
 
-TOPIC = "dsps.c.chx"
+TOPIC = "dsps.c.{chx}"
 
 
 class Listener:
