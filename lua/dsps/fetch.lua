@@ -34,7 +34,9 @@ if clock_after(own, at) then
 end
 local era = (clock_of(kept[2], meta) or 0) + (turned and 1 or 0)
 local index = { upto = clock_of(kept[3], meta), known = kept[4] == 'all' and 'all' or clock_of(kept[4], meta), scan = kept[5] or nil }
-if turned or not index.upto or not index.known then
+-- An index that is more than half of the circle behind would count as ahead of the clock, and no search could bring it nearer.
+local behind = not index.upto or not index.known or clock_after(index.upto, at) or (index.known ~= 'all' and clock_after(index.known, at))
+if turned or behind then
   index = { upto = at, known = at }
   redis.call('HDEL', meta, 'ends')
 end

@@ -365,3 +365,34 @@ def until_past(desk: ChannelDesk, server_ms: int) -> None:
         seconds, micros = desk.redis.time()
         if seconds * 1_000 + micros // 1_000 > server_ms:
             return
+
+
+HALF = CLOCK_MAX // 2
+
+
+@pytest.mark.parametrize("crowd", [0, 2 * LOOKS_MAX], ids=["few keys", "many keys"])
+@pytest.mark.parametrize("at", [CLOCK_MAX - 2, CLOCK_MIN + 1, -HALF, -3, 0, 3, HALF])
+@pytest.mark.parametrize("known", [CLOCK_MAX - 2, CLOCK_MIN + 1, -HALF, -3, 0, 3, HALF])
+def test_a_search_ends_from_every_position_of_the_circle(desk: ChannelDesk, known: int, at: int, crowd: int) -> None:
+    """The engine last saw the channel at `known`; then others moved clock and cursor to `at`, and the channel goes on from there."""
+    desk.place(clock=known, s=known)
+    desk.publish("before")
+    desk.fetch()
+    for start in range(0, crowd, 500):
+        desk.redis.mset({f"crowd{number}": "" for number in range(start, start + 500)})
+    desk.place(clock=at, s=at)
+    desk.redis.hset(desk.keys.meta, "last", at)
+    theirs = desk.foreign("theirs")
+    assert clock.ahead(at, 1) == theirs
+    desk.publish("ours1", "ours2")
+    for subscriber in ("s", "late"):
+        desk.place(**{subscriber: at})
+        got: list[str] = []
+        for _ in range(20):
+            reply = desk.fetch(subscriber)
+            assert reply.result == "ok" and reply.upto is not None
+            got += ids(reply)
+            desk.redis.set(desk.keys.cursor(subscriber), reply.upto)
+            if not reply.more:
+                break
+        assert got == ["theirs", "ours1", "ours2"], (known, at)
