@@ -374,7 +374,7 @@ HALF = CLOCK_MAX // 2
 @pytest.mark.parametrize("at", [CLOCK_MAX - 2, CLOCK_MIN + 1, -HALF, -3, 0, 3, HALF])
 @pytest.mark.parametrize("known", [CLOCK_MAX - 2, CLOCK_MIN + 1, -HALF, -3, 0, 3, HALF])
 def test_a_search_ends_from_every_position_of_the_circle(desk: ChannelDesk, known: int, at: int, crowd: int) -> None:
-    """The engine last saw the channel at `known`; then others moved clock and cursor to `at`, and the channel goes on from there."""
+    """The engine last saw the channel at `known`; others moved clock and cursor to `at`, and the channel goes on from there."""
     desk.place(clock=known, s=known)
     desk.publish("before")
     desk.fetch()
