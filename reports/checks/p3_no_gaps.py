@@ -3,15 +3,17 @@ successor of the previous one's, in the circle of clocks.
 
 A gap is allowed if the messages in it had expired by then, or if the clock went back between the two deliveries (a new era, a
 restored server, a recreated subscriber). A message whose publish was never answered expires counting from its first send; as
-its clock is unknown, it may fill any gap. The era of a channel that crosses the wrap must not rise before a server was
-restored.
+its clock is unknown, it may fill any gap. After a restore the channel goes on behind the highest clock that a caller has seen,
+so clocks up to that one may be missing; messages that were not undone may not. The era of a channel that crosses the wrap must
+not rise before a server was restored.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from reports.channels.messages import first_deliveries
@@ -22,7 +24,7 @@ from reports.checks.p1_all_delivered import to
 from reports.meaning import NEVER_NS
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
     from reports.channels.frames import ChannelFrames
 
@@ -61,14 +63,33 @@ def unexplained(frames: ChannelFrames, jumps: DataFrame) -> DataFrame:
     known = frames.messages.select(
         "channel", F.col("message").alias("other"), F.col("place_at").alias("other_at"), "over_ns", "gone"
     )
-    names = ["channel", "subscriber", "message", "item_clock", "item_before", "item_at", "before_at", "step", "done_ns"]
+    names = ["channel", "subscriber", "message", "item_clock", "item_before", "item_at", "before_at", "step", "done_ns", "undone"]
     inside = (F.col("other_at") > F.col("before_at")) & (F.col("other_at") < F.col("item_at"))
     over = F.col("over_ns") <= F.col("done_ns") + EARLY_NS
     fills = F.col("other").isNotNull() & (inside | F.col("other_at").isNull()) & (over | F.col("gone"))
     alive = F.when(inside & ~over & ~F.col("gone"), F.col("other"))
-    grouped = jumps.select(*names).join(known, "channel", "left").groupBy(*names)
+    # Without an earlier restore nothing was undone; `least` would take a null for no bound.
+    undone = F.when(F.col("seen_at").isNotNull(), F.least(F.col("item_at") - 1, F.col("seen_at")) - F.col("before_at"))
+    passed = jumps.join(seen_before_restores(frames), ["channel", "restored"], "left")
+    passed = passed.withColumn("undone", F.greatest(F.coalesce(undone, F.lit(0)), F.lit(0)))
+    grouped = passed.select(*names).join(known, "channel", "left").groupBy(*names)
     summed = grouped.agg(F.count_if(fills).alias("filled"), F.min(alive).alias("alive"))
-    return summed.where(F.col("alive").isNotNull() | (F.col("filled") < F.col("step") - 1))
+    return summed.where(F.col("alive").isNotNull() | (F.greatest("filled", "undone") < F.col("step") - 1))
+
+
+def seen_before_restores(frames: ChannelFrames) -> DataFrame:
+    """`seen_at`: the highest place that any answer showed before the server of this restore came back; per channel and number of
+    restores, `restored`."""
+    answered = frames.calls.where(F.col("type") == "ok")
+    found = [
+        answered.where(F.col("done_ns") <= one.heal_ns)
+        .groupBy("channel")
+        .agg(F.max("at").alias("seen_at"))
+        .withColumn("restored", F.lit(number))
+        for number, one in enumerate(sorted(restores(frames.run), key=lambda one: one.heal_ns), 1)
+    ]
+    empty = answered.where(F.lit(False)).select("channel", F.col("at").alias("seen_at"), F.lit(0).alias("restored"))
+    return reduce(DataFrame.unionByName, found, empty)
 
 
 def unfounded(frames: ChannelFrames) -> DataFrame:

@@ -469,6 +469,35 @@ def sent_before_the_restore_and_again_after_it(story: ChannelStory, one: Channel
     read(story, one, 47)
 
 
+def undone_and_published_anew_behind_another(story: ChannelStory, one: Channel, highest_ahead: int) -> None:
+    """The first copy of a call was applied, a fast reader saw its two clocks, and a restore undid them; its second copy comes
+    after another publish. The channel goes on `highest_ahead` clocks behind the last one that was seen. The slow reader gets
+    what is before the two clocks and what is behind them in one reply."""
+    publish(story, one, "a", at=30)
+    story.subscribe(S2, one.name, "fast", 30.5)
+    saved = one.clock
+    second_copy = [ahead(saved, 4 + highest_ahead), ahead(saved, 5 + highest_ahead)]
+    told = {"last_send_ns": ns(46.5), "clock": second_copy[1]}
+    story.publish(P2, one.name, ["b", "c"], 42, took=4.6, sends=2, clocks=second_copy, told=told)
+    story.fetch(S2, one.name, "fast", 43.5)
+    story.restore(one.name, saved, highest=ahead(one.clock, highest_ahead))
+    publish(story, one, "d", at=46)
+    one.kept += [Sent(message, clock) for message, clock in zip("bc", second_copy, strict=True)]
+    one.clock = second_copy[1]
+    read(story, one, 47)
+    read(story, one, 47.5, subscriber="fast")
+
+
+@everywhere()
+def clocks_that_a_restore_undid_are_passed_over(story: ChannelStory, one: Channel) -> None:
+    undone_and_published_anew_behind_another(story, one, 0)
+
+
+@everywhere(GAP)
+def clocks_that_nobody_had_seen_are_passed_over(story: ChannelStory, one: Channel) -> None:
+    undone_and_published_anew_behind_another(story, one, 1)
+
+
 @case(("P5", "again"))
 def acknowledged_and_again_after_the_restore(story: ChannelStory, one: Channel) -> None:
     publish(story, one, "a", at=43)
