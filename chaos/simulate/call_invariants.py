@@ -13,7 +13,7 @@ from chaos.simulate.cron_invariants import check_cron
 from chaos.simulate.due_invariants import check_due
 from chaos.simulate.enqueue_invariants import check_windows, wanted_results
 from chaos.simulate.life_invariants import check_life
-from chaos.simulate.limits_invariants import check_limits, check_turns, claimable
+from chaos.simulate.limits_invariants import check_limits, check_turns, claimable, most_cost
 from chaos.simulate.lock_invariants import check_locks
 from chaos.simulate.member_invariants import check_members
 from chaos.simulate.profile import Profile
@@ -272,8 +272,9 @@ def _markers(delivery: Delivery) -> None:
         jobs = claimable(after, class_name, delivery.now_ms)
         if not jobs:
             continue
-        # A lane that was ready and whose key had no slot has had its marker: whoever took it claims soon, and may park it.
-        known = claimable(before, class_name, delivery.now_ms, keys=False)
+        # A lane that was ready and whose key had no slot has had its marker: whoever took it claims soon, and may park it. So had
+        # a lane behind the costliest job, which this call may have removed.
+        known = claimable(before, class_name, delivery.now_ms, keys=False, cost=most_cost(after))
         gained = [job for job in jobs if job not in known]
         # What has come while a queue was obliterated waits for the next sweep.
         if gained and not (isinstance(claim, Claim) and class_name in claim.classes) and not isinstance(operation, Forget):

@@ -65,17 +65,17 @@ def is_paused(state: State, class_name: str, now_ms: int) -> bool:
     return any(until_ms == 0 or until_ms > now_ms for until_ms in untils)
 
 
-def claimable(state: State, class_name: str, now_ms: int, *, keys: bool = True) -> list[str]:
-    """Ids without a crash behind them that a claim of the class would find; `keys` False: were it not for the limits of keys."""
-    known = state.memo.get((class_name, now_ms, keys))
+def claimable(state: State, class_name: str, now_ms: int, *, keys: bool = True, cost: int = 0) -> list[str]:
+    """Ids without a crash behind them that a claim of the class would find; `keys` False: were it not for the limits of keys. A
+    job that takes many places of a window holds up what comes after it, so there must be room for `cost`; 0: for any job."""
+    cost = cost or most_cost(state)
+    known = state.memo.get((class_name, now_ms, keys, cost))
     if known is None:
-        known = state.memo[(class_name, now_ms, keys)] = _claimable(state, class_name, now_ms, keys)
+        known = state.memo[(class_name, now_ms, keys, cost)] = _claimable(state, class_name, now_ms, keys, cost)
     return known
 
 
-def _claimable(state: State, class_name: str, now_ms: int, keys: bool) -> list[str]:
-    # One that takes many places of a window holds up what comes after it until they are free.
-    cost = _most_cost(state)
+def _claimable(state: State, class_name: str, now_ms: int, keys: bool, cost: int) -> list[str]:
     if is_paused(state, class_name, now_ms) or not has_room(state, "n:" + name_of(class_name), now_ms, cost):
         return []
     found: list[str] = []
@@ -87,7 +87,8 @@ def _claimable(state: State, class_name: str, now_ms: int, keys: bool) -> list[s
     return found
 
 
-def _most_cost(state: State) -> int:
+def most_cost(state: State) -> int:
+    """The most places of a window that one of the jobs takes."""
     known = state.memo.get("cost")
     if known is None:
         known = state.memo["cost"] = max((envelope.cost for _, envelope in state.jobs()), default=1)
