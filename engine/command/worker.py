@@ -55,7 +55,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add(worker, "--region", default=None, help="its region, for targets")
     worker.add_argument("--log-json", action="store_true", help="one line of JSON for each log record")
     worker.add_argument(
-        "--burst", action="store_true", help="stop when no job that has a handler here waits, and none is delayed or in hand"
+        "--burst", action="store_true", help="stop when no job waits that this worker may run, and none is delayed or in hand"
     )
     worker.add_argument("--history", type=Path, help="append history rows to this file")
     worker.add_argument("--lua", type=Path, help="take the scripts from this folder")

@@ -33,6 +33,7 @@ from engine.wire.operations import (
     Bury,
     Claim,
     Cleaned,
+    Count,
     Drop,
     Enqueue,
     EnqueueMany,
@@ -176,6 +177,10 @@ class Foreign(Scripted):
                 return self._enqueue(operation, operation.jobs)
             case Claim():
                 return self._claim(operation, operation, ())
+            case Count(classes=classes, worker=worker, priorities=priorities):
+                least, most = priorities or ("", "")
+                described = b"" if worker is None else _described(worker)
+                return self.bound(operation, argument_groups=(classes,), worker=described, least=least, most=most)
             case Finish(claim=None):
                 return self._end(operation, _finishes(operation.leases, operation.values))
             case Finish(claim=Claim() as claim):

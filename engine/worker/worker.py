@@ -208,8 +208,8 @@ class Worker:
         share.poke = lambda: self._events.put(TimerFired())
 
     def run(self, *, burst: bool = False, delayed: bool = True) -> StopReason:
-        """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job that it has a handler for
-        waits, and none is delayed or leased; without `delayed`, until none can be claimed now. A second signal stops at once.
+        """Work until stopped by `stop`, SIGTERM or SIGINT; with `burst`, until no job waits that it has a handler for and may
+        run, and none is delayed or leased; without `delayed`, until none can be claimed now. A second signal stops at once.
 
         Returns why it ended: "stopped", "empty" (burst), "recycled", "at once". Raises UnsafeServer or ServerUnavailable when the
         first connection fails, and Malformed while another thread is in it: the two would take each other's news.

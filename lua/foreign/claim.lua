@@ -43,18 +43,15 @@ local events = keep and { keep = keep }
 local ended = foreign_ends(prefix, format, 7, 19 + class_count, now_ms, events)
 local _, unread = foreign_promote(prefix, format, 100)
 
-local parts, classes, capabilities, routes, names = unpack_fields(worker), {}, {}, {}, {}
+local classes, names = {}, {}
 for at = 1, class_count do
   names[at] = ARGV[18 + at]
   classes[names[at]] = true
 end
-for word in string.gmatch(parts[4], '%S+') do capabilities[word] = true end
-for word in string.gmatch(parts[5], '%S+') do routes[#routes + 1] = word end
 local kind, jobs, corrupt = foreign_claim(prefix, format, { sweep = sweep, active = active, stats = stats, record = record },
   { classes = classes, key = table.concat(names, ' ') .. ' ' .. worker .. ' ' .. ARGV[15] .. ' ' .. ARGV[16], incarnation = incarnation,
     counter = counter, limit = limit, lease_ms = lease_ms, not_after_ms = not_after_ms, owner = owner, crashed_max = crashed_max,
-    worker = { server = parts[1], stack = parts[2], region = parts[3], capabilities = capabilities, routes = routes,
-      priorities = least and most and { least, most } or nil } }, now_ms, events)
+    worker = unpack_worker(worker, least and most and { least, most } or nil) }, now_ms, events)
 for _, id in ipairs(unread) do corrupt[#corrupt + 1] = id end
 if events then tell_events(prefix .. 'events', events) end
 return { srv_us, ended, kind, sleep_for(prefix, now_ms, most_ms, format), corrupt, jobs }

@@ -1,6 +1,7 @@
 #!lua flags=no-writes
 -- Jobs in each state, and how many this engine's workers have ever finished and buried. With classes, only the waiting jobs of
--- those classes count: the first 10,000 waiting jobs are read, and all behind them are counted.
+-- those classes count, and with a worker only those that it may run: the first 10,000 waiting jobs are read, and all behind them
+-- are counted.
 --
 -- KEYS
 --   sweep  hash    state of the sweeps
@@ -12,6 +13,9 @@
 --   queue     name of the queue
 --   layout    layout of the keyspace, '' = the format has only one
 --   settings  settings of the model
+--   worker    '' or the packed attributes of a worker, as in claim.lua
+--   least     number: '' or the least priority of the jobs to count
+--   most      number: '' or the greatest priority of the jobs to count
 --   items     1 for each class: its name
 -- REPLY srv_us, waiting, delayed, active, dead, done, finished, buried, blocked, handing, '' (no call counts a part)
 
@@ -22,14 +26,15 @@ check_types({}, { stats }, {})
 model.check()
 
 local reply, waiting, wanted = { srv_us }, model.count('waiting'), {}
-for at = 7, #ARGV do wanted[ARGV[at]] = true end
-if #ARGV > 6 and waiting > 0 then
-  local others, words = 0, model.list('waiting', 0, 10000, false)
+for at = 10, #ARGV do wanted[ARGV[at]] = true end
+if #ARGV > 9 and waiting > 0 then
+  local attributes = worker ~= '' and unpack_worker(worker, least and most and { least, most } or nil)
+  local words, ours = model.list('waiting', 0, 10000, false, attributes), 0
   for at = 1, #words, 2 do
     local job = model.read(words[at])
-    if not (job and job.kind == 'J' and wanted[job.name]) then others = others + 1 end
+    if job and job.kind == 'J' and wanted[job.name] and not (attributes and not_for(job, attributes, model)) then ours = ours + 1 end
   end
-  waiting = math.max(0, waiting - others)
+  waiting = ours + (#words == 20000 and math.max(0, waiting - 10000) or 0)
 end
 reply[2] = waiting
 for _, state in ipairs({ 'delayed', 'active', 'dead', 'done' }) do reply[#reply + 1] = model.count(state) end

@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import Any, NamedTuple
 
 from engine.immutable import immutable
+from engine.wire.operations.claims import Attributes
 from engine.wire.operations.declaration import Declaration
 from engine.wire.operations.raw_replies import server_us
 
@@ -17,10 +18,13 @@ _DUE_DIGITS = 10
 @immutable
 class Count(Declaration, script="counts", label="counts"):
     """Count the jobs in each state; with classes, of the waiting ones only those in them. Of many lanes one call counts a part:
-    `cursor` is what the call before has answered, and the waiting jobs are the sum of all calls."""
+    `cursor` is what the call before has answered, and the waiting jobs are the sum of all calls. With `worker` and `priorities`
+    those models that look at the routing of each job count only what this worker may run."""
 
     classes: tuple[str, ...] = ()
     cursor: str = ""
+    worker: Attributes | None = None
+    priorities: tuple[int, int] | None = None
 
     def parse(self, raw: Any, decode: object) -> Counts:
         """The raw reply as a value."""

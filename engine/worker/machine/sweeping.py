@@ -122,8 +122,16 @@ class Sweeping:
             if self._settings.burst:
                 self._rest.append(Count())
         operation = self._rest.pop(0) if self._rest else None
-        # Without a class that it may run, nothing that waits is for this worker.
-        return Count(self.classes or ("@",), operation.cursor) if isinstance(operation, Count) else operation
+        return self._count(operation.cursor) if isinstance(operation, Count) else operation
+
+    def _count(self, cursor: str) -> Count:
+        """The count of what this worker may run. Without a class that it may run, nothing that waits is for it."""
+        classes, settings = self.classes or ("@",), self._settings
+        return (
+            Count(classes, cursor, settings.attributes, settings.priorities)
+            if settings.routes_at_claim
+            else Count(classes, cursor)
+        )
 
     def count_on(self, cursor: str) -> None:
         """Nothing waits in the lanes that were counted: count the next ones."""

@@ -103,10 +103,10 @@ end
 local function wire_looks(w, shared)
   local keys, text = shared.keys, shared.text
 
-  -- All known waiting lists, in the order of claims.
-  local function waiting()
+  -- All known waiting lists, or those of these routes, in the order of claims.
+  local function waiting(routes)
     local lists = {}
-    local routes = keys.routes()
+    routes = routes or keys.routes()
     for _, priority in ipairs(keys.priorities) do
       for _, route in ipairs(routes) do
         for _, list in ipairs(keys.lists(route, priority)) do lists[#lists + 1] = list end
@@ -135,7 +135,7 @@ local function wire_looks(w, shared)
     return ids
   end
 
-  function w.list(state, offset, limit, newest_first)
+  function w.list(state, offset, limit, newest_first, worker)
     local flat = {}
     if state == 'delayed' or state == 'done' then
       local key, unit = state == 'done' and shared.done or keys.scheduled, state == 'done' and 1 or 1000
@@ -145,7 +145,7 @@ local function wire_looks(w, shared)
       end
       return flat
     end
-    local lists = state == 'waiting' and waiting() or state == 'active' and { keys.processing } or state == 'dead' and { keys.dead } or {}
+    local lists = state == 'waiting' and waiting(worker and worker.routes) or state == 'active' and { keys.processing } or state == 'dead' and { keys.dead } or {}
     for _, id in ipairs(page(lists, offset, limit, newest_first)) do
       local score = '0'
       if state == 'active' then score = redis.call('ZSCORE', shared.prefix .. 'active', id) or '0' end

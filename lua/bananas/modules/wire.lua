@@ -116,6 +116,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     check_types({}, {}, { shared.keys.list(item.fields[3], item.fields[2]) }, { shared.keys.job(item.id) })
     return nil
   end
+  -- A worker looks only at the lists of its routes.
+  function w.elsewhere() return false end
   function w.refuses() return false end
   function w.locked() return false end
 

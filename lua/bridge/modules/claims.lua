@@ -29,16 +29,29 @@ local function bridge_claims(w)
     return claimed and claimed >= job.per_minute
   end
 
-  -- Writes only that a type has a limit, so that the sweeps check its counter. The second value: why the job can never be claimed.
-  function w.refuses(job, worker)
-    if not bridge_matches(job.target, worker) then return true end
+  -- Whether all parents of a job have completed. The second value: why they never will.
+  local function ready(job)
     for _, parent in ipairs(job.needs or {}) do
       local status, gone = w.text(w.at_status(parent)), w.text(w.prefix .. 'gone:' .. parent)
       -- A skipped parent is failed on the wire, and counts as completed.
       if not status or (status == 'failed' and gone == 'completed') then status = gone end
-      if status == 'dead' or status == 'failed' then return true, 'it needs ' .. parent .. ', which is ' .. status end
-      if status ~= 'completed' then return true end
+      if status == 'dead' or status == 'failed' then return false, 'it needs ' .. parent .. ', which is ' .. status end
+      if status ~= 'completed' then return false end
     end
+    return true
+  end
+
+  -- A job that can never run is for every worker that it asks for: its claim buries the job.
+  function w.elsewhere(job, worker)
+    if not bridge_matches(job.target, worker) then return true end
+    local now, never = ready(job)
+    return not now and not never
+  end
+
+  -- Writes only that a type has a limit, so that the sweeps check its counter.
+  function w.refuses(job)
+    local now, never = ready(job)
+    if not now then return true, never end
     if not full(job) then return false end
     if job.concurrent then redis.call('SADD', w.at_limited, job.name) end
     return true

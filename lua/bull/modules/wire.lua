@@ -344,9 +344,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     return found, #ids == count and from + count or 0
   end
 
-  function bull.refuses()
-    return false
-  end
+  function bull.elsewhere() return false end
+  function bull.refuses() return false end
 
   return bull
 end

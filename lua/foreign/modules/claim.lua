@@ -104,10 +104,8 @@ local function foreign_scan(prefix, format, ask, now_ms)
       return
     end
     if not ask.classes[job.name] or closed(job.name) then return end
-    local range = ask.worker.priorities
-    if range and job.priority and (job.priority < range[1] or job.priority > range[2]) then return end
-    if format.locked(id) then return end
-    local refused, never = format.refuses(job, ask.worker, id)
+    if not_for(job, ask.worker, format) or format.locked(id) then return end
+    local refused, never = format.refuses(job, id)
     if never then
       broken[#broken + 1] = { id = id, place = candidate.place, why = never }
       return

@@ -12,7 +12,8 @@
 --   place            (id) waiting, delayed, active, dead or done; nil where it is in no structure
 --   ended            (id) how a job ended that is in no structure any more
 --   candidates       (from, count, worker) waiting jobs in the order of claims, and the rank to go on from
---   refuses          (job, worker, id) why this worker may not run it
+--   elsewhere        (job, worker) true where its routing asks for another worker, and while it waits for other jobs
+--   refuses          (job, id) true while no worker may run it, and why none ever will
 --   locked           (id) true while a foreign worker holds it
 --   take             (id, job, place, lease) make it active
 --   mine             (id, token) true while the job is held by this lease on the wire
@@ -31,7 +32,8 @@
 --   set_aside        (id, place, why) move a job that cannot be read out of the way
 --   strays           (most, ours) active jobs that no lease of this engine holds
 --   count            (state) how many jobs are in a state
---   list             (state, offset, limit, newest_first) a page of them, with their times
+--   list             (state, offset, limit, newest_first, worker) a page of them, with their times; of the waiting ones those that
+--                    the worker looks at, if one is given
 --   pause            (name, until_ms) pause the queue or a name
 --   paused           (name) true while it is paused
 --   resume           (name) end that
@@ -57,6 +59,21 @@ local function unpack_fields(packed)
     found[#found + 1], at = struct.unpack('>I4c0', packed, at)
   end
   return found
+end
+
+-- The attributes of a worker from their packed fields: server, stack, region, capabilities and routes, those two with spaces between.
+-- `priorities`: nil, or the least and the greatest priority of the jobs that it takes.
+local function unpack_worker(packed, priorities)
+  local parts, capabilities, routes = unpack_fields(packed), {}, {}
+  for word in string.gmatch(parts[4], '%S+') do capabilities[word] = true end
+  for word in string.gmatch(parts[5], '%S+') do routes[#routes + 1] = word end
+  return { server = parts[1], stack = parts[2], region = parts[3], capabilities = capabilities, routes = routes, priorities = priorities }
+end
+
+-- Whether a worker leaves a job to others, because of its priority or its routing.
+local function not_for(job, worker, format)
+  local range = worker.priorities
+  return range and job.priority and (job.priority < range[1] or job.priority > range[2]) or format.elsewhere(job, worker)
 end
 
 -- A time in ms since 1970 as UTC text: 2026-11-22T03:14:19.123Z, and with `whole` without the fraction.

@@ -177,7 +177,8 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
   end
 
   -- Jobs that their rate delays are moved to `scheduled` after all candidates have been read.
-  function w.refuses(job, _, id)
+  function w.elsewhere() return false end
+  function w.refuses(job, id)
     local until_ms = rates.kept_until_ms(job)
     if until_ms then kept_back[#kept_back + 1] = { id = id, until_ms = until_ms } end
     return until_ms ~= nil
