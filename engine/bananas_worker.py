@@ -32,7 +32,7 @@ from typing import Any
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
-from engine.models import Bananas, Layout
+from engine.models import Bananas, BananasLayout
 from engine.queue.synchronous.queue import Queue
 from engine.routing import DEFAULT_ROUTE
 from engine.scheduler import Scheduler
@@ -63,7 +63,7 @@ class BananasWorker:
         return Worker(queue, handlers, **self.settings)
 
 
-def read(environ: Mapping[str, str], *, layout: Layout = "document") -> BananasWorker:
+def read(environ: Mapping[str, str], *, layout: BananasLayout = "document") -> BananasWorker:
     """Read the settings from the environment. Raises Malformed, naming the variable."""
     mode = _text(environ, "WORKER_MODE", "default")
     if mode not in MODES:

@@ -38,7 +38,7 @@ def model(text: str) -> Any:
         return kinds[name](**({"layout": layout} if layout else {}))
     except (KeyError, TypeError, Malformed):
         raise argparse.ArgumentTypeError(
-            f"{text!r}: it must be one of {', '.join(kinds)}, with a layout where it has two"
+            f"{text!r}: it must be one of {', '.join(kinds)}, with a layout where it has several"
         ) from None
 
 

@@ -16,18 +16,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 if TYPE_CHECKING:
     from engine.channel.rules import ChannelRule
     from engine.models.dsps import DspsModel
     from engine.models.model import Finding, Model
 
-__all__ = ["Bananas", "Bridge", "Bull", "ChannelRule", "Dsps", "Finding", "Lanes", "Layout", "Mosquito"]
+__all__ = ["Bananas", "BananasLayout", "Bridge", "Bull", "ChannelRule", "Dsps", "Finding", "Lanes", "Layout", "Mosquito"]
 
 #: Where a model's design document and the original programs differ in key names and types: those of the document, or those of
 #: the programs (`live`). Choose `live` for a keyspace that such programs use.
 Layout = Literal["document", "live"]
+#: Of Bananas: `live` for programs without routes, `routed` for those with routes (see engine/models/bananas.py).
+BananasLayout = Literal["document", "live", "routed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Bananas:
     The others are the seconds for which completed and dead jobs, and the results of both, are kept.
     """
 
-    layout: Layout = "document"
+    layout: BananasLayout = "document"
     prefix: str = "bananas"
     adopt_after_ms: int = 0
     timeout_ms: int = 300_000
@@ -75,7 +77,7 @@ class Bananas:
     def __post_init__(self) -> None:
         from engine import validate
 
-        _check(self.layout)
+        _check(self.layout, BananasLayout)
         validate.integer("adopt_after_ms", self.adopt_after_ms, 0, validate.DURATION_MS_MAX)
         validate.integer("timeout_ms", self.timeout_ms, 0, validate.BACKOFF_MS_MAX)
         for name in ("job_ttl_s", "dead_ttl_s", "result_ttl_s", "error_ttl_s"):
@@ -115,7 +117,7 @@ class Mosquito:
     coordinate: bool = False
 
     def __post_init__(self) -> None:
-        _check(self.layout)
+        _check(self.layout, Layout)
         for name in ("success_ttl_s", "dead_ttl_s", "adopt_after_ms"):
             _check_whole(name, getattr(self, name))
 
@@ -161,11 +163,12 @@ def _bound(module: str, name: str) -> Any:
     return getattr(import_module(f"engine.models.{module}"), name)
 
 
-def _check(layout: object) -> None:
-    if layout not in ("document", "live"):
+def _check(layout: object, layouts: object) -> None:
+    known = get_args(layouts)
+    if layout not in known:
         from engine.errors import Malformed
 
-        raise Malformed("layout", layout, "document or live")
+        raise Malformed("layout", layout, f"{', '.join(known[:-1])} or {known[-1]}")
 
 
 def _check_whole(field: str, value: object) -> None:

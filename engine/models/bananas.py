@@ -1,6 +1,15 @@
-"""Bananas. The default layout `document` does not see jobs of programs that write `bananas:queue:high`: for those use `live`.
+"""Bananas. Which layout fits is decided by the lists and the keys of schedules that the programs beside the engine use:
 
-One keyspace is one queue: the queue's name is a label that is not on the wire. No Cluster. The keys of both layouts, with types
+| layout | lists of the default route | locks and states of schedules |
+|---|---|---|
+| `document`, the default | `route:default:queue:high` | `cron:lock:<schedule>`, `cron:state:<schedule>` |
+| `live` | `queue:high` | `schedule_lock:<schedule>`, `schedules:<schedule>` |
+| `routed` | `route:default:queue:high` | `schedule_lock:<schedule>`, `schedules:<schedule>` |
+
+Programs without routes write `live`, those with routes `routed`; `document` is what their document promises. Beside programs of
+another layout a job is not seen, or a tick of a schedule that both know makes two jobs.
+
+One keyspace is one queue: the queue's name is a label that is not on the wire. No Cluster. The keys of all layouts, with types
 and units, are in `engine/models/bananas_keys.py`.
 
 Where the documents and the programs contradict each other:
@@ -112,7 +121,7 @@ class BananasModel(Foreign):
         return super().call(operation)
 
     def _cron_lock(self, operation: AcquireLock | ExtendLock | ReleaseLock) -> Call[Any]:
-        keys = BananasKeys(self.keys.wire, self.layout == "live")
+        keys = BananasKeys(self.keys.wire, self.layout)
         lock = keys.cron_lock(operation.name.removeprefix(_CRON))
         action = "release" if isinstance(operation, ReleaseLock) else "extend" if isinstance(operation, ExtendLock) else "acquire"
         # Slots without a field in the operation do not matter for its action.

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BananasKeys:
-    """Key names of one keyspace; `root` is their prefix with its colon, `live` whether the layout is `live`."""
+    """Key names of one keyspace; `root` is their prefix with its colon. `layout`: `document`; `live` has other lists of the
+    default route, and other keys of schedules; `routed` only the latter."""
 
     root: str = "bananas:"
-    live: bool = False
+    layout: str = "document"
 
     def job(self, id: str) -> str:
         """String: the job as JSON, with times as RFC 3339; to live 24 h once it has completed, 7 days once it is dead."""
@@ -18,7 +19,7 @@ class BananasKeys:
 
     def waiting(self, route: str, level: str) -> str:
         """List: ids that wait, put in at the left, taken from the right; `level` is high, normal or low."""
-        if self.live and route == "default":
+        if self.layout == "live" and route == "default":
             return f"{self.root}queue:{level}"
         return f"{self.root}route:{route}:queue:{level}"
 
@@ -31,12 +32,12 @@ class BananasKeys:
         return f"{self.root}result:notify:{id}"
 
     def cron_lock(self, schedule: str) -> str:
-        """String: token of the scheduler that runs a tick; the originals set an expiry of 5 minutes, in `live` 60 s."""
-        return f"{self.root}{'schedule_lock' if self.live else 'cron:lock'}:{schedule}"
+        """String: token of the scheduler that runs a tick; the originals set an expiry of 60 s, the document one of 5 minutes."""
+        return f"{self.root}{'cron:lock' if self.layout == 'document' else 'schedule_lock'}:{schedule}"
 
     def cron_state(self, schedule: str) -> str:
         """Hash: last_run, next_run, last_success (RFC 3339), last_error, run_count."""
-        return f"{self.root}{'schedules' if self.live else 'cron:state'}:{schedule}"
+        return f"{self.root}{'cron:state' if self.layout == 'document' else 'schedules'}:{schedule}"
 
     def taken_from(self, id: str) -> str:
         """String, the engine's: the list that a job was taken from, if that was not the one of its route; for 7 days."""

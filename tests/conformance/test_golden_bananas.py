@@ -1,4 +1,4 @@
-"""The whole keyspace after one scripted life of jobs, next to what the documents and dumps say it must be, in both layouts."""
+"""The whole keyspace after one scripted life of jobs, next to what the documents and dumps say it must be, in each layout."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def test_a_life_of_jobs(desk: BananasDesk) -> None:
     desk.succeed(leases["good"], b'{"ok":true}')
     desk.fail(leases["flaky"])
     desk.fail(leases["hopeless"], "no & never")
-    desk.redis.delete(BananasKeys(live=desk.layout == "live").cron_lock("nightly"))
+    desk.redis.delete(BananasKeys(layout=desk.layout).cron_lock("nightly"))
     found = dump(desk.redis, without="ironclaim")
     assert differences(expected(GOLDEN / f"bananas_{desk.layout}.json", {}), found) == []

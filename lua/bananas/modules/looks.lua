@@ -235,8 +235,8 @@ local function wire_looks(w, shared)
   function w.purge(most)
     local root, gone, looked = keys.root, 0, 0
     local cursor = redis.call('GET', shared.prefix .. 'purge') or '0'
-    local kinds = { '^job:', '^result:', '^route:.*:queue:%a+$', '^queue:%a+$', keys.live and '^schedules:' or '^cron:state:',
-      keys.live and '^schedule_lock:' or '^cron:lock:' }
+    local kinds = { '^job:', '^result:', '^route:.*:queue:%a+$', '^queue:%a+$', keys.documented and '^cron:state:' or '^schedules:',
+      keys.documented and '^cron:lock:' or '^schedule_lock:' }
     repeat
       local pass = redis.call('SCAN', cursor, 'MATCH', string.gsub(root, '[%*%?%[%]\\]', '\\%0') .. '*', 'COUNT', 1000)
       cursor, looked = pass[1], looked + 1

@@ -1,16 +1,16 @@
 -- The wire format of Bananas, with JSON and times as the Go programs write them.
 
--- The keys of the format. The two layouts differ in the lists of the default route and in the keys of schedules.
+-- The keys of the format. The layouts differ in the lists of the default route (`live`) and in the keys of schedules (`document`).
 local function wire_keys(root, prefix, layout)
-  local live = layout == 'live'
+  local live, documented = layout == 'live', layout == 'document'
   local keys = { processing = root .. 'queue:processing', dead = root .. 'queue:dead', scheduled = root .. 'queue:scheduled',
-    priorities = { 'high', 'normal', 'low' }, number = { high = 8, normal = 5, low = 2 }, live = live, root = root }
+    priorities = { 'high', 'normal', 'low' }, number = { high = 8, normal = 5, low = 2 }, live = live, documented = documented, root = root }
 
   function keys.job(id) return root .. 'job:' .. id end
   function keys.result(id) return root .. 'result:' .. id end
   function keys.notify(id) return root .. 'result:notify:' .. id end
-  function keys.cron_lock(name) return root .. (live and 'schedule_lock:' or 'cron:lock:') .. name end
-  function keys.cron_state(name) return root .. (live and 'schedules:' or 'cron:state:') .. name end
+  function keys.cron_lock(name) return root .. (documented and 'cron:lock:' or 'schedule_lock:') .. name end
+  function keys.cron_state(name) return root .. (documented and 'cron:state:' or 'schedules:') .. name end
 
   -- The list in which a job waits.
   function keys.list(route, priority)

@@ -39,7 +39,7 @@ START = "2100-01-01T01:06:40Z"
 class BananasDesk(Desk):
     """One keyspace in one layout."""
 
-    def __init__(self, url: str, layout: models.Layout, **settings: Any) -> None:
+    def __init__(self, url: str, layout: models.BananasLayout, **settings: Any) -> None:
         self.layout = layout
         self.queue = Queue("desk", models.Bananas(layout=layout, **settings), url=url)
         self.redis: redis.Redis = redis.Redis.from_url(url)
@@ -49,7 +49,7 @@ class BananasDesk(Desk):
 
     def list_key(self, route: str = "default", priority: str = "normal") -> str:
         """Where jobs wait."""
-        return BananasKeys(live=self.layout == "live").waiting(route, priority)
+        return BananasKeys(layout=self.layout).waiting(route, priority)
 
     # -- our side
 
@@ -199,9 +199,9 @@ def iso(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
 
 
-@pytest.fixture(params=["document", "live"])
+@pytest.fixture(params=["document", "live", "routed"])
 def desk(request: pytest.FixtureRequest, ironclaim_url: str) -> Iterator[BananasDesk]:
-    """Both layouts, one after the other."""
+    """Each layout, one after the other."""
     made = BananasDesk(ironclaim_url, request.param)
     yield made
     made.close()

@@ -16,7 +16,7 @@ MINUTE_MS = 60_000
 
 
 def keys_of(desk: BananasDesk) -> BananasKeys:
-    return BananasKeys(live=desk.layout == "live")
+    return BananasKeys(layout=desk.layout)
 
 
 def state(desk: BananasDesk, schedule: str = "s") -> dict[str, str]:
@@ -147,3 +147,20 @@ def test_what_a_schedule_has_made_runs_like_any_other_job(desk: BananasDesk) -> 
     (leased,) = desk.take()
     assert leased.lease.job == made.job and json.loads(leased.payload) == {"a": [1.0, {}]}
     assert desk.succeed(leased.lease)[0] == "ok"
+
+
+@pytest.mark.feature("BN19", "BN20", model="bananas")
+def test_each_line_of_programs_finds_its_keys_of_schedules(desk: BananasDesk) -> None:
+    """Theirs, spelled out: programs without and with routes have the same ones, the document has others."""
+    lock, told = {"document": ("cron:lock", "cron:state")}.get(desk.layout, ("schedule_lock", "schedules"))
+    desk.queue.schedules.put("s", "main", {}, cron="* * * * *")
+    desk.redis.set(f"bananas:{lock}:s", "a-foreign-token", ex=60)
+    to_the_next_minute(desk)
+    assert [ticked.jobs for ticked in desk.tick_schedules()] == [()]
+    desk.redis.delete(f"bananas:{lock}:s")
+    to_the_next_minute(desk)
+    (ticked,) = desk.tick_schedules()
+    assert desk.waiting() == list(ticked.jobs) and len(ticked.jobs) == 1
+    assert desk.redis.hget(f"bananas:{told}:s", "last_run") == b"2100-01-01T01:08:00Z"
+    listed = desk.redis.lrange("bananas:queue:normal" if desk.layout == "live" else "bananas:route:default:queue:normal", 0, -1)
+    assert listed == [job.encode() for job in ticked.jobs]
