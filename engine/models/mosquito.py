@@ -18,8 +18,8 @@ Choices where the originals differ or leave something open:
 - Ids are `<ms>:<nine digits>`, counted and checked before they are used: the original's three random digits collide.
 - Queues that hold only delayed jobs are listed as well. An id without a hash is removed from its structure, and is counted.
 - `success_ttl_s` is 1 as in v2; HEAD has 60. `dead_ttl_s` is 86,400. Entries of the dead whose hash has expired are removed.
-- The engine's workers are overseers in the registry, and active jobs hold their ids, so that HEAD does not take the jobs for
-  orphans.
+- The engine's workers are overseers in the registry from their first claim on, and active jobs hold their ids, so that HEAD does
+  not take the jobs for orphans. A job whose hash names another overseer is that one's: no sweep of the engine takes it back.
 - With `coordinate=True` the engine's leader holds the coordinator's lock, of both generations. Crystal's own coordinators then
   promote no jobs, a step in which they lose and duplicate jobs; but they do not make their periodic jobs either.
 

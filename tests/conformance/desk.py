@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -122,8 +123,10 @@ class ModelDesk(Desk):
         self.put("waiting")
 
     def wire(self) -> dict[str, Any]:
-        """The dump without the engine's own keys: what foreign clients see."""
-        return {key: value for key, value in self.dump().items() if ":ironclaim:" not in key}
+        """The dump without the engine's own keys: what foreign clients see of the queue. What the queues of a Mosquito keyspace
+        share does not count: the registry of workers, and how long jobs of a name took."""
+        shared = r":ironclaim:|^mosquito:(overseers$|overseer:|executor:|job:.*:duration$)"
+        return {key: value for key, value in self.dump().items() if not re.search(shared, key)}
 
 
 def label_of(job: LeasedJob) -> str:

@@ -136,27 +136,38 @@ local function wire_registry(w, at)
     redis.call('HSET', at.prefix .. 'settings', 'version', string.format('%d', version + 1))
   end
 
-  function w.beat(incarnation, about, _, gone)
-    local overseers, overseer, executor = root .. 'overseers', root .. 'overseer:' .. incarnation, root .. 'executor:' .. incarnation
+  local overseers = root .. 'overseers'
+  local function overseer_key(incarnation) return root .. 'overseer:' .. incarnation end
+  local function executor_key(incarnation) return root .. 'executor:' .. incarnation end
+
+  -- Writes a heartbeat of a worker that is an overseer with one executor.
+  function at.register(incarnation)
     if redis.call('TYPE', overseers).ok ~= 'zset' then redis.call('DEL', overseers) end
+    if tonumber(redis.call('ZSCORE', overseers, incarnation) or nil) == at.now_s then return end
+    redis.call('ZADD', overseers, at.now_s, incarnation)
+    for key, executors in pairs({ [overseer_key(incarnation)] = incarnation, [executor_key(incarnation)] = false }) do
+      redis.call('HSET', fresh(key), 'heartbeat', at.now_s)
+      if executors then redis.call('HSET', key, 'executors', executors) end
+      redis.call('EXPIRE', key, hour_s)
+    end
+  end
+
+  function w.beat(incarnation, about, _, gone)
     if gone then
-      redis.call('ZREM', overseers, incarnation)
-      redis.call('DEL', overseer, executor)
+      if redis.call('TYPE', overseers).ok == 'zset' then redis.call('ZREM', overseers, incarnation) end
+      redis.call('DEL', overseer_key(incarnation), executor_key(incarnation))
       return
     end
-    redis.call('ZADD', overseers, at.now_s, incarnation)
-    redis.call('HSET', fresh(overseer), 'heartbeat', at.now_s, 'executors', incarnation)
-    redis.call('EXPIRE', overseer, hour_s)
+    at.register(incarnation)
+    local executor = executor_key(incarnation)
     local fine, described = pcall(cjson.decode, about)
     local held = fine and type(described) == 'table' and described.jobs
     local first = type(held) == 'table' and held[1]
-    redis.call('HSET', fresh(executor), 'heartbeat', at.now_s)
     if type(first) == 'string' then
       redis.call('HSET', executor, 'current_job', first, 'current_job_queue', at.queue)
     else
       redis.call('HDEL', executor, 'current_job', 'current_job_queue')
     end
-    redis.call('EXPIRE', executor, hour_s)
     learn_counts(fine and type(described) == 'table' and described.name)
   end
 

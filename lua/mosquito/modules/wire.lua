@@ -96,12 +96,9 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
   end
   -- A queue that has only delayed jobs must be listed as well, because the original's runners read only listed queues.
   function at.list_queue() redis.call('ZADD', keys.queues, at.now_s, queue) end
-  -- Whether the worker of this token is registered as an overseer. Only then its id may be written to a job, or overseers would
-  -- take the job for an orphan.
-  function at.overseer_of(token)
-    local incarnation = string.match(token, '^%d+:(.*):%d+$') or string.match(token, '^(.*):%d+$') or token
-    local known = redis.pcall('ZSCORE', root .. 'overseers', incarnation)
-    return type(known) == 'string' and incarnation or nil
+  -- The overseer of a lease: the incarnation in its token.
+  local function overseer_of(token)
+    return string.match(token, '^%d+:(.*):%d+$') or string.match(token, '^(.*):%d+$') or token
   end
 
   function w.check() places.check() end
@@ -199,25 +196,32 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
     places.push('pending', id)
     if job.ending then redis.call('PERSIST', keys.job(id)) end
     rates.count(job)
-    local overseer = at.overseer_of(lease.token)
-    if overseer then redis.call('HSET', keys.job(id), 'started_at', string.format('%d', now_ms), 'overseer_id', overseer) end
+    -- Registered before its id is in a job, or overseers of HEAD would take the job for an orphan; as they would without an id.
+    local overseer = overseer_of(lease.token)
+    at.register(overseer)
+    redis.call('HSET', keys.job(id), 'started_at', string.format('%d', now_ms), 'overseer_id', overseer)
     at.tell('dequeued', id)
     return true
   end
 
-  function w.extend() end
+  -- The format has no lock to renew. The worker is alive, also one that sends no heartbeats.
+  function w.extend(_, lease) at.register(overseer_of(lease.token)) end
 
   -- The wire has no lock. That a foreign client has taken an active job over shows in `pending`, and in the overseer id of the hash.
   function w.mine(id, token)
     if not places.has('pending', id) then return false end
-    local named, overseer = redis.call('HGET', keys.job(id), 'overseer_id'), at.overseer_of(token)
-    return not named or not overseer or named == overseer
+    local named = redis.call('HGET', keys.job(id), 'overseer_id')
+    return not named or named == overseer_of(token)
   end
 
-  -- Whether a foreign runner holds the job.
+  -- Whether a foreign runner holds the job: also one that took it from a worker of the engine whose lease is still listed.
   function w.locked(id)
+    if redis.call('ZSCORE', prefix .. 'active', id) then
+      local nonce = redis.pcall('HGET', prefix .. 'run:' .. id, 'nonce')
+      return type(nonce) == 'string' and nonce ~= '' and places.has('pending', id) and not w.mine(id, nonce)
+    end
     -- Entries that runners of v2 left behind stay for ever, so only the newest are searched: a second entry of a job that runs now is among them.
-    return not redis.call('ZSCORE', prefix .. 'active', id) and places.has('pending', id, 1000)
+    return places.has('pending', id, 1000)
   end
 
   wire_ends(w, at)

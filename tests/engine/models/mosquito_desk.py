@@ -60,6 +60,10 @@ class MosquitoDesk(ModelDesk):
         """The entries of waiting, pending, scheduled or dead, first in first."""
         return self.theirs.ids(getattr(self.there, which))
 
+    def heard_s(self, overseer: str = A) -> float | None:
+        """The last heartbeat of an overseer."""
+        return self.redis.zscore(self.there.overseers, overseer)  # type: ignore[return-value]
+
     def nowhere(self, id: str) -> bool:
         return all(id not in self.entries(which) for which in ("waiting", "pending", "scheduled", "dead"))
 

@@ -4,6 +4,7 @@ programs may have written: none of it loses, doubles or stops anything here."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 import redis
@@ -153,15 +154,20 @@ def test_5_3_7_jobs_of_an_overseer_come_back_when_it_is_dead_and_only_then(desk:
 @pytest.mark.feature("MQ30", model="mosquito")
 def test_5_3_7_our_workers_are_overseers_and_their_jobs_name_them(desk: MosquitoDesk) -> None:
     first = desk.add(1)
+    desk.tick(5_000)
     (job,) = desk.take()
-    assert "overseer_id" not in desk.theirs.fields(first), "a worker that does not beat is no overseer"
+    assert desk.theirs.fields(first)["overseer_id"] == A and desk.heard_s() == desk.now_ms // 1000, "before its first heartbeat"
+    desk.tick(LEASE_MS // 2)
+    desk.run(desk.extend_operation(job.lease))
+    assert desk.heard_s() == desk.now_ms // 1000, "one that renews its leases lives"
     desk.finish(job.lease)
+    desk.tick(1_000)
     desk.beat("a", about=f'{{"jobs": ["{first}"]}}')
     second = desk.add(2)
     (job,) = desk.take()
     assert desk.theirs.fields(second)["overseer_id"] == A
     assert int(desk.theirs.fields(second)["started_at"]) == desk.now_ms
-    assert desk.redis.zscore(desk.there.overseers, A) == desk.now_ms // 1000
+    assert desk.heard_s() == desk.now_ms // 1000
     overseer, executor = desk.there.overseer(A), desk.there.executor(A)
     assert desk.theirs.redis.hgetall(overseer) == {"heartbeat": str(desk.now_ms // 1000), "executors": A}
     told = desk.theirs.redis.hgetall(executor)
@@ -170,6 +176,22 @@ def test_5_3_7_our_workers_are_overseers_and_their_jobs_name_them(desk: Mosquito
     # An overseer of theirs that takes the job for an orphan and runs it: our lease is over.
     desk.theirs.redis.hset(desk.there.run(second), "overseer_id", "theirs")
     assert desk.finish(job.lease)[0][0] == "stale"
+
+
+@pytest.mark.feature("MQ31", model="mosquito")
+@pytest.mark.parametrize("left", [False, True])
+def test_a_job_that_a_living_overseer_took_from_a_dead_worker_stays_there(desk: MosquitoDesk, left: bool) -> None:
+    id = desk.add()
+    desk.beat("a")
+    desk.take()
+    if left:
+        desk.run(replace(desk.beat_operation("a"), until_ms=0))
+    desk.theirs.redis.hset(desk.there.run(id), "overseer_id", "theirs")
+    desk.theirs.redis.zadd(desk.there.overseers, {"theirs": (desk.now_ms + 2 * LEASE_MS) // 1000})
+    desk.sweep_past(LEASE_MS)
+    desk.sweep_past(LEASE_MS)
+    assert (desk.entries("pending"), desk.entries("waiting")) == ([id], []) and desk.take(worker="b") == []
+    assert desk.redis.zcard(desk.queue.model.keys.active) == 0
 
 
 def test_5_3_8_five_thousand_ids_of_one_moment_are_all_different(desk: MosquitoDesk) -> None:
