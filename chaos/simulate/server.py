@@ -89,6 +89,8 @@ class SimulatedServer:
         self._lines: list[Line] = []
         self._restore_at: int | None = None
         self._full_until: int | None = None
+        # Sends, by line and number, that were answered with an error because the memory was full.
+        self._denied: set[tuple[str, int]] = set()
         wire.ask([("FLUSHALL", "SYNC"), ("CONFIG", "SET", "maxmemory", "0")])
 
     def now_ms(self) -> int:
@@ -149,6 +151,11 @@ class SimulatedServer:
     # -- calls
 
     def _deliver(self, message: Message) -> None:
+        sent = (message.line.name, message.number)
+        if message.copy and sent in self._denied:
+            # Such an error leaves no record by which a copy could be known, and a send that has been answered has no other copy:
+            # the network alone makes none.
+            return
         fault = None if message.copy else self.world.chance.fault("server", self._deliveries, self.world.profile.server)
         self._deliveries += 1
         if self._restore_at is not None and self._deliveries >= self._restore_at:
@@ -185,6 +192,8 @@ class SimulatedServer:
         before, self.state = self.state, open_state(read, self.state)
         self.world.steps += 1
         error = message_of(raw) if isinstance(raw, redis.ResponseError) else ""
+        if error.startswith("OOM"):
+            self._denied.add((message.line.name, message.number))
         try:
             reply = None if error else call.parse(raw)
         except ScriptFault as fault:
