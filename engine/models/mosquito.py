@@ -1,5 +1,6 @@
 """Mosquito keyspaces. A keyspace that Crystal programs use needs `Mosquito(layout="live")`: the default, "document", has sorted
-sets where Crystal's runners have lists, and each refuses the other's keys.
+sets where Crystal's runners have lists, and each refuses the other's keys: those of its own queue and, while that one is empty,
+those of other queues. Where the keyspace has no jobs, the locks of coordinators show that Crystal programs use it.
 
 `document` follows the design document: waiting, pending, scheduled and dead are sorted sets. Waiting is scored by the arrival
 (within one ms by fractions, so the order of arrival holds), pending by the claim, scheduled by the due time, dead by the

@@ -174,6 +174,7 @@ local function wire_registry(w, at)
   -- The lock that both generations use. Only its holder promotes jobs and makes periodic ones; the original's coordinators pause meanwhile.
   function w.lead(incarnation)
     if not at.coordinate then return end
+    at.places.note_layout()
     for key, ttl_s in pairs({ ['coordinator:football'] = 10, ['coordinator:leadership_lock'] = 30 }) do
       local lock, token = root .. key, string.sub(incarnation, 1, 8)
       if not redis.call('SET', lock, token, 'NX', 'EX', ttl_s) and redis.pcall('GET', lock) == token then redis.call('EXPIRE', lock, ttl_s) end

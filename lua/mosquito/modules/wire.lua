@@ -3,7 +3,7 @@
 -- The four structures of a queue in either layout: `document` keeps them as sorted sets, `live` keeps waiting, pending and dead as lists
 -- that are pushed at the left and read from the right, and scheduled as a sorted set. `which` is one of their names.
 local function wire_places(keys, layout, now_ms)
-  local places, live = {}, layout == 'live'
+  local places, live, three = {}, layout == 'live', { keys.waiting, keys.pending, keys.dead }
   local function is_list(which) return live and which ~= 'scheduled' end
   -- In a sorted set, a job that goes last scores above all members, by the smallest step that a double leaves at a time in ms; a
   -- job that goes first scores below all. So the order of arrival holds within one ms as well, and when the clock steps back.
@@ -54,9 +54,36 @@ local function wire_places(keys, layout, now_ms)
     end
     return ids, scores
   end
+  -- A queue without entries does not show its layout. Then the other queues of the keyspace do, or keys by which the original
+  -- programs are known, whose layout is `live`. Nothing is read where workers or producers of this layout were at work before.
+  local function check_keyspace()
+    local noted = redis.pcall('GET', keys.layout)
+    if noted == layout then return end
+    local function refuse(key, found)
+      error({ err = 'WRONGTYPE the layout is given as ' .. layout .. ", but '" .. found .. "' is what the keyspace has: see the key " .. key })
+    end
+    local queues = redis.pcall('ZRANGE', keys.queues, 0, 19, 'REV')
+    for _, queue in ipairs(queues.err and {} or queues) do
+      for _, which in ipairs({ 'waiting:', 'pending:', 'dead:' }) do
+        local kind = redis.call('TYPE', keys.root .. which .. queue).ok
+        if kind == 'list' or kind == 'zset' then
+          if (kind == 'list') ~= live then refuse(keys.root .. which .. queue, live and 'document' or 'live') end
+          return
+        end
+      end
+    end
+    if live or noted then return end
+    for _, name in ipairs({ 'runners', 'coordinator:football', 'coordinator:leadership_lock' }) do
+      if redis.call('EXISTS', keys.root .. name) == 1 then refuse(keys.root .. name, 'live') end
+    end
+  end
+  -- Writes the layout that engines have begun to use, so that they do not take each other's coordinator for an original one.
+  function places.note_layout()
+    if redis.pcall('GET', keys.layout) ~= layout then redis.call('SET', keys.layout, layout) end
+  end
   -- A key of the wrong type stops the script before its first write, and the error names the layout that it would fit.
   function places.check()
-    local three = { keys.waiting, keys.pending, keys.dead }
+    if redis.call('EXISTS', unpack(three)) == 0 then check_keyspace() end
     local zsets, lists = { keys.scheduled, keys.queues }, live and three or {}
     for _, key in ipairs(live and {} or three) do zsets[#zsets + 1] = key end
     local fine, failure = pcall(check_types, zsets, {}, lists, { keys.pause })
@@ -79,7 +106,7 @@ end
 local function wire(root, prefix, queue, layout, settings, now_ms)
   local success_s, dead_s, adopt_ms, coordinate = string.match(settings, '^(%d+) (%d+) (%d+) ([01])$')
   local keys = { waiting = root .. 'waiting:' .. queue, pending = root .. 'pending:' .. queue, scheduled = root .. 'scheduled:' .. queue,
-    dead = root .. 'dead:' .. queue, queues = root .. 'queues', pause = root .. 'queue:' .. queue .. ':pause' }
+    dead = root .. 'dead:' .. queue, queues = root .. 'queues', layout = root .. 'ironclaim:layout', root = root, pause = root .. 'queue:' .. queue .. ':pause' }
   function keys.job(id) return root .. 'job_run:' .. id end
   function keys.rate(name) return root .. 'rate_limit:' .. name end
   local places, rates = wire_places(keys, layout, now_ms), wire_rates(keys, prefix, now_ms)
@@ -155,6 +182,7 @@ local function wire(root, prefix, queue, layout, settings, now_ms)
 
   function w.add(item, due_ms)
     local fields, words, id = item.fields, {}, item.id
+    places.note_layout()
     for i = 4, #fields do words[i - 3] = fields[i] end
     for _, word in ipairs({ 'enqueue_time', string.format('%d', now_ms), 'type', fields[1], 'retry_count', '0' }) do words[#words + 1] = word end
     -- The entry last: if a copy is cut off before, the next one finds no entry and adds the job again.

@@ -87,7 +87,7 @@ def test_the_engines_own_keys_stand_apart(layout: Layout, ironclaim_url: str) ->
     client = redis.Redis.from_url(ironclaim_url, decode_responses=True)
     assert all(key.startswith("mosquito:") for key in client.scan_iter(count=1000))
     ours = {key.split(":")[2] for key in client.scan_iter("mosquito:ironclaim:*", count=1000)}
-    assert ours <= {"ids", "queues", "ok_job", "flaky_job", "hopeless_job", "limited_job"}
+    assert ours <= {"ids", "layout", "queues", "ok_job", "flaky_job", "hopeless_job", "limited_job"}
 
 
 @pytest.mark.feature("MQ25", model="mosquito")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import redis
 
-from engine import Queue, models
+from engine import Queue, ScriptFault, models
 from engine.models import Layout
 from engine.models.mosquito import FINDINGS
 from engine.wire.operations import Bury, EnqueueMany, Failure, Finish, Retry
@@ -40,6 +40,42 @@ def test_5_3_1_a_keyspace_of_the_other_layout_is_refused_and_named(desk: Mosquit
         assert {key: there.redis.dump(key) for key in there.redis.scan_iter("mosquito:*other*")} == before
         there.redis.delete(getattr(there.keys, which))
         there.close()
+
+
+def test_5_3_1_an_empty_queue_of_a_keyspace_of_the_other_layout_is_refused(desk: MosquitoDesk, ironclaim_url: str) -> None:
+    there = Crystal(ironclaim_url, "other", OTHER[desk.layout])
+    there.enqueue(KIND)
+    before = desk.wire()
+    wrong = pytest.raises(ScriptFault, match=f"given as {desk.layout}, but '{OTHER[desk.layout]}' .* mosquito:waiting:other")
+    with Queue("empty", models.Mosquito(layout=desk.layout), url=ironclaim_url) as queue, wrong:
+        queue.enqueue(KIND, {})
+    assert desk.wire() == before
+    there.close()
+    with Queue("empty", models.Mosquito(layout=OTHER[desk.layout]), url=ironclaim_url) as queue:
+        assert queue.enqueue(KIND, {}).result == "created"
+
+
+@pytest.mark.parametrize("name", ["runners", "coordinator:football", "coordinator:leadership_lock"])
+def test_5_3_1_a_keyspace_without_jobs_that_original_programs_use_has_lists(
+    desk: MosquitoDesk, name: str, ironclaim_url: str
+) -> None:
+    desk.redis.set(f"mosquito:{name}", "c0ffee00")
+    if desk.layout == "live":
+        assert desk.add() in desk.entries("waiting")
+        return
+    with pytest.raises(ScriptFault, match=f"given as document, but 'live' .* mosquito:{name}"):
+        desk.add()
+    assert list(desk.wire()) == [f"mosquito:{name}"]
+
+
+def test_5_3_1_the_coordinator_of_an_engine_is_not_taken_for_an_original_one(ironclaim_url: str) -> None:
+    leads = MosquitoDesk(ironclaim_url, "document", coordinate=True)
+    leads.beat("a")
+    assert leads.redis.exists(leads.there.football, leads.there.leadership) == 2
+    with Queue("empty", models.Mosquito(), url=ironclaim_url) as queue:
+        assert queue.enqueue(KIND, {}).result == "created"
+    assert leads.redis.type("mosquito:waiting:empty") == b"zset"
+    leads.close()
 
 
 @pytest.mark.feature("MQ11", "MQ14", model="mosquito")
