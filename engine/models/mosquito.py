@@ -21,8 +21,9 @@ Choices where the originals differ or leave something open:
 - `success_ttl_s` is 1 as in v2; HEAD has 60. `dead_ttl_s` is 86,400. Entries of the dead whose hash has expired are removed.
 - The engine's workers are overseers in the registry from their first claim on, and active jobs hold their ids, so that HEAD does
   not take the jobs for orphans. A job whose hash names another overseer is that one's: no sweep of the engine takes it back.
-- With `coordinate=True` the engine's leader holds the coordinator's lock, of both generations. Crystal's own coordinators then
-  promote no jobs, a step in which they lose and duplicate jobs; but they do not make their periodic jobs either.
+- With `coordinate=True` the engine's leader holds the coordinator's lock, of both generations, until its worker ends. Crystal's
+  own coordinators then promote no jobs, a step in which they lose and duplicate jobs; but they do not make their periodic jobs
+  either.
 
 `FINDINGS` lists the defects of the format that the engine cannot prevent. No cluster: the keys of one queue are in several
 slots.
@@ -64,6 +65,11 @@ FINDINGS = (
         ("J1", "J4"),
         "A Crystal coordinator removes a due id and pushes it later: one that dies in between loses the job. With "
         "coordinate=True the engine's leader prevents this. Two of them add an id twice; the engine's claims lease it once.",
+    ),
+    Finding(
+        "v2 does not pause",
+        (),
+        "Pauses of a queue are in the key that HEAD reads. v2 does not know it: its runners go on.",
     ),
     Finding(
         "the original does not fence",

@@ -137,6 +137,9 @@ local function wire_registry(w, at)
   end
 
   local overseers = root .. 'overseers'
+  -- The coordinator's locks of v2 and of HEAD. Only their holder promotes jobs and makes periodic ones; the original's coordinators pause meanwhile.
+  local locks = { { key = root .. 'coordinator:football', ttl_s = 10 }, { key = root .. 'coordinator:leadership_lock', ttl_s = 30 } }
+  local function token_of(incarnation) return string.sub(incarnation, 1, 8) end
   local function overseer_key(incarnation) return root .. 'overseer:' .. incarnation end
   local function executor_key(incarnation) return root .. 'executor:' .. incarnation end
 
@@ -156,6 +159,9 @@ local function wire_registry(w, at)
     if gone then
       if redis.call('TYPE', overseers).ok == 'zset' then redis.call('ZREM', overseers, incarnation) end
       redis.call('DEL', overseer_key(incarnation), executor_key(incarnation))
+      for _, lock in ipairs(locks) do
+        if redis.pcall('GET', lock.key) == token_of(incarnation) then redis.call('DEL', lock.key) end
+      end
       return
     end
     at.register(incarnation)
@@ -171,13 +177,14 @@ local function wire_registry(w, at)
     learn_counts(fine and type(described) == 'table' and described.name)
   end
 
-  -- The lock that both generations use. Only its holder promotes jobs and makes periodic ones; the original's coordinators pause meanwhile.
   function w.lead(incarnation)
     if not at.coordinate then return end
     at.places.note_layout()
-    for key, ttl_s in pairs({ ['coordinator:football'] = 10, ['coordinator:leadership_lock'] = 30 }) do
-      local lock, token = root .. key, string.sub(incarnation, 1, 8)
-      if not redis.call('SET', lock, token, 'NX', 'EX', ttl_s) and redis.pcall('GET', lock) == token then redis.call('EXPIRE', lock, ttl_s) end
+    local token = token_of(incarnation)
+    for _, lock in ipairs(locks) do
+      if not redis.call('SET', lock.key, token, 'NX', 'EX', lock.ttl_s) and redis.pcall('GET', lock.key) == token then
+        redis.call('EXPIRE', lock.key, lock.ttl_s)
+      end
     end
   end
 

@@ -225,6 +225,8 @@ def test_our_leader_holds_the_coordinators_lock_where_it_is_told_to(ironclaim_ur
     client.set(desk.there.football, "theirs", px=5000)
     desk.beat("a")
     assert client.get(desk.there.football) == "theirs" and client.pttl(desk.there.football) <= 5000  # type: ignore[operator]
+    desk.run(replace(desk.beat_operation("a"), until_ms=0))
+    assert [client.get(desk.there.football), client.get(desk.there.leadership)] == ["theirs", None], "its own one it lets go"
     desk.close()
 
 
