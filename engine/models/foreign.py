@@ -43,6 +43,7 @@ from engine.wire.operations import (
     LeasedJob,
     Operation,
     Options,
+    ReadProgress,
     Release,
     Reply,
     Retry,
@@ -58,7 +59,6 @@ from engine.wire.scripts import load_foreign, scripts_folder
 REUSED = (
     *(
         "beat",
-        "workers",
         "lock_acquire",
         "lock_extend",
         "lock_release",
@@ -68,7 +68,7 @@ REUSED = (
         "read_worker_updates",
         "set_worker",
     ),
-    *("set_events", "set_retention", "make_test_queue", "schedules"),
+    *("set_events", "set_retention", "make_test_queue"),
 )
 _DEFAULTS = {field.name: field.default for field in fields(Options)}
 _NOTHING_SPECIAL = Attributes("")
@@ -200,6 +200,8 @@ class Foreign(Scripted):
                 made = [self.keys.enqueued(f"cron:{schedule}:{tick_ms}") for tick_ms in ticks_ms]
                 words = [word for ms in ticks_ms for word in (ms, self.schedule_id(schedule, str(ms)))]
                 return self.bound(operation, key_groups=(made,), argument_groups=(words,))
+            case ReadProgress():
+                return self.bound(operation, "read_progress")
             case Wait():
                 news = "" if operation.version is None else self.keys.news(operation.version)
                 block_ms = min(operation.block_ms, self.poll_ms)

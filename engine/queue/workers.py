@@ -21,7 +21,8 @@ LIMIT_MAX = 1_000
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A worker as its last beat told it. `beat_age_ms` is by the server's clock; `in_hand` counts its leases, of which `jobs` are
-    at most 100 ids; `leads`: it sweeps for all of them."""
+    at most 100 ids; `leads`: it sweeps for all of them. On an old keyspace those that the registry of the format lists come
+    behind the others, with their names as incarnations and 0 for what is not known."""
 
     name: str
     incarnation: str

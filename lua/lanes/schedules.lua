@@ -16,18 +16,10 @@
 
 settled(prefix)
 local page = {}
-local function add(known, key)
-  local words = redis.call('HMGET', key, 'version', 'timing', 'policy', 'job', 'enabled', 'anchor_ms', 'next_ms', 'last_ms', 'last_job',
-    'count', 'missed', 'skipped', 'error')
-  -- An entry of the index without a schedule is left over from a call that was cut off.
-  if not words[1] then return end
-  page[#page + 1] = known
-  for at = 1, 13 do page[#page + 1] = words[at] or '' end
-end
 local srv_us = server_us(now_ms, sweep)
 if name ~= '' then
-  add(name, schedule)
+  add_schedule(page, name, schedule)
   return { srv_us, 0, page }
 end
-for _, member in ipairs(redis.call('ZRANGE', cron, offset, offset + limit - 1)) do add(member, prefix .. 'cron:' .. member) end
+for _, member in ipairs(redis.call('ZRANGE', cron, offset, offset + limit - 1)) do add_schedule(page, member, prefix .. 'cron:' .. member) end
 return { srv_us, redis.call('ZCARD', cron) > offset + limit and 1 or 0, page }

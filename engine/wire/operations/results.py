@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from engine.immutable import immutable
 from engine.wire.operations.claims import Marked, marked
@@ -30,13 +30,15 @@ class NoteProgress(
 
 
 @immutable
-class ReadProgress(Declaration):
+class ReadProgress(Declaration, slots={"id": "job"}):
     """Read how far a job has come."""
 
     job: str
 
     def parse(self, raw: Any, decode: object) -> bytes | None:
-        """The HGET reply; None where nothing is noted."""
+        """The HGET reply, or that of a script; None where nothing is noted."""
+        if isinstance(raw, list):
+            raw = cast("list[Any]", raw)[1] or None
         if raw is None or isinstance(raw, bytes):
             return raw
         raise TypeError("neither a text nor nothing")

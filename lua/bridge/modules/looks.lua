@@ -144,6 +144,26 @@ local function bridge_workers(w)
     return w.text(lock) == incarnation and redis.call('PEXPIRE', lock, w.ms(ttl_ms)) == 1
   end
 
+  -- Those of the registry that are not of this engine, at most 1,000.
+  function w.workers()
+    local names, ours, found = redis.call('SMEMBERS', w.at_workers), {}, {}
+    table.sort(names)
+    for _, name in ipairs(redis.call('HVALS', w.prefix .. 'servers')) do ours[name] = true end
+    for _, name in ipairs(names) do
+      local members = not ours[name] and #found < 1000 and json_members(w.text(about_key(name)) or '{}')
+      if members then
+        local function raw(field, kind, default) return type(members.value(field)) == kind and members.raw(field) or default end
+        local capabilities = string.match(members.raw('capabilities') or '', '^%[.*%]$') or '[]'
+        local heard_ms = tonumber(w.text(heart_key(name))) or tonumber(members.value('lastSeen')) or 0
+        found[#found + 1] = { name = name, heard_ms = math.floor(heard_ms), ttl_ms = redis.call('EXISTS', heart_key(name)) == 1 and 30000 or 1,
+          about = '{"name":' .. w.quoted(name) .. ',"host":' .. raw('hostname', 'string', '""') .. ',"pid":' .. raw('pid', 'number', '0')
+            .. ',"attributes":{"stack":' .. raw('stack', 'string', '""') .. ',"region":' .. raw('region', 'string', '""')
+            .. ',"capabilities":' .. capabilities .. '}}' }
+      end
+    end
+    return found
+  end
+
   -- Whether a worker had a heartbeat and has none any more. The first heartbeat comes late: until then the time of its entry counts.
   local function dead(server)
     if redis.call('SISMEMBER', w.at_workers, server) == 0 or redis.call('EXISTS', heart_key(server)) == 1 then return false end
@@ -239,6 +259,13 @@ local function bridge_cron(w)
     elseif tonumber(score) ~= tonumber(known[2]) then
       tell(name, tonumber(score))
     end
+  end
+
+  function w.next_tick_ms(name)
+    local known = redis.call('HMGET', own(name), 'wire', 'next_ms')
+    if not known[1] or known[2] == '0' then return nil end
+    local score = redis.call('ZSCORE', w.at_cron, name)
+    return score and w.ms(tonumber(score)) or false
   end
 
   -- Writes: takes over entries of foreign clients when they are due. Returns the new ones, for each its name, version, next tick,

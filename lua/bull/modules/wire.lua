@@ -292,6 +292,13 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
   end
 
   -- The wire holds progress as one number.
+  -- The wire has no time, and a new job has the progress 0.
+  function bull.progress(id, percent)
+    local told = bull.is_hash(id) and redis.call('HGET', root .. id, 'progress') or '0'
+    if not tonumber(told) or not string.match(told, '^-?[%d.eE+-]+$') or tonumber(told) == tonumber(percent or 0) then return nil end
+    return told
+  end
+
   function bull.noted(id, job, body)
     local percent = string.match(body, '"percent":([%d.eE+-]+)')
     if percent and bull.is_hash(id) then redis.call('HSET', root .. id, 'progress', percent) end

@@ -2,7 +2,8 @@
 
 -- The state of a token (rules 5 and 6): 'held'; 'repeated' and the outcome that ended it; or 'stale', with `cancelled` where that
 -- was the reason. A lease that a foreign client has taken over is not held. The third value is the run: limits, ending, value,
--- took_ms, error; the fourth is the end of the lease (ms), nil where the job is not in `active`.
+-- took_ms, error; the fourth is the end of the lease (ms), nil where the job is not in `active`; the fifth is true for a stale token
+-- whose lease a foreign client has taken over and no call has ended yet.
 local function foreign_token(prefix, format, id, fence, nonce)
   local key = prefix .. 'run:' .. id
   local words = redis.pcall('HMGET', key, 'fence', 'nonce', 'ended', 'outcome', 'limits', 'ending', 'value', 'took_ms', 'error')
@@ -12,9 +13,10 @@ local function foreign_token(prefix, format, id, fence, nonce)
   end
   local run = { limits = words[5] or '', ending = words[6] or '', value = words[7], took_ms = words[8], error = words[9] }
   local token, deadline_ms = fence .. ':' .. nonce, tonumber(redis.call('ZSCORE', prefix .. 'active', id) or nil)
-  if words[1] == fence and words[2] == nonce and deadline_ms and format.mine(id, token) then return 'held', '', run, deadline_ms end
+  local listed = words[1] == fence and words[2] == nonce and deadline_ms
+  if listed and format.mine(id, token) then return 'held', '', run, deadline_ms end
   if words[3] == token then return 'repeated', words[4] or '', run, deadline_ms end
-  return 'stale', words[4] == 'cancelled' and 'cancelled' or '', run, deadline_ms
+  return 'stale', words[4] == 'cancelled' and 'cancelled' or '', run, deadline_ms, listed and true
 end
 
 -- The jobs that an earlier copy of a claim leased and that it still holds (rule 4). Returns kind and jobs, 7 values each; kind is

@@ -47,14 +47,16 @@ end
 -- End leases, each in its own way: finish, release, retry, bury or drop. Item number `at` is KEYS run:<id> from `keys_at` on,
 -- ARGV kind, id, fence, nonce and packed fields from `arguments_at` on. The end of the token is written first, with all that a
 -- sweep needs to go on if the call is cut off; then the wire, then the rest of the engine's own keys.
--- Returns 2 values per item, result (ok | repeated | stale) and outcome; only their number where all have finished.
+-- A lease that a foreign client has taken over is refused and forgotten. Returns 2 values per item, result (ok | repeated | stale) and
+-- outcome; only their number where all have finished.
 local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, events)
   local count = #KEYS - keys_at + 1
-  local reply, planned, known, counters, finished, waits_ms = {}, {}, {}, {}, 0, 0
+  local reply, planned, known, counters, finished, waits_ms, taken = {}, {}, {}, {}, 0, 0, {}
   for at = 1, count do
     local place = arguments_at + 5 * at - 5
     local kind, id, fence, nonce, packed = ARGV[place], ARGV[place + 1], ARGV[place + 2], ARGV[place + 3], ARGV[place + 4]
-    local state, outcome, run, deadline_ms = foreign_token(prefix, format, id, fence, nonce)
+    local state, outcome, run, deadline_ms, taken_over = foreign_token(prefix, format, id, fence, nonce)
+    if taken_over then taken[#taken + 1] = { id = id, run = KEYS[keys_at + at - 1], limits = run.limits } end
     if known[id] then
       state, outcome = 'repeated', known[id]
     elseif state == 'held' or (state == 'repeated' and deadline_ms and run.ending ~= '') then
@@ -86,6 +88,13 @@ local function foreign_ends(prefix, format, keys_at, arguments_at, now_ms, event
       planned[#planned + 1], known[id] = lease, lease.outcome
     end
     reply[2 * at - 1], reply[2 * at] = state, outcome
+  end
+  -- Else a sweep would take such a lease for that of a worker that was lost.
+  for _, lease in ipairs(taken) do
+    redis.call('HSET', lease.run, 'nonce', '', 'ending', '', 'limits', '')
+    redis.call('PEXPIREAT', lease.run, string.format('%d', now_ms + 604800000))
+    free_held(prefix, lease.id, lease.limits)
+    redis.call('ZREM', prefix .. 'active', lease.id)
   end
   if #planned > 0 then waits_ms = tonumber(redis.call('HGET', prefix .. 'stats', 'waits_ms') or 0) end
 

@@ -109,3 +109,14 @@ local function due_schedules(prefix, now_ms, limit)
   end
   return due
 end
+
+-- Add a schedule to a page as 14 words: its name, its definition and its state. `next_ms`: its next tick where the key has an older one.
+local function add_schedule(page, name, key, next_ms)
+  local words = redis.call('HMGET', key, 'version', 'timing', 'policy', 'job', 'enabled', 'anchor_ms', 'next_ms', 'last_ms', 'last_job',
+    'count', 'missed', 'skipped', 'error')
+  -- An entry of the index without a schedule is left over from a call that was cut off.
+  if not words[1] then return end
+  page[#page + 1] = name
+  words[7] = next_ms or words[7]
+  for at = 1, 13 do page[#page + 1] = words[at] or '' end
+end

@@ -177,6 +177,27 @@ local function wire_registry(w, at)
     learn_counts(fine and type(described) == 'table' and described.name)
   end
 
+  -- The overseers that are not of this engine, whose executors are others than themselves; at most 1,000.
+  function w.workers()
+    local found, known = {}, redis.pcall('ZRANGE', overseers, 0, 999, 'WITHSCORES')
+    for place = 1, known.err and 0 or #known, 2 do
+      local id, executors = known[place], redis.pcall('HGET', overseer_key(known[place]), 'executors')
+      executors = type(executors) == 'string' and executors or ''
+      if executors ~= id then
+        local running, count = {}, 0
+        for executor in string.gmatch(executors, '[^,%s]+') do
+          local job = redis.pcall('HMGET', executor_key(executor), 'current_job', 'current_job_queue')
+          count = count + 1
+          if not job.err and job[1] and job[2] == at.queue then running[#running + 1] = job[1] end
+        end
+        local jobs = #running > 0 and cjson.encode(running) or '[]'
+        found[#found + 1] = { name = id, heard_ms = math.floor(tonumber(known[place + 1]) or 0) * 1000, ttl_ms = 100000,
+          about = string.format('{"name":%s,"concurrency":%d,"in_hand":%d,"jobs":%s}', cjson.encode(id), count, #running, jobs) }
+      end
+    end
+    return found
+  end
+
   function w.lead(incarnation)
     if not at.coordinate then return end
     at.places.note_layout()

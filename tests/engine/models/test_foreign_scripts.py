@@ -16,7 +16,8 @@ LUA = scripts_folder()
 SHARED = sorted(path.stem for path in (LUA / "foreign").glob("*.lua"))
 MODELS = ("bridge", "bananas", "bull", "mosquito")
 #: What adds jobs must not work when memory is full, and what only looks may run on a replica.
-ADDING, READ_ONLY = {"enqueue", "tick", "put_schedule"}, {"counts", "listing", "inspect", "page"}
+ADDING = {"enqueue", "tick", "put_schedule"}
+READ_ONLY = {"counts", "listing", "inspect", "page", "read_progress", "schedules", "workers"}
 #: Lua's own bound for the names of one function.
 LOCALS_MAX = 200
 

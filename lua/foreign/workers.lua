@@ -1,0 +1,35 @@
+#!lua flags=no-writes
+-- One page of the workers with their last heartbeats: behind those of this engine the ones that the format's registry lists.
+--
+-- KEYS
+--   sweep    hash    state of the sweeps
+--   workers  zset    incarnation by the time (ms) until which it is taken for alive
+--   leader   string  incarnation of the worker that is the leader
+-- ARGV
+--   now_ms    '' or the time of a test
+--   prefix    prefix of the engine's own keys
+--   root      prefix of the foreign keys
+--   queue     name of the queue
+--   layout    layout of the keyspace, '' = the format has only one
+--   settings  settings of the model
+--   offset    number: first rank
+--   limit     number: most workers
+-- REPLY srv_us, leader, for each worker: incarnation, until_ms, last heartbeat
+
+check_types({ workers }, { sweep }, {}, { leader })
+local srv_us = server_us(now_ms, sweep)
+local model = wire(root, prefix, queue, layout, settings, math.floor(srv_us / 1000))
+local found, page = {}, redis.call('ZRANGE', workers, offset, offset + limit - 1, 'WITHSCORES')
+for at = 1, #page, 2 do
+  found[#found + 1], found[#found + 2] = page[at], page[at + 1]
+  found[#found + 1] = redis.call('GET', prefix .. 'worker:' .. page[at]) or ''
+end
+local foreign = #page < 2 * limit and model.workers and model.workers() or {}
+local skipped = math.max(0, offset - redis.call('ZCARD', workers))
+for at = skipped + 1, math.min(#foreign, skipped + limit - #page / 2) do
+  local one = foreign[at]
+  found[#found + 1], found[#found + 2] = one.name, string.format('%d', one.heard_ms + one.ttl_ms)
+  -- As in a heartbeat of this engine: its counter, how long it counts, lease and sweep interval, and the description.
+  found[#found + 1] = string.format('0 %d 0 0 %s', one.ttl_ms, one.about)
+end
+return { srv_us, redis.call('GET', leader) or '', found }

@@ -1,0 +1,170 @@
+"""What foreign clients have written of progress, workers and schedules is what the queue's readers show; and a lease that a
+foreign client has taken over ends with the finish that is refused for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from engine import models
+from engine.models.bridge import BridgeKeys
+from engine.models.mosquito_keys import MosquitoKeys
+from engine.wire.operations import NoteProgress
+from tests.conformance.desk import ModelDesk
+from tests.conformance.models import FOREIGN, each
+from tests.engine.desk import LEASE_MS, START_MS
+
+BRIDGE = BridgeKeys("bridge:")
+
+
+@pytest.fixture
+def client(ironclaim_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(ironclaim_url, decode_responses=True) as made:
+        yield made
+
+
+@pytest.fixture
+def bridge(ironclaim_url: str) -> Iterator[ModelDesk]:
+    made = ModelDesk(ironclaim_url, models.Bridge())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def bull(ironclaim_url: str) -> Iterator[ModelDesk]:
+    made = ModelDesk(ironclaim_url, models.Bull())
+    yield made
+    made.close()
+
+
+def note(desk: ModelDesk, percent: float) -> None:
+    """A worker of ours reports the progress of the job `j`, which it has leased."""
+    (job,) = desk.claim("a")
+    body = f'"percent":{percent},"message":"ours","data":{{"rows":7}}}}'.encode()
+    assert desk.run(NoteProgress(job.lease, 1, body)).result == "ok"
+
+
+@pytest.mark.feature("BQ25", model="bridge")
+def test_the_later_progress_of_a_bridge_job_counts(bridge: ModelDesk, client: redis.Redis) -> None:
+    def told() -> Any:
+        return bridge.queue.results.progress(bridge.ids["j"])
+
+    bridge.put("j")
+    key = BRIDGE.progress(bridge.ids["j"])
+    assert told() is None
+    client.set(key, json.dumps({"percent": 12.5, "message": "théirs", "updatedAt": START_MS - 5}))
+    assert (told().percent, told().message, told().data, told().at_ms) == (12.5, "théirs", None, START_MS - 5)
+    note(bridge, 30)
+    assert (told().percent, told().message, told().data, told().at_ms) == (30, "ours", {"rows": 7}, bridge.now_ms)
+    client.set(key, json.dumps({"percent": 90, "updatedAt": bridge.now_ms + 1}))
+    assert (told().percent, told().message, told().at_ms) == (90, None, bridge.now_ms + 1)
+    for broken in ("", "no", "[]", '{"percent":"90","updatedAt":1}', '{"percent":1,"updatedAt":1}'):
+        client.set(key, broken)
+        assert told().percent == 30, broken
+
+
+@pytest.mark.feature("BL11", model="bull")
+def test_another_progress_of_a_bull_job_is_a_later_one(bull: ModelDesk, client: redis.Redis) -> None:
+    def told() -> Any:
+        return bull.queue.results.progress(bull.ids["j"])
+
+    bull.put("j")
+    key = f"bull:desk:{bull.ids['j']}"
+    assert client.hget(key, "progress") == "0" and told() is None
+    client.hset(key, "progress", "42")
+    assert (told().percent, told().message, told().at_ms) == (42, None, 0)
+    note(bull, 50)
+    assert client.hget(key, "progress") == "50" and (told().percent, told().message) == (50, "ours")
+    client.hset(key, "progress", "75.5")
+    assert told().percent == 75.5
+    for broken in ("", "no", "{}", "0x10", "nan"):
+        client.hset(key, "progress", broken)
+        assert told().percent == 50, broken
+
+
+@pytest.mark.feature("BQ02", "BQ03", model="bridge")
+def test_workers_of_a_bridge_registry_are_listed_behind_ours(bridge: ModelDesk, client: redis.Redis) -> None:
+    bridge.beat("a", about='{"name":"ours","routing":{},"pid":1,"host":"h"}')
+    now_ms = bridge.now_ms
+    about = {"serverId": "theirs", "stack": "node", "region": "eu", "capabilities": ["gpu"], "lastSeen": now_ms - 9_000}
+    client.sadd(BRIDGE.workers, "theirs", "lost", "broken")
+    client.set(BRIDGE.worker("theirs"), json.dumps(about | {"pid": 77, "hostname": 'h"ost'}))
+    client.set(BRIDGE.heartbeat("theirs"), now_ms - 2_000, px=30_000)
+    client.set(BRIDGE.worker("lost"), json.dumps(about | {"serverId": "lost"}))
+    client.set(BRIDGE.worker("broken"), "no JSON")
+    ours, lost, theirs = bridge.queue.workers.list()
+    assert (ours.name, ours.alive) == ("ours", True)
+    assert (theirs.name, theirs.alive, theirs.beat_age_ms, theirs.pid, theirs.host) == ("theirs", True, 2_000, 77, 'h"ost')
+    assert theirs.attributes == {"stack": "node", "region": "eu", "capabilities": ["gpu"]}
+    assert (lost.name, lost.alive, lost.beat_age_ms) == ("lost", False, 9_000)
+    pages = [bridge.queue.workers.list(offset=at, limit=1) for at in range(4)]
+    assert [[info.name for info in page] for page in pages] == [["ours"], ["lost"], ["theirs"], []]
+    assert bridge.queue.workers.get("theirs") == theirs
+
+
+@pytest.mark.feature("MQ30", model="mosquito")
+def test_overseers_of_a_mosquito_keyspace_are_listed_behind_ours(ironclaim_url: str, client: redis.Redis) -> None:
+    desk, keys = ModelDesk(ironclaim_url, models.Mosquito(layout="live")), MosquitoKeys("desk")
+    desk.beat("a", about='{"name":"ours"}')
+    now_s = desk.now_ms // 1000
+    client.zadd(keys.overseers, {"140234": now_s - 20, "9": now_s - 200})
+    client.hset(keys.overseer("140234"), mapping={"heartbeat": now_s - 20, "executors": "1,2,3"})
+    client.hset(keys.executor("2"), mapping={"current_job": "5:1", "current_job_queue": "desk"})
+    client.hset(keys.executor("3"), mapping={"current_job": "6:1", "current_job_queue": "other"})
+    # A worker of ours for another queue is in the same registry, and is listed there.
+    client.zadd(keys.overseers, {"77" * 8: now_s})
+    client.hset(keys.overseer("77" * 8), mapping={"heartbeat": now_s, "executors": "77" * 8})
+    found = {info.name: info for info in desk.queue.workers.list()}
+    assert list(found) == ["ours", "9", "140234"]
+    theirs = found["140234"]
+    assert (theirs.alive, theirs.beat_age_ms, theirs.concurrency, theirs.in_hand, theirs.jobs) == (True, 20_000, 3, 1, ("5:1",))
+    assert not found["9"].alive
+    desk.close()
+
+
+@pytest.mark.feature("BQ09", model="bridge")
+def test_a_next_tick_that_a_client_has_moved_is_listed(bridge: ModelDesk, client: redis.Redis) -> None:
+    for name in ("moved", "removed", "every"):
+        timing: dict[str, Any] = {"every_ms": 60_000} if name == "every" else {"cron": "0 * * * *"}
+        bridge.queue.schedules.put(name, "main", {}, **timing)
+    client.zadd(BRIDGE.cron, {"moved": START_MS + 1_234})
+    client.zrem(BRIDGE.cron, "removed")
+    listed = {schedule.name: schedule.next_ms for schedule in bridge.queue.schedules.list()}
+    assert listed == {"moved": START_MS + 1_234, "every": START_MS + 60_000}
+    assert bridge.queue.schedules.get("moved").next_ms == START_MS + 1_234
+    assert bridge.queue.schedules.get("removed") is None
+
+
+def take_over(desk: ModelDesk, job: str) -> None:
+    """What a foreign client that takes a job away from us leaves on the wire."""
+    client, name = desk.redis, desk.queue.model.name
+    if name == "bull":
+        client.set(f"bull:desk:{job}:lock", "theirs")
+    elif name == "bridge":
+        client.set(BRIDGE.lock(job), "theirs")
+    elif name == "bananas":
+        client.lrem("bananas:queue:processing", 0, job)
+    else:
+        client.hset(f"mosquito:job_run:{job}", "overseer_id", "theirs")
+
+
+@pytest.mark.parametrize("spec", each(FOREIGN))
+def test_a_refused_finish_takes_the_lease_along(spec: Any, ironclaim_url: str) -> None:
+    desk = ModelDesk(ironclaim_url, spec)
+    desk.queue.set_limit("main", concurrency=1)
+    desk.put("j")
+    (job,) = desk.claim("a")
+    id = job.lease.job
+    take_over(desk, id)
+    assert desk.redis.zscore(desk.keys.active, id) is not None
+    assert desk.finish(job.lease) == [("stale", "")]
+    assert desk.redis.zscore(desk.keys.active, id) is None and desk.redis.hget(desk.keys.run(id), "nonce") == b""
+    assert desk.redis.keys(f"{desk.keys.prefix}held:*") == [] and desk.redis.pttl(desk.keys.run(id)) > 0
+    assert desk.finish(job.lease) == [("stale", "")], "a copy"
+    desk.tick(LEASE_MS + 1_000)
+    assert [lease for lease, _ in desk.sweep().leases if lease.fence] == [], "no sweep tells of a worker that was lost"
+    desk.close()
