@@ -150,7 +150,7 @@ class Line:
             return None
         lost = False
         if fault is not None:
-            late_ms = spread_ms(fault.size, 5, world.profile.late_ms_most)
+            late_ms = spread_ms(fault.size, 5, world.profile.latest_ms)
             told, effect_ns = f"{late_ms:.0f} ms late", now_ns + int(late_ms * MS)
             match fault.kind:
                 case "lose request":

@@ -19,6 +19,10 @@ NETWORK = {
 }
 PROCESS = {"kill": 0.002, "freeze": 0.003, "cut off": 0.001}
 SERVER = {"stall": 0.001}
+#: How far a clock jumps ahead of its lowest, at most. A tombstone lives for 20 s after its call was void, which is 10 s after the
+#: call was sent: a copy that comes late by more than 30 s, the jump included, is outside the promise (rules 3 and 7) once the
+#: clock has jumped back.
+CLOCK_FORWARD_MS_MAX = 15_000
 #: The size of a piece where scripts work in small ones: the least that parts no item (engine/wire/scripts.py).
 PIECE_WORDS = 4
 #: No mishap of a kind.
@@ -85,6 +89,11 @@ class Profile:
     reads: int = 0
     backoffs: bool = False
     pieces: bool = False
+
+    @property
+    def latest_ms(self) -> int:
+        """How late a message comes at most."""
+        return min(self.late_ms_most, 30_000 - CLOCK_FORWARD_MS_MAX) if "clock forward" in self.server else self.late_ms_most
 
     @property
     def beats_for_ms(self) -> int:

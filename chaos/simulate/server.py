@@ -13,6 +13,7 @@ import redis
 from chaos.simulate.chance import Fault, spread_ms
 from chaos.simulate.cutting import cut_text
 from chaos.simulate.line import Line, Message
+from chaos.simulate.profile import CLOCK_FORWARD_MS_MAX
 from chaos.simulate.read_state import READ_STATE
 from chaos.simulate.state import EMPTY, State, open_state
 from chaos.simulate.wire import Wire
@@ -23,8 +24,6 @@ from engine.wire.drivers.client_errors import message_of
 from engine.wire.operations import Operation, Reply, Wait
 from engine.wire.scripts import Script
 
-#: A clock that jumps forward and back by more than the life of a tombstone is outside the promise (rule 3).
-_FORWARD_MS_MAX = 15_000
 _SAVED = "saved:"
 
 
@@ -270,7 +269,7 @@ class SimulatedServer:
             self.offset_ms -= length_ms
             self._lowest_ms = min(self._lowest_ms, self.offset_ms)
         else:
-            self.offset_ms = min(self.offset_ms + length_ms, self._lowest_ms + _FORWARD_MS_MAX)
+            self.offset_ms = min(self.offset_ms + length_ms, self._lowest_ms + CLOCK_FORWARD_MS_MAX)
         self.set_ns = self.world.now_ns
         self.world.disturbed(self.world.now_ns + MS)
         return f"to {self.offset_ms} ms from the start"
