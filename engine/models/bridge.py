@@ -164,6 +164,13 @@ class BridgeModel(Foreign):
             "ended before the engine ticks, the tick runs twice.",
         ),
         Finding(
+            "bridge-children-wait-in-the-list",
+            ("J17",),
+            "A job that needs others stands in jobs:waiting from the start, because the format has no other place for it. "
+            "Workers of the engine pass it by until its parents have completed; the original knows no dependsOn and runs "
+            "it at once.",
+        ),
+        Finding(
             "bridge-finished-stay",
             (),
             "Data and status of finished jobs are never deleted, and no structure of the format lists them: memory grows with "

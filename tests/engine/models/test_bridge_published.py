@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from engine import models
+from tests.conformance.desk import ModelDesk
 from tests.engine.helpers.bridge_client import BridgeClient, published
 
 pytestmark = pytest.mark.feature("BQ01", model="bridge")
@@ -48,6 +50,18 @@ def test_the_published_slots_are_those_of_the_seed(name: str) -> None:
     keys, _, arguments = header.partition("-- KEYS\n")[2].partition("-- ARGV\n")
     found = tuple(tuple(re.findall(r"^--   (\w+) ", part, re.MULTILINE)) for part in (keys, arguments))
     assert found == SLOTS[name]
+
+
+@pytest.mark.feature("BQ35", model="bridge")
+def test_the_published_claim_takes_a_child_before_its_parent_has_run(client: BridgeClient, ironclaim_url: str) -> None:
+    """What the finding `bridge-children-wait-in-the-list` declares."""
+    desk = ModelDesk(ironclaim_url, models.Bridge())
+    desk.queue.enqueue("email", {}, id="parent", delay_ms=60_000)
+    desk.queue.enqueue("email", {}, id="child", needs=["parent"])
+    assert waiting(client) == ["child"] and desk.claim("a", classes=("email",)) == []
+    taken = client.claim()
+    assert taken is not None and (taken["jobId"], taken["dependsOn"]) == ("child", ["parent"])
+    desk.close()
 
 
 @pytest.mark.feature("BQ12", "BQ15", "BQ19", model="bridge")
