@@ -43,7 +43,7 @@ def check_payloads(delivery: Delivery, fresh: Sequence[str], book: Book) -> None
             book.asked.update({(job.job, job.nonce): job for job in operation.jobs})
         case PutSchedule() if isinstance(reply, Administered) and reply.result == "done":
             book.schedules[operation.schedule] = operation
-        case Tick() if operation.schedule in book.schedules:
+        case Tick():
             _ticked(delivery, operation, book)
         case _:
             pass
@@ -63,11 +63,14 @@ def check_payloads(delivery: Delivery, fresh: Sequence[str], book: Book) -> None
 
 
 def _ticked(delivery: Delivery, tick: Tick, book: Book) -> None:
-    template = book.schedules[tick.schedule].job
+    put = book.schedules.get(tick.schedule)
     for tick_ms in tick.ticks_ms:
         job = f"cron:{tick.schedule}:{tick_ms}"
         if delivery.before.job(job) is None and (made := delivery.after.job(job)) is not None:
-            book.asked[(job, made.nonce)] = template
+            # After a failover it is not known which definition has made it; the one before may have made it, too, and was lost.
+            book.asked.pop((job, made.nonce), None)
+            if put is not None:
+                book.asked[(job, made.nonce)] = put.job
 
 
 def _brought(job: LeasedJob, book: Book) -> None:
