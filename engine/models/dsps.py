@@ -58,6 +58,14 @@ FINDINGS = (
         "at 1: unread bodies are overwritten, and subscribers with later cursors do not receive what it publishes.",
     ),
     Finding(
+        "the original looks 64 clocks ahead",
+        ("P1",),
+        "A client of the original reads as many clocks after its cursor as it asks for messages, 64 unless told otherwise. Where "
+        "more than that are without a message, because they expired unread or because the engine moved a restored server on "
+        "behind the latest clock that was known, it receives nothing, with more to come, and no receipt. One fetch by the engine "
+        "for that subscriber, and the acknowledgement of what it returns, move its cursor past the gap.",
+    ),
+    Finding(
         "the original acknowledges across the wrap with a receipt from before it",
         (),
         "Its client receives the messages after the wrap once more.",

@@ -97,6 +97,26 @@ def test_a_restored_backup_is_told_by_who_has_seen_more(used: ChannelDesk) -> No
     assert used.publish("m7", seen=7).clock == 8 and used.acknowledge(8, era=1, seen=8).result == "OK"
 
 
+def original_fetch(desk: ChannelDesk, most: int = 64) -> list[str]:
+    """The clocks that a client of the original would deliver to `s`: those with a body among the next `most` after its cursor."""
+    cursor, at = int(desk.redis.get(desk.keys.cursor("s"))), int(desk.redis.get(desk.keys.clock))
+    clocks = range(cursor + 1, min(at, cursor + most) + 1)
+    return [str(clock) for clock in clocks if desk.redis.exists(desk.keys.body(clock))]
+
+
+def test_the_engine_reads_a_subscriber_of_the_original_past_a_gap(desk: ChannelDesk) -> None:
+    """What the finding `the original looks 64 clocks ahead` declares, and how an operator frees the subscriber."""
+    desk.place(clock=0, s=0)
+    restore = desk.backup()
+    desk.publish(*(f"lost{number}" for number in range(100)))
+    restore()
+    assert desk.publish("m1", seen=100).clock == 101, "no clock is used twice"
+    assert original_fetch(desk) == [] and original_fetch(desk, 101) == ["101"]
+    fetched = desk.fetch()
+    assert ids(fetched) == ["m1"] and desk.acknowledge(101, era=fetched.era).result == "OK"
+    assert desk.foreign("m2") == 102 and original_fetch(desk) == ["102"]
+
+
 @pytest.mark.parametrize("era", [None, 0])
 def test_a_receipt_of_another_history_is_stale_where_no_clock_tells(used: ChannelDesk, era: int | None) -> None:
     """Publishers who had seen nothing have brought a restored channel to where it was, so it looks as if nothing had happened."""
