@@ -73,7 +73,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     interop.add_argument("--scenario", default="", help="only this one (default: all)")
     interop.add_argument("--seed", type=int, default=1, help="draws the load (default 1)")
-    for command in (bench, compare, soak, interop):
+    mischief = commands.add_parser(
+        "mischief",
+        help="a foreign client that meddles with the queue of an old format, then the Spark verdict",
+        description="Workers and producers of the engine on an old format, and a client of that format that takes, ends, "
+        "deletes, moves, doubles and promotes jobs at random times. Exits 0 when every run is valid, 1 when one is violated, 2 "
+        "when one is unknown.",
+    )
+    mischief.add_argument("--seed", type=int, default=1, help="draws the load and the mischief (default 1)")
+    mischief.add_argument("--model", default="", help="only this format (default: all)")
+    mischief.add_argument("--mutant", default="", help="plant this defect, to see the checks catch it")
+    for command in (bench, compare, soak, interop, mischief):
         command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs (default runs)")
         command.add_argument("--keep", type=int, default=KEEP_RUNS, help=f"keep at most this many runs (default {KEEP_RUNS})")
         command.add_argument("--keep-days", type=int, default=KEEP_DAYS, help=f"prune older runs (default {KEEP_DAYS} days)")
@@ -100,11 +110,12 @@ def main(arguments: Sequence[str], interrupts: Interrupts) -> int:
         from chaos.command import bench
         from chaos.compare import compare
         from chaos.interop.command import interop
+        from chaos.mischief.command import mischief
         from chaos.soak import soak
         from engine.testing import ServerMissing
     except ModuleNotFoundError as error:
         return fail(PACKAGE_MISSING.format(name=error.name))
-    commands = {"bench": bench, "compare": compare, "soak": soak, "interop": interop}
+    commands = {"bench": bench, "compare": compare, "soak": soak, "interop": interop, "mischief": mischief}
     command = bench_channels if getattr(parsed, "model", "") == "dsps" else commands[parsed.command]
     try:
         return command(parsed, interrupts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from bench import models
 from bench.workload import NAMES, SCHEDULED_PAYLOAD
@@ -33,6 +34,9 @@ WORK_OFF_S = 60.0
 class Drill(Frame[RunSpec]):
     """A run of jobs: workers, consumers inside Locust, and a producer."""
 
+    #: What starts the processes.
+    crew_of: ClassVar[type[Crew]] = Crew
+
     _queue: Queue = field(init=False, repr=False)
     _sampler: Sampler = field(init=False, repr=False)
     _crew: Crew = field(init=False, repr=False)
@@ -54,7 +58,7 @@ class Drill(Frame[RunSpec]):
             self._queue.schedules.put(**schedule, job_name=NAMES[0], payload=payload, missed="all")
         self._watch = Watch(history)
         stack.callback(self._watch.close)
-        self._crew = Crew(spec, connect, history, self.folder.logs, manifest, self._watch, self.lua)
+        self._crew = self.crew_of(spec, connect, history, self.folder.logs, manifest, self._watch, self.lua)
         self._sampler = Sampler(url=url, spec=spec, samples=self.folder.samples, harness=self._harness, pids=self._pids)
         stack.callback(self._sampler.close)
         stack.callback(self._stop_crew)

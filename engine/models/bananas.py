@@ -94,9 +94,9 @@ class BananasModel(Foreign):
         ),
         Finding(
             "foreign-ends-unfenced",
-            ("J3", "J6"),
-            "A foreign worker completes or fails a job without checking whether it still holds it, so it can overwrite the "
-            "result of the engine's worker.",
+            ("J2", "J3", "J6"),
+            "A foreign worker has no fence, and completes or fails a job without checking whether it still holds it, so it can "
+            "overwrite the result of the engine's worker.",
         ),
         Finding(
             "cron-without-id",

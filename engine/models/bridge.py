@@ -153,9 +153,9 @@ class BridgeModel(Foreign):
         ),
         Finding(
             "bridge-unfenced-foreign-end",
-            ("J1", "J5"),
-            "A foreign client completes a job without checking its lock: one whose lock has expired overwrites the result of "
-            "the worker that has the job by then.",
+            ("J1", "J2", "J3", "J5", "J6"),
+            "A foreign client has no fence, and completes a job without checking its lock: one whose lock has expired "
+            "overwrites the result of the worker that has the job by then.",
         ),
         Finding(
             "bridge-foreign-cron",

@@ -73,7 +73,7 @@ FINDINGS = (
     ),
     Finding(
         "the original does not fence",
-        ("J2", "J6"),
+        ("J2", "J3", "J6"),
         "A Crystal runner that was taken for dead ends its job all the same: its removal from `pending` makes the engine's "
         "lease stale, and the handler's result is refused.",
     ),

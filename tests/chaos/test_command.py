@@ -61,6 +61,12 @@ def chaos(*arguments: str, folder: Path, **environment: str) -> subprocess.Compl
             ("bench", "--faults", "net-down,nonsense"),
             "fault 'nonsense' does not exist; choose from worker-kill, ",
         ),
+        (("mischief", "--model", "lanes"), "model 'lanes' has no foreign client; choose from bull, bananas, mosquito, bridge"),
+        (
+            ("mischief", "--mutant", "no-reap"),
+            "mutant 'no-reap' does not exist for this model; choose from written-back-runs-again of bananas",
+        ),
+        (("mischief", "--model", "bull", "--mutant", "written-back-runs-again"), "does not exist for this model"),
         (("bench", "--nonsense"), "unrecognized arguments: --nonsense"),
         (("nonsense",), "invalid choice: 'nonsense'"),
         ((), "the following arguments are required: command"),

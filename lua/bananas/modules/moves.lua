@@ -153,7 +153,7 @@ local function wire_moves(w, shared)
 
   function w.take(id, job, place)
     -- A foreign scheduler that was slow to promote it has written its old copy over the completed job.
-    local ended_ms = job.status ~= 'completed' and finished_ms(id, job)
+    local ended_ms = job.status ~= 'completed' and finished_ms(id, job) -- anchor: written-back-has-run
     if ended_ms then
       local changes = { status = '"completed"', updated_at = '"' .. shared.time(ended_ms) .. '"', scheduled_for = false }
       redis.call('SET', keys.job(id), text.with(job.body, changes), 'EX', shared.done_s)

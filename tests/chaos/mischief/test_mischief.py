@@ -1,0 +1,44 @@
+"""The process that meddles, beside a real queue: it leaves whole files, and rows by which the judge knows what it had in hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import models
+from chaos.mischief.clients import CLIENTS
+from engine import NewJob
+from tests.engine.helpers.waiting import wait_until
+
+
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("model", sorted(CLIENTS))
+def test_it_tells_what_it_had_in_hand(model: str, ironclaim_url: str, tmp_path: Path) -> None:
+    history, sink = tmp_path / "foreign-client-1.jsonl", tmp_path / "foreign-client-1.sink.jsonl"
+    with models.queue(model, "q", url=ironclaim_url) as queue:
+        sent = {one.job for one in queue.enqueue_many([NewJob("work", {"n": str(number)}) for number in range(200)])}
+        command = [sys.executable, "-m", "chaos.mischief.client", "foreign-client-1", ironclaim_url, model, "q", "1"]
+        process = subprocess.Popen([*command, str(history), str(sink)])
+        try:
+            wait_until(lambda: sink.exists() and len(rows_of(sink)) > 20, "it has run jobs")
+        finally:
+            process.terminate()
+            assert process.wait(20) == 0
+        told = rows_of(history)
+        assert [told[0]["kind"], told[-1]["kind"], rows_of(sink)[-1]["kind"]] == ["open", "close", "close"]
+        done = [row for row in told if row.get("type") == "ok"]
+        by_f = {f: [row["items"][0]["job"] for row in done if row["f"] == f] for f in ("claim", "handle", "finish", "drop")}
+        assert set(by_f["claim"]) <= sent and by_f["claim"] == by_f["handle"]
+        assert Counter(by_f["claim"]) == Counter(by_f["finish"] + by_f["drop"])
+        assert [row["items"][0]["job"] for row in rows_of(sink)[1:-1]] == by_f["handle"]
+        left = queue.counts().waiting + queue.counts().active
+        assert left >= len(sent) - len(set(by_f["claim"])), "what it had not in hand is still there"
