@@ -252,16 +252,16 @@ local function bridge_ends(w)
     w.undelay(id)
   end
 
-  -- Writes percent and message, the only progress fields of the format.
   function w.progress(id)
     local members = json_members(w.text(w.at_progress(id)) or '')
     local percent = members and members.value('percent')
     if type(percent) ~= 'number' then return nil end
     local message = type(members.value('message')) == 'string' and members.raw('message') or nil
     local at_ms = members.value('updatedAt')
-    return members.raw('percent'), message, type(at_ms) == 'number' and math.floor(at_ms) or nil
+    return percent, message, type(at_ms) == 'number' and math.floor(at_ms) or nil
   end
 
+  -- Writes percent and message, the only progress fields of the format.
   function w.noted(id, job, body)
     local read, progress = pcall(cjson.decode, '{' .. body)
     if not read then return end

@@ -153,10 +153,11 @@ local function bridge_workers(w)
       local members = not ours[name] and #found < 1000 and json_members(w.text(about_key(name)) or '{}')
       if members then
         local function raw(field, kind, default) return type(members.value(field)) == kind and members.raw(field) or default end
-        local capabilities = string.match(members.raw('capabilities') or '', '^%[.*%]$') or '[]'
+        local read, list = pcall(cjson.decode, members.raw('capabilities') or '')
+        local capabilities = read and type(list) == 'table' and #list > 0 and cjson.encode(list) or '[]'
         local heard_ms = tonumber(w.text(heart_key(name))) or tonumber(members.value('lastSeen')) or 0
         found[#found + 1] = { name = name, heard_ms = math.floor(heard_ms), ttl_ms = redis.call('EXISTS', heart_key(name)) == 1 and 30000 or 1,
-          about = '{"name":' .. w.quoted(name) .. ',"host":' .. raw('hostname', 'string', '""') .. ',"pid":' .. raw('pid', 'number', '0')
+          about = '{"name":' .. w.quoted(name) .. ',"host":' .. raw('hostname', 'string', '""') .. ',"pid":' .. w.ms(tonumber(members.value('pid')) or 0)
             .. ',"attributes":{"stack":' .. raw('stack', 'string', '""') .. ',"region":' .. raw('region', 'string', '""')
             .. ',"capabilities":' .. capabilities .. '}}' }
       end

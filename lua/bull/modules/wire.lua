@@ -291,12 +291,11 @@ local function bull_ends(bull, keys, root, prefix, now_ms)
     bull.leave(id)
   end
 
-  -- The wire holds progress as one number.
-  -- The wire has no time, and a new job has the progress 0.
+  -- The wire holds progress as one number, without a time; that of a new job is 0.
   function bull.progress(id, percent)
     local told = bull.is_hash(id) and redis.call('HGET', root .. id, 'progress') or '0'
-    if not tonumber(told) or not string.match(told, '^-?[%d.eE+-]+$') or tonumber(told) == tonumber(percent or 0) then return nil end
-    return told
+    local number = string.match(told, '^-?[%d.eE+-]+$') and tonumber(told)
+    return number ~= tonumber(percent or 0) and number or nil
   end
 
   function bull.noted(id, job, body)

@@ -40,7 +40,7 @@
 --   purge            (most) remove the keys that are left of the queue; true while there are more
 --   obliterated      optional: called when the queue was deleted
 --   noted            optional: (id, job, body) called when progress was recorded
---   progress         optional: (id, percent) percent (a number), message (JSON or nil) and time (ms; nil = not known) of the progress
+--   progress         optional: (id, percent) percent, message (JSON or nil) and time (ms; nil = not known) of the progress
 --                    on the wire; nil where there is none, or no other than `percent`, which the engine noted last
 --   workers          optional: () the workers of foreign programs: name, heard_ms, ttl_ms and about (JSON), in a fixed order
 --   next_tick_ms     optional: (name) the next tick of a schedule on the wire; nil where that is not there, false if it was removed

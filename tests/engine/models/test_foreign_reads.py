@@ -81,7 +81,9 @@ def test_another_progress_of_a_bull_job_is_a_later_one(bull: ModelDesk, client: 
     assert client.hget(key, "progress") == "50" and (told().percent, told().message) == (50, "ours")
     client.hset(key, "progress", "75.5")
     assert told().percent == 75.5
-    for broken in ("", "no", "{}", "0x10", "nan"):
+    client.hset(key, "progress", "7.")
+    assert told().percent == 7
+    for broken in ("", "no", "{}", "0x10", "nan", "1e999"):
         client.hset(key, "progress", broken)
         assert told().percent == 50, broken
 
@@ -96,13 +98,16 @@ def test_workers_of_a_bridge_registry_are_listed_behind_ours(bridge: ModelDesk, 
     client.set(BRIDGE.heartbeat("theirs"), now_ms - 2_000, px=30_000)
     client.set(BRIDGE.worker("lost"), json.dumps(about | {"serverId": "lost"}))
     client.set(BRIDGE.worker("broken"), "no JSON")
-    ours, lost, theirs = bridge.queue.workers.list()
+    client.sadd(BRIDGE.workers, "odd")
+    client.set(BRIDGE.worker("odd"), '{"serverId":"odd","lastSeen":0x1,"pid":0x10,"capabilities":[no],"stack":7}')
+    ours, lost, odd, theirs = bridge.queue.workers.list()
+    assert (odd.name, odd.alive, odd.pid, odd.attributes) == ("odd", False, 16, {"stack": "", "region": "", "capabilities": []})
     assert (ours.name, ours.alive) == ("ours", True)
     assert (theirs.name, theirs.alive, theirs.beat_age_ms, theirs.pid, theirs.host) == ("theirs", True, 2_000, 77, 'h"ost')
     assert theirs.attributes == {"stack": "node", "region": "eu", "capabilities": ["gpu"]}
     assert (lost.name, lost.alive, lost.beat_age_ms) == ("lost", False, 9_000)
-    pages = [bridge.queue.workers.list(offset=at, limit=1) for at in range(4)]
-    assert [[info.name for info in page] for page in pages] == [["ours"], ["lost"], ["theirs"], []]
+    pages = [bridge.queue.workers.list(offset=at, limit=1) for at in range(5)]
+    assert [[info.name for info in page] for page in pages] == [["ours"], ["lost"], ["odd"], ["theirs"], []]
     assert bridge.queue.workers.get("theirs") == theirs
 
 
