@@ -37,7 +37,7 @@ help:
 	@echo 'make bench-scale [QUICK=1] [ONLY=lanes] [DOCS=1]   each script while a queue grows to ten million jobs (8 minutes, quick: 2)'
 	@echo 'make peers [ONLY="ironclaim bullmq"] [REPEAT=3] [DOCS=1]  other job queues beside this one, in one table (25 minutes)'
 	@echo 'make interop [ONLY=mixed] [SEED=1]  the original npm client bull beside the engine on one queue, then the verdicts (4 minutes)'
-	@echo 'make mischief [MODEL=bull] [SEED=1] [MUTANT=name]  a foreign client ends, deletes and moves jobs of each old format (3 minutes)'
+	@echo 'make mischief [MODEL=bull] [SEED=1] [MUTANT=name]  a foreign client takes, ends and moves jobs of each old format (3 minutes)'
 	@echo 'make judge [RUN=runs/latest]        judge a recorded run again'
 	@echo 'make test [ARGS="-k claim"]         the first tier: each script, rule and interface, and one drill (six minutes), in JOBS=4 processes'
 	@echo 'make test-all                       every test: also real drills, pages in full, a moving slot in every order'

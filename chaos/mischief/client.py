@@ -95,11 +95,16 @@ class Meddler:
         now_s = time.monotonic()
         for half in [half for half in self._halves if half[0] <= now_s]:
             self._halves.remove(half)
-            self._client.promote(*half[1:])
+            self._promote_late(*half[1:])
 
     def settle(self) -> None:
         """What was begun is carried out."""
         for _, job, copy in self._halves:
+            self._promote_late(job, copy)
+
+    def _promote_late(self, job: str, copy: str) -> None:
+        # A job that has failed meanwhile waits for its next run: that it came early would be the client's doing.
+        if not self._client.rests(job):
             self._client.promote(job, copy)
 
     def _lease(self, job: str, began_ns: int) -> Lease:
@@ -141,7 +146,7 @@ class Meddler:
             self._finish(lease)
 
     def _delete(self) -> None:
-        if lease := self._taken():
+        if self._client.deletes and (lease := self._taken()):
             self._handle(lease)
             began_ns = time.monotonic_ns()
             self._client.delete(lease.job)

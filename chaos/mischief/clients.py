@@ -28,6 +28,8 @@ class ForeignClient:
 
     #: Whether two promotions of the original may add one job twice.
     doubles = False
+    #: Whether programs of the format delete jobs.
+    deletes = True
 
     def __init__(self, url: str, queue: str, worker: str) -> None:
         self.redis: Any = redis.Redis.from_url(url, decode_responses=True, single_connection_client=True)
@@ -65,6 +67,10 @@ class ForeignClient:
 
     def due(self) -> list[str]:
         """Delayed jobs that are due."""
+        raise NotImplementedError
+
+    def rests(self, job: str) -> bool:
+        """Whether a job is delayed and not due: a promotion that begins now leaves it alone."""
         raise NotImplementedError
 
     def copy(self, job: str) -> str:
@@ -119,6 +125,9 @@ class Bull(ForeignClient):
 
     def due(self) -> list[str]:
         return self.redis.zrangebyscore(self._key("delayed"), 0, (self.now_ms() + 1) * 0x1000 - 1, 0, 10)
+
+    def rests(self, job: str) -> bool:
+        return (self.redis.zscore(self._key("delayed"), job) or 0) // 0x1000 > self.now_ms()
 
     def waiting(self) -> list[str]:
         return self.redis.lrange(self._key("wait"), 0, 20)
@@ -182,6 +191,9 @@ class Bananas(ForeignClient):
     def due(self) -> list[str]:
         return self.redis.zrangebyscore(self.keys.scheduled, 0, self.now_ms() // 1_000, 0, 10)
 
+    def rests(self, job: str) -> bool:
+        return (self.redis.zscore(self.keys.scheduled, job) or 0) * 1_000 > self.now_ms()
+
     def copy(self, job: str) -> str:
         return self.redis.get(self.keys.job(job)) or ""
 
@@ -244,6 +256,9 @@ class Mosquito(ForeignClient):
     def due(self) -> list[str]:
         return self.redis.zrangebyscore(self.keys.scheduled, 0, self.now_ms(), 0, 10)
 
+    def rests(self, job: str) -> bool:
+        return (self.redis.zscore(self.keys.scheduled, job) or 0) > self.now_ms()
+
     def waiting(self) -> list[str]:
         return self.redis.zrange(self.keys.waiting, 0, 20)
 
@@ -257,6 +272,8 @@ class Mosquito(ForeignClient):
 class Bridge(ForeignClient):
     """BridgeMQ: pops an id, then locks it. Jobs that need others or ask for a certain worker are left to the engine."""
 
+    #: Data and status of a job stay for ever, and a child whose parent has none would wait for ever.
+    deletes = False
     keys = BridgeKeys("bridge:")
 
     def take(self) -> str:
@@ -288,15 +305,14 @@ class Bridge(ForeignClient):
         self.redis.delete(self.keys.lock(job))
         return True
 
-    def delete(self, job: str) -> None:
-        self.redis.srem(self.keys.active, job)
-        self.redis.delete(self.keys.data(job), self.keys.status(job), self.keys.lock(job))
-
     def move(self) -> None:
         self.redis.lmove(self.keys.waiting, self.keys.waiting, "LEFT", "RIGHT")
 
     def due(self) -> list[str]:
         return self.redis.zrangebyscore(self.keys.delayed, 0, self.now_ms(), 0, 10)
+
+    def rests(self, job: str) -> bool:
+        return (self.redis.zscore(self.keys.delayed, job) or 0) > self.now_ms()
 
     def waiting(self) -> list[str]:
         return self.redis.lrange(self.keys.waiting, 0, 20)

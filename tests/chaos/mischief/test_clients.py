@@ -63,6 +63,10 @@ def test_it_takes_and_ends_a_job_as_the_original_does(queue: Queue, client: Fore
 
 
 def test_what_it_has_deleted_is_nowhere(queue: Queue, client: ForeignClient) -> None:
+    if not client.deletes:
+        with pytest.raises(NotImplementedError):
+            client.delete("j")
+        return
     job = put(queue)
     assert client.take() == job
     client.delete(job)
@@ -95,6 +99,11 @@ def test_a_promotion_that_ends_after_the_job_does_not_run_it_again(queue: Queue,
     assert work(queue) == [job]
     client.promote(job, copy)
     assert work(queue) == []
+
+
+def test_it_knows_what_is_delayed_and_not_due(queue: Queue, client: ForeignClient) -> None:
+    rests, waits = put(queue, delay_ms=60_000), put(queue)
+    assert client.rests(rests) and not client.rests(waits)
 
 
 @pytest.mark.parametrize("model", ["bananas"], indirect=True)
