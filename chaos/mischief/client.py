@@ -95,14 +95,15 @@ class Meddler:
         now_s = time.monotonic()
         for half in [half for half in self._halves if half[0] <= now_s]:
             self._halves.remove(half)
-            self._promote_late(*half[1:])
+            self._put_forward(*half[1:])
 
     def settle(self) -> None:
         """What was begun is carried out."""
         for _, job, copy in self._halves:
-            self._promote_late(job, copy)
+            self._put_forward(job, copy)
 
-    def _promote_late(self, job: str, copy: str) -> None:
+    def _put_forward(self, job: str, copy: str) -> None:
+        """The second half of a promotion."""
         # A job that has failed meanwhile waits for its next run: that it came early would be the client's doing.
         if not self._client.rests(job):
             self._client.promote(job, copy)
@@ -157,7 +158,7 @@ class Meddler:
 
     def _promote(self) -> None:
         for job in self._client.due():
-            self._client.promote(job, self._client.copy(job))
+            self._put_forward(job, self._client.copy(job))
 
     def _late(self) -> None:
         """A promotion that has read its job, and whose second half comes later."""
