@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from chaos.channels import mutants as channel_mutants
+from chaos.mischief import command as mischief
 from chaos.mutants import MUTANTS
 from chaos.planting import ENGINE, Edit, anchors, planted
 from chaos.simulate.patching import changed_methods
 from chaos.simulate.removals import REMOVALS
 from engine.wire.scripts import linked_functions, load_script, scripts_folder
 from engine.worker.machine.sweeping import Sweeping
+
+DEFECTS = (*MUTANTS.values(), *channel_mutants.MUTANTS.values(), *mischief.MUTANTS.values(), *REMOVALS)
 
 
 @pytest.mark.parametrize(
@@ -34,8 +37,7 @@ def test_the_lines_of_an_anchor_are_replaced(text: str, new: str, becomes: str, 
 
 def test_each_anchor_exists_once_and_is_used() -> None:
     files = anchors(scripts_folder())
-    defects = (*MUTANTS.values(), *channel_mutants.MUTANTS.values(), *REMOVALS)
-    assert {edit.anchor for defect in defects for edit in defect.edits} == set(files)
+    assert {edit.anchor for defect in DEFECTS for edit in defect.edits} == set(files)
     assert {name for name, found in files.items() if len(found) != 1} == set()
 
 
@@ -43,7 +45,7 @@ def test_scripts_with_a_planted_defect_load(tmp_path: Path) -> None:
     """What a defect leaves unused, or names and nobody has any more, the loader would refuse: then it is found by nobody."""
     lua = tmp_path / "lua"
     shutil.copytree(scripts_folder(), lua)
-    for defect in (*MUTANTS.values(), *channel_mutants.MUTANTS.values(), *REMOVALS):
+    for defect in DEFECTS:
         for path, text in planted(defect.edits, lua).items():
             if path.suffix == ".lua":
                 clean = path.read_text()
