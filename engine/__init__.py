@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from engine.priority_queue import PriorityQueue
     from engine.queue.asynchronous.queue import AsyncQueue, async_queues
     from engine.queue.asynchronous.results import AsyncResults
-    from engine.queue.asynchronous.tasks import AsyncTask
     from engine.queue.durations import Durations, HandlerTimes
     from engine.queue.job_info import JobError, JobInfo
     from engine.queue.locks import Lock
@@ -56,11 +55,11 @@ if TYPE_CHECKING:
     from engine.queue.scheduling import Schedule
     from engine.queue.synchronous.queue import Queue, queues
     from engine.queue.synchronous.results import Results
-    from engine.queue.synchronous.tasks import Task
     from engine.queue.workers import WorkerInfo
     from engine.routing import Target
     from engine.scheduler import Scheduler
     from engine.serializers import Serializer
+    from engine.tasks import Task
     from engine.wire.drivers.endpoint import ConnectOptions
     from engine.wire.operations import Altered, Counts, Enqueued, Event, NameCounts, Snapshot
     from engine.worker.group import WorkerGroup
@@ -107,8 +106,7 @@ _HOMES = {
     "engine.options": ("JobOptions",),
     "engine.queue.producing": ("NewJob",),
     "engine.serializers": ("Serializer",),
-    "engine.queue.asynchronous.tasks": ("AsyncTask",),
-    "engine.queue.synchronous.tasks": ("Task",),
+    "engine.tasks": ("Task",),
     "engine.priority_queue": ("PriorityQueue",),
     "engine.queue.synchronous.queue": ("Queue", "queues"),
     "engine.queue.registry": ("QueueInfo",),
@@ -130,7 +128,6 @@ __all__ = [
     "AsyncChannel",
     "AsyncQueue",
     "AsyncResults",
-    "AsyncTask",
     "BatchFailed",
     "Bury",
     "Channel",

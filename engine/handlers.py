@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, NoReturn, overload
 
 from engine import validate
 from engine.errors import Malformed
-from engine.hooks import RunHooks
+from engine.hooks import NestedHooks, RunHooks
 from engine.job import Job
 from engine.outcomes import FAILED, Verdict, verdict_of
+from engine.parameters import TypedJob
 from engine.wire.operations import Lease, LeasedJob
 
 #: A plain function, or one that returns a coroutine (`async def`). What it returns is the job's result, as JSON; None is none.
@@ -44,6 +45,8 @@ class Handlers:
         self._coroutines: set[str] = set()
         self._inline: set[str] = set()
         self._batches: dict[str, int] = {}
+        # Whose back-off and hooks hold for the names that were included.
+        self._origins: dict[str, Handlers] = {}
         #: What is to be done around each run.
         self.hooks = RunHooks()
 
@@ -63,7 +66,8 @@ class Handlers:
         How many jobs there are is up to the claim: of many lanes it takes some of each. In a WorkerGroup each one takes a place.
 
         Raises Malformed for a batch out of bounds, for a bad name or one that is taken, for what cannot be called with one
-        argument, for a generator, since calling it would run nothing, and for an async function that is to run inline.
+        argument, for a generator, since calling it would run nothing, and for an async function that is to run inline. A task
+        (`queue.job`) is called with the arguments that the payload holds, as a worker of its own queue calls it.
         """
         given: object = name
         if callable(given):
@@ -75,7 +79,9 @@ class Handlers:
         if checked in self._by_name:
             raise Malformed("name", checked, "a name that has no handler yet")
 
-        def register(handler: Handler) -> Handler:
+        def register(function: Handler) -> Handler:
+            given: object = function
+            handler: Handler = given.handler if isinstance(given, TypedJob) else function
             call = getattr(handler, "__call__", None)  # noqa: B004
             if any(inspect.isgeneratorfunction(part) or inspect.isasyncgenfunction(part) for part in (handler, call)):
                 raise Malformed("handler", handler, "a function or an async function, without yield")
@@ -90,9 +96,34 @@ class Handlers:
             if most:
                 self._batches[checked] = most
             self._by_name[checked] = handler
-            return handler
+            return function
 
         return register
+
+    def include(self, *others: Handlers) -> None:
+        """Take over the handlers that other registries have by now, those of `queue.handlers` for one. They keep the hooks of
+        their registry, inside of the hooks of this one, and its back-off, where it has one. Raises Malformed for a name that two
+        of them have: then nothing is taken over."""
+        names = [*self._by_name]
+        for other in others:
+            if not isinstance(other, Handlers):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise Malformed("handlers", other, "Handlers objects")
+            names += other._by_name
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise Malformed("name", twice[0], "the name of one handler: two registries have one for it")
+        for other in others:
+            self._by_name |= other._by_name
+            self._coroutines |= other._coroutines
+            self._inline |= other._inline
+            self._batches |= other._batches
+            self._origins |= dict.fromkeys(other._by_name, other)
+
+    def hooks_of(self, name: str) -> RunHooks:
+        """The hooks around the runs of a name: those of this registry, and inside of them those of the one it was included
+        from."""
+        origin = self._origins.get(name)
+        return self.hooks if origin is None else NestedHooks(self.hooks, origin.hooks_of(name))
 
     @property
     def by_name(self) -> Mapping[str, Handler]:
@@ -114,17 +145,23 @@ class Handlers:
         return frozenset(self._inline)
 
     def waits(self, leased: LeasedJob, fault: Fault) -> Fault:
-        """What a run has left behind, with the wait of this registry where it has one and the handler has not said its own."""
-        if self._backoff is None or fault.verdict.asked:
+        """What a run has left behind, with the wait of this registry where it has one and the handler has not said its own. For
+        a name that was included, the registry that it comes from is asked first."""
+        backoff = self._backoff_of(leased.name)
+        if backoff is None or fault.verdict.asked:
             return fault
         try:
-            given = self._backoff(leased.failures + 1, fault.error)
+            given = backoff(leased.failures + 1, fault.error)
             delay_ms = None if given is None else validate.integer("backoff", given, 0, validate.DURATION_MS_MAX)
         except Exception:
             # The failed run must be recorded all the same.
             log.exception("job %s: the back-off of its handlers failed, so the job's own is taken", leased.lease.job)
             return fault
         return fault._replace(verdict=fault.verdict._replace(delay_ms=delay_ms))
+
+    def _backoff_of(self, name: str) -> Callable[[int, str], int | None] | None:
+        origin = self._origins.get(name)
+        return (origin._backoff_of(name) if origin is not None else None) or self._backoff
 
     @property
     def batches(self) -> Mapping[str, int]:

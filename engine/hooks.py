@@ -71,6 +71,29 @@ class RunHooks:
                 log.exception("job %s: a hook after its run failed", job.id, extra={"job_id": job.id})
 
 
+class NestedHooks(RunHooks):
+    """Those of a registry around those of one that it has included, as both are when a run begins."""
+
+    def __init__(self, outer: RunHooks, inner: RunHooks) -> None:
+        super().__init__()
+        self._outer = outer
+        self._inner = inner
+
+    def __bool__(self) -> bool:
+        return bool(self._outer or self._inner)
+
+    @contextmanager
+    def entered(self, job: Job) -> Generator[None]:
+        """As RunHooks: the outer ones first."""
+        with self._outer.entered(job), self._inner.entered(job):
+            yield
+
+    def ended(self, job: Job, error: str | None) -> None:
+        """As RunHooks: the inner ones first."""
+        self._inner.ended(job, error)
+        self._outer.ended(job, error)
+
+
 class EnqueueHooks:
     """Around the enqueues of a queue: `@queue.hooks.before`, `.after`."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Annotated, Any, TypedDict, get_args, get_type_hints
+from typing import Annotated, Any, Protocol, TypedDict, get_args, get_type_hints
 
 from engine import validate
 from engine.errors import Malformed
@@ -68,6 +68,15 @@ class Checked:
         return getattr(PLAIN, name) if value is None else self.function(name, value)
 
 
+class Identified(Protocol):
+    """A job that has an id, such as a NewJob."""
+
+    @property
+    def id(self) -> str | None:
+        """The id."""
+        ...
+
+
 class JobOptions(TypedDict, total=False):
     """What may be said about a job when it is enqueued, each option with its bound: `Whole(least, most)`, or what checks it."""
 
@@ -110,8 +119,9 @@ class JobOptions(TypedDict, total=False):
     """Within `dedup_ms` of the first job with this text, an enqueue of a second one is a duplicate (rule 23)."""
     dedup_ms: Annotated[int, Whole(0, DURATION_MS_MAX)]
     """The length of the window of `dedup`."""
-    needs: Annotated[Sequence[str] | None, Checked(validate.parents)]
-    """Ids of at most 100 jobs of this queue that have to finish before this one can be claimed (rule 25)."""
+    needs: Annotated[Sequence[str | Identified] | None, Checked(validate.parents)]
+    """At most 100 jobs of this queue that have to finish before this one can be claimed (rule 25): their ids, or what
+    `task.new(...)` has made."""
     on_parent_failure: Annotated[ParentFailure, Choice(get_args(ParentFailure))]
     """When one of `needs` is buried, discarded or rerouted: `bury` this job as well (default), or `ignore` it."""
     skip_on: Annotated[Sequence[str] | None, Checked(validate.error_names)]

@@ -96,12 +96,13 @@ class Parameters:
 
 
 class TypedJob:
-    """What may stand where a job's name does: its name, its options (and its `id` if it was given one), and what its payload
-    holds. A task is one."""
+    """What may stand where a job's name does: its name, its options (and its `id` if it was given one), what its payload holds, and
+    what a worker calls. A task is one."""
 
     name: str
     options: Mapping[str, object]
     parameters: Parameters
+    handler: Callable[[Any], object]
 
 
 JobName = str | TypedJob

@@ -9,7 +9,7 @@ import os
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
-from engine.queue.synchronous.queue import Queue
+from engine.queue.settings import QueueSettings
 from engine.worker.machine.events import Settings
 from engine.worker.worker import Worker
 
@@ -18,9 +18,9 @@ class Scheduler(Worker):
     """Sweeps a queue until it is stopped, at least every `sweep_ms`, and runs nothing. Any number may run at once, beside
     any number of workers: no tick fires twice. Raises Malformed for settings out of bounds."""
 
-    def __init__(self, queue: Queue, *, name: str = "", sweep_ms: int = 1000) -> None:
-        if not isinstance(queue, Queue):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Malformed("queue", queue, "a Queue")
+    def __init__(self, queue: QueueSettings, *, name: str = "", sweep_ms: int = 1000) -> None:
+        if not isinstance(queue, QueueSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Malformed("queue", queue, "a Queue or an AsyncQueue")
         settings = Settings(
             name=validate.worker_name(name or f"scheduler-{os.getpid()}"),
             concurrency=0,

@@ -4,7 +4,9 @@
     def send(user: int, at: datetime) -> None: ...
 
     send.enqueue(3, at=now)                              # checked against the signature before anything is sent
+    await send.aenqueue(3, at=now)                       # the same from a coroutine, whichever kind of queue it belongs to
     send.with_options(delay_ms=1000).enqueue(3, at=now)
+    queue.enqueue_many([send.new(user, now) for user in users])
     queue.enqueue("send", {"user": 3, "at": "2026-01-01T00:00:00"})  # the same, by name, and checked as well
 
 The payload holds the arguments by name. A first parameter of type Job (or called `job`, without an annotation) is the context of
@@ -13,37 +15,26 @@ the run, and is not an argument of `enqueue`. With `batch` see `engine.task_batc
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, cast
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from engine import validate
+from engine.errors import Malformed
 from engine.handlers import Handler, Job
 from engine.options import JobOptions, checked
 from engine.parameters import Parameters, TypedJob
+from engine.queue.faces import asynchronous, synchronous
+from engine.queue.producing import NewJob
+from engine.queue.settings import QueueSettings
 from engine.task_batches import AsyncBatchOf, BatchOf
-from engine.wire.operations import Lease, LeasedJob
+from engine.wire.operations import Enqueued, Lease, LeasedJob
 
 P = ParamSpec("P")
 R = TypeVar("R")
-E = TypeVar("E", covariant=True)
-
-
-class Enqueues(Protocol[E]):
-    """What a task needs of its queue; E is an Enqueued, or something that awaits one."""
-
-    def enqueue(
-        self, name: str, payload: object, *, id: str | None = None, intended_ns: int | None = None, **options: Unpack[JobOptions]
-    ) -> E:
-        """Put one job into the queue."""
-        ...
-
-    def call(
-        self, name: str, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]
-    ) -> Any:
-        """Put one job into the queue, and wait for what its handler returns."""
-        ...
+T = TypeVar("T")
 
 
 class _Plain:
@@ -70,27 +61,30 @@ class _Async(_Plain):
         return await self._called(job)
 
 
-class AnyTask(TypedJob, Generic[P, R, E]):
-    """A function that is a job: what tasks of a Queue and of an AsyncQueue have in common."""
+class Task(TypedJob, Generic[P, R]):
+    """A function that is a job of a queue, which `queue.job` makes, of a Queue as of an AsyncQueue."""
 
-    def __init__(self, queue: Enqueues[E], name: str, function: Callable[..., R], options: JobOptions, batch: int = 0) -> None:
+    def __init__(self, queue: QueueSettings, name: str, function: Callable[..., R], options: JobOptions, batch: int = 0) -> None:
         self._queue = queue
         #: Its options, and its `id` if it was given one.
         self.options = cast("Mapping[str, object]", options)
         self._wait_ms = 30_000
         self._batch = batch
+        given: object = function
+        before: Task[..., R] | None = cast("Any", given) if isinstance(given, Task) else None
+        own: Callable[..., R] = function if before is None else before.function
         #: What its payload holds.
-        self.parameters = Parameters(function, Job, batch=batch > 0)
+        self.parameters = Parameters(own, Job, batch=batch > 0)
         #: The function itself.
-        self.function = function
+        self.function = own
         #: Its job's name.
         self.name = name
-        is_async = inspect.iscoroutinefunction(function)
-        made = (AsyncBatchOf if is_async else BatchOf) if batch else _Async if is_async else _Plain
+        # One handler for all queues that a function is a job of: a child process finds it by the name of the function.
+        shared = None if before is None or (before._batch > 0) != (batch > 0) else before.handler
         #: What a worker calls with the Job, or with a list of them.
-        self.handler: Handler = cast("Any", made(function, self.parameters))
-        self.__doc__ = function.__doc__
-        self.__wrapped__ = function
+        self.handler: Handler = shared or _handler_of(own, self.parameters, batch)
+        self.__doc__ = own.__doc__
+        self.__wrapped__ = own
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here and now, without a queue. A parameter for the Job gets one that belongs to no worker."""
@@ -101,14 +95,49 @@ class AnyTask(TypedJob, Generic[P, R, E]):
         job = Job(LeasedJob(lease, 0, self.name, self.name, self.name, b"null", checked(options), 0, 0, 1, 0, 0))
         return self.function([job] if self._batch else job, *given, **named)
 
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """Enqueue a call with these arguments. Raises Malformed before any I/O where they do not fit, else as `Queue.enqueue`.
+        It blocks: a coroutine awaits `aenqueue`, and for an AsyncQueue must."""
+        return self._blocking("aenqueue").enqueue(self.name, self.payload(*args, **kwargs), **self._given())
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """As `enqueue`, without blocking the event loop."""
+        return await asynchronous(self._queue).enqueue(self.name, self.payload(*args, **kwargs), **self._given())
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Enqueue a call with these arguments, wait until it has ended, and return what the function returned, as JSON has it.
+        Raises as `enqueue` and as `Queue.call`; `with_options(wait_ms=...)` says how long to wait."""
+        sent = self.payload(*args, **kwargs)
+        return self._blocking("acall").call(self.name, sent, wait_ms=self._wait_ms, **self._given())
+
+    async def acall(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """As `call`, without blocking the event loop."""
+        sent = self.payload(*args, **kwargs)
+        return await asynchronous(self._queue).call(self.name, sent, wait_ms=self._wait_ms, **self._given())
+
+    def new(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """The job of a call with these arguments, with the task's options and an id, and nothing is sent: for `enqueue_many`, and
+        for the `needs` of other jobs. Raises Malformed where the arguments do not fit."""
+        # Formats whose server draws the ids have none to give.
+        return NewJob(
+            self, self.payload(*args, **kwargs), id=None if "id" in self.options else self._queue.model.new_id() or None
+        )
+
     def payload(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-        """What `enqueue` sends for these arguments: for `NewJob(task.name, task.payload(...))`, and for schedules. Raises
-        Malformed."""
+        """What `enqueue` sends for these arguments: for schedules. Raises Malformed."""
         return self.parameters.write(args, kwargs)
 
-    def with_options(self, *, id: str | None = None, wait_ms: int | None = None, **options: Unpack[JobOptions]) -> Self:
+    def with_options(
+        self,
+        *,
+        id: str | None = None,
+        wait_ms: int | None = None,
+        queue: QueueSettings | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Self:
         """The same task with these options instead of, or beside, its own; `id` is for one call, and `wait_ms` says how long
-        `call` waits (30 s unless told). Raises Malformed."""
+        `call` waits (30 s unless told). `queue`: another Queue or AsyncQueue to enqueue on; who works for that one needs a
+        handler of this name. Raises Malformed."""
         made = copy.copy(self)
         checked(cast("Mapping[str, object]", options))
         merged: dict[str, Any] = {**self.options, **options}
@@ -117,15 +146,70 @@ class AnyTask(TypedJob, Generic[P, R, E]):
         made.options = merged
         if wait_ms is not None:
             made._wait_ms = validate.integer("wait_ms", wait_ms, 0, validate.DURATION_MS_MAX)
+        if queue is not None:
+            if not isinstance(queue, QueueSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise Malformed("queue", queue, "a Queue or an AsyncQueue")
+            made._queue = queue
         return made
 
-    def _send(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> E:
-        options: Any = self.options
-        return self._queue.enqueue(self.name, self.parameters.write(args, kwargs), **options)
+    def _blocking(self, instead: str) -> Any:
+        """The Queue to call. Raises Malformed in a coroutine where the task is of an AsyncQueue: its loop would stand still."""
+        if self._queue.endpoint.asynchronous and _loop_runs():
+            raise Malformed("event loop", "one that runs", f"left free: await {self.name}.{instead}(...) in a coroutine")
+        return synchronous(self._queue)
 
-    def _ask(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        options: Any = self.options
-        return self._queue.call(self.name, self.parameters.write(args, kwargs), wait_ms=self._wait_ms, **options)
+    def _given(self) -> Any:
+        return self.options
 
     def __repr__(self) -> str:
         return f"<task {self.name}: {self.function.__qualname__}>"
+
+
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _handler_of(function: Callable[..., Any], parameters: Parameters, batch: int) -> Handler:
+    is_async = inspect.iscoroutinefunction(function)
+    made = (AsyncBatchOf if is_async else BatchOf) if batch else _Async if is_async else _Plain
+    return cast("Any", made(function, parameters))
+
+
+class TaskDecorator:
+    """What `job` of a queue returns."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Task[P, R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Job, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        """Register the function, or that of a task of another queue."""
+        return self._make(function)
+
+
+class BatchTaskDecorator:
+    """What `job` of a queue returns with `batch`."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Task[P, R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[Job], list[T]], R]) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], R]) -> Task[[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[..., R]) -> Task[..., R]: ...
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        """Register the function, or that of a task of another queue with `batch`."""
+        return self._make(function)

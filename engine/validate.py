@@ -214,8 +214,10 @@ def json_bytes(field: str, value: object, most: int) -> bytes:
 
 
 def parents(field: str, value: object) -> tuple[str, ...]:
-    """Ids of the jobs that a job needs."""
-    return _texts(field, value, _PARENT, PARENTS_MAX, "ids of jobs")
+    """Ids of the jobs that a job needs, from ids and from objects with an `id`."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        value = [getattr(item, "id", item) for item in cast("Sequence[object]", value)]
+    return _texts(field, value, _PARENT, PARENTS_MAX, "ids of jobs, or NewJobs that have one")
 
 
 def error_names(field: str, value: object) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from engine import validate
 from engine.errors import Malformed
@@ -10,9 +11,18 @@ from engine.models import Lanes
 from engine.models.model import Model, Spec
 
 
-def bind(spec: Spec | None, queue: str, prefix: object, lua: Path | None) -> Model:
+class Bound(NamedTuple):
+    """The model of a queue, and what it was made of."""
+
+    model: Model
+    spec: Spec
+    prefix: str
+
+
+def bind(spec: Spec | None, queue: str, prefix: object, lua: Path | None) -> Bound:
     """The model of a queue. None means Lanes, and a prefix of None the model's default. Raises Malformed."""
     spec = Lanes() if spec is None else spec
     if not hasattr(spec, "bind"):
         raise Malformed("model", spec, "one of engine.models, such as models.Bull()")
-    return spec.bind(queue, validate.prefix(spec.prefix if prefix is None else prefix), lua)
+    checked = validate.prefix(spec.prefix if prefix is None else prefix)
+    return Bound(spec.bind(queue, checked, lua), spec, checked)

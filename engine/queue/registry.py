@@ -29,7 +29,7 @@ class QueueInfo:
 
 def listing(model: Spec | None, prefix: object, limit: object) -> Call[list[QueueInfo]]:
     """The call that lists the queues of a model under a prefix. Raises Malformed."""
-    key = bind(model, "any", prefix, None).keys.queues
+    key = bind(model, "any", prefix, None).model.keys.queues
     most = validate.integer("limit", limit, 1, LIMIT_MAX)
     return Call(None, (), ("ZRANGE", key, 0, most - 1, "REV", "WITHSCORES"), _infos, ListQueues())
 

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.hooks import EnqueueHooks
-from engine.models.binding import bind
-from engine.models.model import Model, Spec
+from engine.models.binding import Bound, bind
+from engine.models.model import Spec
 from engine.observer import Observer
 from engine.options import JobOptions
 from engine.parameters import JobName, Parameters, TypedJob
 from engine.queue import producing
 from engine.queue.producing import NewJob
 from engine.serializers import Serializer, Serializers
+from engine.server_clock import ServerClock
 from engine.wire.drivers.durability import Durability
 from engine.wire.drivers.endpoint import TIMEOUT_MS_MAX, Endpoint
 from engine.wire.operations import Enqueue, ReplicationProbe
 
-if TYPE_CHECKING:
-    from engine.tasks import AnyTask
-
 #: Whose word makes a call answered: the server's, or a replica's as well (rule 8).
 Durable = Literal["server", "replica"]
+#: What the two faces of a queue have in common.
+_SHARED = (
+    *("name", "url", "lua", "payload_bytes_max", "model", "spec", "prefix", "clock", "durability", "serializers"),
+    *("hooks", "handlers", "parameters"),
+)
 #: The least time of a test clock: 2100-01-01.
 TEST_CLOCK_LEAST_MS = 4_102_444_800_000
 
@@ -55,7 +58,11 @@ class QueueSettings:
         self.lua = validate.lua_folder(lua)
         self.payload_bytes_max = validate.integer("payload_bytes_max", payload_bytes_max, 1, validate.PAYLOAD_BYTES_LIMIT)
         self.observer = observer
-        self.model: Model = bind(model, self.name, prefix, self.lua)
+        bound: Bound = bind(model, self.name, prefix, self.lua)
+        #: Its data model, and the settings and the prefix that this was made of.
+        self.model, self.spec, self.prefix = bound
+        #: The server's time, as any of its calls has learned it.
+        self.clock = ServerClock()
         wait_ms = validate.integer("replica_wait_ms", replica_wait_ms, 1, TIMEOUT_MS_MAX)
         #: What each of its drivers needs to wait for a replica; None where the server's own word is enough.
         self.durability = Durability(self.model.call(ReplicationProbe()), wait_ms) if validate.durability(durability) else None
@@ -66,8 +73,27 @@ class QueueSettings:
         self.handlers = Handlers()
         #: What their payloads hold, by name.
         self.parameters: dict[str, Parameters] = {}
+        #: The AsyncQueue of a Queue and the other way round, once it was asked for (`engine.queue.faces`).
+        self.other_face: Any = None
 
-    def _register(self, task: AnyTask[Any, Any, Any], inline: bool, batch: int | None) -> Any:
+    async def aclose(self) -> None:
+        """Close the idle connections, also those that `aenqueue` and `acall` of its tasks have opened."""
+        for face in (self, self.other_face):
+            closing = None if face is None else face.close()
+            if closing is not None:
+                await closing
+
+    def close(self) -> Any:
+        """Close the idle connections."""
+        raise NotImplementedError
+
+    def _take_over(self, other: QueueSettings, observer: Observer | None) -> None:
+        """Have the settings of another queue, and its handlers and hooks themselves."""
+        vars(self).update({name: value for name, value in vars(other).items() if name in _SHARED})
+        self.observer = other.observer if observer is None else observer
+        self.other_face = None
+
+    def _register(self, task: TypedJob, inline: bool, batch: int | None) -> Any:
         register: Any = (
             self.handlers(task.name, inline=inline) if batch is None else self.handlers(task.name, inline=inline, batch=batch)
         )

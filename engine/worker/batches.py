@@ -144,11 +144,12 @@ class BatchRuns:
 
     def _enter(self, batch: Batch) -> list[_One]:
         ones: list[_One] = []
+        hooks = self._handlers.hooks_of(batch.name)
         for leased in batch.jobs:
             start_ns, ticket = self._runs.begins(leased)
             ones.append(_One(leased, self._runs.job(leased), start_ns, ticket))
-            if self._handlers.hooks:
-                ones[-1].enter(self._handlers.hooks)
+            if hooks:
+                ones[-1].enter(hooks)
         return ones
 
     def _leave(self, ones: list[_One], *, inline: bool) -> Run | None:
@@ -163,8 +164,8 @@ class BatchRuns:
                 fault = self._runs.failed(one.leased, one.failure, before)
                 if before is None:
                     known[id(one.failure)] = _fault(one.failure)
-            if self._handlers.hooks:
-                self._handlers.hooks.ended(one.job, None if fault is None else fault.error)
+            if hooks := self._handlers.hooks_of(one.leased.name):
+                hooks.ended(one.job, None if fault is None else fault.error)
             self._runs.over(one.leased, one.ticket, one.start_ns, fault)
             lease = one.leased.lease
             told.append(HandlerEnded(lease, None, result=one.result) if fault is None else HandlerEnded(lease, *fault))

@@ -6,13 +6,13 @@ Each worker has connections and threads of its own, so a queue whose server is g
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast, get_args
 
 from engine import validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
-from engine.queue.synchronous.queue import Queue
+from engine.queue.settings import QueueSettings
 from engine.worker.machine.concurrency import QUEUES_MAX, WEIGHT_MAX, Sharing, Strategy
 from engine.worker.machine.events import StopReason
 from engine.worker.signals import stop_signals
@@ -20,19 +20,21 @@ from engine.worker.worker import Worker
 
 
 class WorkerGroup:
-    """Runs the handlers of the jobs of 1 to 16 queues, `concurrency` at once over all of them.
+    """Runs the handlers of the jobs of 1 to 16 queues, `concurrency` at once over all of them. Without `handlers` each queue has
+    its own, the functions that its `job` has registered; else all of them have these. A queue is a Queue or an AsyncQueue.
 
     `strategy`: `strict` claims of a queue only while those before it in the list have nothing to claim; `weighted` shares in
     proportion to `weights` (1 to 1,000 each) while several have work; `shuffle` lets chance decide each time. What runs is never
     interrupted. `settings` are those of Worker; `prefetch` is 0 unless given: what is taken ahead of its turn breaks the order.
+    `names` leaves a queue those of its handlers that are among them.
 
     Raises Malformed for settings out of bounds.
     """
 
     def __init__(
         self,
-        queues: Sequence[Queue],
-        handlers: Handlers,
+        queues: Sequence[QueueSettings],
+        handlers: Handlers | None = None,
         *,
         strategy: Strategy = "strict",
         weights: Sequence[int] | None = None,
@@ -40,8 +42,8 @@ class WorkerGroup:
         **settings: Any,
     ) -> None:
         listed: list[Any] = list(cast("Any", queues)) if isinstance(queues, list | tuple) else []
-        names = {(queue.url, queue.name) for queue in listed if isinstance(queue, Queue)}
-        if not 1 <= len(listed) <= QUEUES_MAX or len(names) != len(listed):
+        different = {(queue.url, queue.prefix, queue.name) for queue in listed if isinstance(queue, QueueSettings)}
+        if not 1 <= len(listed) <= QUEUES_MAX or len(different) != len(listed):
             raise Malformed("queues", queues, f"a list of 1 to {QUEUES_MAX} different Queues")
         if strategy not in get_args(Strategy):
             raise Malformed("strategy", strategy, "strict, weighted or shuffle")
@@ -54,7 +56,10 @@ class WorkerGroup:
         places = validate.integer("concurrency", concurrency, 1, validate.CONCURRENCY_MAX)
         sharing = Sharing(places, checked, strategy)
         of_each: dict[str, Any] = {"prefetch": 0, **settings, "concurrency": places}
-        self.workers = tuple(Worker(queue, handlers, **of_each) for queue in listed)
+        names: Any = settings.get("names")
+        own: list[Any] = [names] * len(listed) if names is None or handlers is not None else _divided(listed, names)
+        each: list[dict[str, Any]] = [{**of_each, "names": some} for some in own]
+        self.workers = tuple(Worker(queue, handlers, **given) for queue, given in zip(listed, each, strict=True))
         for worker, share in zip(self.workers, sharing.shares, strict=True):
             worker.take_part(share)
 
@@ -92,3 +97,18 @@ class WorkerGroup:
         if failures:
             raise failures[0]
         return max(reasons, key=lambda reason: reason != "empty")
+
+
+def _divided(queues: Sequence[QueueSettings], names: Any) -> list[list[str]]:
+    """For each queue those of the names that it has handlers of its own for. Raises Malformed."""
+    shown = cast("object", names)
+    wanted: list[Any] = [] if isinstance(names, str) or not isinstance(names, Iterable) else [*cast("Iterable[Any]", names)]
+    known = {name for queue in queues for name in queue.handlers.by_name}
+    if not wanted or not known.issuperset(wanted):
+        raise Malformed("names", shown, f"some of the names with handlers: {', '.join(sorted(known))}")
+    divided = [[name for name in queue.handlers.by_name if name in wanted] for queue in queues]
+    for queue, some in zip(queues, divided, strict=True):
+        if not some:
+            has = ", ".join(queue.handlers.by_name) or "none"
+            raise Malformed("names", shown, f"names that leave each queue a handler: {queue.name} has {has}")
+    return divided

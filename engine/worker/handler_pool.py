@@ -51,7 +51,6 @@ class HandlerPool:
         worker: str = "",
     ) -> None:
         self._handlers = handlers
-        self._hooks = handlers.hooks
         self._serializers = serializers
         self._say = say
         self._ended = ended
@@ -116,17 +115,18 @@ class HandlerPool:
         result: bytes | None = None
         # Hooks of a run in a child process have a Job of their own.
         job = self.runs.job(leased) if child is None else Job(leased, self._say, self._serializers)
+        hooks = self._handlers.hooks_of(leased.name)
         try:
-            if self._hooks:
-                with self._hooks.entered(job):
+            if hooks:
+                with hooks.entered(job):
                     result = self._call(leased, job, child)
             else:
                 result = self._call(leased, job, child)
         except BaseException as failure:
             # Also SystemExit: it would end only this thread, and the job would be held for ever.
             fault = self.runs.failed(leased, failure)
-        if self._hooks:
-            self._hooks.ended(job, None if fault is None else fault.error)
+        if hooks:
+            hooks.ended(job, None if fault is None else fault.error)
         return self._ends(leased, ticket, start_ns, fault, inline=inline, result=result)
 
     def _call(self, leased: LeasedJob, job: Job, child: Child | None) -> bytes | None:
@@ -152,12 +152,13 @@ class HandlerPool:
         result: bytes | None = None
         pid = os.getpid()
         job = self.runs.job(leased)
+        hooks = self._handlers.hooks_of(leased.name)
         try:
             handler: Any = self._handlers.find(leased.name)
             if leased.options.timeout_ms:
                 self.runs.stoppable(leased, self._loop.canceller())
-            if self._hooks:
-                with self._hooks.entered(job):
+            if hooks:
+                with hooks.entered(job):
                     result = job.encode_result(await handler(job))
             else:
                 result = job.encode_result(await handler(job))
@@ -168,8 +169,8 @@ class HandlerPool:
             fault = self.runs.failed(leased, failure)
         if os.getpid() != pid:
             end_fork(None)
-        if self._hooks:
-            self._hooks.ended(job, None if fault is None else fault.error)
+        if hooks:
+            hooks.ended(job, None if fault is None else fault.error)
         following = self._ends(leased, ticket, start_ns, fault, inline=False, result=result)
         if following is not None:
             # In a task of its own: what a handler does to its task (cancel it, set context variables) is not for the next job.

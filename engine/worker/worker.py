@@ -23,6 +23,8 @@ from engine import routing, validate
 from engine.errors import Malformed
 from engine.handlers import Handlers
 from engine.logs import about
+from engine.queue.faces import synchronous
+from engine.queue.settings import QueueSettings
 from engine.queue.synchronous.queue import Queue
 from engine.routing import DEFAULT_ROUTE
 from engine.serializers import Serializers
@@ -59,7 +61,8 @@ _MEMORY_MB_MAX = 2**24
 
 class Worker:
     """Runs the handlers of a queue's jobs until it is told to stop. Jobs of other names are left to other workers. Without
-    `handlers` these are the functions that `queue.job` has registered.
+    `handlers` these are the functions that `queue.job` has registered. `queue` may be an AsyncQueue as well: the worker has
+    connections of its own, with its settings.
 
     `concurrency` handlers at once, and leases of `lease_ms`. The worker that leads its queue sweeps for all, at least every
     `sweep_ms` and every quarter of a lease. Ahead of its handlers a worker leases what they work off in 50 ms by their measured
@@ -92,7 +95,7 @@ class Worker:
 
     def __init__(
         self,
-        queue: Queue,
+        queue: QueueSettings,
         handlers: Handlers | None = None,
         *,
         name: str = "",
@@ -115,9 +118,9 @@ class Worker:
         region: str | None = None,
         gate: Gate | None = None,
     ) -> None:
-        # An AsyncQueue, or the name of a queue, would else be an AttributeError inside of `run`.
-        if not isinstance(queue, Queue):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Malformed("queue", queue, "a Queue")
+        # The name of a queue would else be an AttributeError inside of `run`.
+        if not isinstance(queue, QueueSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Malformed("queue", queue, "a Queue or an AsyncQueue")
         handlers = queue.handlers if handlers is None else handlers
         if not isinstance(handlers, Handlers):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Malformed("handlers", handlers, "a Handlers object")
@@ -151,7 +154,8 @@ class Worker:
         )
         settings = replace(settings, about=_about(settings, validate.attributes(attributes)))
         if not handlers.by_name:
-            raise Malformed("handlers", "none", "at least one: a worker claims the jobs that it has handlers for")
+            bound = f"at least one: a worker claims the jobs of {queue.name} that it has handlers for"
+            raise Malformed("handlers", "none", bound)
         self._set_up(
             queue,
             handlers,
@@ -167,7 +171,7 @@ class Worker:
 
     def _set_up(
         self,
-        queue: Queue,
+        queue: QueueSettings,
         handlers: Handlers,
         settings: Settings,
         *,
@@ -177,7 +181,7 @@ class Worker:
         gate: Gate | None = None,
     ) -> None:
         """Check the settings and build what a run needs."""
-        self._queue = queue
+        self._queue: Queue = synchronous(queue)
         self._handlers = handlers
         self._settings = settings
         self._processes = processes
@@ -187,6 +191,11 @@ class Worker:
         self._share: Share | None = None
         self._events = Events()
         self._at_work = threading.Lock()
+
+    @property
+    def queue(self) -> Queue:
+        """The queue that it works for."""
+        return self._queue
 
     def stop(self, *, at_once: bool = False) -> None:
         """Ask for a graceful stop: nothing more starts, unstarted leases go back uncharged, running handlers finish. `at_once`:

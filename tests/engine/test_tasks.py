@@ -214,8 +214,8 @@ async def send_async(task: Any, queue: AsyncQueue, folder: str) -> Enqueued:
     task._queue = queue
     async with queue:
         with pytest.raises(Malformed, match="^data: "):
-            await task.enqueue(folder, "text")
-        return await task.with_options(attempts=1).enqueue(folder, b"\x00")
+            await task.aenqueue(folder, "text")
+        return await task.with_options(attempts=1).aenqueue(folder, b"\x00")
 
 
 @pytest.mark.feature("MQ03")

@@ -141,8 +141,11 @@ async def ask(url: str) -> list[Any]:
         with pytest.raises(Malformed, match=r"^payload\.user: "):
             await queue.schedules.put("s", "work", {}, every_ms=1000)
         with pytest.raises(Malformed, match="^user: 'x' "):
-            await task.call("x")
-        return [await task.call(5), await task.with_options(priority=1).call(user=6)]
+            await task.acall("x")
+        for blocking, instead in ((task.call, "acall"), (task.enqueue, "aenqueue")):
+            with pytest.raises(Malformed, match=rf"^event loop: .* it must be left free: await work\.{instead}"):
+                blocking(5)
+        return [await task.acall(5), await task.with_options(priority=1).acall(user=6)]
 
 
 @pytest.mark.feature("MQ01")

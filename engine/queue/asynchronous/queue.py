@@ -27,15 +27,15 @@ from engine.queue.asynchronous.jobs import AsyncDead, AsyncJobs
 from engine.queue.asynchronous.locks import AsyncLocks
 from engine.queue.asynchronous.results import AsyncResults
 from engine.queue.asynchronous.schedules import AsyncSchedules
-from engine.queue.asynchronous.tasks import AsyncBatchTaskDecorator, AsyncTask, AsyncTaskDecorator
 from engine.queue.asynchronous.workers import AsyncWorkers
 from engine.queue.durations import HandlerTimes, handler_times
 from engine.queue.metrics import exposition
 from engine.queue.producing import NewJob
 from engine.queue.registry import QueueInfo
 from engine.queue.results import Waiting
-from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable
+from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
 from engine.serializers import Serializer
+from engine.tasks import BatchTaskDecorator, Task, TaskDecorator
 from engine.wire.drivers.async_driver import AsyncDriver
 from engine.wire.drivers.async_gathering import AsyncGathering
 from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
@@ -94,7 +94,22 @@ class AsyncQueue(AsyncQueueCalls):
             serializer=serializer,
             serializers=serializers,
         )
-        self.driver = AsyncDriver(self.endpoint, self.model.scripts.values(), observer=observer, durability=self.durability)
+        self._set_up()
+
+    @classmethod
+    def like(cls, queue: QueueSettings, *, observer: Observer | None = None) -> AsyncQueue:
+        """A queue with the settings, handlers and hooks of another one, of either kind, and connections of its own: for the
+        engine's own parts. Raises Malformed where the client of the other one cannot be made anew."""
+        made = cls.__new__(cls)
+        made._take_over(queue, observer)
+        made.endpoint = queue.endpoint.of_kind(asynchronous=True)
+        made._set_up()
+        return made
+
+    def _set_up(self) -> None:
+        """What connects, and the parts."""
+        scripts, durability = self.model.scripts.values(), self.durability
+        self.driver = AsyncDriver(self.endpoint, scripts, observer=self.observer, clock=self.clock, durability=durability)
         self.gathering = AsyncGathering(self.driver, CallMaker(self.model.call, self.model.merges_enqueues))
         #: Jobs that come again and again, by cron or interval.
         self.schedules = AsyncSchedules(self)
@@ -141,20 +156,21 @@ class AsyncQueue(AsyncQueueCalls):
         return enqueued
 
     @overload
-    def job(self, name: str, *, inline: bool = False, **options: Unpack[JobOptions]) -> AsyncTaskDecorator: ...
+    def job(self, name: str, *, inline: bool = False, **options: Unpack[JobOptions]) -> TaskDecorator: ...
     @overload
-    def job(self, name: str, *, inline: bool = False, batch: int, **options: Unpack[JobOptions]) -> AsyncBatchTaskDecorator: ...
+    def job(self, name: str, *, inline: bool = False, batch: int, **options: Unpack[JobOptions]) -> BatchTaskDecorator: ...
     def job(self, name: str, *, inline: bool = False, batch: int | None = None, **options: Unpack[JobOptions]) -> Any:
-        """Make a typed function a job: `@queue.job("send", attempts=5)` registers it in `handlers` for workers, and gives it
-        `enqueue` and `call` with its own parameters, and `with_options`. See `engine.tasks`, Handlers for `inline` and `batch`,
-        and `engine.task_batches` for what a function with `batch` looks like.
+        """Make a typed function a job: `@queue.job("send", attempts=5)` registers it in `handlers` for workers, and makes it a
+        Task, with `enqueue`, `call`, `aenqueue` and `acall` of its own parameters, `new` and `with_options`. See `engine.tasks`,
+        Handlers for `inline` and `batch`, and `engine.task_batches` for what a function with `batch` looks like. A task of
+        another queue may be decorated again: it is then a job of both, each with the options of its own decorator.
 
         Raises Malformed for a bad name or option, and for a function whose parameters cannot travel.
         """
         checked_name, most = validate.job_name(name), 0 if batch is None else validate.integer("batch", batch, 1, BATCH_MAX)
         checked(cast("Mapping[str, object]", options))
-        made = AsyncTaskDecorator if batch is None else AsyncBatchTaskDecorator
-        return made(lambda function: self._register(AsyncTask(self, checked_name, function, options, most), inline, batch))
+        made = TaskDecorator if batch is None else BatchTaskDecorator
+        return made(lambda function: self._register(Task(self, checked_name, function, options, most), inline, batch))
 
     async def call(
         self, name: JobName, payload: object, *, id: str | None = None, wait_ms: int = 30_000, **options: Unpack[JobOptions]

@@ -27,16 +27,16 @@ from engine.queue.metrics import exposition
 from engine.queue.producing import NewJob
 from engine.queue.registry import QueueInfo
 from engine.queue.results import Waiting
-from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable
+from engine.queue.settings import TEST_CLOCK_LEAST_MS, Durable, QueueSettings
 from engine.queue.synchronous.calls import QueueCalls
 from engine.queue.synchronous.events import Events
 from engine.queue.synchronous.jobs import Dead, Jobs
 from engine.queue.synchronous.locks import Locks
 from engine.queue.synchronous.results import Results
 from engine.queue.synchronous.schedules import Schedules
-from engine.queue.synchronous.tasks import BatchTaskDecorator, Task, TaskDecorator
 from engine.queue.synchronous.workers import Workers
 from engine.serializers import Serializer
+from engine.tasks import BatchTaskDecorator, Task, TaskDecorator
 from engine.wire.drivers.driver import SyncDriver
 from engine.wire.drivers.endpoint import DEFAULT_URL, ConnectOptions, Endpoint
 from engine.wire.drivers.gathering import Gathering
@@ -93,7 +93,22 @@ class Queue(QueueCalls):
             serializer=serializer,
             serializers=serializers,
         )
-        self.driver = SyncDriver(self.endpoint, self.model.scripts.values(), observer=observer, durability=self.durability)
+        self._set_up()
+
+    @classmethod
+    def like(cls, queue: QueueSettings, *, observer: Observer | None = None) -> Queue:
+        """A queue with the settings, handlers and hooks of another one, of either kind, and connections of its own: for the
+        engine's own parts. Raises Malformed where the client of the other one cannot be made anew."""
+        made = cls.__new__(cls)
+        made._take_over(queue, observer)
+        made.endpoint = queue.endpoint.of_kind(asynchronous=False)
+        made._set_up()
+        return made
+
+    def _set_up(self) -> None:
+        """What connects, and the parts."""
+        scripts, durability = self.model.scripts.values(), self.durability
+        self.driver = SyncDriver(self.endpoint, scripts, observer=self.observer, clock=self.clock, durability=durability)
         self.gathering = Gathering(self.driver, CallMaker(self.model.call, self.model.merges_enqueues))
         #: Jobs that come again and again, by cron or interval.
         self.schedules = Schedules(self)
@@ -144,9 +159,10 @@ class Queue(QueueCalls):
     @overload
     def job(self, name: str, *, inline: bool = False, batch: int, **options: Unpack[JobOptions]) -> BatchTaskDecorator: ...
     def job(self, name: str, *, inline: bool = False, batch: int | None = None, **options: Unpack[JobOptions]) -> Any:
-        """Make a typed function a job: `@queue.job("send", attempts=5)` registers it in `handlers` for workers, and gives it
-        `enqueue` and `call` with its own parameters, and `with_options`. See `engine.tasks`, Handlers for `inline` and `batch`,
-        and `engine.task_batches` for what a function with `batch` looks like.
+        """Make a typed function a job: `@queue.job("send", attempts=5)` registers it in `handlers` for workers, and makes it a
+        Task, with `enqueue`, `call`, `aenqueue` and `acall` of its own parameters, `new` and `with_options`. See `engine.tasks`,
+        Handlers for `inline` and `batch`, and `engine.task_batches` for what a function with `batch` looks like. A task of
+        another queue may be decorated again: it is then a job of both, each with the options of its own decorator.
 
         Raises Malformed for a bad name or option, and for a function whose parameters cannot travel.
         """

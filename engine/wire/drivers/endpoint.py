@@ -7,7 +7,9 @@ engine's back, and not its timeouts and `decode_responses`.
 
 from __future__ import annotations
 
+import copy
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -87,6 +89,39 @@ class Endpoint:
         self.connection_class: Any = address.pop("connection_class", AsyncConnection if asynchronous else redis.Connection)
         self._address = address
         self.url = str(url) if client is None else _shown(address, self.connection_class)
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether its connections are those of asyncio."""
+        return self._asynchronous
+
+    def of_kind(self, *, asynchronous: bool) -> Endpoint:
+        """The same server for connections of this kind. Raises Malformed for a client whose connections are of a class that the
+        other kind lacks."""
+        if asynchronous is self._asynchronous:
+            return self
+        made = copy.copy(self)
+        made._asynchronous = asynchronous
+        own, home = self.connection_class, AsyncConnection.__module__ if asynchronous else redis.Connection.__module__
+        made.connection_class = getattr(sys.modules[home], own.__name__, None)
+        try:
+            known = own.__module__ in (redis.Connection.__module__, AsyncConnection.__module__)
+            if not known or made.connection_class is None:
+                raise TypeError(f"{own.__name__} is not one of redis-py's own")
+            made.connection_class(**self._address)
+        except TypeError as error:
+            bound = f"one whose connections redis-py has for asyncio and without it ({error}); a url works for both"
+            raise Malformed("client", own, bound) from None
+        return made
+
+    def reaches(self, other: Endpoint) -> bool:
+        """Whether both name the same database of the same server, with the same words."""
+        return self._place() == other._place()
+
+    def _place(self) -> tuple[object, ...]:
+        address = self._address
+        where = (address["path"],) if "path" in address else (address.get("host") or "localhost", address.get("port") or 6379)
+        return (self.connection_class.__name__, *where, address.get("db") or 0)
 
     def settings(self, patience_ms: int = 0) -> dict[str, Any]:
         """Arguments of one connection. `patience_ms`: how much longer than usual a reply may take."""

@@ -1,0 +1,334 @@
+"""Tasks of several queues: one worker for all of them, registries that are joined, a function that is a job of two queues, and
+tasks that functions and coroutines enqueue alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from engine import AsyncQueue, ConnectOptions, Handlers, Job, Malformed, NewJob, Queue, Task, Worker, WorkerGroup, models
+from engine.queue.faces import asynchronous, synchronous
+from engine.testing import run_all
+from tests.engine.helpers.at_work import at_work
+from tests.engine.helpers.producing import ids_of
+
+
+@pytest.fixture
+def mails(ironclaim_url: str) -> Iterator[Queue]:
+    with Queue("mails", url=ironclaim_url) as made:
+        yield made
+
+
+@pytest.fixture
+def bills(ironclaim_url: str) -> Iterator[Queue]:
+    with Queue("bills", url=ironclaim_url) as made:
+        yield made
+
+
+def adding(queue: Queue | AsyncQueue, ran: list[Any], name: str = "add") -> Task[[int], int]:
+    @queue.job(name, attempts=5)
+    def add(number: int) -> int:
+        ran.append((queue.name, number))
+        return number + 1
+
+    return add
+
+
+# -- one worker
+
+
+@pytest.mark.parametrize("kinds", [(Queue, Queue), (AsyncQueue, Queue), (AsyncQueue, AsyncQueue)])
+def test_a_group_gives_each_queue_its_own_tasks(ironclaim_url: str, kinds: tuple[Any, Any]) -> None:
+    ran: list[Any] = []
+    pair = [kind(name, url=ironclaim_url) for kind, name in zip(kinds, ("mails", "bills"), strict=True)]
+    adds = [adding(queue, ran) for queue in pair]
+    for number, add in enumerate(adds):
+        add.enqueue(number)
+    # One name, two functions: each queue has its own.
+    assert WorkerGroup(pair, sweep_ms=50).run(burst=True) == "empty"
+    assert sorted(ran) == [("bills", 1), ("mails", 0)]
+    for queue in pair:
+        asyncio.run(queue.aclose())
+
+
+def test_a_group_may_run_some_of_the_names(mails: Queue, bills: Queue) -> None:
+    ran: list[Any] = []
+    for queue, names in ((mails, ("send", "count")), (bills, ("pay", "count"))):
+        for name in names:
+            adding(queue, ran, name).enqueue(1)
+    WorkerGroup([mails, bills], names=["send", "pay"], sweep_ms=50).run(burst=True)
+    assert sorted(ran) == [("bills", 1), ("mails", 1)] and mails.counts().waiting == bills.counts().waiting == 1
+    with pytest.raises(Malformed, match=r"^names: \['nothing'\] is not allowed, it must be some of .*: count, pay, send"):
+        WorkerGroup([mails, bills], names=["nothing"])
+    with pytest.raises(Malformed, match=r"names that leave each queue a handler: bills has pay, count"):
+        WorkerGroup([mails, bills], names=["send"])
+    with pytest.raises(Malformed, match=r"^handlers: 'none' .* the jobs of empty "):
+        WorkerGroup([mails, Queue("empty", url=mails.url)])
+
+
+def test_queues_of_one_name_under_two_prefixes_are_two(ironclaim_url: str) -> None:
+    ran: list[Any] = []
+    pair = [Queue("mails", url=ironclaim_url, prefix=prefix) for prefix in ("shop", "bank")]
+    for number, queue in enumerate(pair):
+        adding(queue, ran).enqueue(number)
+    assert WorkerGroup(pair, sweep_ms=50).run(burst=True) == "empty" and sorted(ran) == [("mails", 0), ("mails", 1)]
+    for queue in pair:
+        queue.close()
+
+
+def test_a_worker_takes_an_async_queue_with_all_its_settings(ironclaim_url: str) -> None:
+    ran: list[Any] = []
+    queue = AsyncQueue(
+        "mails", models.Mosquito(layout="live"), url=ironclaim_url, prefix="shop", connect=ConnectOptions(timeout_ms=700)
+    )
+    add = adding(queue, ran)
+    assert add.enqueue(3).created
+    worker = Worker(queue, sweep_ms=50)
+    assert (worker.queue.model, worker.queue.endpoint.options.timeout_ms) == (queue.model, 700)
+    assert worker.run(burst=True) == "empty" and ran == [("mails", 3)]
+    with pytest.raises(Malformed, match="^queue: 'mails' is not allowed, it must be a Queue or an AsyncQueue"):
+        Worker("mails")  # type: ignore[arg-type]
+
+
+# -- functions and coroutines
+
+
+def test_a_task_is_enqueued_by_functions_and_by_coroutines(mails: Queue) -> None:
+    ran: list[Any] = []
+    add = adding(mails, ran)
+    seen: list[str] = []
+    mails.hooks.before(lambda job: seen.append(job.name))
+
+    async def ask() -> list[Any]:
+        sent = await add.with_options(id="by-coroutine").aenqueue(2)
+        answer = await add.acall(3)
+        with pytest.raises(Malformed, match="^number: 'x' "):
+            await add.aenqueue("x")  # type: ignore[arg-type]
+        await mails.aclose()
+        return [sent.job, answer]
+
+    with at_work(Worker(mails, sweep_ms=50)):
+        assert add.call(1) == 2
+        # A loop of its own each time, as every test of a service has.
+        assert asyncio.run(ask()) == ["by-coroutine", 4] and asyncio.run(add.acall(4)) == 5
+        asyncio.run(mails.aclose())
+    assert sorted(ran) == [("mails", number) for number in (1, 2, 3, 4)] and seen == ["add"] * 4
+
+
+def test_both_faces_are_one_queue(mails: Queue, ironclaim_url: str) -> None:
+    face = asynchronous(mails)
+    assert asynchronous(mails) is face and synchronous(face) is mails and synchronous(mails) is mails
+    assert (face.hooks, face.handlers, face.model, face.serializers) == (
+        mails.hooks,
+        mails.handlers,
+        mails.model,
+        mails.serializers,
+    )
+    for url, client in ((f"{ironclaim_url}?client_name=a", None), ("", redis.Redis.from_url(ironclaim_url))):
+        queue = Queue("mails", url=url) if client is None else Queue("mails", client=client)
+        adding(queue, [])
+        assert asyncio.run(asynchronous(queue).enqueue("add", {"number": 1})).created
+        asyncio.run(queue.aclose())
+    other = AsyncQueue("mails", client=redis.asyncio.Redis.from_url(ironclaim_url))
+    assert synchronous(other).enqueue("add", {"number": 1}).created
+    asyncio.run(other.aclose())
+
+
+def test_a_client_that_cannot_be_made_anew_is_refused(ironclaim_url: str) -> None:
+    class Own(redis.Connection):
+        pass
+
+    pool = redis.ConnectionPool.from_url(ironclaim_url, connection_class=Own)
+    queue = Queue("mails", client=redis.Redis(connection_pool=pool))
+    with pytest.raises(Malformed, match=r"^client: .*Own is not one of redis-py's own"):
+        asyncio.run(adding(queue, []).aenqueue(1))
+    assert adding(queue, [], "sync").enqueue(1).created
+    queue.close()
+
+
+def test_the_time_of_a_test_holds_for_both_faces(ironclaim_queue: Queue) -> None:
+    ran: list[Any] = []
+    add = adding(ironclaim_queue, ran)
+    asyncio.run(add.with_options(delay_ms=60_000).aenqueue(1))
+    assert run_all(ironclaim_queue).finished == 1 and ran == [("test", 1)]
+    asyncio.run(ironclaim_queue.aclose())
+
+
+# -- another queue
+
+
+def test_a_task_is_enqueued_on_another_queue(mails: Queue, bills: Queue) -> None:
+    ran: list[Any] = []
+    add = adding(mails, ran).with_options(queue=bills, priority=9)
+    sent = add.enqueue(1)
+    told = bills.jobs.get(sent.job)
+    assert told and (told.name, told.options.attempts, told.options.priority) == ("add", 5, 9)
+    elsewhere = AsyncQueue("slips", url=mails.url)
+    assert add.with_options(queue=elsewhere, id="a").enqueue(2).created
+    assert not asyncio.run(add.with_options(queue=elsewhere, id="a").aenqueue(2)).created
+    assert (mails.counts().waiting, bills.counts().waiting) == (0, 1)
+    with pytest.raises(Malformed, match="^queue: 'bills' is not allowed, it must be a Queue or an AsyncQueue"):
+        add.with_options(queue="bills")  # type: ignore[arg-type]
+    asyncio.run(elsewhere.aclose())
+
+
+def test_a_function_is_a_job_of_two_queues(mails: Queue, bills: Queue) -> None:
+    ran: list[Any] = []
+
+    @mails.job("send", attempts=7)
+    @bills.job("post", priority=9)
+    def send(job: Job, number: int) -> int:
+        ran.append((job.name, job.priority, job.attempt, number))
+        return number
+
+    post = bills.job("post-again")(send)
+    send.enqueue(1)
+    post.enqueue(2)
+    bills.enqueue("post", {"number": 3})
+    WorkerGroup([mails, bills], sweep_ms=50).run(burst=True)
+    assert sorted(ran) == [("post", 5, 1, 3), ("post-again", 5, 1, 2), ("send", 5, 1, 1)]
+    assert (send.options, post.options) == ({"attempts": 7}, {}) and send(1) == 1
+    # A child process finds the one handler by the function's name.
+    assert mails.handlers.find("send") is bills.handlers.find("post") is bills.handlers.find("post-again")
+
+    @mails.job("many", batch=10)
+    def many(numbers: list[int]) -> None:
+        ran.append(numbers)
+
+    one = bills.job("one")(many)
+    assert one.payload([1, 2]) == {"numbers": [1, 2]} and bills.handlers.find("one") is not mails.handlers.find("many")
+
+
+# -- new jobs
+
+
+def test_new_jobs_have_ids_for_bulk_and_for_needs(mails: Queue) -> None:
+    ran: list[Any] = []
+    add = adding(mails, ran)
+    parents = [add.new(number) for number in range(3)]
+    assert len({job.id for job in parents}) == 3 and parents[0].options == {"attempts": 5}
+    last = add.with_options(needs=[*parents[:2], str(parents[2].id)], id="last").new(9)
+    assert last.id == "last"
+    sent = mails.enqueue_many([*parents, last])
+    assert [one.job for one in sent] == [job.id for job in (*parents, last)]
+    child = add.with_options(needs=[last]).enqueue(10)
+    Worker(mails, concurrency=1, sweep_ms=50).run(burst=True)
+    assert {number for _, number in ran[:3]} == {0, 1, 2} and [number for _, number in ran[3:]] == [9, 10]
+    assert set(ids_of(mails, "done")) == {child.job, *(one.job for one in sent)}
+    with pytest.raises(Malformed, match="^number: 'x' "):
+        add.new("x")  # type: ignore[arg-type]
+    with pytest.raises(
+        Malformed, match=r"^needs: \[None\] is not allowed, it must be a list of at most 100 different ids of jobs"
+    ):
+        add.with_options(needs=[NewJob("add", {})])
+
+
+def test_where_the_server_gives_ids_a_new_job_has_none(ironclaim_url: str) -> None:
+    with Queue("mails", models.Bull(), url=ironclaim_url) as queue:
+        new = adding(queue, []).new(1)
+        assert new.id is None and [one.job for one in queue.enqueue_many([new])] == ["1"]
+
+
+# -- registries
+
+
+def test_registries_are_joined(mails: Queue, bills: Queue) -> None:
+    ran: list[Any] = []
+    waits = {"outer": 1, "inner": 2}
+    outer = Handlers(backoff=lambda failures, error: waits["outer"])
+    inner = Handlers(backoff=lambda failures, error: waits["inner"])
+
+    def around(name: str) -> Any:
+        @contextmanager
+        def enter(job: Job) -> Iterator[None]:
+            ran.append(f"{name} in")
+            yield
+            ran.append(f"{name} out")
+
+        return enter
+
+    for name, handlers in (("outer", outer), ("inner", inner)):
+        handlers.hooks.around(around(name))
+        handlers.hooks.after(lambda job, error, name=name: ran.append(f"{name} after"))
+
+    @inner("batch", batch=5)
+    def batch(jobs: list[Job]) -> None:
+        ran.append(len(jobs))
+
+    @inner("inline", inline=True)
+    def inline(job: Job) -> None:
+        ran.append("inline")
+
+    @inner("coroutine")
+    async def coroutine(job: Job) -> None:
+        ran.append("coroutine")
+
+    @outer("own")
+    def own(job: Job) -> None:
+        ran.append("own")
+
+    adding(bills, ran)
+    outer.include(inner, bills.handlers)
+    assert (outer.batches, outer.inline, outer.coroutines) == ({"batch": 5}, {"inline"}, {"coroutine"})
+    run = ["outer in", "inner in", None, "inner out", "outer out", "inner after", "outer after"]
+    for name, said in (("batch", 1), ("inline", "inline"), ("coroutine", "coroutine")):
+        ran.clear()
+        mails.enqueue(name, {})
+        Worker(mails, outer, sweep_ms=50).run(burst=True)
+        assert ran == [said if word is None else word for word in run]
+    ran.clear()
+    mails.enqueue("own", {})
+    mails.enqueue("add", {"number": 1})
+    Worker(mails, outer, concurrency=1, sweep_ms=50).run(burst=True)
+    assert sorted(map(str, ran)) == sorted(["('bills', 1)", "own", *["outer in", "outer out", "outer after"] * 2])
+
+
+def test_a_failed_run_waits_as_its_own_registry_says(mails: Queue) -> None:
+    waits: list[str] = []
+
+    def backoff(name: str) -> Any:
+        return lambda failures, error: waits.append(name)
+
+    outer, inner, plain = Handlers(backoff=backoff("outer")), Handlers(backoff=backoff("inner")), Handlers()
+    for handlers, name in ((outer, "a"), (inner, "b"), (plain, "c")):
+
+        @handlers(name)
+        def fail(job: Job) -> None:
+            raise ValueError
+
+        mails.enqueue(name, {}, attempts=1, priority=8 - ord(name) + ord("a"))
+    outer.include(inner, plain)
+    Worker(mails, outer, concurrency=1, prefetch=0, sweep_ms=50).run(burst=True)
+    assert waits == ["outer", "inner", "outer"]
+
+
+def test_names_that_two_registries_have_are_refused(mails: Queue, bills: Queue) -> None:
+    adding(mails, [])
+    adding(bills, [])
+    adding(bills, [], "free")
+    joined = Handlers()
+    with pytest.raises(Malformed, match="^name: 'add' is not allowed"):
+        joined.include(mails.handlers, bills.handlers)
+    with pytest.raises(Malformed, match="^handlers: "):
+        joined.include(mails)  # type: ignore[arg-type]
+    assert joined.by_name == {}
+    joined.include(mails.handlers)
+    with pytest.raises(Malformed, match="^name: 'add' is not allowed"):
+        joined.include(bills.handlers)
+    assert [*joined.by_name] == ["add"]
+
+
+def test_a_task_is_a_handler_of_a_registry(mails: Queue, bills: Queue) -> None:
+    ran: list[Any] = []
+    handlers = Handlers()
+    add = adding(mails, ran)
+    assert handlers("sum")(add) is add  # type: ignore[arg-type]
+    bills.enqueue("sum", {"number": 4}, id="s")
+    Worker(bills, handlers, sweep_ms=50).run(burst=True)
+    assert ran == [("mails", 4)] and bills.results.wait("s").get() == 5
